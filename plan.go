@@ -1,0 +1,97 @@
+package millrace
+
+import "fmt"
+
+// Layout is the shape of a microbatch's tensors.
+type Layout string
+
+// The layouts.
+const (
+	Packed Layout = "packed" // [micro_batch_size, sequence_length]
+	Varlen Layout = "varlen" // 1-D with cu_seqlens (THD)
+)
+
+// TokenDtype is the element type of tokens, labels and position_ids.
+type TokenDtype string
+
+// The token dtypes.
+const (
+	Int64 TokenDtype = "int64"
+	Int32 TokenDtype = "int32"
+)
+
+// Size returns the bytes of one element.
+func (d TokenDtype) Size() int {
+	if d == Int32 {
+		return 4
+	}
+	return 8
+}
+
+// Topology is how the trainer's ranks are arranged; Ranks counts all of them.
+type Topology struct {
+	Ranks int
+	TP    int
+	CP    int
+	PP    int
+}
+
+// DP returns the number of data-parallel ranks.
+func (t Topology) DP() int { return t.Ranks / (t.TP * t.CP * t.PP) }
+
+// Validate tells whether the ranks divide.
+func (t Topology) Validate() error {
+	if t.Ranks < 1 || t.TP < 1 || t.CP < 1 || t.PP < 1 {
+		return fmt.Errorf("topology: ranks %d, tp %d, cp %d, pp %d: each must be at least 1", t.Ranks, t.TP, t.CP, t.PP)
+	}
+	if t.Ranks%(t.TP*t.CP*t.PP) != 0 {
+		return fmt.Errorf("topology: %d ranks do not divide by tp*cp*pp = %d", t.Ranks, t.TP*t.CP*t.PP)
+	}
+	return nil
+}
+
+// Shape is what of the configuration decides a microbatch's bytes apart from its segments.
+type Shape struct {
+	SequenceLength uint32     // tokens in a row
+	MicroBatch     uint32     // rows of a microbatch
+	Layout         Layout     //
+	TokenDtype     TokenDtype //
+	CapTokens      uint32     // varlen: most tokens in a microbatch
+}
+
+// Plan is one sealed step: immutable. Assignments are ordered by (rank, microbatch, row, start). Leaves holds one digest for each
+// rank × microbatch, rank-major: the leaves of the Merkle tree whose root is Placement.
+type Plan struct {
+	Stream       Stream
+	Attempt      Attempt
+	Step         Step
+	Term         Term
+	Ranks        uint32 // data-parallel ranks
+	Microbatches uint32 // of each rank
+	Assignments  []Assignment
+	Content      Digest // what is in the step: equal under every topology
+	Placement    Digest // where it goes
+	Leaves       []Digest
+	Last         bool // no step follows
+}
+
+// Part returns the assignments of one microbatch of one rank, a subslice of Assignments.
+func (p *Plan) Part(r Rank, microbatch uint32) []Assignment {
+	lo := p.lower(r, microbatch)
+	hi := p.lower(r, microbatch+1)
+	return p.Assignments[lo:hi]
+}
+
+func (p *Plan) lower(r Rank, microbatch uint32) int {
+	lo, hi := 0, len(p.Assignments)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		a := &p.Assignments[mid]
+		if a.Rank < r || a.Rank == r && a.Microbatch < microbatch {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}

@@ -1,0 +1,61 @@
+package millrace
+
+import "strconv"
+
+// Shuffle is the order of a source's ordinals.
+type Shuffle string
+
+// The shuffles: DESIGN of each in docs/ARCHITECTURE.md.
+const (
+	Global      Shuffle = "global" // every ordinal an independent permuted sample; needs counts
+	Blocks      Shuffle = "blocks" // shards in permuted order, a permutation inside a block of consecutive records
+	InFileOrder Shuffle = "none"   // shards by name, records as they stand
+)
+
+// Shard is one file of a source as pinned at the start of a run.
+type Shard struct {
+	Name   string // path below the source's root; part of every sample's id
+	Path   string // where it is on this host; not part of the identity
+	Size   int64  // bytes
+	Digest Digest // of the size and the first and last MiB
+	Count  uint64 // records; 0 where Counted is false
+	// Counted tells whether Count is known: always with global shuffle.
+	Counted bool
+}
+
+// Manifest is what a source is made of: its shards in name order and the shuffle that their bytes allow.
+type Manifest struct {
+	Source      string
+	Format      string
+	Shuffle     Shuffle
+	Why         string // why Shuffle is not what was asked for; empty if it is
+	Shards      []Shard
+	Fingerprint Digest // over names, sizes, digests, format, shuffle and what else decides the samples
+}
+
+// SampleName returns the id that users see: <path below the root>#<record>.
+func (m *Manifest) SampleName(id SampleID) string {
+	if int(id.Shard) >= len(m.Shards) {
+		return id.String()
+	}
+	return m.Shards[id.Shard].Name + "#" + strconv.FormatUint(id.Record, 10)
+}
+
+// Anchor is a place from which a block-ordered stream can be read without counting what lies before it: the start of a block.
+// For global order it is not needed and stays zero.
+type Anchor struct {
+	Ordinal    Ordinal // of the block's first ordinal
+	Epoch      Epoch
+	EpochStart Ordinal // ordinal of the epoch's first
+	Shard      uint32  // position in the epoch's shard order
+	Block      uint32  // number of the block in its shard
+	Record     uint64  // first record of the block in its shard
+}
+
+// Quarantine is one record that could not be decoded: skipped by everyone, counted against a budget, never silent.
+type Quarantine struct {
+	Source string `json:"source"`
+	ID     string `json:"id"`
+	Offset int64  `json:"offset"` // byte of the (uncompressed) file where the record starts; -1 where a format has none
+	Reason string `json:"reason"`
+}

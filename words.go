@@ -1,0 +1,118 @@
+package millrace
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+)
+
+// Ordinal is a position in a source's deterministic stream, from 0. It never depends on topology, time or failures.
+type Ordinal uint64
+
+// String returns the decimal form.
+func (o Ordinal) String() string { return strconv.FormatUint(uint64(o), 10) }
+
+// Step is one optimizer step of a run, from 0.
+type Step uint64
+
+// String returns the decimal form.
+func (s Step) String() string { return strconv.FormatUint(uint64(s), 10) }
+
+// Epoch is one pass over a source, from 0; never a lease number.
+type Epoch uint32
+
+// Term is the fencing number of an orchestrator or of a loader's assignment; receivers refuse lower ones than they have seen.
+type Term uint64
+
+// Attempt counts how often a run was started over from an earlier step; the first is 1, 0 means none yet.
+type Attempt uint32
+
+// Rank is a data-parallel rank, from 0.
+type Rank uint32
+
+// Stream names one of several independent streams of a run.
+type Stream string
+
+// Train is the stream that every run has.
+const Train Stream = "train"
+
+// SampleID is a stable address inside a source: a shard of its manifest and a record of that shard, both from 0.
+type SampleID struct {
+	Shard  uint32
+	Record uint64
+}
+
+// String returns shard#record.
+func (id SampleID) String() string { return fmt.Sprintf("%d#%d", id.Shard, id.Record) }
+
+// Lengths is the vector of sizes a plan may weigh: what is not known or not there is 0.
+type Lengths struct {
+	Tokens  uint32
+	Patches uint32
+	Bytes   uint32
+}
+
+// SampleMeta is all that a planner ever sees of a document. A document that was rejected (Reject not empty) keeps its ordinal
+// and counts zero, as does one without tokens.
+type SampleMeta struct {
+	Ordinal Ordinal
+	Epoch   Epoch
+	ID      SampleID
+	Lengths Lengths
+	Reject  string
+}
+
+// Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name. More tells
+// that the document goes on after it, so that its last label is the document's next token.
+type Segment struct {
+	Source  uint32
+	Ordinal Ordinal
+	Epoch   Epoch
+	ID      SampleID
+	Offset  uint32
+	Length  uint32
+	More    bool
+}
+
+// Assignment is a segment's place: row and start column (packed), or row 0 and start in the 1-D arrays (varlen), of one microbatch
+// of one rank.
+type Assignment struct {
+	Segment
+	Rank       Rank
+	Microbatch uint32
+	Row        uint32
+	Start      uint32
+}
+
+// Slot names one microbatch of one rank in one attempt; its value is immutable.
+type Slot struct {
+	Attempt    Attempt
+	Step       Step
+	Rank       Rank
+	Microbatch uint32
+}
+
+// String returns attempt/step/rank/microbatch.
+func (s Slot) String() string {
+	return fmt.Sprintf("%d/%d/%d/%d", s.Attempt, s.Step, s.Rank, s.Microbatch)
+}
+
+// Digest is a blake2b-128 digest of content or of placement.
+type Digest [16]byte
+
+// String returns lower-case hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// IsZero tells whether the digest was never set.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// ParseDigest reads what String wrote.
+func ParseDigest(s string) (Digest, error) {
+	var d Digest
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(d) {
+		return d, fmt.Errorf("parse digest %q: want %d hexadecimal characters", s, 2*len(d))
+	}
+	copy(d[:], b)
+	return d, nil
+}

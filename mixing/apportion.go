@@ -1,0 +1,261 @@
+package mixing
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Apportioner chooses the source of every next segment so that the realised mixture follows its target at every prefix, without randomness.
+//
+// Source i's target grows by share_i/One of every charge placed, whatever the share is at that time: targets cumulate across knots and ramps. Its deficit D_i is
+// target minus placed; all deficits add up to 0. With m sources that have positive shares and theta = 1/(2m-2) (0 for m = 1), Next draws the source whose target
+// reaches the end of its next segment, less theta of it, first: (size_i*(1-theta) - D_i) / share_i from now, among those that will have covered theta of
+// it when it is placed (D_i + share_i*size_i >= theta*size_i); where there is none of these, among those with D_i + share_i*size_i > 0. Ties go to the smaller index.
+// With charges of 1 that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980); with charges in tokens it is akin to WF2Q
+// (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996), the segment standing for the packet.
+//
+// Bounds, L being the longest segment, while shares are constant and every source has its next segment at hand:
+//
+//	B1  D_i > -L: only a source with D_i > -share_i*size_i is charged, with (1 - share_i) * size_i.
+//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was chosen, of source k. Every other source with work
+//	    due by d had D + share*size < theta*size at t, so its work due by d is below share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L,
+//	    and while i waits, D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
+//	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
+//
+// Where shares change, no rule that does not know the future keeps B2 for every sequence of changes: it would win the cup game, where an adversary forces ln K.
+// B1 keeps holding as long as the same sources have positive shares. Across random knots, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
+//
+// Sources with a share of 0 are not drawn and keep their deficits until they have a share again; one that left keeps its for ever. The deficits of the others then
+// add up to something else than 0, and everything above holds relative to their mean, the centre.
+//
+// An Apportioner is no concurrent structure: one owner. Copies by assignment share their accounts; use Clone.
+type Apportioner struct {
+	accounts []account
+	since    int64 // charges placed since the accounts were last folded
+	centre   int64 // floor of the mean deficit of the sources with positive shares
+	theta    int64 // Tijdeman's threshold in parts of One: floor(One / (2m-2)) for m sources with positive shares
+}
+
+// account holds one source. Its deficit, in parts of One, is base + share*since.
+//
+// Overflow: the products wrap and so does their sum, but only a deficit itself is ever compared, and it fits. With segments of at most 2^21 tokens, B1 gives
+// D_i > -2^21 * One = -2^51, and as deficits add up to 0, D_i < (K-1) * 2^51 < 2^63 for K <= 4096, whatever the shares do. A change of the set of sources with
+// positive shares moves the centre, and with it the floor, by at most one segment: c such changes are safe in any order while K * (c+1) * L < 2^33 tokens, and
+// measured deficits stay below 2^54. A source withheld by negative sizes is owed its share without bound, so it must Leave within 2^32 tokens.
+type account struct {
+	base  int64
+	share int64
+	left  bool
+}
+
+// Account is a source's part of an Apportioner's state.
+type Account struct {
+	Deficit int64  // target minus placed, in parts of One: divide by One for tokens or samples
+	Share   uint32 // parts of One
+	Left    bool   // by Leave
+}
+
+// NewApportioner returns an Apportioner of that many sources, none of which has a share yet.
+func NewApportioner(sources int) *Apportioner {
+	return &Apportioner{accounts: make([]account, sources)}
+}
+
+// SetShares puts new shares in force, one per source and One in all, as Proportions.Shares gives them; 0 means not to be drawn now. A source that left gets
+// none: should it be given one, the others divide it among themselves. Setting equal shares again changes nothing.
+func (a *Apportioner) SetShares(shares []uint32) {
+	a.fold()
+	parts := make([]uint64, len(a.accounts))
+	sum := uint64(0)
+	for i := range min(len(parts), len(shares)) {
+		if !a.accounts[i].left {
+			parts[i] = uint64(shares[i])
+			sum += parts[i]
+		}
+	}
+	if sum != One {
+		for i, s := range divide(parts, sum) {
+			parts[i] = uint64(s)
+		}
+	}
+	for i := range a.accounts {
+		a.accounts[i].share = int64(parts[i])
+	}
+	a.recentre()
+}
+
+// Next returns the source to draw from, or -1 if none with a positive share is available. sizes[i] is what source i's next segment will be charged: its tokens,
+// or 1 or 0 where samples count; negative says that the source has none now. A segment that costs nothing changes no deviation, so it is drawn at once.
+//
+// A source with a share should have a segment at hand, or Leave: while it is withheld, the others move beyond their targets, evenly.
+func (a *Apportioner) Next(sizes []int64) int {
+	best, bestWait, bestShare := int64(-1), int64(1<<62), int64(1) // later than any wait
+	sizes = sizes[:len(a.accounts)]
+	since, centre, theta := a.since, a.centre, a.theta
+	for i := range a.accounts {
+		account := &a.accounts[i]
+		size, share := sizes[i], account.share
+		if size <= 0 || share == 0 {
+			if size == 0 && share > 0 {
+				return i
+			}
+			continue
+		}
+		deficit := account.base + share*since - centre
+		wait := size*(One-theta) - deficit // times share, until the segment is due
+		// Whether a source is eligible and due first is as good as random: the choice is made by masks, all ones where it is, because branches would be mispredicted.
+		take := sooner(wait, share, bestWait, bestShare) &^ ((deficit + (share-theta)*size) >> 63)
+		best ^= (best ^ int64(i)) & take
+		bestWait ^= (bestWait ^ wait) & take
+		bestShare ^= (bestShare ^ share) & take
+	}
+	if best < 0 {
+		return a.nextAhead(sizes)
+	}
+	return int(best)
+}
+
+// nextAhead chooses where no source has covered theta of its segment. Deficits of those with shares add up to no less than their centres, so some source has
+// D + share*size > 0 unless it is withheld; failing that too, the first to get there is taken.
+func (a *Apportioner) nextAhead(sizes []int64) int {
+	best, bestWait, bestShare, bestAhead := -1, int64(0), int64(1), false
+	for i, account := range a.accounts {
+		size, share := sizes[i], account.share
+		if size < 0 || share == 0 {
+			continue
+		}
+		deficit := a.deficit(i) - a.centre
+		ahead := deficit+share*size <= 0
+		wait := size*(One-a.theta) - deficit
+		if ahead {
+			wait = -deficit - share*size
+		}
+		if best < 0 || bestAhead && !ahead || ahead == bestAhead && sooner(wait, share, bestWait, bestShare) != 0 {
+			best, bestWait, bestShare, bestAhead = i, wait, share, ahead
+		}
+	}
+	return best
+}
+
+// sooner returns -1 where w1/s1 < w2/s2 and 0 elsewhere, for positive s1 and s2, exactly: w1*s2 < w2*s1 in signed 128-bit arithmetic.
+func sooner(w1, s1, w2, s2 int64) int64 {
+	h1, l1 := bits.Mul64(uint64(w1), uint64(s2))
+	h2, l2 := bits.Mul64(uint64(w2), uint64(s1))
+	h1 -= uint64(w1>>63) & uint64(s2) // the unsigned product of a negative w1 is 2^64*s2 too large
+	h2 -= uint64(w2>>63) & uint64(s1)
+	_, borrow := bits.Sub64(l1, l2, 0)
+	return int64(h1-h2-borrow) >> 63 // shares are at most 2^30, so high words are below 2^30 in size
+}
+
+// Place charges source i for a segment: everyone's target grows by its share of size, and i has received it. It takes constant time.
+func (a *Apportioner) Place(i int, size int64) {
+	a.since += size
+	a.accounts[i].base -= size << shareBits
+	if a.accounts[i].share == 0 { // never chosen by Next; the mean of the others has moved
+		a.recentre()
+	}
+}
+
+// Leave takes an exhausted source out for good: its deficit is frozen, and the others divide its share in proportion to theirs and its deficit evenly.
+// Shares have 30 bits, so where a large source leaves small ones behind, SetShares with the schedule's Proportions.Shares is the more exact division.
+func (a *Apportioner) Leave(i int) {
+	a.accounts[i].left = true
+	a.SetShares(a.shares())
+}
+
+// Clone returns an independent copy, for drawing ahead and going back.
+func (a *Apportioner) Clone() *Apportioner {
+	c := *a
+	c.accounts = slices.Clone(a.accounts)
+	return &c
+}
+
+// CopyFrom makes a equal to b, reusing a's memory.
+func (a *Apportioner) CopyFrom(b *Apportioner) {
+	accounts := append(a.accounts[:0], b.accounts...)
+	*a = *b
+	a.accounts = accounts
+}
+
+// State returns the accounts, one per source: all that RestoreApportioner needs to go on equally.
+func (a *Apportioner) State() []Account {
+	state := make([]Account, len(a.accounts))
+	for i, account := range a.accounts {
+		state[i] = Account{Deficit: a.deficit(i), Share: uint32(account.share), Left: account.left}
+	}
+	return state
+}
+
+// RestoreApportioner returns the Apportioner whose State that was. A state in which deficits do not add up to 0, shares add up to neither One nor 0, or a source
+// that left has a share, is refused.
+func RestoreApportioner(state []Account) (*Apportioner, error) {
+	a := NewApportioner(len(state))
+	deficits, shares := int64(0), uint64(0)
+	for i, s := range state {
+		if s.Left && s.Share > 0 {
+			return nil, fmt.Errorf("restore apportionment: source %d left and has a share of %d", i, s.Share)
+		}
+		deficits += s.Deficit
+		shares += uint64(s.Share)
+		a.accounts[i] = account{base: s.Deficit, share: int64(s.Share), left: s.Left}
+	}
+	if deficits != 0 || shares != One && shares != 0 {
+		return nil, fmt.Errorf("restore apportionment: deficits add up to %d, not 0, or shares to %d, not %d", deficits, shares, One)
+	}
+	a.recentre()
+	return a, nil
+}
+
+// deficit returns D_i in parts of One.
+func (a *Apportioner) deficit(i int) int64 {
+	return a.accounts[i].base + a.accounts[i].share*a.since
+}
+
+func (a *Apportioner) shares() []uint32 {
+	shares := make([]uint32, len(a.accounts))
+	for i, account := range a.accounts {
+		shares[i] = uint32(account.share)
+	}
+	return shares
+}
+
+// fold brings since into the accounts before shares change.
+func (a *Apportioner) fold() {
+	for i := range a.accounts {
+		a.accounts[i].base = a.deficit(i)
+	}
+	a.since = 0
+}
+
+// recentre recomputes the centre and theta. Placements among sources with shares leave it as it is: what they add to one deficit they take from the others.
+func (a *Apportioner) recentre() {
+	var high, low, count int64 // the sum of up to 2^31 deficits, in two halves
+	for i, account := range a.accounts {
+		if account.share > 0 {
+			d := a.deficit(i)
+			high += d >> 32
+			low += d & (1<<32 - 1)
+			count++
+		}
+	}
+	a.centre, a.theta = 0, 0
+	if count == 0 {
+		return
+	}
+	if count > 1 {
+		a.theta = One / (2*count - 2)
+	}
+	quotient, rest := floorDiv(high, count)
+	tail, _ := floorDiv(rest<<32+low, count)
+	a.centre = quotient<<32 + tail
+}
+
+// floorDiv returns the quotient rounded down and the remainder, for y > 0.
+func floorDiv(x, y int64) (quotient, remainder int64) {
+	quotient, remainder = x/y, x%y
+	if remainder < 0 {
+		quotient--
+		remainder += y
+	}
+	return quotient, remainder
+}

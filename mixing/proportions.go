@@ -1,0 +1,103 @@
+package mixing
+
+import (
+	"cmp"
+	"math/big"
+	"math/bits"
+	"slices"
+)
+
+// One is the sum of all shares: a share of One is the whole stream.
+const One = 1 << shareBits
+
+const (
+	shareBits  = 30
+	wholeBits  = 62
+	wholeParts = 1 << wholeBits
+)
+
+// Proportions is the mixture in force, per source in parts of 2^62. Blended proportions may fall short of 2^62 in all by less than one part per source.
+// They carry a schedule's exact intent; Shares rounds them for the Apportioner once it is known which sources are left.
+type Proportions []uint64
+
+// Proportion scales weights to proportions that add up to 2^62 exactly, by largest remainder, ties to the smaller index.
+// A positive weight always keeps at least one part. It returns ErrNoWeight where every weight is zero or there is none.
+func Proportion(weights []Weight) (Proportions, error) {
+	var floor int8 = maxMagnitude
+	for _, w := range weights {
+		floor = min(floor, w.exponent)
+	}
+	sum, scaled := new(big.Int), make([]*big.Int, len(weights))
+	for i, w := range weights {
+		scaled[i] = w.scaled(floor)
+		sum.Add(sum, scaled[i])
+	}
+	if sum.Sign() == 0 {
+		return nil, ErrNoWeight
+	}
+	parts, rests := make(Proportions, len(weights)), make([]*big.Int, len(weights))
+	for i, x := range scaled {
+		quotient, rest := new(big.Int).QuoRem(x.Lsh(x, wholeBits), sum, new(big.Int))
+		parts[i], rests[i] = quotient.Uint64(), rest
+	}
+	largestRemainder(parts, wholeParts, func(i, j int) int { return rests[i].Cmp(rests[j]) })
+	keepPositive(parts, func(i int) bool { return !weights[i].IsZero() })
+	return parts, nil
+}
+
+// Shares rounds proportions to parts of One that add up to One exactly, by largest remainder, ties to the smaller index. Where active is not nil, sources that are
+// not active get nothing and the others divide One among themselves. An active source of positive proportion keeps at least one part, so that a weight that may be
+// drawn never rounds to one that may not (for up to One sources). Where nothing active is positive, all shares are 0.
+func (p Proportions) Shares(active []bool) []uint32 {
+	masked, sum := make([]uint64, len(p)), uint64(0)
+	for i, x := range p {
+		if active == nil || active[i] {
+			masked[i] = x
+			sum += x
+		}
+	}
+	return divide(masked, sum)
+}
+
+// divide gives every part x of sum its part of One. The sum of parts must be sum, below 2^63.
+func divide(parts []uint64, sum uint64) []uint32 {
+	shares := make([]uint32, len(parts))
+	if sum == 0 {
+		return shares
+	}
+	wide, rests := make([]uint64, len(parts)), make([]uint64, len(parts))
+	for i, x := range parts {
+		// x <= sum < 2^63, so the high word x >> 34 is below sum unless both are 0, and the quotient fits.
+		wide[i], rests[i] = bits.Div64(x>>(64-shareBits), x<<shareBits, sum)
+	}
+	largestRemainder(wide, One, func(i, j int) int { return cmp.Compare(rests[i], rests[j]) })
+	keepPositive(wide, func(i int) bool { return parts[i] > 0 })
+	for i, x := range wide {
+		shares[i] = uint32(x)
+	}
+	return shares
+}
+
+// largestRemainder adds 1 to the parts with the largest remainders until they add up to total (Hamilton's method).
+func largestRemainder(parts []uint64, total uint64, compareRests func(i, j int) int) {
+	order := make([]int, len(parts))
+	for i, x := range parts {
+		order[i] = i
+		total -= x
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Or(compareRests(j, i), cmp.Compare(i, j)) })
+	for _, i := range order[:total] {
+		parts[i]++
+	}
+}
+
+// keepPositive gives one part of the largest, ties to the smaller index, to each part that is 0 but should be positive.
+func keepPositive(parts []uint64, positive func(i int) bool) {
+	for i, x := range parts {
+		if x == 0 && positive(i) {
+			largest := slices.Index(parts, slices.Max(parts))
+			parts[largest]--
+			parts[i]++
+		}
+	}
+}

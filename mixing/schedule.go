@@ -1,0 +1,184 @@
+package mixing
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Measure is what a place in a schedule counts.
+type Measure uint8
+
+// The measures of a schedule's places. The zero value is Steps.
+const (
+	Steps  Measure = iota // optimizer steps
+	Tokens                // document tokens placed before the step
+)
+
+// String returns the measure's word in a mixture file.
+func (m Measure) String() string {
+	if m == Tokens {
+		return "tokens"
+	}
+	return "steps"
+}
+
+// Point is a place in a schedule, or a length of it: so many steps, or so many tokens.
+type Point struct {
+	Measure Measure
+	Count   uint64
+}
+
+// Knot is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
+type Knot struct {
+	From    Point
+	Weights []Weight // one per source
+	Ramp    Ramp
+	Over    Point // the zero Point without a ramp
+}
+
+// KnotError says which entry of a schedule is wrong, so that the caller can point at its line.
+type KnotError struct {
+	Knot  int    // index of the entry
+	Field string // "from", "over", "ramp" or "weights"
+	Err   error
+}
+
+func (e *KnotError) Error() string {
+	return fmt.Sprintf("schedule entry %d: %s: %v", e.Knot, e.Field, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *KnotError) Unwrap() error { return e.Err }
+
+// Schedule says which mixture is in force at every step. It is read-only after NewSchedule and safe for concurrent use.
+//
+// Ramps blend proportions, each knot's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
+// A ramp starts from the value that the schedule before it has at its point; where that is a running ramp, the interrupted ramp's value there, so nothing jumps.
+type Schedule struct {
+	knots []knot
+}
+
+// knot is a validated Knot: before and after are what the ramp leads from and to. A knot without a ramp has over 0 and after alone.
+type knot struct {
+	measure       Measure
+	from, over    uint64
+	ramp          Ramp
+	before, after Proportions
+}
+
+// NewSchedule checks the knots of a mixture of that many sources and returns their schedule. The first knot is at 0 and has no ramp, the others follow in
+// strictly rising order, all in one measure. Errors are *KnotError; one of all-zero weights wraps ErrNoWeight.
+func NewSchedule(sources int, knots []Knot) (*Schedule, error) {
+	if len(knots) == 0 {
+		return nil, &KnotError{0, "from", fmt.Errorf("the schedule is empty: it needs an entry from 0")}
+	}
+	s := &Schedule{knots: make([]knot, 0, len(knots))}
+	for i, k := range knots {
+		if err := checkKnot(i, sources, knots); err != nil {
+			return nil, err
+		}
+		after, err := Proportion(k.Weights)
+		if err != nil {
+			return nil, &KnotError{i, "weights", err}
+		}
+		next := knot{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
+		if k.Ramp != RampNone {
+			next.before = s.knots[i-1].at(next.from)
+		}
+		s.knots = append(s.knots, next)
+	}
+	return s, nil
+}
+
+// checkKnot validates entry i against the one before it.
+func checkKnot(i, sources int, knots []Knot) error {
+	k := knots[i]
+	fail := func(field, format string, args ...any) error {
+		return &KnotError{i, field, fmt.Errorf(format, args...)}
+	}
+	switch {
+	case len(k.Weights) != sources:
+		return fail("weights", "there are %d weights for %d sources", len(k.Weights), sources)
+	case k.From.Measure > Tokens:
+		return fail("from", "unknown measure %d", k.From.Measure)
+	case i == 0 && k.From.Count != 0:
+		return fail("from", "the first entry is from %d, so nothing says what holds before: it must be from 0", k.From.Count)
+	case i > 0 && k.From.Measure != knots[0].From.Measure:
+		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout", k.From.Measure, knots[0].From.Measure)
+	case i > 0 && k.From.Count <= knots[i-1].From.Count:
+		return fail("from", "%d does not come after %d of the entry before it", k.From.Count, knots[i-1].From.Count)
+	case k.Ramp > RampCosine:
+		return fail("ramp", "unknown ramp %d", k.Ramp)
+	case k.Ramp == RampNone && k.Over != Point{}:
+		return fail("over", "a length without a ramp: say ramp: linear, or leave it out")
+	case k.Ramp == RampNone:
+		return nil
+	case i == 0:
+		return fail("ramp", "the first entry has nothing to ramp from")
+	case k.Over.Measure != k.From.Measure:
+		return fail("over", "it counts %s, its beginning %s: both must count the same", k.Over.Measure, k.From.Measure)
+	case k.Over.Count == 0 || k.Over.Count > wholeParts:
+		return fail("over", "a %s ramp needs a length of at least 1 and at most 2^62", k.Ramp)
+	}
+	return nil
+}
+
+// At returns the mixture of a step before which that many document tokens have been placed. The caller may keep and change it.
+func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
+	k, place := s.inForce(step, tokensPlaced)
+	return s.knots[k].at(place)
+}
+
+// CanReceive reports per source whether it has positive weight at the step or may have at a later one. A run whose unfinished sources cannot receive any is over.
+func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
+	k, place := s.inForce(step, tokensPlaced)
+	can := make([]bool, len(s.knots[k].after))
+	mark := func(p Proportions) {
+		for i, x := range p {
+			can[i] = can[i] || x > 0
+		}
+	}
+	mark(s.knots[k].at(place))
+	for _, later := range s.knots[k:] {
+		mark(later.after)
+	}
+	return can
+}
+
+// ChangesAt reports whether the mixture of the step may differ from that of the step before it, which began after previousTokens. Balance windows end there.
+func (s *Schedule) ChangesAt(step, previousTokens, tokensPlaced uint64) bool {
+	if step == 0 {
+		return false
+	}
+	return !slices.Equal(s.At(step-1, previousTokens), s.At(step, tokensPlaced))
+}
+
+// inForce returns the last knot that begins at or before the place, and the place in that knot's measure.
+func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
+	place = step
+	if s.knots[0].measure == Tokens {
+		place = tokensPlaced
+	}
+	k = len(s.knots) - 1
+	for s.knots[k].from > place {
+		k--
+	}
+	return k, place
+}
+
+// at returns the knot's mixture at a place of its own measure, no earlier than from.
+func (k *knot) at(place uint64) Proportions {
+	done := place - k.from
+	if done >= k.over {
+		return slices.Clone(k.after)
+	}
+	over := k.over
+	if k.ramp == RampCosine {
+		done, over = cosineWay(done, over), wholeParts
+	}
+	mixed := make(Proportions, len(k.after))
+	for i := range mixed {
+		mixed[i] = blend(k.before[i], k.after[i], done, over)
+	}
+	return mixed
+}

@@ -1,0 +1,188 @@
+package constructors
+
+import (
+	"fmt"
+	"unsafe"
+
+	"millrace"
+)
+
+// ignored is the label of a document's last token and of padding: what PyTorch's cross entropy ignores by default.
+const ignored = -100
+
+// Collator builds the microbatches of one shape. It is immutable after New and safe for concurrent use.
+type Collator struct {
+	shape millrace.Shape
+	pad   uint32 // segments are rounded up to a multiple of it
+	// Rows that are the same in every batch, copied instead of computed: 0, 1, 2 …; 1.0 …; -100 ….
+	count64, none64 []int64
+	count32, none32 []int32
+	ones            []float32
+}
+
+// New returns a collator for shape; padMultiple is the run's pad_multiple (1 or more).
+func New(shape millrace.Shape, padMultiple uint32) *Collator {
+	n := int(max(shape.SequenceLength, shape.CapTokens, 1))
+	c := &Collator{shape: shape, pad: max(padMultiple, 1), ones: make([]float32, n)}
+	for i := range c.ones {
+		c.ones[i] = 1
+	}
+	if shape.TokenDtype == millrace.Int32 {
+		c.count32, c.none32 = rows[int32](n)
+	} else {
+		c.count64, c.none64 = rows[int64](n)
+	}
+	return c
+}
+
+func rows[T int32 | int64](n int) (count, none []T) {
+	count, none = make([]T, n), make([]T, n)
+	for i := range count {
+		count[i], none[i] = T(i), ignored
+	}
+	return count, none
+}
+
+// Build fills dst with the microbatch's tensors. part is in (row, start) order; tokens[i] holds part[i]'s tokens, and one more
+// where its document goes on (Segment.More). Every byte of every tensor is written: dst may hold an older batch.
+func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32) error {
+	if err := c.check(dst, tensors, part, tokens); err != nil {
+		return err
+	}
+	if c.shape.TokenDtype == millrace.Int32 {
+		build(c, dst, tensors, part, tokens, c.count32, c.none32)
+	} else {
+		build(c, dst, tensors, part, tokens, c.count64, c.none64)
+	}
+	return nil
+}
+
+// check makes sure that what follows cannot write out of bounds, whatever a plan or a loader sent.
+func (c *Collator) check(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32) error {
+	if len(part) != len(tokens) {
+		return fmt.Errorf("build microbatch: %d segments, tokens of %d", len(part), len(tokens))
+	}
+	if last := tensors[len(tensors)-1]; int64(len(dst)) < last.Offset+last.Bytes {
+		return fmt.Errorf("build microbatch: frame of %d bytes is too small", len(dst))
+	}
+	rowLimit, colLimit := uint32(1), uint64(c.length(part))
+	if c.shape.Layout != millrace.Varlen {
+		rowLimit, colLimit = c.shape.MicroBatch, uint64(c.shape.SequenceLength)
+	}
+	var row uint32
+	var end uint64
+	for i := range part {
+		a := &part[i]
+		if a.Row != row {
+			row, end = a.Row, 0
+		}
+		want := int(a.Length)
+		if a.More {
+			want++
+		}
+		if a.Row >= rowLimit || uint64(a.Start) < end || uint64(a.Start)+uint64(a.Length) > colLimit || a.Length == 0 ||
+			i > 0 && a.Row < part[i-1].Row || uint64(a.Length) > uint64(len(c.ones)) {
+			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d", i, a.Source, a.Ordinal, a.Row, a.Start)
+		}
+		if len(tokens[i]) != want {
+			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned: %w",
+				a.Source, a.Ordinal, a.Offset, len(tokens[i]), want, millrace.ErrMismatch)
+		}
+		end = uint64(a.Start) + uint64(a.Length)
+	}
+	return nil
+}
+
+// view is a typed window on a tensor's bytes; frames are aligned to 64 bytes and the machine is little-endian.
+func view[T int32 | int64 | float32](dst []byte, t Tensor) []T {
+	if t.Bytes == 0 {
+		return nil
+	}
+	b := dst[t.Offset : t.Offset+t.Bytes]
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
+}
+
+// arrays are a microbatch's flat tensors; ids is nil for varlen.
+type arrays[T int32 | int64] struct {
+	tokens, labels, positions []T
+	ids                       []int32
+	mask                      []float32
+	count, none               []T
+	ones                      []float32
+}
+
+func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, part []millrace.Assignment, tokens [][]uint32, count, none []T) {
+	a := arrays[T]{tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]), count: count, none: none, ones: c.ones}
+	stride := 0
+	if c.shape.Layout == millrace.Varlen {
+		a.mask = view[float32](dst, ts[3])
+		c.boundaries(view[int32](dst, ts[4]), view[int32](dst, ts[5]), part, len(a.tokens))
+	} else {
+		a.ids, a.mask = view[int32](dst, ts[3]), view[float32](dst, ts[4])
+		stride = int(c.shape.SequenceLength)
+	}
+	at, id, row := 0, int32(0), uint32(0)
+	for i := range part {
+		p := &part[i]
+		if p.Row != row {
+			row, id = p.Row, 0
+		}
+		id++
+		start := int(p.Row)*stride + int(p.Start)
+		a.padding(at, start)
+		a.segment(start, tokens[i][:p.Length], tokens[i][p.Length:], id)
+		at = start + int(p.Length)
+	}
+	a.padding(at, len(a.tokens))
+}
+
+// segment writes one segment at column `at`; next holds the document's following token, or nothing at its end.
+func (a *arrays[T]) segment(at int, tokens, next []uint32, id int32) {
+	n := len(tokens)
+	out := a.tokens[at : at+n]
+	for i, v := range tokens {
+		out[i] = T(v)
+	}
+	labels, mask := a.labels[at:at+n], a.mask[at:at+n]
+	copy(labels, out[1:])
+	copy(mask, a.ones)
+	if len(next) > 0 {
+		labels[n-1] = T(next[0])
+	} else {
+		labels[n-1], mask[n-1] = ignored, 0
+	}
+	copy(a.positions[at:at+n], a.count)
+	if a.ids != nil {
+		ids := a.ids[at : at+n]
+		for i := range ids {
+			ids[i] = id
+		}
+	}
+}
+
+// padding writes what belongs to no segment.
+func (a *arrays[T]) padding(from, to int) {
+	if from >= to {
+		return
+	}
+	clear(a.tokens[from:to])
+	clear(a.positions[from:to])
+	clear(a.mask[from:to])
+	if a.ids != nil {
+		clear(a.ids[from:to])
+	}
+	for labels := a.labels[from:to]; len(labels) > 0; {
+		labels = labels[copy(labels, a.none):]
+	}
+}
+
+// boundaries writes cu_seqlens, the padded start of every segment and the end, and the longest of them.
+func (c *Collator) boundaries(cu, longest []int32, part []millrace.Assignment, length int) {
+	cu[0], cu[len(cu)-1], longest[0] = 0, int32(length), 0
+	for i := range part {
+		cu[i] = int32(part[i].Start)
+	}
+	for i := range cu[1:] {
+		longest[0] = max(longest[0], cu[i+1]-cu[i])
+	}
+}

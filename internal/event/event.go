@@ -1,0 +1,81 @@
+// Package event writes what a role did as records that a checker can read: one JSON object a line, one file a process.
+package event
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"millrace/internal/seam"
+)
+
+// Record is one thing that happened at a role. Seq counts from 1 in the process; Nanos is the monotonic time since boot, so that
+// records of several processes of a host can be merged.
+type Record struct {
+	Seq     uint64 `json:"seq"`
+	Nanos   int64  `json:"boottime_ns"`
+	Role    string `json:"role"`
+	Pid     int    `json:"pid"`
+	Event   string `json:"event"`
+	Stream  string `json:"stream,omitempty"`
+	Attempt uint32 `json:"attempt,omitempty"`
+	Term    uint64 `json:"term,omitempty"`
+	Step    int64  `json:"step"`
+	Rank    int    `json:"rank"`
+	Micro   int    `json:"microbatch"`
+	Key     string `json:"key,omitempty"`
+	Digest  string `json:"digest,omitempty"`
+}
+
+// Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating system before
+// Write returns, so that a kill -9 loses none.
+type Log struct {
+	role  string
+	clock seam.Clock
+	seq   atomic.Uint64
+	mu    sync.Mutex
+	file  *os.File
+	buf   *bufio.Writer
+}
+
+// Open makes dir/<role>-<pid>.jsonl; an empty dir gives a nil Log.
+func Open(dir, role string, clock seam.Clock) (*Log, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", role, os.Getpid())), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	return &Log{role: role, clock: clock, file: f, buf: bufio.NewWriter(f)}, nil
+}
+
+// Write stamps and appends a record. Loss of the log itself is not a fault of the run: errors are dropped.
+func (l *Log) Write(r Record) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.Seq, r.Nanos, r.Role, r.Pid = l.seq.Add(1), l.clock.Boottime(), l.role, os.Getpid()
+	if err := json.NewEncoder(l.buf).Encode(r); err == nil {
+		_ = l.buf.Flush()
+	}
+}
+
+// Close closes the file.
+func (l *Log) Close() error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file.Close()
+}

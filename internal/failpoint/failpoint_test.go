@@ -1,0 +1,40 @@
+package failpoint
+
+import (
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	for _, bad := range []string{"a", "a=explode", "a=kill@x", "a=sleep:soon"} {
+		if _, err := Parse(bad, "loader-0"); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+	s, err := Parse("loader-1:loader/fetch/before=kill; loader/offer/before=panic@2;a=sleep:1ms@0", "loader-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Hit("loader/fetch/before") // for loader-1 only
+	s.Hit("loader/offer/before") // the first hit is free
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the second hit did not panic")
+			}
+		}()
+		s.Hit("loader/offer/before")
+	}()
+	s.Hit("loader/offer/before")
+	start := time.Now()
+	s.Hit("a")
+	s.Hit("a")
+	if time.Since(start) < 2*time.Millisecond {
+		t.Error("every hit should sleep")
+	}
+}
+
+func TestNilIsFree(t *testing.T) {
+	var s *Set
+	s.Hit("anything")
+}

@@ -1,0 +1,108 @@
+// Package seam holds the small interfaces through which roles meet the world (clock, network, randomness; files have theirs in
+// package sources), so that a simulation can stand in for it.
+package seam
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Clock is time as a role sees it.
+type Clock interface {
+	Now() time.Time
+	// Boottime is nanoseconds since boot, equal for all processes of a host; it goes on while the host sleeps.
+	Boottime() int64
+	After(d time.Duration) <-chan time.Time
+}
+
+// System is the real clock.
+type System struct{}
+
+// Now is time.Now.
+func (System) Now() time.Time { return time.Now() }
+
+// Boottime reads CLOCK_BOOTTIME.
+func (System) Boottime() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Now().UnixNano()
+	}
+	return ts.Nano()
+}
+
+// After is time.After.
+func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// Net listens and dials the sockets between roles.
+type Net interface {
+	Listen(address string) (net.Listener, error)
+	Dial(ctx context.Context, address string) (net.Conn, error)
+}
+
+// UnixNet is Unix stream sockets in a private directory.
+type UnixNet struct{}
+
+// maxPath is the longest socket path the kernel takes, less the final zero.
+const maxPath = 107
+
+// Listen binds a path with mode 0600, replacing a stale socket of our own. The caller's directory is private (0700), so nobody can
+// reach the socket before its mode is set.
+func (UnixNet) Listen(address string) (net.Listener, error) {
+	if err := os.Remove(address); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	short, done, err := shorten(address)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.Listen("unix", short)
+	if err != nil {
+		return nil, err
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Chmod(address, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Dial connects to a path.
+func (UnixNet) Dial(ctx context.Context, address string) (net.Conn, error) {
+	short, done, err := shorten(address)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", short)
+}
+
+// shorten gives a path that fits a socket address by way of the directory's descriptor; done releases it.
+func shorten(path string) (string, func(), error) {
+	if len(path) <= maxPath {
+		return path, func() {}, nil
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return "", nil, err
+	}
+	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), filepath.Base(path)), func() { dir.Close() }, nil
+}
+
+// Rand fills b with bytes nobody can foresee; nothing that reaches a plan may come from it.
+type Rand interface{ Read(b []byte) (int, error) }
+
+// SystemRand is the kernel's generator.
+type SystemRand struct{}
+
+// Read fills b.
+func (SystemRand) Read(b []byte) (int, error) { return rand.Read(b) }

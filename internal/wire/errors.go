@@ -1,0 +1,59 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"millrace"
+)
+
+// table is the one mapping between sentinels and codes.
+var table = []struct {
+	err  error
+	code codes.Code
+}{
+	{millrace.ErrFenced, codes.FailedPrecondition},
+	{millrace.ErrBadSample, codes.OutOfRange},
+	{millrace.ErrDamaged, codes.DataLoss},
+	{millrace.ErrMismatch, codes.Aborted},
+	{millrace.ErrInvalid, codes.InvalidArgument},
+	{context.Canceled, codes.Canceled},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+}
+
+// ToStatus gives an error the code of its sentinel; nil stays nil.
+func ToStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, row := range table {
+		if errors.Is(err, row.err) {
+			return status.Error(row.code, err.Error())
+		}
+	}
+	return status.Error(codes.Unknown, err.Error())
+}
+
+// FromStatus gives an error from the other side its sentinel back.
+func FromStatus(err error) error {
+	st, ok := status.FromError(err)
+	if err == nil || !ok {
+		return err
+	}
+	for _, row := range table {
+		if st.Code() == row.code {
+			return fmt.Errorf("%s%w", st.Message(), quiet{row.err})
+		}
+	}
+	return err
+}
+
+// quiet keeps the sentinel in the chain without printing it twice: the message already holds it.
+type quiet struct{ error }
+
+func (quiet) Error() string   { return "" }
+func (q quiet) Unwrap() error { return q.error }

@@ -1,0 +1,80 @@
+package wire
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// PlanToProto encodes a sealed plan; state is the run state after it.
+func PlanToProto(p *millrace.Plan, state []byte) *proto.Plan {
+	leaves := make([]byte, 0, 16*len(p.Leaves))
+	for i := range p.Leaves {
+		leaves = append(leaves, p.Leaves[i][:]...)
+	}
+	return &proto.Plan{
+		Fence: &proto.Fence{Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: uint64(p.Term)},
+		Step:  uint64(p.Step), Ranks: p.Ranks, Microbatches: p.Microbatches,
+		Assignments: assignmentsToProto(p.Assignments),
+		Content:     p.Content[:], Placement: p.Placement[:], Leaves: leaves, Last: p.Last, State: state,
+	}
+}
+
+func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
+	n := len(as)
+	out := &proto.Assignments{
+		Source: make([]uint32, n), Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n),
+		Record: make([]uint64, n), Offset: make([]uint32, n), Length: make([]uint32, n), More: make([]bool, n),
+		Rank: make([]uint32, n), Microbatch: make([]uint32, n), Row: make([]uint32, n), Start: make([]uint32, n),
+	}
+	for i := range as {
+		a := &as[i]
+		out.Source[i], out.Ordinal[i], out.Epoch[i] = a.Source, uint64(a.Ordinal), uint32(a.Epoch)
+		out.Shard[i], out.Record[i], out.Offset[i], out.Length[i] = a.ID.Shard, a.ID.Record, a.Offset, a.Length
+		out.More[i], out.Rank[i], out.Microbatch[i], out.Row[i], out.Start[i] = a.More, uint32(a.Rank), a.Microbatch, a.Row, a.Start
+	}
+	return out
+}
+
+// PlanFromProto decodes a plan and checks that its columns agree.
+func PlanFromProto(m *proto.Plan) (*millrace.Plan, error) {
+	as, err := assignmentsFromProto(m.GetAssignments())
+	if err != nil {
+		return nil, fmt.Errorf("decode plan of step %d: %w", m.GetStep(), err)
+	}
+	if len(m.GetLeaves())%16 != 0 {
+		return nil, fmt.Errorf("decode plan of step %d: %d leaf bytes", m.GetStep(), len(m.GetLeaves()))
+	}
+	p := &millrace.Plan{
+		Stream: millrace.Stream(m.GetFence().GetStream()), Attempt: millrace.Attempt(m.GetFence().GetAttempt()),
+		Step: millrace.Step(m.GetStep()), Term: millrace.Term(m.GetFence().GetTerm()),
+		Ranks: m.GetRanks(), Microbatches: m.GetMicrobatches(), Assignments: as, Last: m.GetLast(),
+		Leaves: make([]millrace.Digest, len(m.GetLeaves())/16),
+	}
+	copy(p.Content[:], m.GetContent())
+	copy(p.Placement[:], m.GetPlacement())
+	for i := range p.Leaves {
+		copy(p.Leaves[i][:], m.GetLeaves()[16*i:])
+	}
+	return p, nil
+}
+
+func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
+	n := len(m.GetSource())
+	for _, l := range []int{len(m.GetOrdinal()), len(m.GetEpoch()), len(m.GetShard()), len(m.GetRecord()), len(m.GetOffset()),
+		len(m.GetLength()), len(m.GetMore()), len(m.GetRank()), len(m.GetMicrobatch()), len(m.GetRow()), len(m.GetStart())} {
+		if l != n {
+			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
+		}
+	}
+	out := make([]millrace.Assignment, n)
+	for i := range out {
+		out[i] = millrace.Assignment{
+			Segment: millrace.Segment{Source: m.Source[i], Ordinal: millrace.Ordinal(m.Ordinal[i]), Epoch: millrace.Epoch(m.Epoch[i]),
+				ID: millrace.SampleID{Shard: m.Shard[i], Record: m.Record[i]}, Offset: m.Offset[i], Length: m.Length[i], More: m.More[i]},
+			Rank: millrace.Rank(m.Rank[i]), Microbatch: m.Microbatch[i], Row: m.Row[i], Start: m.Start[i],
+		}
+	}
+	return out, nil
+}

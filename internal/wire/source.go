@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"millrace"
+	"millrace/proto"
+)
+
+// ManifestToProto encodes a manifest.
+func ManifestToProto(m *millrace.Manifest) *proto.Manifest {
+	out := &proto.Manifest{Source: m.Source, Format: m.Format, Shuffle: string(m.Shuffle), Why: m.Why, Fingerprint: m.Fingerprint[:]}
+	for i := range m.Shards {
+		s := &m.Shards[i]
+		out.Shards = append(out.Shards, &proto.Shard{Name: s.Name, Path: s.Path, Size: s.Size, Digest: s.Digest[:], Count: s.Count, Counted: s.Counted})
+	}
+	return out
+}
+
+// ManifestFromProto decodes a manifest.
+func ManifestFromProto(m *proto.Manifest) *millrace.Manifest {
+	out := &millrace.Manifest{Source: m.GetSource(), Format: m.GetFormat(), Shuffle: millrace.Shuffle(m.GetShuffle()), Why: m.GetWhy()}
+	copy(out.Fingerprint[:], m.GetFingerprint())
+	for _, s := range m.GetShards() {
+		sh := millrace.Shard{Name: s.GetName(), Path: s.GetPath(), Size: s.GetSize(), Count: s.GetCount(), Counted: s.GetCounted()}
+		copy(sh.Digest[:], s.GetDigest())
+		out.Shards = append(out.Shards, sh)
+	}
+	return out
+}
+
+// AnchorToProto encodes an anchor.
+func AnchorToProto(a millrace.Anchor) *proto.Anchor {
+	return &proto.Anchor{Ordinal: uint64(a.Ordinal), Epoch: uint32(a.Epoch), EpochStart: uint64(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record}
+}
+
+// AnchorFromProto decodes an anchor; nil is the zero anchor.
+func AnchorFromProto(a *proto.Anchor) millrace.Anchor {
+	return millrace.Anchor{Ordinal: millrace.Ordinal(a.GetOrdinal()), Epoch: millrace.Epoch(a.GetEpoch()),
+		EpochStart: millrace.Ordinal(a.GetEpochStart()), Shard: a.GetShard(), Block: a.GetBlock(), Record: a.GetRecord()}
+}

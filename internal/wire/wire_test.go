@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	"millrace"
+	"millrace/proto"
+
+	pb "google.golang.org/protobuf/proto"
+)
+
+func TestPlanRoundTrip(t *testing.T) {
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: 2, Step: 41200, Term: 7, Ranks: 2, Microbatches: 1, Last: true,
+		Content: millrace.Digest{1}, Placement: millrace.Digest{2}, Leaves: []millrace.Digest{{3}, {4}}}
+	for i := range 9 {
+		p.Assignments = append(p.Assignments, millrace.Assignment{Rank: millrace.Rank(i / 5), Row: uint32(i), Start: 3, Microbatch: 1,
+			Segment: millrace.Segment{Source: 1, Ordinal: 1 << 40, Epoch: 3, ID: millrace.SampleID{Shard: 5, Record: 1 << 33}, Offset: 2048, Length: 17, More: i%2 == 0}})
+	}
+	raw, err := pb.Marshal(PlanToProto(p, []byte("{}")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m proto.Plan
+	if err := pb.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := PlanFromProto(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, p) {
+		t.Fatalf("got %+v\nwant %+v", got, p)
+	}
+	m.Assignments.Row = m.Assignments.Row[1:]
+	if _, err := PlanFromProto(&m); err == nil {
+		t.Fatal("a short column was accepted")
+	}
+}
+
+func TestManifestAndAnchorRoundTrip(t *testing.T) {
+	m := &millrace.Manifest{Source: "web", Format: "jsonl", Shuffle: millrace.Blocks, Why: "a.gz can only be streamed", Fingerprint: millrace.Digest{9},
+		Shards: []millrace.Shard{{Name: "a.gz", Path: "/x/a.gz", Size: 9, Digest: millrace.Digest{8}, Count: 3, Counted: true}}}
+	if got := ManifestFromProto(ManifestToProto(m)); !reflect.DeepEqual(got, m) {
+		t.Fatalf("got %+v", got)
+	}
+	a := millrace.Anchor{Ordinal: 1, Epoch: 2, EpochStart: 3, Shard: 4, Block: 5, Record: 6}
+	if got := AnchorFromProto(AnchorToProto(a)); got != a {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestErrorsKeepTheirSentinel(t *testing.T) {
+	for _, row := range table {
+		err := fmt.Errorf("read web/a.gz: %w", row.err)
+		got := FromStatus(ToStatus(err))
+		if !errors.Is(got, row.err) || got.Error() != err.Error() {
+			t.Errorf("%v became %q", err, got)
+		}
+	}
+	if ToStatus(nil) != nil || FromStatus(nil) != nil {
+		t.Error("nil did not stay nil")
+	}
+}

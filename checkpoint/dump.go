@@ -1,0 +1,188 @@
+package checkpoint
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+)
+
+// What a line of a dump is about; also the first argument of DumpOptions.Describe, whose comment spells them out.
+const (
+	dumpFormat   = "format"
+	dumpSnapshot = "snapshot"
+	dumpRecord   = "record"
+	dumpEntry    = "entry"
+	dumpPlan     = "plan"
+)
+
+// DumpOptions says how a dump looks.
+type DumpOptions struct {
+	// JSON asks for one JSON object a line instead of text.
+	JSON bool
+	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry" or "plan"; kind is a record's Kind, else 0; of an entry,
+	// body is the digest. The store itself knows nothing about bodies.
+	Describe func(what string, kind uint8, body []byte) string
+}
+
+// dumpLine is one thing in the store. The JSON names are what `millrace` prints, so they only ever grow.
+type dumpLine struct {
+	What    string  `json:"what"`
+	Key     string  `json:"key,omitempty"`   // stream/attempt/step of an entry or plan
+	Index   *uint64 `json:"index,omitempty"` // journal index
+	Step    *int64  `json:"step,omitempty"`
+	Kind    *uint8  `json:"kind,omitempty"`
+	Size    int     `json:"size"`             // bytes of the body
+	Digest  string  `json:"digest,omitempty"` // xxh3 of the body; of an entry, the digest itself
+	Says    string  `json:"says,omitempty"`
+	Damaged string  `json:"damaged,omitempty"`
+}
+
+// Dump prints everything in the store: the format page, snapshots, journal, ledger entries and plans, a line each. It prints a damaged value as damaged, goes on,
+// and returns ErrCorrupt at the end.
+func (s *Store) Dump(w io.Writer, o DumpOptions) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	d := &dumper{w: w, o: o}
+	sections := []struct {
+		tag  byte
+		line func(key, value []byte) (dumpLine, error)
+	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.plan}}
+	for _, section := range sections {
+		c := s.scanTag(section.tag)
+		for c.next() {
+			value := c.value()
+			if c.err != nil {
+				break
+			}
+			line, err := section.line(c.key(), value)
+			if err != nil {
+				line.Damaged, line.Size = err.Error(), len(value)
+				d.damaged++
+			}
+			if err := d.print(line); err != nil {
+				return errors.Join(fmt.Errorf("dump %s: %w", s.dir, err), c.close())
+			}
+		}
+		if err := c.close(); err != nil {
+			return err
+		}
+	}
+	if d.damaged > 0 {
+		return corrupt(s.dir, "the store", fmt.Sprintf("%d damaged values", d.damaged))
+	}
+	return nil
+}
+
+type dumper struct {
+	w       io.Writer
+	o       DumpOptions
+	damaged int
+}
+
+func (d *dumper) says(what string, kind uint8, body []byte) string {
+	if d.o.Describe == nil {
+		return ""
+	}
+	return d.o.Describe(what, kind, body)
+}
+
+func bodyDigest(body []byte) string {
+	sum := xxh3.Hash128(body).Bytes()
+	return hex.EncodeToString(sum[:])
+}
+
+func (d *dumper) format(key, value []byte) (dumpLine, error) {
+	version, by, err := decodeFormat(key, value)
+	return dumpLine{What: dumpFormat, Size: len(value), Says: fmt.Sprintf("version %d, created by %s", version, by)}, err
+}
+
+func (d *dumper) snapshot(key, value []byte) (dumpLine, error) {
+	index, _ := parseIndexKey(key)
+	l := dumpLine{What: dumpSnapshot, Index: &index}
+	s, err := decodeSnapshot(key, value)
+	if err != nil {
+		return l, err
+	}
+	l.Step, l.Size, l.Digest, l.Says = &s.Step, len(s.Body), bodyDigest(s.Body), d.says(dumpSnapshot, 0, s.Body)
+	return l, nil
+}
+
+func (d *dumper) record(key, value []byte) (dumpLine, error) {
+	index, _ := parseIndexKey(key)
+	l := dumpLine{What: dumpRecord, Index: &index}
+	r, err := decodeRecord(key, value)
+	if err != nil {
+		return l, err
+	}
+	l.Step, l.Kind, l.Size, l.Digest, l.Says = &r.Step, &r.Kind, len(r.Body), bodyDigest(r.Body), d.says(dumpRecord, r.Kind, r.Body)
+	return l, nil
+}
+
+func (d *dumper) entry(key, value []byte) (dumpLine, error) {
+	l := dumpLine{What: dumpEntry, Key: describeStepKey(key)}
+	e, err := decodeEntry(key, value)
+	if err != nil {
+		return l, err
+	}
+	l.Index, l.Size, l.Digest, l.Says = &e.Index, int(e.PlanSize), hex.EncodeToString(e.Digest), d.says(dumpEntry, 0, e.Digest)
+	return l, nil
+}
+
+func (d *dumper) plan(key, value []byte) (dumpLine, error) {
+	l := dumpLine{What: dumpPlan, Key: describeStepKey(key)}
+	body, err := decodePlan(key, value)
+	if err != nil {
+		return l, err
+	}
+	l.Size, l.Digest, l.Says = len(body), bodyDigest(body), d.says(dumpPlan, 0, body)
+	return l, nil
+}
+
+func (d *dumper) print(l dumpLine) error {
+	if !d.o.JSON {
+		_, err := io.WriteString(d.w, l.text()+"\n")
+		return err
+	}
+	b, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	_, err = d.w.Write(append(b, '\n'))
+	return err
+}
+
+func (l dumpLine) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s", l.What)
+	if l.Key != "" {
+		b.WriteString(" " + l.Key)
+	}
+	if l.Index != nil {
+		fmt.Fprintf(&b, " index=%d", *l.Index)
+	}
+	if l.Step != nil && *l.Step != NoStep {
+		fmt.Fprintf(&b, " step=%d", *l.Step)
+	}
+	if l.Kind != nil {
+		fmt.Fprintf(&b, " kind=%d", *l.Kind)
+	}
+	fmt.Fprintf(&b, " size=%d", l.Size)
+	if l.Digest != "" {
+		b.WriteString(" digest=" + l.Digest)
+	}
+	if l.Says != "" {
+		b.WriteString("  " + l.Says)
+	}
+	if l.Damaged != "" {
+		b.WriteString("  DAMAGED: " + l.Damaged)
+	}
+	return b.String()
+}

@@ -1,0 +1,212 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+)
+
+// formatVersion is the version of the layout in docs/format.md. It rises with every change to that page.
+const formatVersion = 1
+
+// NoStep is the Step of a record or snapshot that belongs to no step.
+const NoStep int64 = -1
+
+// Limits of what one commit may hold.
+const (
+	MaxDigest = 2 << 10   // bytes of an Entry's digest
+	maxStream = 255       // bytes of a stream's name
+	maxCommit = 256 << 20 // bytes of all bodies and plans of one Commit
+)
+
+// The tags: first byte of every key.
+const (
+	tagFormat   byte = 1
+	tagRecord   byte = 2
+	tagSnapshot byte = 3
+	tagEntry    byte = 4
+	tagPlan     byte = 5
+	tagEnd      byte = 6 // one past the last
+)
+
+// Bytes before the variable part of each value (docs/format.md).
+const (
+	crcSize      = 4
+	formatHead   = crcSize + 4
+	recordHead   = crcSize + 1 + 8
+	snapshotHead = crcSize + 8
+	entryHead    = crcSize + 8 + 4 + 4
+	planHead     = crcSize
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// StepKey names a step for ever: the step of one attempt of one stream. Keys are ordered by stream, then attempt, then step.
+type StepKey struct {
+	Stream  string // 1 to 255 bytes, no zero byte
+	Attempt uint32
+	Step    uint64
+}
+
+// String renders the key as stream/attempt/step.
+func (k StepKey) String() string { return fmt.Sprintf("%s/%d/%d", k.Stream, k.Attempt, k.Step) }
+
+func (k StepKey) validate() error { return validateStream(k.Stream) }
+
+func validateStream(stream string) error {
+	switch {
+	case stream == "":
+		return errors.New("stream has no name")
+	case len(stream) > maxStream:
+		return fmt.Errorf("stream name has %d bytes, at most %d are allowed", len(stream), maxStream)
+	case strings.IndexByte(stream, 0) >= 0:
+		return fmt.Errorf("stream name %q holds a zero byte", stream)
+	}
+	return nil
+}
+
+func indexKey(tag byte, index uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{tag}, index)
+}
+
+func stepKey(tag byte, k StepKey) []byte {
+	b := make([]byte, 0, 1+len(k.Stream)+1+4+8)
+	b = append(b, tag)
+	b = append(b, k.Stream...)
+	b = append(b, 0)
+	b = binary.BigEndian.AppendUint32(b, k.Attempt)
+	return binary.BigEndian.AppendUint64(b, k.Step)
+}
+
+func parseIndexKey(key []byte) (uint64, bool) {
+	if len(key) != 1+8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(key[1:]), true
+}
+
+func parseStepKey(key []byte) (StepKey, bool) {
+	const tail = 1 + 4 + 8 // terminator, attempt, step
+	n := len(key) - tail
+	if n < 2 || key[n] != 0 {
+		return StepKey{}, false
+	}
+	k := StepKey{Stream: string(key[1:n]), Attempt: binary.BigEndian.Uint32(key[n+1:]), Step: binary.BigEndian.Uint64(key[n+5:])}
+	return k, k.validate() == nil
+}
+
+// seal fills in the checksum of a value whose first crcSize bytes were left free.
+func seal(key, value []byte) []byte {
+	binary.LittleEndian.PutUint32(value, checksum(key, value))
+	return value
+}
+
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[crcSize:])
+}
+
+var (
+	errShort = errors.New("value is too short")
+	errCRC   = errors.New("checksum does not match")
+)
+
+// unseal checks a value of at least head bytes against its checksum.
+func unseal(key, value []byte, head int) error {
+	if len(value) < head {
+		return fmt.Errorf("%w: %d bytes, at least %d expected", errShort, len(value), head)
+	}
+	if got, want := checksum(key, value), binary.LittleEndian.Uint32(value); got != want {
+		return fmt.Errorf("%w: computed %08x, stored %08x", errCRC, got, want)
+	}
+	return nil
+}
+
+// newValue returns a value with the checksum's bytes free and room for size more.
+func newValue(size int) []byte { return make([]byte, crcSize, crcSize+size) }
+
+func encodeFormat(key []byte, version uint32, createdBy string) []byte {
+	v := binary.LittleEndian.AppendUint32(newValue(4+len(createdBy)), version)
+	return seal(key, append(v, createdBy...))
+}
+
+func decodeFormat(key, value []byte) (version uint32, createdBy string, err error) {
+	if err := unseal(key, value, formatHead); err != nil {
+		return 0, "", err
+	}
+	return binary.LittleEndian.Uint32(value[crcSize:]), string(value[formatHead:]), nil
+}
+
+func encodeRecord(key []byte, r Record) []byte {
+	v := append(newValue(recordHead+len(r.Body)), r.Kind)
+	v = binary.LittleEndian.AppendUint64(v, uint64(r.Step))
+	return seal(key, append(v, r.Body...))
+}
+
+// decodeRecord aliases value.
+func decodeRecord(key, value []byte) (Record, error) {
+	if err := unseal(key, value, recordHead); err != nil {
+		return Record{}, err
+	}
+	index, ok := parseIndexKey(key)
+	if !ok {
+		return Record{}, errShort
+	}
+	step := int64(binary.LittleEndian.Uint64(value[crcSize+1:]))
+	return Record{Index: index, Step: step, Kind: value[crcSize], Body: value[recordHead:]}, nil
+}
+
+func encodeSnapshot(key []byte, s Snapshot) []byte {
+	v := binary.LittleEndian.AppendUint64(newValue(snapshotHead+len(s.Body)), uint64(s.Step))
+	return seal(key, append(v, s.Body...))
+}
+
+// decodeSnapshot aliases value.
+func decodeSnapshot(key, value []byte) (Snapshot, error) {
+	if err := unseal(key, value, snapshotHead); err != nil {
+		return Snapshot{}, err
+	}
+	index, ok := parseIndexKey(key)
+	if !ok {
+		return Snapshot{}, errShort
+	}
+	return Snapshot{Index: index, Step: int64(binary.LittleEndian.Uint64(value[crcSize:])), Body: value[snapshotHead:]}, nil
+}
+
+func encodeEntry(key []byte, e Entry) []byte {
+	v := binary.LittleEndian.AppendUint64(newValue(entryHead+len(e.Digest)), e.Index)
+	v = binary.LittleEndian.AppendUint32(v, e.PlanSize)
+	v = binary.LittleEndian.AppendUint32(v, e.PlanCRC)
+	return seal(key, append(v, e.Digest...))
+}
+
+// decodeEntry copies: an Entry outlives the iterator it came from.
+func decodeEntry(key, value []byte) (Entry, error) {
+	if err := unseal(key, value, entryHead); err != nil {
+		return Entry{}, err
+	}
+	k, ok := parseStepKey(key)
+	if !ok {
+		return Entry{}, errShort
+	}
+	return Entry{
+		Key:      k,
+		Index:    binary.LittleEndian.Uint64(value[crcSize:]),
+		PlanSize: binary.LittleEndian.Uint32(value[crcSize+8:]),
+		PlanCRC:  binary.LittleEndian.Uint32(value[crcSize+12:]),
+		Digest:   append([]byte(nil), value[entryHead:]...),
+	}, nil
+}
+
+func encodePlan(key, plan []byte) []byte {
+	return seal(key, append(newValue(len(plan)), plan...))
+}
+
+// decodePlan aliases value.
+func decodePlan(key, value []byte) ([]byte, error) {
+	if err := unseal(key, value, planHead); err != nil {
+		return nil, err
+	}
+	return value[planHead:], nil
+}

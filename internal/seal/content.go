@@ -1,0 +1,89 @@
+package seal
+
+import (
+	"cmp"
+	"encoding/binary"
+	"hash"
+	"slices"
+
+	"golang.org/x/crypto/blake2b"
+
+	"millrace"
+)
+
+// flushAt is how many encoded bytes are gathered before they are hashed.
+const flushAt = 16 << 10
+
+// hasher reuses one hash and its output.
+type hasher struct {
+	hash.Hash
+	out []byte
+}
+
+func newHasher() *hasher {
+	h, err := blake2b.New(len(millrace.Digest{}), nil)
+	if err != nil {
+		panic("blake2b has no 16-byte digest without a key") // it has, as every test here shows
+	}
+	return &hasher{h, make([]byte, 0, len(millrace.Digest{}))}
+}
+
+// digest hashes b alone.
+func (h *hasher) digest(b []byte) millrace.Digest {
+	h.Reset()
+	h.Write(b)
+	return h.sum()
+}
+
+func (h *hasher) sum() (d millrace.Digest) {
+	h.out = h.Sum(h.out[:0])
+	copy(d[:], h.out)
+	return d
+}
+
+// Content digests what is in a step. names are the run's sources in their (sorted) order, which Segment.Source indexes; the
+// segments may come in any order and are not changed.
+func Content(names []string, segments []millrace.Segment) millrace.Digest {
+	h := newHasher()
+	buf := make([]byte, 0, flushAt+256)
+	for _, i := range contentOrder(len(names), segments) {
+		s := &segments[i]
+		buf = append(buf, names[s.Source]...)
+		buf = append(buf, 0)
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(s.Ordinal))
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(s.Offset))
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(s.Length))
+		if len(buf) >= flushAt {
+			h.Write(buf)
+			buf = buf[:0]
+		}
+	}
+	h.Write(buf)
+	return h.sum()
+}
+
+// contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are already in order within
+// their source, so that grouping by source is all that is left to do.
+func contentOrder(sources int, segments []millrace.Segment) []uint32 {
+	starts := make([]int, sources+1)
+	for i := range segments {
+		starts[segments[i].Source+1]++
+	}
+	for s := range sources {
+		starts[s+1] += starts[s]
+	}
+	order := make([]uint32, len(segments))
+	for i := range segments {
+		at := &starts[segments[i].Source]
+		order[*at] = uint32(i)
+		*at++
+	}
+	byPlace := func(a, b uint32) int {
+		x, y := &segments[a], &segments[b]
+		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Ordinal, y.Ordinal), cmp.Compare(x.Offset, y.Offset))
+	}
+	if !slices.IsSortedFunc(order, byPlace) {
+		slices.SortFunc(order, byPlace)
+	}
+	return order
+}

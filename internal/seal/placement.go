@@ -1,0 +1,139 @@
+package seal
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"millrace"
+)
+
+// The first byte of everything hashed, so that a leaf can never be taken for a node or a root.
+const (
+	leafTag = 0x00
+	nodeTag = 0x01
+	rootTag = 0x02
+)
+
+// Placement digests where a step's segments go. It returns the leaves, rank-major, and their root; the caller stores both in
+// the plan. Assignments must be ordered by (rank, microbatch, row, start) as a plan demands.
+func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest, root millrace.Digest) {
+	h := newHasher()
+	buf := make([]byte, 0, flushAt)
+	leaves = make([]millrace.Digest, 0, int(p.Ranks)*int(p.Microbatches))
+	rest := p.Assignments
+	for r := range p.Ranks {
+		for m := range p.Microbatches {
+			n := 0
+			for n < len(rest) && rest[n].Rank == millrace.Rank(r) && rest[n].Microbatch == m {
+				n++
+			}
+			buf = appendLeaf(buf[:0], p.Step, millrace.Rank(r), m, rest[:n])
+			leaves = append(leaves, h.digest(buf))
+			rest = rest[n:]
+		}
+	}
+	return leaves, rootOf(h, p, shape, leaves)
+}
+
+// VerifyPart tells whether one microbatch of one rank is what the plan's leaf says. It reads the plan's step, dimensions, leaves and
+// that part's assignments only, so that a constructor which was sent its own part can check it; VerifyRoot checks the leaves.
+func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
+	if err := dimensions(p); err != nil {
+		return err
+	}
+	if uint32(rank) >= p.Ranks || microbatch >= p.Microbatches {
+		return fmt.Errorf("verify step %s: rank %d microbatch %d lies outside %d ranks × %d microbatches: %w",
+			p.Step, rank, microbatch, p.Ranks, p.Microbatches, millrace.ErrMismatch)
+	}
+	want := p.Leaves[int(rank)*int(p.Microbatches)+int(microbatch)]
+	part := p.Part(rank, microbatch)
+	got := newHasher().digest(appendLeaf(make([]byte, 0, flushAt), p.Step, rank, microbatch, part))
+	if got != want {
+		return fmt.Errorf("verify step %s rank %d microbatch %d: its %d segments have digest %s, the plan says %s: %w",
+			p.Step, rank, microbatch, len(part), got, want, millrace.ErrMismatch)
+	}
+	return nil
+}
+
+// VerifyRoot tells whether the plan's leaves have the plan's placement digest as their root under this shape.
+func VerifyRoot(p *millrace.Plan, shape millrace.Shape) error {
+	if err := dimensions(p); err != nil {
+		return err
+	}
+	if got := rootOf(newHasher(), p, shape, p.Leaves); got != p.Placement {
+		return fmt.Errorf("verify step %s: its leaves have root %s, the plan says %s: %w", p.Step, got, p.Placement, millrace.ErrMismatch)
+	}
+	return nil
+}
+
+func dimensions(p *millrace.Plan) error {
+	if want := uint64(p.Ranks) * uint64(p.Microbatches); uint64(len(p.Leaves)) != want || want == 0 {
+		return fmt.Errorf("verify step %s: %d leaves for %d ranks × %d microbatches: %w",
+			p.Step, len(p.Leaves), p.Ranks, p.Microbatches, millrace.ErrMismatch)
+	}
+	return nil
+}
+
+func rootOf(h *hasher, p *millrace.Plan, shape millrace.Shape, leaves []millrace.Digest) millrace.Digest {
+	top := merkle(h, leaves)
+	buf := []byte{rootTag}
+	buf = binary.LittleEndian.AppendUint64(buf, uint64(p.Step))
+	buf = binary.LittleEndian.AppendUint32(buf, p.Ranks)
+	buf = binary.LittleEndian.AppendUint32(buf, p.Microbatches)
+	buf = binary.LittleEndian.AppendUint32(buf, shape.MicroBatch)
+	buf = binary.LittleEndian.AppendUint32(buf, shape.SequenceLength)
+	buf = append(buf, shape.Layout...)
+	buf = append(buf, 0)
+	return h.digest(append(buf, top[:]...))
+}
+
+func merkle(h *hasher, leaves []millrace.Digest) millrace.Digest {
+	level := append([]millrace.Digest(nil), leaves...)
+	var buf [1 + 2*len(millrace.Digest{})]byte
+	buf[0] = nodeTag
+	for len(level) > 1 {
+		half := 0
+		for i := 0; i+1 < len(level); i += 2 {
+			copy(buf[1:], level[i][:])
+			copy(buf[1+len(level[i]):], level[i+1][:])
+			level[half] = h.digest(buf[:])
+			half++
+		}
+		if len(level)%2 == 1 {
+			level[half] = level[len(level)-1]
+			half++
+		}
+		level = level[:half]
+	}
+	if len(level) == 0 {
+		return millrace.Digest{}
+	}
+	return level[0]
+}
+
+func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uint32, part []millrace.Assignment) []byte {
+	le := binary.LittleEndian
+	b = append(b, leafTag)
+	b = le.AppendUint64(b, uint64(step))
+	b = le.AppendUint32(b, uint32(rank))
+	b = le.AppendUint32(b, microbatch)
+	b = le.AppendUint32(b, uint32(len(part)))
+	for i := range part {
+		a := &part[i]
+		b = le.AppendUint32(b, a.Source)
+		b = le.AppendUint64(b, uint64(a.Ordinal))
+		b = le.AppendUint32(b, uint32(a.Epoch))
+		b = le.AppendUint32(b, a.ID.Shard)
+		b = le.AppendUint64(b, a.ID.Record)
+		b = le.AppendUint32(b, a.Offset)
+		b = le.AppendUint32(b, a.Length)
+		more := byte(0)
+		if a.More {
+			more = 1
+		}
+		b = append(b, more)
+		b = le.AppendUint32(b, a.Row)
+		b = le.AppendUint32(b, a.Start)
+	}
+	return b
+}

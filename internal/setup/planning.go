@@ -1,0 +1,94 @@
+package setup
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/internal/config"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+)
+
+// PlanSpec is the part of the configuration that decides what a step holds.
+func PlanSpec(c *config.Config) (*planner.Spec, error) {
+	schedule, err := schedule(c)
+	if err != nil {
+		return nil, err
+	}
+	spec := &planner.Spec{SequenceLength: c.SequenceLength, GlobalBatch: int(c.GlobalBatchSize), PadMultiple: c.PadMultiple,
+		Packing: planner.Packing(c.Packing), Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
+	for i := range c.Sources {
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted)})
+	}
+	if c.Stop != nil {
+		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
+	}
+	return spec, spec.Validate()
+}
+
+func schedule(c *config.Config) (*mixing.Schedule, error) {
+	knots := c.Mixture.Knots()
+	out := make([]mixing.Knot, len(knots))
+	for i := range knots {
+		k := &knots[i]
+		at, tokens := k.From()
+		measure := mixing.Steps
+		if tokens {
+			measure = mixing.Tokens
+		}
+		out[i].From = mixing.Point{Measure: measure, Count: at}
+		if k.Ramp != "" && k.Ramp != config.RampNone {
+			ramp, err := mixing.ParseRamp(string(k.Ramp))
+			if err != nil {
+				return nil, err
+			}
+			out[i].Ramp, out[i].Over = ramp, mixing.Point{Measure: measure, Count: k.Over()}
+		}
+		for j := range c.Sources {
+			value, _ := k.Weights.Of(c.Sources[j].Name)
+			w, err := mixing.ParseWeight(value.String())
+			if err != nil {
+				return nil, fmt.Errorf("weight of source %s: %w", c.Sources[j].Name, err)
+			}
+			out[i].Weights = append(out[i].Weights, w)
+		}
+	}
+	s, err := mixing.NewSchedule(len(c.Sources), out)
+	if err != nil {
+		return nil, fmt.Errorf("mixture.schedule: %v: %w", err, millrace.ErrInvalid)
+	}
+	return s, nil
+}
+
+// Costs are the coefficients of a sequence's compute.
+func Costs(c *config.Config) planner.Cost {
+	switch {
+	case c.Cost != nil:
+		return planner.Cost{Linear: c.Cost.Linear, Quadratic: c.Cost.Quadratic}
+	case c.Model != nil:
+		m := c.Model
+		heads, dim := m.KVHeads, m.HeadDim
+		if heads == 0 {
+			heads = m.Heads
+		}
+		if dim == 0 && m.Heads > 0 {
+			dim = m.Hidden / m.Heads
+		}
+		return planner.CostFromModel(uint64(m.Layers), uint64(m.Hidden), uint64(m.Heads), uint64(heads), uint64(dim), uint64(m.FFN), uint64(m.Vocab))
+	}
+	return planner.DefaultCost()
+}
+
+// PlaceOptions say how a step's segments are dealt to ranks.
+func PlaceOptions(c *config.Config) planner.PlaceOptions {
+	return planner.PlaceOptions{MicroBatch: c.MicroBatchSize, Layout: c.Layout, Balance: planner.Balance(c.Balance), Cost: Costs(c),
+		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), LastStep: planner.LastStep(c.LastStep)}
+}
+
+// Placing is the placing as the journal remembers it: a new attempt is opened when it changes.
+func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
+	cost := Costs(c)
+	return &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
+		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP)}
+}

@@ -1,0 +1,122 @@
+package setup
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+
+	"millrace"
+	"millrace/internal/config"
+	"millrace/sources"
+	"millrace/sources/jsonl"
+	"millrace/sources/megatron"
+	"millrace/sources/parquet"
+	"millrace/sources/tokenize"
+)
+
+// Tokenizer loads the run's vocabulary and notes its fingerprint in the configuration, where the identity finds it; nil where no
+// source is text.
+func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
+	t := c.Tokenizer
+	if t == nil {
+		return nil, nil
+	}
+	var e *tokenize.Encoding
+	var err error
+	if t.Path != "" {
+		e, err = tokenize.LoadFile(c.Abs(t.Path))
+	} else {
+		e, err = tokenize.Load(t.Name)
+	}
+	if err != nil {
+		return nil, c.ErrorAt("tokenizer", err.Error(), "name gpt2, r50k_base, cl100k_base or o200k_base, or the path of a .tiktoken file")
+	}
+	t.Fingerprint = fmt.Sprintf("%x", e.Fingerprint())
+	return e, nil
+}
+
+// SourceSpec is what one source is, for the room that reads it.
+func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sources.Spec, error) {
+	format, err := format(s.Format)
+	if err != nil {
+		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
+	}
+	spec := sources.Spec{Name: s.Name, Format: format, Base: c.Base, Patterns: s.Path, Field: sources.Field{Text: s.Text},
+		Limits: sources.Limits{SampleBytes: int64(c.Limits.SampleBytes)}, Shuffle: c.Shuffle, Seed: c.Seed, Epochs: c.Passes(s), IndexDir: c.IndexPath()}
+	if s.Root != "" {
+		spec.Root = c.Abs(s.Root)
+	}
+	if s.Format.HoldsText() {
+		spec.Tokenizer, spec.AddBOS, spec.AddEOS = e, c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
+	}
+	return spec, nil
+}
+
+func format(f config.Format) (sources.Format, error) {
+	switch f {
+	case config.JSONL:
+		return jsonl.Format{}, nil
+	case config.Parquet:
+		return parquet.Format{}, nil
+	case config.Megatron:
+		return megatron.New(sources.OSFS()), nil
+	}
+	return nil, fmt.Errorf("format %q is not there yet", f)
+}
+
+// LoaderName is the name of the i-th loader process.
+func LoaderName(i int) string { return fmt.Sprintf("loader-%d", i) }
+
+// Loaders returns the number of loader processes: auto is one a source up to the number of processors, so that a file that brings
+// a decoder down takes its source alone, and no core waits for another's process.
+func Loaders(c *config.Config) int {
+	if c.Loaders.Count > 0 {
+		return int(c.Loaders.Count)
+	}
+	return max(1, min(len(c.Sources), runtime.NumCPU()))
+}
+
+// Stripes deals the sources to the loaders: source i's stripes, by loader name. With fewer loaders than sources, sources share
+// loaders; with more, the first sources get several stripes, each loader one.
+func Stripes(c *config.Config) [][]string {
+	n, k := Loaders(c), len(c.Sources)
+	out := make([][]string, k)
+	if n <= k {
+		for i := range out {
+			out[i] = []string{LoaderName(i % n)}
+		}
+		return out
+	}
+	for i := range n {
+		out[i%k] = append(out[i%k], LoaderName(i))
+	}
+	return out
+}
+
+// uncounted is the records that a quarantine budget assumes of a source that nobody has counted, until more were seen.
+const uncounted = 10_000
+
+// Allowed is how many of a source's records may be quarantined: the budget's fraction, rounded up.
+func Allowed(c *config.Config) func(counted bool, records uint64) uint64 {
+	num, den := c.Quarantine.Budget.Fraction()
+	return func(counted bool, records uint64) uint64 {
+		if !counted {
+			records = max(records, uncounted)
+		}
+		hi, lo := bits.Mul64(records, num)
+		q, rest := bits.Div64(hi%den, lo, den)
+		if rest > 0 {
+			q++
+		}
+		return q
+	}
+}
+
+// Names are the sources' names in the order of their numbers.
+func Names(ms []*millrace.Manifest) []string {
+	out := make([]string, len(ms))
+	for i := range ms {
+		out[i] = ms[i].Source
+	}
+	return out
+}

@@ -1,0 +1,254 @@
+package orchestrator
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// Joined observes a rank's declared start. It is answered at once where it is wrong or simply goes on; else when all have joined.
+func (m *Machine) Joined(from Session, msg *pb.Join) {
+	if int(msg.Rank) >= len(m.ranks) {
+		m.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(m.ranks)))
+		return
+	}
+	r := &m.ranks[msg.Rank]
+	if msg.Start == "continue" {
+		m.goOn(r, from, msg)
+		return
+	}
+	r.join = &join{msg: msg, session: from}
+}
+
+// goOn lets a rank whose sidecar died take up its own position in the open attempt.
+func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
+	if m.s.Attempt == nil || msg.Attempt != m.s.Attempt.Attempt || msg.Step < m.s.Watermark {
+		m.refuse(from, msg, fmt.Errorf("rank %d stands at step %d of attempt %d, the run is at step %d of attempt %d: start the ranks again from a state or `latest`: %w",
+			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.attempt(), millrace.ErrFenced))
+		return
+	}
+	r.serving, r.from, r.below, r.join = true, from, max(r.below, msg.Step), nil
+	m.begin(from, msg, msg.Step, msg.Microbatch, nil)
+	m.sendPlans()
+	m.tellEnd()
+}
+
+// Left observes that a rank's trainer is gone. What it declared and did not begin is forgotten.
+func (m *Machine) Left(rank uint32) {
+	if int(rank) < len(m.ranks) {
+		m.ranks[rank].join = nil
+	}
+}
+
+func (m *Machine) refuse(to Session, msg *pb.Join, err error) {
+	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Refusal{Refusal: &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}}})
+}
+
+func (m *Machine) begin(to Session, msg *pb.Join, step uint64, microbatch uint32, state []byte) {
+	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Begin{Begin: &pb.Begin{
+		Rank: msg.Rank, Call: msg.Call, Attempt: m.s.Attempt.Attempt, Step: step, Microbatch: microbatch, State: state}}})
+}
+
+// open opens an attempt, or goes on with the newest one, once every rank has said where it starts.
+func (m *Machine) open() ([]Fact, error) {
+	if !m.pinned() || m.midway != nil {
+		return nil, nil
+	}
+	m.resolve()
+	if m.rejoin() {
+		return nil, nil
+	}
+	for i := range m.ranks {
+		if m.ranks[i].join == nil {
+			return nil, nil
+		}
+	}
+	first := m.ranks[0].join
+	for i := range m.ranks {
+		if j := m.ranks[i].join; j.step != first.step || j.microbatch != first.microbatch {
+			m.refuseAll(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, rank %d at step %d, microbatch %d: load the same checkpoint on every rank",
+				first.step, first.microbatch, i, j.step, j.microbatch))
+			return nil, nil
+		}
+	}
+	if m.sameAttempt(first) {
+		m.beginAll()
+		return nil, nil
+	}
+	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing}
+	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}}}, nil
+}
+
+// resolve turns declared starts into steps; a wrong one is refused.
+func (m *Machine) resolve() {
+	for i := range m.ranks {
+		j := m.ranks[i].join
+		if j == nil || j.kind != "" {
+			continue
+		}
+		if err := m.resolveOne(j); err != nil {
+			m.refuse(j.session, j.msg, err)
+			m.ranks[i].join = nil
+		}
+	}
+}
+
+func (m *Machine) resolveOne(j *join) error {
+	j.kind = j.msg.Start
+	if j.kind == "" {
+		if m.s.Attempt != nil {
+			return fmt.Errorf("this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\"): %w",
+				m.s.attempt(), m.s.Watermark, millrace.ErrInvalid)
+		}
+		j.kind = "fresh"
+	}
+	if j.kind == "latest" && m.s.Attempt == nil {
+		j.kind = "fresh"
+	}
+	switch j.kind {
+	case "fresh":
+		j.state = m.runState(0, planner.NewState(len(m.cfg.Sources)))
+	case "latest":
+		j.step, j.state = m.s.Watermark, m.s.Base
+	case "state":
+		return m.resolveState(j)
+	default:
+		return fmt.Errorf("start %q: want fresh or latest: %w", j.kind, millrace.ErrInvalid)
+	}
+	return nil
+}
+
+func (m *Machine) resolveState(j *join) error {
+	rs, err := ParseRunState(j.msg.State)
+	if err != nil {
+		return err
+	}
+	if err := m.accept(rs, j.msg.Override); err != nil {
+		return err
+	}
+	st, err := rs.planner(m.cfg.Spec)
+	if err != nil {
+		return err
+	}
+	j.step, j.microbatch, j.placement = rs.Step, rs.Microbatch, rs.Placement
+	j.state = m.runState(rs.Attempt, st)
+	return nil
+}
+
+// rejoin lets single ranks that declare just where they stand go on without the others; true if a turn was made.
+func (m *Machine) rejoin() bool {
+	any := false
+	for i := range m.ranks {
+		r := &m.ranks[i]
+		j := r.join
+		if j == nil || !r.serving || j.kind == "fresh" || j.step != r.below || j.microbatch != 0 || m.placingChanged() || m.allJoined() {
+			continue
+		}
+		r.join, r.from, any = nil, j.session, true
+		m.begin(j.session, j.msg, j.step, 0, m.stateAt(j.step))
+		m.sendPlans()
+		m.tellEnd()
+	}
+	return any
+}
+
+func (m *Machine) allJoined() bool {
+	for i := range m.ranks {
+		if m.ranks[i].join == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Machine) stateAt(step uint64) []byte {
+	if step > m.s.Watermark {
+		return m.s.Sealed[step-1].GetState()
+	}
+	return m.s.Base
+}
+
+func (m *Machine) placingChanged() bool { return !proto.Equal(m.s.Attempt.GetPlacing(), m.cfg.Placing) }
+
+// sameAttempt: going on where all stand, with nothing consumed twice and nothing placed otherwise, needs no new attempt.
+func (m *Machine) sameAttempt(j *join) bool {
+	if m.s.Attempt == nil || m.placingChanged() || j.step != m.s.Watermark || j.microbatch != 0 || j.kind == "fresh" || string(j.state) != string(m.s.Base) {
+		return false
+	}
+	for i := range m.ranks {
+		if m.ranks[i].below > j.step {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Machine) refuseAll(err error) {
+	for i := range m.ranks {
+		if j := m.ranks[i].join; j != nil {
+			m.refuse(j.session, j.msg, err)
+			m.ranks[i].join = nil
+		}
+	}
+}
+
+// opened starts the new attempt: the planner stands at its state, every rank begins.
+func (m *Machine) opened() {
+	m.selector = nil
+	if err := m.reposition(); err != nil {
+		m.fail(err)
+		return
+	}
+	for i := range m.ranks {
+		m.ranks[i].serving, m.ranks[i].below = false, m.s.Watermark
+	}
+	for _, name := range sortedKeys(m.sidecars) {
+		m.sidecars[name].sent, m.sidecars[name].attempt = m.s.Watermark, m.s.Attempt.Attempt
+	}
+	if j := m.anyJoin(); j != nil && j.microbatch > 0 {
+		m.midway = j
+		return
+	}
+	m.beginAll()
+}
+
+func (m *Machine) anyJoin() *join {
+	for i := range m.ranks {
+		if m.ranks[i].join != nil {
+			return m.ranks[i].join
+		}
+	}
+	return nil
+}
+
+// beginAll answers every waiting rank. Of an attempt that starts inside a step it waits for the step's plan: see publish.
+func (m *Machine) beginAll() {
+	for i := range m.ranks {
+		r := &m.ranks[i]
+		if j := r.join; j != nil {
+			r.serving, r.from, r.below, r.join = true, j.session, j.step, nil
+			m.begin(j.session, j.msg, j.step, j.microbatch, m.s.Base)
+		}
+	}
+	m.sendPlans()
+	m.tellEnd()
+}
+
+// midStep compares the placement of the first sealed step with the one that a mid-step state was saved under.
+func (m *Machine) midStep(p *pb.Plan) {
+	j := m.midway
+	if j == nil || p.Step != j.step {
+		return
+	}
+	m.midway = nil
+	if got := fmt.Sprintf("%x", p.Placement); got != j.placement {
+		m.refuseAll(fmt.Errorf("the state was saved inside step %d, after %d of its microbatches, under another placement (ranks, micro_batch_size, balance or layout differ): resume with the same, or from a state of a step's end: %w",
+			j.step, j.microbatch, millrace.ErrMismatch))
+		return
+	}
+	m.beginAll()
+}

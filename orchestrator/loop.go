@@ -1,0 +1,284 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+)
+
+// snapshotEvery is the journal records between two snapshots; retention the steps below the oldest needed one whose full plans stay.
+const (
+	snapshotEvery = 512
+	retention     = 1000
+)
+
+// Options are the orchestrator's seams and its store.
+type Options struct {
+	Store  *checkpoint.Store
+	Lines  io.Writer // for people: quarantined samples
+	Events *event.Log
+	Fail   *failpoint.Set
+}
+
+// Orchestrator is the machine with its goroutine and its journal.
+type Orchestrator struct {
+	cfg     Config
+	opt     Options
+	m       *Machine
+	events  chan func(*Machine)
+	stopped chan struct{}
+	since   int // records since the newest snapshot
+}
+
+// New restores the run from its store, takes the next term and journals it. Nothing runs before Run.
+func New(cfg Config, opt Options) (*Orchestrator, error) {
+	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
+	s, err := o.restore()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.checkIdentity(s); err != nil {
+		return nil, err
+	}
+	first := []Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
+	if len(s.Identity) == 0 {
+		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: planner.PlannerVersion, By: cfg.By}
+		first = append(first, Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: created}}})
+	}
+	if err := o.commit(s, first); err != nil {
+		return nil, err
+	}
+	for _, f := range first {
+		s.Apply(f)
+	}
+	o.m, err = NewMachine(cfg, s)
+	return o, err
+}
+
+func (o *Orchestrator) checkIdentity(s *State) error {
+	if len(s.Identity) == 0 {
+		return nil
+	}
+	changed, err := o.cfg.Changed(s.Identity)
+	if err != nil {
+		return err
+	}
+	if len(changed) > 0 {
+		return fmt.Errorf("the run directory holds a run of another identity: %v: restore the mixture file, or use a new run directory: %w", changed, millrace.ErrMismatch)
+	}
+	return nil
+}
+
+// restore reads the newest snapshot and the records after it.
+func (o *Orchestrator) restore() (*State, error) {
+	s, from := NewState(), uint64(1)
+	snap, ok, err := o.opt.Store.NewestSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		var m proto.Snapshot
+		if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
+			return nil, fmt.Errorf("read snapshot %d: %w", snap.Index, err)
+		}
+		s, from = restore(&m), snap.Index+1
+	}
+	err = o.opt.Store.Replay(from, func(r checkpoint.Record) error {
+		f := Fact{Record: &proto.Record{}}
+		if err := pbuf.Unmarshal(r.Body, f.Record); err != nil {
+			return fmt.Errorf("read journal record %d: %w", r.Index, err)
+		}
+		if sealed := f.GetSealed(); sealed != nil {
+			if f.Plan, err = o.plan(sealed.Attempt, sealed.Step); err != nil {
+				return err
+			}
+		}
+		o.since++
+		s.Apply(f)
+		return nil
+	})
+	return s, err
+}
+
+func (o *Orchestrator) key(attempt uint32, step uint64) checkpoint.StepKey {
+	return checkpoint.StepKey{Stream: string(o.cfg.Stream), Attempt: attempt, Step: step}
+}
+
+func (o *Orchestrator) plan(attempt uint32, step uint64) (*proto.Plan, error) {
+	body, ok, err := o.opt.Store.Plan(o.key(attempt, step))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("the ledger has no plan of step %d, attempt %d, which the journal says was sealed", step, attempt)
+	}
+	p := &proto.Plan{}
+	if err := pbuf.Unmarshal(body, p); err != nil {
+		return nil, fmt.Errorf("read plan of step %d: %w", step, err)
+	}
+	return p, nil
+}
+
+// Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
+func (o *Orchestrator) Run(ctx context.Context) error {
+	defer close(o.stopped)
+	for {
+		if err := o.turn(); err != nil {
+			return err
+		}
+		if err := o.m.Failed(); err != nil {
+			return err
+		}
+		if o.m.Done() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return o.snapshot()
+		case observe := <-o.events:
+			observe(o.m)
+		}
+	}
+}
+
+// turn decides, journals, applies and publishes until there is nothing left to decide.
+func (o *Orchestrator) turn() error {
+	for {
+		facts, err := o.m.Decide()
+		if err != nil {
+			o.m.fail(err)
+		}
+		if len(facts) > 0 && err == nil {
+			if err := o.commit(o.m.s, facts); err != nil {
+				return err
+			}
+			for _, f := range facts {
+				o.m.Apply(f)
+			}
+		}
+		o.perform(o.m.Actions())
+		if len(facts) == 0 || err != nil {
+			return nil
+		}
+	}
+}
+
+// commit makes facts durable; sealed plans go to the ledger in the same batch.
+func (o *Orchestrator) commit(s *State, facts []Fact) error {
+	var c checkpoint.Commit
+	for _, f := range facts {
+		body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Record)
+		if err != nil {
+			return fmt.Errorf("encode record: %w", err)
+		}
+		step := checkpoint.NoStep
+		if f.Plan != nil {
+			step = int64(f.Plan.Step)
+			plan, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Plan)
+			if err != nil {
+				return fmt.Errorf("encode plan: %w", err)
+			}
+			c.Plans = append(c.Plans, checkpoint.Plan{Key: o.key(f.Plan.Fence.Attempt, f.Plan.Step), Body: plan, Digest: append(append([]byte{}, f.Plan.Content...), f.Plan.Placement...)})
+		}
+		c.Records = append(c.Records, checkpoint.Record{Step: step, Kind: kind(f.Record), Body: body})
+		o.record(f)
+	}
+	o.opt.Fail.Hit("orchestrator/journal/before")
+	last, err := o.opt.Store.Commit(c)
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	o.opt.Fail.Hit("orchestrator/journal/after")
+	if o.since += len(facts); o.since >= snapshotEvery && o.m != nil {
+		// The snapshot is of the state before these facts: it covers the records up to them.
+		return o.snapshotAt(last - uint64(len(facts)))
+	}
+	return nil
+}
+
+// kind is the record's number in the journal: the field number of its fact.
+func kind(r *proto.Record) uint8 {
+	m := r.ProtoReflect()
+	return uint8(m.WhichOneof(m.Descriptor().Oneofs().ByName("fact")).Number())
+}
+
+func (o *Orchestrator) snapshot() error {
+	_, last := o.opt.Store.Bounds()
+	return o.snapshotAt(last)
+}
+
+func (o *Orchestrator) snapshotAt(index uint64) error {
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(o.m.s.snapshot())
+	if err != nil {
+		return fmt.Errorf("encode snapshot: %w", err)
+	}
+	if err := o.opt.Store.SaveSnapshot(index, int64(o.m.s.Watermark), body); err != nil {
+		return err
+	}
+	o.since = 0
+	if err := o.opt.Store.Truncate(index + 1); err != nil {
+		return err
+	}
+	if err := o.opt.Store.DropSnapshots(index); err != nil {
+		return err
+	}
+	keep := o.m.s.Watermark
+	if o.m.s.HasSaved {
+		keep = min(keep, o.m.s.Saved)
+	}
+	return o.opt.Store.DropPlans(string(o.cfg.Stream), keep-min(keep, retention))
+}
+
+// perform carries out what was decided, after it is durable.
+func (o *Orchestrator) perform(actions []Action) {
+	if len(actions) > 0 {
+		o.opt.Fail.Hit("orchestrator/publish/before")
+	}
+	for _, a := range actions {
+		if a.To != nil {
+			a.To.Send(a.Msg)
+		} else {
+			fmt.Fprintln(o.opt.Lines, a.Line)
+		}
+	}
+}
+
+// record writes the event that a checker reads.
+func (o *Orchestrator) record(f Fact) {
+	e := event.Record{Event: "journal", Key: fmt.Sprintf("%T", f.Record.GetFact())[len("*proto.Record_"):], Stream: string(o.cfg.Stream), Step: -1, Rank: -1, Micro: -1}
+	if o.m != nil {
+		e.Attempt, e.Term = uint32(o.m.s.attempt()), o.m.s.Term
+	}
+	if f.Plan != nil {
+		e.Step, e.Digest = int64(f.Plan.Step), fmt.Sprintf("%x", f.Plan.Content)
+	}
+	o.opt.Events.Write(e)
+}
+
+// errStopped answers calls that come after the loop ended.
+var errStopped = errors.New("the orchestrator is stopping")
+
+// post hands an event to the loop.
+func (o *Orchestrator) post(ctx context.Context, observe func(*Machine)) error {
+	select {
+	case o.events <- observe:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-o.stopped:
+		return errStopped
+	}
+}
+
+// Term is the fencing number that this life of the orchestrator took.
+func (o *Orchestrator) Term() millrace.Term { return millrace.Term(o.m.s.Term) }

@@ -1,0 +1,235 @@
+package orchestrator
+
+import (
+	"fmt"
+	"log/slog"
+	"sort"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+)
+
+// Source is what the orchestrator knows of a source before it is opened.
+type Source struct {
+	Name    string
+	Loaders []string // who serves each stripe
+	// Allowed is how many quarantined records the budget takes: total records where they are counted, else those seen so far.
+	Allowed func(counted bool, records uint64) uint64
+}
+
+// Config is what a run is, to the orchestrator.
+type Config struct {
+	Stream   millrace.Stream
+	Spec     *planner.Spec
+	Place    func(*planner.Selection) (*millrace.Plan, error)
+	Placing  *proto.Placing
+	Ranks    int      // trainer ranks
+	Sources  []Source // sorted by name, as Spec.Sources
+	Identity []byte   // canonical JSON
+	// Changed names what differs between a stored identity and this run's.
+	Changed func(stored []byte) ([]string, error)
+	// Compare names the file that changed between a pinned manifest and what a loader sees now.
+	Compare func(pinned, now *millrace.Manifest) error
+	Runway  int    // steps planned ahead of the slowest rank
+	By      string // program version
+	Log     *slog.Logger
+}
+
+// Machine is the orchestrator without its goroutine, sockets and disk: State and what was observed in this life. Not safe for
+// concurrent use: the loop owns it.
+type Machine struct {
+	cfg      Config
+	s        *State
+	loaders  map[string]*loader
+	sidecars map[string]*sidecar
+	ranks    []rank
+	queues   queues
+	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
+	wants    []millrace.Ordinal
+	toPin    []*proto.Manifest // seen, not yet journaled
+	toSave   *proto.Saved
+	midway   *join  // the attempt starts inside a step: ranks begin when its placement was compared
+	pending  string // what the next plan waits for
+	failed   error
+	done     bool
+	out      []Action
+}
+
+// loader is one connected loader.
+type loader struct {
+	name, address string
+	pid           int64
+	session       Session
+	opened        map[string]bool // its manifest was accepted
+	terms         map[string]uint64
+	health        *proto.LoaderHealth
+}
+
+// sidecar is one connected sidecar.
+type sidecar struct {
+	name     string
+	pid      int64
+	session  Session
+	welcomed bool
+	sent     uint64 // plans below this step of the attempt were sent
+	attempt  uint32
+}
+
+// rank is what is known of a trainer rank in this life.
+type rank struct {
+	join    *join // waiting to begin
+	from    Session
+	serving bool   // has begun in the open attempt
+	below   uint64 // first step it has not consumed
+}
+
+// join is a rank's declared start, resolved.
+type join struct {
+	msg        *proto.Join
+	session    Session
+	kind       string
+	step       uint64
+	microbatch uint32
+	state      []byte // run state to start from
+	placement  string // of a mid-step state
+}
+
+// NewMachine returns the machine of a restored state. Nothing happens before the first event.
+func NewMachine(cfg Config, s *State) (*Machine, error) {
+	m := &Machine{cfg: cfg, s: s, loaders: map[string]*loader{}, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
+	for _, src := range cfg.Sources {
+		m.queues = append(m.queues, newQueue(src.Name, len(src.Loaders)))
+	}
+	for i := range m.ranks {
+		m.ranks[i].below = s.Watermark
+	}
+	return m, m.reposition()
+}
+
+// Session is where a connected role hears from us. Sends are queued and never block; a lost role is reported by its handler.
+type Session interface{ Send(msg any) }
+
+// Action is an effect to carry out after the records of its turn are durable.
+type Action struct {
+	To   Session // and
+	Msg  any     // a *proto.LoaderOrder or *proto.SidecarOrder
+	Line string  // or a line for people on standard error
+}
+
+func (m *Machine) send(to Session, msg any) { m.out = append(m.out, Action{To: to, Msg: msg}) }
+func (m *Machine) say(format string, args ...any) {
+	m.out = append(m.out, Action{Line: fmt.Sprintf(format, args...)})
+}
+
+// Actions hands over what is to be done, in order.
+func (m *Machine) Actions() []Action {
+	out := m.out
+	m.out = nil
+	return out
+}
+
+// Done tells that every rank has consumed the whole stream; Failed why the run cannot go on.
+func (m *Machine) Done() bool { return m.done }
+
+// Failed returns why the run cannot go on, or nil.
+func (m *Machine) Failed() error { return m.failed }
+
+// fail ends the run: every rank hears why.
+func (m *Machine) fail(err error) {
+	if m.failed != nil {
+		return
+	}
+	m.failed = err
+	for _, name := range sortedKeys(m.sidecars) {
+		m.send(m.sidecars[name].session, &proto.SidecarOrder{Fence: m.fence(), Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
+	}
+}
+
+func (m *Machine) fence() *proto.Fence {
+	return &proto.Fence{Stream: string(m.cfg.Stream), Attempt: uint32(m.s.attempt()), Term: m.s.Term}
+}
+
+// Decide returns the next facts to journal, or none when there is nothing to do. It does not change the state.
+func (m *Machine) Decide() ([]Fact, error) {
+	if m.failed != nil || m.done {
+		return nil, nil
+	}
+	if save := m.toSave; save != nil {
+		m.toSave = nil
+		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: save}}}}, nil
+	}
+	if facts := m.acknowledge(); facts != nil || m.done {
+		return facts, nil
+	}
+	if facts, err := m.open(); facts != nil || err != nil {
+		return facts, err
+	}
+	if facts, err := m.startReading(); facts != nil || err != nil {
+		return facts, err
+	}
+	return m.plan()
+}
+
+// Apply advances the state and publishes.
+func (m *Machine) Apply(f Fact) {
+	m.s.Apply(f)
+	switch r := f.Record.GetFact().(type) {
+	case *proto.Record_Pinned:
+		m.welcome()
+	case *proto.Record_Assigned:
+		m.assigned()
+	case *proto.Record_Opened:
+		m.opened()
+	case *proto.Record_Sealed:
+		m.publish(f.Plan)
+	case *proto.Record_Acknowledged:
+		m.released()
+	case *proto.Record_Quarantined:
+		for _, q := range r.Quarantined.Samples {
+			m.say("quarantined %s %s at byte %d: %s", q.Source, q.Id, q.Offset, q.Reason)
+		}
+	case *proto.Record_Ended:
+		m.tellEnd()
+	}
+}
+
+// acknowledge moves the watermark to the slowest rank.
+func (m *Machine) acknowledge() []Fact {
+	if m.s.Attempt == nil {
+		return nil
+	}
+	below, all := ^uint64(0), true
+	for i := range m.ranks {
+		below, all = min(below, m.ranks[i].below), all && m.ranks[i].serving
+	}
+	if !all || below > m.s.Next {
+		return nil
+	}
+	if below > m.s.Watermark {
+		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: &proto.Acknowledged{Attempt: m.s.Attempt.Attempt, Below: below}}}}}
+	}
+	m.done = m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
+	return nil
+}
+
+// base is the planner's state at the watermark.
+func (m *Machine) base() (planner.State, error) {
+	if m.s.Attempt == nil {
+		return planner.NewState(len(m.cfg.Sources)), nil
+	}
+	rs, err := ParseRunState(m.s.Base)
+	if err != nil {
+		return planner.State{}, err
+	}
+	return rs.planner(m.cfg.Spec)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,92 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"millrace/proto"
+)
+
+// collector answers a scrape from the loop's own status, so that metrics and status can never differ.
+type collector struct {
+	s                                      *Server
+	step, planned, quarantined, term       *prometheus.Desc
+	tokens, samples, share, epoch, offered *prometheus.Desc
+}
+
+func newCollector(o *Orchestrator) *collector {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("millrace_"+name, help, labels, nil)
+	}
+	return &collector{s: NewServer(o),
+		step:        d("step", "First step that not every rank has consumed."),
+		planned:     d("planned_steps", "Steps sealed."),
+		quarantined: d("quarantined_total", "Records quarantined."),
+		term:        d("term", "Fencing number of the orchestrator."),
+		tokens:      d("source_tokens_total", "Document tokens consumed by every rank.", "source"),
+		samples:     d("source_samples_total", "Documents begun.", "source"),
+		share:       d("source_share", "Realised share of all tokens.", "source"),
+		epoch:       d("source_epoch", "Pass over the source.", "source"),
+		offered:     d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	st, err := c.s.Status(ctx, &proto.StatusRequest{})
+	if err != nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge(c.step, float64(st.Step))
+	gauge(c.planned, float64(st.Planned))
+	gauge(c.term, float64(st.Fence.Term))
+	counter(c.quarantined, float64(st.Quarantined))
+	for name, s := range st.Sources {
+		counter(c.tokens, float64(s.Tokens), name)
+		counter(c.samples, float64(s.Samples), name)
+		gauge(c.share, s.Share, name)
+		gauge(c.epoch, float64(s.Epoch), name)
+		gauge(c.offered, float64(s.Offered), name)
+	}
+}
+
+// ServeMetrics serves /metrics on a TCP address until ctx ends.
+func ServeMetrics(ctx context.Context, address string, o *Orchestrator) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(o), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w: choose a free address with --metrics", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// Package planner decides what every step holds and where it goes: pure functions of facts, so that equal facts give equal plans on every host.
+//
+// It works in two halves that DESIGN §9.1 keeps apart:
+//
+//	select  Selector.Advance draws segments from the sources by the mixture, cuts the stream into steps and packs each into
+//	        global_batch_size bins of sequence_length. It never sees the topology, so the content of a step never depends on it.
+//	place   Place deals a selection to ranks and microbatches so that compute is balanced, and seals the plan with its digests.
+//	        It never fails what select accepted: select's own bins are the way out.
+//
+// There is no clock, goroutine, file or floating-point number here; metadata comes in by the Offers interface and a missing
+// fact is an Outcome, not an error. Costs are 64-bit fixed point. A State after any step goes on exactly where it was taken.
+//
+// The files: select, draw, cursor, step (what a step holds) · state (what is remembered between steps) · pack, bitmap (best-fit-decreasing) ·
+// place, rows, arrays, heap (where it goes) · cost, report (what it costs).
+package planner
+
+// PlannerVersion names the algorithms that decide a run's stream. It is part of the state; whatever changes a selection changes it.
+const PlannerVersion = 1

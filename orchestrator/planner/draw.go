@@ -1,0 +1,263 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace"
+)
+
+// end tells why drawing stopped before the bins were full.
+type end uint8
+
+const (
+	endNot    end = iota // more can be drawn, or the bins are full
+	endAll               // no source that is left can receive weight
+	endStop              // a stop source ended
+	endFailed            // an error source ended
+)
+
+// draft is a step in the drawing: it keeps what was drawn when a fact is missing, and goes on when called again.
+type draft struct {
+	walk  *walk
+	heads *heads
+	sizes []int64 // what each source's next segment would be charged; -1 for none
+	moved []int   // sources whose size is not up to date
+
+	segments []millrace.Segment
+	units    []uint32 // of each segment
+	total    uint64   // sum of units
+	passed   []passed // what happened between segments
+
+	end    end
+	failed int // the source, for endFailed
+}
+
+// passed is a document without tokens or a source's leave, before the segment numbered at.
+type passed struct {
+	at     int
+	source int
+	left   bool
+	meta   millrace.SampleMeta
+}
+
+func newDraft(spec *Spec, before State) (*draft, error) {
+	w, err := newWalk(spec, before)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{walk: w, sizes: make([]int64, len(spec.Sources))}
+	d.heads = newHeads(len(spec.Sources), func(source int, meta *millrace.SampleMeta) {
+		d.passed = append(d.passed, passed{at: len(d.segments), source: source, meta: *meta})
+	})
+	d.lookAll()
+	return d, nil
+}
+
+// missing is the fact that drawing waits for.
+type missing struct {
+	source  int
+	ordinal millrace.Ordinal
+}
+
+// full tells whether the segments surely reach to the end of the step.
+func (d *draft) full() bool {
+	spec := d.walk.spec
+	if spec.Packing == Pad {
+		return len(d.segments) == spec.GlobalBatch
+	}
+	return d.total > uint64(spec.GlobalBatch)*uint64(spec.binUnits())
+}
+
+// draw draws until the step is full, the run ends or a fact is missing.
+func (d *draft) draw(o Offers) (*missing, error) {
+	for d.end == endNot && !d.full() {
+		source, wait, err := d.choose(o)
+		if wait != nil || err != nil {
+			return wait, err
+		}
+		if d.end != endNot {
+			break
+		}
+		seg := d.heads.next(d.walk, source)
+		d.walk.place(&seg)
+		d.moved = append(d.moved, source)
+		d.heads.take(&seg)
+		units := d.walk.spec.units(seg.Length)
+		d.segments = append(d.segments, seg)
+		d.units = append(d.units, units)
+		d.total += uint64(units)
+	}
+	return nil, nil
+}
+
+// choose returns the source of the next segment, or sets end.
+func (d *draft) choose(o Offers) (source int, wait *missing, err error) {
+	if d.walk.spec.Unit == Samples {
+		// A document that has begun goes on at once, whatever the mixture says by now.
+		for i := range d.walk.state.Sources {
+			if d.walk.state.Sources[i].Offset > 0 {
+				a, err := d.heads.resolve(d.walk, o, i)
+				if err == nil && a == Ended {
+					err = d.vanished(i)
+				}
+				return i, d.missing(i, a), err
+			}
+		}
+	}
+	for {
+		changed, wait, err := d.look(o)
+		if wait != nil || err != nil || d.end != endNot {
+			return -1, wait, err
+		}
+		if !changed {
+			break
+		}
+	}
+	return d.walk.mix.Next(d.sizes), nil, nil
+}
+
+// look resolves the heads that moved since the last look, of sources that have a share, lets those leave that ended, and sets end where the
+// run is over. It reports whether shares changed, so that it must be asked again. Sources that ended together are one event.
+func (d *draft) look(o Offers) (changed bool, wait *missing, err error) {
+	if !positive(d.walk.shares) {
+		d.end = endAll
+		return false, nil, nil
+	}
+	var ended []int
+	for _, i := range d.moved {
+		d.sizes[i] = -1
+		if d.walk.shares[i] == 0 {
+			continue
+		}
+		a, err := d.heads.resolve(d.walk, o, i)
+		if err == nil && a == Ended && d.walk.state.Sources[i].Offset > 0 {
+			err = d.vanished(i)
+		}
+		if wait := d.missing(i, a); wait != nil || err != nil {
+			return false, wait, err
+		}
+		if a == Ended {
+			ended = append(ended, i)
+			continue
+		}
+		seg := d.heads.next(d.walk, i)
+		d.sizes[i] = d.walk.charge(seg.Offset, seg.Length)
+	}
+	d.moved = d.moved[:0]
+	if len(ended) == 0 {
+		return false, nil, nil
+	}
+	d.lookAll()
+	return true, nil, d.leave(ended)
+}
+
+// lookAll makes the next look see every source.
+func (d *draft) lookAll() {
+	d.moved = d.moved[:0]
+	for i := range d.sizes {
+		d.moved = append(d.moved, i)
+	}
+}
+
+func (d *draft) vanished(source int) error {
+	at := &d.walk.state.Sources[source]
+	return fmt.Errorf("plan step %s: source %q ends before document %s, of which %d tokens are placed already: %w",
+		d.walk.state.Step, d.walk.spec.Sources[source].Name, at.Ordinal, at.Offset, millrace.ErrMismatch)
+}
+
+// leave acts on the sources that ended. A stop wins over a failure: the run is over, regularly.
+func (d *draft) leave(ended []int) error {
+	sources := d.walk.spec.Sources
+	first := func(on OnExhausted) int {
+		return slices.IndexFunc(ended, func(i int) bool { return sources[i].OnExhausted == on })
+	}
+	if i := first(Stop); i >= 0 {
+		d.end = endStop
+		d.leaves(ended[i])
+		return nil
+	}
+	if i := first(Fail); i >= 0 {
+		d.end, d.failed = endFailed, ended[i]
+		return nil
+	}
+	if i := first(Repeat); i >= 0 {
+		return &ExhaustedError{Source: sources[ended[i]].Name, Step: d.walk.state.Step, Empty: true}
+	}
+	for _, i := range ended {
+		d.leaves(i)
+	}
+	return nil
+}
+
+func (d *draft) leaves(source int) {
+	d.passed = append(d.passed, passed{at: len(d.segments), source: source, left: true})
+	d.walk.leave(source)
+}
+
+func (d *draft) missing(source int, a Availability) *missing {
+	if a != Pending {
+		return nil
+	}
+	return &missing{source, d.walk.state.Sources[source].Ordinal}
+}
+
+// more tells whether anything can be drawn from here on, asking for no more facts than that takes. The draft must be a fresh one. With endAll it has
+// consumed what was left: documents without tokens, and leaves.
+func (d *draft) more(o Offers) (more bool, wait *missing, err error) {
+	for !d.begun() {
+		if !positive(d.walk.shares) {
+			d.end = endAll
+			return false, nil, nil
+		}
+		if over, wait := d.stopped(o); over || wait != nil {
+			return false, wait, nil
+		}
+		var wait *missing
+		var ended []int
+		for i, share := range d.walk.shares {
+			if share == 0 {
+				continue
+			}
+			switch a, err := d.heads.resolve(d.walk, o, i); {
+			case err != nil || a == Ready:
+				return true, nil, err // the next step meets an error again, and reports it
+			case a == Ended:
+				ended = append(ended, i)
+			case wait == nil:
+				wait = d.missing(i, a)
+			}
+		}
+		if wait != nil {
+			return false, wait, nil
+		}
+		if err := d.leave(ended); err != nil || d.end == endFailed {
+			return true, nil, err // likewise
+		}
+	}
+	return true, nil, nil
+}
+
+// stopped sets end where a stop source has ended, whatever is known of the others.
+func (d *draft) stopped(o Offers) (over bool, wait *missing) {
+	for i, share := range d.walk.shares {
+		if share == 0 || d.walk.spec.Sources[i].OnExhausted != Stop {
+			continue
+		}
+		a, err := d.heads.resolve(d.walk, o, i)
+		if err == nil && a == Ended {
+			d.end = endStop
+			d.leaves(i)
+			return true, nil
+		}
+		if err == nil && wait == nil {
+			wait = d.missing(i, a)
+		}
+	}
+	return false, wait
+}
+
+// begun tells whether a document was cut by the end of the step before.
+func (d *draft) begun() bool {
+	return d.walk.spec.Unit == Samples && slices.ContainsFunc(d.walk.state.Sources, func(s SourceState) bool { return s.Offset > 0 })
+}

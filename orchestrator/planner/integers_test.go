@@ -1,0 +1,57 @@
+package planner
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestNoFloatingPoint reads the packages that plans come from: a compiler may fuse floating-point operations, and plans would differ between hosts.
+func TestNoFloatingPoint(t *testing.T) {
+	banned := []string{"float32", "float64", "complex64", "complex128"}
+	for _, dir := range []string{".", "../../mixing", "../../internal/seal"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", dir, len(files), err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				bad := ""
+				switch n := n.(type) {
+				case *ast.Ident:
+					if slices.Contains(banned, n.Name) {
+						bad = n.Name
+					}
+				case *ast.BasicLit:
+					if n.Kind == token.FLOAT || n.Kind == token.IMAG {
+						bad = n.Value
+					}
+				case *ast.ImportSpec:
+					if n.Path.Value == `"math"` || n.Path.Value == `"math/cmplx"` {
+						bad = n.Path.Value
+					}
+				case *ast.SelectorExpr:
+					if slices.Contains([]string{"ParseFloat", "Seconds", "Float", "Float32", "Float64", "SetFloat64"}, n.Sel.Name) {
+						bad = n.Sel.Name
+					}
+				}
+				if bad != "" {
+					t.Errorf("%s: %s is floating point", set.Position(n.Pos()), bad)
+				}
+				return true
+			})
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package planner
+
+import (
+	"fmt"
+
+	"millrace"
+)
+
+// Availability is what is known of an ordinal.
+type Availability uint8
+
+// What is known.
+const (
+	Pending Availability = iota // nothing yet
+	Ready                       // its metadata
+	Ended                       // the source has neither it nor any later one
+)
+
+// Offers is where facts come from: what loaders have offered, in ordinal order. Facts never change, and those from a source's ordinal
+// in the last State on must stay until a later State moves past them: the draws that a step cut off are made again.
+type Offers interface {
+	Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability)
+}
+
+// Anchors is what Offers implement besides where a source's order needs anchors: the newest anchor at or before an ordinal, the zero
+// Anchor if there is none.
+type Anchors interface {
+	Anchor(source int, at millrace.Ordinal) millrace.Anchor
+}
+
+// anchor brings the anchors up to the cursors, as far as offers know them.
+func (s *State) anchor(o Offers) {
+	known, ok := o.(Anchors)
+	if !ok {
+		return
+	}
+	for i := range s.Sources {
+		src := &s.Sources[i]
+		if a := known.Anchor(i, src.Ordinal); a.Ordinal >= src.Anchor.Ordinal && a.Ordinal <= src.Ordinal && a != (millrace.Anchor{}) {
+			src.Anchor = a
+		}
+	}
+}
+
+// ExhaustedError says that a source ended that must not: on_exhausted is error, or repeat and it holds nothing.
+type ExhaustedError struct {
+	Source string
+	Step   millrace.Step
+	Empty  bool // it ended or went round without a single token
+}
+
+func (e *ExhaustedError) Error() string {
+	if e.Empty {
+		return fmt.Sprintf("plan step %s: source %q holds no document with a token; take it out of the mixture or check its path and filters", e.Step, e.Source)
+	}
+	return fmt.Sprintf("plan step %s: source %q is exhausted and its on_exhausted is error; say renormalize, repeat or stop to go on without it", e.Step, e.Source)
+}
+
+// Unwrap makes it an invalid mixture to whoever asks for the sentinel.
+func (e *ExhaustedError) Unwrap() error { return millrace.ErrInvalid }
+
+// heads knows the next document of every source, as far as the walk's cursors have come.
+type heads struct {
+	known []bool
+	metas []millrace.SampleMeta
+	// idle is, per source, the epoch in which the present run of documents without tokens began.
+	idle    []millrace.Epoch
+	idling  []bool
+	skipped func(source int, meta *millrace.SampleMeta)
+}
+
+func newHeads(sources int, skipped func(int, *millrace.SampleMeta)) *heads {
+	return &heads{
+		known: make([]bool, sources), metas: make([]millrace.SampleMeta, sources),
+		idle: make([]millrace.Epoch, sources), idling: make([]bool, sources), skipped: skipped,
+	}
+}
+
+// resolve moves a source's cursor to its next document with tokens and remembers it. A source that went round a whole epoch
+// without one is an error.
+func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
+	for !h.known[source] {
+		at := &w.state.Sources[source]
+		meta, a := o.Peek(source, at.Ordinal)
+		if a != Ready {
+			return a, nil
+		}
+		meta.Ordinal = at.Ordinal
+		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset {
+			h.known[source], h.metas[source], h.idling[source] = true, meta, false
+			break
+		}
+		if at.Offset > 0 {
+			return a, fmt.Errorf("plan step %s: source %q: document %s has %d tokens, of which %d are placed already; it is not the document it was: %w",
+				w.state.Step, w.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset, millrace.ErrMismatch)
+		}
+		if !h.idling[source] {
+			h.idling[source], h.idle[source] = true, meta.Epoch
+		} else if meta.Epoch > h.idle[source]+1 {
+			return a, &ExhaustedError{Source: w.spec.Sources[source].Name, Step: w.state.Step, Empty: true}
+		}
+		w.skip(source, &meta)
+		h.skipped(source, &meta)
+	}
+	return Ready, nil
+}
+
+// next returns the segment that a source's resolved head gives next.
+func (h *heads) next(w *walk, source int) millrace.Segment {
+	meta, offset := &h.metas[source], w.state.Sources[source].Offset
+	left := meta.Lengths.Tokens - offset
+	length := min(left, w.spec.SequenceLength)
+	return millrace.Segment{
+		Source: uint32(source), Ordinal: meta.Ordinal, Epoch: meta.Epoch, ID: meta.ID,
+		Offset: offset, Length: length, More: length < left,
+	}
+}
+
+// take forgets a head whose document is through.
+func (h *heads) take(seg *millrace.Segment) {
+	if !seg.More {
+		h.known[seg.Source] = false
+	}
+}

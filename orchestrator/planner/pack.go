@@ -1,0 +1,119 @@
+package planner
+
+// packer packs segments into bins by best-fit-decreasing: longest first, each into the fullest bin that still takes it.
+// Residual capacities stand in a bitmap, the bins of one residual capacity in an intrusive stack, so that a segment costs a
+// successor query and two stack moves. All sizes are in units of the pad multiple. Ties are settled by draw order among
+// segments and by the most recently changed among bins of equal residual capacity. Not for concurrent use.
+type packer struct {
+	capacity uint32
+	limit    int // most bins
+
+	free     *bitmap  // residual capacities that some bin has
+	head     []uint32 // by residual capacity: the bin on top of the stack; meaningful where free has it
+	below    []uint32 // by bin: the bin under it in its stack
+	residual []uint32 // by bin
+
+	order []uint32 // segments, longest first, of the last sort
+	count []uint32 // by units; scratch of sort
+}
+
+// noBin ends a stack.
+const noBin = ^uint32(0)
+
+func newPacker(capacity uint32, limit int) *packer {
+	return &packer{
+		capacity: capacity,
+		limit:    limit,
+		free:     newBitmap(capacity + 1),
+		head:     make([]uint32, capacity+1),
+		count:    make([]uint32, capacity+2),
+	}
+}
+
+// sort orders the segments for the packs that follow.
+func (p *packer) sort(units []uint32) {
+	p.order = sortDescending(units, p.capacity, p.order, p.count)
+}
+
+// pack packs the first n of the sorted segments. It writes the bin of each into bin (indexed by draw order) and returns the
+// number of bins used and the units that no bin could take; zero means that all fit. With probe set it stops at the first
+// segment that does not fit.
+func (p *packer) pack(units []uint32, n int, bin []uint32, probe bool) (bins int, overflow uint64) {
+	p.free.clear()
+	p.below, p.residual = p.below[:0], p.residual[:0]
+	for _, i := range p.order {
+		if int(i) >= n {
+			continue
+		}
+		u := units[i]
+		b, ok := p.take(u)
+		if !ok {
+			overflow += uint64(u)
+			if probe {
+				break
+			}
+			continue
+		}
+		bin[i] = b
+		if left := p.residual[b] - u; left > 0 {
+			p.put(b, left)
+		}
+	}
+	return len(p.residual), overflow
+}
+
+// take removes the fullest bin that has u units left from its stack, or opens a bin.
+func (p *packer) take(u uint32) (bin uint32, ok bool) {
+	r, ok := p.free.next(u)
+	if !ok {
+		if len(p.residual) == p.limit {
+			return 0, false
+		}
+		p.residual = append(p.residual, p.capacity)
+		p.below = append(p.below, noBin)
+		return uint32(len(p.residual) - 1), true
+	}
+	b := p.head[r]
+	if p.below[b] == noBin {
+		p.free.remove(r)
+	} else {
+		p.head[r] = p.below[b]
+	}
+	return b, true
+}
+
+// put pushes a bin onto the stack of its residual capacity.
+func (p *packer) put(bin, left uint32) {
+	p.residual[bin] = left
+	p.below[bin] = noBin
+	if p.has(left) {
+		p.below[bin] = p.head[left]
+	} else {
+		p.free.add(left)
+	}
+	p.head[left] = bin
+}
+
+func (p *packer) has(r uint32) bool { return p.free.levels[0][r>>6]>>(r&63)&1 == 1 }
+
+// sortDescending counts sizes (each at most max) and returns their indices, largest first, equals in index order. order and
+// count (max+2 long) are reused.
+func sortDescending(sizes []uint32, max uint32, order, count []uint32) []uint32 {
+	clear(count)
+	for _, u := range sizes {
+		count[max-u+1]++
+	}
+	for u := range max + 1 {
+		count[u+1] += count[u]
+	}
+	if cap(order) < len(sizes) {
+		order = make([]uint32, len(sizes), len(sizes)+len(sizes)/4)
+	}
+	order = order[:len(sizes)]
+	for i, u := range sizes {
+		at := &count[max-u]
+		order[*at] = uint32(i)
+		*at++
+	}
+	return order
+}

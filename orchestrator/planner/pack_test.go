@@ -1,0 +1,128 @@
+package planner
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// dumbBestFit is best-fit-decreasing by looking at every bin: the fullest that takes the segment, of equals the last changed.
+func dumbBestFit(capacity uint32, limit int, units []uint32) (bin []uint32, bins int, overflow uint64) {
+	order := make([]int, len(units))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(units[b], units[a]) })
+	var left []uint32
+	var changed []int
+	bin = make([]uint32, len(units))
+	for now, i := range order {
+		best := -1
+		for b := range left {
+			if left[b] >= units[i] && (best < 0 || left[b] < left[best] || left[b] == left[best] && changed[b] > changed[best]) {
+				best = b
+			}
+		}
+		if best < 0 {
+			if len(left) == limit {
+				overflow += uint64(units[i])
+				continue
+			}
+			best = len(left)
+			left, changed = append(left, capacity), append(changed, 0)
+		}
+		bin[i] = uint32(best)
+		left[best] -= units[i]
+		changed[best] = now
+	}
+	return bin, len(left), overflow
+}
+
+func TestPackIsBestFitDecreasing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 400 {
+		capacity := []uint32{1, 2, 63, 64, 65, 100, 2048, 4097, 300000}[round%9]
+		n := rng.IntN(300)
+		limit := 1 + rng.IntN(n/2+2)
+		units := make([]uint32, n)
+		for i := range units {
+			most := capacity
+			if round%2 == 0 {
+				most = capacity/3 + 1
+			}
+			units[i] = 1 + rng.Uint32N(most)
+		}
+		p := newPacker(capacity, limit)
+		got := make([]uint32, n)
+		p.sort(units)
+		for _, prefix := range []int{n, n / 2, n} {
+			clear(got)
+			bins, overflow := p.pack(units, prefix, got, false)
+			want, wantBins, wantOverflow := dumbBestFit(capacity, limit, units[:prefix])
+			if bins != wantBins || overflow != wantOverflow {
+				t.Fatalf("round %d: %d bins, %d over; want %d, %d", round, bins, overflow, wantBins, wantOverflow)
+			}
+			if !slices.Equal(got[:prefix], want) {
+				t.Fatalf("round %d: bins %v, want %v", round, got, want)
+			}
+			if _, probed := p.pack(units, prefix, got, true); (probed > 0) != (overflow > 0) {
+				t.Fatalf("round %d: a probe says %d over, a pack %d", round, probed, overflow)
+			}
+		}
+	}
+}
+
+func TestBitmapNext(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, size := range []uint32{1, 64, 65, 4096, 4097, 262145, maxUnits + 1} {
+		b := newBitmap(size)
+		members := map[uint32]bool{}
+		for range 200 {
+			i := rng.Uint32N(size)
+			if members[i] {
+				b.remove(i)
+				delete(members, i)
+			} else {
+				b.add(i)
+				members[i] = true
+			}
+			from := rng.Uint32N(size)
+			want, found := uint32(0), false
+			for m := range members {
+				if m >= from && (!found || m < want) {
+					want, found = m, true
+				}
+			}
+			if got, ok := b.next(from); ok != found || got != want {
+				t.Fatalf("size %d: next(%d) = %d, %v; want %d, %v", size, from, got, ok, want, found)
+			}
+		}
+		b.clear()
+		if _, ok := b.next(0); ok {
+			t.Fatalf("size %d: a cleared bitmap has a member", size)
+		}
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		capacity uint32
+	}{{"T=2048", 2048}, {"T=8192", 8192}, {"T=32768", 32768}, {"T=131072", 131072}} {
+		b.Run(c.name, func(b *testing.B) {
+			units := make([]uint32, 1<<16)
+			draw := newLengths(5)
+			for i := range units {
+				units[i] = min(draw.next(0), c.capacity)
+			}
+			p := newPacker(c.capacity, len(units))
+			bin := make([]uint32, len(units))
+			for b.Loop() {
+				p.sort(units)
+				p.pack(units, len(units), bin, false)
+			}
+			b.ReportMetric(float64(len(units))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Msegments/s")
+		})
+	}
+}

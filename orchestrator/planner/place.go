@@ -1,0 +1,157 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"millrace"
+	"millrace/internal/seal"
+)
+
+// Balance is what of the trainer's synchronisation a placement makes cheap.
+type Balance string
+
+// The balances.
+const (
+	FSDP       Balance = "fsdp" // sum over microbatches of the slowest rank: every column of microbatches is alike
+	DP         Balance = "dp"   // the slowest rank's sum
+	PP         Balance = "pp"   // the sum, and the dearest microbatch
+	Unbalanced Balance = "none" // bins in select's order
+)
+
+// The range of PlaceOptions.CapPermille.
+const (
+	noSlack   = 1000
+	mostSlack = 16000
+)
+
+// PlaceOptions is what of the configuration decides where a selection goes, beside the topology.
+type PlaceOptions struct {
+	MicroBatch uint32 // rows of a microbatch
+	Layout     millrace.Layout
+	Balance    Balance
+	Cost       Cost
+	// CapPermille is, for Varlen, the most padded tokens in a microbatch, in thousandths of MicroBatch × SequenceLength; 0 means 1000.
+	CapPermille uint32
+	LastStep    LastStep // ShortLast leaves out microbatches that are padding on every rank
+}
+
+// Shape returns the shape of the microbatches that these options give.
+func (o PlaceOptions) Shape(sequenceLength uint32, dtype millrace.TokenDtype) millrace.Shape {
+	shape := millrace.Shape{SequenceLength: sequenceLength, MicroBatch: o.MicroBatch, Layout: o.Layout, TokenDtype: dtype}
+	if o.Layout == millrace.Varlen {
+		slack := cmp.Or(o.CapPermille, noSlack)
+		shape.CapTokens = uint32(min(uint64(o.MicroBatch)*uint64(sequenceLength)*uint64(slack)/noSlack, 1<<31-1))
+	}
+	return shape
+}
+
+// validate tells whether a selection can be placed, and returns the microbatches of each rank.
+func (o PlaceOptions) validate(sel *Selection, topo millrace.Topology) (microbatches int, err error) {
+	if err := topo.Validate(); err != nil {
+		return 0, fmt.Errorf("place step %s: %w: %w", sel.Step, err, millrace.ErrInvalid)
+	}
+	fail := func(format string, args ...any) (int, error) {
+		return 0, fmt.Errorf("place step %s: "+format+": %w", append(append([]any{sel.Step}, args...), millrace.ErrInvalid)...)
+	}
+	row := uint64(o.MicroBatch) * uint64(topo.DP())
+	switch {
+	case row == 0 || uint64(sel.GlobalBatch)%row != 0:
+		return fail("global_batch_size %d does not divide by micro_batch_size %d × dp %d", sel.GlobalBatch, o.MicroBatch, topo.DP())
+	case o.Layout != millrace.Packed && o.Layout != millrace.Varlen:
+		return fail("layout %q is neither packed nor varlen", o.Layout)
+	case !slices.Contains([]Balance{FSDP, DP, PP, Unbalanced}, o.Balance):
+		return fail("balance %q is none of fsdp, dp, pp, none", o.Balance)
+	case o.CapPermille != 0 && (o.CapPermille < noSlack || o.CapPermille > mostSlack):
+		return fail("cap_slack of %d thousandths lies outside %d … %d", o.CapPermille, noSlack, mostSlack)
+	case o.Layout == millrace.Varlen && uint64(o.MicroBatch)*uint64(sel.SequenceLength)*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
+		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch, sel.SequenceLength)
+	}
+	return sel.GlobalBatch / int(row), nil
+}
+
+// Place deals a selection to the topology's data-parallel ranks and seals the plan: content, leaves and placement are set; stream,
+// attempt and term are the caller's. Every rank gets the same number of microbatches. It fails only on options that do not fit.
+func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.Plan, error) {
+	microbatches, err := opt.validate(sel, topo)
+	if err != nil {
+		return nil, err
+	}
+	g := newDeal(sel, topo.DP(), opt)
+	var where []spot
+	if opt.Layout == millrace.Varlen && opt.Balance != Unbalanced {
+		where = g.arrays()
+	}
+	if where == nil {
+		where = g.rows()
+	}
+	plan := &millrace.Plan{
+		Step: sel.Step, Ranks: uint32(g.ranks), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
+	}
+	if opt.LastStep == ShortLast && sel.Incomplete {
+		plan.Microbatches = uint32(g.columns)
+	}
+	plan.Assignments = g.assign(where)
+	plan.Leaves, plan.Placement = seal.Placement(plan, opt.Shape(sel.SequenceLength, millrace.Int64))
+	return plan, nil
+}
+
+// deal is one selection being dealt. A column is one microbatch of every rank.
+type deal struct {
+	sel     *Selection
+	opt     PlaceOptions
+	cost    Cost // fitted to the step
+	ranks   int
+	columns int // as many as hold something
+}
+
+// spot is where a segment goes. Segments of one row stand in draw order.
+type spot struct {
+	rank, microbatch, row uint32
+}
+
+func newDeal(sel *Selection, ranks int, opt PlaceOptions) *deal {
+	perColumn := ranks * int(opt.MicroBatch)
+	longest := uint32(0)
+	for i := range sel.Segments {
+		longest = max(longest, sel.Segments[i].Length)
+	}
+	return &deal{
+		sel: sel, opt: opt, ranks: ranks,
+		cost:    opt.Cost.fit(longest, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength)),
+		columns: max(1, (sel.NumBins+perColumn-1)/perColumn),
+	}
+}
+
+// assign orders the segments by (rank, microbatch, row) and, in a row, by draw order, and gives them their start columns, all
+// multiples of the pad multiple.
+func (g *deal) assign(where []spot) []millrace.Assignment {
+	rows := g.columns * int(g.opt.MicroBatch)
+	if g.opt.Layout == millrace.Varlen {
+		rows = g.columns
+	}
+	line := func(w spot) int { // of all rows, in order
+		if g.opt.Layout == millrace.Varlen {
+			return int(w.rank)*rows + int(w.microbatch)
+		}
+		return int(w.rank)*rows + int(w.microbatch)*int(g.opt.MicroBatch) + int(w.row)
+	}
+	at := make([]uint32, g.ranks*rows+1)
+	for _, w := range where {
+		at[line(w)+1]++
+	}
+	for i := range len(at) - 1 {
+		at[i+1] += at[i]
+	}
+	start := make([]uint32, g.ranks*rows)
+	out := make([]millrace.Assignment, len(where))
+	pad := uint64(g.sel.PadMultiple)
+	for i, w := range where {
+		l, seg := line(w), g.sel.Segments[i]
+		out[at[l]] = millrace.Assignment{Segment: seg, Rank: millrace.Rank(w.rank), Microbatch: w.microbatch, Row: w.row, Start: start[l]}
+		at[l]++
+		start[l] += uint32((uint64(seg.Length) + pad - 1) / pad * pad)
+	}
+	return out
+}

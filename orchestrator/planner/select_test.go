@@ -1,0 +1,330 @@
+package planner
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// checkStep holds for every selection: bins hold what fits, cuts are where they may be.
+func checkStep(t *testing.T, spec *Spec, sel *Selection) {
+	t.Helper()
+	held := make([]uint64, sel.NumBins)
+	for i, seg := range sel.Segments {
+		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(max(spec.PadMultiple, 1))
+		if seg.Length == 0 || seg.Length > spec.SequenceLength || seg.More && seg.Length != spec.SequenceLength || seg.Offset%spec.SequenceLength != 0 {
+			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
+		}
+	}
+	for b, n := range held {
+		if n == 0 || n > uint64(spec.SequenceLength) {
+			t.Fatalf("step %s: bin %d holds %d of %d", sel.Step, b, n, spec.SequenceLength)
+		}
+	}
+	if sel.NumBins > spec.GlobalBatch || sel.NumBins < spec.GlobalBatch && !sel.Incomplete || sel.Incomplete && !sel.Last {
+		t.Fatalf("step %s: %d of %d bins, incomplete %v, last %v", sel.Step, sel.NumBins, spec.GlobalBatch, sel.Incomplete, sel.Last)
+	}
+}
+
+// place is where a token of a document is: the property tests use it as a key.
+type place struct {
+	source  uint32
+	ordinal millrace.Ordinal
+	offset  uint32
+}
+
+func TestEveryTokenOnce(t *testing.T) {
+	for seed := range uint64(120) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		spec := randomSpec(t, rng, 1+rng.IntN(4))
+		c := randomCorpus(rng, len(spec.Sources), 150, spec.SequenceLength)
+		steps, out, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		if err != nil || out.Reason != SourcesThrough || len(out.Unread) > 0 {
+			t.Fatalf("seed %d: %+v, %v", seed, out, err)
+		}
+		seen := map[place]uint32{}
+		rejects := 0
+		for i := range steps {
+			checkStep(t, spec, &steps[i])
+			if steps[i].Step != millrace.Step(i) || steps[i].Last != (i == len(steps)-1) {
+				t.Fatalf("seed %d: step %d says it is %s, last %v", seed, i, steps[i].Step, steps[i].Last)
+			}
+			rejects += len(steps[i].Rejects)
+			for _, seg := range steps[i].Segments {
+				key := place{seg.Source, seg.Ordinal, seg.Offset}
+				if _, twice := seen[key]; twice {
+					t.Fatalf("seed %d: %+v is there twice", seed, seg)
+				}
+				seen[key] = seg.Length
+			}
+		}
+		wantRejects := 0
+		for s, docs := range c.docs {
+			for o := range uint64(len(docs)) * c.epochs[s] {
+				meta, _ := c.Peek(s, millrace.Ordinal(o))
+				if meta.Reject != "" {
+					wantRejects++
+				}
+				got := uint32(0)
+				for off := uint32(0); off < meta.Lengths.Tokens; off += spec.SequenceLength {
+					got += seen[place{uint32(s), millrace.Ordinal(o), off}]
+				}
+				if got != meta.Lengths.Tokens {
+					t.Fatalf("seed %d: document %d/%d has %d of %d tokens placed", seed, s, o, got, meta.Lengths.Tokens)
+				}
+			}
+		}
+		if rejects != wantRejects {
+			t.Fatalf("seed %d: %d rejects listed, the sources have %d", seed, rejects, wantRejects)
+		}
+	}
+}
+
+// TestHowOftenItWaitedDoesNotMatter compares a run with every fact at hand with one that is told each only after asking, and with runs restarted from
+// the state after every step.
+func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
+	for seed := range uint64(80) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		spec := randomSpec(t, rng, 1+rng.IntN(4))
+		spec.LastStep = []LastStep{PadLast, DropLast}[seed%2]
+		if seed%3 == 0 {
+			spec.Schedule = restless(t, rng, len(spec.Sources))
+		}
+		c := randomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
+		spec.Sources[0].OnExhausted = []OnExhausted{Renormalize, Stop, Fail, Renormalize}[seed/2%4]
+		want, wantOut, wantErr := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		got, out, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
+		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
+			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
+		}
+		for k := range want {
+			st, err := ParseState(want[k].After.String())
+			if err != nil || !st.Equal(want[k].After) {
+				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
+			}
+			rest, out, err := collect(t, spec, st, newShy(c, seed+uint64(k)), 0)
+			if len(rest) != len(want)-k-1 || len(rest) > 0 && !reflect.DeepEqual(rest, want[k+1:]) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
+				t.Fatalf("seed %d: restarted after step %d: %d steps, %+v, %v; want %d, %+v, %v", seed, k, len(rest), out, err, len(want)-k-1, wantOut, wantErr)
+			}
+		}
+	}
+}
+
+// restless is a schedule in which sources come, go and ramp.
+func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
+	knots := make([]mixing.Knot, 4)
+	measure := mixing.Measure(rng.IntN(2))
+	for k := range knots {
+		weights := make([]string, sources)
+		for i := range weights {
+			weights[i] = []string{"0", "1", "2.5"}[rng.IntN(3)]
+		}
+		weights[rng.IntN(sources)] = "1"
+		knots[k] = mixing.Knot{From: mixing.Point{Measure: measure}, Weights: parseWeights(t, weights...)}
+		if k > 0 {
+			far := []uint64{2, 1500}[measure]
+			knots[k].From.Count = uint64(k) * far
+			knots[k].Ramp = []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine}[rng.IntN(3)]
+			if knots[k].Ramp != mixing.RampNone {
+				knots[k].Over = mixing.Point{Measure: measure, Count: far}
+			}
+		}
+	}
+	return schedule(t, knots...)
+}
+
+func sameError(a, b error) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Error() == b.Error()
+}
+
+// TestMixtureBound: after every step each source has had its share of tokens up to two longest segments, of samples up to one.
+func TestMixtureBound(t *testing.T) {
+	for _, unit := range []Unit{Tokens, Samples} {
+		for seed := range uint64(6) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			spec := newSpec(t, 128, 32, "60", "25", "10", "4", "1")
+			spec.Unit = unit
+			c := randomCorpus(rng, 5, 400, spec.SequenceLength)
+			for s := range c.epochs {
+				c.epochs[s], spec.Sources[s].OnExhausted = 0, Repeat
+			}
+			steps, _, err := collect(t, spec, NewState(5), c, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bound := int64(2*spec.SequenceLength) * mixing.One
+			if unit == Samples {
+				bound = mixing.One
+			}
+			placed, targets := make([]int64, 5), make([]mixing.Target, 5)
+			for i := range steps {
+				for _, seg := range steps[i].Segments {
+					charge := int64(seg.Length)
+					if unit == Samples {
+						if seg.Offset > 0 {
+							continue
+						}
+						charge = 1
+					}
+					placed[seg.Source] += charge
+					for s := range targets {
+						targets[s] = targets[s].Add(steps[i].Stats.Sources[s].Share, charge)
+					}
+					if worst, s := mixing.Deviation(placed, targets); worst > bound {
+						t.Fatalf("%s, seed %d, step %d: source %d deviates by %d, bound %d", unit, seed, i, s, worst/mixing.One, bound/mixing.One)
+					}
+				}
+				for s, src := range steps[i].After.Sources {
+					if src.Deficit != targets[s].Minus(placed[s]) {
+						t.Fatalf("%s, seed %d, step %d: the state says source %d has a deficit of %d, it has %d", unit, seed, i, s, src.Deficit, targets[s].Minus(placed[s]))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestCutIsTheLongestPrefix: what was cut off would not have fitted, whatever comes first in it.
+func TestCutIsTheLongestPrefix(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	for round := range 200 {
+		spec := newSpec(t, 100, 8+rng.IntN(24), "1")
+		units := make([]uint32, 0, 400)
+		for total := uint32(0); total <= 100*uint32(spec.GlobalBatch); total += units[len(units)-1] {
+			units = append(units, 1+rng.Uint32N(100>>(round%4)))
+		}
+		c := newCutter(spec)
+		n, bins := c.cut(units)
+		_, wantBins, over := dumbBestFit(100, spec.GlobalBatch, units[:n])
+		if over > 0 || wantBins != bins {
+			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units), wantBins, over, bins)
+		}
+		if _, _, over := dumbBestFit(100, spec.GlobalBatch, units[:n+1]); over == 0 {
+			t.Fatalf("round %d: %d of %d draws were taken, one more fits", round, n, len(units))
+		}
+	}
+}
+
+// TestExactlyFullSaysLast: four documents that fill two steps to the token.
+func TestExactlyFullSaysLast(t *testing.T) {
+	spec := newSpec(t, 10, 2, "1")
+	c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 10), document(3, 10), document(5, 20)}}, epochs: []uint64{1}}
+	for _, offers := range []Offers{c, newShy(c, 4)} {
+		steps, out, err := collect(t, spec, NewState(1), offers, 0)
+		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete || out.Reason != SourcesThrough {
+			t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
+		}
+	}
+}
+
+func TestStops(t *testing.T) {
+	c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 7), document(3, 4)}, {document(1, 10)}}, epochs: []uint64{0, 10}}
+	for _, tt := range []struct {
+		name   string
+		change func(*Spec)
+		steps  int
+		reason Reason
+		unread []string
+	}{
+		{"steps", func(s *Spec) { s.StopSteps = 3 }, 3, StepsReached, nil},
+		{"tokens", func(s *Spec) { s.StopTokens = 45 }, 2, TokensReached, nil},
+		{"stop source", func(s *Spec) { s.Sources[1].OnExhausted = Stop }, 7, SourceStopped, []string{"a"}},
+		{"stop source, drop", func(s *Spec) { s.Sources[1].OnExhausted = Stop; s.LastStep = DropLast }, 6, SourceStopped, []string{"a"}},
+		{"weight for one alone", func(s *Spec) { s.Schedule = constant(t, "0", "1") }, 3, SourcesThrough, []string{"a"}},
+		{"one alone, drop", func(s *Spec) { s.Schedule = constant(t, "0", "1"); s.LastStep = DropLast }, 2, SourcesThrough, []string{"a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := newSpec(t, 10, 4, "1", "1")
+			spec.Sources[0].OnExhausted = Repeat
+			tt.change(spec)
+			steps, out, err := collect(t, spec, NewState(2), newShy(c, 1), 0)
+			if err != nil || len(steps) != tt.steps || out.Reason != tt.reason || !slices.Equal(out.Unread, tt.unread) {
+				t.Fatalf("got %d steps, %+v, %v; want %d, %s, %v", len(steps), out, err, tt.steps, tt.reason, tt.unread)
+			}
+			for i := range steps {
+				if steps[i].Last != (i == len(steps)-1) {
+					t.Fatalf("step %d of %d says last %v", i, len(steps), steps[i].Last)
+				}
+			}
+			if _, again, err := collect(t, spec, steps[len(steps)-1].After, c, 0); err != nil || again.Reason != tt.reason || !slices.Equal(again.Unread, tt.unread) {
+				t.Fatalf("restarted at the end: %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestLaterPhases: a source that only a later knot draws is drawn as soon as the others are through.
+func TestLaterPhases(t *testing.T) {
+	spec := newSpec(t, 10, 2, "1", "1", "1")
+	spec.Schedule = schedule(t,
+		mixing.Knot{Weights: parseWeights(t, "1", "0", "0")},
+		mixing.Knot{From: mixing.Point{Count: 100}, Weights: parseWeights(t, "0", "1", "0")},
+		mixing.Knot{From: mixing.Point{Count: 200}, Weights: parseWeights(t, "0", "0", "1")})
+	one := []millrace.SampleMeta{document(1, 10), document(3, 10), document(5, 10)}
+	c := &corpus{docs: [][]millrace.SampleMeta{one, one, one}, epochs: []uint64{1, 1, 1}}
+	steps, out, err := collect(t, spec, NewState(3), newShy(c, 3), 0)
+	if err != nil || out.Reason != SourcesThrough || len(out.Unread) > 0 || len(steps) != 5 {
+		t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
+	}
+	var order []uint32
+	for i := range steps {
+		for _, seg := range steps[i].Segments {
+			order = append(order, seg.Source)
+		}
+	}
+	if !slices.Equal(order, []uint32{0, 0, 0, 1, 1, 1, 2, 2, 2}) {
+		t.Fatalf("drawn in the order %v", order)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	empty := []millrace.SampleMeta{document(0, 0), document(1, 0)}
+	full := []millrace.SampleMeta{document(1, 5)}
+	for _, tt := range []struct {
+		name   string
+		on     OnExhausted
+		last   LastStep
+		docs   [][]millrace.SampleMeta
+		epochs []uint64
+		is     error
+		typed  bool
+	}{
+		{"exhausted", Fail, PadLast, [][]millrace.SampleMeta{full, full}, []uint64{3, 0}, millrace.ErrInvalid, true},
+		{"repeat of nothing", Repeat, PadLast, [][]millrace.SampleMeta{nil, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
+		{"repeat of empty documents", Repeat, PadLast, [][]millrace.SampleMeta{empty, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
+		{"empty run", Renormalize, PadLast, [][]millrace.SampleMeta{empty, empty}, []uint64{1, 1}, millrace.ErrInvalid, false},
+		{"dropped run", Renormalize, DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1}, millrace.ErrInvalid, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := newSpec(t, 10, 4, "1", "1")
+			spec.Sources[0].OnExhausted = tt.on
+			spec.LastStep = tt.last
+			steps, _, err := collect(t, spec, NewState(2), newShy(&corpus{docs: tt.docs, epochs: tt.epochs}, 1), 50)
+			var typed *ExhaustedError
+			if len(steps) > 0 || !errors.Is(err, tt.is) || errors.As(err, &typed) != tt.typed || tt.typed && typed.Source != "a" {
+				t.Fatalf("got %d steps and %v", len(steps), err)
+			}
+		})
+	}
+}
+
+// TestAnotherDocument: a cursor in the middle of a document refuses one that is too short to have it.
+func TestAnotherDocument(t *testing.T) {
+	spec := newSpec(t, 10, 2, "1")
+	st := NewState(1)
+	st.Tokens, st.Sources[0] = 10, SourceState{Offset: 10, Tokens: 10, Samples: 1}
+	for _, docs := range [][]millrace.SampleMeta{{document(1, 10)}, nil} {
+		_, _, err := collect(t, spec, st, &corpus{docs: [][]millrace.SampleMeta{docs}, epochs: []uint64{1}}, 0)
+		if !errors.Is(err, millrace.ErrMismatch) {
+			t.Errorf("%d documents: got %v", len(docs), err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package planner
+
+import (
+	"millrace"
+)
+
+// Selection is what a step holds: equal under every topology, and immutable.
+type Selection struct {
+	Step     millrace.Step
+	Segments []millrace.Segment // in draw order
+	Bin      []uint32           // of each segment, from 0
+	NumBins  int                // bins that hold something; in every step but an incomplete last one these are all
+
+	GlobalBatch    int // bins in the step
+	SequenceLength uint32
+	PadMultiple    uint32
+
+	Last       bool // no step follows
+	Incomplete bool // the last step, with bins that hold nothing
+
+	Content millrace.Digest
+	Rejects []Rejected // consumed in this step, by source and ordinal
+	After   State
+	Stats   Stats
+}
+
+// Rejected is a document that was refused with a reason, and counts nothing.
+type Rejected struct {
+	Source uint32
+	millrace.SampleMeta
+}
+
+// Stats counts what a step holds.
+type Stats struct {
+	Tokens  uint64 // of documents
+	Padded  uint64 // with every segment rounded up to the pad multiple
+	FillPPM uint64 // Padded, in millionths of GlobalBatch × SequenceLength
+	Drawn   int    // segments drawn before the step was cut to what its bins hold
+	Packs   int    // times the packer ran to find the cut
+	Sources []SourceStats
+}
+
+// SourceStats is a source's part of Stats.
+type SourceStats struct {
+	Tokens  uint64
+	Samples uint64
+	Share   uint32 // target, in parts of mixing.One, at the start of the step
+	Rejects int
+	Empty   int // documents without tokens that were not rejected
+}
+
+// Reason is why a run ended.
+type Reason string
+
+// The reasons.
+const (
+	SourcesThrough Reason = "sources" // no unfinished source can still receive weight
+	SourceStopped  Reason = "stop"    // a source whose on_exhausted is stop ended
+	StepsReached   Reason = "steps"
+	TokensReached  Reason = "tokens"
+)
+
+// OutcomeKind is what Advance came to.
+type OutcomeKind uint8
+
+// What Advance comes to.
+const (
+	Sealed   OutcomeKind = iota // a selection
+	Waiting                     // a fact is missing: call again when it is there
+	Finished                    // no step follows
+)
+
+// Outcome says what Advance came to.
+type Outcome struct {
+	Kind    OutcomeKind
+	Source  int              // Waiting: the source whose fact is missing; SourceStopped: that source
+	Ordinal millrace.Ordinal // Waiting: the ordinal needed
+	Reason  Reason           // Finished, or Sealed with Last: why the run ends
+	Unread  []string         // likewise, SourcesThrough and SourceStopped: sources that still had documents
+}

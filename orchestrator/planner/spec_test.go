@@ -1,0 +1,37 @@
+package planner
+
+import (
+	"errors"
+	"testing"
+
+	"millrace"
+)
+
+func TestSpecRefused(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"no length":         func(s *Spec) { s.SequenceLength = 0 },
+		"pad multiple":      func(s *Spec) { s.PadMultiple = 3 },
+		"too long":          func(s *Spec) { s.SequenceLength = maxUnits + 1 },
+		"no bins":           func(s *Spec) { s.GlobalBatch = 0 },
+		"too many bins":     func(s *Spec) { s.GlobalBatch = maxBins + 1 },
+		"concat":            func(s *Spec) { s.Packing = "concat" },
+		"unit":              func(s *Spec) { s.Unit = "bytes" },
+		"last step":         func(s *Spec) { s.LastStep = "" },
+		"no sources":        func(s *Spec) { s.Sources = nil },
+		"no schedule":       func(s *Spec) { s.Schedule = nil },
+		"weights":           func(s *Spec) { s.Schedule = constant(t, "1") },
+		"not sorted":        func(s *Spec) { s.Sources[0].Name = "z" },
+		"two of a name":     func(s *Spec) { s.Sources[0].Name = "b" },
+		"exhausted unsaid":  func(s *Spec) { s.Sources[1].OnExhausted = "" },
+		"exhausted unknown": func(s *Spec) { s.Sources[1].OnExhausted = "again" },
+	} {
+		spec := newSpec(t, 16, 4, "1", "1")
+		change(spec)
+		if _, err := NewSelector(spec, NewState(2)); !errors.Is(err, millrace.ErrInvalid) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := NewSelector(newSpec(t, 16, 4, "1", "1"), NewState(3)); !errors.Is(err, millrace.ErrMismatch) {
+		t.Errorf("a state of three sources: got %v", err)
+	}
+}

@@ -1,0 +1,203 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// firstWant is how many ordinals of a source are asked for before anything is known of the steps.
+const firstWant = 256
+
+// plan seals the next step if the runway has room and the facts are there.
+func (m *Machine) plan() ([]Fact, error) {
+	if m.s.Attempt == nil || m.s.Ended != nil || m.s.Next >= m.s.Watermark+uint64(m.cfg.Runway) {
+		return nil, nil
+	}
+	if m.selector == nil {
+		if err := m.resumeSelector(); err != nil {
+			return nil, err
+		}
+	}
+	sel, outcome, err := m.selector.Advance(m.queues)
+	if err != nil {
+		return nil, err
+	}
+	switch outcome.Kind {
+	case planner.Waiting:
+		m.ask(outcome.Source, outcome.Ordinal)
+		return nil, nil
+	case planner.Finished:
+		m.pending = ""
+		return []Fact{{Record: &pb.Record{Fact: &pb.Record_Ended{Ended: &pb.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: ended(outcome)}}}}}, nil
+	}
+	m.pending = ""
+	return m.seal(&sel)
+}
+
+// ended says in words why no step follows, and which sources were left unread.
+func ended(o planner.Outcome) string {
+	if len(o.Unread) == 0 {
+		return string(o.Reason)
+	}
+	return fmt.Sprintf("%s; not read to their end: %s", o.Reason, strings.Join(o.Unread, ", "))
+}
+
+func (m *Machine) resumeSelector() error {
+	rs, err := ParseRunState(m.s.tail())
+	if err != nil {
+		return err
+	}
+	st, err := rs.planner(m.cfg.Spec)
+	if err != nil {
+		return err
+	}
+	m.selector, err = planner.NewSelector(m.cfg.Spec, st)
+	return err
+}
+
+// seal places a selection and makes its facts: the plan, and what was quarantined on the way.
+func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
+	plan, err := m.cfg.Place(sel)
+	if err != nil {
+		return nil, fmt.Errorf("place step %d: %w", sel.Step, err)
+	}
+	plan.Stream, plan.Attempt, plan.Term = m.cfg.Stream, m.s.attempt(), millrace.Term(m.s.Term)
+	msg := wire.PlanToProto(plan, m.runState(m.s.Attempt.Attempt, sel.After))
+	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: &pb.Sealed{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step), Content: plan.Content[:]}}}, Plan: msg}}
+	if q := m.rejected(sel); q != nil {
+		facts = append(facts, Fact{Record: &pb.Record{Fact: &pb.Record_Quarantined{Quarantined: q}}})
+	}
+	return facts, m.budget(facts)
+}
+
+func (m *Machine) rejected(sel *planner.Selection) *pb.Quarantined {
+	var out *pb.Quarantined
+	for _, r := range sel.Rejects {
+		if out == nil {
+			out = &pb.Quarantined{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step)}
+		}
+		q := m.queues[r.Source].rejects[r.Ordinal]
+		if q == nil {
+			q = &pb.Quarantine{Source: m.cfg.Sources[r.Source].Name, Id: r.ID.String(), Offset: -1, Reason: r.Reject, Ordinal: uint64(r.Ordinal)}
+		}
+		out.Samples = append(out.Samples, q)
+	}
+	return out
+}
+
+// budget fails the run where a source has more bad records than its budget takes. It is decided in plan order: the same for everyone.
+func (m *Machine) budget(facts []Fact) error {
+	counts := map[string]uint64{}
+	for _, f := range facts {
+		for _, q := range f.GetQuarantined().GetSamples() {
+			counts[q.Source]++
+			counted, records := m.records(q.Source, q.Ordinal)
+			allowed := m.source(q.Source).Allowed(counted, records)
+			if n := m.s.Quarantined[q.Source] + counts[q.Source]; n > allowed {
+				return fmt.Errorf("source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: repair the files, or raise quarantine.budget: %w",
+					q.Source, n, allowed, q.Id, q.Offset, q.Reason, millrace.ErrBadSample)
+			}
+		}
+	}
+	return nil
+}
+
+func (m *Machine) records(source string, ordinal uint64) (counted bool, n uint64) {
+	counted = true
+	for _, sh := range m.s.Manifests[source].GetShards() {
+		n += sh.Count
+		counted = counted && sh.Counted
+	}
+	if !counted {
+		n = ordinal + 1
+	}
+	return counted, n
+}
+
+func (m *Machine) source(name string) *Source {
+	for i := range m.cfg.Sources {
+		if m.cfg.Sources[i].Name == name {
+			return &m.cfg.Sources[i]
+		}
+	}
+	return nil
+}
+
+// ask raises what is wanted of the source that the plan waits for. It doubles within a step, so that few turns are needed however
+// large the step is, and is bounded by what one step can use.
+func (m *Machine) ask(source int, ordinal millrace.Ordinal) {
+	m.pending = fmt.Sprintf("step %d waits for source %s, ordinal %d", m.s.Next, m.cfg.Sources[source].Name, ordinal)
+	cursor := m.queues[source].first
+	m.want(source, ordinal+max(firstWant, ordinal-min(cursor, ordinal)))
+}
+
+func (m *Machine) want(source int, until millrace.Ordinal) {
+	if until <= m.wants[source] {
+		return
+	}
+	m.wants[source] = until
+	name := m.cfg.Sources[source].Name
+	for _, l := range m.serving(name) {
+		m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Want{Want: &pb.Want{Source: name, Until: uint64(until)}}})
+	}
+}
+
+// publish sends a sealed plan to every sidecar and asks ahead for the next.
+func (m *Machine) publish(p *pb.Plan) {
+	m.midStep(p)
+	m.sendPlans()
+	rs, err := ParseRunState(p.State)
+	if err != nil {
+		return
+	}
+	if st, err := rs.planner(m.cfg.Spec); err == nil {
+		for i := range m.queues {
+			perStep := (st.Sources[i].Ordinal - m.queues[i].first) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
+			m.want(i, st.Sources[i].Ordinal+max(firstWant, 2*perStep))
+		}
+	}
+}
+
+func (m *Machine) sendPlans() {
+	for _, name := range sortedKeys(m.sidecars) {
+		sc := m.sidecars[name]
+		if !sc.welcomed || m.s.Attempt == nil {
+			continue
+		}
+		if sc.attempt != m.s.Attempt.Attempt {
+			sc.attempt, sc.sent = m.s.Attempt.Attempt, m.s.Watermark
+		}
+		for sc.sent = max(sc.sent, m.s.Watermark); sc.sent < m.s.Next; sc.sent++ {
+			m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Plan{Plan: m.s.Sealed[sc.sent]}})
+		}
+	}
+}
+
+func (m *Machine) tellEnd() {
+	if m.s.Ended == nil {
+		return
+	}
+	for _, name := range sortedKeys(m.sidecars) {
+		m.send(m.sidecars[name].session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Ended{Ended: m.s.Ended}})
+	}
+}
+
+// released tells loaders what nobody can ask for any more.
+func (m *Machine) released() {
+	st, err := m.base()
+	if err != nil {
+		return
+	}
+	for i, q := range m.queues {
+		below := st.Sources[i].Ordinal
+		q.release(below)
+		for _, l := range m.serving(q.source) {
+			m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Release{Release: &pb.Release{Source: q.source, Below: uint64(below)}}})
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+// Server adapts the gRPC service to the loop: it turns messages into events and decides nothing.
+type Server struct {
+	proto.UnimplementedOrchestratorServer
+	o *Orchestrator
+}
+
+// NewServer serves o.
+func NewServer(o *Orchestrator) *Server { return &Server{o: o} }
+
+// Load is a loader's life.
+func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return wire.ToStatus(fmt.Errorf("the first message of a loader is its hello: %w", millrace.ErrInvalid))
+	}
+	box := newOutbox()
+	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
+		return err
+	}
+	defer s.o.post(context.Background(), func(m *Machine) { m.LoaderDown(box, hello.Name) })
+	return s.both(stream.Context(), box,
+		func(msg any) error { return stream.Send(msg.(*proto.LoaderOrder)) },
+		func(ctx context.Context) error {
+			e, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			return s.o.post(ctx, func(m *Machine) { m.loaderEvent(box, hello.Name, e) })
+		})
+}
+
+func (m *Machine) loaderEvent(from Session, name string, e *proto.LoaderEvent) {
+	switch ev := e.GetEvent().(type) {
+	case *proto.LoaderEvent_Opening:
+		m.Opening(ev.Opening)
+	case *proto.LoaderEvent_Manifest:
+		m.Opened(from, name, ev.Manifest)
+	case *proto.LoaderEvent_Offers:
+		m.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
+	case *proto.LoaderEvent_Fatal:
+		m.Fatal(ev.Fatal)
+	case *proto.LoaderEvent_Health:
+		m.Reported(from, name, ev.Health)
+	}
+}
+
+// Serve is a sidecar's life.
+func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return wire.ToStatus(fmt.Errorf("the first message of a sidecar is its hello: %w", millrace.ErrInvalid))
+	}
+	box := newOutbox()
+	if err := s.ask(stream.Context(), func(m *Machine) error { m.SidecarUp(box, hello); return nil }); err != nil {
+		return err
+	}
+	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
+	return s.both(stream.Context(), box,
+		func(msg any) error { return stream.Send(msg.(*proto.SidecarOrder)) },
+		func(ctx context.Context) error {
+			e, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			return s.o.post(ctx, func(m *Machine) { m.sidecarEvent(box, e) })
+		})
+}
+
+func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
+	switch ev := e.GetEvent().(type) {
+	case *proto.SidecarEvent_Join:
+		m.Joined(from, ev.Join)
+	case *proto.SidecarEvent_Commit:
+		m.Committed(from, ev.Commit)
+	case *proto.SidecarEvent_Saved:
+		m.SavedCheckpoint(ev.Saved.Step)
+	case *proto.SidecarEvent_Left:
+		m.Left(ev.Left.Rank)
+	case *proto.SidecarEvent_Fatal:
+		m.Fatal(ev.Fatal)
+	}
+}
+
+// both runs a stream's two directions and ends when either does.
+func (s *Server) both(ctx context.Context, box *outbox, send func(any) error, receive func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return box.drain(ctx, send) })
+	// Receiving ends with the stream, which ends when this handler returns: its goroutine is not waited for.
+	received := make(chan error, 1)
+	go func() {
+		for {
+			if err := receive(ctx); err != nil {
+				received <- err
+				return
+			}
+		}
+	}()
+	group.Go(func() error {
+		select {
+		case err := <-received:
+			return err
+		case <-s.o.stopped:
+			if err := box.flush(send); err != nil {
+				return err
+			}
+			return errStopped // also ends the sending beside
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return group.Wait()
+}
+
+// ask runs f in the loop and waits for its answer.
+func (s *Server) ask(ctx context.Context, f func(*Machine) error) error {
+	answer := make(chan error, 1)
+	if err := s.o.post(ctx, func(m *Machine) { answer <- f(m) }); err != nil {
+		return wire.ToStatus(err)
+	}
+	select {
+	case err := <-answer:
+		return wire.ToStatus(err)
+	case <-s.o.stopped:
+		return wire.ToStatus(errStopped)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Status answers what the run is doing.
+func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.StatusReply, error) {
+	var reply *proto.StatusReply
+	err := s.ask(ctx, func(m *Machine) error { reply = m.Status(); return nil })
+	return reply, err
+}

@@ -1,0 +1,119 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strings"
+
+	pb "millrace/proto"
+)
+
+// SidecarUp observes a sidecar that connected, and where its ranks stand (after an orchestrator was lost they just go on).
+func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
+	if old := m.sidecars[hello.Name]; old != nil {
+		m.send(old.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + hello.Name}}})
+	}
+	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, session: session}
+	for _, p := range hello.Ranks {
+		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
+			r := &m.ranks[p.Rank]
+			r.serving, r.from, r.below = true, session, max(r.below, p.Below)
+		}
+	}
+	m.welcome()
+	if m.failed != nil {
+		m.send(session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Failed{Failed: &pb.Fatal{Reason: m.failed.Error()}}})
+	}
+}
+
+// welcome tells every new sidecar what it needs before plans make sense: the files' names, who serves them, and the plans so far.
+func (m *Machine) welcome() {
+	if !m.pinned() {
+		return
+	}
+	for _, name := range sortedKeys(m.sidecars) {
+		sc := m.sidecars[name]
+		if sc.welcomed {
+			continue
+		}
+		sc.welcomed = true
+		w := &pb.Welcome{}
+		for i := range m.cfg.Sources {
+			w.Manifests = append(w.Manifests, m.s.Manifests[m.cfg.Sources[i].Name])
+		}
+		m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Welcome{Welcome: w}})
+		m.send(sc.session, m.directory())
+	}
+	m.sendPlans()
+	m.tellEnd()
+}
+
+// SidecarDown observes that a sidecar's stream ended. Its ranks keep their places.
+func (m *Machine) SidecarDown(session Session, name string) {
+	if sc := m.sidecars[name]; sc == nil || sc.session != session {
+		return
+	}
+	delete(m.sidecars, name)
+	for i := range m.ranks {
+		if j := m.ranks[i].join; j != nil && j.session == session {
+			m.ranks[i].join = nil
+		}
+	}
+}
+
+// Committed observes that a rank's trainer asked for what follows a step, and answers that it is known. A commit of an attempt that
+// is over changes nothing.
+func (m *Machine) Committed(from Session, c *pb.Commit) {
+	if int(c.Rank) >= len(m.ranks) {
+		return
+	}
+	if r := &m.ranks[c.Rank]; m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
+		r.below = max(r.below, c.Step+1)
+	}
+	m.send(from, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Committed{Committed: &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}}})
+}
+
+// SavedCheckpoint observes that a step's model checkpoint is durable.
+func (m *Machine) SavedCheckpoint(step uint64) {
+	if !m.s.HasSaved || step > m.s.Saved {
+		m.toSave = &pb.Saved{Step: step}
+	}
+}
+
+// Waiting says in one line what the trainers wait for, empty where the next step is planned.
+func (m *Machine) Waiting() string {
+	switch {
+	case m.failed != nil:
+		return "the run failed: " + m.failed.Error()
+	case !m.pinned():
+		if m.pending != "" {
+			return m.pending
+		}
+		var missing []string
+		for i := range m.cfg.Sources {
+			if m.s.Manifests[m.cfg.Sources[i].Name] == nil {
+				missing = append(missing, m.cfg.Sources[i].Name)
+			}
+		}
+		return "opening sources " + strings.Join(missing, ", ")
+	}
+	var absent []string
+	for i := range m.ranks {
+		if !m.ranks[i].serving && m.ranks[i].join == nil {
+			absent = append(absent, fmt.Sprint(i))
+		}
+	}
+	if len(absent) > 0 {
+		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
+	}
+	for i := range m.cfg.Sources {
+		for _, name := range m.cfg.Sources[i].Loaders {
+			if m.loaders[name] == nil {
+				return fmt.Sprintf("%s (source %s) is not there; it is being restarted", name, m.cfg.Sources[i].Name)
+			}
+		}
+	}
+	if m.s.Next > m.s.Watermark {
+		return ""
+	}
+	return m.pending
+}

@@ -1,0 +1,134 @@
+package orchestrator
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// recentQuarantines is how many quarantined samples status shows.
+const recentQuarantines = 20
+
+// State is what the journal says: all that cannot be learnt again. It changes by Apply alone.
+type State struct {
+	Identity       []byte // canonical JSON of the run's identity; empty before Created
+	PlannerVersion uint32
+	Term           uint64 // highest orchestrator term taken
+	AssignTerm     uint64 // highest loader assignment term
+	Manifests      map[string]*proto.Manifest
+	Attempt        *proto.Opened          // newest attempt; its State is the planner's at its Step
+	Base           []byte                 // run state at the watermark
+	Watermark      uint64                 // first step that not every rank has consumed
+	Sealed         map[uint64]*proto.Plan // steps at or after the watermark, of the newest attempt
+	Next           uint64                 // first step that is not sealed
+	Ended          *proto.Ended
+	Recent         []*proto.Quarantine
+	Quarantined    map[string]uint64 // per source
+	Saved          uint64            // newest step whose model checkpoint is durable
+	HasSaved       bool
+}
+
+// NewState is the state before the first record.
+func NewState() *State {
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}}
+}
+
+// Fact is a record with the plan it sealed, which the ledger keeps apart from the journal.
+type Fact struct {
+	*proto.Record
+	Plan *proto.Plan // only of Sealed
+}
+
+// Apply advances the state by one fact. It cannot fail: what could be wrong was checked before the fact was journaled.
+func (s *State) Apply(f Fact) {
+	switch r := f.Record.GetFact().(type) {
+	case *proto.Record_Created:
+		s.Identity, s.PlannerVersion = r.Created.Identity, r.Created.PlannerVersion
+	case *proto.Record_Term:
+		s.Term = max(s.Term, r.Term.Term)
+	case *proto.Record_Assigned:
+		s.AssignTerm = max(s.AssignTerm, r.Assigned.Term)
+	case *proto.Record_Pinned:
+		s.Manifests[r.Pinned.Manifest.Source] = r.Pinned.Manifest
+	case *proto.Record_Opened:
+		s.Attempt, s.Base, s.Watermark, s.Next = r.Opened, r.Opened.State, r.Opened.Step, r.Opened.Step
+		s.Ended = nil
+		clear(s.Sealed)
+	case *proto.Record_Sealed:
+		s.Sealed[r.Sealed.Step], s.Next = f.Plan, r.Sealed.Step+1
+	case *proto.Record_Acknowledged:
+		s.acknowledge(r.Acknowledged.Below)
+	case *proto.Record_Quarantined:
+		for _, q := range r.Quarantined.Samples {
+			s.Quarantined[q.Source]++
+			s.Recent = append(s.Recent, q)
+		}
+		s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
+	case *proto.Record_Ended:
+		s.Ended = r.Ended
+	case *proto.Record_Saved:
+		s.Saved, s.HasSaved = max(s.Saved, r.Saved.Step), true
+	}
+}
+
+func (s *State) acknowledge(below uint64) {
+	for ; s.Watermark < below; s.Watermark++ {
+		if p := s.Sealed[s.Watermark]; p != nil {
+			s.Base = p.State
+			delete(s.Sealed, s.Watermark)
+		}
+	}
+}
+
+// snapshot is the state as a message.
+func (s *State) snapshot() *proto.Snapshot {
+	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
+		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, Saved: s.Saved, HasSaved: s.HasSaved}
+	for _, name := range sortedKeys(s.Manifests) {
+		out.Manifests = append(out.Manifests, s.Manifests[name])
+	}
+	if s.Attempt != nil {
+		out.Attempt = &proto.Opened{Attempt: s.Attempt.Attempt, Step: s.Attempt.Step, State: s.Base, Placing: s.Attempt.Placing}
+	}
+	for step := s.Watermark; step < s.Next; step++ {
+		out.Sealed = append(out.Sealed, s.Sealed[step])
+	}
+	return out
+}
+
+// restore is the state that snapshot wrote.
+func restore(m *proto.Snapshot) *State {
+	s := NewState()
+	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
+	s.Watermark, s.Next, s.Ended, s.Recent, s.Saved, s.HasSaved = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent, m.Saved, m.HasSaved
+	s.Attempt = m.Attempt
+	if m.Attempt != nil {
+		s.Base = m.Attempt.State
+	}
+	for _, mf := range m.Manifests {
+		s.Manifests[mf.Source] = mf
+	}
+	for _, p := range m.Sealed {
+		s.Sealed[p.Step], s.Next = p, p.Step+1
+	}
+	for k, v := range m.Quarantined {
+		s.Quarantined[k] = v
+	}
+	return s
+}
+
+// tail is the run state after the last sealed step.
+func (s *State) tail() []byte {
+	if p := s.Sealed[s.Next-1]; s.Next > s.Watermark && p != nil {
+		return p.State
+	}
+	return s.Base
+}
+
+// attempt returns the newest attempt's number, 0 before the first.
+func (s *State) attempt() millrace.Attempt { return millrace.Attempt(s.Attempt.GetAttempt()) }
+
+func (s *State) String() string {
+	return fmt.Sprintf("term %d attempt %d watermark %d next %d", s.Term, s.attempt(), s.Watermark, s.Next)
+}

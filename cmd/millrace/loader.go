@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/internal/setup"
+	"millrace/sources"
+	"millrace/sources/loader"
+)
+
+func loaderCommand() *cobra.Command {
+	r := &role{}
+	c := &cobra.Command{Use: "loader", Short: "Read sources ahead (started by up)"}
+	roleFlags(c, r)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ctx, stop, err := r.start(c.Context())
+		if err != nil {
+			return err
+		}
+		defer stop()
+		encoding, err := setup.Tokenizer(r.cfg)
+		if err != nil {
+			return asFailure(err)
+		}
+		memory := int64(r.cfg.Limits.LoaderMemory) / int64(setup.Loaders(r.cfg))
+		memoryLimit(memory)
+		l := loader.New(loader.Config{
+			Name: r.name, Address: socket(r.runDir, r.name), Orchestrator: socket(r.runDir, "orchestrator"),
+			Spec: func(name string) (sources.Spec, error) {
+				src, ok := r.cfg.Source(name)
+				if !ok {
+					return sources.Spec{}, fmt.Errorf("source %s is not in the mixture: %w", name, millrace.ErrInvalid)
+				}
+				return setup.SourceSpec(r.cfg, src, encoding)
+			},
+			Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Ready: r.ready,
+		})
+		return asFailure(l.Run(ctx))
+	}
+	return c
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/config"
+	"millrace/internal/seam"
+	"millrace/internal/setup"
+	"millrace/orchestrator"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+func orchestratorCommand() *cobra.Command {
+	r := &role{}
+	var metrics string
+	c := &cobra.Command{Use: "orchestrator", Short: "Plan, journal and publish (started by up)"}
+	roleFlags(c, r)
+	c.Flags().StringVar(&metrics, "metrics", "", "address to serve /metrics on")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ctx, stop, err := r.start(c.Context())
+		if err != nil {
+			return err
+		}
+		defer stop()
+		return asFailure(r.orchestrate(ctx, metrics))
+	}
+	return c
+}
+
+// asFailure makes any error of a running role a failure of the run.
+func asFailure(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return &failure{err.Error()}
+}
+
+func (r *role) orchestrate(ctx context.Context, metrics string) error {
+	cfg, err := orchestratorConfig(r.cfg, r.world)
+	if err != nil {
+		return err
+	}
+	cfg.Log = r.log
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	o, err := orchestrator.New(cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail})
+	if err != nil {
+		return err
+	}
+	address := socket(r.runDir, "orchestrator")
+	listener, err := seam.UnixNet{}.Listen(address)
+	if err != nil {
+		return fmt.Errorf("listen for the other roles: %w", err)
+	}
+	defer os.Remove(address)
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(256 << 20))
+	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
+	group, gctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(listener) })
+	if metrics != "" {
+		group.Go(func() error { return orchestrator.ServeMetrics(gctx, metrics, o) })
+	}
+	// The loop's end is the role's end: nil where the run is complete or was asked to stop.
+	group.Go(func() error {
+		defer server.GracefulStop()
+		if err := o.Run(gctx); err != nil {
+			return err
+		}
+		return errDone
+	})
+	r.ready()
+	if err := r.life.Term(o.Term()); err != nil {
+		return err
+	}
+	if err := group.Wait(); !errors.Is(err, errDone) {
+		return err
+	}
+	return nil
+}
+
+// errDone ends the orchestrator's group without being a fault.
+var errDone = errors.New("done")
+
+// runwayTokens bounds the tokens planned ahead, and so what loaders hold; the runway is at least two steps.
+const (
+	runwaySteps  = 8
+	runwayTokens = 32 << 20
+)
+
+// orchestratorConfig is what the mixture file means to the orchestrator.
+func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error) {
+	var out orchestrator.Config
+	topology, err := c.Topology(world)
+	if err != nil {
+		return out, err
+	}
+	spec, err := setup.PlanSpec(c)
+	if err != nil {
+		return out, err
+	}
+	identity, err := json.Marshal(c.Identity())
+	if err != nil {
+		return out, fmt.Errorf("encode identity: %w", err)
+	}
+	options := setup.PlaceOptions(c)
+	out = orchestrator.Config{
+		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.DP(), Identity: identity, Compare: sources.Compare, By: programVersion(),
+		Place:   func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
+		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) },
+		Runway:  max(2, min(runwaySteps, runwayTokens/(int(c.GlobalBatchSize)*int(c.SequenceLength)))),
+	}
+	for i, loaders := range setup.Stripes(c) {
+		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)})
+	}
+	return out, nil
+}
+
+// changed names what differs between a stored identity and the mixture file's.
+func changed(stored []byte, c *config.Config) ([]string, error) {
+	var old config.Identity
+	if err := json.Unmarshal(stored, &old); err != nil {
+		return nil, fmt.Errorf("read identity: %v: %w", err, millrace.ErrInvalid)
+	}
+	return config.Diff(old, c.Identity()), nil
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"millrace/internal/config"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/internal/seam"
+	"millrace/internal/supervisor"
+)
+
+// The environment of a role, set by up.
+const (
+	envEvents = "MILLRACE_EVENTS" // directory of event records; empty: none are written
+	envLog    = "MILLRACE_LOG"    // debug, info, warn or error
+)
+
+// role is what every child process of up has.
+type role struct {
+	name   string
+	runDir string
+	ranks  int // of this host
+	world  int // of the run
+	cfg    *config.Config
+	life   *supervisor.Life
+	fail   *failpoint.Set
+	events *event.Log
+	log    *slog.Logger
+}
+
+// roleFlags adds what up passes to its children.
+func roleFlags(c *cobra.Command, r *role) {
+	c.Hidden = true
+	c.Args = cobra.NoArgs
+	c.Flags().StringVar(&r.runDir, "run-dir", "", "run directory")
+	c.Flags().StringVar(&r.name, "name", "", "name of this process in the run")
+	c.Flags().IntVar(&r.ranks, "ranks", 1, "trainer ranks of this host")
+	c.Flags().IntVar(&r.world, "world-size", 1, "trainer ranks of the run")
+}
+
+// start attaches to the supervisor and reads what it wrote. The caller calls stop.
+func (r *role) start(ctx context.Context) (context.Context, func(), error) {
+	life, err := supervisor.Attach(r.runDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.life = life
+	r.log = newLogger(r.name)
+	if r.fail, err = failpoint.Parse(os.Getenv(failpoint.Env), r.name); err != nil {
+		return nil, nil, err
+	}
+	if r.events, err = event.Open(os.Getenv(envEvents), r.name, seam.System{}); err != nil {
+		return nil, nil, err
+	}
+	text, err := os.ReadFile(configFile(r.runDir))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the run's configuration: %w", err)
+	}
+	if r.cfg, err = config.UnmarshalResolved(text); err != nil {
+		return nil, nil, fmt.Errorf("read the run's configuration: %w", err)
+	}
+	r.events.Write(event.Record{Event: "start", Step: -1, Rank: -1, Micro: -1})
+	ctx, leave := life.Context(ctx)
+	stop := func() {
+		r.events.Close()
+		leave()
+	}
+	return ctx, stop, nil
+}
+
+// ready reports that the role serves. A supervisor that cannot hear it is gone, which the lifeline says as well.
+func (r *role) ready() {
+	if err := r.life.Ready(); err != nil {
+		r.log.Warn("report ready", "error", err)
+	}
+}
+
+// socket is the address of a role of this host.
+func socket(runDir, name string) string {
+	return filepath.Join(supervisor.RuntimeDir(runDir), name+".sock")
+}
+
+func configFile(runDir string) string {
+	return filepath.Join(supervisor.RuntimeDir(runDir), "config.json")
+}
+
+func journalDir(runDir string) string { return filepath.Join(runDir, "journal") }
+
+// memoryLimit keeps the collector from letting garbage grow to twice what is held.
+func memoryLimit(bytes int64) { debug.SetMemoryLimit(bytes) }
+
+func newLogger(name string) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(os.Getenv(envLog))); err != nil {
+		level = slog.LevelWarn
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("role", name)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"millrace/internal/config"
+	"millrace/internal/setup"
+	"millrace/internal/supervisor"
+)
+
+// up is the flags of `millrace up`.
+type up struct {
+	mixture, runDir, metrics, events string
+	ranks, world, first              int
+}
+
+func upCommand() *cobra.Command {
+	u := &up{}
+	c := &cobra.Command{
+		Use:   "up MIXTURE --ranks N --run-dir DIR",
+		Short: "Serve a mixture to the trainer ranks of this host",
+		Long: `Serve a mixture to the N trainer ranks of this host, on DIR/rank-0.sock … DIR/rank-<N-1>.sock.
+
+Prints a line that begins with "ready" when all sockets accept. A finite run ends by itself, with status 0, once every rank has taken
+everything. DIR keeps the run's journal: with a directory that has history, trainers say where they start (a saved state, "latest" or
+"fresh"). Ctrl-C or SIGTERM stops cleanly; whatever was killed goes on with the next up on the same directory.`,
+		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
+		Args:    exactArgs(1, "one mixture file"),
+		RunE: func(c *cobra.Command, args []string) error {
+			u.mixture = args[0]
+			return u.run(c)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&u.ranks, "ranks", 1, "trainer ranks on this host")
+	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
+	f.StringVar(&u.runDir, "run-dir", "", "directory of the run: sockets and journal (required)")
+	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
+	f.StringVar(&u.events, "events", "", "directory for event records of every role, one JSON object a line")
+	return c
+}
+
+func (u *up) validate() error {
+	if u.world == 0 {
+		u.world = u.ranks
+	}
+	switch {
+	case u.runDir == "":
+		return &usageError{errors.New("millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a")}
+	case u.ranks < 1:
+		return &usageError{fmt.Errorf("millrace up: --ranks %d: want at least 1", u.ranks)}
+	case u.world != u.ranks:
+		return &usageError{fmt.Errorf("millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d", u.world, u.ranks)}
+	}
+	return nil
+}
+
+func (u *up) run(c *cobra.Command) error {
+	if err := u.validate(); err != nil {
+		return err
+	}
+	cfg, err := config.Load(u.mixture)
+	if err != nil {
+		return err
+	}
+	if _, err := setup.Tokenizer(cfg); err != nil {
+		return err
+	}
+	if _, err := orchestratorConfig(cfg, u.world); err != nil {
+		return err
+	}
+	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
+		return err
+	}
+	resolved, err := cfg.MarshalResolved()
+	if err != nil {
+		return err
+	}
+	return u.supervise(c, cfg, resolved)
+}
+
+func (u *up) supervise(c *cobra.Command, cfg *config.Config, resolved []byte) error {
+	_, err := supervisor.Run(c.Context(), supervisor.Config{
+		RunDir: u.runDir, Children: u.children(cfg), Stderr: c.ErrOrStderr(),
+		Prepare: func() error { return os.WriteFile(configFile(u.runDir), resolved, 0o600) },
+		Final:   judge,
+		OnReady: func() {
+			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks on %s\n", u.ranks, filepath.Join(u.runDir, "rank-<r>.sock"))
+		},
+	})
+	if err != nil {
+		return &failure{err.Error()}
+	}
+	return nil
+}
+
+// judge: the orchestrator's end is the run's; anything else is started again.
+func judge(child supervisor.Child, exit supervisor.Exit) supervisor.Verdict {
+	switch {
+	case child.Role == "orchestrator" && exit.Signal == 0 && exit.Code == exitDone:
+		return supervisor.Finish
+	case child.Role == "orchestrator" && exit.Signal == 0 && exit.Code == exitFailed:
+		return supervisor.Fail
+	}
+	return supervisor.Restart
+}
+
+// children are the roles in the order they are started; they are stopped in the reverse order.
+func (u *up) children(cfg *config.Config) []supervisor.Child {
+	base := func(role, name string, more ...string) supervisor.Child {
+		args := append([]string{role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks), "--world-size", strconv.Itoa(u.world)}, more...)
+		child := supervisor.Child{Role: role, Name: name, Args: args}
+		if u.events != "" {
+			dir, err := filepath.Abs(u.events)
+			if err == nil {
+				child.Env = append(child.Env, envEvents+"="+dir)
+			}
+		}
+		return child
+	}
+	out := []supervisor.Child{base("orchestrator", "orchestrator", "--metrics", u.metrics)}
+	for i := range setup.Loaders(cfg) {
+		out = append(out, base("loader", setup.LoaderName(i)))
+	}
+	return append(out, base("sidecar", "sidecar-0"))
+}

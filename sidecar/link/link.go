@@ -1,0 +1,235 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"millrace"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/internal/seam"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+// Config is what a link needs.
+type Config struct {
+	Name         string
+	Orchestrator string // address
+	Shape        millrace.Shape
+	PadMultiple  uint32
+	World        int // data-parallel ranks of the run
+	Ranks        int // of these, on this host
+	Net          seam.Net
+	Clock        seam.Clock
+	Fail         *failpoint.Set
+	Events       *event.Log
+	Log          *slog.Logger
+}
+
+// retry is the wait before something that failed is tried again.
+const retry = 20 * time.Millisecond
+
+// Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected; calls wait while it is not.
+type Link struct {
+	cfg Config
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced whenever something below changes
+	stream   proto.Orchestrator_ServeClient
+	term     uint64
+	sources  []sidecar.SourceNames
+	loaders  map[string][]*proto.LoaderStripe // by source, by stripe
+	attempt  millrace.Attempt
+	plans    map[millrace.Step]*sidecar.StepPlan
+	end      *proto.Ended
+	failed   *sidecar.RunError
+	waiting  string
+	calls    map[uint64]*call
+	lastCall uint64
+	ranks    map[millrace.Rank]*position
+	conns    map[string]*grpc.ClientConn
+}
+
+// call is a Join that waits for its answer.
+type call struct {
+	msg    *proto.Join
+	answer chan any // *proto.Begin or *proto.Refusal
+}
+
+// position is where a rank stands, as the orchestrator must be told when it is new.
+type position struct {
+	attempt   millrace.Attempt
+	committed uint64 // steps below were committed by the trainer
+	known     uint64 // of these, the orchestrator has answered for
+	begun     bool
+}
+
+// New returns a link that is not connected before Run.
+func New(cfg Config) *Link {
+	return &Link{cfg: cfg, changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
+		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, loaders: map[string][]*proto.LoaderStripe{}}
+}
+
+// Run keeps the stream to the orchestrator until ctx ends. It returns an error where another sidecar took this one's place.
+func (l *Link) Run(ctx context.Context) error {
+	conn, err := l.dial(l.cfg.Orchestrator)
+	if err != nil {
+		return err
+	}
+	for {
+		err := l.session(ctx, proto.NewOrchestratorClient(conn))
+		if ctx.Err() != nil {
+			l.close()
+			return nil
+		}
+		if _, over := err.(*replaced); over {
+			l.close()
+			return err
+		}
+		l.cfg.Log.Debug("lost the orchestrator", "error", err)
+		l.set(func() { l.stream, l.waiting = nil, "the orchestrator is not there; it is being restarted" })
+		select {
+		case <-ctx.Done():
+		case <-l.cfg.Clock.After(retry):
+		}
+	}
+}
+
+// replaced: another process serves these ranks now.
+type replaced struct{ reason string }
+
+func (e *replaced) Error() string { return "told to leave: " + e.reason }
+
+func (l *Link) dial(address string) (*grpc.ClientConn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.conns[address]; c != nil {
+		return c, nil
+	}
+	c, err := grpc.NewClient("passthrough:///"+"role", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, address) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20)), grpc.WithReadBufferSize(512<<10),
+		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", address, err)
+	}
+	l.conns[address] = c
+	return c, nil
+}
+
+func (l *Link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+}
+
+// session is one stream: hello, what was not answered, then orders.
+func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) error {
+	group, ctx := errgroup.WithContext(ctx)
+	stream, err := client.Serve(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		if err := l.greet(stream); err != nil {
+			return err
+		}
+		for {
+			order, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if err := l.obey(order); err != nil {
+				return err
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// greet tells a new orchestrator where the ranks stand and repeats what was not answered.
+func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid())}
+	for r, p := range l.ranks {
+		hello.Ranks = append(hello.Ranks, &proto.RankPosition{Rank: uint32(r), Attempt: uint32(p.attempt), Below: p.committed, Serving: p.begun})
+	}
+	if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Hello{Hello: hello}}); err != nil {
+		return err
+	}
+	l.stream = stream
+	for _, c := range l.calls {
+		if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Join{Join: c.msg}}); err != nil {
+			return err
+		}
+	}
+	for r, p := range l.ranks {
+		if p.known < p.committed {
+			l.sendCommit(r, p)
+		}
+	}
+	l.announce()
+	return nil
+}
+
+func (l *Link) fence() *proto.Fence {
+	return &proto.Fence{Stream: string(millrace.Train), Attempt: uint32(l.attempt), Term: l.term}
+}
+
+// send sends if connected; what matters is repeated by greet. The caller holds mu: a stream takes one sender.
+func (l *Link) send(e *proto.SidecarEvent) {
+	if l.stream != nil {
+		e.Fence = l.fence()
+		_ = l.stream.Send(e)
+	}
+}
+
+func (l *Link) sendCommit(r millrace.Rank, p *position) {
+	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Commit{Commit: &proto.Commit{Rank: uint32(r), Attempt: uint32(p.attempt), Step: p.committed - 1}}})
+}
+
+// set changes something and wakes those who wait.
+func (l *Link) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+	l.announce()
+}
+
+func (l *Link) announce() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// await blocks until ready says so; it is called with mu held.
+func (l *Link) await(ctx context.Context, ready func() bool) error {
+	for {
+		l.mu.Lock()
+		ok, changed := ready(), l.changed
+		l.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

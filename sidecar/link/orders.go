@@ -1,0 +1,130 @@
+package link
+
+import (
+	"bytes"
+	"fmt"
+
+	"millrace"
+	"millrace/internal/event"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+// obey takes one order. An order of an older term than one already seen is refused: its sender is fenced.
+func (l *Link) obey(order *proto.SidecarOrder) error {
+	if bye := order.GetBye(); bye != nil {
+		return &replaced{bye.Reason}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if term := order.GetFence().GetTerm(); term < l.term {
+		return fmt.Errorf("order of term %d after term %d: %w", term, l.term, millrace.ErrFenced)
+	} else {
+		l.term = term
+	}
+	defer l.announce()
+	switch o := order.GetOrder().(type) {
+	case *proto.SidecarOrder_Welcome:
+		l.sources = names(o.Welcome)
+	case *proto.SidecarOrder_Loaders:
+		l.loaders = map[string][]*proto.LoaderStripe{}
+		for _, s := range o.Loaders.Stripes {
+			l.loaders[s.Source] = append(l.loaders[s.Source], s)
+		}
+	case *proto.SidecarOrder_Plan:
+		return l.plan(o.Plan)
+	case *proto.SidecarOrder_Begin:
+		l.begin(o.Begin)
+	case *proto.SidecarOrder_Refusal:
+		l.answer(o.Refusal.Call, o.Refusal)
+	case *proto.SidecarOrder_Ended:
+		if millrace.Attempt(o.Ended.Attempt) == l.attempt {
+			l.end = o.Ended
+		}
+	case *proto.SidecarOrder_Failed:
+		l.failed = &sidecar.RunError{Reason: o.Failed.Reason}
+	case *proto.SidecarOrder_Waiting:
+		l.waiting = o.Waiting.Text
+	case *proto.SidecarOrder_Committed:
+		c := o.Committed
+		if p := l.ranks[millrace.Rank(c.Rank)]; p != nil && p.attempt == millrace.Attempt(c.Attempt) {
+			p.known = max(p.known, c.Below)
+			l.forget()
+		}
+	}
+	return nil
+}
+
+func names(w *proto.Welcome) []sidecar.SourceNames {
+	var out []sidecar.SourceNames
+	for _, m := range w.Manifests {
+		src := sidecar.SourceNames{Name: m.Source}
+		for _, sh := range m.Shards {
+			src.Shards = append(src.Shards, sh.Name)
+		}
+		out = append(out, src)
+	}
+	return out
+}
+
+// enter makes an attempt the current one; what belonged to another is forgotten.
+func (l *Link) enter(a millrace.Attempt) {
+	if a != l.attempt {
+		l.attempt, l.end = a, nil
+		clear(l.plans)
+	}
+}
+
+// plan keeps a sealed plan. A second copy must be equal: a slot's value is immutable.
+func (l *Link) plan(m *proto.Plan) error {
+	p, err := wire.PlanFromProto(m)
+	if err != nil {
+		return err
+	}
+	if p.Attempt < l.attempt {
+		return nil
+	}
+	l.enter(p.Attempt)
+	if old := l.plans[p.Step]; old != nil {
+		if old.Placement != p.Placement || old.Content != p.Content || !bytes.Equal(old.State, m.State) {
+			l.failed = &sidecar.RunError{Reason: fmt.Sprintf("step %d of attempt %d was planned twice with different content (%s, %s): this must never happen; report it with the run directory", p.Step, p.Attempt, old.Content, p.Content)}
+		}
+		return nil
+	}
+	l.plans[p.Step] = &sidecar.StepPlan{Plan: p, State: m.State, Sources: l.sources}
+	l.cfg.Events.Write(event.Record{Event: "plan", Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: l.term, Step: int64(p.Step), Rank: -1, Micro: -1, Digest: p.Content.String()})
+	return nil
+}
+
+func (l *Link) begin(b *proto.Begin) {
+	l.enter(millrace.Attempt(b.Attempt))
+	l.ranks[millrace.Rank(b.Rank)] = &position{attempt: l.attempt, committed: b.Step, known: b.Step, begun: true}
+	l.answer(b.Call, b)
+}
+
+func (l *Link) answer(id uint64, msg any) {
+	if c := l.calls[id]; c != nil {
+		delete(l.calls, id)
+		c.answer <- msg
+	}
+}
+
+// forget drops the plans that every rank of this host has passed.
+func (l *Link) forget() {
+	below, begun := ^uint64(0), 0
+	for _, p := range l.ranks {
+		if p.attempt == l.attempt {
+			below = min(below, p.known)
+			begun++
+		}
+	}
+	if begun < l.cfg.Ranks {
+		return // one that has yet to begin may stand further back
+	}
+	for step := range l.plans {
+		if uint64(step) < below {
+			delete(l.plans, step)
+		}
+	}
+}

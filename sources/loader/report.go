@@ -1,0 +1,48 @@
+package loader
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/backoff"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// backoffConfig keeps a restarted orchestrator from being waited for longer than it takes.
+var backoffConfig = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}
+
+// reporter sends events on one stream; streams are not safe for several senders.
+type reporter struct {
+	mu     sync.Mutex
+	stream proto.Orchestrator_LoadClient
+}
+
+// send stamps an event with the assignment's term (0 where it belongs to none).
+func (r *reporter) send(term uint64, e *proto.LoaderEvent) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Fence = &proto.Fence{Stream: string(millrace.Train), Term: term}
+	return r.stream.Send(e)
+}
+
+// offers encodes a feed's batch.
+func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
+	n := len(b.Offers)
+	m := &proto.Offers{Source: source, Stripe: stripe, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
+		Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n), Record: make([]uint64, n), Tokens: make([]uint32, n)}
+	for i := range b.Offers {
+		o := &b.Offers[i]
+		m.Ordinal[i], m.Epoch[i], m.Shard[i], m.Record[i], m.Tokens[i] = uint64(o.Ordinal), uint32(o.Epoch), o.ID.Shard, o.ID.Record, o.Lengths.Tokens
+		if q := o.Quarantine; q != nil {
+			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
+		}
+	}
+	for _, a := range b.Anchors {
+		m.Anchors = append(m.Anchors, wire.AnchorToProto(a))
+	}
+	return m
+}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"runtime/pprof"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +23,7 @@ import (
 const (
 	envEvents = "MILLRACE_EVENTS" // directory of event records; empty: none are written
 	envLog    = "MILLRACE_LOG"    // debug, info, warn or error
+	envCPU    = "MILLRACE_CPU"    // directory of CPU profiles, one a process, written when it leaves; empty: none
 )
 
 // role is what every child process of up has.
@@ -67,13 +70,36 @@ func (r *role) start(ctx context.Context) (context.Context, func(), error) {
 	if r.cfg, err = config.UnmarshalResolved(text); err != nil {
 		return nil, nil, fmt.Errorf("read the run's configuration: %w", err)
 	}
+	profiled, err := profile(os.Getenv(envCPU), r.name)
+	if err != nil {
+		return nil, nil, err
+	}
 	r.events.Write(event.Record{Event: "start", Step: -1, Rank: -1, Micro: -1})
 	ctx, leave := life.Context(ctx)
 	stop := func() {
+		profiled()
 		r.events.Close()
 		leave()
 	}
 	return ctx, stop, nil
+}
+
+// profile writes a CPU profile of this process to dir until the returned function is called.
+func profile(dir, name string) (func(), error) {
+	if dir == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%s-%d.pprof", name, os.Getpid())))
+	if err != nil {
+		return nil, fmt.Errorf("write CPU profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }
 
 // ready reports that the role serves. A supervisor that cannot hear it is gone, which the lifeline says as well.

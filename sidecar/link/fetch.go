@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +162,7 @@ func (l *Link) fetchStripe(ctx context.Context, p *payload, s *proto.LoaderStrip
 
 // take files the rows of one reply. The tokens keep the record's memory alive.
 func (p *payload) take(raw []byte, indices []int) error {
-	r, err := ipc.NewReader(bytes.NewReader(raw))
+	r, err := ipc.NewReaderFromMessageReader(&messages{raw: raw})
 	if err != nil {
 		return fmt.Errorf("decode: %w", err)
 	}

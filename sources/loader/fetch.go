@@ -44,7 +44,6 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
 	l.cfg.Fail.Hit("loader/fetch/before")
 	reply := newReply(func(b []byte) error { return stream.Send(&proto.FetchReply{Arrow: b}) })
-	defer reply.close()
 	if err := r.feed.Fetch(stream.Context(), reqs, reply.add); err != nil {
 		return wire.ToStatus(err)
 	}
@@ -54,44 +53,56 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	return err
 }
 
-// reply gathers rows into record batches.
+// reply gathers rows into record batches. Its slices are used again after every flush; what is sent is not.
 type reply struct {
-	send   func([]byte) error
-	rows   *array.RecordBuilder
-	held   int // tokens
-	buffer bytes.Buffer
+	send    func([]byte) error
+	index   []uint32
+	offsets []int32
+	values  []uint32
 }
 
 func newReply(send func([]byte) error) *reply {
-	return &reply{send: send, rows: array.NewRecordBuilder(memory.DefaultAllocator, Schema())}
+	return &reply{send: send, offsets: []int32{0}, values: make([]uint32, 0, replyTokens)}
 }
 
 func (r *reply) add(i int, tokens []uint32) error {
-	r.rows.Field(0).(*array.Uint32Builder).Append(uint32(i))
-	list := r.rows.Field(1).(*array.ListBuilder)
-	list.Append(true)
-	list.ValueBuilder().(*array.Uint32Builder).AppendValues(tokens, nil)
-	if r.held += len(tokens) + 4; r.held >= replyTokens {
-		return r.flush()
+	if len(r.values) > 0 && len(r.values)+len(tokens) > replyTokens {
+		if err := r.flush(); err != nil {
+			return err
+		}
 	}
+	r.index = append(r.index, uint32(i))
+	r.values = append(r.values, tokens...)
+	r.offsets = append(r.offsets, int32(len(r.values)))
 	return nil
 }
 
 func (r *reply) flush() error {
-	record := r.rows.NewRecord()
-	defer record.Release()
-	r.held = 0
-	if record.NumRows() == 0 {
+	if len(r.index) == 0 {
 		return nil
 	}
-	r.buffer.Reset()
-	w := ipc.NewWriter(&r.buffer, ipc.WithSchema(record.Schema()))
+	record := r.record()
+	defer record.Release()
+	out := bytes.NewBuffer(make([]byte, 0, 4*(len(r.values)+len(r.index)+len(r.offsets))+4096))
+	w := ipc.NewWriter(out, ipc.WithSchema(record.Schema()))
 	if err := errors.Join(w.Write(record), w.Close()); err != nil {
 		return fmt.Errorf("encode payload: %w", err)
 	}
-	return r.send(r.buffer.Bytes())
+	r.index, r.offsets, r.values = r.index[:0], r.offsets[:1], r.values[:0]
+	return r.send(out.Bytes())
 }
 
-func (r *reply) close() { r.rows.Release() }
+// record is a view of the gathered rows.
+func (r *reply) record() arrow.Record {
+	schema := Schema()
+	words := func(n int, b []byte) arrow.ArrayData {
+		return array.NewData(arrow.PrimitiveTypes.Uint32, n, []*memory.Buffer{nil, memory.NewBufferBytes(b)}, nil, 0, 0)
+	}
+	values := words(len(r.values), arrow.Uint32Traits.CastToBytes(r.values))
+	offsets := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(r.offsets))
+	lists := array.NewData(schema.Field(1).Type, len(r.index), []*memory.Buffer{nil, offsets}, []arrow.ArrayData{values}, 0, 0)
+	columns := []arrow.Array{array.MakeFromData(words(len(r.index), arrow.Uint32Traits.CastToBytes(r.index))), array.MakeFromData(lists)}
+	return array.NewRecord(schema, columns, int64(len(r.index)))
+}
 
 func canceled(err error) bool { return errors.Is(err, context.Canceled) }

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
 )
@@ -66,7 +67,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
-	server := grpc.NewServer(grpc.MaxSendMsgSize(64<<20), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(256<<20), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10))
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"bytes"
+	"testing"
+
+	"google.golang.org/grpc/mem"
+	pb "google.golang.org/protobuf/proto"
+
+	"millrace/proto"
+)
+
+// TestPayloadIsTheSameOnTheWire: either side may be a plain protobuf peer.
+func TestPayloadIsTheSameOnTheWire(t *testing.T) {
+	c := NewPayload()
+	for _, size := range []int{0, 1, 127, 128, 70_000} {
+		want := &proto.FetchReply{Arrow: bytes.Repeat([]byte{7}, size)}
+		out, err := c.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain proto.FetchReply
+		if err := pb.Unmarshal(out.Materialize(), &plain); err != nil || !bytes.Equal(plain.Arrow, want.Arrow) {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		raw, err := pb.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got proto.FetchReply
+		cut := len(raw) / 2
+		if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw[:cut]), mem.SliceBuffer(raw[cut:])}, &got); err != nil || !bytes.Equal(got.Arrow, want.Arrow) {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+	}
+	if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer{0x0a, 0xff}}, &proto.FetchReply{}); err == nil {
+		t.Error("a cut message was accepted")
+	}
+	status := &proto.StatusReply{Step: 41200}
+	out, err := c.Marshal(status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got proto.StatusReply
+	if err := c.Unmarshal(out, &got); err != nil || got.Step != 41200 {
+		t.Fatalf("%v %v", &got, err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/offers"
 	pb "millrace/proto"
 )
 
@@ -51,14 +52,14 @@ func (m *Machine) Opened(session Session, name string, mf *pb.Manifest) {
 }
 
 // Offered observes offers.
-func (m *Machine) Offered(session Session, name string, term uint64, offers *pb.Offers) {
+func (m *Machine) Offered(session Session, name string, term uint64, msg *pb.Offers) {
 	l := m.current(session, name)
-	if l == nil || l.terms[offers.Source] != term {
+	if l == nil || l.terms[msg.Source] != term {
 		return // of an assignment that is over
 	}
 	for _, q := range m.queues {
-		if q.source == offers.Source {
-			if err := q.add(offers); err != nil {
+		if q.Source() == msg.Source {
+			if err := q.Add(offers.FromProto(msg)); err != nil {
 				m.fail(err)
 			}
 		}
@@ -157,12 +158,12 @@ func (m *Machine) assigned() {
 		src, q := &m.cfg.Sources[a.source], m.queues[a.source]
 		a.loader.terms[src.Name] = m.s.AssignTerm
 		anchor := st.Sources[a.source].Anchor
-		if newer, ok := q.anchorAt(q.first); ok {
+		if newer, ok := q.AnchorAt(q.First()); ok {
 			anchor = newer
 		}
 		m.send(a.loader.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Read{Read: &pb.ReadFrom{Source: src.Name,
-			Stripe: uint32(a.stripe), Stripes: uint32(len(src.Loaders)), Term: m.s.AssignTerm, Ordinal: uint64(q.first), Anchor: wire.AnchorToProto(anchor)}}})
-		m.wants[a.source] = max(m.wants[a.source], q.first+firstWant)
+			Stripe: uint32(a.stripe), Stripes: uint32(len(src.Loaders)), Term: m.s.AssignTerm, Ordinal: uint64(q.First()), Anchor: wire.AnchorToProto(anchor)}}})
+		m.wants[a.source] = max(m.wants[a.source], q.First()+firstWant)
 		m.send(a.loader.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Want{Want: &pb.Want{Source: src.Name, Until: uint64(m.wants[a.source])}}})
 	}
 	m.tellLoaders()
@@ -176,17 +177,17 @@ func (m *Machine) reposition() error {
 	}
 	for i, q := range m.queues {
 		at := st.Sources[i].Ordinal
-		if at >= q.first && at <= q.next() {
-			q.release(at)
+		if at >= q.First() && at <= q.Next() {
+			q.Release(at)
 			continue
 		}
-		q.reset(at)
+		q.Reset(at)
 		if a := st.Sources[i].Anchor; a != (millrace.Anchor{}) {
-			q.anchor(a)
+			q.Anchor(a)
 		}
 		m.wants[i] = 0
 		for _, l := range m.loaders {
-			delete(l.terms, q.source)
+			delete(l.terms, q.Source())
 		}
 	}
 	return nil

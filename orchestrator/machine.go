@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"millrace"
+	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -44,7 +45,7 @@ type Machine struct {
 	loaders  map[string]*loader
 	sidecars map[string]*sidecar
 	ranks    []rank
-	queues   queues
+	queues   offers.Queues
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
@@ -99,7 +100,7 @@ type join struct {
 func NewMachine(cfg Config, s *State) (*Machine, error) {
 	m := &Machine{cfg: cfg, s: s, loaders: map[string]*loader{}, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
 	for _, src := range cfg.Sources {
-		m.queues = append(m.queues, newQueue(src.Name, len(src.Loaders)))
+		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
 	}
 	for i := range m.ranks {
 		m.ranks[i].below = s.Watermark
@@ -159,11 +160,11 @@ func (m *Machine) Decide() ([]Fact, error) {
 		m.toSave = nil
 		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: save}}}}, nil
 	}
-	if facts := m.acknowledge(); facts != nil || m.done {
-		return facts, nil
-	}
 	if facts, err := m.open(); facts != nil || err != nil {
 		return facts, err
+	}
+	if facts := m.acknowledge(); facts != nil || m.done {
+		return facts, nil
 	}
 	if facts, err := m.startReading(); facts != nil || err != nil {
 		return facts, err

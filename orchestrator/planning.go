@@ -81,9 +81,9 @@ func (m *Machine) rejected(sel *planner.Selection) *pb.Quarantined {
 		if out == nil {
 			out = &pb.Quarantined{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step)}
 		}
-		q := m.queues[r.Source].rejects[r.Ordinal]
-		if q == nil {
-			q = &pb.Quarantine{Source: m.cfg.Sources[r.Source].Name, Id: r.ID.String(), Offset: -1, Reason: r.Reject, Ordinal: uint64(r.Ordinal)}
+		q := &pb.Quarantine{Source: m.cfg.Sources[r.Source].Name, Id: r.ID.String(), Offset: -1, Reason: r.Reject, Ordinal: uint64(r.Ordinal)}
+		if known, ok := m.queues[r.Source].Rejected(r.Ordinal); ok {
+			q.Id, q.Offset, q.Reason = known.ID, known.Offset, known.Reason
 		}
 		out.Samples = append(out.Samples, q)
 	}
@@ -132,7 +132,7 @@ func (m *Machine) source(name string) *Source {
 // large the step is, and is bounded by what one step can use.
 func (m *Machine) ask(source int, ordinal millrace.Ordinal) {
 	m.pending = fmt.Sprintf("step %d waits for source %s, ordinal %d", m.s.Next, m.cfg.Sources[source].Name, ordinal)
-	cursor := m.queues[source].first
+	cursor := m.queues[source].First()
 	m.want(source, ordinal+max(firstWant, ordinal-min(cursor, ordinal)))
 }
 
@@ -157,7 +157,7 @@ func (m *Machine) publish(p *pb.Plan) {
 	}
 	if st, err := rs.planner(m.cfg.Spec); err == nil {
 		for i := range m.queues {
-			perStep := (st.Sources[i].Ordinal - m.queues[i].first) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
+			perStep := (st.Sources[i].Ordinal - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
 			m.want(i, st.Sources[i].Ordinal+max(firstWant, 2*perStep))
 		}
 	}
@@ -195,9 +195,9 @@ func (m *Machine) released() {
 	}
 	for i, q := range m.queues {
 		below := st.Sources[i].Ordinal
-		q.release(below)
-		for _, l := range m.serving(q.source) {
-			m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Release{Release: &pb.Release{Source: q.source, Below: uint64(below)}}})
+		q.Release(below)
+		for _, l := range m.serving(q.Source()) {
+			m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Release{Release: &pb.Release{Source: q.Source(), Below: uint64(below)}}})
 		}
 	}
 }

@@ -21,7 +21,7 @@ func (m *Machine) Status() *proto.StatusReply {
 	}
 	for i := range m.cfg.Sources {
 		src := &st.Sources[i]
-		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].next())}
+		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].Next())}
 		if total > 0 {
 			s.Share = float64(src.Tokens) / float64(total)
 		}

@@ -1,0 +1,206 @@
+package orchestrator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace/proto"
+)
+
+// has tells whether a line with this beginning was sent.
+func has(lines []string, prefix string) bool {
+	return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) })
+}
+
+func TestARunBeginsWhenEveryRankHasSaidWhereFrom(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.join(0, "", nil)
+	if got := w.sidecar.take(); has(got, "begin") || has(got, "plan") {
+		t.Fatalf("one rank of two began: %v", got)
+	}
+	if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
+		t.Errorf("status says %q", waits)
+	}
+	w.join(1, "fresh", nil)
+	got := w.sidecar.take()
+	for _, want := range []string{"begin rank 0 attempt 1 step 0", "begin rank 1 attempt 1 step 0", "plan 1/0", "plan 1/1", "plan 1/2"} {
+		if !has(got, want) {
+			t.Errorf("%q is missing in %v", want, got)
+		}
+	}
+	if has(got, "plan 1/3") {
+		t.Error("planned beyond the runway")
+	}
+}
+
+func TestTheWatermarkIsTheSlowestRank(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
+	w.turn()
+	if w.m.s.Watermark != 0 {
+		t.Fatalf("watermark %d while rank 1 has consumed nothing", w.m.s.Watermark)
+	}
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: 0})
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 9, Step: 2}) // of an attempt that is not
+	w.turn()
+	if w.m.s.Watermark != 1 || w.m.s.Next != 4 {
+		t.Fatalf("watermark %d, next %d: want 1 and 4", w.m.s.Watermark, w.m.s.Next)
+	}
+	if !has(w.loader.take(), "release web below") {
+		t.Error("the loader was not told what it may forget")
+	}
+}
+
+func TestWrongStartsAreRefused(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(3)
+	after2, after3 := state(t, w, 2), state(t, w, 3)
+	foreign := strings.Replace(string(after3), `"1"`, `"2"`, 1)
+	for _, c := range []struct {
+		name, start string
+		states      [2][]byte
+		want        string
+	}{
+		{"no start on a run with history", "", [2][]byte{}, "this run has history"},
+		{"not JSON", "state", [2][]byte{[]byte("{"), []byte("{")}, "read state"},
+		{"another identity", "state", [2][]byte{[]byte(foreign), []byte(foreign)}, "another identity: seed: 1 -> 2"},
+		{"ranks differ", "state", [2][]byte{after2, after3}, "ranks start at different places"},
+		{"unknown word", "newest", [2][]byte{}, `start "newest"`},
+	} {
+		w.sidecar.take()
+		for r := range 2 {
+			w.m.Joined(w.sidecar, &proto.Join{Rank: uint32(r), Start: c.start, State: c.states[r], Call: 7})
+		}
+		w.turn()
+		got := w.sidecar.take()
+		for _, rank := range []string{"refuse rank 0: ", "refuse rank 1: "} {
+			if !slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, rank) && strings.Contains(l, c.want) }) {
+				t.Errorf("%s: %s%s is missing in %v", c.name, rank, c.want, got)
+			}
+		}
+	}
+	w.m.Joined(w.sidecar, &proto.Join{Rank: 9, Start: "fresh"})
+	w.turn()
+	if !has(w.sidecar.take(), "refuse rank 9") {
+		t.Error("a rank that is none was not refused")
+	}
+}
+
+// TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes, from a state, fresh, and after a restart of the orchestrator.
+func TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(6)
+	w.joinAll("state", state(t, w, 2))
+	w.consume(6)
+	w.joinAll("fresh", nil)
+	w.restart()
+	w.connect()
+	w.joinAll("state", state(t, w, 4))
+	w.consume(6)
+	all := w.contents()
+	if len(all) != 4 {
+		t.Fatalf("%d attempts, want 4", len(all))
+	}
+	for attempt, steps := range all {
+		for step, digest := range steps {
+			if digest != all[1][step] && all[1][step] != "" {
+				t.Errorf("attempt %d, step %d differs from attempt 1", attempt, step)
+			}
+		}
+	}
+}
+
+func TestLatestGoesOnInTheSameAttemptUnlessARankIsAhead(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	w.joinAll("latest", nil)
+	if w.m.s.attempt() != 1 {
+		t.Fatalf("attempt %d, want 1", w.m.s.attempt())
+	}
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
+	w.turn()
+	w.joinAll("latest", nil)
+	if w.m.s.attempt() != 2 || w.m.s.Attempt.Step != 2 {
+		t.Fatalf("attempt %d from step %d, want 2 from 2: rank 0 would see step 2 twice", w.m.s.attempt(), w.m.s.Attempt.Step)
+	}
+}
+
+func TestAnotherPlacingIsANewAttempt(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	before := w.contents()[1]
+	w.cfg = newConfig(t, 1)
+	w.restart()
+	w.connect()
+	w.joinAll("latest", nil)
+	w.consume(3)
+	if w.m.s.attempt() != 2 {
+		t.Fatalf("attempt %d, want 2", w.m.s.attempt())
+	}
+	for step, digest := range w.contents()[2] {
+		if was := before[step]; was != "" && strings.Fields(digest)[0] != strings.Fields(was)[0] {
+			t.Errorf("step %d has another content with another number of ranks", step)
+		}
+	}
+}
+
+func TestARankThatStandsWhereItSaysGoesOnAlone(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	w.sidecar.take()
+	w.join(1, "latest", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 2") {
+		t.Fatalf("got %v", got)
+	}
+	w.m.Joined(w.sidecar, &proto.Join{Rank: 0, Start: "continue", Attempt: 1, Step: 2, Microbatch: 3})
+	w.turn()
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 1 step 2 microbatch 3") {
+		t.Fatalf("got %v", got)
+	}
+	w.m.Joined(w.sidecar, &proto.Join{Rank: 0, Start: "continue", Attempt: 4, Step: 2})
+	w.turn()
+	if got := w.sidecar.take(); !has(got, "refuse rank 0") {
+		t.Fatalf("a position in an unknown attempt was accepted: %v", got)
+	}
+}
+
+// TestMidStepStatesNeedTheSamePlacement.
+func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(3)
+	rs, err := ParseRunState(state(t, w, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.Microbatch, rs.Placement = 2, strings.Fields(w.contents()[1][2])[1]
+	w.sidecar.take()
+	w.joinAll("state", mustJSON(t, rs))
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 2 step 2 microbatch 2") {
+		t.Fatalf("got %v", got)
+	}
+	rs.Placement = strings.Repeat("0", 32)
+	w.joinAll("state", mustJSON(t, rs))
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2") || !has(got, "refuse rank 1") || has(got, "begin") {
+		t.Fatalf("got %v", got)
+	}
+	w.joinAll("latest", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0") {
+		t.Fatalf("the run does not go on after a refused start: %v", got)
+	}
+}

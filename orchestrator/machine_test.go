@@ -1,0 +1,296 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/offers"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+)
+
+// box is a Session that remembers what was sent.
+type box struct{ got []any }
+
+func (b *box) Send(msg any) { b.got = append(b.got, msg) }
+
+// take returns what was sent since the last call, one line a message.
+func (b *box) take() (lines []string) {
+	for _, msg := range b.got {
+		lines = append(lines, line(msg))
+	}
+	b.got = nil
+	return lines
+}
+
+func line(msg any) string {
+	switch m := msg.(type) {
+	case *proto.SidecarOrder:
+		switch o := m.Order.(type) {
+		case *proto.SidecarOrder_Begin:
+			return fmt.Sprintf("begin rank %d attempt %d step %d microbatch %d", o.Begin.Rank, o.Begin.Attempt, o.Begin.Step, o.Begin.Microbatch)
+		case *proto.SidecarOrder_Plan:
+			return fmt.Sprintf("plan %d/%d", o.Plan.Fence.Attempt, o.Plan.Step)
+		case *proto.SidecarOrder_Refusal:
+			return fmt.Sprintf("refuse rank %d: %s", o.Refusal.Rank, o.Refusal.Reason)
+		case *proto.SidecarOrder_Ended:
+			return fmt.Sprintf("ended after %d", o.Ended.Steps)
+		case *proto.SidecarOrder_Failed:
+			return "failed: " + o.Failed.Reason
+		}
+		return strings.TrimPrefix(reflect.TypeOf(m.Order).Elem().Name(), "SidecarOrder_")
+	case *proto.LoaderOrder:
+		switch o := m.Order.(type) {
+		case *proto.LoaderOrder_Read:
+			return fmt.Sprintf("read %s stripe %d/%d from %d term %d", o.Read.Source, o.Read.Stripe, o.Read.Stripes, o.Read.Ordinal, o.Read.Term)
+		case *proto.LoaderOrder_Release:
+			return fmt.Sprintf("release %s below %d", o.Release.Source, o.Release.Below)
+		case *proto.LoaderOrder_Bye:
+			return "bye: " + o.Bye.Reason
+		}
+		return strings.TrimPrefix(reflect.TypeOf(m.Order).Elem().Name(), "LoaderOrder_")
+	}
+	return fmt.Sprintf("%T", msg)
+}
+
+// world is a machine with its journal, a loader that knows lengths, and a sidecar.
+type world struct {
+	t       *testing.T
+	cfg     Config
+	journal []Fact
+	m       *Machine
+	loader  *box
+	sidecar *box
+	lines   []string
+	records uint64 // of each source; 0 is endless
+	reject  func(source string, ordinal uint64) string
+}
+
+var sourceNames = []string{"code", "web"}
+
+func newConfig(t *testing.T, ranks int) Config {
+	t.Helper()
+	knot := mixing.Knot{}
+	for _, w := range []string{"0.3", "0.7"} {
+		weight, err := mixing.ParseWeight(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		knot.Weights = append(knot.Weights, weight)
+	}
+	schedule, err := mixing.NewSchedule(2, []mixing.Knot{knot})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &planner.Spec{SequenceLength: 64, GlobalBatch: 8, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, Schedule: schedule, LastStep: planner.PadLast,
+		Sources: []planner.SourceSpec{{Name: "code", OnExhausted: planner.Renormalize}, {Name: "web", OnExhausted: planner.Renormalize}}}
+	place := func(sel *planner.Selection) (*millrace.Plan, error) {
+		return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast})
+	}
+	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler),
+		Changed: func(stored []byte) ([]string, error) {
+			if string(stored) != `{"seed":"1"}` {
+				return []string{"seed: 1 -> 2"}, nil
+			}
+			return nil, nil
+		},
+		Compare: func(pinned, now *millrace.Manifest) error {
+			if pinned.Fingerprint != now.Fingerprint {
+				return fmt.Errorf("source %s: its files changed: %w", now.Source, millrace.ErrMismatch)
+			}
+			return nil
+		}}
+	for _, name := range sourceNames {
+		cfg.Sources = append(cfg.Sources, Source{Name: name, Loaders: []string{"loader-0"}, Allowed: func(bool, uint64) uint64 { return 3 }})
+	}
+	return cfg
+}
+
+func newWorld(t *testing.T, ranks int) *world {
+	w := &world{t: t, cfg: newConfig(t, ranks), reject: func(string, uint64) string { return "" }}
+	w.restart()
+	return w
+}
+
+// restart is a new orchestrator over the same journal, with everything reconnected by nobody yet.
+func (w *world) restart() {
+	w.t.Helper()
+	s := NewState()
+	for _, f := range w.journal {
+		s.Apply(f)
+	}
+	first := []Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
+	if len(s.Identity) == 0 {
+		first = append(first, Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: w.cfg.Identity, PlannerVersion: 1}}}})
+	}
+	for _, f := range first {
+		s.Apply(f)
+	}
+	w.journal = append(w.journal, first...)
+	m, err := NewMachine(w.cfg, s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.m = m
+}
+
+// turn lets the machine decide until it rests, answering its loader's wants on the way.
+func (w *world) turn() {
+	w.t.Helper()
+	for {
+		facts, err := w.m.Decide()
+		if err != nil {
+			w.m.fail(err)
+		}
+		for _, f := range facts {
+			if err == nil {
+				w.journal = append(w.journal, f)
+				w.m.Apply(f)
+			}
+		}
+		acted := w.perform()
+		if len(facts) == 0 && !acted {
+			return
+		}
+	}
+}
+
+func (w *world) perform() (acted bool) {
+	for _, a := range w.m.Actions() {
+		if a.To == nil {
+			w.lines = append(w.lines, a.Line)
+			continue
+		}
+		a.To.Send(a.Msg)
+		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == Session(w.loader) {
+			acted = w.answer(order) || acted
+		}
+	}
+	return acted
+}
+
+// answer plays the loader: manifests when told to open, offers up to what is wanted.
+func (w *world) answer(order *proto.LoaderOrder) bool {
+	switch o := order.Order.(type) {
+	case *proto.LoaderOrder_Open:
+		w.m.Opened(w.loader, "loader-0", &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
+	case *proto.LoaderOrder_Want:
+		w.offer(o.Want.Source, o.Want.Until)
+	default:
+		return false
+	}
+	return true
+}
+
+func length(source string, ordinal uint64) uint32 {
+	return uint32(1 + (ordinal*2654435761+uint64(len(source)))%150)
+}
+
+func (w *world) offer(source string, until uint64) {
+	l := w.m.loaders["loader-0"]
+	q := w.queue(source)
+	m := &proto.Offers{Source: source}
+	for o := uint64(q.Next()); o < until; o++ {
+		if w.records > 0 && o >= w.records {
+			m.End, m.EndOrdinal = true, w.records
+			break
+		}
+		tokens := length(source, o)
+		if reason := w.reject(source, o); reason != "" {
+			tokens = 0
+			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: source, Id: fmt.Sprintf("a.jsonl#%d", o), Offset: int64(o), Reason: reason, Ordinal: o})
+		}
+		m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, o), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, o), append(m.Tokens, tokens)
+	}
+	w.m.Offered(w.loader, "loader-0", l.terms[source], m)
+}
+
+func (w *world) queue(source string) *offers.Queue {
+	return w.m.queues[slices.Index(sourceNames, source)]
+}
+
+func (w *world) connect() {
+	w.t.Helper()
+	w.loader, w.sidecar = &box{}, &box{}
+	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0"})
+	w.turn()
+}
+
+func (w *world) join(rank uint32, start string, state []byte) {
+	w.m.Joined(w.sidecar, &proto.Join{Rank: rank, Start: start, State: state, Call: uint64(rank) + 1})
+	w.turn()
+}
+
+func (w *world) joinAll(start string, state []byte) {
+	for r := range w.cfg.Ranks {
+		w.join(uint32(r), start, state)
+	}
+}
+
+// consume lets every rank take all steps below a step.
+func (w *world) consume(below uint64) {
+	for step := w.m.s.Watermark; step < below; step++ {
+		for r := range w.cfg.Ranks {
+			w.m.Committed(w.sidecar, &proto.Commit{Rank: uint32(r), Attempt: w.m.s.Attempt.Attempt, Step: step})
+		}
+		w.turn()
+	}
+}
+
+// contents is the content digest of every sealed step, by attempt.
+func (w *world) contents() map[uint32]map[uint64]string {
+	out := map[uint32]map[uint64]string{}
+	for _, f := range w.journal {
+		if f.Plan == nil {
+			continue
+		}
+		a := f.Plan.Fence.Attempt
+		if out[a] == nil {
+			out[a] = map[uint64]string{}
+		}
+		out[a][f.Plan.Step] = fmt.Sprintf("%x %x", f.Plan.Content, f.Plan.Placement)
+	}
+	return out
+}
+
+// snapshotBytes is the state as a snapshot.
+func snapshotBytes(t *testing.T, s *State) string {
+	t.Helper()
+	b, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func state(t *testing.T, w *world, step uint64) []byte {
+	t.Helper()
+	for _, f := range w.journal {
+		if f.Plan != nil && f.Plan.Step+1 == step {
+			return f.Plan.State
+		}
+	}
+	t.Fatalf("no state after step %d", step)
+	return nil
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,48 @@
+package offers
+
+import (
+	"millrace"
+	"millrace/proto"
+)
+
+// Batch is the next facts of one stripe of a source, in ordinal order.
+type Batch struct {
+	Stripe  uint32
+	Metas   []millrace.SampleMeta // Reject is set where the record was refused
+	Rejects map[millrace.Ordinal]millrace.Quarantine
+	Anchors []millrace.Anchor
+	Ended   bool             // no fact follows
+	End     millrace.Ordinal // where the source ends, over all stripes; valid where Ended
+}
+
+// FromProto decodes a loader's message; columns that a loader left out are zero.
+func FromProto(m *proto.Offers) Batch {
+	b := Batch{Stripe: m.Stripe, Metas: make([]millrace.SampleMeta, len(m.Ordinal)), Ended: m.End, End: millrace.Ordinal(m.EndOrdinal)}
+	for i, o := range m.Ordinal {
+		b.Metas[i] = millrace.SampleMeta{Ordinal: millrace.Ordinal(o), Epoch: millrace.Epoch(at(m.Epoch, i)),
+			ID: millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)}, Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Bytes: at(m.Bytes, i)}}
+	}
+	if len(m.Rejects) > 0 {
+		b.Rejects = make(map[millrace.Ordinal]millrace.Quarantine, len(m.Rejects))
+	}
+	for _, r := range m.Rejects {
+		b.Rejects[millrace.Ordinal(r.Ordinal)] = millrace.Quarantine{Source: r.Source, ID: r.Id, Offset: r.Offset, Reason: r.Reason}
+	}
+	for i := range b.Metas {
+		if r, ok := b.Rejects[b.Metas[i].Ordinal]; ok {
+			b.Metas[i].Reject = r.Reason
+		}
+	}
+	for _, a := range m.Anchors {
+		b.Anchors = append(b.Anchors, millrace.Anchor{Ordinal: millrace.Ordinal(a.Ordinal), Epoch: millrace.Epoch(a.Epoch),
+			EpochStart: millrace.Ordinal(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record})
+	}
+	return b
+}
+
+func at[T any](column []T, i int) (v T) {
+	if i < len(column) {
+		v = column[i]
+	}
+	return v
+}

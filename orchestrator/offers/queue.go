@@ -1,0 +1,169 @@
+package offers
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// stripeWidth is how many consecutive ordinals lie in one stripe; package sources deals them the same way.
+const stripeWidth = 32
+
+// Queue merges the stripes' offers of one source into one sequence of facts in ordinal order, and keeps them from the newest release
+// on. Arrival order changes nothing: what is not yet there is Pending. One owner; not for concurrent use.
+type Queue struct {
+	source  string
+	stripes uint64
+	first   millrace.Ordinal      // ordinal of metas[0]
+	metas   []millrace.SampleMeta // without gaps
+	rejects map[millrace.Ordinal]millrace.Quarantine
+	waiting [][]millrace.SampleMeta // per stripe, offered but not yet next
+	anchors []millrace.Anchor       // ascending, the newest at or below `first` and all after it
+	ended   bool
+	end     millrace.Ordinal // where the source ends
+}
+
+// NewQueue returns the queue of a source that is read in so many stripes; it expects ordinals from 0 on.
+func NewQueue(source string, stripes int) *Queue {
+	return &Queue{source: source, stripes: uint64(stripes), rejects: map[millrace.Ordinal]millrace.Quarantine{}, waiting: make([][]millrace.SampleMeta, stripes)}
+}
+
+// Source returns the source's name.
+func (q *Queue) Source() string { return q.source }
+
+// Reset forgets everything and expects ordinals from `from` on.
+func (q *Queue) Reset(from millrace.Ordinal) {
+	*q = *NewQueue(q.source, int(q.stripes))
+	q.first = from
+}
+
+// First is the first ordinal that is kept.
+func (q *Queue) First() millrace.Ordinal { return q.first }
+
+// Next is the first ordinal that is not known.
+func (q *Queue) Next() millrace.Ordinal { return q.first + millrace.Ordinal(len(q.metas)) }
+
+// Rejected returns what to record of a kept ordinal that was refused.
+func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
+	r, ok := q.rejects[o]
+	return r, ok
+}
+
+func (q *Queue) stripe(o millrace.Ordinal) uint64 { return uint64(o) / stripeWidth % q.stripes }
+
+// Add takes a loader's offers. A fact that is known already must be equal: a source that says otherwise has changed under the run.
+func (q *Queue) Add(b Batch) error {
+	if uint64(b.Stripe) >= q.stripes {
+		return fmt.Errorf("source %s: offer of stripe %d of %d", q.source, b.Stripe, q.stripes)
+	}
+	for _, meta := range b.Metas {
+		if err := q.take(meta, uint64(b.Stripe), b.Rejects); err != nil {
+			return err
+		}
+	}
+	for _, a := range b.Anchors {
+		q.Anchor(a)
+	}
+	if b.Ended {
+		q.ended, q.end = true, b.End
+	}
+	q.merge()
+	return nil
+}
+
+func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millrace.Ordinal]millrace.Quarantine) error {
+	if r, ok := rejects[meta.Ordinal]; ok && meta.Ordinal >= q.first {
+		q.rejects[meta.Ordinal] = r
+	}
+	if meta.Ordinal < q.Next() {
+		if meta.Ordinal >= q.first && q.metas[meta.Ordinal-q.first] != meta {
+			return fmt.Errorf("source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run: %w",
+				q.source, meta.Ordinal, q.metas[meta.Ordinal-q.first], meta, millrace.ErrMismatch)
+		}
+		return nil
+	}
+	w := q.waiting[stripe]
+	if len(w) == 0 || w[len(w)-1].Ordinal < meta.Ordinal {
+		q.waiting[stripe] = append(w, meta)
+	}
+	return nil
+}
+
+// merge moves what is next in line.
+func (q *Queue) merge() {
+	for {
+		s := q.stripe(q.Next())
+		w := q.waiting[s]
+		if len(w) == 0 || w[0].Ordinal != q.Next() {
+			return
+		}
+		q.metas = append(q.metas, w[0])
+		q.waiting[s] = w[1:]
+	}
+}
+
+// Anchor adds a place from which the source can be read.
+func (q *Queue) Anchor(a millrace.Anchor) {
+	at := len(q.anchors)
+	for at > 0 && q.anchors[at-1].Ordinal >= a.Ordinal {
+		if q.anchors[at-1] == a {
+			return
+		}
+		at--
+	}
+	q.anchors = slices.Insert(q.anchors, at, a)
+}
+
+// AnchorAt is the newest anchor at or below an ordinal.
+func (q *Queue) AnchorAt(o millrace.Ordinal) (millrace.Anchor, bool) {
+	for i := len(q.anchors) - 1; i >= 0; i-- {
+		if q.anchors[i].Ordinal <= o {
+			return q.anchors[i], true
+		}
+	}
+	return millrace.Anchor{}, false
+}
+
+// Release forgets what lies below an ordinal that no plan goes back behind.
+func (q *Queue) Release(below millrace.Ordinal) {
+	n := min(int(below-min(q.first, below)), len(q.metas))
+	if n > 0 {
+		for o := q.first; o < q.first+millrace.Ordinal(n); o++ {
+			delete(q.rejects, o)
+		}
+		q.metas = append(q.metas[:0:0], q.metas[n:]...)
+		q.first += millrace.Ordinal(n)
+	}
+	for len(q.anchors) > 1 && q.anchors[1].Ordinal <= q.first {
+		q.anchors = q.anchors[1:]
+	}
+}
+
+// Queues is the planner's view of all sources, in name order.
+type Queues []*Queue
+
+// Peek implements planner.Offers.
+func (qs Queues) Peek(source int, o millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
+	q := qs[source]
+	switch {
+	case q.ended && o >= q.end:
+		return millrace.SampleMeta{}, planner.Ended
+	case o >= q.first && o < q.Next():
+		return q.metas[o-q.first], planner.Ready
+	default:
+		return millrace.SampleMeta{}, planner.Pending
+	}
+}
+
+// Anchor implements planner.Anchors.
+func (qs Queues) Anchor(source int, at millrace.Ordinal) millrace.Anchor {
+	a, _ := qs[source].AnchorAt(at)
+	return a
+}
+
+var (
+	_ planner.Offers  = Queues(nil)
+	_ planner.Anchors = Queues(nil)
+)

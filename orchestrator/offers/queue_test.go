@@ -1,0 +1,98 @@
+package offers
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+func meta(o uint64) millrace.SampleMeta {
+	m := millrace.SampleMeta{Ordinal: millrace.Ordinal(o), ID: millrace.SampleID{Record: o * 7}, Lengths: millrace.Lengths{Tokens: uint32(o%50) + 1}}
+	if o%17 == 3 {
+		m.Reject = "bad"
+	}
+	return m
+}
+
+// However stripes arrive, cut and repeated, the queue says the same.
+func TestArrivalOrderChangesNothing(t *testing.T) {
+	const n, stripes = 500, 3
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		q := NewQueue("web", stripes)
+		var parts [stripes][]Batch
+		for o := uint64(0); o < n; o++ {
+			s := o / stripeWidth % stripes
+			if k := len(parts[s]); k == 0 || rng.IntN(9) == 0 {
+				parts[s] = append(parts[s], Batch{Stripe: uint32(s), Rejects: map[millrace.Ordinal]millrace.Quarantine{}})
+			}
+			b := &parts[s][len(parts[s])-1]
+			b.Metas = append(b.Metas, meta(o))
+			if r := meta(o).Reject; r != "" {
+				b.Rejects[millrace.Ordinal(o)] = millrace.Quarantine{ID: "x", Reason: r}
+			}
+		}
+		var sent [stripes]int
+		released := millrace.Ordinal(0)
+		for range 4000 {
+			s := rng.IntN(stripes)
+			if sent[s] < len(parts[s]) {
+				if err := q.Add(parts[s][sent[s]]); err != nil {
+					t.Fatal(err)
+				}
+				if rng.IntN(4) > 0 {
+					sent[s]++ // else it is told again
+				}
+			}
+			if rng.IntN(20) == 0 && q.Next() > released {
+				released += millrace.Ordinal(rng.Uint64N(uint64(q.Next() - released)))
+				q.Release(released)
+			}
+		}
+		if q.Next() != n || q.First() != released {
+			t.Fatalf("seed %d: it knows %d … %d, want %d … %d", seed, q.First(), q.Next(), released, n)
+		}
+		for o := released; o < n; o++ {
+			got, a := Queues{q}.Peek(0, o)
+			if a != planner.Ready || got != meta(uint64(o)) {
+				t.Fatalf("seed %d: ordinal %d is %+v (%d)", seed, o, got, a)
+			}
+			if _, ok := q.Rejected(o); ok != (got.Reject != "") {
+				t.Fatalf("seed %d: ordinal %d: rejected %v", seed, o, ok)
+			}
+		}
+	}
+}
+
+func TestAChangedFactIsRefused(t *testing.T) {
+	q := NewQueue("web", 1)
+	if err := q.Add(Batch{Metas: []millrace.SampleMeta{meta(0), meta(1)}, Ended: true, End: 2}); err != nil {
+		t.Fatal(err)
+	}
+	other := meta(1)
+	other.Lengths.Tokens++
+	if err := q.Add(Batch{Metas: []millrace.SampleMeta{other}}); !errors.Is(err, millrace.ErrMismatch) {
+		t.Fatalf("got %v", err)
+	}
+	if _, a := (Queues{q}).Peek(0, 2); a != planner.Ended {
+		t.Fatalf("behind the end: %d", a)
+	}
+	if err := q.Add(Batch{Stripe: 1}); err == nil {
+		t.Fatal("a stripe that is not there was accepted")
+	}
+}
+
+func TestAnchors(t *testing.T) {
+	q := NewQueue("web", 1)
+	for _, o := range []millrace.Ordinal{40, 0, 90, 40} {
+		q.Anchor(millrace.Anchor{Ordinal: o, Block: uint32(o)})
+	}
+	for _, c := range []struct{ at, want millrace.Ordinal }{{0, 0}, {39, 0}, {40, 40}, {89, 40}, {1000, 90}} {
+		if got := (Queues{q}).Anchor(0, c.at); got.Ordinal != c.want {
+			t.Errorf("at %d: anchor %d, want %d", c.at, got.Ordinal, c.want)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package orchestrator
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// TestCrashAfterEveryFact: an orchestrator that dies after any prefix of its journal goes on to the same plans.
+func TestCrashAfterEveryFact(t *testing.T) {
+	golden := newWorld(t, 2)
+	golden.connect()
+	golden.joinAll("fresh", nil)
+	golden.consume(6)
+	want := golden.contents()[1]
+	for cut := 1; cut <= len(golden.journal); cut++ {
+		w := newWorld(t, 2)
+		w.journal = append([]Fact(nil), golden.journal[:cut]...)
+		w.restart()
+		w.connect()
+		w.joinAll("latest", nil)
+		w.consume(6)
+		for attempt, steps := range w.contents() {
+			for step, digest := range steps {
+				if want[step] != "" && digest != want[step] {
+					t.Fatalf("cut after %d facts: step %d of attempt %d differs", cut, step, attempt)
+				}
+			}
+		}
+		if w.m.s.Watermark != 6 {
+			t.Fatalf("cut after %d facts: watermark %d", cut, w.m.s.Watermark)
+		}
+	}
+}
+
+// TestSnapshotIsTheStateAfterAnyFact.
+func TestSnapshotIsTheStateAfterAnyFact(t *testing.T) {
+	w := newWorld(t, 2)
+	w.reject = func(source string, o uint64) string {
+		if source == "web" && o == 5 {
+			return "invalid JSON"
+		}
+		return ""
+	}
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(4)
+	w.m.SavedCheckpoint(3)
+	w.turn()
+	s := NewState()
+	for i, f := range w.journal {
+		s.Apply(f)
+		raw := snapshotBytes(t, s)
+		var m proto.Snapshot
+		if err := pbuf.Unmarshal([]byte(raw), &m); err != nil {
+			t.Fatal(err)
+		}
+		back := restore(&m)
+		if got := snapshotBytes(t, back); got != raw {
+			t.Fatalf("after fact %d the restored state differs", i)
+		}
+		if back.Next != s.Next || back.Watermark != s.Watermark || string(back.tail()) != string(s.tail()) || !reflect.DeepEqual(back.Quarantined, s.Quarantined) {
+			t.Fatalf("after fact %d: %s became %s", i, s, back)
+		}
+	}
+	if s.Quarantined["web"] != 1 || !s.HasSaved || len(w.lines) == 0 || !strings.HasPrefix(w.lines[0], "quarantined web a.jsonl#5 at byte 5: invalid JSON") {
+		t.Errorf("quarantined %v, saved %v, lines %v", s.Quarantined, s.HasSaved, w.lines)
+	}
+}
+
+func TestAFiniteRunEndsOnceEveryRankHasEverything(t *testing.T) {
+	w := newWorld(t, 2)
+	w.records = 40
+	w.connect()
+	w.joinAll("fresh", nil)
+	for range 100 {
+		if w.m.Done() {
+			break
+		}
+		w.consume(w.m.s.Watermark + 1)
+	}
+	if !w.m.Done() || !has(w.sidecar.take(), "ended after") {
+		t.Fatal("the run did not end")
+	}
+	var tokens, want uint64
+	for _, f := range w.journal {
+		if f.Plan != nil {
+			for _, n := range f.Plan.Assignments.Length {
+				tokens += uint64(n)
+			}
+		}
+	}
+	for _, name := range sourceNames {
+		for o := range w.records {
+			want += uint64(length(name, o))
+		}
+	}
+	if tokens != want {
+		t.Fatalf("%d tokens were planned, the sources hold %d", tokens, want)
+	}
+	// The same directory again: whoever starts at the end is through at once.
+	w.restart()
+	w.connect()
+	w.joinAll("latest", nil)
+	if !w.m.Done() || !has(w.sidecar.take(), "ended after") {
+		t.Fatal("a finished run did not end again")
+	}
+}
+
+func TestAReplacedLoaderIsFenced(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.joinAll("fresh", nil)
+	old, terms := w.loader, w.m.loaders["loader-0"].terms["web"]
+	w.loader = &box{}
+	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+		t.Fatal(err)
+	}
+	w.turn()
+	if !has(old.take(), "bye: ") {
+		t.Error("the old process was not told to leave")
+	}
+	before := w.queue("web").Next()
+	w.m.Offered(old, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
+	w.m.Offered(w.loader, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
+	if w.queue("web").Next() != before {
+		t.Error("an offer of an old session or term was taken")
+	}
+	if err := w.m.LoaderUp(&box{}, &proto.LoaderHello{Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
+		t.Errorf("an unknown loader: %v", err)
+	}
+	w.m.LoaderDown(old, "loader-0") // late news of the old session
+	if w.m.loaders["loader-0"] == nil {
+		t.Error("late news of an old session removed the new one")
+	}
+}
+
+func TestAFactThatChangesFailsTheRun(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.joinAll("fresh", nil)
+	l := w.m.loaders["loader-0"]
+	first := uint64(w.queue("web").First())
+	w.m.Offered(w.loader, "loader-0", l.terms["web"], &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
+	if err := w.m.Failed(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "changed during the run") {
+		t.Fatalf("got %v", err)
+	}
+	w.turn()
+	if !has(w.sidecar.take(), "failed: source web") {
+		t.Error("the trainers were not told")
+	}
+	late := &box{}
+	w.m.SidecarUp(late, &proto.SidecarHello{Name: "sidecar-1"})
+	w.turn()
+	if !has(late.take(), "failed: ") {
+		t.Error("a sidecar that came late was not told")
+	}
+}
+
+func TestChangedFilesAreRefusedAfterARestart(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.restart()
+	b := &box{}
+	if err := w.m.LoaderUp(b, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+		t.Fatal(err)
+	}
+	w.m.Opened(b, "loader-0", &proto.Manifest{Source: "web", Fingerprint: append(make([]byte, 15), 1)})
+	if err := w.m.Failed(); err == nil || !strings.Contains(err.Error(), "its files changed") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
+	w := newWorld(t, 1)
+	w.reject = func(source string, o uint64) string {
+		if source == "web" && o%10 == 3 {
+			return "invalid UTF-8"
+		}
+		return ""
+	}
+	w.connect()
+	w.joinAll("fresh", nil)
+	for range 50 {
+		if w.m.Failed() != nil {
+			break
+		}
+		w.consume(w.m.s.Watermark + 1)
+	}
+	err := w.m.Failed()
+	if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") || !strings.Contains(err.Error(), "a.jsonl#") {
+		t.Fatalf("got %v", err)
+	}
+	if n := w.m.s.Quarantined["web"]; n > 3 {
+		t.Errorf("%d were journaled, the budget takes 3", n)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -35,13 +36,14 @@ type Orchestrator struct {
 	cfg     Config
 	opt     Options
 	m       *Machine
+	lease   context.Context // ends when another may decide
 	events  chan func(*Machine)
 	stopped chan struct{}
 	since   int // records since the newest snapshot
 }
 
-// New restores the run from its store, takes the next term and journals it. Nothing runs before Run.
-func New(cfg Config, opt Options) (*Orchestrator, error) {
+// New restores the run from its store and acquires the lease, which journals the next term. Nothing runs before Run.
+func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
 	s, err := o.restore()
 	if err != nil {
@@ -50,19 +52,39 @@ func New(cfg Config, opt Options) (*Orchestrator, error) {
 	if err := o.checkIdentity(s); err != nil {
 		return nil, err
 	}
-	first := []Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
-	if len(s.Identity) == 0 {
-		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: planner.PlannerVersion, By: cfg.By}
-		first = append(first, Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: created}}})
-	}
-	if err := o.commit(s, first); err != nil {
+	if o.lease, _, err = lease.NewSolo(&terms{o, s}).Acquire(ctx); err != nil {
 		return nil, err
 	}
-	for _, f := range first {
-		s.Apply(f)
+	if len(s.Identity) == 0 {
+		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: planner.PlannerVersion, By: cfg.By}
+		if err := o.note(s, &proto.Record{Fact: &proto.Record_Created{Created: created}}); err != nil {
+			return nil, err
+		}
 	}
 	o.m, err = NewMachine(cfg, s)
 	return o, err
+}
+
+// terms takes the journal's next term.
+type terms struct {
+	o *Orchestrator
+	s *State
+}
+
+// TakeTerm implements lease.Store.
+func (t *terms) TakeTerm() (millrace.Term, error) {
+	err := t.o.note(t.s, &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: t.s.Term + 1}}})
+	return millrace.Term(t.s.Term), err
+}
+
+// note journals and applies one fact before there is a machine.
+func (o *Orchestrator) note(s *State, r *proto.Record) error {
+	f := Fact{Record: r}
+	if err := o.commit(s, []Fact{f}); err != nil {
+		return err
+	}
+	s.Apply(f)
+	return nil
 }
 
 func (o *Orchestrator) checkIdentity(s *State) error {
@@ -145,6 +167,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return o.snapshot()
+		case <-o.lease.Done():
+			return context.Cause(o.lease)
 		case observe := <-o.events:
 			observe(o.m)
 		}

@@ -58,7 +58,7 @@ func (r *role) orchestrate(ctx context.Context, metrics string) error {
 		return err
 	}
 	defer store.Close()
-	o, err := orchestrator.New(cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail})
+	o, err := orchestrator.New(context.WithoutCancel(ctx), cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"fmt"
+	"math"
+
+	"millrace"
+)
+
+// validator checks what no single key shows, and fills in the defaults that depend on other keys.
+type validator struct {
+	*decoder
+	c *Config
+}
+
+// check runs every check whose keys could be read; each reports on its own.
+func (v *validator) check() {
+	v.checkSizes()
+	v.checkTokenizer()
+	v.checkCost()
+	v.checkStop()
+	v.checkLimits()
+	v.checkMixture()
+	v.checkSources()
+}
+
+// wrong reports a mistake at the value of a path, or at the mapping around it.
+func (v *validator) wrong(path, msg, cure string) {
+	at, _ := v.place(path)
+	v.fail(path, at, msg, cure)
+}
+
+// wrongKey reports a mistake at a path's key: for a key that should not be there.
+func (v *validator) wrongKey(path, msg, cure string) { v.fail(path, v.keyOf(path), msg, cure) }
+
+// written returns the first of the paths that stands in the file, to point at, else the last.
+func (v *validator) written(paths ...string) string {
+	for _, p := range paths {
+		if _, ok := v.place(p); ok {
+			return p
+		}
+	}
+	return paths[len(paths)-1]
+}
+
+// maxMicrobatch bounds the tokens of one microbatch: their positions in a tensor are int32.
+const maxMicrobatch = math.MaxInt32
+
+func (v *validator) checkSizes() {
+	c := v.c
+	if v.sound("micro_batch_size", "global_batch_size") && c.GlobalBatchSize%c.MicroBatchSize != 0 {
+		v.wrong(v.written("micro_batch_size", "global_batch_size"),
+			fmt.Sprintf("global_batch_size %d does not divide by micro_batch_size %d", c.GlobalBatchSize, c.MicroBatchSize),
+			"write a global_batch_size of "+multiples(c.GlobalBatchSize, c.MicroBatchSize)+", or another micro_batch_size")
+	}
+	if v.sound("pad_multiple", "sequence_length") && c.SequenceLength%c.PadMultiple != 0 {
+		v.wrong("pad_multiple", fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, c.SequenceLength),
+			fmt.Sprintf("write a divisor of %d", c.SequenceLength))
+	}
+	if !v.sound("cap_slack", "layout") {
+		return
+	}
+	num, den := c.CapSlack.Fraction()
+	switch {
+	case num < den:
+		v.wrong("cap_slack", "cap_slack must be at least 1, not "+c.CapSlack.Text, "write 1, or a little more, as 1.1")
+	case num > den && c.Layout != millrace.Varlen:
+		v.wrong("cap_slack", "cap_slack above 1 needs layout varlen", "write `layout: varlen`, or leave cap_slack out: packed rows have one length")
+	}
+	if v.sound("micro_batch_size", "sequence_length", "cap_slack") && c.capTokens() > maxMicrobatch {
+		v.wrong(v.written("micro_batch_size", "sequence_length"),
+			fmt.Sprintf("a microbatch of %d tokens is too large", c.capTokens()),
+			fmt.Sprintf("micro_batch_size * sequence_length * cap_slack must be at most %d", maxMicrobatch))
+	}
+}
+
+// multiples names the multiples of unit next to n.
+func multiples(n, unit uint32) string {
+	below, above := uint64(n)/uint64(unit)*uint64(unit), (uint64(n)/uint64(unit)+1)*uint64(unit)
+	if below == 0 {
+		return fmt.Sprint(above)
+	}
+	return fmt.Sprintf("%d or %d", below, above)
+}
+
+func (v *validator) checkTokenizer() {
+	t := v.c.Tokenizer
+	if t == nil || !v.sound("tokenizer") {
+		return
+	}
+	switch {
+	case t.Name == "" && t.Path == "":
+		v.wrong("tokenizer.name", "`tokenizer` has neither `name` nor `path`", "write `name: gpt2`, or `path:` with a vocabulary file")
+	case t.Name != "" && t.Path != "":
+		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
+	}
+}
+
+func (v *validator) checkCost() {
+	m, c := v.c.Model, v.c.Cost
+	if m != nil && c != nil {
+		v.wrongKey("cost", "`model` and `cost` exclude each other", "keep `model` to have the cost estimated, or `cost` with measured coefficients")
+	}
+	if c != nil && v.sound("cost") && c.Linear == 0 && c.Quadratic == 0 {
+		v.wrong("cost", "`cost` is zero", "write at least one coefficient above 0, as `{linear: 61000, quadratic: 1}`")
+	}
+	if m == nil || !v.sound("model") {
+		return
+	}
+	if m.KVHeads == 0 {
+		m.KVHeads = m.Heads
+	}
+	if m.Heads%m.KVHeads != 0 {
+		v.wrong(v.written("model.kv_heads", "model.heads"), fmt.Sprintf("%d heads do not divide by %d kv_heads", m.Heads, m.KVHeads),
+			"each key and value head serves the same number of heads")
+	}
+	if m.HeadDim == 0 && m.Hidden%m.Heads != 0 {
+		v.wrong("model.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", m.Hidden, m.Heads), "write `head_dim:` as well")
+		return
+	}
+	if m.HeadDim == 0 {
+		m.HeadDim = m.Hidden / m.Heads
+	}
+}
+
+func (v *validator) checkStop() {
+	if v.c.Stop == nil || !v.sound("stop") {
+		return
+	}
+	var given []string
+	for _, key := range []string{"epochs", "steps", "tokens"} {
+		if _, ok := v.place("stop." + key); ok {
+			given = append(given, key)
+		}
+	}
+	switch {
+	case len(given) == 0:
+		v.wrongKey("stop", "`stop` is empty", "write one of `epochs`, `steps` and `tokens`; leave `stop` out for an endless run")
+	case len(given) > 1:
+		v.wrongKey("stop."+given[1], fmt.Sprintf("`stop` has both %s and %s", quote(given[0]), quote(given[1])), "keep one of them")
+	}
+}
+
+func (v *validator) checkLimits() {
+	l := &v.c.Limits
+	for _, m := range []struct {
+		key   string
+		value Bytes
+		least Bytes
+	}{
+		{"limits.loader_memory", l.LoaderMemory, MinLoaderMemory},
+		{"limits.sidecar_memory", l.SidecarMemory, MinSidecarMemory},
+		{"limits.sample_bytes", l.SampleBytes, 1},
+	} {
+		if v.sound(m.key) && m.value < m.least {
+			v.wrong(m.key, fmt.Sprintf("%s must be at least %s, not %s", leaf(m.key), m.least, m.value), "write "+m.least.String()+" or more")
+		}
+	}
+	if v.sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
+		v.wrong("limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(), "write the size of the largest document that is worth having")
+		return
+	}
+	if v.sound("limits") && l.SampleBytes > l.LoaderMemory/2 {
+		v.wrong(v.written("limits.sample_bytes", "limits.loader_memory"),
+			fmt.Sprintf("sample_bytes %s is more than half of loader_memory %s", l.SampleBytes, l.LoaderMemory),
+			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
+	}
+	if num, den := v.c.Quarantine.Budget.Fraction(); v.sound("quarantine") && num > den {
+		v.wrong("quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text, "0.001 is one record in a thousand")
+	}
+}

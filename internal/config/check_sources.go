@@ -1,0 +1,82 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// checkSources checks each source and fills in the format that its files tell and what happens when it is through.
+func (v *validator) checkSources() {
+	for i := range v.c.Sources {
+		s := &v.c.Sources[i]
+		path := join("sources", s.Name)
+		if at, _ := v.place(path); at.kind != mapping {
+			continue
+		}
+		v.checkPatterns(path, s)
+		v.checkExhaustion(path, s)
+		v.checkFormat(path, s)
+		if v.sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
+			v.wrong(path+".text", "`text` names an empty field: "+quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
+		}
+		if v.sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
+			v.wrongKey(path, "source "+quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
+		}
+	}
+}
+
+func (v *validator) checkPatterns(path string, s *Source) {
+	if !v.sound(path + ".path") {
+		return
+	}
+	for i, p := range s.Path {
+		at := path + ".path"
+		if _, list := v.place(fmt.Sprintf("%s[%d]", at, i)); list {
+			at = fmt.Sprintf("%s[%d]", at, i)
+		}
+		if !doublestar.ValidatePattern(p) {
+			v.wrong(at, "this pattern cannot be read: "+quote(p), "close every `[` and `{`; put a backslash before a character that is meant as itself")
+		}
+	}
+}
+
+// checkExhaustion applies the rule of epochs: under stop.epochs every source has that many passes, so none may repeat or leave before.
+func (v *validator) checkExhaustion(path string, s *Source) {
+	if !v.sound("stop", path+".on_exhausted", path+".max_epochs") {
+		return
+	}
+	epochs := v.c.Epochs()
+	said := s.OnExhausted
+	if said == "" {
+		s.OnExhausted = Repeat
+		if epochs > 0 {
+			s.OnExhausted = Renormalize
+		}
+	}
+	switch {
+	case epochs > 0 && said == Repeat:
+		v.wrong(path+".on_exhausted", fmt.Sprintf("`repeat` goes on for ever, but the run stops after %d epochs", epochs),
+			"write `renormalize`, `stop` or `error`, or leave `stop.epochs` out")
+	case epochs > 0 && s.MaxEpochs > 0 && s.MaxEpochs < epochs:
+		v.wrong(path+".max_epochs", fmt.Sprintf("max_epochs %d is below stop.epochs %d", s.MaxEpochs, epochs),
+			fmt.Sprintf("leave it out: every source has %d passes, or stop by `steps` or `tokens`", epochs))
+	case epochs == 0 && s.MaxEpochs > 0 && s.OnExhausted == Repeat:
+		v.wrong(v.written(path+".on_exhausted", path+".max_epochs"), "`max_epochs` has no effect where a source repeats",
+			"write `on_exhausted: renormalize`, `stop` or `error` beside it")
+	}
+}
+
+// checkFormat finds the format of a source that does not name it.
+func (v *validator) checkFormat(path string, s *Source) {
+	if s.Format != "" || !v.sound(path+".format", path+".path") || len(s.Path) == 0 {
+		return
+	}
+	format, why := v.c.detect(s.Path)
+	if why != "" {
+		v.wrong(path+".path", "the format of source "+quote(s.Name)+" "+why, "add `format: jsonl`, `parquet` or `megatron`")
+		return
+	}
+	s.Format = format
+}

@@ -1,0 +1,248 @@
+// Package config reads the mixture file: the product's face. It turns one YAML text into a validated [Config] with every default
+// filled in, or into errors that each say where (file:line:column), show the line, and name the cure.
+//
+// The Go types of this package are the one description of the file: their yaml tags name the keys, their jsonschema tags hold
+// defaults, bounds and alternatives, their comments are the documentation. The decoder obeys the tags, and mixture.schema.json is
+// generated from the same tags and comments. Numbers that decide what is drawn are kept as written ([Decimal]); none of them
+// passes through floating point.
+package config
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"millrace"
+)
+
+// Config is one mixture file: what a training run reads, in which proportions, and in which shape it arrives.
+type Config struct {
+	// Version of this file's format.
+	Version int `yaml:"version" jsonschema:"required,minimum=1,maximum=1"`
+	// Seed of every random order. The same seed, files and settings give the same batches, byte for byte.
+	Seed uint64 `yaml:"seed" jsonschema:"default=0,maximum=18446744073709551615"`
+	// Tokenizer of the sources that hold text. Needed where there is one; sources of tokens do not use it.
+	Tokenizer *Tokenizer `yaml:"tokenizer"`
+	// SequenceLength is the number of tokens in one sequence (a row of a batch).
+	SequenceLength uint32 `yaml:"sequence_length" jsonschema:"required,minimum=1,maximum=16777216"`
+	// GlobalBatchSize is the number of sequences in one optimizer step, over all ranks.
+	GlobalBatchSize uint32 `yaml:"global_batch_size" jsonschema:"required,minimum=1,maximum=1048576"`
+	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank. A step has
+	// global_batch_size / (micro_batch_size * dp) microbatches on each rank.
+	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"default=1,minimum=1,maximum=1048576"`
+	// Packing is how documents become sequences. best_fit: several documents share a sequence and none is cut that fits into
+	// one. pad: one document, or one piece of a long one, a sequence.
+	Packing Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad"`
+	// PadMultiple rounds the place of every document up to a multiple of this many tokens, as context parallelism and some
+	// kernels ask. It must divide sequence_length.
+	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
+	// Window is the number of steps that are balanced together. More than 1 is not there yet.
+	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=1" notyet:"balance windows of several steps"`
+	// CapSlack is how far a varlen microbatch may exceed micro_batch_size * sequence_length tokens, as a factor, so that compute
+	// balances better. At least 1; more than 1 only with layout varlen.
+	CapSlack Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
+	// Layout is the shape of a microbatch. packed: [micro_batch_size, sequence_length]. varlen: 1-D tensors with cu_seqlens (THD).
+	Layout millrace.Layout `yaml:"layout" jsonschema:"default=packed,enum=packed,enum=varlen"`
+	// Balance is across what the compute of a step is evened out. fsdp: every microbatch of every rank. dp: the ranks' sums. pp:
+	// the microbatches of each rank. none: sequences are dealt in turn.
+	Balance Balance `yaml:"balance" jsonschema:"default=fsdp,enum=fsdp,enum=dp,enum=pp,enum=none"`
+	// Shuffle is the order within each source. global: every document anywhere, needs the files counted first. blocks: starts at
+	// once, files in random order and documents shuffled in blocks. none: as the files have them.
+	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
+	// TokenDtype is the element type of tokens, labels and position_ids.
+	TokenDtype millrace.TokenDtype `yaml:"token_dtype" jsonschema:"default=int64,enum=int64,enum=int32"`
+	// Model is the shape of the transformer that is trained, from which the compute of a sequence is estimated. Give this or cost.
+	Model *Model `yaml:"model"`
+	// Cost is the compute of a sequence as two coefficients, measured instead of estimated from model. Give this or model.
+	Cost *Cost `yaml:"cost"`
+	// Parallelism is how the trainer splits one model; data parallelism is what is left: dp = ranks / (tp * cp * pp).
+	Parallelism Parallelism `yaml:"parallelism"`
+	// Stop is when the run ends. Left out, it goes on until the trainer stops.
+	Stop *Stop `yaml:"stop"`
+	// LastStep is what happens to a last step that is not full. pad: filled with padding. short: microbatches that are padding on
+	// every rank are left out. drop: it is not delivered.
+	LastStep LastStep `yaml:"last_step" jsonschema:"default=pad,enum=pad,enum=short,enum=drop"`
+	// Mixture is how much of each source is drawn.
+	Mixture Mixture `yaml:"mixture" jsonschema:"required"`
+	// Sources are the named data sets. The names appear in weights, logs, metrics and in every segment of a batch.
+	Sources Sources `yaml:"sources" jsonschema:"required"`
+	// Limits bound memory and the size of a document.
+	Limits Limits `yaml:"limits"`
+	// Quarantine is how many records may turn out unreadable before the run fails.
+	Quarantine Quarantine `yaml:"quarantine"`
+	// IndexDir is where indexes and lengths of the sources are kept; relative to this file. It may be shared between runs.
+	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
+	// Loaders is the number of loader processes: auto, or a number.
+	Loaders Loaders `yaml:"loaders" jsonschema:"default=auto"`
+
+	// File is the name of the mixture file as the user gave it, for messages.
+	File string `yaml:"-"`
+	// Base is the absolute directory that relative paths are relative to.
+	Base string `yaml:"-"`
+
+	doc *document // where everything was written; nil after UnmarshalResolved
+}
+
+// Tokenizer names a built-in vocabulary or a vocabulary file: exactly one of name and path.
+type Tokenizer struct {
+	// Name of a built-in vocabulary.
+	Name string `yaml:"name" jsonschema:"enum=gpt2,enum=r50k_base,enum=cl100k_base,enum=o200k_base"`
+	// Path of a vocabulary file: x.tiktoken, tokenizer.json or a SentencePiece model; relative to this file.
+	Path string `yaml:"path"`
+	// AddBOS puts the beginning-of-sequence token before each document.
+	AddBOS bool `yaml:"add_bos" jsonschema:"default=false"`
+	// AddEOS puts the end-of-text token after each document.
+	AddEOS bool `yaml:"add_eos" jsonschema:"default=true"`
+
+	// Fingerprint is what the vocabulary's owner computed over its content; set by the caller before Identity is asked for.
+	Fingerprint string `yaml:"-"`
+}
+
+// Model is the shape of a transformer.
+type Model struct {
+	// Layers is the number of transformer blocks.
+	Layers uint32 `yaml:"layers" jsonschema:"required,minimum=1,maximum=65536"`
+	// Hidden is the width of the residual stream.
+	Hidden uint32 `yaml:"hidden" jsonschema:"required,minimum=1,maximum=1048576"`
+	// Heads is the number of attention heads.
+	Heads uint32 `yaml:"heads" jsonschema:"required,minimum=1,maximum=65536"`
+	// KVHeads is the number of key and value heads; as many as heads where it is left out.
+	KVHeads uint32 `yaml:"kv_heads" jsonschema:"minimum=1,maximum=65536"`
+	// HeadDim is the width of one head; hidden / heads where it is left out.
+	HeadDim uint32 `yaml:"head_dim" jsonschema:"minimum=1,maximum=65536"`
+	// FFN is the inner width of the feed-forward part.
+	FFN uint32 `yaml:"ffn" jsonschema:"required,minimum=1,maximum=16777216"`
+	// Vocab is the number of rows of the embedding.
+	Vocab uint32 `yaml:"vocab" jsonschema:"required,minimum=1,maximum=16777216"`
+}
+
+// Cost gives the compute of a segment of n tokens as linear * n + quadratic * n * n, in any one unit.
+type Cost struct {
+	// Linear is the cost of a token, whatever its context.
+	Linear uint64 `yaml:"linear" jsonschema:"required,maximum=1000000000000"`
+	// Quadratic is the cost of attention, for each token squared.
+	Quadratic uint64 `yaml:"quadratic" jsonschema:"required,maximum=1000000000000"`
+}
+
+// Parallelism is how many ranks share one copy of the model, by axis.
+type Parallelism struct {
+	// TP is tensor parallelism. More than 1 is not there yet.
+	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"tensor parallelism"`
+	// CP is context parallelism. More than 1 is not there yet.
+	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"context parallelism"`
+	// PP is pipeline parallelism. More than 1 is not there yet.
+	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"pipeline parallelism"`
+}
+
+// Stop ends a run: exactly one of its keys.
+type Stop struct {
+	// Epochs is the number of passes over every source.
+	Epochs uint32 `yaml:"epochs" jsonschema:"minimum=1,maximum=1000000"`
+	// Steps is the number of optimizer steps.
+	Steps uint64 `yaml:"steps" jsonschema:"minimum=1,maximum=9007199254740991"`
+	// Tokens is the number of document tokens, padding not counted: the first complete step that reaches it is the last.
+	Tokens uint64 `yaml:"tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
+}
+
+// Limits bound what the processes of a run may hold. A size is a number of bytes or has a unit: 512MiB, 1GB.
+type Limits struct {
+	// LoaderMemory is what all loaders together hold of decoded documents, at least 64MiB and twice sample_bytes.
+	LoaderMemory Bytes `yaml:"loader_memory" jsonschema:"default=512MiB"`
+	// SidecarMemory is what the sidecar holds of finished batches for all ranks of a host, at least 64MiB.
+	SidecarMemory Bytes `yaml:"sidecar_memory" jsonschema:"default=512MiB"`
+	// SampleBytes is the largest document; a larger one is quarantined. It decides about content, so a run keeps it.
+	SampleBytes Bytes `yaml:"sample_bytes" jsonschema:"default=64MiB"`
+}
+
+// Quarantine is the tolerance for records that cannot be decoded.
+type Quarantine struct {
+	// Budget is the fraction of a source's records that may be quarantined before the run fails, from 0 to 1.
+	Budget Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
+}
+
+// The least memory limits. They hold one largest default document twice over, and the frames of one rank.
+const (
+	MinLoaderMemory  Bytes = 64 << 20
+	MinSidecarMemory Bytes = 64 << 20
+)
+
+// Packing is how documents become sequences.
+type Packing string
+
+// The packings that are there.
+const (
+	BestFit Packing = "best_fit" // several documents a sequence
+	Pad     Packing = "pad"      // one document a sequence
+)
+
+// Balance is across what compute is evened out.
+type Balance string
+
+// The balances.
+const (
+	BalanceFSDP Balance = "fsdp" // every microbatch of every rank: ranks meet in each
+	BalanceDP   Balance = "dp"   // the sum of each rank: ranks meet once a step
+	BalancePP   Balance = "pp"   // the microbatches of each rank: pipeline stages meet in each
+	BalanceNone Balance = "none" // dealt in turn
+)
+
+// LastStep is what happens to a step that is not full.
+type LastStep string
+
+// The last steps.
+const (
+	LastPad   LastStep = "pad"
+	LastShort LastStep = "short"
+	LastDrop  LastStep = "drop"
+)
+
+// Abs returns a path of the file as an absolute one; URLs stay as they are.
+func (c *Config) Abs(path string) string {
+	if IsURL(path) || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(c.Base, path)
+}
+
+// IsURL tells whether a path names a remote object: scheme://rest.
+func IsURL(path string) bool {
+	scheme, _, ok := strings.Cut(path, "://")
+	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
+}
+
+// IndexPath returns the absolute index_dir.
+func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
+
+// Source returns the source of that name.
+func (c *Config) Source(name string) (*Source, bool) {
+	i, ok := slices.BinarySearchFunc(c.Sources, name, func(s Source, n string) int { return strings.Compare(s.Name, n) })
+	if !ok {
+		return nil, false
+	}
+	return &c.Sources[i], true
+}
+
+// Epochs returns the passes after which the run ends, 0 where it does not end by epochs.
+func (c *Config) Epochs() uint32 {
+	if c.Stop == nil {
+		return 0
+	}
+	return c.Stop.Epochs
+}
+
+// Shape returns what decides a microbatch's bytes apart from its segments.
+func (c *Config) Shape() millrace.Shape {
+	return millrace.Shape{
+		SequenceLength: c.SequenceLength,
+		MicroBatch:     c.MicroBatchSize,
+		Layout:         c.Layout,
+		TokenDtype:     c.TokenDtype,
+		CapTokens:      uint32(c.capTokens()),
+	}
+}
+
+// capTokens is micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
+func (c *Config) capTokens() uint64 {
+	num, den := c.CapSlack.Fraction()
+	return mulDiv(uint64(c.MicroBatchSize)*uint64(c.SequenceLength), num, den)
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"millrace"
+)
+
+// Error is one mistake in a mixture file. It wraps [millrace.ErrInvalid].
+type Error struct {
+	File    string // as the user named it
+	Line    int    // from 1
+	Column  int    // in characters, from 1
+	Msg     string // what is wrong
+	Cure    string // what would be right; may be empty
+	Excerpt string // the line and a caret below it
+}
+
+// Error returns file:line:column: message on the first line, then the excerpt and the cure.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: %s", e.File, e.Line, e.Column, e.Msg)
+	if e.Excerpt != "" {
+		b.WriteString("\n" + e.Excerpt)
+	}
+	if e.Cure != "" {
+		b.WriteString("\n  " + e.Cure)
+	}
+	return b.String()
+}
+
+// Unwrap returns millrace.ErrInvalid.
+func (e *Error) Unwrap() error { return millrace.ErrInvalid }
+
+// Errors are all mistakes found in one file, sorted by position.
+type Errors []*Error
+
+// maxShown is how many mistakes are printed; the rest is counted.
+const maxShown = 10
+
+// Error returns the mistakes one below the other.
+func (e Errors) Error() string {
+	parts := make([]string, 0, min(len(e), maxShown)+1)
+	for i, x := range e {
+		if i == maxShown {
+			parts = append(parts, fmt.Sprintf("… and %d more", len(e)-maxShown))
+			break
+		}
+		parts = append(parts, x.Error())
+	}
+	return strings.Join(parts, "\n")
+}
+
+// Unwrap returns the mistakes, so that errors.As finds an *Error and errors.Is finds millrace.ErrInvalid.
+func (e Errors) Unwrap() []error {
+	list := make([]error, len(e))
+	for i, x := range e {
+		list[i] = x
+	}
+	return list
+}
+
+// sorted returns the mistakes by position, without those that say the same of the same place.
+func (e Errors) sorted() Errors {
+	slices.SortStableFunc(e, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return slices.CompactFunc(e, func(a, b *Error) bool {
+		return a.Line == b.Line && a.Column == b.Column && a.Msg == b.Msg
+	})
+}
+
+// text is a mixture file's name and lines, from which excerpts are cut.
+type text struct {
+	name  string
+	lines []string
+}
+
+func newText(name, content string) text {
+	lines := strings.Split(content, "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSuffix(l, "\r")
+	}
+	if n := len(lines); n > 1 && lines[n-1] == "" {
+		lines = lines[:n-1]
+	}
+	return text{name: name, lines: lines}
+}
+
+// fail makes an error at a place, which is moved into the file should it lie outside.
+func (t text) fail(line, column, width int, msg, cure string) *Error {
+	line = min(max(line, 1), len(t.lines))
+	length := utf8.RuneCountInString(t.lines[line-1])
+	column = min(max(column, 1), length+1)
+	width = min(max(width, 1), max(length+1-column, 1))
+	return &Error{
+		File: t.name, Line: line, Column: column, Msg: printable(msg), Cure: printable(cure),
+		Excerpt: excerpt(t.lines[line-1], line, column, width),
+	}
+}
+
+// excerptWidth is how many characters of a line are shown.
+const excerptWidth = 100
+
+// excerpt returns the line with its number and a caret under column; of a long line the part around the column.
+func excerpt(line string, number, column, width int) string {
+	runes := []rune(strings.Map(flat, line))
+	from := 0
+	if len(runes) > excerptWidth {
+		from = min(max(column-1-excerptWidth/2, 0), len(runes)-excerptWidth)
+		runes = runes[from : from+excerptWidth]
+	}
+	head, tail := "", ""
+	if from > 0 {
+		head = "…"
+	}
+	if from > 0 && from+len(runes) < utf8.RuneCountInString(line) || from == 0 && len(runes) < utf8.RuneCountInString(line) {
+		tail = "…"
+	}
+	indent := columns(runes[:min(column-1-from, len(runes))]) + utf8.RuneCountInString(head)
+	under := columns(runes[min(column-1-from, len(runes)):min(column-1-from+width, len(runes))])
+	return fmt.Sprintf("%5d | %s%s%s\n      | %s%s", number, head, string(runes), tail,
+		strings.Repeat(" ", indent), strings.Repeat("^", max(under, 1)))
+}
+
+// flat replaces what would move the cursor of a terminal.
+func flat(r rune) rune {
+	switch {
+	case r == '\t':
+		return ' '
+	case !unicode.IsPrint(r):
+		return unicode.ReplacementChar
+	}
+	return r
+}
+
+// columns returns how many terminal cells the characters take: two for the wide ones of East Asia and the emoji, else one.
+func columns(runes []rune) int {
+	n := 0
+	for _, r := range runes {
+		n++
+		if unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0x1f300 && r <= 0x1faff {
+			n++
+		}
+	}
+	return n
+}
+
+// printable keeps what is said about a file on one line of a terminal, whatever the file holds.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// quote shows a text of the file in a message: on one line and not too long.
+func quote(s string) string {
+	if utf8.RuneCountInString(s) > 60 {
+		s = string([]rune(s)[:59]) + "…"
+	}
+	return "`" + s + "`"
+}

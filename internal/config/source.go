@@ -1,0 +1,155 @@
+package config
+
+// Mixture is how much of each source is drawn: weights for the whole run, or a schedule.
+type Mixture struct {
+	// Unit is what the weights count. tokens: document tokens. samples: documents.
+	Unit Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
+	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Give this or schedule.
+	Weights Weights `yaml:"weights"`
+	// Schedule of weights that change during the run, in order. Give this or weights.
+	Schedule []Knot `yaml:"schedule"`
+}
+
+// Unit is what weights count.
+type Unit string
+
+// The units.
+const (
+	Tokens  Unit = "tokens"
+	Samples Unit = "samples"
+)
+
+// Weights maps each source to its weight, sorted by the source's name.
+type Weights []Weight
+
+// Weight is the share of one source, as written.
+type Weight struct {
+	Source string
+	Value  Decimal
+}
+
+// Of returns the weight of a source and whether it has one.
+func (w Weights) Of(source string) (Decimal, bool) {
+	for _, x := range w {
+		if x.Source == source {
+			return x.Value, true
+		}
+	}
+	return Decimal{}, false
+}
+
+// Knot is one point of a schedule: from its step or token on, these weights hold.
+type Knot struct {
+	// FromStep is the step, from 0, at which the knot begins. A schedule counts in steps or in tokens, not in both.
+	FromStep *uint64 `yaml:"from_step" jsonschema:"maximum=9007199254740991"`
+	// FromTokens is the number of document tokens placed before the step at which the knot begins.
+	FromTokens *uint64 `yaml:"from_tokens" jsonschema:"maximum=9007199254740991"`
+	// Weights of every source from here on.
+	Weights Weights `yaml:"weights" jsonschema:"required"`
+	// Ramp is how the weights get from those of the knot before to these. none: at once. linear: in a straight line.
+	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear"`
+	// OverSteps is the length of the ramp in steps.
+	OverSteps uint64 `yaml:"over_steps" jsonschema:"minimum=1,maximum=9007199254740991"`
+	// OverTokens is the length of the ramp in tokens.
+	OverTokens uint64 `yaml:"over_tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
+}
+
+// From returns where the knot begins and whether that counts tokens instead of steps.
+func (k *Knot) From() (at uint64, tokens bool) {
+	if k.FromTokens != nil {
+		return *k.FromTokens, true
+	}
+	if k.FromStep != nil {
+		return *k.FromStep, false
+	}
+	return 0, false
+}
+
+// Over returns the length of the ramp in the unit of From, 0 without a ramp.
+func (k *Knot) Over() uint64 { return k.OverSteps + k.OverTokens }
+
+// Ramp is how one set of weights becomes the next.
+type Ramp string
+
+// The ramps that are there.
+const (
+	RampNone   Ramp = "none"
+	RampLinear Ramp = "linear"
+)
+
+// Knots returns the schedule; plain weights are a schedule of one knot at step 0.
+func (m *Mixture) Knots() []Knot {
+	if m.Schedule != nil {
+		return m.Schedule
+	}
+	var zero uint64
+	return []Knot{{FromStep: &zero, Weights: m.Weights, Ramp: RampNone}}
+}
+
+// Sources are the sources sorted by name: the order in which plans number them.
+type Sources []Source
+
+// Names returns the sources' names in order.
+func (s Sources) Names() []string {
+	names := make([]string, len(s))
+	for i := range s {
+		names[i] = s[i].Name
+	}
+	return names
+}
+
+// Source is one named data set.
+type Source struct {
+	// Name of the source: its key in the file.
+	Name string `yaml:"-"`
+	// Format of the files. It may be left out where the file names tell. jsonl: a JSON object a line. parquet: a table.
+	// megatron: tokens, a .bin and an .idx file.
+	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron"`
+	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this file.
+	Path Patterns `yaml:"path" jsonschema:"required"`
+	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
+	Root string `yaml:"root"`
+	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
+	Text string `yaml:"text" jsonschema:"default=text"`
+	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
+	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs,
+	// renormalize.
+	OnExhausted OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
+	// MaxEpochs is how often the source may be read. Left out: without bound, or stop.epochs times.
+	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
+}
+
+// Passes returns how often the source is read before it is exhausted, 0 where it never is.
+func (c *Config) Passes(s *Source) uint32 {
+	if n := c.Epochs(); n > 0 {
+		return n
+	}
+	return s.MaxEpochs
+}
+
+// Format is a file format of a source.
+type Format string
+
+// The formats that are there.
+const (
+	JSONL    Format = "jsonl"
+	Parquet  Format = "parquet"
+	Megatron Format = "megatron"
+)
+
+// HoldsText tells whether the format's records are text, which needs a tokenizer.
+func (f Format) HoldsText() bool { return f != Megatron }
+
+// OnExhausted is what happens when a source is through.
+type OnExhausted string
+
+// What happens when a source is through.
+const (
+	Repeat      OnExhausted = "repeat"
+	Renormalize OnExhausted = "renormalize"
+	StopRun     OnExhausted = "stop"
+	Fail        OnExhausted = "error"
+)
+
+// Patterns are path patterns: one string or a list of them in the file.
+type Patterns []string

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// setText keeps a decimal as written.
+func (d *Decimal) setText(text string, c class) (problem, cure string) {
+	if c == quoted {
+		return "must be a number, not a text in quotes", "leave the quotes out"
+	}
+	lower := strings.ToLower(strings.TrimLeft(text, "+-"))
+	switch lower {
+	case ".nan", "nan":
+		return "is not a number: " + quote(text), "write a decimal number of at least 0, as 0.3"
+	case ".inf", "inf", "infinity":
+		return "is infinite: " + quote(text), "write a decimal number of at least 0, as 0.3"
+	}
+	if _, problem = parseDecimal(text); problem != "" {
+		return problem + ": " + quote(text), "write a decimal number from 0 to 999999999 with at most 9 digits after the point, as 0.3"
+	}
+	d.Text = text
+	return "", ""
+}
+
+// setText reads a size.
+func (b *Bytes) setText(text string, c class) (problem, cure string) {
+	size, problem := parseBytes(text)
+	if problem != "" {
+		return problem + ": " + quote(text), "write a number of bytes or a size with a unit, as 512MiB or 1GB"
+	}
+	*b = size
+	return "", ""
+}
+
+// setText reads auto or a number.
+func (l *Loaders) setText(text string, c class) (problem, cure string) {
+	if text == "auto" {
+		l.Count = 0
+		return "", ""
+	}
+	n, problem := parseDecimal(text)
+	if problem != "" || c == quoted || !allDigits(text) || n == 0 || n/pow9 > maxLoaders || len(text) > 1 && text[0] == '0' {
+		return "must be auto or a number of processes, not " + quote(text), fmt.Sprintf("write auto, or a whole number from 1 to %d", maxLoaders)
+	}
+	l.Count = uint32(n / pow9)
+	return "", ""
+}
+
+// decodeNode reads one pattern or a list of them.
+func (p *Patterns) decodeNode(d *decoder, path string, n *node) {
+	items := n.items
+	if n.kind == scalar {
+		items = []*node{n}
+	}
+	if n.kind == mapping {
+		d.wrongType(path, n, "a path or a list of paths", "write one pattern, or `[a/*.jsonl, b/*.jsonl]`")
+		return
+	}
+	if len(items) == 0 {
+		d.fail(path, n, name(path)+" is an empty list", "write at least one file, directory or pattern")
+	}
+	for i, item := range items {
+		at := path
+		if n.kind == sequence {
+			at = fmt.Sprintf("%s[%d]", path, i)
+			d.places[at] = entry{key: item, value: item}
+		}
+		switch {
+		case item.kind != scalar:
+			d.wrongType(at, item, "a path", "write one pattern an entry")
+		case item.class == number || item.class == boolean || item.class == null:
+			d.fail(at, item, name(at)+" must be a path, not "+quote(item.text), "put a path that looks like something else in quotes")
+		case item.text == "":
+			d.fail(at, item, name(at)+" is empty", "write a file, a directory or a pattern")
+		default:
+			*p = append(*p, item.text)
+		}
+	}
+}
+
+// decodeNode reads weights by source.
+func (w *Weights) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
+		return
+	}
+	for _, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		x := Weight{Source: e.key.text}
+		switch {
+		case e.value.kind != scalar:
+			d.wrongType(at, e.value, "a number", "write a decimal number, as 0.3")
+		case e.value.class == null:
+			d.fail(at, e.value, name(at)+" has no value", "write a number; 0 leaves the source unread")
+		default:
+			d.decodeLiteral(at, e.value, &x.Value, rules{})
+		}
+		*w = append(*w, x)
+	}
+	slices.SortFunc(*w, func(a, b Weight) int { return strings.Compare(a.Source, b.Source) })
+}
+
+// maxSources and maxName bound what a plan and a state have to carry.
+const (
+	maxSources = 1024
+	maxName    = 128 // bytes
+)
+
+// decodeNode reads sources by name.
+func (s *Sources) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from names to sources", "write it as `web: {path: web/*.jsonl}`")
+		return
+	}
+	if len(n.entries) == 0 {
+		d.fail(path, n, "there is no source", "write at least one, as `web: {path: web/*.jsonl}`")
+	}
+	if len(n.entries) > maxSources {
+		d.fail(path, n.entries[maxSources].key, "too many sources", fmt.Sprintf("at most %d; several files can be one source", maxSources))
+	}
+	*s = make(Sources, len(n.entries))
+	for i, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		if why := badName(e.key.text); why != "" {
+			d.fail(at, e.key, "the name of this source "+why, "use letters, digits, - and _")
+		}
+		(*s)[i].Name = e.key.text
+		d.decodeSource(at, e.value, &(*s)[i])
+	}
+	slices.SortFunc(*s, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// badName says what is wrong with a source's name. It frames digests and sits in file names, metrics and logs.
+func badName(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > maxName:
+		return fmt.Sprintf("is longer than %d bytes", maxName)
+	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("`\"'\\#,=[]{}", r) }):
+		return "holds a character that names do not have: " + quote(s)
+	case strings.TrimSpace(s) != s:
+		return "begins or ends with a space"
+	}
+	return ""
+}

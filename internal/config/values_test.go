@@ -1,0 +1,97 @@
+package config
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestDecimalIsExact compares with math/big's reading of the same text.
+func TestDecimalIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`([0-9]{1,12}(\.[0-9]{0,11})?|\.[0-9]{1,11})([eE][+-]?[0-9]{1,2})?`).Draw(t, "text")
+		n, problem := parseDecimal(text)
+		want, ok := new(big.Rat).SetString(text)
+		if !ok {
+			t.Fatalf("big.Rat does not read %q", text)
+		}
+		scaled := new(big.Rat).Mul(want, big.NewRat(pow9, 1))
+		fits := scaled.IsInt() && scaled.Num().Cmp(big.NewInt(pow9*pow9)) < 0
+		if fits != (problem == "") {
+			t.Fatalf("%q: problem %q, value %s", text, problem, want)
+		}
+		if !fits {
+			return
+		}
+		d := Decimal{Text: text}
+		if d.Rat().Cmp(want) != 0 || scaled.Num().Uint64() != n || d.IsZero() != (want.Sign() == 0) {
+			t.Fatalf("%q: %s, want %s", text, d.Rat(), want)
+		}
+		if again, problem := parseDecimal(d.String()); problem != "" || again != n {
+			t.Fatalf("%q: shortest form %q is another number", text, d)
+		}
+	})
+}
+
+func TestDecimalRefuses(t *testing.T) {
+	for _, text := range []string{"", ".", "-1", "-0", "+1", "1e", "e5", "1e+", "1..2", "1.2.3", "0x1", "1_0", "nan", "1e99999999999999999999", "1e1000", "１", " 1", "1 "} {
+		if n, problem := parseDecimal(text); problem == "" {
+			t.Errorf("%q read as %d billionths", text, n)
+		}
+	}
+	if n, problem := parseDecimal("0e999"); n != 0 || problem != "" {
+		t.Errorf("zero with a large exponent: %d %s", n, problem)
+	}
+}
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"0": 0, "1": 1, "1B": 1, "1024": 1024, "1KiB": 1 << 10, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "2 GB": 2e9, "3kB": 3000, "3KB": 3000, "1TiB": 1 << 40,
+		"1000000000000": 1e12, "1TB": 1e12, "0.5KiB": 512, "1125899906842624": 1 << 50,
+	} {
+		if got, problem := parseBytes(text); got != want || problem != "" {
+			t.Errorf("%s: %d %s, want %d", text, got, problem, want)
+		}
+	}
+	for _, text := range []string{"", "MiB", "-1MiB", "1mib", "1M", "1e3", ".5GiB", "1.GiB", "0.3B", "1025TiB", "99999999999999999999", "1125899906842625", "9000000TB", "1 2MiB", " 1", "1MiB "} {
+		if got, problem := parseBytes(text); problem == "" {
+			t.Errorf("%q read as %d", text, got)
+		}
+	}
+	for b, want := range map[Bytes]string{0: "0", 1: "1", 1 << 20: "1MiB", 3 << 29: "1536MiB", 1000: "1000"} {
+		if b.String() != want {
+			t.Errorf("%d: %s, want %s", b, b, want)
+		}
+	}
+}
+
+// TestDistance compares with the plain recursion.
+func TestDistance(t *testing.T) {
+	var slow func(a, b string) int
+	slow = func(a, b string) int {
+		if a == "" || b == "" {
+			return len(a) + len(b)
+		}
+		best := min(slow(a[1:], b)+1, slow(a, b[1:])+1)
+		if a[0] == b[0] {
+			best = min(best, slow(a[1:], b[1:]))
+		}
+		if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+			best = min(best, slow(a[2:], b[2:])+1)
+		}
+		return min(best, slow(a[1:], b[1:])+1)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.StringMatching(`[ab_]{0,5}`).Draw(t, "a"), rapid.StringMatching(`[ab_]{0,5}`).Draw(t, "b")
+		if got, want := distance(a, b), slow(a, b); got != want {
+			t.Fatalf("%q %q: %d, want %d", a, b, got, want)
+		}
+	})
+	for given, want := range map[string]string{"pakcing": "packing", "PACKING": "packing", "sed": "seed", "zzz": "", strings.Repeat("x", 1000): ""} {
+		if got := nearest(given, []string{"packing", "seed", "stop"}); got != want {
+			t.Errorf("nearest to %.20q is %q, want %q", given, got, want)
+		}
+	}
+}

@@ -90,7 +90,7 @@ func (l *Loader) Run(ctx context.Context) error {
 func (l *Loader) report(ctx context.Context) error {
 	conn, err := grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) }),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoffConfig}))
+		grpc.WithConnectParams(reconnect()))
 	if err != nil {
 		return fmt.Errorf("reach orchestrator: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
 	"millrace"
@@ -12,8 +13,11 @@ import (
 	"millrace/sources"
 )
 
-// backoffConfig keeps a restarted orchestrator from being waited for longer than it takes.
-var backoffConfig = backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}
+// reconnect keeps a restarted orchestrator from being waited for longer than it takes.
+func reconnect() grpc.ConnectParams {
+	return grpc.ConnectParams{MinConnectTimeout: time.Second,
+		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
+}
 
 // reporter sends events on one stream; streams are not safe for several senders.
 type reporter struct {

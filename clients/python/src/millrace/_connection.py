@@ -1,0 +1,167 @@
+"""One connection to a sidecar: its socket, its rings of shared memory, and the leases on their frames."""
+
+from __future__ import annotations
+
+import array
+import collections
+import json
+import mmap
+import os
+import socket
+import struct
+import weakref
+from typing import Any, Deque, Dict, Optional, Set, Tuple
+
+import numpy as np
+
+from . import _wire as wire
+from ._errors import Lost, RunError
+from ._where import dial
+
+BUFFER = 1 << 20  # bytes of socket buffer: room for large states
+RECEIVE_WITHIN = 1  # seconds until a receive returns with nothing
+SEND_WITHIN = 10
+MAP_POPULATE = 0x8000
+_ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
+_RECEIVE = socket.MSG_CMSG_CLOEXEC
+_RELEASE = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+Lease = Tuple[int, int, int]  # ring, frame, generation
+Message = Tuple[wire.Header, memoryview]
+
+
+class Ring:
+    """One memfd of the sidecar's, mapped. Arrays over it keep the mapping; the sidecar's death does not touch it."""
+
+    def __init__(self, number: int, fd: int, size: int, frames: int) -> None:
+        self.number = number
+        self.frames = frames
+        self.memory = mmap.mmap(fd, size, flags=mmap.MAP_SHARED | MAP_POPULATE)
+        self.leased: Set[Lease] = set()
+
+
+class Connection:
+    """A connected socket. Used by one thread at a time, but for the release of leases, which may come from anywhere."""
+
+    def __init__(self, path: str) -> None:
+        self.pid = os.getpid()
+        self.ring: Optional[Ring] = None
+        self.unsent: Deque[Lease] = collections.deque()
+        self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
+        self._view = memoryview(self._buffer)
+        self.sock = dial(path)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+        # Kernel timeouts keep the socket blocking: one system call a message.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", RECEIVE_WITHIN, 0))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_WITHIN, 0))
+
+    def hello(self, rank: int, start: Dict[str, Any], position: Tuple[int, int, int]) -> None:
+        body = json.dumps(start, separators=(",", ":")).encode()
+        attempt, step, microbatch = position
+        while True:
+            part, body = body[: wire.MAX_BODY], body[wire.MAX_BODY :]
+            flags = wire.MORE if body else 0
+            head = wire.pack(
+                wire.HELLO, flags=flags, attempt=attempt, step=step, microbatch=microbatch, rank=rank, body=len(part)
+            )
+            self.send(head + part)
+            if not body:
+                return
+
+    def send(self, datagram: bytes) -> None:
+        try:
+            self.sock.send(datagram, socket.MSG_NOSIGNAL)
+        except OSError as e:
+            raise Lost(f"send: {e}") from e
+
+    def receive(self) -> Optional[Message]:
+        """The next message, None where none came in time. Its body is valid until the next call."""
+        whole = bytearray()
+        while True:
+            try:
+                n, ancillary, _, _ = self.sock.recvmsg_into((self._buffer,), _ANCILLARY, _RECEIVE)
+            except BlockingIOError:
+                if whole:
+                    continue
+                return None
+            except OSError as e:
+                raise Lost(f"receive: {e}") from e
+            if n < wire.HEADER.size:
+                raise Lost("the sidecar hung up")
+            header = wire.Header._make(wire.HEADER.unpack_from(self._buffer))
+            body = self._view[wire.HEADER.size : n]
+            if header.magic != wire.MAGIC or header.version != wire.VERSION:
+                raise RunError(f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: install the client of its release")
+            if header.flags & wire.MORE or whole:
+                whole += body
+                if header.flags & wire.MORE:
+                    continue
+                body = memoryview(whole)
+            if header.kind == wire.RING:
+                self._map(header, body, ancillary)
+                continue
+            return header, body
+
+    def _map(self, header: wire.Header, body: memoryview, ancillary: Any) -> None:
+        fds = array.array("i")
+        for level, kind, content in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+        if len(fds) != 1:
+            raise Lost("a ring came without its memory")
+        try:
+            size, _, frames, _ = wire.RING_BODY.unpack(body)
+            # An older ring's mapping lives on with the arrays that still use it.
+            self.ring = Ring(header.ring, fds[0], size, frames)
+        finally:
+            os.close(fds[0])
+
+    def lease(self, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
+        """The frame's bytes as the root array: when the last view of it is gone, the frame goes back."""
+        ring = self.ring
+        if ring is None or ring.number != header.ring:
+            raise Lost("a batch came in a ring that was not announced")
+        root = np.frombuffer(ring.memory, np.uint8, length, offset)
+        lease = (header.ring, header.frame, header.generation)
+        ring.leased.add(lease)
+        # Not at exit: the sidecar takes everything back by itself when this process ends.
+        weakref.finalize(root, give_back, self, ring, lease).atexit = False
+        return root
+
+    def flush(self) -> None:
+        """Send the releases that could not be sent when they happened."""
+        while self.unsent:
+            lease = self.unsent.popleft()
+            try:
+                self._release(lease)
+            except BlockingIOError:
+                self.unsent.appendleft(lease)
+                return
+            except OSError as e:
+                raise Lost(f"send: {e}") from e
+
+    def _release(self, lease: Lease) -> None:
+        ring, frame, generation = lease
+        self.sock.send(wire.pack(wire.RELEASE, ring=ring, frame=frame, generation=generation), _RELEASE)
+
+    def close(self) -> None:
+        """Hang up, also for forked children that have the socket too; arrays stay valid."""
+        try:
+            if os.getpid() == self.pid:
+                self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other end was faster
+        self.sock.close()
+
+
+def give_back(connection: Connection, ring: Ring, lease: Lease) -> None:
+    """Release a frame. Runs inside the garbage collector and on any thread: it takes no lock and never blocks or raises. In a forked
+    child it does nothing: the frame is the parent's."""
+    if os.getpid() != connection.pid:
+        return
+    ring.leased.discard(lease)
+    try:
+        connection._release(lease)
+    except OSError:
+        connection.unsent.append(lease)

@@ -1,0 +1,53 @@
+"""The protocol of docs/protocol.md, as bytes."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+MAGIC, VERSION = 0x434C494D, 1
+HEADER = struct.Struct("<IHHIIQQIIIIQII")
+MAX_BODY = 64 << 10  # of one datagram
+
+HELLO, BEGIN, RING, BATCH, RELEASE, COMMIT, SAVED, END, ERROR, WAIT, STATUS = range(1, 12)
+MORE, LAST = 1, 2
+ERROR_RUN, ERROR_START, ERROR_BUSY, ERROR_PROTOCOL = 1, 2, 3, 4
+ANY_RANK = 0xFFFFFFFF
+
+BATCH_FIXED = struct.Struct("<QQQQQQ16sII")
+TENSOR = struct.Struct("<24s8sIIQQQQQQ")
+RING_BODY = struct.Struct("<QQII")
+
+
+class Header(NamedTuple):
+    """The 64 bytes before every body; which fields count depends on the type."""
+
+    magic: int
+    version: int
+    kind: int
+    flags: int
+    attempt: int
+    term: int
+    step: int
+    microbatch: int
+    microbatches: int
+    ring: int
+    frame: int
+    generation: int
+    rank: int
+    body: int
+
+
+def pack(
+    kind: int,
+    flags: int = 0,
+    attempt: int = 0,
+    step: int = 0,
+    microbatch: int = 0,
+    ring: int = 0,
+    frame: int = 0,
+    generation: int = 0,
+    rank: int = 0,
+    body: int = 0,
+) -> bytes:
+    return HEADER.pack(MAGIC, VERSION, kind, flags, attempt, 0, step, microbatch, 0, ring, frame, generation, rank, body)

@@ -1,0 +1,120 @@
+"""A real sidecar over a synthetic run, built once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent.parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+DEADLINE = 30.0
+
+
+@pytest.fixture(scope="session")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("server") / "server"
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    subprocess.run([go, "build", "-o", str(out), "./sidecar/sidecartest/server"], cwd=REPOSITORY, check=True)
+    return out
+
+
+class House:
+    """A run directory, its lock as `up` would hold it, and a sidecar that can be killed and started again."""
+
+    def __init__(self, binary: Path, directory: Path) -> None:
+        self.binary, self.dir = binary, directory
+        self.events: List[Dict[str, Any]] = []
+        self._news = threading.Condition()
+        self.process: Any = None
+        self.lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def start(self, *args: str) -> "House":
+        self.args = args or self.args
+        self.process = subprocess.Popen(
+            [str(self.binary), "--dir", str(self.dir), *self.args], stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout.readline() == "ready\n"
+        threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
+        return self
+
+    args: Any = ()
+
+    def _read(self, out: Any) -> None:
+        for line in out:
+            with self._news:
+                self.events.append(json.loads(line))
+                self._news.notify_all()
+
+    def until(self, kind: str, count: int = 1) -> Dict[str, Any]:
+        """Wait for the count-th event of a kind."""
+        deadline = time.monotonic() + DEADLINE
+        with self._news:
+            while True:
+                seen = [e for e in self.events if e["Kind"] == kind]
+                if len(seen) >= count:
+                    return seen[count - 1]
+                assert self._news.wait(deadline - time.monotonic()), f"no {kind}: {self.events}"
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait() if self.process else 0
+
+    def path(self, rank: int = 0) -> str:
+        return str(self.dir / f"rank-{rank}.sock")
+
+    def give_up(self) -> None:
+        """The death of `up`: nobody holds the run directory any more."""
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+@pytest.fixture
+def house(binary: Path, tmp_path: Path) -> Iterator[House]:
+    h = House(binary, tmp_path)
+    yield h
+    h.stop()
+    h.give_up()
+
+
+@pytest.fixture
+def at_once() -> Iterator[Callable[..., List[Any]]]:
+    """Run functions at the same time, as ranks do; returns their results, raises the first of their errors."""
+
+    def run(*functions: Callable[[], Any]) -> List[Any]:
+        results: List[Any] = [None] * len(functions)
+
+        def one(i: int) -> None:
+            try:
+                results[i] = functions[i]()
+            except BaseException as e:  # handed to the caller
+                results[i] = e
+
+        threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(functions))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(DEADLINE)
+            assert not t.is_alive(), "a rank hangs"
+        return results
+
+    yield run

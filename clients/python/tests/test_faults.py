@@ -1,0 +1,237 @@
+"""What a trainer sees when something dies."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import millrace
+
+SRC = str(Path(__file__).resolve().parent.parent / "src")
+SHAPE = ("--steps", "6", "--microbatches", "3", "--rows", "2", "--length", "32")
+
+
+def digests(house, **kw):
+    with millrace.connect(house.path(), **kw) as loader:
+        return [b.digest for b in loader]
+
+
+def test_sidecar_killed_at_every_batch(house):
+    """kill -9 of the sidecar while the trainer holds tensors: they stay as they were, and the rank goes on at its own position."""
+    house.start(*SHAPE)
+    want = digests(house)
+    loader = millrace.connect(house.path(), start="fresh")
+    got, held = [], []
+    for batch in loader:
+        got.append(batch.digest)
+        held = [batch["tokens"], batch["tokens"].copy()]
+        house.kill()
+        batch["labels"][0, 0] = 7  # still ours to write
+        house.start(*SHAPE)
+        if len(got) % 2:
+            del batch  # a release into a connection that is gone must not raise
+        assert np.array_equal(*held)
+    assert got == want
+    # What was pushed before the death is whole and is used; the next commit at the latest finds out.
+    assert loader.stats()["connections"] >= 6
+    house.until("ended", 2)
+    commits = [e["Slot"]["Step"] for e in house.events if e["Kind"] == "committed"]
+    assert commits[-1] == 5 and set(commits) == set(range(6))
+
+
+def test_the_wait_is_named(house, caplog, monkeypatch):
+    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.05)
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    next(loader)
+    house.kill()
+    back = threading.Timer(0.5, house.start)
+    with caplog.at_level(logging.WARNING, "millrace"):
+        back.start()
+        for _ in range(12):
+            next(loader)
+    back.join()
+    assert "waiting for step " in caplog.text and "the sidecar at" in caplog.text
+
+
+def test_the_sidecar_says_what_it_waits_for(house, caplog, monkeypatch):
+    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.5)
+    house.start(*SHAPE, "--ranks", "2")
+    loader = millrace.connect(house.path(0))
+    other = threading.Timer(2.5, lambda: next(millrace.connect(house.path(1))))
+    other.start()
+    with caplog.at_level(logging.WARNING, "millrace"):
+        next(loader)
+    other.join()
+    assert "waiting for the run to begin" in caplog.text and "1 of 2 ranks are here" in caplog.text
+
+
+def test_up_is_dead(house):
+    """Nobody left to bring the sidecar back: an error that says so; while `up` lives, patience."""
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    next(loader)
+    house.kill()
+    gone = threading.Timer(2.0, house.give_up)
+    gone.start()
+    began = time.monotonic()
+    for _ in range(30):
+        try:
+            next(loader)
+        except millrace.RunError as e:
+            assert "no `millrace up`" in e.reason
+            break
+    else:
+        pytest.fail("no error")
+    assert time.monotonic() - began > 1.9, "it gave up while `up` was alive"
+    gone.join()
+
+
+def test_the_outcome_is_told(house):
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    next(loader)
+    (house.dir / "outcome.json").write_text('{"state": "failed", "reason": "source web ran dry"}')
+    house.give_up()
+    house.kill()
+    with pytest.raises(millrace.RunError, match="source web ran dry"):
+        list(loader)
+
+
+def test_the_end_is_the_end(house):
+    """`up` of a finished run may be gone before the last word reached us: whoever has the last batch has everything."""
+    house.start("--steps", "1", "--microbatches", "2")
+    loader = millrace.connect(house.path())
+    next(loader), next(loader)
+    house.give_up()
+    house.kill()
+    assert list(loader) == []
+
+
+def test_nobody_there(tmp_path):
+    with pytest.raises(millrace.RunError, match="no `millrace up` serves"):
+        next(millrace.connect(str(tmp_path / "rank-0.sock"), wait=0.1))
+
+
+def test_up_comes_later(house):
+    late = threading.Timer(0.5, lambda: house.start(*SHAPE))
+    late.start()
+    assert next(millrace.connect(house.path())).step == 0
+    late.join()
+
+
+def test_trainer_killed(house, tmp_path):
+    """kill -9 of a trainer that holds batches, its socket kept open by a forked child: everything comes back, nothing is lost."""
+    house.start(*SHAPE, "--frames", "3")
+    code = f"""
+import os, sys, time
+sys.path.insert(0, {SRC!r})
+import millrace
+loader = millrace.connect({house.path()!r})
+held = [next(loader), next(loader), next(loader), next(loader)]
+if os.fork() == 0:
+    del held
+    time.sleep(600)
+print("holding", flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout.readline() == "holding\n"
+        process.kill()
+        assert house.until("gone")["Pid"] == process.pid
+        batch = next(millrace.connect(house.path(), start="latest"))
+        assert (batch.step, batch.microbatch) == (1, 0)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_forked_child(house):
+    """A child neither reads nor releases what is its parent's, and is told to connect for itself."""
+    house.start(*SHAPE, "--frames", "3")
+    loader = millrace.connect(house.path())
+    batch = next(loader)
+    before = batch.digest
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            next(loader)
+        except RuntimeError as e:
+            code = 0 if "belongs to process" in str(e) else 2
+        del batch
+        loader.__del__()
+        os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert sum(1 for _ in loader) == 17 and batch.digest == before
+
+
+def test_interrupt(house):
+    """Ctrl-C while waiting raises at once; going on afterwards loses and doubles nothing."""
+    house.start(*SHAPE)
+    want = digests(house)
+    house.stop()
+    house.start(*SHAPE, "--plan-delay", "5ms")
+
+    def handler(number, frame):
+        while frame is not None:  # only where the loader has not handed the batch over yet
+            if frame.f_code.co_filename.endswith("_loader.py"):
+                raise KeyboardInterrupt
+            frame = frame.f_back
+
+    old = signal.signal(signal.SIGALRM, handler)
+    try:
+        loader = millrace.connect(house.path(), start="fresh")
+        got, interrupts = [], 0
+        while len(got) < len(want):
+            # At once, while connecting, while waiting: the moments move from batch to batch.
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.001 * (interrupts % 20))
+            try:
+                batch = next(loader)
+            except KeyboardInterrupt:
+                interrupts += 1
+                continue
+            got.append(batch.digest)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert interrupts > 3 and got == want and list(loader) == []
+
+
+def test_close_while_waiting(house):
+    house.start(*SHAPE, "--ranks", "2")
+    loader = millrace.connect(house.path())
+    closer = threading.Timer(0.3, loader.close)
+    closer.start()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(loader)
+    closer.join()
+    house.until("gone")
+
+
+def test_a_lost_release_is_sent_later(house, monkeypatch):
+    """Releases that the socket did not take wait for the next call."""
+    from millrace._connection import Connection
+
+    house.start("--steps", "20", "--frames", "3", "--microbatches", "1")
+    original, failures = Connection._release, []
+
+    def stubborn(self, lease):
+        if len(failures) < 3:
+            failures.append(lease)
+            raise BlockingIOError
+        original(self, lease)
+
+    monkeypatch.setattr(Connection, "_release", stubborn)
+    assert sum(1 for _ in millrace.connect(house.path())) == 20
+    assert len(failures) == 3

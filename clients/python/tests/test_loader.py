@@ -1,0 +1,332 @@
+"""What a trainer sees when nothing goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import types
+import warnings
+
+import numpy as np
+import pytest
+
+import millrace
+
+STEPS, MICRO, ROWS, LENGTH = 5, 2, 2, 32
+SHAPE = ("--steps", str(STEPS), "--microbatches", str(MICRO), "--rows", str(ROWS), "--length", str(LENGTH))
+
+
+def token(source: int, ordinal: int, i: int) -> int:
+    return (ordinal * 7919 + i + 31 * source) % 50_000
+
+
+def test_every_batch(house):
+    house.start(*SHAPE)
+    with millrace.connect(house.path()) as loader:
+        seen = []
+        for batch in loader:
+            seen.append((batch.step, batch.microbatch))
+            assert batch.num_microbatches == MICRO and list(batch) == ["tokens", "labels", "position_ids", "segment_ids", "loss_mask"]
+            assert {k: (v.dtype.str, v.shape) for k, v in batch.items()} == {
+                "tokens": ("<i8", (ROWS, LENGTH)),
+                "labels": ("<i8", (ROWS, LENGTH)),
+                "position_ids": ("<i8", (ROWS, LENGTH)),
+                "segment_ids": ("<i4", (ROWS, LENGTH)),
+                "loss_mask": ("<f4", (ROWS, LENGTH)),
+            }
+            assert all(v.flags.writeable and v.ctypes.data % 64 == 0 for v in batch.values())
+            for s in batch.segments:
+                source = ["books", "web"].index(s.source)
+                want = [token(source, s.ordinal, s.offset + i) for i in range(s.length)]
+                assert batch["tokens"][s.row, s.start : s.start + s.length].tolist() == want
+                file = "corpus.bin" if s.source == "books" else f"part-{s.ordinal % 2}.jsonl.zst"
+                assert s.id == f"{file}#{s.ordinal}" and s.epoch == s.ordinal % 2
+        assert seen == [(s, m) for s in range(STEPS) for m in range(MICRO)]
+        assert next(loader, None) is None
+        assert loader.state_dict()["step"] == STEPS
+
+
+def test_varlen(house):
+    house.start(*SHAPE, "--layout", "varlen")
+    batch = next(millrace.connect(house.path()))
+    assert list(batch) == ["tokens", "labels", "position_ids", "loss_mask", "cu_seqlens", "max_seqlen"]
+    assert batch["tokens"].shape == (ROWS * LENGTH,) and batch["max_seqlen"].shape == ()
+    assert batch["cu_seqlens"].tolist() == [0, *np.cumsum([s.length for s in batch.segments]).tolist()]
+    assert len(batch.digest) == 32
+
+
+def test_digests(house):
+    house.start(*SHAPE)
+    batch = next(millrace.connect(house.path()))
+    h = hashlib.blake2b(digest_size=16)
+    for name in sorted(batch):
+        a = batch[name]
+        h.update(name.encode() + b"\0" + a.dtype.str.encode() + b"\0" + ",".join(map(str, a.shape)).encode() + b"\0" + a.tobytes())
+    assert batch.digest == h.hexdigest()
+    before = batch.digest
+    batch["tokens"][0, 0] += 1
+    assert batch.digest != before, "the digest must be of the tensors as they are"
+    h = hashlib.blake2b(digest_size=16)
+    for s in sorted(batch.segments, key=lambda s: (s.source, s.ordinal, s.offset)):
+        h.update(s.source.encode() + b"\0" + b"".join(n.to_bytes(8, "little") for n in (s.ordinal, s.offset, s.length)))
+    assert millrace.content_digest(reversed(batch.segments)) == h.hexdigest()
+
+
+def test_states(house, at_once):
+    """Equal on all ranks; after the last batch yielded, whatever was pushed ahead; restorable at every batch."""
+    house.start(*SHAPE, "--ranks", "2", "--state-bytes", "20000")
+
+    def states(rank, state=None):
+        def run():
+            loader = millrace.connect(house.path(rank))
+            if state is not None:
+                loader.load_state_dict(state)
+            out = [loader.state_dict()]
+            digests = []
+            for batch in loader:
+                digests.append(batch.digest)
+                out.append(loader.state_dict())
+            loader.close()
+            return out, digests
+
+        return run
+
+    (a, digests), (b, _) = at_once(states(0), states(1))
+    assert a == b and a[0] == {"start": "fresh"}
+    assert [s["step"] for s in a[1:]] == [(i + 1) // MICRO for i in range(STEPS * MICRO)]
+    assert all(("microbatch" in s) == bool(i % MICRO) for i, s in enumerate(a))
+    assert a[1]["big"] == 1 << 63, "integers must survive"
+    for i in (0, 1, 2, 3, STEPS * MICRO):
+        saved = json.loads(json.dumps(a[i]))
+        (c, again), _ = at_once(states(0, saved), states(1, saved))
+        assert again == digests[i:], f"from the state after batch {i}"
+        assert c[0] == saved and c[1:] == a[i + 1 :]
+
+
+def test_commits(house):
+    """A step is taken when the batch after its last one is asked for, and not before."""
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    for _ in range(MICRO):
+        next(loader)
+    house.until("pushed", 2 * MICRO)
+    assert not [e for e in house.events if e["Kind"] == "committed"]
+    next(loader)
+    assert house.until("committed")["Slot"]["Step"] == 0
+    loader.checkpoint_saved(0)
+    assert house.until("saved")["Slot"]["Step"] == 0
+    loader.close()
+    house.until("gone")
+    again = millrace.connect(house.path(), start="latest")
+    assert next(again).step == 1
+    list(again)
+    house.until("ended")
+    assert [e["Slot"]["Step"] for e in house.events if e["Kind"] == "committed"][-1] == STEPS - 1
+    again.checkpoint_saved(STEPS - 1)
+    assert house.until("saved", 2)["Slot"]["Step"] == STEPS - 1
+
+
+@pytest.mark.parametrize("keep", ["batches", "tensors", "views"])
+def test_keeping_everything(house, keep):
+    """A trainer that lets nothing go gets copies and one warning, never a standstill; what it keeps stays as it was."""
+    house.start("--steps", "40", "--microbatches", "1", "--rows", "1", "--length", "32", "--frames", "3")
+    loader = millrace.connect(house.path())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if keep == "batches":
+            kept = list(loader)
+        elif keep == "tensors":
+            kept = [batch["tokens"] for batch in loader]
+        else:
+            kept = [batch["tokens"][0, 3:9] for batch in loader]
+    assert [w.filename for w in caught if w.category is RuntimeWarning] == [__file__]
+    assert loader.stats()["copied_batches"] == 38 and loader.stats()["held_frames"] == 2
+    firsts = [(k["tokens"][0, 3] if keep == "batches" else k.reshape(-1)[0 if keep == "views" else 3]) for k in kept]
+    assert firsts == [token(0, i, 3) for i in range(40)]
+    del kept
+    assert loader.stats()["held_frames"] == 0
+
+
+def test_no_copies_in_an_ordinary_loop(house):
+    house.start("--steps", "40", "--frames", "3")
+    loader = millrace.connect(house.path())
+    for batch in loader:
+        labels = batch["labels"][:, 1:]  # two batches are held while the next is asked for
+    assert labels.size and loader.stats()["copied_batches"] == 0
+
+
+def test_cycles_are_collected(house):
+    """Batches in reference cycles cost no copies: the loader collects garbage before it copies."""
+    house.start("--steps", "30", "--frames", "3")
+    loader = millrace.connect(house.path())
+    gc.disable()
+    try:
+        for batch in loader:
+            knot = {"batch": batch}
+            knot["self"] = knot
+    finally:
+        gc.enable()
+    assert loader.stats()["copied_batches"] == 0
+
+
+def test_release_from_another_thread(house):
+    house.start("--steps", "30", "--microbatches", "1", "--frames", "3")
+    loader = millrace.connect(house.path())
+    for batch in loader:
+        box = [batch]
+        del batch
+        t = threading.Thread(target=box.clear)
+        t.start()
+        t.join()
+    house.until("released", 30)
+    assert loader.stats()["copied_batches"] == 0
+
+
+def test_larger_batches(house):
+    house.start("--steps", "6", "--microbatches", "1", "--rows", "8", "--length", "512", "--crumbs", "2")
+    kept = list(millrace.connect(house.path()))
+    assert [len(b.segments) for b in kept] == [16, 16] + [8 * 512] * 4
+    assert all(b["tokens"][0, 5] == token(0, b.segments[0].ordinal, 5) for b in kept)
+
+
+def test_torch_is_used_where_it_is(house, monkeypatch):
+    """auto: torch tensors over the same memory, where torch is imported already; a stand-in shows which call is made."""
+    house.start(*SHAPE)
+    auto, plain = millrace.connect(house.path()), None
+    assert isinstance(next(auto)["tokens"], np.ndarray)
+    wrapped = []
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(from_numpy=lambda a: wrapped.append(a) or memoryview(a)))
+    assert isinstance(next(auto)["tokens"], memoryview) and len(wrapped) == 5
+    auto.close()
+    plain = millrace.connect(house.path(), tensors="numpy", start="latest")
+    assert isinstance(next(plain)["tokens"], np.ndarray)
+
+
+if importlib.util.find_spec("torch"):
+
+    def test_torch_shares_the_memory(house):
+        house.start(*SHAPE, "--frames", "3")
+        import torch
+
+        loader = millrace.connect(house.path(), tensors="torch")
+        batch = next(loader)
+        tokens, view = batch["tokens"], batch["tokens"][0, 3:5]
+        assert tokens.dtype == torch.int64 and batch["loss_mask"].dtype == torch.float32
+        want = batch.digest
+        tokens[0, 0] += 1
+        assert batch.digest != want, "a copy was given"
+        del batch, tokens
+        assert loader.stats()["held_frames"] == 1 and view.tolist() == [token(0, 0, 3), token(0, 0, 4)]
+        del view
+        assert loader.stats()["held_frames"] == 0
+
+
+def test_errors_of_the_start(house, at_once):
+    house.start(*SHAPE, "--ranks", "2", "--history")
+    loaders = [millrace.connect(house.path(r)) for r in range(2)]
+    for e in at_once(*(lambda l=l: next(l) for l in loaders)):
+        assert isinstance(e, millrace.StartError) and "has history" in str(e)
+    loaders[0].load_state_dict({"seed": 1234, "step": 2})
+    for e in at_once(*(lambda l=l: next(l) for l in loaders)):
+        assert isinstance(e, millrace.RunError) and "differ" in e.reason
+    for l in loaders:
+        l.load_state_dict({"seed": 99, "step": 2})
+    for e in at_once(*(lambda l=l: next(l) for l in loaders)):
+        assert isinstance(e, millrace.RunError) and "seed changed" in e.reason
+    for l in loaders:
+        l.load_state_dict({"seed": 99, "step": 2}, override=["seed"])
+    assert [b.step for b in at_once(*(lambda l=l: next(l) for l in loaders))] == [2, 2]
+
+
+def test_a_second_loader_is_refused(house):
+    house.start(*SHAPE)
+    first, second = millrace.connect(house.path()), millrace.connect(house.path())
+    next(first)
+    with pytest.raises(millrace.RunError, match=f"served to process {os.getpid()}"):
+        next(second)
+    first.close()
+    second = millrace.connect(house.path(), start="latest")
+    assert next(second).step == 0
+
+
+def test_a_failed_run(house, at_once):
+    house.start(*SHAPE, "--ranks", "2", "--fail-at", "2")
+    loaders = [millrace.connect(house.path(r)) for r in range(2)]
+    for e in at_once(*(lambda l=l: list(l) for l in loaders)):
+        assert isinstance(e, millrace.RunError) and e.reason == "source web: part-0.jsonl.zst is truncated"
+    with pytest.raises(millrace.RunError):
+        next(loaders[0])
+
+
+def test_where(house, monkeypatch):
+    house.start(*SHAPE, "--ranks", "2", "--steps", "1")
+    monkeypatch.delenv("MILLRACE_SOCKET", raising=False)
+    monkeypatch.delenv("MILLRACE_RUN_DIR", raising=False)
+    with pytest.raises(ValueError, match="MILLRACE_RUN_DIR"):
+        millrace.connect()
+    monkeypatch.setenv("MILLRACE_RUN_DIR", str(house.dir))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert millrace.connect()._path == house.path(1)
+    monkeypatch.setenv("MILLRACE_SOCKET", house.path(0))
+    assert millrace.connect()._path == house.path(0)
+    assert millrace.connect(str(house.dir))._path == house.path(1)
+
+
+def test_long_paths(binary, tmp_path):
+    from conftest import House
+
+    deep = tmp_path.joinpath(*["a-long-name-of-a-directory"] * 5)
+    deep.mkdir(parents=True)
+    h = House(binary, deep).start(*SHAPE)
+    try:
+        assert len(h.path()) > 107 and sum(1 for _ in millrace.connect(h.path())) == STEPS * MICRO
+    finally:
+        assert h.stop() == 0
+        h.give_up()
+    assert not list(deep.iterdir())
+
+
+def test_misuse(house):
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    with pytest.raises(TypeError, match="no length"):
+        len(loader)
+    with pytest.raises(TypeError):
+        loader.load_state_dict("state")
+    with pytest.raises(TypeError, match="another process"):
+        import pickle
+
+        pickle.dumps(loader)
+    with pytest.raises(ValueError):
+        millrace.connect(house.path(), tensors="jax")
+    with pytest.raises(ValueError):
+        millrace.connect(house.path(), start="yesterday")
+    next(loader)
+    loader.close()
+    loader.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(loader)
+
+
+def test_installs_without_a_network(tmp_path):
+    """pip install of this folder alone, with and without build isolation, and nothing to download."""
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for extra in ([], ["--no-build-isolation"]):
+        target = tmp_path / f"site{len(extra)}"
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check"]
+            + [*extra, "--target", str(target), folder],
+            check=True,
+        )
+        names = sorted(os.listdir(target / "millrace"))
+        assert "py.typed" in names and "_loader.py" in names
+        code = "import millrace, sys; print(millrace.__file__)"
+        env = dict(os.environ, PYTHONPATH=str(target))
+        out = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
+        assert str(target) in out

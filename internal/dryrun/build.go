@@ -1,0 +1,86 @@
+package dryrun
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/blake2b"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/sources"
+)
+
+// Batch is one microbatch as a rank gets it.
+type Batch struct {
+	Segments []millrace.Assignment
+	Tokens   [][]uint32 // of each segment, one more where its document goes on
+	Tensors  []constructors.Tensor
+	Digest   string // as batch.digest of the trainer's side
+	frame    []byte
+}
+
+// Build fetches the samples of one microbatch of the newest step and builds it.
+func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*Batch, error) {
+	part := w.last.Plan.Part(r, microbatch)
+	tokens, err := w.fetch(ctx, part)
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{Segments: part, Tokens: tokens}
+	var size int64
+	b.Tensors, size = w.collator.Layout(part)
+	b.frame = make([]byte, size)
+	if err := w.collator.Build(b.frame, b.Tensors, part, tokens); err != nil {
+		return nil, fmt.Errorf("step %d, rank %d, microbatch %d: %w", w.last.Step, r, microbatch, err)
+	}
+	b.Digest, err = b.digest()
+	return b, err
+}
+
+// fetch returns the tokens of a part's segments, in their order.
+func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) ([][]uint32, error) {
+	out := make([][]uint32, len(part))
+	var bad error
+	for source, f := range w.feeds {
+		var asked []int
+		var reqs []sources.Request
+		for i := range part {
+			if a := &part[i]; int(a.Source) == source {
+				asked = append(asked, i)
+				reqs = append(reqs, sources.Request{Ordinal: a.Ordinal, Offset: a.Offset, Length: a.Length})
+			}
+		}
+		if len(reqs) == 0 {
+			continue
+		}
+		err := f.Fetch(ctx, reqs, func(i int, tokens []uint32) error {
+			out[asked[i]] = slices.Clone(tokens)
+			return nil
+		})
+		if err != nil && len(Faults(err)) == 0 {
+			return nil, err
+		}
+		bad = errors.Join(bad, err)
+	}
+	return out, bad
+}
+
+// digest hashes the tensors sorted by name, each as name, NUL, dtype, NUL, shape, NUL, bytes.
+func (b *Batch) digest() (string, error) {
+	h, err := blake2b.New(len(millrace.Digest{}), nil)
+	if err != nil {
+		return "", fmt.Errorf("digest microbatch: %w", err)
+	}
+	ts := slices.SortedFunc(slices.Values(b.Tensors), func(x, y constructors.Tensor) int { return strings.Compare(x.Name, y.Name) })
+	for _, t := range ts {
+		shape := strings.ReplaceAll(strings.Trim(fmt.Sprint(t.Shape), "[]"), " ", ",")
+		fmt.Fprintf(h, "%s\x00%s\x00%s\x00", t.Name, t.Dtype, shape)
+		h.Write(b.frame[t.Offset : t.Offset+t.Bytes])
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

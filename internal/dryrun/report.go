@@ -1,0 +1,83 @@
+package dryrun
+
+import "millrace"
+
+// Report is what `millrace check` says. Its JSON names are what scripts rely on, so they only ever grow. Fractions are for people's
+// eyes.
+type Report struct {
+	Mixture     string         `json:"mixture"`
+	OK          bool           `json:"ok"`
+	Problems    []Complaint    `json:"problems"`
+	Ranks       int            `json:"ranks"`
+	Sources     []SourceReport `json:"sources"`
+	Run         RunReport      `json:"run"`
+	FirstSteps  []StepReport   `json:"first_steps"`
+	CPSizes     []int          `json:"cp_sizes"` // context parallelism that pad_multiple admits
+	Memory      MemoryReport   `json:"memory"`
+	Quarantined Quarantined    `json:"quarantined"`
+}
+
+// Complaint is one reason why the mixture cannot be run.
+type Complaint struct {
+	Source string `json:"source,omitempty"`
+	Reason string `json:"reason"` // with the place in the mixture file, or the data file, and the cure
+}
+
+// Quarantined is the records found that a run would skip.
+type Quarantined struct {
+	Count  uint64                `json:"count"`
+	Recent []millrace.Quarantine `json:"recent"`
+}
+
+// SourceReport is what is known of a source. Where a count is not exact it was estimated from the records read so far.
+type SourceReport struct {
+	Name         string   `json:"name"`
+	Format       string   `json:"format"`
+	Files        int      `json:"files"`
+	FilesRead    int      `json:"files_read"` // to their end
+	Bytes        int64    `json:"bytes"`
+	Records      uint64   `json:"records"`
+	RecordsExact bool     `json:"records_exact"`
+	Tokens       uint64   `json:"tokens"` // of one pass
+	TokensExact  bool     `json:"tokens_exact"`
+	Shuffle      string   `json:"shuffle"`
+	Why          string   `json:"why,omitempty"` // it is not the one asked for
+	Epochs       uint32   `json:"epochs"`        // allowed; 0: endless
+	OnExhausted  string   `json:"on_exhausted"`
+	Target       float64  `json:"target"` // share at step 0
+	Share        float64  `json:"share"`  // realised or, where the run is not exact, expected
+	Passes       *float64 `json:"passes"` // of the whole run; null for an endless one
+	DryStep      *uint64  `json:"dry_step"`
+	Bad          uint64   `json:"bad"`     // records that cannot be decoded, of those read
+	Allowed      uint64   `json:"allowed"` // by the quarantine budget
+}
+
+// RunReport is how the run ends.
+type RunReport struct {
+	Endless      bool    `json:"endless"`
+	Exact        bool    `json:"exact"` // planned to its end, else estimated
+	Steps        *uint64 `json:"steps"` // null for an endless run
+	Tokens       *uint64 `json:"tokens"`
+	Reason       string  `json:"reason,omitempty"`
+	Microbatches uint32  `json:"microbatches"` // a step and rank
+}
+
+// StepReport is one planned and built step.
+type StepReport struct {
+	Step    uint64  `json:"step"`
+	Tokens  uint64  `json:"tokens"`
+	Fill    float64 `json:"fill"`    // document tokens of all places
+	Balance float64 `json:"balance"` // max/mean cost of the microbatches that ranks do at once; 1 is even
+	Ranks   float64 `json:"ranks"`   // max/mean cost of the ranks' sums
+	Content string  `json:"content_digest"`
+}
+
+// MemoryReport is what a run holds, in bytes, against the limits.
+type MemoryReport struct {
+	LoaderLimit   int64 `json:"loader_limit"`
+	StepPayload   int64 `json:"step_payload"`  // a step's tokens in the loaders
+	PayloadSteps  int64 `json:"payload_steps"` // steps whose tokens fit
+	SidecarLimit  int64 `json:"sidecar_limit"`
+	SidecarNeeded int64 `json:"sidecar_needed"`
+	Frame         int64 `json:"frame"` // one microbatch
+}

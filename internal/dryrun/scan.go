@@ -1,0 +1,172 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+	"millrace/sources"
+)
+
+const (
+	// scanParallel bounds the files read side by side: a zstd window may take 128 MiB.
+	scanParallel = 4
+	// shownRejects bounds the bad records listed of one source; all are counted.
+	shownRejects = 20
+)
+
+// Scan is what reading a source's files to their end found.
+type Scan struct {
+	Source  string
+	Files   int   // read to their end
+	Skipped int   // not read: the budget was spent
+	Bytes   int64 // of these files
+	Records uint64
+	Bad     uint64                // records that cannot be decoded
+	Rejects []millrace.Quarantine // the first of these
+	Broken  []*Problem            // files that are unreadable as a whole
+}
+
+// Complete tells whether every file was read.
+func (s *Scan) Complete() bool { return s.Skipped == 0 && len(s.Broken) == 0 }
+
+// ScanOptions say how much is read.
+type ScanOptions struct {
+	Budget   int64 // bytes of files; negative: all
+	Progress func(done, total int64)
+}
+
+// target is a file to be read.
+type target struct {
+	source int
+	shard  millrace.Shard
+
+	records, bad uint64
+	rejects      []millrace.Quarantine
+	err          error // why it is unreadable as a whole
+}
+
+// Scan reads the files of all sources to their end, decoding every record but tokenising none. Beyond the budget it takes files of
+// every source in turn and skips the rest.
+func (o *Opened) Scan(ctx context.Context, opt ScanOptions) ([]Scan, error) {
+	out := make([]Scan, len(o.Sources))
+	targets, total := o.targets(opt.Budget, out)
+	s := &scanner{opened: o, total: total, tell: opt.Progress}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(min(scanParallel, runtime.GOMAXPROCS(0)))
+	for i := range targets {
+		group.Go(func() error { return s.file(ctx, &targets[i]) })
+	}
+	err := group.Wait()
+	for i := range targets {
+		out[targets[i].source].add(&targets[i])
+	}
+	return out, err
+}
+
+// add counts a file that was read.
+func (s *Scan) add(t *target) {
+	s.Records += t.records
+	s.Bad += t.bad
+	s.Rejects = append(s.Rejects, t.rejects[:min(len(t.rejects), shownRejects-len(s.Rejects))]...)
+	if t.err != nil {
+		s.Broken = append(s.Broken, &Problem{Source: s.Source, Err: t.err})
+	} else {
+		s.Files++
+		s.Bytes += t.shard.Size
+	}
+}
+
+// targets chooses the files, source by source in turn.
+func (o *Opened) targets(budget int64, out []Scan) (chosen []target, total int64) {
+	ms := o.Manifests()
+	for i := range out {
+		out[i].Source = ms[i].Source
+	}
+	for n, more := 0, true; more; n++ {
+		more = false
+		for i, m := range ms {
+			if n >= len(m.Shards) {
+				continue
+			}
+			more = true
+			if sh := m.Shards[n]; budget < 0 || total+sh.Size <= budget || n == 0 {
+				chosen = append(chosen, target{source: i, shard: sh})
+				total += sh.Size
+			} else {
+				out[i].Skipped++
+			}
+		}
+	}
+	return chosen, total
+}
+
+type scanner struct {
+	opened *Opened
+	total  int64
+	tell   func(done, total int64)
+
+	mu   sync.Mutex
+	done int64
+}
+
+func (s *scanner) progress(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done += n
+	if s.tell != nil {
+		s.tell(min(s.done, s.total), s.total)
+	}
+}
+
+// file reads one file. Damage is filed; an error is the end of all reading.
+func (s *scanner) file(ctx context.Context, t *target) error {
+	spec := &s.opened.specs[t.source]
+	t.err = s.read(ctx, spec, t.shard.Path, func(r sources.Record) error {
+		t.records++
+		if r.Err == nil {
+			return nil
+		}
+		if t.bad++; len(t.rejects) < shownRejects {
+			t.rejects = append(t.rejects, millrace.Quarantine{Source: spec.Name, ID: fmt.Sprintf("%s#%d", t.shard.Name, r.Number), Offset: r.Offset,
+				Reason: strings.TrimSuffix(r.Err.Error(), ": "+millrace.ErrBadSample.Error())})
+		}
+		return nil
+	})
+	return context.Cause(ctx)
+}
+
+func (s *scanner) read(ctx context.Context, spec *sources.Spec, path string, take func(sources.Record) error) error {
+	f, err := sources.OSFS().Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	counted := &countedFile{File: f, tell: s.progress}
+	return sources.Fence(millrace.ErrDamaged, func() string { return path }, func() error {
+		shard, err := spec.Format.Open(ctx, counted, spec.Field, spec.Limits, nil)
+		if err != nil {
+			return err
+		}
+		defer shard.Close()
+		return shard.Scan(ctx, 0, take)
+	})
+}
+
+// countedFile tells how many bytes of a file were read.
+type countedFile struct {
+	sources.File
+	tell func(n int64)
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.tell(int64(n))
+	return n, err
+}

@@ -1,0 +1,53 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What ended a child's [Life.Context].
+var (
+	// ErrStopped: asked to leave (SIGTERM or SIGINT).
+	ErrStopped = errors.New("stopped")
+	// ErrOrphaned: the supervisor is gone.
+	ErrOrphaned = errors.New("the supervisor is gone")
+)
+
+// ErrInUse: another `millrace up` holds the run directory.
+var ErrInUse = errors.New("run directory in use")
+
+// inUseError is an ErrInUse that names the directory and its holder.
+type inUseError struct{ dir, holder string }
+
+func (e *inUseError) Error() string {
+	return fmt.Sprintf("run directory %s is in use by another `millrace up`%s", e.dir, e.holder)
+}
+
+func (e *inUseError) Is(target error) bool { return target == ErrInUse }
+
+// FailedError is a run that a child brought down.
+type FailedError struct {
+	Child   Child
+	Exit    Exit
+	Verdict string // why the child was given up; "" where its exit is the run's failure
+}
+
+// Error is the child's own last line where its exit is the run's failure, and a sentence about the child where it was given up.
+func (e *FailedError) Error() string {
+	if e.Verdict == "" && e.Exit.LastLine != "" && e.Exit.Crash == "" {
+		return e.Exit.LastLine
+	}
+	text := e.Child.Name
+	if e.Verdict != "" {
+		text += " " + e.Verdict + ", at last with " + e.Exit.String()
+	} else {
+		text += " ended with " + e.Exit.String()
+	}
+	if e.Exit.LastLine != "" {
+		text += ": " + e.Exit.LastLine
+	}
+	if e.Exit.Crash != "" {
+		text += fmt.Sprintf(" (stack in %s)", e.Exit.Crash)
+	}
+	return text
+}

@@ -1,0 +1,219 @@
+package supervisor
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"millrace"
+)
+
+// An event is something that happened; a child is named by its index.
+type event interface{}
+
+type (
+	evBegin       struct{}                 // start everything
+	evStarted     struct{ child, pid int } // its process runs
+	evStartFailed struct {                 // it could not be executed
+		child int
+		err   error
+	}
+	evReady struct{ child int }
+	evTerm  struct {
+		child int
+		term  millrace.Term
+	}
+	evExited struct {
+		child int
+		exit  Exit
+	}
+	evStop struct{} // stop in order
+	evKill struct{} // stop at once
+	evTick struct{} // the time that deadline named has come
+)
+
+// An action is something for the shell to do, in the order given.
+type action interface{}
+
+type (
+	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; void once the machine is stopping
+	acSignal struct {
+		child  int
+		signal syscall.Signal
+	}
+	acNotice   struct{ line string }   // tell the user
+	acAllReady struct{}                // every child is running, for the first time
+	acFailing  struct{ reason string } // the run has failed; nobody has been stopped yet
+)
+
+// life is the machine's view of one child.
+type life struct {
+	Child
+	lives
+	state   State
+	alive   bool // a process exists
+	pid     int
+	term    millrace.Term
+	started time.Time
+	due     time.Time // of the next start; zero where none is planned
+}
+
+// machine decides about all children. It has no clock, process or file.
+type machine struct {
+	children []life
+	final    func(Child, Exit) Verdict
+	grace    time.Duration
+
+	announced bool // acAllReady is out
+	stopping  bool
+	waves     []wave
+	result    Result
+	err       error // why the run failed
+}
+
+func newMachine(children []Child, final func(Child, Exit) Verdict, grace time.Duration) *machine {
+	m := &machine{final: final, grace: grace}
+	for _, c := range children {
+		m.children = append(m.children, life{Child: c, state: Starting})
+	}
+	return m
+}
+
+// done says that the run is over and no process is left.
+func (m *machine) done() bool {
+	if !m.stopping {
+		return false
+	}
+	for i := range m.children {
+		if m.children[i].alive {
+			return false
+		}
+	}
+	return true
+}
+
+// step takes one event and returns what to do about it.
+func (m *machine) step(now time.Time, ev event) []action {
+	switch ev := ev.(type) {
+	case evBegin:
+		return m.begin()
+	case evStarted:
+		c := &m.children[ev.child]
+		c.alive, c.pid, c.started = true, ev.pid, now
+	case evStartFailed:
+		return m.fail(now, fmt.Errorf("start %s: %w", m.children[ev.child].Name, ev.err))
+	case evReady:
+		return m.ready(ev.child)
+	case evTerm:
+		m.children[ev.child].term = ev.term
+	case evExited:
+		return m.exited(now, ev.child, ev.exit)
+	case evStop:
+		return m.stop(now, Stopped)
+	case evKill:
+		return append(m.stop(now, Stopped), m.killAll()...)
+	case evTick:
+		return m.tick(now)
+	}
+	return nil
+}
+
+func (m *machine) begin() []action {
+	var out []action
+	for i := range m.children {
+		out = append(out, m.start(i))
+	}
+	return out
+}
+
+func (m *machine) start(i int) action {
+	m.children[i].due = time.Time{}
+	return acStart{i}
+}
+
+func (m *machine) ready(i int) []action {
+	if m.stopping || !m.children[i].alive {
+		return nil
+	}
+	m.children[i].state = Running
+	if m.announced {
+		return nil
+	}
+	for j := range m.children {
+		if m.children[j].state != Running {
+			return nil
+		}
+	}
+	m.announced = true
+	return []action{acAllReady{}}
+}
+
+func (m *machine) exited(now time.Time, i int, exit Exit) []action {
+	c := &m.children[i]
+	c.alive, c.pid = false, 0
+	if m.stopping {
+		return m.signalWaves(now)
+	}
+	c.state = Starting
+	switch m.final(c.Child, exit) {
+	case Finish:
+		return m.stop(now, Finished)
+	case Fail:
+		return m.fail(now, &FailedError{Child: c.Child, Exit: exit})
+	}
+	delay, verdict := c.died(now, now.Sub(c.started), exit.outside())
+	if verdict != "" {
+		return m.fail(now, &FailedError{Child: c.Child, Exit: exit, Verdict: verdict})
+	}
+	out := []action{acNotice{deathLine(c.Name, exit, delay)}}
+	if delay > 0 {
+		c.due = now.Add(delay)
+		return out
+	}
+	return append(out, m.start(i))
+}
+
+// deathLine is what the user reads about a death that the run survives.
+func deathLine(name string, exit Exit, delay time.Duration) string {
+	again := "restarted"
+	if delay > 0 {
+		again = fmt.Sprintf("restarting in %v", delay)
+	}
+	if exit.Crash != "" {
+		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, exit.LastLine, again, exit.Crash)
+	}
+	return fmt.Sprintf("%s died (%v); %s", name, exit, again)
+}
+
+// tick starts whose delay is over and moves a stop on.
+func (m *machine) tick(now time.Time) []action {
+	if m.stopping {
+		return m.signalWaves(now)
+	}
+	var out []action
+	for i := range m.children {
+		if due := m.children[i].due; !due.IsZero() && !due.After(now) {
+			out = append(out, m.start(i))
+		}
+	}
+	return out
+}
+
+// deadline is when the machine wants the next evTick; false where only an event can change anything.
+func (m *machine) deadline() (time.Time, bool) {
+	var first time.Time
+	consider := func(t time.Time) {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	for i := range m.children {
+		consider(m.children[i].due)
+	}
+	for i := range m.waves {
+		if !m.waves[i].killed {
+			consider(m.waves[i].next())
+		}
+	}
+	return first, !first.IsZero()
+}

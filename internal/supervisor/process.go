@@ -1,0 +1,111 @@
+package supervisor
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"millrace"
+)
+
+// Descriptors of a child and the variables that name them.
+const (
+	lifelineFD, reportFD, lockFD    = 3, 4, 5
+	lifelineEnv, reportEnv, lockEnv = "MILLRACE_LIFELINE", "MILLRACE_READY", "MILLRACE_RUN_LOCK"
+)
+
+// drainGrace is how long output may still arrive after a process has died: from something that it started and that outlived it.
+const drainGrace = time.Second
+
+// self is this program's own file, also after it has been replaced on disk.
+const self = "/proc/self/exe"
+
+// process is one life of a child.
+type process struct {
+	cmd     *exec.Cmd
+	output  *lineWriter
+	reports *os.File // our end of the child's report pipe
+}
+
+// startProcess executes a child. On success exactly one goroutine has to call follow.
+func (r *run) startProcess(c Child) (*process, error) {
+	reports, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make report pipe: %w", err)
+	}
+	defer theirs.Close()
+	p := &process{reports: reports, output: &lineWriter{out: r.stderr, dir: r.cfg.RunDir, name: c.Name}}
+	p.cmd = &exec.Cmd{
+		Path:        self,
+		Args:        append([]string{"millrace"}, c.Args...),
+		Env:         childEnv(c.Env),
+		Stdout:      p.output, // the same writer: os/exec then uses one pipe and one goroutine, so lines stay whole
+		Stderr:      p.output,
+		ExtraFiles:  []*os.File{r.lifeline, theirs, r.lock},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+		WaitDelay:   drainGrace,
+	}
+	if err := p.cmd.Start(); err != nil {
+		reports.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func childEnv(extra []string) []string {
+	env := append(os.Environ(), extra...)
+	for name, fd := range map[string]int{lifelineEnv: lifelineFD, reportEnv: reportFD, lockEnv: lockFD} {
+		env = append(env, name+"="+strconv.Itoa(fd))
+	}
+	return env
+}
+
+// follow hands on what the child reports, and its exit as the last event.
+func (p *process) follow(child int, events chan<- event) {
+	defer p.reports.Close()
+	lines := bufio.NewScanner(p.reports)
+	for lines.Scan() {
+		if ev := parseReport(child, lines.Text()); ev != nil {
+			events <- ev
+		}
+	}
+	err := p.cmd.Wait()
+	p.output.finish()
+	events <- evExited{child, exitOf(p.cmd, err, p.output)}
+}
+
+// parseReport understands "ready" and "term N"; anything else is nil.
+func parseReport(child int, line string) event {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "ready":
+		return evReady{child}
+	case "term":
+		if n, err := strconv.ParseUint(rest, 10, 64); err == nil {
+			return evTerm{child, millrace.Term(n)}
+		}
+	}
+	return nil
+}
+
+// exitOf reads how a waited-for process ended.
+func exitOf(cmd *exec.Cmd, err error, out *lineWriter) Exit {
+	exit := Exit{Code: -1, LastLine: out.last, Crash: out.path}
+	if cmd.ProcessState == nil { // Wait itself failed
+		if exit.LastLine == "" && err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+			exit.LastLine = err.Error()
+		}
+		return exit
+	}
+	exit.Code = cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		exit.Signal = status.Signal()
+	}
+	return exit
+}

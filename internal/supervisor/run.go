@@ -1,0 +1,207 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"millrace/internal/seam"
+)
+
+// Config is what to run and where.
+type Config struct {
+	RunDir   string                    // made where it does not exist; locked while Run lasts
+	Children []Child                   // in starting order; roles stop in the reverse order
+	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
+	Prepare  func() error              // called once RuntimeDir is there and before the first child; may be nil
+	OnReady  func()                    // called once, when all children are running for the first time; may be nil
+	Stderr   io.Writer                 // children's output and notices, whole lines; os.Stderr by default
+	Clock    seam.Clock                // seam.System by default
+	// StopGrace is the time from asking the children to leave until they are killed; 5 s by default.
+	StopGrace time.Duration
+}
+
+const defaultGrace = 5 * time.Second
+
+func (c Config) withDefaults() Config {
+	if c.Final == nil {
+		c.Final = func(Child, Exit) Verdict { return Restart }
+	}
+	if c.Prepare == nil {
+		c.Prepare = func() error { return nil }
+	}
+	if c.OnReady == nil {
+		c.OnReady = func() {}
+	}
+	if c.Stderr == nil {
+		c.Stderr = os.Stderr
+	}
+	if c.Clock == nil {
+		c.Clock = seam.System{}
+	}
+	if c.StopGrace == 0 {
+		c.StopGrace = defaultGrace
+	}
+	return c
+}
+
+// run is the shell: it turns processes, signals and time into events and performs the machine's actions. One goroutine owns it.
+type run struct {
+	cfg       Config
+	machine   *machine
+	stderr    *syncWriter
+	lock      *os.File // the locked run directory
+	lifeline  *os.File // read end; children inherit it
+	events    chan event
+	processes []*process // by child; the latest life
+	followers sync.WaitGroup
+	wrote     string // roles.json as it stands
+}
+
+// Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run; a second
+// signal kills at once. When it returns no child is left. The error is ErrInUse where another supervisor has the run directory, a
+// *FailedError where a child brought the run down, and nil with the results Stopped and Finished.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	cfg = cfg.withDefaults()
+	lock, err := lockDir(cfg.RunDir, cfg.Clock)
+	if err != nil {
+		return Failed, err
+	}
+	defer lock.Close()
+	if err := makeRuntime(cfg.RunDir); err != nil {
+		return Failed, err
+	}
+	if err := cfg.Prepare(); err != nil {
+		return Failed, errors.Join(err, cleanRuntime(cfg.RunDir))
+	}
+	lifeline, alive, err := os.Pipe()
+	if err != nil {
+		return Failed, errors.Join(fmt.Errorf("make lifeline: %w", err), cleanRuntime(cfg.RunDir))
+	}
+	r := &run{
+		cfg:       cfg,
+		machine:   newMachine(cfg.Children, cfg.Final, cfg.StopGrace),
+		stderr:    &syncWriter{w: cfg.Stderr},
+		lock:      lock,
+		lifeline:  lifeline,
+		events:    make(chan event),
+		processes: make([]*process, len(cfg.Children)),
+	}
+	r.loop(ctx)
+	r.followers.Wait()
+	lifeline.Close()
+	alive.Close() // held open until here: its end is the children's sign to flee
+	return r.machine.result, errors.Join(r.machine.err, cleanRuntime(cfg.RunDir))
+}
+
+// loop feeds the machine until it is done.
+func (r *run) loop(ctx context.Context) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, stopSignals()...)
+	defer signal.Stop(signals)
+
+	r.feed(evBegin{})
+	stop, asked := ctx.Done(), false
+	for !r.machine.done() {
+		select {
+		case ev := <-r.events:
+			r.feed(ev)
+		case <-stop:
+			stop = nil
+			r.feed(evStop{})
+		case <-signals:
+			if asked {
+				r.feed(evKill{})
+			} else {
+				r.feed(evStop{})
+			}
+			asked = true
+		case <-r.timer():
+			r.feed(evTick{})
+		}
+	}
+}
+
+// stopSignals leaves SIGHUP to nohup.
+func stopSignals() []os.Signal {
+	out := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		out = append(out, syscall.SIGHUP)
+	}
+	return out
+}
+
+func (r *run) timer() <-chan time.Time {
+	due, ok := r.machine.deadline()
+	if !ok {
+		return nil
+	}
+	return r.cfg.Clock.After(due.Sub(r.cfg.Clock.Now()))
+}
+
+// feed steps the machine and performs what it asks for, in order, with all that follows from it.
+func (r *run) feed(ev event) {
+	todo := r.machine.step(r.cfg.Clock.Now(), ev)
+	for len(todo) > 0 {
+		next := todo[0]
+		todo = append(todo[1:], r.perform(next)...)
+	}
+	r.publish()
+}
+
+func (r *run) perform(a action) []action {
+	switch a := a.(type) {
+	case acStart:
+		if r.machine.stopping {
+			return nil
+		}
+		return r.machine.step(r.cfg.Clock.Now(), r.start(a.child))
+	case acSignal:
+		// An error means that the process has just ended; its exit is on the way.
+		_ = r.processes[a.child].cmd.Process.Signal(a.signal)
+	case acNotice:
+		r.stderr.line([]byte(a.line))
+	case acAllReady:
+		r.publish()
+		r.cfg.OnReady()
+	case acFailing:
+		if err := replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), reasonName), []byte(a.reason)); err != nil {
+			r.stderr.line([]byte("write reason: " + err.Error()))
+		}
+	}
+	return nil
+}
+
+func (r *run) start(child int) event {
+	p, err := r.startProcess(r.cfg.Children[child])
+	if err != nil {
+		return evStartFailed{child, err}
+	}
+	r.processes[child] = p
+	r.followers.Go(func() { p.follow(child, r.events) }) // ends with the process; loop takes its events until all have ended
+	return evStarted{child, p.cmd.Process.Pid}
+}
+
+// publish rewrites roles.json where it has changed.
+func (r *run) publish() {
+	b, err := json.Marshal(r.machine.roles())
+	if err == nil && string(b) == r.wrote {
+		return
+	}
+	if err == nil {
+		err = replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), rolesName), append(b, '\n'))
+	}
+	if err != nil {
+		r.stderr.line([]byte("write " + rolesName + ": " + err.Error()))
+		return
+	}
+	r.wrote = string(b)
+}

@@ -1,0 +1,138 @@
+// Command testreport runs the test steps one after the other and adds them up: failures in full as they happen, then slow packages,
+// a table of what was skipped, and one line with the totals.
+//
+//	testreport [-skips FILE] KIND:NAME=VALUE ...
+//
+//	check:NAME=COMMAND    one test: it passes with exit status 0; its output is shown where it fails
+//	go:NAME=COMMAND       prints what `go test -json` prints
+//	pytest:NAME=COMMAND   writes a JUnit file at $JUNIT, as pytest --junitxml=$JUNIT does
+//	skip:NAME=REASON      one test that cannot run here
+//
+// Commands run by bash, without standard input, and to the last even where one fails. A skipped test that FILE does not list counts as
+// failed. Exit status: 0 all passed, 1 something failed, 2 wrong usage.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	allowed := flag.String("skips", "", "file of the tests that may be skipped: a name a line, then why")
+	flag.Parse()
+	steps, err := parseSteps(flag.Args())
+	if err == nil && len(steps) == 0 {
+		err = errors.New("no steps")
+	}
+	known := map[string]bool{}
+	if err == nil && *allowed != "" {
+		known, err = readSkips(*allowed)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(2)
+	}
+	r := &report{out: os.Stdout, known: known}
+	for _, s := range steps {
+		s.run(r)
+	}
+	if !r.summary() {
+		os.Exit(1)
+	}
+}
+
+// step is one argument.
+type step struct{ kind, name, value string }
+
+func parseSteps(args []string) ([]step, error) {
+	var steps []step
+	for _, a := range args {
+		head, value, ok := strings.Cut(a, "=")
+		kind, name, named := strings.Cut(head, ":")
+		if !ok || !named || !strings.Contains(" check go pytest skip ", " "+kind+" ") {
+			return nil, fmt.Errorf("step %q: want check|go|pytest|skip:NAME=VALUE", a)
+		}
+		steps = append(steps, step{kind, name, value})
+	}
+	return steps, nil
+}
+
+// readSkips reads names up to the first blank; # begins a comment.
+func readSkips(path string) (map[string]bool, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read list of skips: %w", err)
+	}
+	known := map[string]bool{}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 0 && !strings.HasPrefix(f[0], "#") {
+			known[f[0]] = true
+		}
+	}
+	return known, nil
+}
+
+func (s step) run(r *report) {
+	switch s.kind {
+	case "check":
+		out, err := s.command().CombinedOutput()
+		if err != nil {
+			r.fail(s.name, string(out)+err.Error()+"\n")
+			return
+		}
+		r.pass(s.name)
+	case "go":
+		s.runGo(r)
+	case "pytest":
+		s.runPytest(r)
+	case "skip":
+		r.skip(s.name, s.value)
+	}
+}
+
+func (s step) command() *exec.Cmd { return exec.Command("bash", "-c", s.value) }
+
+// runGo reads the events as they come. An exit status that no failed test explains is a failure of its own.
+func (s step) runGo(r *report) {
+	cmd := s.command()
+	cmd.Stderr = r.out
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		r.fail(s.name, err.Error()+"\n")
+		return
+	}
+	failed := r.failed
+	rest, readErr := newGoReader(s.name, r).read(stdout)
+	_, _ = io.Copy(io.Discard, stdout)
+	if err := errors.Join(readErr, cmd.Wait()); err != nil && r.failed == failed {
+		r.fail(s.name, rest+err.Error()+"\n")
+	}
+}
+
+func (s step) runPytest(r *report) {
+	dir, err := os.MkdirTemp("", "testreport")
+	if err != nil {
+		r.fail(s.name, err.Error()+"\n")
+		return
+	}
+	defer os.RemoveAll(dir)
+	junit := filepath.Join(dir, "junit.xml")
+	cmd := s.command()
+	cmd.Env = append(os.Environ(), "JUNIT="+junit)
+	out, runErr := cmd.CombinedOutput()
+	failed := r.failed
+	if err := readJUnit(junit, s.name, r); err != nil {
+		r.fail(s.name, string(out)+err.Error()+"\n")
+	} else if runErr != nil && r.failed == failed {
+		r.fail(s.name, string(out)+runErr.Error()+"\n")
+	}
+}

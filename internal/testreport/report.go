@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// slow is the time from which a package is named at the end.
+const slow = 5 * time.Second
+
+// report collects results and prints failures as they come.
+type report struct {
+	out                     io.Writer
+	known                   map[string]bool // tests that may be skipped
+	passed, failed, skipped int
+	skips                   []skipped
+	failures                []string
+	timings                 []timing
+}
+
+type skipped struct{ name, reason string }
+
+type timing struct {
+	name string
+	took time.Duration
+}
+
+func (r *report) pass(string) { r.passed++ }
+
+func (r *report) fail(name, output string) {
+	r.failed++
+	r.failures = append(r.failures, name)
+	fmt.Fprintf(r.out, "--- FAIL %s\n%s", name, output)
+}
+
+func (r *report) skip(name, reason string) {
+	r.skipped++
+	r.skips = append(r.skips, skipped{name, reason})
+}
+
+// part reports a package that has ended.
+func (r *report) part(name, verdict string, took time.Duration) {
+	fmt.Fprintf(r.out, "%-6s %s  %.1f s\n", verdict, name, took.Seconds())
+	if took >= slow {
+		r.timings = append(r.timings, timing{name, took})
+	}
+}
+
+// summary prints the tables and the totals; false where something failed.
+func (r *report) summary() bool {
+	for _, s := range r.skips {
+		if !r.known[s.name] {
+			r.fail(s.name, "skipped, but not in the list of tests that may be\n")
+		}
+	}
+	if len(r.timings) > 0 {
+		slices.SortFunc(r.timings, func(a, b timing) int { return int(b.took - a.took) })
+		fmt.Fprintf(r.out, "\npackages of %v and more:\n", slow)
+		for _, t := range r.timings {
+			fmt.Fprintf(r.out, "  %6.1f s  %s\n", t.took.Seconds(), t.name)
+		}
+	}
+	if len(r.failures) > 0 {
+		fmt.Fprintln(r.out, "\nfailed:")
+		for _, name := range r.failures {
+			fmt.Fprintf(r.out, "  %s\n", name)
+		}
+	}
+	fmt.Fprintln(r.out, "\nskipped:")
+	for _, s := range r.skips {
+		fmt.Fprintf(r.out, "  %s: %s\n", s.name, s.reason)
+	}
+	if len(r.skips) == 0 {
+		fmt.Fprintln(r.out, "  none")
+	}
+	fmt.Fprintf(r.out, "\n%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	return r.failed == 0
+}

@@ -1,0 +1,154 @@
+package sidecar
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/sidecar/ring"
+)
+
+const (
+	batchFixed   = 72
+	tensorRecord = 88
+	maxName      = 24
+	maxDtype     = 8
+	maxDims      = 4
+
+	lineageFixed  = 8
+	segmentRecord = 48
+	stringRecord  = 8
+)
+
+// filled is a frame that holds a whole microbatch, and all that BATCH says about it.
+type filled struct {
+	frame        ring.Frame
+	slot         millrace.Slot
+	term         millrace.Term
+	microbatches uint32
+	last         bool // the run's last microbatch of this rank
+	placement    millrace.Digest
+	tensors      []constructors.Tensor
+	lineage      span
+	state        span // empty but on a step's last microbatch
+	bytes        int64
+}
+
+// span is a part of a frame, in bytes.
+type span struct{ offset, bytes int64 }
+
+func (f *filled) message() (message, error) {
+	le := binary.LittleEndian
+	b := make([]byte, 0, batchFixed+tensorRecord*len(f.tensors))
+	for _, v := range []int64{f.frame.Offset(), f.bytes, f.lineage.offset, f.lineage.bytes, f.state.offset, f.state.bytes} {
+		b = le.AppendUint64(b, uint64(v))
+	}
+	b = append(b, f.placement[:]...)
+	b = le.AppendUint32(b, uint32(len(f.tensors)))
+	b = le.AppendUint32(b, 0)
+	for i := range f.tensors {
+		var err error
+		if b, err = appendTensor(b, &f.tensors[i]); err != nil {
+			return message{}, err
+		}
+	}
+	h := header{
+		kind: msgBatch, attempt: f.slot.Attempt, term: f.term, step: f.slot.Step, microbatch: f.slot.Microbatch,
+		microbatches: f.microbatches, ring: f.frame.Ring.Number(), frame: f.frame.Number, generation: f.frame.Generation,
+		rank: uint32(f.slot.Rank),
+	}
+	if f.last {
+		h.flags |= flagLast
+	}
+	return message{header: h, body: b}, nil
+}
+
+func appendTensor(b []byte, t *constructors.Tensor) ([]byte, error) {
+	if len(t.Name) > maxName || len(t.Dtype) > maxDtype || len(t.Shape) > maxDims {
+		return nil, fmt.Errorf("describe tensor %q: name, dtype %q or its %d dimensions are longer than the protocol has room for", t.Name, t.Dtype, len(t.Shape))
+	}
+	le := binary.LittleEndian
+	b = appendPadded(b, t.Name, maxName)
+	b = appendPadded(b, t.Dtype, maxDtype)
+	b = le.AppendUint32(b, uint32(len(t.Shape)))
+	b = le.AppendUint32(b, 0)
+	for d := range maxDims {
+		n := 0
+		if d < len(t.Shape) {
+			n = t.Shape[d]
+		}
+		b = le.AppendUint64(b, uint64(n))
+	}
+	b = le.AppendUint64(b, uint64(t.Offset))
+	return le.AppendUint64(b, uint64(t.Bytes)), nil
+}
+
+func appendPadded(b []byte, s string, n int) []byte {
+	b = append(b, s...)
+	for range n - len(s) {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// lineage says where a microbatch's tokens come from: a binary record a segment, and the names they share once each. It appends to
+// b; the names are numbered in order of appearance, so that equal parts give equal bytes.
+func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) ([]byte, error) {
+	le := binary.LittleEndian
+	names := newNameTable()
+	start := len(b)
+	b = le.AppendUint32(b, uint32(len(part)))
+	b = le.AppendUint32(b, 0) // the number of names, below
+	for i := range part {
+		a := &part[i]
+		if int(a.Source) >= len(sources) || int(a.ID.Shard) >= len(sources[a.Source].Shards) {
+			return nil, fmt.Errorf("name segment %d: source %d shard %d is not in the manifest: %w", i, a.Source, a.ID.Shard, millrace.ErrMismatch)
+		}
+		s := &sources[a.Source]
+		b = le.AppendUint32(b, names.number(a.Source, wholeSource, s.Name))
+		b = le.AppendUint32(b, names.number(a.Source, int64(a.ID.Shard), s.Shards[a.ID.Shard]))
+		b = le.AppendUint64(b, uint64(a.Ordinal))
+		b = le.AppendUint64(b, a.ID.Record)
+		for _, v := range []uint32{uint32(a.Epoch), a.Offset, a.Length, a.Row, a.Start, 0} {
+			b = le.AppendUint32(b, v)
+		}
+	}
+	le.PutUint32(b[start+4:], uint32(len(names.names)))
+	at := lineageFixed + segmentRecord*len(part) + stringRecord*len(names.names)
+	for _, s := range names.names {
+		b = le.AppendUint32(b, uint32(at))
+		b = le.AppendUint32(b, uint32(len(s)))
+		at += len(s)
+	}
+	for _, s := range names.names {
+		b = append(b, s...)
+	}
+	return b, nil
+}
+
+// wholeSource stands for a source's own name beside those of its shards.
+const wholeSource = int64(-1)
+
+type nameKey struct {
+	source uint32
+	shard  int64
+}
+
+type nameTable struct {
+	numbers map[nameKey]uint32
+	names   []string
+}
+
+func newNameTable() *nameTable { return &nameTable{numbers: map[nameKey]uint32{}} }
+
+func (t *nameTable) number(source uint32, shard int64, name string) uint32 {
+	k := nameKey{source, shard}
+	n, ok := t.numbers[k]
+	if !ok {
+		n = uint32(len(t.names))
+		t.numbers[k] = n
+		t.names = append(t.names, name)
+	}
+	return n
+}

@@ -1,0 +1,189 @@
+package sidecar
+
+import (
+	"fmt"
+
+	"millrace"
+)
+
+// delivery is one connection's order of things. It decides and does nothing: events go in, actions come out.
+//
+//	greeting ─hello─▶ joining ─begun─▶ serving ─(ended, all committed)─▶ over
+//	                     └──refused──────┴──failed / broken──▶ over
+type delivery struct {
+	rank  millrace.Rank
+	phase phase
+	start StartKind
+	begin Begin
+	// The next batch to push: everything below it was pushed on this connection.
+	step       millrace.Step
+	microbatch uint32
+	committed  millrace.Step // steps below it are committed by the trainer
+	sent       millrace.Step // steps below it are known upstream
+	end        millrace.Step // where ended is set: the run has no step from here on
+	ended      bool
+}
+
+type phase uint8
+
+const (
+	greeting phase = iota
+	joining
+	serving
+	over
+)
+
+// What can happen to a connection.
+type (
+	event     any
+	helloed   struct{ start Start }
+	begun     struct{ begin Begin }
+	refused   struct{ err error }
+	built     struct{ batch filled }
+	noMore    struct{ end millrace.Step } // the run ends before step end
+	failed    struct{ err error }
+	forwarded struct{ below millrace.Step } // commits of all steps below are safe upstream
+	received  struct{ header }              // RELEASE, COMMIT, CHECKPOINT_SAVED, WAIT
+	malformed struct{ err error }
+)
+
+// What is to be done then.
+type (
+	action  any
+	join    struct{ start Start }
+	feed    struct{ begin Begin }
+	send    struct{ message }
+	push    struct{ batch filled }
+	release struct {
+		ring, frame uint32
+		generation  uint64
+	}
+	commit struct{ step millrace.Step }
+	saved  struct{ step millrace.Step }
+	status struct{}
+	hangUp struct{} // after what was sent has been read
+)
+
+func (d *delivery) on(e event) []action {
+	if d.phase == over {
+		return d.afterwards(e)
+	}
+	switch e := e.(type) {
+	case helloed:
+		d.phase, d.start = joining, e.start.Kind
+		return []action{join{e.start}}
+	case begun:
+		return d.begun(e.begin)
+	case refused:
+		return d.fail(errStart, e.err)
+	case built:
+		return d.built(e.batch)
+	case noMore:
+		d.end, d.ended = e.end, true
+		return d.finish()
+	case failed:
+		return d.fail(errRun, e.err)
+	case forwarded:
+		d.sent = max(d.sent, e.below)
+		return d.finish()
+	case received:
+		return d.received(e.header)
+	case malformed:
+		return d.fail(errProtocol, e.err)
+	}
+	return nil
+}
+
+func (d *delivery) begun(b Begin) []action {
+	d.phase, d.begin = serving, b
+	d.step, d.microbatch = b.Step, b.Microbatch
+	d.committed, d.sent = b.Step, b.Step
+	m, err := beginMessage(d.rank, b)
+	if err != nil {
+		return d.fail(errRun, err)
+	}
+	actions := []action{send{m}, feed{b}}
+	if d.start == StartContinue && b.Step > 0 {
+		// Whoever goes on at a step has taken all before it; the lost sidecar may not have said so.
+		d.sent--
+		actions = append(actions, commit{b.Step - 1})
+	}
+	return actions
+}
+
+func (d *delivery) built(b filled) []action {
+	if b.slot.Step != d.step || b.slot.Microbatch != d.microbatch {
+		return d.fail(errRun, fmt.Errorf("batch %s was built where %d/%s/%d/%d comes next: %w",
+			b.slot, d.begin.Attempt, d.step, d.rank, d.microbatch, millrace.ErrMismatch))
+	}
+	d.microbatch++
+	if d.microbatch == b.microbatches {
+		d.step, d.microbatch = d.step+1, 0
+	}
+	return []action{push{b}}
+}
+
+func (d *delivery) received(h header) []action {
+	switch h.kind {
+	case msgRelease:
+		return []action{release{h.ring, h.frame, h.generation}}
+	case msgCommit:
+		return d.commit(h)
+	case msgSaved:
+		if d.phase == serving {
+			return []action{saved{h.step}}
+		}
+		return nil
+	case msgWait:
+		return []action{status{}}
+	}
+	return d.fail(errProtocol, fmt.Errorf("message of type %d is not for a client to send here", h.kind))
+}
+
+func (d *delivery) commit(h header) []action {
+	if d.phase != serving || h.attempt != d.begin.Attempt || h.step >= d.step {
+		return d.fail(errProtocol, fmt.Errorf("commit of step %s of attempt %d, of which not every batch was delivered", h.step, h.attempt))
+	}
+	if h.step < d.committed {
+		return nil
+	}
+	d.committed = h.step + 1
+	return []action{commit{h.step}}
+}
+
+// finish ends the run for this rank once the last step is known upstream to be taken.
+func (d *delivery) finish() []action {
+	if !d.ended || d.sent < d.end {
+		return nil
+	}
+	d.phase = over
+	return []action{d.endMessage()}
+}
+
+func (d *delivery) endMessage() send {
+	return send{message{header: header{kind: msgEnd, attempt: d.begin.Attempt, step: d.end}}}
+}
+
+func (d *delivery) fail(kind errorKind, err error) []action {
+	d.phase = over
+	return []action{send{errorMessage(kind, err.Error())}, hangUp{}}
+}
+
+// afterwards: the connection of a run that has ended stays for as long as the trainer keeps it, to hear of its last checkpoint.
+func (d *delivery) afterwards(e event) []action {
+	r, ok := e.(received)
+	if !ok {
+		return nil
+	}
+	switch r.kind {
+	case msgRelease:
+		return []action{release{r.ring, r.frame, r.generation}}
+	case msgSaved:
+		return []action{saved{r.step}}
+	case msgWait: // an interrupt may have swallowed END
+		if d.ended {
+			return []action{d.endMessage()}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"millrace"
+	"millrace/internal/seal"
+	"millrace/sidecar/ring"
+)
+
+// spare is what a frame holds beside its largest tensors before a batch needs a larger ring: lineage and state of ordinary size.
+const spare = 64 << 10
+
+const alignment = 64
+
+// feeder fills one rank's frames, step after step, as fast as frames come home.
+type feeder struct {
+	rank   millrace.Rank
+	begin  Begin
+	steps  *steps
+	pool   *ring.Pool
+	doing  *atomic.Pointer[string]
+	notice func(Event)
+	out    func(event) // hands an event to the connection's loop
+	blob   []byte      // lineage of the batch in hand
+}
+
+// run ends with the run's end (noMore), its failure (failed), or with ctx.
+func (f *feeder) run(ctx context.Context) {
+	err := f.all(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.out(failed{reason(err)})
+	}
+}
+
+func (f *feeder) all(ctx context.Context) error {
+	microbatch := f.begin.Microbatch
+	for step := f.begin.Step; ; step++ {
+		f.say("the plan and the samples of step %d", step)
+		e, err := f.steps.take(ctx, f.rank, step)
+		if errors.Is(err, io.EOF) {
+			f.out(noMore{step})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		last := e.plan.Last
+		err = f.step(ctx, e, microbatch)
+		f.steps.give(e)
+		if err != nil {
+			return err
+		}
+		if last {
+			f.out(noMore{step + 1})
+			return nil
+		}
+		microbatch = 0
+	}
+}
+
+func (f *feeder) step(ctx context.Context, e *entry, from uint32) error {
+	if from >= e.plan.Microbatches {
+		return fmt.Errorf("step %s has %d microbatches a rank, the trainer wants to go on at %d: %w", e.step, e.plan.Microbatches, from, millrace.ErrMismatch)
+	}
+	for m := from; m < e.plan.Microbatches; m++ {
+		batch, err := f.fill(ctx, e, m)
+		if err != nil {
+			return err
+		}
+		f.out(built{batch})
+	}
+	return nil
+}
+
+// fill builds one microbatch in a frame: tensors, then lineage, then on the step's last microbatch the state.
+func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
+	plan := e.plan
+	if err := seal.VerifyPart(plan.Plan, f.rank, m); err != nil {
+		return filled{}, err
+	}
+	part := plan.Part(f.rank, m)
+	tensors, size := f.steps.collator.Layout(part)
+	b := filled{
+		slot: millrace.Slot{Attempt: plan.Attempt, Step: plan.Step, Rank: f.rank, Microbatch: m}, term: plan.Term,
+		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors,
+	}
+	var err error
+	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources); err != nil {
+		return filled{}, err
+	}
+	var state []byte
+	if m == plan.Microbatches-1 {
+		state, b.last = plan.State, plan.Last
+	}
+	b.lineage = span{align(size), int64(len(f.blob))}
+	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
+	b.bytes = b.state.offset + b.state.bytes
+	f.say("a free frame for step %d: the trainer holds all it has", plan.Step)
+	room := f.steps.collator.MaxBytes() + spare + 2*(b.bytes-size)
+	if b.frame, err = f.pool.Acquire(ctx, b.bytes, room); err != nil {
+		return filled{}, err
+	}
+	f.notice(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
+	tokens, err := e.payload.Tokens(f.rank, m)
+	if err != nil {
+		return filled{}, err
+	}
+	dst := b.frame.Bytes
+	if err := f.steps.collator.Build(dst[:size], tensors, part, tokens); err != nil {
+		return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
+	}
+	copy(dst[b.lineage.offset:], f.blob)
+	copy(dst[b.state.offset:], state)
+	return b, nil
+}
+
+func (f *feeder) say(format string, step millrace.Step) {
+	text := fmt.Sprintf(format, uint64(step))
+	f.doing.Store(&text)
+}
+
+func align(n int64) int64 { return (n + alignment - 1) / alignment * alignment }

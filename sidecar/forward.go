@@ -1,0 +1,78 @@
+package sidecar
+
+import (
+	"context"
+	"sync"
+
+	"millrace"
+)
+
+// forward carries one connection's commits and saved checkpoints upstream, in order, without holding anything else up. What piles
+// up while the orchestrator is away becomes one call: a later step includes the earlier ones.
+type forward struct {
+	upstream Upstream
+	rank     millrace.Rank
+	attempt  millrace.Attempt
+
+	mu      sync.Mutex
+	commits *millrace.Step
+	saves   *millrace.Step
+	closed  bool
+	wake    chan struct{}
+}
+
+func newForward(up Upstream, rank millrace.Rank) *forward {
+	return &forward{upstream: up, rank: rank, wake: make(chan struct{}, 1)}
+}
+
+func (f *forward) commit(attempt millrace.Attempt, step millrace.Step) {
+	f.change(func() { f.attempt, f.commits = attempt, &step })
+}
+func (f *forward) save(attempt millrace.Attempt, step millrace.Step) {
+	f.change(func() { f.attempt, f.saves = attempt, &step })
+}
+
+// finish lets run return once everything is carried.
+func (f *forward) finish() { f.change(func() { f.closed = true }) }
+
+func (f *forward) change(set func()) {
+	f.mu.Lock()
+	set()
+	f.mu.Unlock()
+	select {
+	case f.wake <- struct{}{}:
+	default: // it will look again anyway
+	}
+}
+
+// run returns when finished or when ctx ends; done hears of every commit that is safe.
+func (f *forward) run(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
+	for {
+		f.mu.Lock()
+		commits, saves, closed, attempt := f.commits, f.saves, f.closed, f.attempt
+		f.commits, f.saves = nil, nil
+		f.mu.Unlock()
+		if commits != nil {
+			if err := f.upstream.Commit(ctx, f.rank, attempt, *commits); err != nil {
+				return err
+			}
+			done(attempt, *commits+1)
+		}
+		if saves != nil {
+			if err := f.upstream.CheckpointSaved(ctx, f.rank, attempt, *saves); err != nil {
+				return err
+			}
+		}
+		if commits != nil || saves != nil {
+			continue
+		}
+		if closed {
+			return nil
+		}
+		select {
+		case <-f.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package sidecar
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"millrace"
+	"millrace/sidecar/ring"
+)
+
+// The protocol of docs/protocol.md: numbers here and there must agree.
+const (
+	magic      = 0x434c494d // "MILC"
+	version    = 1
+	headerSize = 64
+	// maxDatagram bounds one datagram; longer bodies come in several with flagMore.
+	maxDatagram = headerSize + 64<<10
+	// maxBody bounds a body put together from a client's datagrams: a state of tens of thousands of sources.
+	maxBody = 16 << 20
+)
+
+type messageType uint16
+
+const (
+	msgHello   messageType = 1
+	msgBegin   messageType = 2
+	msgRing    messageType = 3
+	msgBatch   messageType = 4
+	msgRelease messageType = 5
+	msgCommit  messageType = 6
+	msgSaved   messageType = 7
+	msgEnd     messageType = 8
+	msgError   messageType = 9
+	msgWait    messageType = 10
+	msgStatus  messageType = 11
+)
+
+const (
+	flagMore uint32 = 1 << 0 // the body goes on in the next datagram
+	flagLast uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
+)
+
+// errorKind tells the client what to raise.
+type errorKind uint32
+
+const (
+	errRun      errorKind = 1 // the run failed
+	errStart    errorKind = 2 // the start was refused
+	errBusy     errorKind = 3 // another process is served on this rank
+	errProtocol errorKind = 4 // the client broke the protocol, or speaks another version
+)
+
+// header is the fixed part of every message; which fields count depends on the type.
+type header struct {
+	version      uint16
+	kind         messageType
+	flags        uint32
+	attempt      millrace.Attempt
+	term         millrace.Term
+	step         millrace.Step
+	microbatch   uint32
+	microbatches uint32
+	ring         uint32
+	frame        uint32
+	generation   uint64
+	rank         uint32 // HELLO: the number in the socket's name; BEGIN, BATCH: the data-parallel rank; ERROR: the kind
+	body         uint32 // bytes that follow in this datagram
+}
+
+func (h *header) append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, magic)
+	b = le.AppendUint16(b, version)
+	b = le.AppendUint16(b, uint16(h.kind))
+	b = le.AppendUint32(b, h.flags)
+	b = le.AppendUint32(b, uint32(h.attempt))
+	b = le.AppendUint64(b, uint64(h.term))
+	b = le.AppendUint64(b, uint64(h.step))
+	b = le.AppendUint32(b, h.microbatch)
+	b = le.AppendUint32(b, h.microbatches)
+	b = le.AppendUint32(b, h.ring)
+	b = le.AppendUint32(b, h.frame)
+	b = le.AppendUint64(b, h.generation)
+	b = le.AppendUint32(b, h.rank)
+	return le.AppendUint32(b, h.body)
+}
+
+var errShort = errors.New("a datagram shorter than its header says")
+
+func parseHeader(b []byte) (header, error) {
+	if len(b) < headerSize {
+		return header{}, errShort
+	}
+	le := binary.LittleEndian
+	if m := le.Uint32(b); m != magic {
+		return header{}, fmt.Errorf("magic number %#x: not a Millrace client", m)
+	}
+	h := header{
+		version: le.Uint16(b[4:]), kind: messageType(le.Uint16(b[6:])), flags: le.Uint32(b[8:]),
+		attempt: millrace.Attempt(le.Uint32(b[12:])), term: millrace.Term(le.Uint64(b[16:])), step: millrace.Step(le.Uint64(b[24:])),
+		microbatch: le.Uint32(b[32:]), microbatches: le.Uint32(b[36:]), ring: le.Uint32(b[40:]), frame: le.Uint32(b[44:]),
+		generation: le.Uint64(b[48:]), rank: le.Uint32(b[56:]), body: le.Uint32(b[60:]),
+	}
+	if int(h.body) != len(b)-headerSize {
+		return header{}, errShort
+	}
+	return h, nil
+}
+
+// message is what the shell sends: a header, a body of any length, and the memfd of a ring to go with it.
+type message struct {
+	header header
+	body   []byte
+	ring   *ring.Ring
+}
+
+// helloBody is HELLO's JSON.
+type helloBody struct {
+	Start    StartKind       `json:"start"`
+	State    json.RawMessage `json:"state,omitempty"`
+	Override []string        `json:"override,omitempty"`
+}
+
+// beginBody is BEGIN's JSON.
+type beginBody struct {
+	World int             `json:"world"`
+	Shape beginShape      `json:"shape"`
+	State json.RawMessage `json:"state"`
+}
+
+type beginShape struct {
+	SequenceLength uint32 `json:"sequence_length"`
+	MicroBatch     uint32 `json:"micro_batch_size"`
+	Layout         string `json:"layout"`
+	TokenDtype     string `json:"token_dtype"`
+}
+
+func parseHello(h header, body []byte) (Start, error) {
+	if h.version != version {
+		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release", h.version, version)
+	}
+	var b helloBody
+	if err := json.Unmarshal(body, &b); err != nil {
+		return Start{}, fmt.Errorf("read HELLO: %w", err)
+	}
+	s := Start{Kind: b.Start, State: b.State, Override: b.Override}
+	switch s.Kind {
+	case StartNone, StartFresh, StartLatest:
+	case StartState:
+		if len(s.State) == 0 {
+			return Start{}, errors.New("read HELLO: a state was announced and none sent")
+		}
+	case StartContinue:
+		s.Attempt, s.Step, s.Microbatch = h.attempt, h.step, h.microbatch
+	default:
+		return Start{}, fmt.Errorf("read HELLO: unknown start %q", s.Kind)
+	}
+	return s, nil
+}
+
+func beginMessage(rank millrace.Rank, b Begin) (message, error) {
+	state := b.State
+	if len(state) == 0 {
+		state = []byte("null")
+	}
+	body, err := json.Marshal(beginBody{World: b.World, State: state, Shape: beginShape{
+		SequenceLength: b.Shape.SequenceLength, MicroBatch: b.Shape.MicroBatch,
+		Layout: string(b.Shape.Layout), TokenDtype: string(b.Shape.TokenDtype),
+	}})
+	if err != nil {
+		return message{}, fmt.Errorf("write BEGIN: the state is not JSON: %w", err)
+	}
+	return message{header: header{
+		kind: msgBegin, attempt: b.Attempt, term: b.Term, step: b.Step, microbatch: b.Microbatch, rank: uint32(rank),
+	}, body: body}, nil
+}
+
+func errorMessage(kind errorKind, reason string) message {
+	return message{header: header{kind: msgError, rank: uint32(kind)}, body: []byte(reason)}
+}
+
+func ringMessage(r *ring.Ring) message {
+	body := binary.LittleEndian.AppendUint64(nil, uint64(r.Size()))
+	body = binary.LittleEndian.AppendUint64(body, uint64(r.Stride()))
+	body = binary.LittleEndian.AppendUint32(body, r.Len())
+	body = binary.LittleEndian.AppendUint32(body, 0)
+	return message{header: header{kind: msgRing, ring: r.Number()}, body: body, ring: r}
+}

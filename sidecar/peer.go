@@ -1,0 +1,83 @@
+package sidecar
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// peer is the process at the other end. Its pidfd tells of its death also where a forked child keeps the socket open.
+type peer struct {
+	pid   int32 // 0 where the process lives in another PID namespace
+	uid   uint32
+	pidfd *os.File // nil where the kernel has no way to get one; then only the socket tells
+}
+
+// peerOf asks the kernel who connected; allowed are the user ids that may.
+func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("look at the client: %w", err)
+	}
+	var cred *unix.Ucred
+	var credErr error
+	fd := -1
+	err = raw.Control(func(s uintptr) {
+		if cred, credErr = unix.GetsockoptUcred(int(s), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr != nil {
+			return
+		}
+		_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
+		_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
+		var pidErr error
+		if fd, pidErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD); pidErr != nil {
+			// Kernels before 6.5. Between connect and here the number may have found another owner; that one's death is then noticed.
+			if fd, pidErr = unix.PidfdOpen(int(cred.Pid), 0); pidErr != nil {
+				fd = -1
+			}
+		}
+	})
+	if err == nil {
+		err = credErr
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the client: %w", err)
+	}
+	p := &peer{pid: cred.Pid, uid: cred.Uid}
+	if fd >= 0 {
+		unix.CloseOnExec(fd)
+		if err := unix.SetNonblock(fd, true); err != nil {
+			_ = unix.Close(fd)
+			return nil, fmt.Errorf("look at the client: %w", err)
+		}
+		p.pidfd = os.NewFile(uintptr(fd), "pidfd")
+	}
+	if !slices.Contains(allowed, p.uid) {
+		p.close()
+		return nil, fmt.Errorf("refuse process %d: it belongs to user %d", p.pid, p.uid)
+	}
+	return p, nil
+}
+
+// wait returns true when the process has exited, false when close was called first.
+func (p *peer) wait() bool {
+	if p.pidfd == nil {
+		return false
+	}
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	return raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return err == nil && n > 0
+	}) == nil
+}
+
+func (p *peer) close() {
+	if p.pidfd != nil {
+		_ = p.pidfd.Close()
+	}
+}

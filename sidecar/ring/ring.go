@@ -1,0 +1,124 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	page     = 4 << 10
+	hugePage = 2 << 20
+	large    = 1 << 20 // frames from this size on are few
+	fewest   = 3       // held by the trainer, ready, filling
+	most     = 8
+)
+
+// seals are what a trainer must not be able to undo: the size, and the seals themselves.
+const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+
+// Ring is one memfd of equal frames. Its owner is a Pool.
+type Ring struct {
+	number uint32
+	frames uint32
+	stride int64
+	memory []byte
+	file   *os.File
+}
+
+// Frames returns how many frames of the given size in bytes a ring has where nothing else was asked for.
+func Frames(bytes int64) uint32 {
+	if bytes >= large {
+		return fewest
+	}
+	return most
+}
+
+// Stride returns the size in bytes from one frame to the next: whole pages, and whole huge pages where that adds at most an eighth.
+func Stride(bytes int64) int64 {
+	if bytes >= 8*hugePage {
+		return roundUp(bytes, hugePage)
+	}
+	return roundUp(max(bytes, 1), page)
+}
+
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// newRing makes, seals, maps and touches a memfd.
+func newRing(number, frames uint32, bytes int64) (*Ring, error) {
+	stride := Stride(bytes)
+	size := stride * int64(frames)
+	fd, err := unix.MemfdCreate("millrace-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("create memfd: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "millrace-ring")
+	r := &Ring{number: number, frames: frames, stride: stride, file: file}
+	if err := r.open(fd, size); err != nil {
+		return nil, errors.Join(fmt.Errorf("make ring of %d frames of %d bytes: %w", frames, stride, err), r.close())
+	}
+	return r, nil
+}
+
+func (r *Ring) open(fd int, size int64) error {
+	if err := unix.Ftruncate(fd, size); err != nil {
+		return fmt.Errorf("size memfd: %w", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return fmt.Errorf("seal memfd: %w", err)
+	}
+	memory, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map memfd: %w", err)
+	}
+	r.memory = memory
+	return touch(memory)
+}
+
+// touch makes every page present once. Kernels before 5.14 do not know MADV_POPULATE_WRITE: there each page is written.
+func touch(memory []byte) error {
+	// Huge pages are welcome and not needed: most systems have them off for shared memory.
+	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE)
+	err := unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
+	if errors.Is(err, unix.EINVAL) {
+		for i := 0; i < len(memory); i += page {
+			memory[i] = 0
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("touch %d bytes of shared memory (raise the memory limit of this process or lower the batch size): %w", len(memory), err)
+	}
+	return nil
+}
+
+// Number counts a pool's rings from 0.
+func (r *Ring) Number() uint32 { return r.number }
+
+// Len returns how many frames the ring has.
+func (r *Ring) Len() uint32 { return r.frames }
+
+// Stride returns the bytes from one frame to the next.
+func (r *Ring) Stride() int64 { return r.stride }
+
+// Size returns the bytes of the whole ring.
+func (r *Ring) Size() int64 { return r.stride * int64(r.frames) }
+
+// Fd returns the memfd, to be passed on; it stays the ring's and is valid while one of its frames is not free.
+func (r *Ring) Fd() int { return int(r.file.Fd()) }
+
+func (r *Ring) frame(n uint32) []byte {
+	at := r.stride * int64(n)
+	return r.memory[at : at+r.stride : at+r.stride]
+}
+
+func (r *Ring) close() error {
+	var err error
+	if r.memory != nil {
+		err = unix.Munmap(r.memory)
+		r.memory = nil
+	}
+	return errors.Join(err, r.file.Close())
+}

@@ -1,0 +1,73 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"millrace"
+)
+
+// anyRank in HELLO: the client does not know the number in its socket's name.
+const anyRank = ^uint32(0)
+
+// grace is how long a newcomer waits for the one before it to be noticed as gone.
+const grace = 250 * time.Millisecond
+
+// seat is the one place of a rank: who holds it is served.
+type seat struct {
+	number int // in the socket's name
+	rank   millrace.Rank
+
+	mu      sync.Mutex
+	holder  *session
+	leaving bool          // the holder is known to be gone; its commits may still be on their way up
+	changed chan struct{} // closed at the next change
+}
+
+func newSeat(number int, rank millrace.Rank) *seat {
+	return &seat{number: number, rank: rank, changed: make(chan struct{})}
+}
+
+// take waits for the seat while its holder is leaving, and refuses while the holder lives.
+func (s *seat) take(ctx context.Context, by *session) error {
+	patience := time.NewTimer(grace)
+	defer patience.Stop()
+	for {
+		s.mu.Lock()
+		if s.holder == nil {
+			s.holder, s.leaving = by, false
+			s.mu.Unlock()
+			return nil
+		}
+		pid, leaving, changed := s.holder.peer.pid, s.leaving, s.changed
+		s.mu.Unlock()
+		expired := patience.C
+		if leaving {
+			expired = nil
+		}
+		select {
+		case <-changed:
+		case <-expired:
+			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first", s.rank, pid)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leave says that the holder is gone for good.
+func (s *seat) leave(by *session) {
+	s.change(func() { s.leaving = s.leaving || s.holder == by })
+}
+
+func (s *seat) give() { s.change(func() { s.holder = nil }) }
+
+func (s *seat) change(set func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

@@ -1,0 +1,404 @@
+package sidecar_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/sidecar"
+	"millrace/sidecar/sidecartest"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == trainerArg {
+		trainer(os.Args[2])
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func contextWithCause(t *testing.T) (context.Context, func(error)) {
+	return context.WithCancelCause(context.WithoutCancel(t.Context()))
+}
+
+var small = sidecartest.Config{Steps: 6, World: 2, Microbatches: 2, Rows: 2, Length: 16}
+
+// TestWholeRun: both ranks get every microbatch in order, byte for byte what the plan says, the state with each step's last, and the
+// end only after the last commit.
+func TestWholeRun(t *testing.T) {
+	for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
+		t.Run(string(layout), func(t *testing.T) {
+			c := small
+			c.Layout = layout
+			h := open(t, c, nil)
+			trainers := []*client{dial(t, h.path(0)), dial(t, h.path(1))}
+			for _, tr := range trainers {
+				tr.hello("fresh", nil)
+			}
+			for _, tr := range trainers {
+				if b := tr.want(begin); b.attempt != 1 || b.step != 0 || !bytes.Contains(b.body, []byte(`"world":2`)) {
+					t.Errorf("begin %+v: %s", b, b.body)
+				}
+			}
+			for step := range uint64(c.Steps) {
+				for rank, tr := range trainers {
+					for m := range uint32(c.Microbatches) {
+						b := tr.want(batchMsg)
+						if b.step != step || b.microbatch != m || b.microbatches != 2 || b.rank != uint32(rank) {
+							t.Fatalf("got %+v where step %d microbatch %d comes next", b, step, m)
+						}
+						compare(t, h.run, tr, b, millrace.Rank(rank))
+						tr.release(b)
+					}
+					if step < uint64(c.Steps)-1 {
+						tr.commit(step)
+					}
+				}
+			}
+			for rank, tr := range trainers {
+				tr.commit(uint64(c.Steps) - 1)
+				if e := tr.want(end); e.step != uint64(c.Steps) {
+					t.Errorf("the run ended at step %d", e.step)
+				}
+				if got := h.run.Committed(millrace.Rank(rank)); got != millrace.Step(c.Steps) {
+					t.Errorf("the end came when steps below %s were committed upstream", got)
+				}
+			}
+		})
+	}
+}
+
+// compare builds the batch a second time and compares every byte that the descriptor points to.
+func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrace.Rank) {
+	t.Helper()
+	plan, err := run.Plan(t.Context(), 1, millrace.Step(b.step))
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := run.Fetch(t.Context(), plan.Plan, []millrace.Rank{rank})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer payload.Release()
+	tokens, err := payload.Tokens(rank, b.microbatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	collator := constructors.New(run.Shape(), 1)
+	part := plan.Part(rank, b.microbatch)
+	tensors, size := collator.Layout(part)
+	want := make([]byte, size)
+	if err := collator.Build(want, tensors, part, tokens); err != nil {
+		t.Fatal(err)
+	}
+	le := binary.LittleEndian
+	if n := int(le.Uint32(b.body[64:])); n != len(tensors) || len(b.body) != 72+88*n {
+		t.Fatalf("%d tensors in a body of %d bytes, want %d", n, len(b.body), len(tensors))
+	}
+	for i, tensor := range tensors {
+		rec := b.body[72+88*i:][:88]
+		if name := string(bytes.TrimRight(rec[:24], "\x00")); name != tensor.Name {
+			t.Fatalf("tensor %d is %q, want %q", i, name, tensor.Name)
+		}
+		at, n := le.Uint64(rec[72:]), le.Uint64(rec[80:])
+		if !bytes.Equal(tr.frame(b)[at:at+n], want[tensor.Offset:tensor.Offset+tensor.Bytes]) {
+			t.Errorf("step %d rank %d microbatch %d: %s differs", b.step, rank, b.microbatch, tensor.Name)
+		}
+	}
+	if got, want := tr.span(b, 32), plan.State; b.microbatch == b.microbatches-1 && !bytes.Equal(got, want) {
+		t.Errorf("state %s, want %s", got, want)
+	}
+	if lineage := tr.span(b, 16); le.Uint32(lineage) != uint32(len(part)) {
+		t.Errorf("%d segments, want %d", le.Uint32(lineage), len(part))
+	}
+	if !bytes.Equal(b.body[48:64], plan.Placement[:]) {
+		t.Error("another placement digest than the plan's")
+	}
+}
+
+// TestFramesAreCredits: no more batches come than there are frames, and a release brings the next.
+func TestFramesAreCredits(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 3 })
+	tr := dial(t, h.path(0))
+	tr.hello("", nil)
+	tr.want(begin)
+	held := []msg{tr.want(batchMsg), tr.want(batchMsg), tr.want(batchMsg)}
+	tr.send(msg{kind: wait})
+	if s := tr.want(status); !strings.Contains(string(s.body), "free frame") {
+		t.Errorf("status %q", s.body)
+	}
+	tr.release(held[1])
+	if b := tr.want(batchMsg); b.frame != held[1].frame || b.generation != 2 {
+		t.Errorf("got frame %d generation %d", b.frame, b.generation)
+	}
+}
+
+// TestStaleReleases: what names no lent frame is ignored, whoever says it.
+func TestStaleReleases(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 2 })
+	tr := dial(t, h.path(0))
+	tr.hello("", nil)
+	tr.want(begin)
+	a, b := tr.want(batchMsg), tr.want(batchMsg)
+	bogus := []msg{
+		{ring: 7, frame: a.frame, generation: 1}, {ring: a.ring, frame: 1 << 31, generation: 1}, {ring: a.ring, frame: a.frame, generation: 9},
+		{ring: ^uint32(0), frame: ^uint32(0), generation: ^uint64(0)},
+	}
+	for _, m := range bogus {
+		m.kind = release
+		tr.send(m)
+	}
+	h.until(sidecar.Stale, len(bogus))
+	tr.release(a)
+	tr.want(batchMsg)
+	tr.release(a) // of the generation before
+	h.until(sidecar.Stale, len(bogus)+1)
+	tr.release(b)
+	tr.want(batchMsg)
+}
+
+// TestTruncate: a trainer cannot take the memory away from under the sidecar.
+func TestTruncate(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
+	tr := dial(t, h.path(0))
+	tr.hello("", nil)
+	tr.want(begin)
+	b := tr.want(batchMsg)
+	if err := unix.Ftruncate(tr.fds[b.ring], 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("truncate: %v, want EPERM", err)
+	}
+	if info, err := os.Stat(h.path(0)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket's mode is %v, %v", info.Mode(), err)
+	}
+}
+
+// TestLargerBatch: a batch that does not fit comes in a new ring; frames of the old one are still good.
+func TestLargerBatch(t *testing.T) {
+	h := open(t, sidecartest.Config{Steps: 4, World: 1, Microbatches: 1, Rows: 8, Length: 512, Crumbs: 1, Dtype: millrace.Int32}, nil)
+	tr := dial(t, h.path(0))
+	tr.hello("", nil)
+	tr.want(begin)
+	first, second := tr.want(batchMsg), tr.want(batchMsg)
+	if first.ring != 0 || second.ring != 1 {
+		t.Fatalf("rings %d and %d", first.ring, second.ring)
+	}
+	compare(t, h.run, tr, first, 0)
+	compare(t, h.run, tr, second, 0)
+	tr.release(first)
+	tr.want(batchMsg)
+	h.until(sidecar.Released, 1)
+	if s := h.server.Status(); s[0].Bytes != int64(len(tr.rings[1])) {
+		t.Errorf("%d bytes of shared memory, want the new ring's %d alone", s[0].Bytes, len(tr.rings[1]))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	const otherUser = 4242
+	for name, c := range map[string]struct {
+		run    sidecartest.Config
+		change func(*sidecar.Config)
+		talk   func(*client)
+		want   string
+	}{
+		"history":        {run: sidecartest.Config{History: true}, talk: func(c *client) { c.hello("", nil) }, want: "has history"},
+		"damaged state":  {talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged"},
+		"no state":       {talk: func(c *client) { c.hello("state", nil) }, want: "none sent"},
+		"unknown start":  {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
+		"another rank":   {talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) }, want: "wants rank 5"},
+		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
+		"not JSON":       {talk: func(c *client) { c.send(msg{kind: hello, body: []byte("{")}) }, want: "read HELLO"},
+		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "shorter"},
+		"another protocol": {talk: func(c *client) {
+			b := msg{kind: hello, rank: ^uint32(0), body: []byte("{}")}.bytes()
+			b[4] = 9
+			c.raw(b)
+		}, want: "speaks protocol 9"},
+		"a failed run": {run: sidecartest.Config{FailAt: 1, FailReason: "no such file"}, talk: func(c *client) {
+			c.hello("fresh", nil)
+			c.want(begin)
+			c.want(batchMsg)
+		}, want: "no such file"},
+		"commit of the future": {talk: func(c *client) {
+			c.hello("fresh", nil)
+			c.want(begin)
+			c.commit(1 << 40)
+			for m := c.next(); m.kind == batchMsg; m = c.next() {
+				c.t.Logf("batch %d", m.step)
+			}
+		}},
+		"too little memory": {change: func(c *sidecar.Config) { c.RingSize = 8 << 10 }, talk: func(c *client) { c.hello("fresh", nil); c.want(begin) }, want: "limits.sidecar_memory"},
+		"another user":      {change: func(c *sidecar.Config) { c.UIDs = []uint32{otherUser} }, talk: func(*client) {}, want: "belongs to user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := c.run
+			run.World, run.Microbatches, run.Rows, run.Length = 1, 1, 1, 16
+			h := open(t, run, c.change)
+			tr := dial(t, h.path(0))
+			c.talk(tr)
+			if c.want == "" {
+				return
+			}
+			if e := tr.want(errorMsg); !strings.Contains(string(e.body), c.want) {
+				t.Errorf("refused with %q, want %q", e.body, c.want)
+			}
+			if m := tr.next(); m.kind != 0 {
+				t.Errorf("message %d after the refusal", m.kind)
+			}
+		})
+	}
+}
+
+func (c *client) raw(b []byte) {
+	c.t.Helper()
+	if _, err := c.conn.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// TestLargeState: a state beyond one datagram arrives whole, both ways.
+func TestLargeState(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
+	tr := dial(t, h.path(0))
+	body := []byte(`{"start":"state","state":{"seed":1234,"step":3,"pad":"` + strings.Repeat("y", 300_000) + `"}}`)
+	for len(body) > 0 {
+		n := min(len(body), 64<<10)
+		m := msg{kind: hello, rank: ^uint32(0), body: body[:n]}
+		if body = body[n:]; len(body) > 0 {
+			m.flags = 1
+		}
+		tr.send(m)
+	}
+	var got []byte
+	for {
+		b := tr.want(begin)
+		got = append(got, b.body...)
+		if b.flags&1 == 0 {
+			break
+		}
+	}
+	if !bytes.Contains(got, []byte(strings.Repeat("y", 300_000))) {
+		t.Error("the state came back otherwise")
+	}
+	if b := tr.want(batchMsg); b.step != 3 {
+		t.Errorf("the run began at step %d", b.step)
+	}
+}
+
+// TestOneTrainerARank: a second one is told who is served, and the seat is free once the first is gone.
+func TestOneTrainerARank(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
+	first := dial(t, h.path(0))
+	first.hello("", nil)
+	first.want(begin)
+	second := dial(t, h.path(0))
+	second.hello("latest", nil)
+	if e := second.want(errorMsg); e.rank != 3 || !strings.Contains(string(e.body), "being served to process") {
+		t.Errorf("error %d %q", e.rank, e.body)
+	}
+	first.close()
+	third := dial(t, h.path(0))
+	third.hello("latest", nil)
+	third.want(begin)
+}
+
+// TestLeavesWhileJoining: a trainer that goes before the others have come is forgotten.
+func TestLeavesWhileJoining(t *testing.T) {
+	h := open(t, small, nil)
+	early := dial(t, h.path(0))
+	early.hello("fresh", nil)
+	h.until(sidecar.Joined, 1)
+	early.close()
+	h.until(sidecar.Gone, 1)
+	for r := range 2 {
+		dial(t, h.path(r)).hello("", nil)
+	}
+	h.until(sidecar.Began, 2)
+}
+
+// TestFailureOfTheWhole: a run that fails while trainers wait reaches them.
+func TestFailureOfTheWhole(t *testing.T) {
+	h := open(t, small, nil)
+	tr := dial(t, h.path(0))
+	tr.hello("fresh", nil)
+	h.until(sidecar.Joined, 1)
+	h.cancel(&sidecar.RunError{Reason: "source web is damaged"})
+	if e := tr.want(errorMsg); e.rank != 1 || string(e.body) != "source web is damaged" {
+		t.Errorf("error %d %q", e.rank, e.body)
+	}
+}
+
+func TestSocketPaths(t *testing.T) {
+	t.Run("long", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		h := open(t, small, func(c *sidecar.Config) { c.Dir = dir })
+		d, err := os.Open(h.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if err := os.Chdir(dir); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = os.Chdir("/") }()
+		dial(t, "rank-0.sock").hello("fresh", nil)
+		h.until(sidecar.Joined, 1)
+	})
+	t.Run("stale", func(t *testing.T) {
+		dir := t.TempDir()
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "rank-0.sock"), Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		l.Close()
+		h := open(t, small, func(c *sidecar.Config) { c.Dir = dir })
+		dial(t, h.path(0)).hello("fresh", nil)
+		h.until(sidecar.Joined, 1)
+	})
+	t.Run("a file in the way", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "rank-1.sock"), []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := sidecartest.New(small)
+		s, err := sidecar.New(sidecar.Config{Dir: dir, Ranks: []millrace.Rank{0, 1}, Upstream: run, Fetcher: run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "not a socket") {
+			t.Errorf("run: %v", err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("left behind: %v, %v", entries, err)
+		}
+	})
+	t.Run("only our own is removed", func(t *testing.T) {
+		h := open(t, small, nil)
+		if err := os.Remove(h.path(0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(h.path(0), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h.close()
+		entries, err := os.ReadDir(h.dir)
+		if err != nil || len(entries) != 1 || entries[0].Name() != "rank-0.sock" {
+			t.Errorf("left behind: %v, %v", entries, err)
+		}
+	})
+}

@@ -1,0 +1,321 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"millrace"
+	"millrace/sidecar/ring"
+)
+
+const (
+	// greetWithin is how long a client may take from connect to HELLO.
+	greetWithin = 10 * time.Second
+	// sendWithin bounds a send to a client that does not read; the credits keep the queue short for one that does.
+	sendWithin = 10 * time.Second
+	// partWithin is how long a client has to read why it was turned away.
+	partWithin = 2 * time.Second
+)
+
+// session is one connection: the shell around its delivery.
+type session struct {
+	server  *Server
+	rank    millrace.Rank
+	conn    *net.UnixConn
+	peer    *peer
+	order   delivery
+	pool    *ring.Pool
+	forward *forward
+	steps   *steps
+	doing   atomic.Pointer[string]
+	events  chan event
+	over    chan struct{} // closed when the loop no longer listens
+	wire    []byte        // send buffer
+	told    *ring.Ring    // the newest ring the client knows
+	shared  sharing       // the attempt's steps, once begun
+	g       errgroup.Group
+	pushed  atomic.Pointer[millrace.Slot] // for Status
+}
+
+func newSession(s *Server, rank millrace.Rank, c *net.UnixConn, p *peer) *session {
+	return &session{
+		server: s, rank: rank, conn: c, peer: p, order: delivery{rank: rank},
+		pool:    ring.NewPool(s.config.Frames, s.config.RingSize),
+		forward: newForward(s.config.Upstream, rank),
+		events:  make(chan event, 64), over: make(chan struct{}),
+		wire: make([]byte, 0, maxDatagram),
+	}
+}
+
+// run serves the connection until the trainer is gone or told to go. In the end the memory is given back first; only then may the
+// commits that are still on their way hold it up. leaving is called as soon as the trainer can be replaced.
+func (s *session) run(ctx context.Context, start Start, leaving func()) {
+	live, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.g.Go(func() error { s.read(); return nil })
+	var carried errgroup.Group
+	carried.Go(func() error {
+		return s.forward.run(ctx, func(attempt millrace.Attempt, below millrace.Step) {
+			s.notice(Event{Kind: Committed, Slot: millrace.Slot{Attempt: attempt, Step: below - 1}})
+			s.post(forwarded{below})
+		})
+	})
+	s.loop(live, start)
+	leaving()
+	cancel(nil)
+	_ = s.conn.Close()
+	close(s.over)
+	_ = s.g.Wait()
+	if err := s.pool.Close(); err != nil {
+		s.server.config.Log.Error("give back the shared memory of a rank", "rank", s.rank, "error", err)
+	}
+	s.shared.leave()
+	s.notice(Event{Kind: Gone})
+	s.forward.finish()
+	if err := carried.Wait(); err != nil && ctx.Err() == nil {
+		s.server.config.Log.Error("commit", "rank", s.rank, "error", err)
+	}
+	s.server.config.Upstream.Left(s.rank)
+}
+
+// loop feeds the state machine until the connection is over.
+func (s *session) loop(ctx context.Context, start Start) {
+	if !s.act(ctx, s.order.on(helloed{start})) {
+		return
+	}
+	for {
+		select {
+		case e := <-s.events:
+			if _, gone := e.(gone); gone || !s.act(ctx, s.order.on(e)) {
+				return
+			}
+		case <-ctx.Done():
+			var run *RunError
+			if errors.As(context.Cause(ctx), &run) {
+				s.act(ctx, s.order.fail(errRun, run))
+			}
+			return
+		}
+	}
+}
+
+// gone: nothing more will come from the client.
+type gone struct{}
+
+// act carries out actions in order; false ends the connection.
+func (s *session) act(ctx context.Context, actions []action) bool {
+	for _, a := range actions {
+		var err error
+		switch a := a.(type) {
+		case join:
+			s.join(ctx, a.start)
+		case feed:
+			err = s.feed(ctx, a.begin)
+		case send:
+			s.tell(a.message)
+			err = s.sendOut(a.message)
+		case push:
+			err = s.push(a.batch)
+		case release:
+			s.release(a)
+		case commit:
+			s.forward.commit(s.order.begin.Attempt, a.step)
+		case saved:
+			s.notice(Event{Kind: Saved, Slot: millrace.Slot{Attempt: s.order.begin.Attempt, Step: a.step}})
+			s.forward.save(s.order.begin.Attempt, a.step)
+		case status:
+			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
+		case hangUp:
+			_ = s.conn.CloseWrite()
+			s.part(ctx)
+			return false
+		}
+		if err != nil {
+			s.part(ctx) // the client is gone; what it said before still counts
+			return false
+		}
+	}
+	return true
+}
+
+func (s *session) join(ctx context.Context, start Start) {
+	s.notice(Event{Kind: Joined, Reason: string(start.Kind)})
+	text := "every rank to connect and say where it starts"
+	s.doing.Store(&text)
+	s.g.Go(func() error {
+		b, err := s.server.config.Upstream.Join(ctx, s.rank, start)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.post(refused{reason(err)})
+		default:
+			s.post(begun{b})
+		}
+		return nil
+	})
+}
+
+func (s *session) feed(ctx context.Context, b Begin) error {
+	s.notice(Event{Kind: Began, Slot: millrace.Slot{Attempt: b.Attempt, Step: b.Step, Microbatch: b.Microbatch}})
+	s.shared = s.server.share(s.rank, b)
+	f := &feeder{
+		rank: s.rank, begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
+		notice: s.notice, out: s.post,
+	}
+	s.g.Go(func() error { f.run(ctx); return nil })
+	return nil
+}
+
+func (s *session) push(b filled) error {
+	m, err := b.message()
+	if err != nil {
+		return err
+	}
+	if b.frame.Ring != s.told {
+		if err := s.sendOut(ringMessage(b.frame.Ring)); err != nil {
+			return err
+		}
+		s.told = b.frame.Ring
+	}
+	s.notice(Event{Kind: Pushed, Slot: b.slot, Generation: b.frame.Generation})
+	s.pushed.Store(&b.slot)
+	s.pool.Lend(b.frame)
+	return s.sendOut(m)
+}
+
+func (s *session) release(r release) {
+	slot := millrace.Slot{Attempt: s.order.begin.Attempt}
+	if err := s.pool.Release(r.ring, r.frame, r.generation); err != nil {
+		s.notice(Event{Kind: Stale, Slot: slot, Generation: r.generation, Reason: err.Error()})
+		return
+	}
+	s.notice(Event{Kind: Released, Slot: slot, Generation: r.generation})
+}
+
+// tell records how the run ends for this rank.
+func (s *session) tell(m message) {
+	switch m.header.kind {
+	case msgEnd:
+		s.notice(Event{Kind: Ended, Slot: millrace.Slot{Attempt: m.header.attempt, Step: m.header.step}})
+	case msgError:
+		s.notice(Event{Kind: Failed, Reason: string(m.body)})
+	}
+}
+
+func (s *session) waiting() string {
+	text := ""
+	if t := s.doing.Load(); t != nil {
+		text = *t
+	}
+	if more := s.server.config.Upstream.Waiting(); more != "" {
+		text += " (" + more + ")"
+	}
+	return text
+}
+
+// post hands an event to the loop, or drops it when there is no loop any more.
+func (s *session) post(e event) {
+	select {
+	case s.events <- e:
+	case <-s.over:
+	}
+}
+
+func (s *session) notice(e Event) {
+	if s.server.config.Observe == nil {
+		return
+	}
+	e.Slot.Rank, e.Pid = s.rank, int(s.peer.pid)
+	s.server.config.Observe(e)
+}
+
+// read turns the client's datagrams into events until it is gone. The end of its process counts as its end even where a forked
+// child keeps the socket open: what it had sent is still read.
+func (s *session) read() {
+	defer s.post(gone{})
+	buf := make([]byte, maxDatagram)
+	for {
+		h, _, err := receive(s.conn, buf)
+		if errors.Is(err, errGone) {
+			return
+		}
+		if err != nil {
+			s.post(malformed{err})
+			continue
+		}
+		s.post(received{h})
+	}
+}
+
+// errGone: no more datagrams will come.
+var errGone = errors.New("the client is gone")
+
+// receive reads one datagram.
+func receive(c *net.UnixConn, buf []byte) (header, []byte, error) {
+	n, err := c.Read(buf)
+	for errors.Is(err, unix.ECONNRESET) {
+		// The client left without reading all we sent. The error comes first and once; behind it is what the client had said.
+		n, err = c.Read(buf)
+	}
+	if err != nil || n == 0 {
+		return header{}, nil, errGone
+	}
+	h, err := parseHeader(buf[:n])
+	if err != nil {
+		return header{}, nil, err
+	}
+	return h, buf[headerSize:n], nil
+}
+
+// sendOut sends a message, in as many datagrams as its body needs; a ring's memfd goes with the first.
+func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
+
+func sendMessage(c *net.UnixConn, wire []byte, m message) error {
+	if err := c.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil {
+		return err
+	}
+	var oob []byte
+	if m.ring != nil {
+		oob = unix.UnixRights(m.ring.Fd())
+	}
+	for body := m.body; ; {
+		n := min(len(body), maxDatagram-headerSize)
+		h := m.header
+		h.body = uint32(n)
+		if n < len(body) {
+			h.flags |= flagMore
+		}
+		wire = append(h.append(wire[:0]), body[:n]...)
+		if _, _, err := c.WriteMsgUnix(wire, oob, nil); err != nil {
+			return fmt.Errorf("send message %d: %w", h.kind, err)
+		}
+		if body, oob = body[n:], nil; len(body) == 0 {
+			return nil
+		}
+	}
+}
+
+// part hears the client out and lets it read what was sent: a close with unread messages would reset it. Nothing is sent any more.
+func (s *session) part(ctx context.Context) {
+	_ = s.conn.SetReadDeadline(time.Now().Add(partWithin))
+	for e := range s.events { // ends: read posts gone
+		switch e.(type) {
+		case gone:
+			return
+		case received:
+			for _, a := range s.order.on(e) {
+				switch a.(type) {
+				case commit, saved:
+					s.act(ctx, []action{a})
+				}
+			}
+		}
+	}
+}

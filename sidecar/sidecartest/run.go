@@ -1,0 +1,356 @@
+// Package sidecartest is a whole run without a run: it plans, fetches and joins as an orchestrator and loaders would, out of
+// arithmetic, so that the sidecar and its clients can be tested and measured alone.
+package sidecartest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace"
+	"millrace/internal/seal"
+	"millrace/sidecar"
+)
+
+// Config says what the run looks like.
+type Config struct {
+	Steps        int // 0: endless
+	World        int // data-parallel ranks, on however many hosts
+	Microbatches int // of each rank
+	Rows, Length int // of a microbatch
+	Layout       millrace.Layout
+	Dtype        millrace.TokenDtype
+	StateBytes   int           // the state is padded to about this size
+	History      bool          // the run has been started before: no start is an error
+	SameStep     bool          // every step is planned like step 0: planning costs nothing (for measurements)
+	FailAt       int           // the run fails when this step is planned; 0 never
+	FailReason   string        //
+	Crumbs       int           // from this step on every segment is one token, so that batches need larger frames; 0 never
+	PlanDelay    time.Duration // how long each plan takes
+}
+
+// Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
+type Run struct {
+	config Config
+	plan0  *sidecar.StepPlan // for SameStep
+
+	mu        sync.Mutex
+	waiting   map[millrace.Rank]sidecar.Start
+	joined    chan struct{} // closed when all have joined
+	begin     sidecar.Begin
+	refusal   error
+	attempt   millrace.Attempt
+	committed map[millrace.Rank]millrace.Step // first step not committed
+	held      int                             // payloads fetched and not released
+}
+
+var (
+	_ sidecar.Upstream = (*Run)(nil)
+	_ sidecar.Fetcher  = (*Run)(nil)
+)
+
+// New returns a run that has not begun.
+func New(c Config) *Run {
+	if c.Layout == "" {
+		c.Layout = millrace.Packed
+	}
+	if c.Dtype == "" {
+		c.Dtype = millrace.Int64
+	}
+	r := &Run{config: c, waiting: map[millrace.Rank]sidecar.Start{}, joined: make(chan struct{}), committed: map[millrace.Rank]millrace.Step{}}
+	if c.SameStep {
+		r.plan0 = r.make(1, 0)
+	}
+	return r
+}
+
+// Names are the run's sources.
+func Names() []sidecar.SourceNames {
+	return []sidecar.SourceNames{{Name: "books", Shards: []string{"corpus.bin"}}, {Name: "web", Shards: []string{"part-0.jsonl.zst", "part-1.jsonl.zst"}}}
+}
+
+// Shape is that of every microbatch.
+func (r *Run) Shape() millrace.Shape {
+	return millrace.Shape{
+		SequenceLength: uint32(r.config.Length), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
+		CapTokens: uint32(r.config.Rows * r.config.Length),
+	}
+}
+
+// Join blocks until all ranks have said the same, but for one that goes on.
+func (r *Run) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (sidecar.Begin, error) {
+	r.mu.Lock()
+	if start.Kind == sidecar.StartContinue {
+		defer r.mu.Unlock()
+		r.attempt = max(r.attempt, start.Attempt)
+		r.committed[rank] = max(r.committed[rank], start.Step)
+		return r.at(start.Step, start.Microbatch, r.state(start.Step)), nil
+	}
+	r.waiting[rank] = start
+	joined := r.joined
+	if len(r.waiting) == r.config.World {
+		r.resolve(start)
+		close(joined)
+		r.joined, r.waiting = make(chan struct{}), map[millrace.Rank]sidecar.Start{}
+	}
+	r.mu.Unlock()
+	select {
+	case <-joined:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.begin, r.refusal
+	case <-ctx.Done():
+		return sidecar.Begin{}, ctx.Err()
+	}
+}
+
+func (r *Run) resolve(start sidecar.Start) {
+	r.begin, r.refusal = sidecar.Begin{}, nil
+	for rank, s := range r.waiting {
+		if s.Kind != start.Kind || string(s.State) != string(start.State) {
+			r.refusal = &sidecar.StartError{Reason: fmt.Sprintf("the ranks differ in where they start: rank %d says %q", rank, s.Kind)}
+			return
+		}
+	}
+	at := savedState{}
+	switch start.Kind {
+	case sidecar.StartNone:
+		if r.config.History {
+			r.refusal = &sidecar.StartError{Reason: `this run has history: load a state, or say start="latest" or start="fresh"`}
+			return
+		}
+	case sidecar.StartLatest:
+		at.Step = r.watermark()
+	case sidecar.StartState:
+		if err := json.Unmarshal(start.State, &at); err != nil {
+			r.refusal = &sidecar.StartError{Reason: "the state is damaged: " + err.Error()}
+			return
+		}
+		if at.Seed != seed && len(start.Override) == 0 {
+			r.refusal = &sidecar.StartError{Reason: "the state is of another run: seed changed"}
+			return
+		}
+		if at.Microbatch > 0 && at.Placement != r.make(1, at.Step).Placement.String() {
+			r.refusal = &sidecar.StartError{Reason: fmt.Sprintf("step %d is placed otherwise now", at.Step)}
+			return
+		}
+	}
+	r.attempt++
+	r.config.History = true
+	state := start.State
+	if start.Kind != sidecar.StartState {
+		state = r.state(at.Step)
+	}
+	r.begin = r.at(at.Step, at.Microbatch, state)
+}
+
+func (r *Run) watermark() millrace.Step {
+	low := millrace.Step(0)
+	for rank := range r.config.World {
+		if c := r.committed[millrace.Rank(rank)]; rank == 0 || c < low {
+			low = c
+		}
+	}
+	return low
+}
+
+func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Begin {
+	return sidecar.Begin{
+		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, World: r.config.World, Shape: r.Shape(), PadMultiple: 1,
+	}
+}
+
+const seed = 1234
+
+type savedState struct {
+	Version    int           `json:"version"`
+	Seed       int           `json:"seed"`
+	Step       millrace.Step `json:"step"`
+	Attempt    int           `json:"attempt"`
+	Big        uint64        `json:"big"` // does not fit a float64
+	Microbatch uint32        `json:"microbatch,omitempty"`
+	Placement  string        `json:"placement,omitempty"`
+	Pad        string        `json:"pad,omitempty"`
+}
+
+// state is the state before step: its ordinals are what a plan needs, its size that of a real one.
+func (r *Run) state(step millrace.Step) []byte {
+	s := savedState{Version: 1, Seed: seed, Step: step, Attempt: 1, Big: 1<<63 + uint64(step), Pad: strings.Repeat("x", max(0, r.config.StateBytes-96))}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+// Plan makes a step's plan.
+func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*sidecar.StepPlan, error) {
+	if d := r.config.PlanDelay; d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if r.config.Steps > 0 && int(step) >= r.config.Steps {
+		return nil, io.EOF
+	}
+	if r.config.FailAt > 0 && int(step) >= r.config.FailAt {
+		return nil, &sidecar.RunError{Reason: r.config.FailReason}
+	}
+	if r.plan0 == nil {
+		return r.make(attempt, step), nil
+	}
+	p := *r.plan0
+	plan := *p.Plan
+	plan.Attempt, plan.Step = attempt, step
+	p.Plan = &plan
+	plan.Leaves, plan.Placement = seal.Placement(&plan, r.Shape())
+	return &p, nil
+}
+
+func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPlan {
+	c := r.config
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(c.World), Microbatches: uint32(c.Microbatches)}
+	row := int(step) * c.World * c.Microbatches * c.Rows
+	for rank := range c.World {
+		for m := range c.Microbatches {
+			for i := range c.Rows {
+				p.Assignments = append(p.Assignments, r.row(step, rank, m, i, row)...)
+				row++
+			}
+		}
+	}
+	segments := make([]millrace.Segment, len(p.Assignments))
+	for i := range p.Assignments {
+		segments[i] = p.Assignments[i].Segment
+	}
+	p.Content = seal.Content([]string{"books", "web"}, segments)
+	p.Leaves, p.Placement = seal.Placement(p, r.Shape())
+	p.Last = c.Steps > 0 && int(step) == c.Steps-1
+	return &sidecar.StepPlan{Plan: p, State: r.state(step + 1), Sources: Names()}
+}
+
+// row fills one row with two documents, or with crumbs of one.
+func (r *Run) row(step millrace.Step, rank, m, i, number int) []millrace.Assignment {
+	length, cut := uint32(r.config.Length), uint32(r.config.Length/2+number%3)
+	at := func(source uint32, ordinal int, offset, n, start uint32, more bool) millrace.Assignment {
+		a := millrace.Assignment{
+			Segment: millrace.Segment{
+				Source: source, Ordinal: millrace.Ordinal(ordinal), Epoch: millrace.Epoch(number % 2),
+				ID: millrace.SampleID{Shard: source * uint32(number%2), Record: uint64(number)}, Offset: offset, Length: n, More: more,
+			},
+			Rank: millrace.Rank(rank), Microbatch: uint32(m), Row: uint32(i), Start: start,
+		}
+		if r.config.Layout == millrace.Varlen {
+			a.Row, a.Start = 0, uint32(i)*length+start
+		}
+		return a
+	}
+	if r.config.Crumbs == 0 || int(step) < r.config.Crumbs {
+		return []millrace.Assignment{at(0, number, 0, cut, 0, false), at(1, number, 0, length-cut, cut, number%2 == 0)}
+	}
+	out := make([]millrace.Assignment, 0, length)
+	for t := range length {
+		out = append(out, at(0, number, t, 1, t, t+1 < length))
+	}
+	return out
+}
+
+// Token is token i of a document.
+func Token(source uint32, ordinal millrace.Ordinal, i uint32) uint32 {
+	return uint32((uint64(ordinal)*7919 + uint64(i) + 31*uint64(source)) % 50_000)
+}
+
+// Fetch makes the tokens of a step's parts.
+func (r *Run) Fetch(_ context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
+	p := &payload{run: r, tokens: map[millrace.Slot][][]uint32{}}
+	for _, rank := range ranks {
+		for m := range plan.Microbatches {
+			p.tokens[millrace.Slot{Rank: rank, Microbatch: m}] = tokensOf(plan.Part(rank, m))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held++
+	return p, nil
+}
+
+func tokensOf(part []millrace.Assignment) [][]uint32 {
+	out := make([][]uint32, len(part))
+	for i := range part {
+		a := &part[i]
+		n := a.Length
+		if a.More {
+			n++
+		}
+		out[i] = make([]uint32, n)
+		for t := range out[i] {
+			out[i][t] = Token(a.Source, a.Ordinal, a.Offset+uint32(t))
+		}
+	}
+	return out
+}
+
+type payload struct {
+	run    *Run
+	tokens map[millrace.Slot][][]uint32
+}
+
+func (p *payload) Tokens(rank millrace.Rank, m uint32) ([][]uint32, error) {
+	return p.tokens[millrace.Slot{Rank: rank, Microbatch: m}], nil
+}
+
+func (p *payload) Release() {
+	p.run.mu.Lock()
+	defer p.run.mu.Unlock()
+	p.run.held--
+}
+
+// Commit remembers.
+func (r *Run) Commit(_ context.Context, rank millrace.Rank, _ millrace.Attempt, step millrace.Step) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.committed[rank] = step + 1
+	return nil
+}
+
+// Committed returns the first step that the rank has not committed.
+func (r *Run) Committed(rank millrace.Rank) millrace.Step {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.committed[rank]
+}
+
+// CheckpointSaved does nothing: the server's events tell of it.
+func (r *Run) CheckpointSaved(context.Context, millrace.Rank, millrace.Attempt, millrace.Step) error {
+	return nil
+}
+
+// Left forgets that a rank waits.
+func (r *Run) Left(rank millrace.Rank) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, rank)
+}
+
+// Waiting tells which ranks have not joined.
+func (r *Run) Waiting() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.waiting); n > 0 {
+		return fmt.Sprintf("%d of %d ranks are here", n, r.config.World)
+	}
+	return ""
+}
+
+// Payloads returns how many payloads are held.
+func (r *Run) Payloads() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}

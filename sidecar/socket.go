@@ -1,0 +1,117 @@
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// maxPath is the longest path a socket address takes, less the final zero.
+	maxPath = 107
+	backlog = 64
+	// socketBuffer is room for the descriptors of all frames and for large states, in bytes each way.
+	socketBuffer = 1 << 20
+)
+
+// socket is a listening rank socket and what is needed to take away that file and no other.
+type socket struct {
+	*net.UnixListener
+	path     string
+	dev, ino uint64
+}
+
+// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It is bound under a private name and moved into place when it
+// already accepts, so that whoever sees it can connect, and a lost sidecar's socket is replaced in one step.
+func listen(path string) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	file := os.NewFile(uintptr(fd), path)
+	defer file.Close() // the listener has its own descriptor
+	s, err := bind(fd, file, path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func bind(fd int, file *os.File, path string) (*socket, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	private := "." + filepath.Base(path) + "." + strconv.Itoa(os.Getpid())
+	address := filepath.Join(filepath.Dir(path), private)
+	if len(address) > maxPath {
+		address = filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), private)
+	}
+	_ = os.Remove(address) // of an earlier process with our number, which is gone
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: address}); err != nil {
+		return nil, err
+	}
+	moved := false
+	defer func() {
+		if !moved {
+			_ = os.Remove(address)
+		}
+	}()
+	if err := os.Chmod(address, 0o600); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, err
+	}
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{UnixListener: l.(*net.UnixListener), path: path}
+	s.SetUnlinkOnClose(false)
+	if err := s.place(address); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	moved = true
+	return s, nil
+}
+
+// place moves the socket to its path, over a stale socket but over nothing else.
+func (s *socket) place(address string) error {
+	if info, err := os.Lstat(s.path); err == nil && info.Mode()&os.ModeSocket == 0 {
+		return errors.New("there is a file in the way that is not a socket; move it away")
+	}
+	info, err := os.Lstat(address)
+	if err != nil {
+		return err
+	}
+	id, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("the file system tells no inode numbers")
+	}
+	s.dev, s.ino = id.Dev, id.Ino
+	return os.Rename(address, s.path)
+}
+
+// remove closes the listener and unlinks the socket, unless another sidecar's stands in its place.
+func (s *socket) remove() error {
+	err := s.Close()
+	if errors.Is(err, net.ErrClosed) {
+		err = nil
+	}
+	info, statErr := os.Lstat(s.path)
+	if statErr != nil {
+		return err
+	}
+	if id, ok := info.Sys().(*syscall.Stat_t); !ok || id.Dev != s.dev || id.Ino != s.ino {
+		return err
+	}
+	return errors.Join(err, os.Remove(s.path))
+}

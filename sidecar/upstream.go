@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"context"
+
+	"millrace"
+)
+
+// StartKind is how a trainer says where it starts.
+type StartKind string
+
+// The kinds of start.
+const (
+	StartNone     StartKind = ""         // nothing said: fresh on a new run, an error on one with history
+	StartFresh    StartKind = "fresh"    // from step 0
+	StartLatest   StartKind = "latest"   // from the first step that not all ranks have acknowledged
+	StartState    StartKind = "state"    // after the step that State was saved at
+	StartContinue StartKind = "continue" // same attempt, own position: the sidecar was lost, the trainer was not
+)
+
+// Start is what a trainer said.
+type Start struct {
+	Kind     StartKind
+	State    []byte   // JSON, of any rank; for StartState
+	Override []string // identity names that may differ from the state's
+	// For StartContinue: the next batch the trainer has not seen.
+	Attempt    millrace.Attempt
+	Step       millrace.Step
+	Microbatch uint32
+}
+
+// Begin is where the run starts for a rank, and what its batches look like.
+type Begin struct {
+	Attempt     millrace.Attempt
+	Term        millrace.Term
+	Step        millrace.Step // of the first batch
+	Microbatch  uint32        // of the first batch
+	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
+	World       int           // data-parallel ranks of the run
+	Shape       millrace.Shape
+	PadMultiple uint32
+}
+
+// SourceNames are the printable names of one source.
+type SourceNames struct {
+	Name   string
+	Shards []string // by SampleID.Shard: the path below the source's root
+}
+
+// StepPlan is a sealed step with what travels beside it.
+type StepPlan struct {
+	*millrace.Plan
+	State   []byte        // JSON: the state after the step
+	Sources []SourceNames // indexed by Segment.Source; shared by all plans
+}
+
+// RunError tells that the run failed, on every rank alike.
+type RunError struct{ Reason string }
+
+func (e *RunError) Error() string { return e.Reason }
+
+// StartError tells that the ranks cannot start as they said: they differ, the state is of another identity, a run with history was
+// given no start.
+type StartError struct{ Reason string }
+
+func (e *StartError) Error() string { return e.Reason }
+
+// Upstream is the run as the sidecar sees it: the orchestrator. Every call may be made from several goroutines and returns when its
+// context ends. An implementation hides restarts of the orchestrator: it waits.
+type Upstream interface {
+	// Join says where a rank starts, and blocks until every rank of the run has. A *StartError or *RunError goes to the trainer.
+	Join(ctx context.Context, rank millrace.Rank, start Start) (Begin, error)
+	// Plan returns a step of an attempt, blocking until it is sealed; io.EOF when the run ends before it; *RunError when it failed.
+	Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*StepPlan, error)
+	// Commit says that the rank has taken every microbatch up to and including step. It may come twice for a step, and skips steps
+	// where later ones came at once. When it returns, the fact is safe from a crash of this process.
+	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
+	// CheckpointSaved says that the trainer's checkpoint of step is durable.
+	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
+	// Left says that the rank's trainer is gone. It is called once for every Join that was called, after its commits.
+	Left(rank millrace.Rank)
+	// Waiting names what the next plan waits for, for the trainer's log; "" where nothing is known.
+	Waiting() string
+}
+
+// Fetcher gets a step's tokens for all ranks of the host at once.
+type Fetcher interface {
+	// Fetch blocks until the tokens of the ranks' parts are here. The payload is shared and stays as it is until Release.
+	Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (Payload, error)
+}
+
+// Payload is the tokens of some ranks' parts of a step.
+type Payload interface {
+	// Tokens returns, for each segment of the part, its tokens, and one more where its document goes on.
+	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
+	// Release ends the use of everything that Tokens returned; called once.
+	Release()
+}

@@ -1,0 +1,305 @@
+package sources
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"millrace"
+)
+
+// fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether counts are known
+// without an index. A line "bad" is a bad record, "panic" makes the decoder panic.
+type fakeFormat struct {
+	counted bool
+	lengths bool // records are tokens: the bytes of the line
+}
+
+func (fakeFormat) Name() string { return "jsonl" }
+
+func (ff fakeFormat) Open(_ context.Context, f File, _ Field, _ Limits, index []byte) (Shard, error) {
+	data := make([]byte, f.Size())
+	if err := ReadFull(f, data, 0); err != nil {
+		return nil, err
+	}
+	sh := &fakeShard{fakeFormat: ff, f: f, name: filepath.Base(f.Name()), indexed: index != nil}
+	for off := 0; off < len(data); {
+		n := bytes.IndexByte(data[off:], '\n')
+		if n < 0 {
+			n = len(data) - off
+		}
+		sh.offs = append(sh.offs, int64(off))
+		sh.lens = append(sh.lens, n)
+		off += n + 1
+	}
+	if ff.lengths {
+		return fakeTokens{sh}, nil
+	}
+	return sh, nil
+}
+
+type fakeShard struct {
+	fakeFormat
+	f       File
+	name    string
+	indexed bool
+	offs    []int64
+	lens    []int
+}
+
+type fakeTokens struct{ *fakeShard }
+
+func (s fakeTokens) Length(record uint64) uint32 { return uint32(s.lens[record]) }
+
+func (s *fakeShard) Count() (uint64, bool) {
+	return uint64(len(s.offs)), s.counted || s.indexed
+}
+func (s *fakeShard) Seekable() bool { return !strings.Contains(s.name, "stream") }
+func (s *fakeShard) Close() error   { return nil }
+
+func (s *fakeShard) Index(_ context.Context, progress func(int64)) ([]byte, error) {
+	progress(s.f.Size())
+	return binary.LittleEndian.AppendUint64(nil, uint64(len(s.offs))), nil
+}
+
+func (s *fakeShard) record(i uint64) (Record, error) {
+	line := make([]byte, s.lens[i])
+	if err := ReadFull(s.f, line, s.offs[i]); err != nil {
+		return Record{}, err
+	}
+	r := Record{Number: i, Offset: s.offs[i], Raw: int64(s.lens[i]) + 1}
+	switch {
+	case string(line) == "bad":
+		r.Err = fmt.Errorf("read record: it is bad: %w", millrace.ErrBadSample)
+	case string(line) == "panic":
+		panic("nil map")
+	case s.lengths:
+		for _, b := range line {
+			r.Tokens = append(r.Tokens, uint32(b))
+		}
+	default:
+		r.Text = line
+	}
+	return r, nil
+}
+
+func (s *fakeShard) Scan(ctx context.Context, from uint64, fn func(Record) error) error {
+	for i := from; i < uint64(len(s.offs)); i++ {
+		if err := s.hand(ctx, i, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *fakeShard) Read(ctx context.Context, numbers []uint64, fn func(Record) error) error {
+	for _, i := range numbers {
+		if err := s.hand(ctx, i, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *fakeShard) hand(ctx context.Context, i uint64, fn func(Record) error) error {
+	r, err := s.record(i)
+	if err != nil {
+		return err
+	}
+	err = fn(r)
+	for b := range r.Text {
+		r.Text[b] = '!' // a record's memory is valid only until fn returns
+	}
+	for t := range r.Tokens {
+		r.Tokens[t] = 1 << 30
+	}
+	if err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// byteAppender makes a token of every byte, and panics where a text holds "boom".
+type byteAppender struct{}
+
+func (byteAppender) Append(dst []uint32, text []byte) []uint32 {
+	if bytes.Contains(text, []byte("boom")) {
+		panic("index out of range")
+	}
+	for _, b := range text {
+		dst = append(dst, uint32(b))
+	}
+	return dst
+}
+
+const fakeEOS = 256
+
+// corpus is what a test's source is made of: records by shard, in name order.
+type corpus struct {
+	names  []string
+	shards [][]string
+}
+
+// randomCorpus makes shards of random sizes, some of them empty.
+func randomCorpus(seed uint64, shards, most int) corpus {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	var c corpus
+	for i := range shards {
+		var lines []string
+		for r := range rnd.IntN(most + 1) {
+			lines = append(lines, fmt.Sprintf("s%d r%d ", i, r)+strings.Repeat("x", rnd.IntN(40)))
+		}
+		c.add(fmt.Sprintf("part-%03d.jsonl", i), lines...)
+	}
+	return c
+}
+
+func (c *corpus) add(name string, lines ...string) {
+	c.names = append(c.names, name)
+	c.shards = append(c.shards, lines)
+}
+
+func (c *corpus) total() (n int) {
+	for _, s := range c.shards {
+		n += len(s)
+	}
+	return n
+}
+
+func (c *corpus) write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range c.names {
+		text := ""
+		if len(c.shards[i]) > 0 {
+			text = strings.Join(c.shards[i], "\n") + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// fakeLengths is a length store in memory.
+type fakeLengths struct {
+	mu   sync.Mutex
+	kept map[uint64]uint32
+}
+
+func (l *fakeLengths) Get(r uint64) (uint32, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, ok := l.kept[r]
+	return n, ok
+}
+
+func (l *fakeLengths) Put(r uint64, n uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept[r] = n
+}
+func (*fakeLengths) Close() error { return nil }
+
+// fixture says how a test's source is opened.
+type fixture struct {
+	format  fakeFormat
+	shuffle millrace.Shuffle
+	epochs  uint32
+	limit   int64 // block bytes
+	fs      FS
+	lengths map[millrace.Digest]*fakeLengths // nil: none
+	blobs   *volatileBlobs
+}
+
+func (x fixture) spec(dir string) Spec {
+	return Spec{Name: "web", Format: x.format, Base: dir, Patterns: []string{"."}, Shuffle: x.shuffle, Seed: 7, Epochs: x.epochs}
+}
+
+func (x fixture) open(t testing.TB, dir string) *Source {
+	t.Helper()
+	s, err := x.tryOpen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (x fixture) tryOpen(dir string) (*Source, error) {
+	opts := OpenOptions{FS: x.fs}
+	opts = opts.withDefaults()
+	s, err := newSource(x.spec(dir), opts)
+	if err != nil {
+		return nil, err
+	}
+	s.retryWait = 1
+	if !x.format.lengths {
+		s.transform = transform{newAppender: func() appender { return byteAppender{} }, mark: fakeEOS, eos: true}
+	}
+	if x.blobs != nil {
+		s.memory.blobs = x.blobs
+	}
+	if x.lengths != nil {
+		var mu sync.Mutex
+		s.memory.lengths = func(d millrace.Digest, _ uint64) (lengthStore, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if x.lengths[d] == nil {
+				x.lengths[d] = &fakeLengths{kept: make(map[uint64]uint32)}
+			}
+			return x.lengths[d], nil
+		}
+	}
+	if err := s.open(context.Background(), opts); err != nil {
+		return nil, err
+	}
+	if s.blocks != nil && x.limit > 0 {
+		s.blocks.limit = x.limit
+	}
+	return s, nil
+}
+
+// flakyFS fails reads: the first `times` of each file, or all where times is negative.
+type flakyFS struct {
+	times int
+	fail  func(path string, off int64) bool
+}
+
+type flakyFile struct {
+	OpenFile
+	fs *flakyFS
+	mu sync.Mutex
+	n  map[int64]int
+}
+
+func (f *flakyFS) Open(path string) (OpenFile, error) {
+	o, err := OSFS().Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &flakyFile{OpenFile: o, fs: f, n: make(map[int64]int)}, nil
+}
+
+var errFlaky = errors.New("input/output error")
+
+func (f *flakyFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n[off]++
+	if f.fs.fail(f.Name(), off) && (f.fs.times < 0 || f.n[off] <= f.fs.times) {
+		return 0, errFlaky
+	}
+	return f.OpenFile.ReadAt(p, off)
+}
+
+var _ io.ReaderAt = (*flakyFile)(nil)

@@ -1,0 +1,284 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+)
+
+// Position is where a feed begins. In block orders Anchor is the newest known one that is not after Ordinal (the zero Anchor is
+// the stream's start); global order does not need it.
+type Position struct {
+	Ordinal millrace.Ordinal
+	Anchor  millrace.Anchor
+}
+
+// FeedConfig says with what means a feed reads; nothing in it changes what it delivers.
+type FeedConfig struct {
+	Budget   *Budget // shared by the feeds of a process; default: one of its own of 256 MiB
+	Parallel int     // goroutines that read and tokenise; default GOMAXPROCS
+}
+
+// Batch is the next metadata of a stripe, in ordinal order.
+type Batch struct {
+	Offers     []Offer
+	Anchors    []millrace.Anchor // of blocks that start at or before the next offer; block orders only
+	End        bool              // no offer follows
+	EndOrdinal millrace.Ordinal  // with End: the source's ordinals, over all stripes
+}
+
+// Request asks for tokens Offset … Offset+Length of a document.
+type Request struct {
+	Ordinal millrace.Ordinal
+	Offset  uint32
+	Length  uint32
+}
+
+// SampleError is a document that cannot be served although it was offered; it wraps millrace.ErrBadSample.
+type SampleError struct {
+	Ordinal    millrace.Ordinal
+	Quarantine millrace.Quarantine
+}
+
+// Error names the sample and the reason.
+func (e *SampleError) Error() string {
+	return fmt.Sprintf("fetch %s %s (ordinal %d): %s", e.Quarantine.Source, e.Quarantine.ID, e.Ordinal, e.Quarantine.Reason)
+}
+
+// Unwrap returns millrace.ErrBadSample.
+func (e *SampleError) Unwrap() error { return millrace.ErrBadSample }
+
+// errStopped is what waiting callers get once Run has returned without an error of its own.
+var errStopped = errors.New("feed has stopped")
+
+const defaultBudget = 256 << 20
+
+// batchOffers bounds the offers of one Batch.
+const batchOffers = 4096
+
+// Feed is one stripe of one source, read ahead of need. Run does the work; the other methods may be called concurrently with it
+// and with each other.
+//
+// Seats (see Stripe) count the stripe's ordinals. head ≤ offered; packs cover head … frontier without a gap, or nothing yet.
+type Feed struct {
+	src    *Source
+	stripe Stripe
+	cfg    FeedConfig
+	from   millrace.Ordinal
+
+	mu      sync.Mutex
+	idle    *sync.Cond // makers wait for something to do
+	news    *sync.Cond // Next and Fetch wait for packs
+	account *account   // nil before Run
+	err     error      // why the feed ended
+
+	packs    []*pack
+	frontier uint64           // seat after the last pack
+	head     uint64           // seats below are released
+	want     uint64           // seats below may be offered
+	offered  uint64           // seats below were offered
+	demanded uint64           // seats below are wanted by a Fetch
+	end      millrace.Ordinal // of the source's stream; MaxUint64 while unknown
+	ready    []move           // parts of makings begun
+	sizes    sizes
+
+	blockFeed
+}
+
+// sizes is what was learnt of the records so far, to size packs and charges.
+type sizes struct {
+	guess   int64 // bytes of a record's tokens, before any was seen
+	records int64
+	tokens  int64
+	window  int64 // bytes of tokens in the next pack, in global order
+}
+
+// move is one piece of a feed's work, done by a maker without the feed's mutex.
+type move func(ctx context.Context, m *maker) error
+
+// Feed returns the feed of one stripe that begins at a position. It starts nothing; the budget is joined by Run.
+func (s *Source) Feed(from Position, stripe Stripe, cfg FeedConfig) *Feed {
+	if stripe.Of == 0 {
+		stripe.Of = 1
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if cfg.Budget == nil {
+		cfg.Budget = NewBudget(defaultBudget)
+	}
+	f := &Feed{src: s, stripe: stripe, cfg: cfg, from: from.Ordinal, end: math.MaxUint64}
+	f.idle, f.news = sync.NewCond(&f.mu), sync.NewCond(&f.mu)
+	f.head = stripe.seat(from.Ordinal)
+	f.want, f.offered, f.frontier = f.head, f.head, f.head
+	f.sizes = sizes{guess: s.guessRecord(), window: firstWindow}
+	if s.global != nil {
+		f.end = s.global.end()
+	} else {
+		f.blockFeed = newBlockFeed(from.Anchor)
+		f.frontier = stripe.seat(from.Anchor.Ordinal)
+	}
+	return f
+}
+
+// guessRecord estimates the bytes of a record's tokens before any was read.
+func (s *Source) guessRecord() int64 {
+	records, ok := s.records()
+	if !ok || records == 0 {
+		return 4 << 10
+	}
+	var size int64
+	for _, sh := range s.manifest.Shards {
+		size += sh.Size
+	}
+	return max(2*size/int64(records), 16)
+}
+
+// Run reads ahead until ctx ends or something cannot be read, and returns why. It is called once.
+func (f *Feed) Run(ctx context.Context) error {
+	account := f.cfg.Budget.open(f.nudge)
+	f.mu.Lock()
+	f.account = account
+	f.mu.Unlock()
+	g, gctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(gctx, f.nudge)
+	defer stop()
+	if a := f.next; a.Ordinal > f.from || int(a.Shard) >= len(f.src.manifest.Shards) {
+		g.Go(func() error {
+			return fmt.Errorf("read from ordinal %d: anchor %+v is not before it: %w", f.from, a, millrace.ErrInvalid)
+		})
+	}
+	for range f.cfg.Parallel {
+		g.Go(func() error { return f.serve(gctx) })
+	}
+	err := g.Wait()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	} else {
+		err = fmt.Errorf("source %s: %w", f.src.spec.Name, err)
+	}
+	f.shut(err, ctx.Err() != nil)
+	account.close()
+	return err
+}
+
+// shut ends the feed for everyone who waits.
+func (f *Feed) shut(err error, stopped bool) {
+	f.stopScans()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+	if stopped {
+		f.err = fmt.Errorf("source %s: %w", f.src.spec.Name, errStopped)
+	}
+	f.packs, f.ready, f.account = nil, nil, nil
+	f.news.Broadcast()
+}
+
+// nudge lets everyone look again: room was given back, or a context ended.
+func (f *Feed) nudge() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.idle.Broadcast()
+	f.news.Broadcast()
+}
+
+// serve does one move after another.
+func (f *Feed) serve(ctx context.Context) error {
+	m := newMaker(f)
+	for {
+		act, err := f.await(ctx)
+		if err != nil {
+			return err
+		}
+		if err := act(ctx, m); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *Feed) await(ctx context.Context) (move, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		act, err := f.choose()
+		if act != nil || err != nil {
+			return act, err
+		}
+		f.idle.Wait()
+	}
+}
+
+// wait blocks a caller of Next or Fetch until there is news; the mutex is held. wake must be armed by f.watch.
+func (f *Feed) wait(ctx context.Context) error {
+	if f.err != nil {
+		return f.err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f.news.Wait()
+	return nil
+}
+
+// Want says that metadata is needed for ordinals below until; no more is offered than asked.
+func (f *Feed) Want(until millrace.Ordinal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seat := f.stripe.seat(until); seat > f.want {
+		f.want = seat
+		f.idle.Broadcast()
+		f.news.Broadcast()
+	}
+}
+
+// Release says that ordinals below are not fetched any more; their payload is dropped.
+func (f *Feed) Release(below millrace.Ordinal) {
+	f.mu.Lock()
+	f.head = max(f.head, f.stripe.seat(below))
+	f.offered = max(f.offered, f.head)
+	n := 0
+	for n < len(f.packs) && f.packs[n].hi <= f.head {
+		f.release(f.packs[n])
+		n++
+	}
+	f.packs = slices.Delete(f.packs, 0, n)
+	if f.src.global != nil {
+		f.frontier = max(f.frontier, f.head)
+	}
+	account := f.account
+	f.idle.Broadcast()
+	f.mu.Unlock()
+	if n > 0 && account != nil {
+		account.wakeOthers()
+	}
+}
+
+// release takes a pack out of use; the mutex is held.
+func (f *Feed) release(p *pack) {
+	p.gone = true
+	if p.pins == 0 && p.held {
+		f.drop(p)
+	}
+	if p.block != nil {
+		f.spareText(p.block)
+	}
+}
+
+// drop frees a pack's tokens; the mutex is held.
+func (f *Feed) drop(p *pack) {
+	p.parts, p.held = nil, false
+	f.account.force(-p.charge)
+	p.charge = 0
+}

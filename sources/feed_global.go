@@ -1,0 +1,127 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace"
+)
+
+// globalIDs looks up the records of a pack in global order.
+func (f *Feed) globalIDs(p *pack, slots []slot) {
+	w := globalWalk{order: f.src.global}
+	for i := range slots {
+		_, id := w.at(f.stripe.ordinal(p.lo + uint64(i)))
+		slots[i].shard, slots[i].record = id.Shard, id.Record
+	}
+}
+
+// split sorts a pack's records by where they lie and cuts them into parts that makers read side by side. What lies together is
+// decoded once, as far as one pack reaches.
+func (m *maker) split(ctx context.Context, p *pack) error {
+	entries := byPlace(p.slots)
+	f := m.feed
+	f.mu.Lock()
+	parts := int(min(f.tokenBytes(p)/packBytes+1, int64(4*f.cfg.Parallel), int64(len(entries))))
+	p.left, p.parts = parts, make([][]uint32, parts)
+	for i := 1; i < parts; i++ {
+		part := entries[i*len(entries)/parts : (i+1)*len(entries)/parts]
+		f.ready = append(f.ready, func(ctx context.Context, m *maker) error { return m.readPart(ctx, p, uint32(i), part) })
+	}
+	f.idle.Broadcast()
+	f.mu.Unlock()
+	return m.readPart(ctx, p, 0, entries[:len(entries)/parts])
+}
+
+// readPart reads a part's records, shard by shard.
+func (m *maker) readPart(ctx context.Context, p *pack, part uint32, entries []entry) error {
+	m.open(p, part)
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].shard == entries[0].shard {
+			n++
+		}
+		if err := m.readShard(ctx, entries[:n]); err != nil {
+			return err
+		}
+		entries = entries[n:]
+	}
+	m.finish()
+	return nil
+}
+
+// readShard reads records of one shard. Where the decoder panics, the record it was at is tried alone, and rejected if it was it.
+func (m *maker) readShard(ctx context.Context, entries []entry) error {
+	o, err := m.feed.src.shards.acquire(ctx, entries[0].shard)
+	if err != nil {
+		return err
+	}
+	defer m.feed.src.shards.release(o)
+	for len(entries) > 0 {
+		var caught *PanicError
+		entries, err = m.readRun(ctx, o, entries)
+		if err == nil {
+			continue
+		}
+		if !errors.As(err, &caught) {
+			return err
+		}
+		m.feed.src.log.Error("decoder panicked", "at", caught.What, "panic", caught.Value, "stack", string(caught.Stack))
+		n := sameRecord(entries)
+		if _, err = m.readRun(ctx, o, entries[:n]); err != nil {
+			if !errors.As(err, &caught) {
+				return err
+			}
+			m.refuse(entries[0].shard, &Record{Number: entries[0].record, Offset: -1}, appendSlots(nil, entries[:n]), fmt.Errorf("decoder failed: %s: %w", caught.Value, millrace.ErrBadSample))
+		}
+		entries = entries[n:]
+	}
+	return nil
+}
+
+// readRun reads entries of an open shard and returns those that it did not come to.
+func (m *maker) readRun(ctx context.Context, o *openShard, entries []entry) ([]entry, error) {
+	numbers := make([]uint64, 0, len(entries))
+	for i, e := range entries {
+		if i == 0 || e.record != entries[i-1].record {
+			numbers = append(numbers, e.record)
+		}
+	}
+	take := func(r Record) error {
+		if err := o.hostFailure(&r); err != nil {
+			return err
+		}
+		if len(entries) == 0 || r.Number != entries[0].record {
+			return fmt.Errorf("read %s: record %d came out of turn: %w", o.file.Name(), r.Number, millrace.ErrDamaged)
+		}
+		n := sameRecord(entries)
+		m.record = r
+		m.slots = appendSlots(m.slots[:0], entries[:n])
+		err := m.place(entries[0].shard, &m.record, m.slots)
+		entries = entries[n:]
+		return err
+	}
+	what := func() string { return m.feed.src.sampleName(entries[0].shard, entries[0].record) }
+	err := Fence(millrace.ErrBadSample, what, func() error { return o.Read(ctx, numbers, take) })
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("read %s: record %d is missing: %w", o.file.Name(), entries[0].record, millrace.ErrDamaged)
+	}
+	return entries, o.explain(err)
+}
+
+// sameRecord returns how many of the first entries are of one record: a small source comes round within one pack.
+func sameRecord(entries []entry) int {
+	n := 1
+	for n < len(entries) && entries[n].record == entries[0].record {
+		n++
+	}
+	return n
+}
+
+func appendSlots(slots []uint32, entries []entry) []uint32 {
+	for _, e := range entries {
+		slots = append(slots, e.slot)
+	}
+	return slots
+}

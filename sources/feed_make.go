@@ -1,0 +1,270 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace"
+)
+
+// mostScratch bounds the tokens of scratch that a maker keeps.
+const mostScratch = 4 << 20
+
+// maker does the moves of one goroutine: it looks up ids, reads records and makes their tokens.
+type maker struct {
+	feed *Feed
+	enc  appender
+
+	// of the part being made
+	pack    *pack
+	part    uint32
+	buf     []uint32      // the part's tokens; where only lengths are asked for, the last record's
+	lengths []earlyLength // found in this part, of shard
+	shard   uint32
+
+	record Record   // reused, so that none is garbage
+	slots  []uint32 // likewise
+	rec    *Record  // being tokenised
+	act    func() error
+	what   func() string
+}
+
+func newMaker(f *Feed) *maker {
+	m := &maker{feed: f, slots: make([]uint32, 1)}
+	if f.src.transform.newAppender != nil {
+		m.enc = f.src.transform.newAppender()
+	}
+	// Closures for the fence are made once: one a record would be garbage.
+	m.act = func() (err error) {
+		m.buf, err = m.feed.src.transform.document(m.buf, m.enc, m.rec)
+		return err
+	}
+	m.what = func() string { return m.feed.src.sampleName(m.shard, m.rec.Number) }
+	return m
+}
+
+// gather looks up the ids of a pack, and its lengths where they are remembered.
+func (f *Feed) gather(p *pack) move {
+	p.stage = gathering
+	return func(ctx context.Context, _ *maker) error {
+		slots := make([]slot, p.hi-p.lo)
+		if p.block != nil {
+			f.blockIDs(p, slots)
+		} else {
+			f.globalIDs(p, slots)
+		}
+		tokens, known, err := f.lookUp(ctx, slots)
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		p.slots, p.stage, p.known = slots, gathered, known
+		if known {
+			p.tokens = tokens
+			f.sizes.learn(p)
+		}
+		f.idle.Broadcast()
+		f.news.Broadcast()
+		return nil
+	}
+}
+
+// lookUp fills in remembered lengths; known only if all are.
+func (f *Feed) lookUp(ctx context.Context, slots []slot) (tokens int64, known bool, err error) {
+	view := f.src.newLengthView()
+	defer view.close()
+	var get func(uint64) (uint32, bool)
+	for i := range slots {
+		s := &slots[i]
+		if get == nil || s.shard != slots[i-1].shard {
+			if get, err = view.of(ctx, s.shard); err != nil {
+				return 0, false, err
+			}
+		}
+		n, ok := get(s.record)
+		if !ok {
+			return 0, false, nil
+		}
+		s.length = n
+		tokens += int64(n)
+	}
+	return tokens, true, nil
+}
+
+// open begins a part of a pack's making.
+func (m *maker) open(p *pack, part uint32) {
+	m.pack, m.part = p, part
+	m.buf, m.lengths = m.buf[:0], m.lengths[:0]
+}
+
+// finish ends a part; the last part of a making completes it.
+func (m *maker) finish() {
+	m.feed.src.remember(m.shard, m.lengths)
+	f, p := m.feed, m.pack
+	var tokens []uint32
+	if p.keep {
+		tokens = slices.Clone(m.buf)
+	}
+	if cap(m.buf) > mostScratch {
+		m.buf = nil
+	}
+	f.mu.Lock()
+	if p.keep {
+		p.parts[m.part] = tokens
+	}
+	p.left--
+	if p.left == 0 {
+		f.complete(p)
+	}
+	account := f.account
+	f.mu.Unlock()
+	account.wakeOthers()
+}
+
+// complete ends a making; the mutex is held.
+func (f *Feed) complete(p *pack) {
+	p.stage = gathered
+	if !p.known {
+		p.known = true
+		for i := range p.slots {
+			p.tokens += int64(p.slots[i].length)
+		}
+		f.sizes.learn(p)
+	}
+	if p.keep {
+		p.held = true
+		var size int64
+		for _, a := range p.parts {
+			size += 4 * int64(cap(a))
+		}
+		f.account.force(size - p.charge)
+		p.charge = size
+	}
+	if p.gone && p.held {
+		f.drop(p)
+	}
+	if p.block != nil {
+		f.spareText(p.block)
+	}
+	f.idle.Broadcast()
+	f.news.Broadcast()
+}
+
+// place makes the tokens of one record and files them under all its slots. An error is the feed's end; what is wrong with the
+// record alone becomes a reject or a fault.
+func (m *maker) place(shard uint32, r *Record, slots []uint32) error {
+	if r.Err != nil {
+		m.refuse(shard, r, slots, r.Err)
+		return nil
+	}
+	if !m.pack.keep {
+		m.buf = m.buf[:0]
+	}
+	if m.shard != shard {
+		m.feed.src.remember(m.shard, m.lengths)
+		m.shard, m.lengths = shard, m.lengths[:0]
+	}
+	m.rec = r
+	before := len(m.buf)
+	err := Fence(millrace.ErrBadSample, m.what, m.act)
+	if err != nil {
+		m.buf = m.buf[:before]
+		m.refuse(shard, r, slots, err)
+		return nil
+	}
+	n := uint32(len(m.buf) - before)
+	if !m.pack.known {
+		m.lengths = append(m.lengths, earlyLength{r.Number, n})
+	}
+	for _, i := range slots {
+		m.file(i, r, uint32(before), n)
+	}
+	return nil
+}
+
+// file notes where a slot's tokens lie. Makers of one pack write different slots.
+func (m *maker) file(i uint32, r *Record, off, n uint32) {
+	s := &m.pack.slots[i]
+	switch {
+	case !m.pack.known:
+		s.length = n
+	case s.length != n && !m.rejected(i):
+		m.fault(i, r, fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", s.length, n))
+		return
+	}
+	s.part, s.off = m.part, off
+}
+
+// rejected tells whether a slot was offered as a reject: its length is 0 whatever it holds now.
+func (m *maker) rejected(i uint32) bool {
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
+	_, ok := m.pack.rejects[i]
+	return ok
+}
+
+// refuse files a record that has no tokens: a reject before its length is known, a fault after.
+func (m *maker) refuse(shard uint32, r *Record, slots []uint32, cause error) {
+	reason := strings.TrimSuffix(cause.Error(), ": "+millrace.ErrBadSample.Error())
+	for _, i := range slots {
+		if m.pack.known {
+			if !m.rejected(i) {
+				m.fault(i, r, reason)
+			}
+			continue
+		}
+		q := m.quarantine(shard, r, reason)
+		m.feed.mu.Lock()
+		if m.pack.rejects == nil {
+			m.pack.rejects = make(map[uint32]millrace.Quarantine)
+		}
+		m.pack.rejects[i] = q
+		m.feed.mu.Unlock()
+		m.pack.slots[i].length = 0
+	}
+}
+
+func (m *maker) fault(i uint32, r *Record, reason string) {
+	q := m.quarantine(m.pack.slots[i].shard, r, reason)
+	m.feed.mu.Lock()
+	defer m.feed.mu.Unlock()
+	if m.pack.faults == nil {
+		m.pack.faults = make(map[uint32]millrace.Quarantine)
+	}
+	m.pack.faults[i] = q
+}
+
+func (m *maker) quarantine(shard uint32, r *Record, reason string) millrace.Quarantine {
+	src := m.feed.src
+	return millrace.Quarantine{Source: src.spec.Name, ID: src.sampleName(shard, r.Number), Offset: r.Offset, Reason: reason}
+}
+
+// entry is a slot of a pack in reading order.
+type entry struct {
+	record uint64
+	shard  uint32
+	slot   uint32
+}
+
+// byPlace returns a pack's slots in the order in which they lie in the files.
+func byPlace(slots []slot) []entry {
+	entries := make([]entry, len(slots))
+	for i, s := range slots {
+		entries[i] = entry{s.record, s.shard, uint32(i)}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		switch {
+		case a.shard != b.shard:
+			return int(a.shard) - int(b.shard)
+		case a.record != b.record && a.record < b.record:
+			return -1
+		case a.record != b.record:
+			return 1
+		}
+		return int(a.slot) - int(b.slot)
+	})
+	return entries
+}

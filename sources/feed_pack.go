@@ -1,0 +1,74 @@
+package sources
+
+import (
+	"millrace"
+)
+
+// slot is one ordinal of a pack: which record it is and where its tokens lie. No pointers: packs are many.
+type slot struct {
+	record uint64
+	shard  uint32
+	length uint32 // tokens; 0 until the pack is known
+	part   uint32 // of the pack's tokens, valid while the pack is held
+	off    uint32 // in that part
+}
+
+// stage is what happens to a pack.
+type stage uint8
+
+const (
+	fresh     stage = iota // only its seats are known
+	gathering              // its ids are being looked up
+	gathered               // ids are known, and lengths too where known is set
+	making                 // its records are being read
+)
+
+// pack is a run of consecutive seats of a feed that are looked up, read and dropped together.
+//
+// Invariants: (1) slots' record, shard and, once known, length never change; (2) part and off are written by makers while
+// stage is making and read by others only while held; (3) a pack with pins is not dropped. All fields but the slots' contents are
+// guarded by the feed's mutex.
+type pack struct {
+	lo, hi uint64
+	block  *block // nil in global order
+	stage  stage
+	known  bool // every length is known, so it can be offered
+	held   bool // the tokens are there
+	keep   bool // of the making in progress: tokens are kept, else only lengths
+	gone   bool // released; freed when nobody uses it any more
+
+	demand int   // fetches waiting for the tokens
+	pins   int   // fetches reading them
+	left   int   // parts of the making in progress that are not finished
+	tokens int64 // sum of the lengths, where known
+	charge int64 // bytes charged to the budget
+
+	slots   []slot
+	parts   [][]uint32                     // tokens
+	rejects map[uint32]millrace.Quarantine // by slot: found before it was offered
+	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
+}
+
+// block is a run of records that is permuted together, in block orders.
+type block struct {
+	anchor   millrace.Anchor
+	shard    uint32 // in the manifest
+	size     blockSize
+	text     *rawBlock // nil where it is not held
+	scanning bool
+	charge   int64 // bytes of text charged to the budget
+	packs    []*pack
+}
+
+// idle tells that no pack of the block needs the text now, or, with lengths alone asked for, to know its lengths.
+func (b *block) idle(lengths bool) bool {
+	for _, p := range b.packs {
+		if p.stage == making || p.demand > 0 && !p.held {
+			return false
+		}
+		if !p.gone && !p.held && !(lengths && p.known) {
+			return false
+		}
+	}
+	return true
+}

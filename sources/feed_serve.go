@@ -1,0 +1,196 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"millrace"
+)
+
+// Next blocks for the next offers of the stripe, in ordinal order. After End it returns End again.
+func (f *Feed) Next(ctx context.Context) (Batch, error) {
+	defer context.AfterFunc(ctx, f.nudge)()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		b := f.offer()
+		if len(b.Offers) > 0 || b.End {
+			return b, nil
+		}
+		if err := f.wait(ctx); err != nil {
+			return Batch{}, err
+		}
+	}
+}
+
+// offer collects what can be offered now; the mutex is held.
+func (f *Feed) offer() (b Batch) {
+	for f.offered < f.want && len(b.Offers) < batchOffers {
+		p := f.packAt(f.offered)
+		if p == nil || !p.known {
+			break
+		}
+		until := min(p.hi, f.want, f.offered+uint64(batchOffers-len(b.Offers)))
+		b.Offers = slices.Grow(b.Offers, int(until-f.offered))
+		for ; f.offered < until; f.offered++ {
+			b.Offers = append(b.Offers, f.offerOf(p, f.offered))
+		}
+	}
+	if f.end != ^millrace.Ordinal(0) && f.offered >= f.stripe.seat(f.end) {
+		b.End, b.EndOrdinal = true, f.end
+	}
+	if len(b.Offers) > 0 || b.End {
+		b.Anchors = f.takeAnchors(f.stripe.ordinal(f.offered))
+	}
+	return b
+}
+
+func (f *Feed) offerOf(p *pack, seat uint64) Offer {
+	s := &p.slots[seat-p.lo]
+	n := f.stripe.ordinal(seat)
+	o := Offer{SampleMeta: millrace.SampleMeta{
+		Ordinal: n,
+		Epoch:   f.epochOf(p, n),
+		ID:      millrace.SampleID{Shard: s.shard, Record: s.record},
+		Lengths: millrace.Lengths{Tokens: s.length},
+	}}
+	if q, ok := p.rejects[uint32(seat-p.lo)]; ok {
+		o.Reject = q.Reason
+		o.Quarantine = &q
+	}
+	return o
+}
+
+func (f *Feed) epochOf(p *pack, n millrace.Ordinal) millrace.Epoch {
+	if p.block != nil {
+		return p.block.anchor.Epoch
+	}
+	return millrace.Epoch(uint64(n) / f.src.global.total())
+}
+
+// packAt returns the pack that holds a seat, nil where there is none.
+func (f *Feed) packAt(seat uint64) *pack {
+	i := sort.Search(len(f.packs), func(i int) bool { return f.packs[i].hi > seat })
+	if i == len(f.packs) || f.packs[i].lo > seat {
+		return nil
+	}
+	return f.packs[i]
+}
+
+// Fetch hands on the tokens that the requests name, in any order: i is the request's index, and tokens holds Length tokens and
+// one more where the document goes on. tokens is valid until emit returns. Payload that is not held is made again.
+//
+// Documents that cannot be served are reported after all others, as joined *SampleError; errors of emit end the fetch.
+func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
+	byOrdinal := make([]int, len(reqs))
+	for i := range byOrdinal {
+		byOrdinal[i] = i
+		if !f.stripe.Has(reqs[i].Ordinal) {
+			return fmt.Errorf("fetch %s ordinal %d: it is not of stripe %d/%d: %w", f.src.spec.Name, reqs[i].Ordinal, f.stripe.Index, f.stripe.Of, millrace.ErrInvalid)
+		}
+	}
+	slices.SortFunc(byOrdinal, func(a, b int) int {
+		if reqs[a].Ordinal != reqs[b].Ordinal {
+			return cmpOrdinal(reqs[a].Ordinal, reqs[b].Ordinal)
+		}
+		return a - b
+	})
+	defer context.AfterFunc(ctx, f.nudge)()
+	var bad error
+	for len(byOrdinal) > 0 {
+		p, err := f.pin(ctx, reqs[byOrdinal[0]].Ordinal)
+		if err != nil {
+			return err
+		}
+		n := 0
+		for err == nil && n < len(byOrdinal) && f.stripe.seat(reqs[byOrdinal[n]].Ordinal) < p.hi {
+			i := byOrdinal[n]
+			err = f.emitOne(p, i, reqs[i], emit)
+			var sample *SampleError
+			if errors.As(err, &sample) {
+				bad, err = errors.Join(bad, err), nil
+			}
+			n++
+		}
+		f.unpin(p)
+		if err != nil {
+			return err
+		}
+		byOrdinal = byOrdinal[n:]
+	}
+	return bad
+}
+
+func cmpOrdinal(a, b millrace.Ordinal) int {
+	if a < b {
+		return -1
+	}
+	return 1
+}
+
+func (f *Feed) emitOne(p *pack, i int, r Request, emit func(int, []uint32) error) error {
+	at := uint32(f.stripe.seat(r.Ordinal) - p.lo)
+	if q, ok := p.faults[at]; ok {
+		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
+	}
+	s := &p.slots[at]
+	until := uint64(r.Offset) + uint64(r.Length)
+	if until > uint64(s.length) {
+		return fmt.Errorf("fetch %s %s tokens %d to %d: it has %d: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), r.Offset, until, s.length, millrace.ErrMismatch)
+	}
+	if s.length == 0 {
+		return emit(i, nil)
+	}
+	tokens := p.parts[s.part][s.off : s.off+s.length]
+	return emit(i, tokens[r.Offset:min(until+1, uint64(s.length)):len(tokens)])
+}
+
+// pin waits until the tokens around an ordinal are held and keeps them from being dropped.
+func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
+	seat := f.stripe.seat(n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if seat < f.head {
+			return nil, fmt.Errorf("fetch %s ordinal %d: it was released (all below %d): %w", f.src.spec.Name, n, f.stripe.ordinal(f.head), millrace.ErrInvalid)
+		}
+		if n >= f.end {
+			return nil, fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w", f.src.spec.Name, n, f.end, millrace.ErrInvalid)
+		}
+		p := f.packAt(seat)
+		if p != nil && p.held {
+			p.pins++
+			return p, nil
+		}
+		f.demanded = max(f.demanded, seat+1)
+		if p != nil {
+			p.demand++
+		}
+		f.idle.Broadcast()
+		err := f.wait(ctx)
+		if p != nil {
+			p.demand--
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *Feed) unpin(p *pack) {
+	f.mu.Lock()
+	p.pins--
+	gave := p.gone && p.pins == 0 && p.held && f.account != nil
+	if gave {
+		f.drop(p)
+	}
+	account := f.account
+	f.idle.Broadcast()
+	f.mu.Unlock()
+	if gave {
+		account.wakeOthers()
+	}
+}

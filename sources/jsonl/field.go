@@ -1,0 +1,257 @@
+package jsonl
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"millrace"
+)
+
+// mostDepth is how deep objects and arrays may nest: far above real data, far below what costs stack.
+const mostDepth = 256
+
+// extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as encoding/json,
+// and allocates nothing but the buffer it keeps for texts with escapes. It is not safe for concurrent use.
+//
+// Where JSON leaves room it decides as Python's json module does, so that a checker written with it agrees: of duplicate keys the
+// last one counts, and a lone surrogate in another field passes. In the text it cannot be encoded and is a bad sample, as are the
+// NaN and Infinity of Python, which are not JSON.
+type extractor struct {
+	path    []string
+	line    []byte
+	at      int
+	depth   int
+	state   found
+	reached int    // how many parts of the path were there, for the reason
+	raw     []byte // the text with its escapes, inside line
+	escaped bool
+	buf     []byte
+}
+
+// found tells what the last occurrence of the field was.
+type found int
+
+const (
+	missing found = iota
+	isText
+	notString
+	notObject
+)
+
+func newExtractor(field string) (*extractor, error) {
+	if field == "" {
+		field = "text"
+	}
+	path := strings.Split(field, ".")
+	for _, part := range path {
+		if part == "" {
+			return nil, fmt.Errorf("read field %q: a part of the path is empty: %w", field, millrace.ErrInvalid)
+		}
+	}
+	return &extractor{path: path}, nil
+}
+
+// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the line is a bad
+// sample.
+func (x *extractor) text(line []byte) ([]byte, error) {
+	if !utf8.Valid(line) {
+		return nil, bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
+	}
+	x.line, x.at, x.depth, x.state, x.reached = line, 0, 0, missing, 0
+	x.space()
+	isObject := x.at < len(line) && line[x.at] == '{'
+	if err := x.value(0); err != nil {
+		return nil, err
+	}
+	x.space()
+	if x.at < len(line) {
+		return nil, x.invalid("more after the value")
+	}
+	if !isObject {
+		return nil, bad("the line is not a JSON object")
+	}
+	switch x.state {
+	case missing:
+		return nil, bad("no field %q", strings.Join(x.path, "."))
+	case notObject:
+		return nil, bad("field %q is not an object", strings.Join(x.path[:x.reached], "."))
+	case notString:
+		return nil, bad("field %q is not a string", strings.Join(x.path, "."))
+	}
+	if !x.escaped {
+		return x.raw, nil
+	}
+	out, ok := unescape(x.buf[:0], x.raw)
+	x.buf = out
+	if !ok {
+		return nil, bad("lone surrogate in field %q", strings.Join(x.path, "."))
+	}
+	return out, nil
+}
+
+// value reads one value. want is how many parts of the path lead to it, none if it is -1.
+func (x *extractor) value(want int) error {
+	if x.at >= len(x.line) {
+		return x.invalid("the line ends early")
+	}
+	c := x.line[x.at]
+	if want > 0 {
+		x.reached = want
+		switch {
+		case want < len(x.path) && c != '{':
+			x.state = notObject
+		case want == len(x.path) && c != '"':
+			x.state = notString
+		}
+	}
+	switch c {
+	case '"':
+		raw, escaped, err := x.str()
+		if want == len(x.path) {
+			x.state, x.raw, x.escaped = isText, raw, escaped
+		}
+		return err
+	case '{':
+		if want >= len(x.path) {
+			want = -1
+		}
+		return x.object(want)
+	case '[':
+		return x.array()
+	case 't':
+		return x.literal("true")
+	case 'f':
+		return x.literal("false")
+	case 'n':
+		return x.literal("null")
+	}
+	return x.number()
+}
+
+func (x *extractor) object(want int) error {
+	if err := x.enter(); err != nil {
+		return err
+	}
+	if x.space(); x.peek() == '}' {
+		return x.leave()
+	}
+	for {
+		if x.peek() != '"' {
+			return x.invalid("want a key in quotes")
+		}
+		key, escaped, err := x.str()
+		if err != nil {
+			return err
+		}
+		inside := -1
+		if want >= 0 && x.matches(key, escaped, x.path[want]) {
+			// The last of duplicate keys counts, so what an earlier one held is forgotten.
+			inside = want + 1
+			x.state, x.reached = missing, inside
+		}
+		if x.space(); x.peek() != ':' {
+			return x.invalid("want a colon")
+		}
+		x.at++
+		x.space()
+		if err := x.value(inside); err != nil {
+			return err
+		}
+		x.space()
+		switch x.peek() {
+		case '}':
+			return x.leave()
+		case ',':
+			x.at++
+			x.space()
+		default:
+			return x.invalid("want a comma or }")
+		}
+	}
+}
+
+func (x *extractor) array() error {
+	if err := x.enter(); err != nil {
+		return err
+	}
+	if x.space(); x.peek() == ']' {
+		return x.leave()
+	}
+	for {
+		if err := x.value(-1); err != nil {
+			return err
+		}
+		x.space()
+		switch x.peek() {
+		case ']':
+			return x.leave()
+		case ',':
+			x.at++
+			x.space()
+		default:
+			return x.invalid("want a comma or ]")
+		}
+	}
+}
+
+// matches compares a key with a part of the path; escapes in keys are rare, so they may allocate.
+func (x *extractor) matches(key []byte, escaped bool, part string) bool {
+	if !escaped {
+		return string(key) == part
+	}
+	plain, ok := unescape(nil, key)
+	return ok && string(plain) == part
+}
+
+func (x *extractor) enter() error {
+	if x.depth++; x.depth > mostDepth {
+		return bad("nested deeper than %d", mostDepth)
+	}
+	x.at++
+	return nil
+}
+
+func (x *extractor) leave() error {
+	x.depth--
+	x.at++
+	return nil
+}
+
+// peek returns the next byte, 0 (never valid where it is asked) at the end.
+func (x *extractor) peek() byte {
+	if x.at < len(x.line) {
+		return x.line[x.at]
+	}
+	return 0
+}
+
+// space passes over JSON's whitespace; a line holds no LF.
+func (x *extractor) space() {
+	for x.at < len(x.line) {
+		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' {
+			return
+		}
+		x.at++
+	}
+}
+
+func (x *extractor) invalid(why string) error {
+	return bad("invalid JSON at byte %d of the line: %s", x.at, why)
+}
+
+func bad(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), millrace.ErrBadSample)
+}
+
+// invalidAt returns the offset of the first byte that is not UTF-8.
+func invalidAt(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
+}

@@ -1,0 +1,172 @@
+package jsonl
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"millrace"
+)
+
+// oracle is the slow way to the same text: encoding/json into raw values, where the last of duplicate keys counts.
+func oracle(line []byte, path []string) (text string, ok bool) {
+	if !utf8.Valid(line) || !json.Valid(line) {
+		return "", false
+	}
+	for _, part := range path {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(line, &m) != nil || m[part] == nil {
+			return "", false
+		}
+		line = m[part]
+	}
+	var s *string
+	if json.Unmarshal(line, &s) != nil || s == nil {
+		return "", false
+	}
+	return *s, true
+}
+
+var seeds = []string{
+	`{"text":"x"}`, `{"a":{"text":"x"},"text":"y"}`, `{"text":"\u00e9\ud83d\ude00"}`, `{"text":"\ud800"}`, `{"text":"\ud800\ud800\udc00"}`,
+	`{"meta":{"body":"b"},"meta":{"x":1}}`, `{"meta":{"body":"b","body":null}}`, `{"meta":[{"body":"b"}]}`, `{"meta":{"body":{"body":"b"}}}`,
+	`{"text":"a","t":-0.0e+1}`, `{"text":1e5,"t":-}`, `{"t":1.,"text":""}`, `{"text":tru}`, `{"text":"a"`, `{"text":"a\`, `{"text":"a\u12`, `[[[[]]]]`,
+	`{"text":"aaaaaaaaaaaaaaa\"aaaaaaaaaa\\"}`, `{"":""}`, `{"text":"a" "b":1}`, `{"text" "a"}`, `{"text":,}`, `{,}`, `[,]`, `[1,]`, `nul`, ``, ` `, `{"\u0074ext":"k"}`,
+}
+
+// FuzzJSONL compares the extractor with encoding/json on single lines.
+func FuzzJSONL(f *testing.F) {
+	for _, s := range seeds {
+		f.Add([]byte(s), "text")
+		f.Add([]byte(s), "meta.body")
+	}
+	f.Fuzz(func(t *testing.T, line []byte, field string) {
+		x, err := newExtractor(field)
+		if err != nil || bytes.IndexByte(line, '\n') >= 0 {
+			return
+		}
+		got, err := x.text(line)
+		want, ok := oracle(line, x.path)
+		switch {
+		case err != nil && !errors.Is(err, millrace.ErrBadSample):
+			t.Fatalf("%q: %v is no bad sample", line, err)
+		case err != nil && (strings.Contains(err.Error(), "lone surrogate") || strings.Contains(err.Error(), "nested deeper")):
+			// encoding/json puts U+FFFD in place of surrogates and nests 10,000 deep.
+		case (err == nil) != ok || string(got) != want && !strings.Contains(string(line), `\u`):
+			t.Fatalf("%q, field %s: got %q, %v, want %q, %v", line, field, got, err, want, ok)
+		case err == nil && !utf8.Valid(got):
+			t.Fatalf("%q: the text is not UTF-8", line)
+		}
+	})
+}
+
+// TestMutatedLines does what the fuzzer does, a little, in every test run: each byte of each seed replaced, removed and doubled.
+func TestMutatedLines(t *testing.T) {
+	for _, field := range []string{"text", "meta.body"} {
+		x, err := newExtractor(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range seeds {
+			for i := range s {
+				for _, c := range []string{"", s[i:i+1] + s[i:i+1], `"`, `\`, "{", "]", "0", " ", "\x1f", "\x7f", "\xff", "u", ","} {
+					line := []byte(s[:i] + c + s[i+1:])
+					got, err := x.text(line)
+					want, ok := oracle(line, x.path)
+					if lone := err != nil && strings.Contains(err.Error(), "lone surrogate"); lone {
+						ok, want = false, ""
+					}
+					if (err == nil) != ok || string(got) != want {
+						t.Fatalf("%q, field %s: got %q, %v, want %q, %v", line, field, got, err, want, ok)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestFieldIsRefused(t *testing.T) {
+	for _, field := range []string{".", "a.", ".a", "a..b"} {
+		if _, err := newExtractor(field); !errors.Is(err, millrace.ErrInvalid) {
+			t.Errorf("%q: got %v, want ErrInvalid", field, err)
+		}
+	}
+}
+
+// TestExtractorDoesNotAllocate guards the hot path.
+func TestExtractorDoesNotAllocate(t *testing.T) {
+	x, err := newExtractor("meta.body")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := []byte(`{"id":17,"meta":{"url":"https://example.org","body":"one\ntwo \u00e9"},"score":0.5}`)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := x.text(line); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a line, want 0", n)
+	}
+}
+
+// BenchmarkExtract measures raw lines a second; prose with a line break every 80 characters, ASCII and not.
+func BenchmarkExtract(b *testing.B) {
+	for name, word := range map[string]string{"ascii": "the quick brown fox jumps over the lazy dog, and it was all the same to him\n", "mixed": "die süße Öde — 速い茶色の狐が怠け者の犬を飛び越え и снова назад\n"} {
+		b.Run(name, func(b *testing.B) {
+			line, err := json.Marshal(map[string]any{"id": "0123456789", "text": strings.Repeat(word, 28), "url": "https://example.org/a/b"})
+			if err != nil {
+				b.Fatal(err)
+			}
+			x, err := newExtractor("text")
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(line)))
+			for b.Loop() {
+				if _, err := x.text(line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// FuzzOpen feeds arbitrary files and arbitrary indexes.
+func FuzzIndexBlob(f *testing.F) {
+	var b indexBuilder
+	for i := range int64(300) {
+		b.record(i * 3)
+	}
+	b.point(point{0, 900, 0})
+	f.Add(b.blob(plain, 900, 900))
+	f.Add(b.blob(bgzf, 900, 900))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, blob []byte) {
+		file := sized{900}
+		x, err := openIndex(file, blob)
+		if err != nil {
+			if !errors.Is(err, millrace.ErrMismatch) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if _, err := x.pointsOf(file); err != nil && !errors.Is(err, millrace.ErrMismatch) {
+			t.Fatal(err)
+		}
+		for _, n := range []uint64{0, 1, 127, 128, 299, 300, x.count - 1, 1 << 63} {
+			if start, end, ok := x.span(n); ok && (start < 0 || start >= end || end > x.plain) {
+				t.Fatalf("record %d lies at %d … %d of %d", n, start, end, x.plain)
+			}
+		}
+	})
+}
+
+type sized struct{ n int64 }
+
+func (s sized) Size() int64                       { return s.n }
+func (s sized) Name() string                      { return "f" }
+func (s sized) ReadAt([]byte, int64) (int, error) { return 0, os.ErrInvalid }

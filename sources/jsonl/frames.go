@@ -1,0 +1,131 @@
+package jsonl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"millrace/sources"
+)
+
+// frameBytes is the most that one restart point may decompress to: what random access to one record costs at worst.
+const frameBytes = 4 << 20
+
+// point is a place in a compressed file where decompression can begin: a BGZF member or a zstd frame.
+type point struct {
+	packed int64 // byte of the file
+	size   int64 // bytes in the file
+	at     int64 // uncompressed byte of its first; known once the file was indexed
+}
+
+// unpacker decompresses single frames. It is not safe for concurrent use.
+type unpacker struct {
+	f      sources.File
+	kind   kind
+	packed []byte
+	gz     gzip.Reader
+	dec    *zstd.Decoder
+}
+
+func newUnpacker(f sources.File, k kind) (*unpacker, error) {
+	u := &unpacker{f: f, kind: k}
+	if k == zstdFrames {
+		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderMaxMemory(mostWindow))
+		if err != nil {
+			return nil, fmt.Errorf("decompress %s: %w", f.Name(), err)
+		}
+		u.dec = dec
+	}
+	return u, nil
+}
+
+func (u *unpacker) close() {
+	if u.dec != nil {
+		u.dec.Close()
+	}
+}
+
+// unpack appends what the frame holds, at most frameBytes.
+func (u *unpacker) unpack(out []byte, p point) ([]byte, error) {
+	if p.size > int64(cap(u.packed)) {
+		u.packed = make([]byte, p.size)
+	}
+	u.packed = u.packed[:p.size]
+	if err := sources.ReadFull(u.f, u.packed, p.packed); err != nil {
+		return out, err
+	}
+	if u.dec != nil {
+		had := len(out)
+		out, err := u.dec.DecodeAll(u.packed, out)
+		if err == nil && len(out)-had > frameBytes {
+			err = errors.New("it holds more than it declares")
+		}
+		if err != nil {
+			return out, damaged(u.f, p.packed, fmt.Errorf("zstd frame: %w", err))
+		}
+		return out, nil
+	}
+	in := bytes.NewReader(u.packed)
+	if err := u.gz.Reset(in); err != nil {
+		return out, damaged(u.f, p.packed, err)
+	}
+	u.gz.Multistream(false)
+	buf := bytes.NewBuffer(out)
+	n, err := buf.ReadFrom(io.LimitReader(&u.gz, bgzfMember+1))
+	if err == nil && (n > bgzfMember || in.Len() > 0) {
+		err = errors.New("BGZF member does not have the size it declares")
+	}
+	if err != nil {
+		return buf.Bytes(), damaged(u.f, p.packed, err)
+	}
+	return buf.Bytes(), nil
+}
+
+// frameStream reads the frames one after another.
+type frameStream struct {
+	ctx    context.Context
+	unpack *unpacker
+	points []point
+	buf    []byte
+	rest   []byte
+	// entered, where set, is told the frame and the uncompressed bytes before it, counted from the stream's start.
+	entered func(frame int, before int64)
+	frame   int
+	before  int64
+	tell    func(bytes int64)
+}
+
+// Read implements io.Reader.
+func (s *frameStream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if s.frame == len(s.points) {
+			return 0, io.EOF
+		}
+		if err := s.ctx.Err(); err != nil {
+			return 0, err
+		}
+		pt := s.points[s.frame]
+		out, err := s.unpack.unpack(s.buf[:0], pt)
+		if err != nil {
+			return 0, err
+		}
+		if s.entered != nil {
+			s.entered(s.frame, s.before)
+		}
+		if s.tell != nil {
+			s.tell(pt.packed + pt.size)
+		}
+		s.buf, s.rest = out, out
+		s.before += int64(len(out))
+		s.frame++
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}

@@ -1,0 +1,184 @@
+package jsonl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sort"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// An index is
+//
+//	"MRjl", u32 version, u32 kind, u32 records of a page, u64 bytes of the file, u64 uncompressed bytes, u64 records, u64 points
+//	points × (u64 byte of the file, u64 bytes there, u64 uncompressed byte)
+//	pages × (u64 uncompressed byte where its first record starts, u64 where its deltas begin, counted from the end of this table)
+//	deltas: for each further record of a page the uvarint distance of its start from the one before
+//
+// little-endian, about two bytes a record. It is used as it lies, mapped or not, so a page is the unit of lookup. A file that only
+// streams has neither points nor pages: its index is only the count.
+const (
+	indexMagic   = "MRjl"
+	indexVersion = 1
+	indexHead    = 48
+	indexPoint   = 24
+	indexPage    = 16
+	pageRecords  = 128
+)
+
+// index is a decoded head over the blob.
+type index struct {
+	kind   kind
+	plain  int64 // uncompressed bytes
+	count  uint64
+	points []byte
+	pages  []byte
+	deltas []byte
+}
+
+// indexBuilder collects record starts in file order.
+type indexBuilder struct {
+	count  uint64
+	last   int64
+	points []byte
+	pages  []byte
+	deltas []byte
+}
+
+func (b *indexBuilder) record(start int64) {
+	if b.count%pageRecords == 0 {
+		b.pages = binary.LittleEndian.AppendUint64(b.pages, uint64(start))
+		b.pages = binary.LittleEndian.AppendUint64(b.pages, uint64(len(b.deltas)))
+	} else {
+		b.deltas = binary.AppendUvarint(b.deltas, uint64(start-b.last))
+	}
+	b.last = start
+	b.count++
+}
+
+func (b *indexBuilder) point(p point) {
+	for _, v := range [3]int64{p.packed, p.size, p.at} {
+		b.points = binary.LittleEndian.AppendUint64(b.points, uint64(v))
+	}
+}
+
+func (b *indexBuilder) blob(k kind, file, plain int64) []byte {
+	if !k.seekable() {
+		b.points, b.pages, b.deltas = nil, nil, nil
+	}
+	out := make([]byte, 0, indexHead+len(b.points)+len(b.pages)+len(b.deltas))
+	out = append(out, indexMagic...)
+	for _, v := range [3]uint32{indexVersion, uint32(k), pageRecords} {
+		out = binary.LittleEndian.AppendUint32(out, v)
+	}
+	for _, v := range [4]uint64{uint64(file), uint64(plain), b.count, uint64(len(b.points) / indexPoint)} {
+		out = binary.LittleEndian.AppendUint64(out, v)
+	}
+	return append(append(append(out, b.points...), b.pages...), b.deltas...)
+}
+
+// openIndex checks that a blob can belong to f. It need not be trusted further: every lookup checks what it finds.
+func openIndex(f sources.File, blob []byte) (*index, error) {
+	mismatch := func(what string) (*index, error) {
+		return nil, fmt.Errorf("open index of %s: %s: %w", f.Name(), what, millrace.ErrMismatch)
+	}
+	le := binary.LittleEndian
+	if len(blob) < indexHead || string(blob[:4]) != indexMagic {
+		return mismatch("not an index of JSON lines")
+	}
+	if le.Uint32(blob[4:]) != indexVersion || le.Uint32(blob[12:]) != pageRecords {
+		return mismatch("another version")
+	}
+	if le.Uint64(blob[16:]) != uint64(f.Size()) {
+		return mismatch("made for a file of another size")
+	}
+	x := &index{kind: kind(le.Uint32(blob[8:])), plain: int64(le.Uint64(blob[24:])), count: le.Uint64(blob[32:])}
+	points := le.Uint64(blob[40:])
+	rest := blob[indexHead:]
+	if x.kind > lastKind || x.plain < 0 || points > uint64(len(rest))/indexPoint {
+		return mismatch("it does not fit together")
+	}
+	x.points, rest = rest[:points*indexPoint], rest[points*indexPoint:]
+	if x.kind.seekable() {
+		pages := x.count / pageRecords
+		if x.count%pageRecords != 0 {
+			pages++
+		}
+		if pages > uint64(len(rest))/indexPage {
+			return mismatch("it does not fit together")
+		}
+		x.pages, x.deltas = rest[:pages*indexPage], rest[pages*indexPage:]
+	}
+	return x, nil
+}
+
+// span returns where a record's line starts and a bound of where it ends: the start of the next record's.
+func (x *index) span(n uint64) (start, end int64, ok bool) {
+	if start, ok = x.start(n); !ok {
+		return 0, 0, false
+	}
+	end = x.plain
+	if n+1 < x.count {
+		if end, ok = x.start(n + 1); !ok {
+			return 0, 0, false
+		}
+	}
+	return start, end, start < end && end <= x.plain
+}
+
+func (x *index) start(n uint64) (int64, bool) {
+	page := n / pageRecords * indexPage
+	if n >= x.count || page+indexPage > uint64(len(x.pages)) {
+		return 0, false
+	}
+	at := int64(binary.LittleEndian.Uint64(x.pages[page:]))
+	from := binary.LittleEndian.Uint64(x.pages[page+8:])
+	if at < 0 || from > uint64(len(x.deltas)) {
+		return 0, false
+	}
+	deltas := x.deltas[from:]
+	for range n % pageRecords {
+		d, size := binary.Uvarint(deltas)
+		if size <= 0 || d > uint64(x.plain) {
+			return 0, false
+		}
+		at += int64(d)
+		deltas = deltas[size:]
+	}
+	return at, at < x.plain
+}
+
+func (x *index) frames() int { return len(x.points) / indexPoint }
+
+func (x *index) frame(i int) point {
+	b := x.points[i*indexPoint:]
+	return point{
+		packed: int64(binary.LittleEndian.Uint64(b)),
+		size:   int64(binary.LittleEndian.Uint64(b[8:])),
+		at:     int64(binary.LittleEndian.Uint64(b[16:])),
+	}
+}
+
+// holding returns the frame that holds an uncompressed byte; -1 where none does.
+func (x *index) holding(off int64) int {
+	return sort.Search(x.frames(), func(i int) bool { return x.frame(i).at > off }) - 1
+}
+
+// pointsOf returns all restart points, checked against the file, so that no read goes astray.
+func (x *index) pointsOf(f sources.File) ([]point, error) {
+	points := make([]point, x.frames())
+	var packed, at int64
+	for i := range points {
+		p := x.frame(i)
+		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at || p.at > x.plain {
+			return nil, fmt.Errorf("open index of %s: restart point %d is out of place: %w", f.Name(), i, millrace.ErrMismatch)
+		}
+		packed, at = p.packed+p.size, p.at
+		points[i] = p
+	}
+	return points, nil
+}
+
+// mostPacked bounds a frame's bytes in the file: its blocks and a header.
+const mostPacked = 2*frameBytes + 64

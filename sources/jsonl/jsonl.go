@@ -1,0 +1,80 @@
+// Package jsonl reads one JSON object a line from plain, gzip and zstd files, told apart by their first bytes, never by their names.
+//
+// Plain files, BGZF, and zstd files whose frames hold at most 4 MiB each can be read at random once an index of their lines was made;
+// other gzip and zstd files only stream. A line ends at LF alone; the last needs none; a line of only space, tab and CR is no record.
+// A bad line costs that record; damage to a compressed file ends the shard with the byte that was reached.
+package jsonl
+
+import (
+	"context"
+	"sync"
+
+	"millrace/sources"
+)
+
+// Format opens files of JSON lines.
+type Format struct{}
+
+var _ sources.Format = Format{}
+
+// Name returns the word in the mixture file.
+func (Format) Name() string { return "jsonl" }
+
+// defaultSampleBytes stands in where no limit is given.
+const defaultSampleBytes = 64 << 20
+
+// Open looks at the file's first bytes, and where they say BGZF or zstd at the heads of all members or frames, up to the first that
+// cannot be a restart point.
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (sources.Shard, error) {
+	if _, err := newExtractor(field.Text); err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	s := &shard{f: f, field: field.Text, limit: lim.SampleBytes}
+	head := make([]byte, min(headBytes, f.Size()))
+	if err := sources.ReadFull(f, head, 0); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if blob == nil {
+		return s, s.inspect(head)
+	}
+	x, err := openIndex(f, blob)
+	if err != nil {
+		return nil, err
+	}
+	if s.points, err = x.pointsOf(f); err != nil {
+		return nil, err
+	}
+	s.index, s.kind = x, x.kind
+	return s, nil
+}
+
+// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called concurrently.
+type shard struct {
+	f       sources.File
+	field   string
+	limit   int64 // most bytes of a line
+	kind    kind
+	points  []point
+	index   *index    // nil before there is one
+	cursors sync.Pool // of *cursor
+}
+
+// Count implements sources.Shard: the index knows it.
+func (s *shard) Count() (uint64, bool) {
+	if s.index == nil {
+		return 0, false
+	}
+	return s.index.count, true
+}
+
+// Seekable implements sources.Shard.
+func (s *shard) Seekable() bool { return s.kind.seekable() }
+
+// Close implements io.Closer; the file belongs to whoever opened it.
+func (s *shard) Close() error { return nil }

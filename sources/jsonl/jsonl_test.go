@@ -1,0 +1,320 @@
+package jsonl_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/jsonl"
+	"millrace/sources/sourcetest"
+)
+
+func format(sources.FS) sources.Format { return jsonl.Format{} }
+
+// edges is a file of every kind of line, with what each has to be.
+func edges() ([]byte, []sourcetest.Want) {
+	var b bytes.Buffer
+	var want []sourcetest.Want
+	good := func(line, text string) {
+		b.WriteString(line + "\n")
+		want = append(want, sourcetest.Want{Text: text})
+	}
+	bad := func(line, why string) {
+		b.WriteString(line + "\n")
+		want = append(want, sourcetest.Want{Bad: why})
+	}
+	good("\xef\xbb\xbf"+`{"text":"behind a byte order mark"}`, "behind a byte order mark")
+	good(`{"id":1,"text":"plain","x":[1,{"text":"inner"},null]}`, "plain")
+	good("  {\t\"text\" : \"spaced\" }  \r", "spaced")
+	b.WriteString("\n \t \r\n\r\n")
+	good(`{"text":""}`, "")
+	good(`{"text":"a\"\\\/\b\f\n\r\t\u0041\u00e9\ud83d\ude00\u0000z"}`, "a\"\\/\b\f\n\r\tAé😀\x00z")
+	good("{\"text\":\"raw \u2028 and \u0085 and é😀\"}", "raw \u2028 and \u0085 and é😀")
+	good(`{"te\u0078t":"escaped key"}`, "escaped key")
+	good(`{"text":1,"text":"the last counts"}`, "the last counts")
+	good(`{"text":"x","other":"\ud800"}`, "x")
+	bad(`{"text":"the last counts","text":1}`, "not a string")
+	bad(`{"text":"lone \ud800 surrogate"}`, "lone surrogate")
+	bad(`{"text":"lone \udc00 surrogate"}`, "lone surrogate")
+	bad(`{"text":"lone \ud800\u0041 surrogate"}`, "lone surrogate")
+	bad(`{"text":null}`, "not a string")
+	bad(`{"text":{"text":"inner"}}`, "not a string")
+	bad(`{"id":1}`, `no field "text"`)
+	bad(`{}`, `no field "text"`)
+	bad(`["text"]`, "not a JSON object")
+	bad(`"text"`, "not a JSON object")
+	bad(`{"text":"cut`, "invalid JSON")
+	bad(`{"text":"x"}}`, "invalid JSON")
+	bad(`{"text":"x"} {"text":"y"}`, "invalid JSON")
+	bad(`{"text":"\x41"}`, "invalid JSON")
+	bad(`{"text":"`+"\x01"+`"}`, "invalid JSON")
+	bad(`{"text":"x","n":01}`, "invalid JSON")
+	bad(`{"text":"x","n":NaN}`, "invalid JSON")
+	bad(`{"text":"x",}`, "invalid JSON")
+	bad("\x00\x00", "invalid JSON")
+	bad("{\"text\":\"\xff\"}", "invalid UTF-8 at byte 9")
+	bad("{\"text\":\"x\",\"\xc3\":1}", "invalid UTF-8")
+	bad(`{"text":"x","d":`+strings.Repeat("[", 256)+strings.Repeat("]", 256)+`}`, "nested deeper")
+	good(`{"text":"x","d":`+strings.Repeat("[", 255)+strings.Repeat("]", 255)+`}`, "x")
+	bad(`{"text":"`+strings.Repeat("l", 1<<20)+`"}`, "longer than sample_bytes")
+	good(`{"text":"`+strings.Repeat("l", 1<<20-11)+`"}`, strings.Repeat("l", 1<<20-11))
+	b.WriteString(strings.Repeat(" ", 2<<20) + "\n")
+	good(`{"text":"after a long blank line"}`, "after a long blank line")
+	b.WriteString(`{"text":"without a line feed"}`)
+	want = append(want, sourcetest.Want{Text: "without a line feed"})
+	return b.Bytes(), want
+}
+
+// pages is a file of ordinary lines, as encoding/json writes them.
+func pages(t testing.TB, n int) ([]byte, []sourcetest.Want) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var b bytes.Buffer
+	var want []sourcetest.Want
+	for i := range n {
+		text := strings.Repeat(fmt.Sprintf("page %d \"quoted\"\n\tünïcödé 😀\u2028", i), rng.IntN(40))
+		line, err := json.Marshal(map[string]any{"id": i, "meta": map[string]any{"body": text, "n": 1.5e-3}, "text": i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+		want = append(want, sourcetest.Want{Text: text})
+	}
+	return b.Bytes(), want
+}
+
+func gzipped(t testing.TB, parts ...[]byte) []byte {
+	var b bytes.Buffer
+	for _, p := range parts {
+		w := gzip.NewWriter(&b)
+		if _, err := w.Write(p); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// bgzipped writes members that declare their size in the subfield BC, behind another subfield, and the empty one at the end.
+func bgzipped(t testing.TB, b []byte, size int) []byte {
+	var out []byte
+	for part := range parts(b, size) {
+		var m bytes.Buffer
+		w := gzip.NewWriter(&m)
+		w.Extra = []byte{'X', 'Y', 1, 0, 7, 'B', 'C', 2, 0, 0, 0}
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		binary.LittleEndian.PutUint16(m.Bytes()[12+9:], uint16(m.Len()-1))
+		out = append(out, m.Bytes()...)
+	}
+	return out
+}
+
+// parts cuts b, and ends with an empty part.
+func parts(b []byte, size int) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for ; len(b) > size; b = b[size:] {
+			if !yield(b[:size]) {
+				return
+			}
+		}
+		_ = yield(b) && yield(nil)
+	}
+}
+
+func zstded(t testing.TB, b []byte, size int, o ...zstd.EOption) []byte {
+	w, err := zstd.NewWriter(nil, o...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var out []byte
+	for part := range parts(b, size) {
+		out = w.EncodeAll(part, out)
+	}
+	return out
+}
+
+// streamed is one zstd frame that does not declare its size.
+func streamed(t testing.TB, b []byte) []byte {
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// seekTable is the skippable frame of the zstd seekable format, here of no frames: readers that do not know it pass over it.
+func seekTable() []byte {
+	return []byte{0x5e, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f}
+}
+
+func fixture(name string, b []byte, want []sourcetest.Want, seekable bool) sourcetest.Fixture {
+	return sourcetest.Fixture{Name: name, Files: sourcetest.Files{fileName(name): b}, Want: want, Seekable: seekable, Limits: sources.Limits{SampleBytes: 1 << 20}}
+}
+
+func fileName(name string) string {
+	for packed, ext := range map[string]string{"gzip": ".gz", "bgzf": ".gz", "zstd": ".zst"} {
+		if strings.Contains(name, packed) {
+			return name + ".jsonl" + ext
+		}
+	}
+	return name + ".jsonl"
+}
+
+func nested(f sourcetest.Fixture) sourcetest.Fixture {
+	f.Field.Text = "meta.body"
+	return f
+}
+
+func TestContract(t *testing.T) {
+	e, eWant := edges()
+	p, pWant := pages(t, 1000)
+	many := bytes.Repeat(p, 5+5<<20/len(p))
+	manyWant := bytesRepeat(pWant, len(many)/len(p))
+	half := len(p)/2 + 1
+	sourcetest.Run(t, format, []sourcetest.Fixture{
+		fixture("empty", nil, nil, true),
+		fixture("blank", []byte("\n\r\n  \t"), nil, true),
+		fixture("edges plain", e, eWant, true),
+		fixture("edges gzip", gzipped(t, e), eWant, false),
+		fixture("edges bgzf", bgzipped(t, e, 60000), eWant, true),
+		fixture("edges zstd frames", zstded(t, e, 100_000), eWant, true),
+		fixture("edges zstd seekable", append(zstded(t, e, 1<<20), seekTable()...), eWant, true),
+		fixture("skippable alone", seekTable(), nil, false),
+		nested(fixture("pages plain", p, pWant, true)),
+		nested(fixture("pages bgzf", bgzipped(t, p, 1000), pWant, true)),
+		nested(fixture("pages zstd tiny frames", zstded(t, p, 777), pWant, true)),
+		nested(fixture("pages zstd one small frame", streamed(t, p), pWant, true)),
+		nested(fixture("pages zstd frame too large", zstded(t, many, 5<<20), manyWant, false)),
+		nested(fixture("pages zstd streamed", streamed(t, many), manyWant, false)),
+		nested(fixture("pages gzip members cut anywhere", append(gzipped(t, p[:half], nil, p[half:]), make([]byte, 700)...), pWant, false)),
+		nested(fixture("pages gzip padded between", append(append(gzipped(t, p[:half]), 0, 0), gzipped(t, p[half:])...), pWant, false)),
+		nested(fixture("pages bgzf then gzip", append(bgzipped(t, p[:half], 5000), gzipped(t, p[half:])...), pWant, false)),
+	})
+}
+
+func bytesRepeat(w []sourcetest.Want, n int) []sourcetest.Want {
+	var out []sourcetest.Want
+	for range n {
+		out = append(out, w...)
+	}
+	return out
+}
+
+func TestDamage(t *testing.T) {
+	p, want := pages(t, 12)
+	checked := func(f sourcetest.Fixture) sourcetest.Fixture {
+		f.Checked = true
+		return nested(f)
+	}
+	// 300 MiB: a flipped bit may ask for the largest window.
+	sourcetest.Damage(t, format, []sourcetest.Fixture{
+		nested(fixture("plain", p, want, true)),
+		checked(fixture("gzip", gzipped(t, p[:2000], p[2000:]), want, false)),
+		checked(fixture("bgzf", bgzipped(t, p, 3000), want, true)),
+		checked(fixture("zstd frames", zstded(t, p, 3000), want, true)),
+		checked(fixture("zstd stream", append(streamed(t, p), seekTable()...), want, true)),
+	}, 300<<20)
+}
+
+func TestDamageSaysWhere(t *testing.T) {
+	p, want := pages(t, 300)
+	for name, b := range map[string][]byte{
+		"gzip": gzipped(t, p), "zstd": zstded(t, bytes.Repeat(p, 40), 8<<20), "bgzf": bgzipped(t, p, 4000),
+	} {
+		f := nested(fixture(name, b[:len(b)-len(b)/3], want, false))
+		err := sourcetest.Open(t, format, f)
+		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), fileName(name)) || !strings.Contains(err.Error(), "byte") {
+			t.Errorf("%s cut: got %v", name, err)
+		}
+	}
+	for name, b := range map[string]string{"xz": "\xfd7zXZ\x00\x00", "bzip2": "BZh91AY", "UTF-16": "\xff\xfe{\x00", "does not begin": ""} {
+		if err := sourcetest.Open(t, format, fixture("gzip", []byte(b), nil, true)); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestBomb reads a line that unpacks to far more than it may hold.
+func TestBomb(t *testing.T) {
+	zeros := bytes.Repeat([]byte{'a'}, 12<<20)
+	b := append([]byte(`{"text":"`), zeros...)
+	b = append(b, "\"}\n{\"text\":\"next\"}\n"...)
+	want := []sourcetest.Want{{Bad: "longer than"}, {Text: "next"}}
+	for name, packed := range map[string][]byte{"gzip": gzipped(t, b), "zstd": streamed(t, b)} {
+		f := fixture(name, packed, want, false)
+		n := testing.AllocsPerRun(1, func() {
+			if err := sourcetest.Open(t, format, f); err != nil {
+				t.Error(err)
+			}
+		})
+		if n > 1000 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// FuzzFile feeds whole files, whose first bytes decide how they are read.
+func FuzzFile(f *testing.F) {
+	p, _ := pages(f, 5)
+	for _, b := range [][]byte{p, gzipped(f, p[:99], p[99:]), bgzipped(f, p, 500), zstded(f, p, 500), append(seekTable(), streamed(f, p)...)} {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sourcetest.Fuzz(t, format, nested(fixture("f", b, nil, true)))
+	})
+}
+
+// BenchmarkScan measures uncompressed bytes a second from memory, extraction included.
+func BenchmarkScan(b *testing.B) {
+	line, err := json.Marshal(map[string]any{"id": "0123456789", "text": strings.Repeat("the quick brown fox jumps over the lazy dog, and it was all the same to him\n", 28)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw := bytes.Repeat(append(line, '\n'), 10000)
+	for _, c := range []struct {
+		name string
+		b    []byte
+	}{{"plain", raw}, {"zstd", streamed(b, raw)}, {"gzip", gzipped(b, raw)}} {
+		b.Run(c.name, func(b *testing.B) {
+			f := fixture(c.name, c.b, nil, true)
+			file, err := f.Files.Open(fileName(c.name))
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, err := jsonl.Format{}.Open(b.Context(), file, f.Field, f.Limits, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(raw)))
+			for b.Loop() {
+				if err := s.Scan(b.Context(), 0, func(r sources.Record) error { return r.Err }); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

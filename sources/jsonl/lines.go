@@ -1,0 +1,153 @@
+package jsonl
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// bufferBytes is what a stream of lines begins with; longer lines make it grow, up to the limit.
+const bufferBytes = 256 << 10
+
+// mostEmptyReads is how often a reader may return nothing before it counts as stuck.
+const mostEmptyReads = 100
+
+// line is one line that is a record: not only space, tab and CR. Lines end at LF alone.
+type line struct {
+	off  int64  // uncompressed byte where it starts
+	raw  int64  // bytes with its LF, if it has one
+	text []byte // without LF, and at offset 0 without a byte order mark; valid until the next call; nil if long
+	long bool   // more bytes than the limit, LF not counted
+}
+
+// lines cuts a stream into lines in bounded memory.
+type lines struct {
+	r      io.Reader
+	limit  int64
+	off    int64 // uncompressed byte of buf[lo]
+	buf    []byte
+	lo, hi int
+	err    error // of the reader, once it failed; io.EOF at its end
+}
+
+// newLines reads r, whose first byte is byte off of the uncompressed file and begins a line.
+func newLines(r io.Reader, off, limit int64) *lines {
+	return &lines{r: r, off: off, limit: limit, buf: make([]byte, bufferBytes)}
+}
+
+// next returns the next record's line, or io.EOF, or the reader's error in place of the line it cut off.
+func (s *lines) next() (line, error) {
+	for {
+		ln, err := s.any()
+		if err != nil || ln.long || !blank(ln.text) {
+			return ln, err
+		}
+	}
+}
+
+// any returns the next line, also blank ones; of a long line that is blank it says that it is not long.
+func (s *lines) any() (line, error) {
+	for seen := 0; ; {
+		if i := bytes.IndexByte(s.buf[s.lo+seen:s.hi], '\n'); i >= 0 {
+			return s.cut(seen+i, 1), nil
+		}
+		seen = s.hi - s.lo
+		if int64(seen) > s.limit {
+			return s.passLong()
+		}
+		if s.err == nil {
+			s.fill()
+		}
+		if s.hi-s.lo > seen {
+			continue
+		}
+		if !errors.Is(s.err, io.EOF) || seen == 0 {
+			return line{}, s.err
+		}
+		return s.cut(seen, 0), nil
+	}
+}
+
+// cut takes n bytes and the end of the line, of which end bytes are in the buffer.
+func (s *lines) cut(n, end int) line {
+	text := s.buf[s.lo : s.lo+n]
+	ln := line{off: s.off, raw: int64(n + end), text: withoutMark(text, s.off)}
+	s.lo += n + end
+	s.off += ln.raw
+	if int64(n) > s.limit && !blank(ln.text) {
+		ln.long, ln.text = true, nil
+	}
+	return ln
+}
+
+// passLong reads to the end of a line without keeping it.
+func (s *lines) passLong() (line, error) {
+	ln := line{off: s.off}
+	isBlank := true
+	for {
+		part := s.buf[s.lo:s.hi]
+		i := bytes.IndexByte(part, '\n')
+		if i >= 0 {
+			part = part[:i]
+		}
+		isBlank = isBlank && blank(withoutMark(part, s.off))
+		ln.raw += int64(len(part))
+		s.lo += len(part)
+		s.off += int64(len(part))
+		if i >= 0 {
+			s.lo++
+			s.off++
+			ln.raw++
+			break
+		}
+		if s.err == nil {
+			s.fill()
+		}
+		if s.hi == s.lo {
+			if !errors.Is(s.err, io.EOF) {
+				return line{}, s.err
+			}
+			break
+		}
+	}
+	ln.long = !isBlank
+	return ln, nil
+}
+
+// fill makes room and reads once something comes, or sets err.
+func (s *lines) fill() {
+	if s.lo > 0 {
+		s.hi = copy(s.buf, s.buf[s.lo:s.hi])
+		s.lo = 0
+	}
+	if s.hi == len(s.buf) {
+		grown := make([]byte, 2*len(s.buf))
+		copy(grown, s.buf)
+		s.buf = grown
+	}
+	for range mostEmptyReads {
+		n, err := s.r.Read(s.buf[s.hi:])
+		s.hi += n
+		if s.err = err; n > 0 || err != nil {
+			return
+		}
+	}
+	s.err = io.ErrNoProgress
+}
+
+// withoutMark drops the byte order mark that some programs put before the first line.
+func withoutMark(text []byte, off int64) []byte {
+	if off == 0 {
+		return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	}
+	return text
+}
+
+func blank(text []byte) bool {
+	for _, c := range text {
+		if c != ' ' && c != '\t' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}

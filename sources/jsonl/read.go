@@ -1,0 +1,187 @@
+package jsonl
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Records that lie close together are fetched with one read.
+const (
+	mostGap   = 32 << 10 // bytes between two records that are read along
+	mostFetch = 1 << 20  // bytes of one read, unless a single record is longer
+	mostSpare = 64 << 10 // blank lines behind a record that are fetched with it
+)
+
+// span is where a record's line lies, up to the next record's.
+type span struct{ start, end int64 }
+
+// Read implements sources.Shard. Numbers ascend, so each stretch of the file is read, and each frame decompressed, once a call.
+func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	if s.index == nil || !s.Seekable() {
+		return fmt.Errorf("read records of %s: no index was given, or the file only streams: %w", s.f.Name(), millrace.ErrInvalid)
+	}
+	spans := make([]span, len(numbers))
+	for i, n := range numbers {
+		start, end, ok := s.index.span(n)
+		if !ok {
+			return s.astray(n)
+		}
+		spans[i] = span{start, end}
+	}
+	c, err := s.cursor()
+	if err != nil {
+		return err
+	}
+	for i, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ln, err := s.lineAt(ctx, c.window, spans[i:])
+		if err != nil {
+			return err
+		}
+		if err := fn(s.record(c.extractor, n, ln)); err != nil {
+			return err
+		}
+	}
+	s.cursors.Put(c)
+	return nil
+}
+
+// cursor is what one call of Read works with; it goes back with what it last fetched, which the next call may want.
+type cursor struct {
+	window    window
+	extractor *extractor
+}
+
+func (s *shard) cursor() (*cursor, error) {
+	if c, ok := s.cursors.Get().(*cursor); ok {
+		return c, nil
+	}
+	x, err := newExtractor(s.field)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.window()
+	return &cursor{window: w, extractor: x}, err
+}
+
+// lineAt reads the line of the first span; the others say what is worth reading along.
+func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error) {
+	at := spans[0]
+	if at.end-at.start > s.limit+mostSpare {
+		return s.longAt(ctx, at)
+	}
+	along := at.end
+	for i := 1; i < len(spans) && spans[i].start-along <= mostGap && spans[i].end-at.start <= mostFetch; i++ {
+		along = max(along, spans[i].end)
+	}
+	b, err := w.fetch(at, along)
+	if err != nil {
+		return line{}, err
+	}
+	ln := line{off: at.start, raw: int64(len(b)), text: b}
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		ln.raw, ln.text = int64(i+1), b[:i]
+	}
+	ln.long = int64(len(ln.text)) > s.limit
+	ln.text = withoutMark(ln.text, ln.off)
+	return ln, nil
+}
+
+// longAt reads a line, that may be too long to keep, as a stream.
+func (s *shard) longAt(ctx context.Context, at span) (line, error) {
+	st, err := s.open(ctx, at.start)
+	if err != nil {
+		return line{}, err
+	}
+	defer st.close()
+	ln, err := newLines(st, at.start, s.limit).next()
+	if errors.Is(err, io.EOF) {
+		err = s.gone(at.start)
+	}
+	return ln, err
+}
+
+func (s *shard) gone(off int64) error {
+	return fmt.Errorf("read %s at uncompressed byte %d: its index says that a record is there: %w", s.f.Name(), off, millrace.ErrDamaged)
+}
+
+// window holds a stretch of the uncompressed file that moves forward.
+type window interface {
+	// fetch returns the bytes of at until the next call, and may keep those up to along at hand.
+	fetch(at span, along int64) ([]byte, error)
+}
+
+func (s *shard) window() (window, error) {
+	if s.kind == plain {
+		return &plainWindow{f: s.f}, nil
+	}
+	u, err := newUnpacker(s.f, s.kind)
+	if err != nil {
+		return nil, err
+	}
+	return &frameWindow{shard: s, unpack: u}, nil
+}
+
+type plainWindow struct {
+	f   sources.File
+	buf []byte
+	lo  int64
+}
+
+func (w *plainWindow) fetch(at span, along int64) ([]byte, error) {
+	if at.start < w.lo || at.end > w.lo+int64(len(w.buf)) {
+		n := along - at.start
+		if n > int64(cap(w.buf)) {
+			w.buf = make([]byte, n)
+		}
+		w.buf, w.lo = w.buf[:n], at.start
+		if err := sources.ReadFull(w.f, w.buf, at.start); err != nil {
+			w.buf = w.buf[:0]
+			return nil, err
+		}
+	}
+	return w.buf[at.start-w.lo : at.end-w.lo], nil
+}
+
+// frameWindow holds whole decompressed frames: those that the last record touched.
+type frameWindow struct {
+	shard  *shard
+	unpack *unpacker
+	buf    []byte
+	lo     int64 // uncompressed byte of buf[0]
+	next   int   // frame whose bytes follow buf
+}
+
+func (w *frameWindow) fetch(at span, _ int64) ([]byte, error) {
+	points := w.shard.points
+	i := w.shard.index.holding(at.start)
+	if i < 0 {
+		return nil, w.shard.gone(at.start)
+	}
+	if hi := w.lo + int64(len(w.buf)); i >= w.next || at.start < w.lo || points[i].at > hi {
+		w.buf, w.lo, w.next = w.buf[:0], points[i].at, i
+	} else if drop := points[i].at - w.lo; drop > 0 {
+		w.buf = w.buf[:copy(w.buf, w.buf[drop:])]
+		w.lo += drop
+	}
+	for w.lo+int64(len(w.buf)) < at.end {
+		if w.next == len(points) || points[w.next].at != w.lo+int64(len(w.buf)) {
+			return nil, w.shard.gone(at.end)
+		}
+		var err error
+		if w.buf, err = w.unpack.unpack(w.buf, points[w.next]); err != nil {
+			w.buf, w.next = w.buf[:0], 0
+			return nil, err
+		}
+		w.next++
+	}
+	return w.buf[at.start-w.lo : at.end-w.lo], nil
+}

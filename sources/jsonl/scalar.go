@@ -1,0 +1,184 @@
+package jsonl
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// ones and highs spread a byte over a word: eight bytes are looked at in one step.
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special marks the high bit of the bytes of w that are a quote, a backslash or below 0x20. Only the lowest mark is exact, as a
+// borrow may spoil those above it.
+func special(w uint64) uint64 {
+	quote := w ^ ones*'"'
+	slash := w ^ ones*'\\'
+	return ((w-ones*0x20)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+}
+
+// str reads a string, whose opening quote is next, and returns what is between its quotes.
+func (x *extractor) str() (raw []byte, escaped bool, err error) {
+	line, i := x.line, x.at+1
+	from := i
+	for {
+		for i+8 <= len(line) {
+			m := special(binary.LittleEndian.Uint64(line[i:]))
+			if m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		for i < len(line) && line[i] != '"' && line[i] != '\\' && line[i] >= 0x20 {
+			i++
+		}
+		if i >= len(line) {
+			x.at = i
+			return nil, false, x.invalid("the string does not end")
+		}
+		switch line[i] {
+		case '"':
+			x.at = i + 1
+			return line[from:i], escaped, nil
+		case '\\':
+			escaped = true
+			n := escapeLen(line[i:])
+			if n == 0 {
+				x.at = i
+				return nil, false, x.invalid("no such escape")
+			}
+			i += n
+		default:
+			x.at = i
+			return nil, false, x.invalid("control character in a string")
+		}
+	}
+}
+
+// escapeLen returns the bytes of the escape at the start of b, 0 where it is none.
+func escapeLen(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	switch b[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(b) < 6 {
+			return 0
+		}
+		for _, c := range b[2:6] {
+			if hexOf(c) > 15 {
+				return 0
+			}
+		}
+		return 6
+	}
+	return 0
+}
+
+func hexOf(c byte) uint32 {
+	switch {
+	case c >= '0' && c <= '9':
+		return uint32(c - '0')
+	case c >= 'a' && c <= 'f':
+		return uint32(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return uint32(c-'A') + 10
+	}
+	return 99
+}
+
+// unescape appends what raw, a validated string, stands for. False where it has a surrogate without its other half.
+func unescape(out, raw []byte) ([]byte, bool) {
+	for {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return append(out, raw...), true
+		}
+		out = append(out, raw[:i]...)
+		c := raw[i+1]
+		raw = raw[i+2:]
+		switch c {
+		case 'n':
+			out = append(out, '\n')
+		case '"', '\\', '/':
+			out = append(out, c)
+		case 't':
+			out = append(out, '\t')
+		case 'r':
+			out = append(out, '\r')
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'u':
+			r := hex4(raw)
+			raw = raw[4:]
+			if utf16.IsSurrogate(r) {
+				if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+					return out, false
+				}
+				if r = utf16.DecodeRune(r, hex4(raw[2:])); r == utf8.RuneError {
+					return out, false
+				}
+				raw = raw[6:]
+			}
+			out = utf8.AppendRune(out, r)
+		}
+	}
+}
+
+func hex4(b []byte) rune {
+	return rune(hexOf(b[0])<<12 | hexOf(b[1])<<8 | hexOf(b[2])<<4 | hexOf(b[3]))
+}
+
+func (x *extractor) literal(word string) error {
+	if len(x.line)-x.at < len(word) || string(x.line[x.at:x.at+len(word)]) != word {
+		return x.invalid("no such value")
+	}
+	x.at += len(word)
+	return nil
+}
+
+// number reads a number as JSON has them: no leading zeros, no bare point, no NaN.
+func (x *extractor) number() error {
+	if x.peek() == '-' {
+		x.at++
+	}
+	if x.peek() == '0' {
+		x.at++
+	} else if x.digits() == 0 {
+		return x.invalid("no such value")
+	}
+	if x.peek() == '.' {
+		x.at++
+		if x.digits() == 0 {
+			return x.invalid("want a digit")
+		}
+	}
+	if c := x.peek(); c == 'e' || c == 'E' {
+		x.at++
+		if c := x.peek(); c == '+' || c == '-' {
+			x.at++
+		}
+		if x.digits() == 0 {
+			return x.invalid("want a digit")
+		}
+	}
+	return nil
+}
+
+func (x *extractor) digits() int {
+	from := x.at
+	for x.at < len(x.line) && x.line[x.at] >= '0' && x.line[x.at] <= '9' {
+		x.at++
+	}
+	return x.at - from
+}

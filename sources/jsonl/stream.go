@@ -1,0 +1,203 @@
+package jsonl
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// mostWindow is the largest window of a zstd frame that is read, in bytes: what the zstd command itself takes without being asked
+// for more (--ultra and --long=27 stay below). A larger one is refused as the memory it costs was never agreed to.
+const mostWindow = 128 << 20
+
+// damaged says that a compressed file cannot be read on, and the byte of the file (not of its content) that was reached.
+func damaged(f sources.File, off int64, cause error) error {
+	if errors.Is(cause, millrace.ErrDamaged) {
+		return cause
+	}
+	return fmt.Errorf("decompress %s: at byte %d of %d: %w: %w", f.Name(), off, f.Size(), cause, millrace.ErrDamaged)
+}
+
+// source counts what a decoder took, so that damage can be placed, and tells a failing disk from damaged bytes.
+type source struct {
+	buf *bufio.Reader
+	raw *sources.Reader
+	err error // of the file itself
+}
+
+func newSource(raw *sources.Reader) *source {
+	s := &source{raw: raw}
+	s.buf = bufio.NewReaderSize(s, 64<<10)
+	return s
+}
+
+// Read passes bytes from the file to the buffer.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.raw.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// offset returns the byte of the file that the decoder reached.
+func (s *source) offset() int64 { return s.raw.Offset() - int64(s.buf.Buffered()) }
+
+// fail turns a decoder's error into what the user is told.
+func (s *source) fail(f sources.File, err error) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = errors.New("the file ends inside its compressed data")
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		err = fmt.Errorf("a window of more than %d MiB, or damage; compress again with --long=27 at most", mostWindow>>20)
+	}
+	return damaged(f, s.offset(), err)
+}
+
+// gzipStream reads all members of a gzip file. Zero bytes behind a member are padding, as tapes leave it; anything else is damage.
+type gzipStream struct {
+	f   sources.File
+	src *source
+	gz  *gzip.Reader // nil between two members
+	old *gzip.Reader
+}
+
+func newGzipStream(f sources.File, raw *sources.Reader) *gzipStream {
+	return &gzipStream{f: f, src: newSource(raw)}
+}
+
+// Read implements io.Reader.
+func (g *gzipStream) Read(p []byte) (int, error) {
+	for {
+		if g.gz == nil {
+			if err := g.member(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := g.gz.Read(p)
+		switch {
+		case errors.Is(err, io.EOF):
+			g.old, g.gz = g.gz, nil
+		case err != nil:
+			return n, g.src.fail(g.f, err)
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// member goes to the next member, or returns io.EOF.
+func (g *gzipStream) member() error {
+	for g.old != nil {
+		b, err := g.src.buf.ReadByte()
+		if errors.Is(err, io.EOF) {
+			return io.EOF
+		}
+		if err != nil {
+			return g.src.fail(g.f, err)
+		}
+		if b != 0 {
+			if err := g.src.buf.UnreadByte(); err != nil {
+				return g.src.fail(g.f, err)
+			}
+			break
+		}
+	}
+	gz := g.old
+	var err error
+	if gz == nil {
+		gz, err = gzip.NewReader(g.src.buf)
+	} else {
+		err = gz.Reset(g.src.buf)
+	}
+	if err != nil {
+		return g.src.fail(g.f, err)
+	}
+	gz.Multistream(false)
+	g.gz = gz
+	return nil
+}
+
+// zstdStream reads all frames of a zstd file.
+type zstdStream struct {
+	f    sources.File
+	src  *source
+	walk *zstdWalk
+	held []byte // the bytes of a part that the walk has not yet seen whole
+	skip int64
+	dec  *zstd.Decoder
+}
+
+func newZstdStream(f sources.File, raw *sources.Reader) (*zstdStream, error) {
+	z := &zstdStream{f: f, src: newSource(raw), walk: newZstdWalk()}
+	dec, err := zstd.NewReader(zstdInput{z}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(mostWindow), zstd.WithDecoderMaxMemory(mostWindow))
+	if err != nil {
+		return nil, fmt.Errorf("decompress %s: %w", f.Name(), err)
+	}
+	z.dec = dec
+	return z, nil
+}
+
+// Close frees the decoder.
+func (z *zstdStream) Close() { z.dec.Close() }
+
+// Read implements io.Reader.
+func (z *zstdStream) Read(p []byte) (int, error) {
+	n, err := z.dec.Read(p)
+	switch {
+	case err == nil:
+		return n, nil
+	case !errors.Is(err, io.EOF):
+		return n, z.src.fail(z.f, err)
+	case !z.walk.between() || len(z.held) > 0 || z.skip > 0:
+		return n, z.src.fail(z.f, io.ErrUnexpectedEOF)
+	}
+	return n, io.EOF
+}
+
+// zstdInput is what the decoder reads: the walk sees every byte that passes.
+type zstdInput struct{ z *zstdStream }
+
+// Read implements io.Reader.
+func (in zstdInput) Read(p []byte) (int, error) {
+	n, err := in.z.src.buf.Read(p)
+	if bad := in.z.follow(p[:n]); bad != nil {
+		return n, bad
+	}
+	return n, err
+}
+
+func (z *zstdStream) follow(b []byte) error {
+	for len(b) > 0 {
+		if n := min(z.skip, int64(len(b))); n > 0 {
+			z.skip -= n
+			b = b[n:]
+			continue
+		}
+		n := min(z.walk.want-len(z.held), len(b))
+		z.held = append(z.held, b[:n]...)
+		b = b[n:]
+		for len(z.held) == z.walk.want {
+			skip, err := z.walk.see(z.held)
+			if err != nil {
+				return err
+			}
+			if skip < 0 {
+				continue // the same bytes are the beginning of the next part
+			}
+			z.held, z.skip = z.held[:0], skip
+		}
+	}
+	return nil
+}

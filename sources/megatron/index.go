@@ -1,0 +1,204 @@
+package megatron
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// The .idx: magic, version, dtype code, S = sequences, D = documents + 1; then S lengths (i32, elements), S pointers (i64, bytes
+// of the .bin), D document indices (i64, sequence numbers) and, of multimodal datasets only, S modes (i8).
+const (
+	magic    = "MMIDIDX\x00\x00"
+	version  = 1
+	headSize = 34
+)
+
+// documents is where each document's tokens lie. Sequences follow each other in the .bin without gaps, so a document is one stretch;
+// its start and length in elements are kept in pages of lengths, about two bytes a document.
+type documents struct {
+	count  uint64
+	pages  []page
+	deltas []byte // for each document its length as uvarint
+	tokens uint64 // elements of the .bin up to the document after the last
+	fill   uint64 // documents added
+}
+
+// page is where a run of documents begins.
+type page struct {
+	token uint64 // first element
+	at    uint64 // in deltas
+}
+
+const pageDocuments = 128
+
+func (d *documents) add(length uint64) {
+	if d.fill%pageDocuments == 0 {
+		d.pages = append(d.pages, page{token: d.tokens, at: uint64(len(d.deltas))})
+	}
+	d.deltas = binary.AppendUvarint(d.deltas, length)
+	d.tokens += length
+	d.fill++
+}
+
+// span returns a document's first element and its length.
+func (d *documents) span(n uint64) (start, length uint64) {
+	p := d.pages[n/pageDocuments]
+	start = p.token
+	deltas := d.deltas[p.at:]
+	for range n % pageDocuments {
+		v, size := binary.Uvarint(deltas)
+		start += v
+		deltas = deltas[size:]
+	}
+	length, _ = binary.Uvarint(deltas)
+	return start, length
+}
+
+// readIndex reads an .idx and proves that it fits itself and the .bin: a dataset whose parts do not fit has no records to trust.
+func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
+	var head [headSize]byte
+	if idx.Size() < headSize {
+		return nil, nil, misfit(idx, "%d bytes are no index: its head alone has %d", idx.Size(), headSize)
+	}
+	if err := sources.ReadFull(idx, head[:], 0); err != nil {
+		return nil, nil, err
+	}
+	le := binary.LittleEndian
+	switch {
+	case string(head[:9]) != magic:
+		return nil, nil, misfit(idx, "it does not begin as an index of a Megatron dataset does")
+	case le.Uint64(head[9:]) != version:
+		return nil, nil, misfit(idx, "version %d, want %d", le.Uint64(head[9:]), version)
+	}
+	dt, err := dtypeOf(idx, head[17])
+	if err != nil {
+		return nil, nil, err
+	}
+	sequences, boundaries := le.Uint64(head[18:]), le.Uint64(head[26:])
+	rest := uint64(idx.Size() - headSize)
+	if boundaries < 1 || sequences > rest/12 || boundaries > rest/8 || sequences*12+boundaries*8 != rest && sequences*13+boundaries*8 != rest {
+		return nil, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences, boundaries, idx.Size())
+	}
+	w := &walk{
+		ctx: ctx, idx: idx, bin: bin, dtype: dt, sequences: sequences,
+		lengths:  newInts(idx, headSize, sequences, 4),
+		pointers: newInts(idx, headSize+4*sequences, sequences, 8),
+		bounds:   newInts(idx, headSize+12*sequences, boundaries, 8),
+	}
+	docs, err := w.documents(boundaries - 1)
+	return dt, docs, err
+}
+
+// walk goes through the three arrays of an .idx side by side.
+type walk struct {
+	ctx                       context.Context
+	idx, bin                  sources.File
+	dtype                     *dtype
+	sequences                 uint64
+	lengths, pointers, bounds *ints
+	sequence                  uint64 // next
+	offset                    uint64 // of its first byte in the .bin
+}
+
+func (w *walk) documents(count uint64) (*documents, error) {
+	d := &documents{count: count}
+	first, err := w.bounds.next()
+	if err != nil {
+		return nil, err
+	}
+	if first != 0 {
+		return nil, misfit(w.idx, "the first document begins at sequence %d, want 0", first)
+	}
+	for doc := range count {
+		if doc%4096 == 0 && w.ctx.Err() != nil {
+			return nil, w.ctx.Err()
+		}
+		end, err := w.bounds.next()
+		if err != nil {
+			return nil, err
+		}
+		if end < int64(w.sequence) || uint64(end) > w.sequences {
+			return nil, misfit(w.idx, "document %d goes from sequence %d to %d of %d", doc, w.sequence, end, w.sequences)
+		}
+		length, err := w.upTo(uint64(end))
+		if err != nil {
+			return nil, err
+		}
+		d.add(length)
+	}
+	switch {
+	case w.sequence != w.sequences:
+		return nil, misfit(w.idx, "its documents end at sequence %d of %d", w.sequence, w.sequences)
+	case w.offset != uint64(w.bin.Size()):
+		return nil, misfit(w.idx, "its sequences have %d bytes, but %s has %d", w.offset, w.bin.Name(), w.bin.Size())
+	}
+	return d, nil
+}
+
+// upTo adds up the sequences before end.
+func (w *walk) upTo(end uint64) (length uint64, err error) {
+	for ; w.sequence < end; w.sequence++ {
+		if w.sequence%4096 == 0 && w.ctx.Err() != nil {
+			return 0, w.ctx.Err()
+		}
+		n, err := w.lengths.next()
+		if err != nil {
+			return 0, err
+		}
+		pointer, err := w.pointers.next()
+		if err != nil {
+			return 0, err
+		}
+		if n < 0 {
+			return 0, misfit(w.idx, "sequence %d has %d tokens", w.sequence, n)
+		}
+		if pointer != int64(w.offset) {
+			return 0, misfit(w.idx, "sequence %d begins at byte %d of the .bin, want %d behind the one before", w.sequence, pointer, w.offset)
+		}
+		length += uint64(n)
+		w.offset += uint64(n) * uint64(w.dtype.size)
+		if w.offset > uint64(w.bin.Size()) {
+			return 0, misfit(w.idx, "sequence %d ends at byte %d, but %s has %d", w.sequence, w.offset, w.bin.Name(), w.bin.Size())
+		}
+	}
+	return length, nil
+}
+
+// ints reads an array of little-endian integers in order.
+type ints struct {
+	r    io.Reader
+	size int
+	buf  []byte
+	rest []byte
+}
+
+func newInts(f sources.File, off, count uint64, size int) *ints {
+	end := off + count*uint64(size)
+	return &ints{r: sources.NewReader(f, int64(off), int64(end)), size: size, buf: make([]byte, 32<<10)}
+}
+
+func (a *ints) next() (int64, error) {
+	if len(a.rest) == 0 {
+		n, err := io.ReadFull(a.r, a.buf)
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return 0, err
+		}
+		a.rest = a.buf[:n]
+	}
+	b := a.rest[:a.size]
+	a.rest = a.rest[a.size:]
+	if a.size == 4 {
+		return int64(int32(binary.LittleEndian.Uint32(b))), nil
+	}
+	return int64(binary.LittleEndian.Uint64(b)), nil
+}
+
+func misfit(idx sources.File, format string, args ...any) error {
+	return fmt.Errorf("open index %s: %s: %w", idx.Name(), fmt.Sprintf(format, args...), millrace.ErrDamaged)
+}

@@ -1,0 +1,181 @@
+// Package megatron reads Megatron's indexed datasets: a .bin of raw token ids and an .idx of where documents lie in it.
+//
+// The shard is the .bin, under its name beside it the .idx; a record is a document, its sequences joined. Documents may be empty. What
+// the .idx says is checked against itself and the .bin before the first record; the .bin has no checksums, so of its tokens only
+// negative ids and those of 2³¹ and more are noticed: they cost their document.
+package megatron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Format opens Megatron datasets. The .idx is opened from the file system given at construction.
+type Format struct{ fs sources.FS }
+
+var (
+	_ sources.Format     = Format{}
+	_ sources.Companions = Format{}
+	_ sources.Lengther   = (*shard)(nil)
+)
+
+// New returns the format over files, which must be the one that shards are opened from.
+func New(files sources.FS) Format { return Format{fs: files} }
+
+// Name returns the word in the mixture file.
+func (Format) Name() string { return "megatron" }
+
+// Companions names the .idx of a .bin.
+func (Format) Companions(path string) []string { return []string{indexPath(path)} }
+
+func indexPath(path string) string { return strings.TrimSuffix(path, ".bin") + ".idx" }
+
+// defaultSampleBytes stands in where no limit is given.
+const defaultSampleBytes = 64 << 20
+
+// Open reads and checks the whole .idx; f is the .bin. There is no index to keep.
+func (m Format) Open(ctx context.Context, f sources.File, _ sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	idx, err := m.fs.Open(indexPath(f.Name()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open %s: its index is not beside it: %w: %w", f.Name(), err, millrace.ErrDamaged)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the index of %s: %w", f.Name(), err)
+	}
+	defer idx.Close()
+	dt, docs, err := readIndex(ctx, idx, f)
+	if err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	return &shard{bin: f, dtype: dt, docs: docs, limit: uint64(lim.SampleBytes)}, nil
+}
+
+// shard is one open dataset. It is immutable, so its methods may be called concurrently.
+type shard struct {
+	bin   sources.File
+	dtype *dtype
+	docs  *documents
+	limit uint64 // most bytes of a document
+}
+
+// Count implements sources.Shard.
+func (s *shard) Count() (uint64, bool) { return s.docs.count, true }
+
+// Seekable implements sources.Shard.
+func (s *shard) Seekable() bool { return true }
+
+// Index implements sources.Shard: the .idx is all there is to know.
+func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
+
+// Length implements sources.Lengther. Of signed types only reading tells whether all ids are good.
+func (s *shard) Length(record uint64) (uint32, bool) {
+	if s.dtype.signed || record >= s.docs.count {
+		return 0, false
+	}
+	_, n := s.docs.span(record)
+	return uint32(n), n*uint64(s.dtype.size) <= s.limit && n <= mostToken
+}
+
+// Close implements io.Closer; the .bin belongs to whoever opened it.
+func (s *shard) Close() error { return nil }
+
+// Scan implements sources.Shard.
+func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	r := &reader{shard: s}
+	for n := from; n < s.docs.count; n++ {
+		if err := r.one(ctx, n, s.docs.count-n, fn); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// Read implements sources.Shard.
+func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	r := &reader{shard: s}
+	for i, n := range numbers {
+		if n >= s.docs.count {
+			return fmt.Errorf("read record %d of %s: it has %d: %w", n, s.bin.Name(), s.docs.count, millrace.ErrInvalid)
+		}
+		run := uint64(1)
+		for i+int(run) < len(numbers) && numbers[i+int(run)] == n+run {
+			run++
+		}
+		if err := r.one(ctx, n, run, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchBytes is how much is read at once where documents follow each other.
+const fetchBytes = 256 << 10
+
+// reader holds a stretch of the .bin.
+type reader struct {
+	shard  *shard
+	buf    []byte
+	lo     uint64 // byte of the .bin where buf begins
+	tokens []uint32
+}
+
+// one hands on a document; run is how many, with it, will be asked for in a row.
+func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s := r.shard
+	start, length := s.docs.span(n)
+	size := uint64(s.dtype.size)
+	rec := sources.Record{Number: n, Offset: int64(start * size), Raw: int64(length * size)}
+	if length*size > s.limit {
+		rec.Err = fmt.Errorf("the document is longer than sample_bytes, %d: %w", s.limit, millrace.ErrBadSample)
+		return fn(rec)
+	}
+	b, err := r.fetch(start*size, length*size, run)
+	if err != nil {
+		return err
+	}
+	if uint64(cap(r.tokens)) < length || r.tokens == nil {
+		r.tokens = make([]uint32, 0, length)
+	}
+	tokens, wrong, at, ok := s.dtype.decode(r.tokens[:0], b)
+	r.tokens = tokens
+	if ok {
+		rec.Tokens = tokens
+	} else {
+		rec.Err = fmt.Errorf("token %d of the document is %d, which is no token id: %w", at, wrong, millrace.ErrBadSample)
+	}
+	return fn(rec)
+}
+
+func (r *reader) fetch(off, n, run uint64) ([]byte, error) {
+	if off < r.lo || off+n > r.lo+uint64(len(r.buf)) {
+		want := n
+		if run > 1 {
+			// The documents behind are read along, up to the end of the file.
+			want = max(n, min(fetchBytes, run*max(n, 64), uint64(r.shard.bin.Size())-off))
+		}
+		if want > uint64(cap(r.buf)) {
+			r.buf = make([]byte, want)
+		}
+		r.buf, r.lo = r.buf[:want], off
+		if err := sources.ReadFull(r.shard.bin, r.buf, int64(off)); err != nil {
+			r.buf = r.buf[:0]
+			return nil, err
+		}
+	}
+	return r.buf[off-r.lo : off-r.lo+n], nil
+}

@@ -1,0 +1,221 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"millrace"
+	"millrace/sources/index"
+)
+
+// blobStore keeps what was found out about a shard's bytes, by digest and kind. What it loads is whole or not there.
+type blobStore interface {
+	Load(shard millrace.Digest, kind string) ([]byte, bool)
+	Save(shard millrace.Digest, kind string, blob []byte) error
+	Close() error
+}
+
+// lengthStore remembers the tokens of each record of one shard under one transform, across runs and processes. Safe for
+// concurrent use.
+type lengthStore interface {
+	Get(record uint64) (tokens uint32, ok bool)
+	Put(record uint64, tokens uint32)
+	Close() error
+}
+
+// memory is what a source remembers between runs.
+type memory struct {
+	blobs   blobStore
+	lengths func(shard millrace.Digest, count uint64) (lengthStore, error) // nil: lengths are not kept
+
+	mu     *sync.Mutex
+	stores map[uint32]lengthStore // by shard; nil where it could not be opened
+	early  map[uint32][]earlyLength
+}
+
+// earlyLength is a length found before its shard's count was known.
+type earlyLength struct {
+	record uint64
+	tokens uint32
+}
+
+func openMemory(spec Spec, log *slog.Logger) (memory, error) {
+	m := memory{mu: new(sync.Mutex), stores: make(map[uint32]lengthStore), early: make(map[uint32][]earlyLength)}
+	if spec.IndexDir == "" {
+		m.blobs = &volatileBlobs{kept: make(map[blobKey][]byte)}
+		return m, nil
+	}
+	store, err := index.Open(spec.IndexDir, index.Options{Log: log})
+	if err != nil {
+		return m, err
+	}
+	m.blobs = store
+	if spec.Tokenizer != nil {
+		transform := spec.fingerprint()
+		m.lengths = func(shard millrace.Digest, count uint64) (lengthStore, error) {
+			return store.Lengths(shard, transform, count)
+		}
+	}
+	return m, nil
+}
+
+func (m *memory) close() (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, st := range m.stores {
+		if st == nil {
+			continue
+		}
+		if e := st.Close(); err == nil {
+			err = e
+		}
+	}
+	m.stores = nil
+	if m.blobs == nil {
+		return err
+	}
+	return errors.Join(err, m.blobs.Close())
+}
+
+// volatileBlobs is the blob store of a source without an index directory.
+type volatileBlobs struct {
+	mu   sync.Mutex
+	kept map[blobKey][]byte
+}
+
+type blobKey struct {
+	digest millrace.Digest
+	kind   string
+}
+
+// Load implements blobStore.
+func (v *volatileBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	blob, ok := v.kept[blobKey{d, kind}]
+	return blob, ok
+}
+
+// Save implements blobStore.
+func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept[blobKey{d, kind}] = blob
+	return nil
+}
+
+// Close implements blobStore.
+func (*volatileBlobs) Close() error { return nil }
+
+// lengthsOf returns the length store of a shard, nil where there is none (yet).
+func (s *Source) lengthsOf(shard uint32) lengthStore {
+	m := &s.memory
+	if m.lengths == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if st, ok := m.stores[shard]; ok || m.stores == nil {
+		return st
+	}
+	sh := s.manifest.Shards[shard]
+	count, ok := sh.Count, sh.Counted
+	if !ok && s.tables != nil {
+		if t := s.tables.whole(shard); t != nil {
+			count, ok = t.count(), true
+		}
+	}
+	if !ok {
+		return nil
+	}
+	st, err := m.lengths(sh.Digest, count)
+	if err != nil {
+		s.log.Warn("lengths are not remembered", "file", sh.Path, "err", err)
+		st = nil
+	}
+	m.stores[shard] = st
+	if st != nil {
+		for _, e := range m.early[shard] {
+			st.Put(e.record, e.tokens)
+		}
+	}
+	delete(m.early, shard)
+	return st
+}
+
+// remember keeps lengths just found, of one shard.
+func (s *Source) remember(shard uint32, found []earlyLength) {
+	if s.memory.lengths == nil || len(found) == 0 {
+		return
+	}
+	if st := s.lengthsOf(shard); st != nil {
+		for _, e := range found {
+			st.Put(e.record, e.tokens)
+		}
+		return
+	}
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	if _, failed := s.memory.stores[shard]; !failed && s.memory.stores != nil {
+		s.memory.early[shard] = append(s.memory.early[shard], found...)
+	}
+}
+
+// lengthView looks up lengths of many shards: from the format where it knows them, else from the length store.
+type lengthView struct {
+	src  *Source
+	get  map[uint32]func(record uint64) (uint32, bool)
+	open []*openShard
+}
+
+func (s *Source) newLengthView() *lengthView {
+	return &lengthView{src: s, get: make(map[uint32]func(uint64) (uint32, bool))}
+}
+
+func noLength(uint64) (uint32, bool) { return 0, false }
+
+// of returns the lookup for one shard.
+func (v *lengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32, bool), error) {
+	if get, ok := v.get[shard]; ok {
+		return get, nil
+	}
+	get := noLength
+	if v.src.transform.newAppender == nil {
+		o, err := v.src.shards.acquire(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		v.open = append(v.open, o)
+		if l, ok := o.Shard.(Lengther); ok {
+			get = l.Length
+		}
+	} else if st := v.src.lengthsOf(shard); st != nil {
+		get = st.Get
+	}
+	v.get[shard] = get
+	return get, nil
+}
+
+// sum adds up the known lengths of a shard.
+func (v *lengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known uint64, err error) {
+	get, err := v.of(ctx, shard)
+	if err != nil {
+		return 0, 0, err
+	}
+	for r := range count {
+		if n, ok := get(r); ok {
+			tokens += uint64(n)
+			known++
+		}
+	}
+	return tokens, known, nil
+}
+
+func (v *lengthView) close() {
+	for _, o := range v.open {
+		v.src.shards.release(o)
+	}
+	v.open = nil
+}

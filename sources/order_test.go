@@ -1,0 +1,154 @@
+package sources
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"millrace"
+)
+
+// TestStripeSeats: seats count the stripe's ordinals without gaps, and every ordinal belongs to one stripe.
+func TestStripeSeats(t *testing.T) {
+	for of := uint32(1); of <= 5; of++ {
+		next := make([]uint64, of)
+		for n := millrace.Ordinal(0); n < 1000; n++ {
+			owners := 0
+			for i := range of {
+				s := Stripe{i, of}
+				if got := s.seat(n); got != next[i] {
+					t.Fatalf("stripe %d/%d: seat of %d is %d, want %d", i, of, n, got, next[i])
+				}
+				if !s.Has(n) {
+					continue
+				}
+				owners++
+				if got := s.ordinal(next[i]); got != n {
+					t.Fatalf("stripe %d/%d: ordinal at seat %d is %d, want %d", i, of, next[i], got, n)
+				}
+				next[i]++
+			}
+			if owners != 1 {
+				t.Fatalf("ordinal %d has %d stripes of %d", n, owners, of)
+			}
+		}
+		if s := (Stripe{0, of}); s.ordinal(math.MaxUint64) < 1<<60 || s.seat(math.MaxUint64) < 1<<60 {
+			t.Fatalf("stripe 0/%d: ends overflow", of)
+		}
+	}
+}
+
+// TestGlobalOrder: in every epoch each record comes exactly once, and epochs differ.
+func TestGlobalOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		counts := rapid.SliceOfN(rapid.Uint64Range(0, 40), 1, 8).Draw(t, "counts")
+		g := newGlobalOrder(order{seed: rapid.Uint64().Draw(t, "seed"), source: "s", epochs: 3}, counts)
+		total := g.total()
+		if total == 0 {
+			return
+		}
+		if g.end() != millrace.Ordinal(3*total) {
+			t.Fatalf("end %d, want %d", g.end(), 3*total)
+		}
+		w := globalWalk{order: g}
+		var epochs [3][]millrace.SampleID
+		for n := range g.end() {
+			e, id := w.at(n)
+			if uint64(e) != uint64(n)/total {
+				t.Fatalf("ordinal %d is of epoch %d", n, e)
+			}
+			epochs[e] = append(epochs[e], id)
+			fresh := globalWalk{order: g}
+			if _, again := fresh.at(n); again != id {
+				t.Fatalf("ordinal %d is %v, and %v when looked up alone", n, id, again)
+			}
+		}
+		if total > 20 && slices.Equal(epochs[0], epochs[1]) {
+			t.Fatal("two epochs have one order")
+		}
+		for e, ids := range epochs {
+			seen := make(map[millrace.SampleID]bool)
+			for _, id := range ids {
+				if id.Record >= counts[id.Shard] || seen[id] {
+					t.Fatalf("epoch %d: %v is doubled or not there (counts %v)", e, id, counts)
+				}
+				seen[id] = true
+			}
+			if uint64(len(seen)) != total {
+				t.Fatalf("epoch %d: %d of %d records", e, len(seen), total)
+			}
+		}
+	})
+}
+
+// TestOrderGolden pins the orders: a change of keys or permutations changes what every run delivers.
+func TestOrderGolden(t *testing.T) {
+	o := order{seed: 1234, source: "web"}
+	w := globalWalk{order: newGlobalOrder(o, []uint64{3, 0, 5})}
+	var global []string
+	for n := range millrace.Ordinal(16) {
+		_, id := w.at(n)
+		global = append(global, id.String())
+	}
+	b := newBlockOrder(o, false, 4)
+	p, _ := b.permutation(millrace.Anchor{Epoch: 1, Shard: 2, Block: 3}, 6)
+	var shards, block []uint64
+	for i := range uint64(6) {
+		block = append(block, p.At(i))
+		if i < 4 {
+			shards = append(shards, uint64(b.shardAt(1, uint32(i))))
+		}
+	}
+	got := fmt.Sprint(global, shards, block)
+	const want = "[0#1 0#2 2#2 2#4 2#0 2#3 2#1 0#0 2#4 2#2 2#3 0#2 0#0 0#1 2#0 2#1] [1 2 0 3] [4 2 1 0 3 5]"
+	if got != want {
+		t.Fatalf("orders\n%s, want\n%s", got, want)
+	}
+}
+
+// TestBlockTable: what is encoded is decoded, and bytes cut off are noticed.
+func TestBlockTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table blockTable
+		for range rapid.IntRange(0, 20).Draw(t, "blocks") {
+			table = append(table, blockSize{rapid.Uint64Range(1, 1<<40).Draw(t, "records"), rapid.Uint64().Draw(t, "raw")})
+		}
+		enc := table.encode()
+		got, err := decodeBlockTable(enc)
+		if err != nil || !slices.Equal(got, table) {
+			t.Fatalf("%v, %v, want %v", got, err, table)
+		}
+		if len(enc) > 0 {
+			if got, err := decodeBlockTable(enc[:len(enc)-1]); err == nil && len(got) == len(table) {
+				t.Fatal("a table cut short was read whole")
+			}
+		}
+	})
+}
+
+// TestBudget: the last quarter is for feeds below their share; what is forced counts; closing gives all back.
+func TestBudget(t *testing.T) {
+	b := NewBudget(1000)
+	woken := 0
+	one, two := b.open(func() {}), b.open(func() { woken++ })
+	if !one.take(740) || one.take(20) {
+		t.Fatal("one feed must stop at three quarters")
+	}
+	if !two.take(250) || two.take(250) {
+		t.Fatal("the other must get what is left")
+	}
+	two.force(100)
+	if now, peak := b.Used(); now != 1090 || peak != 1090 {
+		t.Fatalf("used %d, peak %d", now, peak)
+	}
+	one.close()
+	if now, _ := b.Used(); now != 350 || woken != 1 {
+		t.Fatalf("used %d after closing, woken %d", now, woken)
+	}
+	if !two.take(650) || two.take(1) {
+		t.Fatal("alone, a feed may have all")
+	}
+}

@@ -1,0 +1,176 @@
+package parquet
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Bounds of one page. Writers make pages of about 1 MiB or 20,000 rows; one huge text makes a larger one.
+const (
+	mostPage   = 256 << 20 // bytes, packed or not
+	freeRatio  = 16 << 20  // uncompressed bytes from which on the ratio is looked at
+	mostRatio  = 1000      // uncompressed to packed
+	mostValues = 1 << 26   // of a page
+)
+
+// chunk is the text column in one row group.
+type chunk struct {
+	group    int
+	rows     int64
+	firstRow int64 // of the file
+	start    int64 // byte of its first page
+	end      int64 // byte behind its last
+	codec    format.CompressionCodec
+}
+
+// pageRef is a data page found by its header.
+type pageRef struct {
+	off    int64 // of its data, behind the header
+	row    int64 // first, in the row group
+	rows   int64
+	header *format.PageHeader
+}
+
+// pages is what a walk over a chunk's headers finds.
+type pages struct {
+	dictionary pageRef // header nil without one
+	data       []pageRef
+}
+
+// chunksOf takes what is needed from the metadata, checked: rows add up, and pages lie before the footer.
+func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64) ([]chunk, error) {
+	var out []chunk
+	rows := int64(0)
+	for i := range meta.RowGroups {
+		g := &meta.RowGroups[i]
+		if g.NumRows < 0 || g.NumRows > 1<<48 {
+			return nil, damaged(f, "row group %d has %d rows", i, g.NumRows)
+		}
+		c := chunk{group: i, rows: g.NumRows, firstRow: rows}
+		rows += g.NumRows
+		if col.leaf >= len(g.Columns) {
+			return nil, damaged(f, "row group %d has %d columns, the schema more", i, len(g.Columns))
+		}
+		if err := c.fill(f, &g.Columns[col.leaf], col, end); err != nil {
+			return nil, err
+		}
+		if g.NumRows > 0 {
+			out = append(out, c)
+		}
+	}
+	if rows != meta.NumRows {
+		return nil, damaged(f, "its row groups have %d rows, its footer says %d", rows, meta.NumRows)
+	}
+	return out, nil
+}
+
+func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end int64) error {
+	m := &cc.MetaData
+	if len(cc.EncryptedColumnMetadata) > 0 || cc.CryptoMetadata.Value != nil {
+		return fmt.Errorf("read %s: column %v is encrypted, which is not supported: %w", f.Name(), col.path, millrace.ErrInvalid)
+	}
+	if cc.FilePath != "" {
+		return fmt.Errorf("read %s: column %v lies in another file, %s, which is not supported: %w", f.Name(), col.path, cc.FilePath, millrace.ErrInvalid)
+	}
+	if c.rows == 0 {
+		return nil
+	}
+	switch {
+	case m.Type != format.ByteArray || !slices.Equal(m.PathInSchema, col.path):
+		return damaged(f, "row group %d: column %d is %v %v, want strings of %v", c.group, col.leaf, m.Type, m.PathInSchema, col.path)
+	case m.NumValues != c.rows:
+		return damaged(f, "row group %d: %d values in %d rows", c.group, m.NumValues, c.rows)
+	}
+	c.codec, c.start = m.Codec, m.DataPageOffset
+	if d := m.DictionaryPageOffset; d > 0 && d < c.start {
+		c.start = d
+	}
+	if m.TotalCompressedSize < 0 || c.start < 4 || c.start > end || m.TotalCompressedSize > end-c.start {
+		return damaged(f, "row group %d: column %v is said to lie at byte %d with %d bytes, pages end at %d", c.group, col.path, c.start, m.TotalCompressedSize, end)
+	}
+	c.end = c.start + m.TotalCompressedSize
+	return nil
+}
+
+// walk finds the chunk's pages by their headers, which have to add up to its rows. The page index is not used: a file need not have
+// one, and what it says would have to be checked against the headers all the same.
+func (c *chunk) walk(f sources.File) (*pages, error) {
+	p := &pages{}
+	hr := &headerReader{f: f}
+	row := int64(0)
+	for off := c.start; row < c.rows; {
+		if off >= c.end {
+			return nil, damaged(f, "row group %d: its pages end at byte %d with %d of %d rows", c.group, off, row, c.rows)
+		}
+		h, n, err := hr.read(off, c.end)
+		if err != nil {
+			return nil, fmt.Errorf("row group %d: %w", c.group, err)
+		}
+		off += n
+		ref := pageRef{off: off, row: row, header: h}
+		if ref.rows, err = c.check(h, off); err != nil {
+			return nil, damaged(f, "row group %d, page at byte %d: %w", c.group, off-n, err)
+		}
+		off += int64(h.CompressedPageSize)
+		switch h.Type {
+		case format.DictionaryPage:
+			if p.dictionary.header != nil || row > 0 {
+				return nil, damaged(f, "row group %d, page at byte %d: a dictionary behind other pages", c.group, ref.off-n)
+			}
+			p.dictionary = ref
+		case format.DataPage, format.DataPageV2:
+			p.data = append(p.data, ref)
+			row += ref.rows
+		}
+	}
+	if row != c.rows {
+		return nil, damaged(f, "row group %d: its pages have %d rows, want %d", c.group, row, c.rows)
+	}
+	return p, nil
+}
+
+// check looks at a page header's numbers before anything is allocated for them, and returns the page's rows.
+func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
+	packed, size := int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
+	switch {
+	case packed < 0 || packed > c.end-off:
+		return 0, fmt.Errorf("it is said to have %d bytes, its row group has %d more", packed, c.end-off)
+	case size < 0 || size > mostPage || packed > mostPage:
+		return 0, fmt.Errorf("%d bytes, at most %d are read", size, mostPage)
+	case size > freeRatio && size > mostRatio*max(packed, 1):
+		return 0, fmt.Errorf("%d bytes are said to unpack to %d", packed, size)
+	}
+	// The statistics were only needed to get past them.
+	var values int32
+	switch h.Type {
+	case format.DataPage:
+		d := &h.DataPageHeader
+		d.V.Statistics = format.Statistics{}
+		if values = d.V.NumValues; !d.Valid {
+			return 0, fmt.Errorf("its header says nothing about data")
+		}
+		rows = int64(values)
+	case format.DataPageV2:
+		d := &h.DataPageHeaderV2
+		d.V.Statistics = format.Statistics{}
+		levels := int64(d.V.DefinitionLevelsByteLength) + int64(d.V.RepetitionLevelsByteLength)
+		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values || d.V.DefinitionLevelsByteLength < 0 || d.V.RepetitionLevelsByteLength < 0 || levels > packed || levels > size {
+			return 0, fmt.Errorf("its header does not fit itself")
+		}
+		rows = int64(values)
+	case format.DictionaryPage:
+		d := &h.DictionaryPageHeader
+		if values = d.V.NumValues; !d.Valid || int64(values) > size/4 {
+			return 0, fmt.Errorf("a dictionary of %d strings in %d bytes", values, size)
+		}
+	}
+	if values < 0 || values > mostValues || rows > c.rows {
+		return 0, fmt.Errorf("it is said to have %d values", values)
+	}
+	return rows, nil
+}

@@ -1,0 +1,133 @@
+package parquet
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// column is the text column of one file.
+type column struct {
+	path  []string
+	leaf  int // position among the file's leaves, and so in each row group
+	depth int // definition level of a value that is there: how many optional nodes its path has
+}
+
+// levelBits is the width of a definition level.
+func (c *column) levelBits() int { return bits.Len(uint(c.depth)) }
+
+// node is one element of the schema with what is below it.
+type node struct {
+	*format.SchemaElement
+	children []*node
+	leaf     int
+}
+
+// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else the parts of the
+// name as a path.
+func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
+	if field == "" {
+		field = "text"
+	}
+	b := treeBuilder{rest: schema}
+	root, err := b.node(0)
+	if err != nil {
+		return nil, damaged(f, "schema: %w", err)
+	}
+	if len(b.rest) > 0 {
+		return nil, damaged(f, "schema: %d elements belong nowhere", len(b.rest))
+	}
+	path := []string{field}
+	if root.child(field) == nil {
+		path = strings.Split(field, ".")
+	}
+	at, depth := root, 0
+	for i, part := range path {
+		below := at.child(part)
+		if below == nil {
+			return nil, wrongColumn(f, "has no column %q; there are: %s", strings.Join(path[:i+1], "."), at.list(path[:i]))
+		}
+		at = below
+		switch at.RepetitionType.V {
+		case format.Optional:
+			depth++
+		case format.Repeated:
+			return nil, wrongColumn(f, "column %q is a list, not one string a row", strings.Join(path[:i+1], "."))
+		}
+	}
+	if len(at.children) > 0 {
+		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, at.list(path))
+	}
+	if !at.Type.Valid || at.Type.V != format.ByteArray {
+		return nil, wrongColumn(f, "column %q has type %v, want strings or binary", field, at.Type.V)
+	}
+	return &column{path: path, leaf: at.leaf, depth: depth}, nil
+}
+
+func wrongColumn(f sources.File, format string, args ...any) error {
+	return fmt.Errorf("%s %s: %w", f.Name(), fmt.Sprintf(format, args...), millrace.ErrInvalid)
+}
+
+func (n *node) child(name string) *node {
+	i := slices.IndexFunc(n.children, func(c *node) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return n.children[i]
+}
+
+// list names the children, as a user would write them.
+func (n *node) list(path []string) string {
+	const most = 20
+	var names []string
+	for i, c := range n.children {
+		if i == most {
+			names = append(names, fmt.Sprintf("and %d more", len(n.children)-most))
+			break
+		}
+		names = append(names, strings.Join(append(slices.Clone(path), c.Name), "."))
+	}
+	return strings.Join(names, ", ")
+}
+
+// treeBuilder makes a tree of the schema's elements, which are listed depth first.
+type treeBuilder struct {
+	rest   []format.SchemaElement
+	leaves int
+}
+
+func (b *treeBuilder) node(depth int) (*node, error) {
+	if len(b.rest) == 0 {
+		return nil, fmt.Errorf("it ends early")
+	}
+	if depth > mostThriftDepth {
+		return nil, fmt.Errorf("it is nested deeper than %d", mostThriftDepth)
+	}
+	n := &node{SchemaElement: &b.rest[0]}
+	b.rest = b.rest[1:]
+	children := n.NumChildren.V
+	if children < 0 || int(children) > len(b.rest) {
+		return nil, fmt.Errorf("%q has %d children", n.Name, children)
+	}
+	if children == 0 && (n.Type.Valid || depth > 0) {
+		n.leaf = b.leaves
+		if n.Type.Valid {
+			b.leaves++
+		}
+		return n, nil
+	}
+	for range children {
+		c, err := b.node(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		n.children = append(n.children, c)
+	}
+	return n, nil
+}

@@ -1,0 +1,175 @@
+// Package parquet reads one string or binary column of Parquet files.
+//
+// A record is a row. Pages are found by their headers and decoded here: a page is the unit of memory and of random access, whatever
+// the size of its row group, and nothing is allocated that a header's own numbers do not bear out. A null, or text that is not UTF-8,
+// costs its row; a page that cannot be decoded is damage to the file.
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"unicode/utf8"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// Format opens Parquet files.
+type Format struct{}
+
+var _ sources.Format = Format{}
+
+// Name returns the word in the mixture file.
+func (Format) Name() string { return "parquet" }
+
+// defaultSampleBytes stands in where no limit is given.
+const defaultSampleBytes = 64 << 20
+
+// Open reads the footer. There is no index to keep: counts are in the footer, and pages are found on the way.
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	meta, end, err := readFooter(f)
+	if err != nil {
+		return nil, err
+	}
+	col, err := findColumn(f, meta.Schema, field.Text)
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := chunksOf(f, meta, col, end)
+	if err != nil {
+		return nil, err
+	}
+	if lim.SampleBytes <= 0 {
+		lim.SampleBytes = defaultSampleBytes
+	}
+	return &shard{f: f, col: col, rows: uint64(meta.NumRows), chunks: chunks, limit: lim.SampleBytes, pages: make([]*pages, len(meta.RowGroups))}, nil
+}
+
+// shard is one open file.
+type shard struct {
+	f      sources.File
+	col    *column
+	rows   uint64
+	chunks []chunk // of row groups that have rows
+	limit  int64   // most bytes of a text
+
+	mu    sync.Mutex
+	pages []*pages // by row group, once walked over
+
+	readers sync.Pool // of *reader, with the page they decoded last
+}
+
+// Count implements sources.Shard.
+func (s *shard) Count() (uint64, bool) { return s.rows, true }
+
+// Seekable implements sources.Shard.
+func (s *shard) Seekable() bool { return true }
+
+// Index implements sources.Shard: the footer is all there is to know.
+func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
+
+// Close implements io.Closer; the file belongs to whoever opened it.
+func (s *shard) Close() error { return nil }
+
+// pagesOf returns the pages of a row group; two callers may walk over it at once, and find the same.
+func (s *shard) pagesOf(c *chunk) (*pages, error) {
+	s.mu.Lock()
+	p := s.pages[c.group]
+	s.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := c.walk(s.f)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.pages[c.group] = p
+	s.mu.Unlock()
+	return p, nil
+}
+
+// chunkOf returns the row group that holds a row of the file.
+func (s *shard) chunkOf(row uint64) *chunk {
+	i := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].firstRow > int64(row) })
+	return &s.chunks[i-1]
+}
+
+// pageOf returns the page that holds a row of the row group.
+func (p *pages) pageOf(row int64) int {
+	return sort.Search(len(p.data), func(i int) bool { return p.data[i].row > row }) - 1
+}
+
+// Scan implements sources.Shard.
+func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	r := &reader{shard: s}
+	defer r.close()
+	for from < s.rows {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.find(from); err != nil {
+			return err
+		}
+		for ; from < r.first+uint64(len(r.values)); from++ {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := fn(s.record(from, r.values[from-r.first])); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// Read implements sources.Shard. Numbers ascend, so each page is decoded once a call, or not at all if it was the last one of an
+// earlier call.
+func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	r, ok := s.readers.Get().(*reader)
+	if !ok {
+		r = &reader{shard: s}
+	}
+	for _, n := range numbers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if n >= s.rows {
+			return fmt.Errorf("read record %d of %s: it has %d: %w", n, s.f.Name(), s.rows, millrace.ErrInvalid)
+		}
+		if n < r.first || n >= r.first+uint64(len(r.values)) {
+			if err := r.find(n); err != nil {
+				return err
+			}
+		}
+		if err := fn(s.record(n, r.values[n-r.first])); err != nil {
+			return err
+		}
+	}
+	s.readers.Put(r)
+	return nil
+}
+
+// lengthBytes is what a text takes beside its bytes in the plain encoding.
+const lengthBytes = 4
+
+// record makes of a value what the feed gets; its text aliases the page.
+func (s *shard) record(n uint64, v []byte) sources.Record {
+	r := sources.Record{Number: n, Offset: -1, Raw: lengthBytes + int64(len(v))}
+	switch {
+	case v == nil:
+		r.Err = fmt.Errorf("null: %w", millrace.ErrBadSample)
+	case int64(len(v)) > s.limit:
+		r.Err = fmt.Errorf("the text is longer than sample_bytes, %d: %w", s.limit, millrace.ErrBadSample)
+	case !utf8.Valid(v):
+		r.Err = fmt.Errorf("invalid UTF-8: %w", millrace.ErrBadSample)
+	default:
+		r.Text = v
+	}
+	return r
+}

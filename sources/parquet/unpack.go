@@ -1,0 +1,132 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+
+	"millrace"
+)
+
+// unpacker decompresses pages into buffers of the size that their headers declare, never more. It is not safe for concurrent use.
+type unpacker struct {
+	codec format.CompressionCodec
+	zstd  *zstd.Decoder
+	gzip  gzip.Reader
+}
+
+func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
+	u := &unpacker{codec: codec}
+	switch codec {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Lz4Raw:
+		return u, nil
+	case format.Zstd:
+		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return nil, fmt.Errorf("decompress pages: %w", err)
+		}
+		u.zstd = dec
+		return u, nil
+	}
+	return nil, fmt.Errorf("codec %v is not supported (zstd, snappy, gzip, LZ4_RAW and none are): %w", codec, millrace.ErrInvalid)
+}
+
+func (u *unpacker) close() {
+	if u.zstd != nil {
+		u.zstd.Close()
+	}
+}
+
+// unpack appends exactly size bytes to out, which has room for them.
+func (u *unpacker) unpack(out, packed []byte, size int) ([]byte, error) {
+	from := len(out)
+	var err error
+	switch u.codec {
+	case format.Uncompressed:
+		out = append(out, packed[:min(size, len(packed))]...)
+	case format.Snappy:
+		var n int
+		if n, err = snappy.DecodedLen(packed); err == nil && n == size {
+			_, err = snappy.Decode(out[from:from+size], packed)
+			out = out[:from+size]
+		}
+	case format.Zstd:
+		// Only the room declared may be filled.
+		var part []byte
+		part, err = u.zstd.DecodeAll(packed, out[from:from:from+size])
+		out = out[:from+len(part)]
+	case format.Gzip:
+		if err = u.gzip.Reset(bytes.NewReader(packed)); err == nil {
+			var n int
+			n, err = io.ReadFull(&u.gzip, out[from:from+size])
+			out = out[:from+n]
+		}
+	case format.Lz4Raw:
+		out, err = unpackLZ4(out, packed, size)
+	}
+	if err == nil && len(out)-from != size {
+		err = fmt.Errorf("it has another size than the %d bytes declared", size)
+	}
+	return out, err
+}
+
+var errLZ4 = errors.New("lz4: corrupt block")
+
+// unpackLZ4 decodes one raw LZ4 block (lz4_Block_format.md) of at most size bytes.
+func unpackLZ4(out, b []byte, size int) ([]byte, error) {
+	from := len(out)
+	for len(b) > 0 {
+		token := b[0]
+		b = b[1:]
+		literals, b2, err := lz4Length(b, int(token>>4))
+		if err != nil || literals > len(b2) || len(out)-from+literals > size {
+			return out, errLZ4
+		}
+		out = append(out, b2[:literals]...)
+		b = b2[literals:]
+		if len(b) == 0 {
+			return out, nil // the last sequence has no match
+		}
+		if len(b) < 2 {
+			return out, errLZ4
+		}
+		back := int(binary.LittleEndian.Uint16(b))
+		match, b3, err := lz4Length(b[2:], int(token&15))
+		match += 4
+		if err != nil || back == 0 || back > len(out)-from || len(out)-from+match > size {
+			return out, errLZ4
+		}
+		b = b3
+		// A match may run into what it writes, so at most its distance is copied at once.
+		for at := len(out) - back; match > 0; {
+			n := min(match, len(out)-at)
+			out = append(out, out[at:at+n]...)
+			at += n
+			match -= n
+		}
+	}
+	return out, nil
+}
+
+func lz4Length(b []byte, n int) (int, []byte, error) {
+	if n < 15 {
+		return n, b, nil
+	}
+	for {
+		if len(b) == 0 || n > mostPage {
+			return 0, nil, errLZ4
+		}
+		c := b[0]
+		b = b[1:]
+		if n += int(c); c < 255 {
+			return n, b, nil
+		}
+	}
+}

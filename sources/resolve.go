@@ -1,0 +1,112 @@
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"millrace"
+)
+
+// ResolvedFile is one file of a source: Name is the part before # of its records' ids, Path where it is on this host.
+type ResolvedFile struct {
+	Name string // below the root, with forward slashes
+	Path string
+}
+
+// Resolved is what a source's path patterns stand for.
+type Resolved struct {
+	Format string         // as given, else as the file names tell
+	Files  []ResolvedFile // in the order of their names' bytes, each name and each path once
+}
+
+// Resolve finds the files of a source. Each pattern is a file, a directory (searched recursively for file names of the format), the
+// prefix of a Megatron dataset, or a pattern with * ** ? [] {a,b} {000..146}; relative ones start at base. A path that exists as
+// written is never read as a pattern, and every alternative of a brace list has to exist.
+//
+// Names are relative to root; where it is empty, to the directory each pattern names before its first wildcard: a directory itself,
+// the parent of a plain file or prefix. Errors that the mixture file can cure wrap millrace.ErrInvalid.
+func Resolve(base string, patterns []string, root, format string) (Resolved, error) {
+	if root != "" && !filepath.IsAbs(root) {
+		root = filepath.Join(base, root)
+	}
+	var found []match
+	for _, pattern := range patterns {
+		ms, err := findPattern(base, pattern, format)
+		if err != nil {
+			return Resolved{}, fmt.Errorf("resolve path %q: %w", pattern, err)
+		}
+		found = append(found, ms...)
+	}
+	if len(patterns) == 0 {
+		return Resolved{}, fmt.Errorf("resolve paths: none given: %w", millrace.ErrInvalid)
+	}
+	format, err := agreeOnFormat(format, found)
+	if err != nil {
+		return Resolved{}, err
+	}
+	files, err := name(found, root)
+	if err != nil {
+		return Resolved{}, err
+	}
+	return Resolved{Format: format, Files: files}, nil
+}
+
+// match is a file found, with the root that its pattern gives it.
+type match struct{ path, root string }
+
+func agreeOnFormat(format string, found []match) (string, error) {
+	if format != "" {
+		return format, nil
+	}
+	first := ""
+	for _, m := range found {
+		f, ok := DetectFormat(m.path)
+		if !ok {
+			return "", fmt.Errorf("detect format of %s: its name does not tell; write `format:`: %w", m.path, millrace.ErrInvalid)
+		}
+		if format != "" && f != format {
+			return "", fmt.Errorf("detect format: %s is %s but %s is %s; write `format:` or narrow the path: %w", first, format, m.path, f, millrace.ErrInvalid)
+		}
+		if format == "" {
+			format, first = f, m.path
+		}
+	}
+	return format, nil
+}
+
+// name gives every file its name, drops those that were matched twice and sorts.
+func name(found []match, root string) ([]ResolvedFile, error) {
+	files := make([]ResolvedFile, 0, len(found))
+	seen := make(map[string]bool, len(found))
+	for _, m := range found {
+		if seen[m.path] {
+			continue
+		}
+		seen[m.path] = true
+		from := m.root
+		if root != "" {
+			from = root
+		}
+		rel, err := filepath.Rel(from, m.path)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+			return nil, fmt.Errorf("name %s: it is not below the root %s: set `root:` to a directory above it: %w", m.path, from, millrace.ErrInvalid)
+		}
+		if !utf8.ValidString(rel) {
+			return nil, fmt.Errorf("name %q: not valid UTF-8; rename the file: %w", m.path, millrace.ErrInvalid)
+		}
+		files = append(files, ResolvedFile{Name: filepath.ToSlash(rel), Path: m.path})
+	}
+	slices.SortFunc(files, func(a, b ResolvedFile) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Path, b.Path))
+	})
+	for i := 1; i < len(files); i++ {
+		if a, b := files[i-1], files[i]; a.Name == b.Name {
+			return nil, fmt.Errorf("name files: %s and %s would both be %q: set `root:` of the source to a directory above both: %w", a.Path, b.Path, a.Name, millrace.ErrInvalid)
+		}
+	}
+	return files, nil
+}

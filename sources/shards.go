@@ -1,0 +1,153 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"millrace"
+)
+
+// maxOpenShards bounds the file descriptors of one source; least recently used shards that nobody reads are closed.
+const maxOpenShards = 128
+
+// shardSet opens the shards of a source when they are read and keeps some of them open.
+type shardSet struct {
+	open func(ctx context.Context, shard uint32) (*openShard, error)
+
+	mu    sync.Mutex
+	held  map[uint32]*openShard
+	clock uint64
+}
+
+// openShard is a shard with its file. It is read by those who acquired it, and closed by the set when nobody does.
+type openShard struct {
+	Shard
+	file  *retryFile
+	index uint32 // in the manifest
+	refs  int
+	used  uint64 // clock of the last acquire
+	ready chan struct{}
+	err   error
+}
+
+func newShardSet(open func(context.Context, uint32) (*openShard, error)) *shardSet {
+	return &shardSet{open: open, held: make(map[uint32]*openShard)}
+}
+
+// acquire returns an open shard; the caller releases it.
+func (s *shardSet) acquire(ctx context.Context, shard uint32) (*openShard, error) {
+	s.mu.Lock()
+	s.clock++
+	if o, ok := s.held[shard]; ok {
+		o.refs++
+		o.used = s.clock
+		s.mu.Unlock()
+		<-o.ready
+		if o.err != nil {
+			return nil, o.err
+		}
+		return o, nil
+	}
+	slot := &openShard{index: shard, refs: 1, used: s.clock, ready: make(chan struct{})}
+	s.held[shard] = slot
+	evicted := s.evict()
+	s.mu.Unlock()
+	closeAll(evicted)
+	opened, err := s.open(ctx, shard)
+	if err != nil {
+		slot.err = err
+		s.mu.Lock()
+		delete(s.held, shard)
+		s.mu.Unlock()
+		close(slot.ready)
+		return nil, err
+	}
+	slot.Shard, slot.file = opened.Shard, opened.file
+	close(slot.ready)
+	return slot, nil
+}
+
+// release ends the reading that acquire began.
+func (s *shardSet) release(o *openShard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o.refs--
+}
+
+// evict takes out the shards beyond the bound that nobody reads, oldest first. The caller closes them.
+func (s *shardSet) evict() (out []*openShard) {
+	for len(s.held) > maxOpenShards {
+		var oldest *openShard
+		for _, o := range s.held {
+			if o.refs == 0 && (oldest == nil || o.used < oldest.used) {
+				oldest = o
+			}
+		}
+		if oldest == nil {
+			return out
+		}
+		delete(s.held, oldest.index)
+		out = append(out, oldest)
+	}
+	return out
+}
+
+// close closes every shard; nobody may be reading.
+func (s *shardSet) close() {
+	s.mu.Lock()
+	var all []*openShard
+	for _, o := range s.held {
+		all = append(all, o)
+	}
+	s.held = make(map[uint32]*openShard)
+	s.mu.Unlock()
+	closeAll(all)
+}
+
+func closeAll(shards []*openShard) {
+	for _, o := range shards {
+		o.close()
+	}
+}
+
+func (o *openShard) close() {
+	if o.Shard != nil {
+		o.Shard.Close()
+	}
+	if o.file != nil {
+		o.file.Close()
+	}
+}
+
+// explain gives an error of reading this shard its true cause: where the file itself could not be read, that is no damage.
+func (o *openShard) explain(err error) error {
+	if err == nil || o.file == nil {
+		return err
+	}
+	if cause := o.file.failure(); cause != nil && isDamage(err) {
+		return fmt.Errorf("read shard %s after %d tries: %w", o.file.Name(), readTries, cause)
+	}
+	return err
+}
+
+// openFile opens a shard's file and reads its head; the index may be nil.
+func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) (*openShard, error) {
+	f, err := s.fs.Open(sh.Path)
+	if err != nil {
+		return nil, err
+	}
+	file := &retryFile{OpenFile: f, done: s.done, wait: s.retryWait}
+	o := &openShard{file: file}
+	what := func() string { return sh.Path }
+	err = Fence(millrace.ErrDamaged, what, func() (err error) {
+		o.Shard, err = s.spec.Format.Open(ctx, file, s.spec.Field, s.spec.Limits, index)
+		return err
+	})
+	if err != nil {
+		err = o.explain(err)
+		f.Close()
+		return nil, err
+	}
+	return o, nil
+}

@@ -1,0 +1,236 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"millrace"
+	"millrace/sources/tokenize"
+)
+
+// Spec is one source as the mixture file describes it. All of it but IndexDir decides the source's samples or where they lie.
+type Spec struct {
+	Name      string
+	Format    Format
+	Base      string   // directory that relative patterns start from
+	Patterns  []string // see Resolve
+	Root      string   // of the names; empty: what each pattern names before its first wildcard
+	Field     Field
+	Limits    Limits
+	Shuffle   millrace.Shuffle // as asked for; the manifest says what became of it
+	Seed      uint64
+	Epochs    uint32             // passes; 0: endless
+	Tokenizer *tokenize.Encoding // nil for formats of tokens
+	AddBOS    bool
+	AddEOS    bool
+	IndexDir  string // of index files and length stores; empty: nothing is kept
+}
+
+// OpenOptions say how a source is opened; nothing in them changes what it is.
+type OpenOptions struct {
+	FS       FS                      // default: the operating system's
+	Progress func(done, total int64) // bytes indexed; calls do not overlap
+	Parallel int                     // shards inspected at once; default GOMAXPROCS
+	Deep     bool                    // hash every byte and compare with the hash first seen
+	Logger   *slog.Logger            // default: none
+}
+
+func (o OpenOptions) withDefaults() OpenOptions {
+	if o.FS == nil {
+		o.FS = OSFS()
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Source is an opened source: its manifest, the order of its samples and what is remembered of their lengths. It is safe for
+// concurrent use by several feeds. It runs nothing of its own.
+type Source struct {
+	spec      Spec
+	fs        FS
+	log       *slog.Logger
+	manifest  millrace.Manifest
+	transform transform
+	memory    memory
+	shards    *shardSet
+	retryWait time.Duration
+	done      chan struct{}
+	closing   sync.Once
+
+	global *globalOrder // exactly one of the two is set
+	blocks *blockOrder
+	tables *blockTables
+}
+
+// Open finds a source's files, digests and inspects them, decides the shuffle their bytes allow and indexes what that shuffle
+// needs. Work already in IndexDir is not done again. The caller closes the source after its feeds have ended.
+func Open(ctx context.Context, spec Spec, opts OpenOptions) (*Source, error) {
+	s, err := newSource(spec, opts.withDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", spec.Name, err)
+	}
+	if err := s.open(ctx, opts.withDefaults()); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("source %s: %w", spec.Name, err)
+	}
+	return s, nil
+}
+
+func newSource(spec Spec, opts OpenOptions) (*Source, error) {
+	if spec.Shuffle == "" {
+		spec.Shuffle = millrace.Global
+	}
+	s := &Source{
+		spec:      spec,
+		fs:        opts.FS,
+		log:       opts.Logger.With("source", spec.Name),
+		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
+		retryWait: retryWait,
+		done:      make(chan struct{}),
+	}
+	s.shards = newShardSet(s.openShard)
+	var err error
+	s.memory, err = openMemory(spec, s.log)
+	return s, err
+}
+
+func (s *Source) open(ctx context.Context, opts OpenOptions) error {
+	files, err := Resolve(s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
+	if err != nil {
+		return err
+	}
+	found, err := s.survey(ctx, files.Files, opts)
+	if err != nil {
+		return err
+	}
+	s.manifest = millrace.Manifest{Source: s.spec.Name, Format: s.spec.Format.Name(), Shuffle: s.spec.Shuffle}
+	s.decideShuffle(found)
+	if s.manifest.Shuffle == millrace.Global {
+		if err := s.index(ctx, found, opts); err != nil {
+			return err
+		}
+	}
+	for _, f := range found {
+		s.manifest.Shards = append(s.manifest.Shards, f.Shard)
+	}
+	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
+	return s.arrange()
+}
+
+// decideShuffle lets one file that only streams put the whole source into blocks order.
+func (s *Source) decideShuffle(found []surveyed) {
+	if s.manifest.Shuffle != millrace.Global {
+		return
+	}
+	for _, f := range found {
+		if !f.seekable {
+			s.manifest.Shuffle = millrace.Blocks
+			s.manifest.Why = fmt.Sprintf("%s/%s can only be streamed", s.spec.Name, f.Name)
+			return
+		}
+	}
+}
+
+// arrange sets up the order once the manifest stands.
+func (s *Source) arrange() error {
+	o := order{seed: s.spec.Seed, source: s.spec.Name, epochs: s.spec.Epochs}
+	if records, ok := s.records(); ok && records == 0 {
+		return fmt.Errorf("no records in %d files: %w", len(s.manifest.Shards), millrace.ErrInvalid)
+	}
+	if s.manifest.Shuffle == millrace.Global {
+		counts := make([]uint64, len(s.manifest.Shards))
+		for i, sh := range s.manifest.Shards {
+			counts[i] = sh.Count
+		}
+		s.global = newGlobalOrder(o, counts)
+		return nil
+	}
+	s.blocks = newBlockOrder(o, s.manifest.Shuffle == millrace.InFileOrder, len(s.manifest.Shards))
+	s.tables = newBlockTables(s)
+	return nil
+}
+
+// records returns the records of one epoch, false where some shard was not counted.
+func (s *Source) records() (n uint64, ok bool) {
+	for _, sh := range s.manifest.Shards {
+		if !sh.Counted {
+			return 0, false
+		}
+		n += sh.Count
+	}
+	return n, true
+}
+
+// Manifest returns what the source is made of. It is not to be changed.
+func (s *Source) Manifest() *millrace.Manifest { return &s.manifest }
+
+// Name returns the source's name.
+func (s *Source) Name() string { return s.spec.Name }
+
+// Epochs returns the passes after which the stream ends, 0 where it is endless.
+func (s *Source) Epochs() uint32 { return s.spec.Epochs }
+
+// Stats is what is known of one epoch of a source.
+type Stats struct {
+	Files   int
+	Bytes   int64  // of the files as they lie
+	Records uint64 // valid where Counted
+	Counted bool
+	Tokens  uint64 // of the records whose length is known
+	Known   uint64 // how many those are
+}
+
+// Stats sums up counts and the lengths known so far; it reads the length stores, not the data.
+func (s *Source) Stats(ctx context.Context) (Stats, error) {
+	st := Stats{Files: len(s.manifest.Shards)}
+	st.Records, st.Counted = s.records()
+	view := s.newLengthView()
+	defer view.close()
+	for i, sh := range s.manifest.Shards {
+		st.Bytes += sh.Size
+		count, ok := sh.Count, sh.Counted
+		if !ok && s.tables != nil {
+			if t := s.tables.whole(uint32(i)); t != nil {
+				count, ok = t.count(), true
+			}
+		}
+		if !ok {
+			continue
+		}
+		tokens, known, err := view.sum(ctx, uint32(i), count)
+		if err != nil {
+			return st, fmt.Errorf("source %s: %w", s.spec.Name, err)
+		}
+		st.Tokens += tokens
+		st.Known += known
+	}
+	return st, nil
+}
+
+// Close closes files and stores. Feeds have to have ended.
+func (s *Source) Close() error {
+	var err error
+	s.closing.Do(func() {
+		close(s.done)
+		s.shards.close()
+		err = s.memory.close()
+	})
+	return err
+}
+
+// sampleName returns the id that users see.
+func (s *Source) sampleName(shard uint32, record uint64) string {
+	return s.manifest.SampleName(millrace.SampleID{Shard: shard, Record: record})
+}

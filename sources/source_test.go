@@ -1,0 +1,243 @@
+package sources_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"millrace"
+	"millrace/sources"
+	"millrace/sources/jsonl"
+	"millrace/sources/tokenize"
+)
+
+// lines returns n JSON lines; every 50th is broken, some are blank, some documents empty.
+func lines(n int) []byte {
+	var out bytes.Buffer
+	for i := range n {
+		switch {
+		case i%50 == 49:
+			out.WriteString("{\"text\": \"cut off\n")
+		case i%20 == 3:
+			out.WriteString(" \t\r\n")
+		case i%20 == 5:
+			out.WriteString("{\"text\": \"\"}\n")
+		default:
+			fmt.Fprintf(&out, "{\"text\": \"Document %d says %s\"}\n", i, strings.Repeat("hello wörld ", i%9))
+		}
+	}
+	return out.Bytes()
+}
+
+func pack(t *testing.T, name string, text []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	var w io.WriteCloser
+	var err error
+	switch filepath.Ext(name) {
+	case ".gz":
+		w = gzip.NewWriter(&out)
+	case ".zst":
+		w, err = zstd.NewWriter(&out)
+	default:
+		return text
+	}
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func put(t *testing.T, dir, name string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gpt2(t *testing.T) *tokenize.Encoding {
+	t.Helper()
+	enc, err := tokenize.Load("gpt2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enc
+}
+
+// told is one document as a feed gave it.
+type told struct {
+	id     string
+	reject bool
+	tokens string
+}
+
+// take reads n documents of a source's stream.
+func take(t *testing.T, s *sources.Source, n int) (docs []told) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(1 << 20), Parallel: 2})
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	f.Want(millrace.Ordinal(n))
+	for len(docs) < n {
+		b, err := f.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range b.Offers {
+			docs = append(docs, told{id: s.Manifest().SampleName(o.ID), reject: o.Reject != ""})
+			req := []sources.Request{{Ordinal: o.Ordinal, Length: o.Lengths.Tokens}}
+			err := f.Fetch(ctx, req, func(_ int, tokens []uint32) error {
+				docs[len(docs)-1].tokens = fmt.Sprint(tokens)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return docs
+}
+
+// TestSourceRemembers: cold, warm, and with every file of the index directory damaged, a source gives the same stream.
+func TestSourceRemembers(t *testing.T) {
+	enc := gpt2(t)
+	for _, names := range [][]string{{"a.jsonl", "b.jsonl"}, {"a.jsonl.gz", "b.jsonl.zst"}} {
+		dir, index := t.TempDir(), t.TempDir()
+		for i, name := range names {
+			put(t, dir, name, pack(t, name, lines(120+i)))
+		}
+		var log bytes.Buffer
+		spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"*"}, Field: sources.Field{Text: "text"},
+			Seed: 3, Epochs: 2, Tokenizer: enc, AddEOS: true, IndexDir: index}
+		var first []told
+		for pass := range 4 {
+			if pass == 3 {
+				damageAll(t, index)
+			}
+			s, err := sources.Open(context.Background(), spec, sources.OpenOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st, err := s.Stats(context.Background())
+			if err != nil || pass > 0 && pass < 3 && (!st.Counted && s.Manifest().Shuffle == millrace.Global || st.Known < 200) {
+				t.Fatalf("pass %d: stats %+v, %v", pass, st, err)
+			}
+			docs := take(t, s, 400)
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if pass == 0 {
+				first = docs
+				if !strings.Contains(fmt.Sprint(docs), fmt.Sprint(enc.NewEncoder().Append(nil, []byte("Document 11 says hello wörld hello wörld ")))[1:50]) {
+					t.Fatal("a document is not as the tokenizer makes it")
+				}
+			}
+			if i := firstDifference(docs, first); i >= 0 {
+				t.Fatalf("pass %d: document %d is %+v, was %+v", pass, i, docs[i], first[i])
+			}
+		}
+		if !strings.Contains(log.String(), index) {
+			t.Fatalf("damage to the index was not logged: %s", log.String())
+		}
+	}
+}
+
+func firstDifference(a, b []told) int {
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+func damageAll(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no index files: %v", err)
+	}
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 9; i < len(b); i += 13 {
+			b[i] ^= 0x5a
+		}
+		put(t, dir, filepath.Base(path), b)
+	}
+}
+
+// TestOpenSays: what is wrong with a source is said by Open, by name.
+func TestOpenSays(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a.jsonl", lines(10))
+	put(t, dir, "blank.jsonl", []byte("\n \n\t\r\n"))
+	whole := pack(t, "x.zst", lines(500))
+	put(t, dir, "short.jsonl.zst", whole[:len(whole)/2])
+	for pattern, want := range map[string]string{
+		"nothing*.jsonl":  "nothing*.jsonl",
+		"blank.jsonl":     "source web: no records in 1 files",
+		"missing.jsonl":   "missing.jsonl",
+		"short.jsonl.zst": "short.jsonl.zst",
+	} {
+		s, err := sources.Open(context.Background(), sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{pattern}, Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t)}, sources.OpenOptions{})
+		if err == nil { // a stream's damage shows when it is read
+			f := s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(1 << 20)})
+			f.Want(1000)
+			err = f.Run(context.Background())
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "source web: ") {
+			t.Errorf("%s: %v, want %q", pattern, err, want)
+		}
+	}
+}
+
+// TestOpenDeep: a change in the middle of a file is noticed where every byte is hashed, and progress reaches its total.
+func TestOpenDeep(t *testing.T) {
+	dir, index := t.TempDir(), t.TempDir()
+	doc, err := json.Marshal(map[string]string{"text": strings.Repeat("middle ", 600_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "a.jsonl", doc)
+	spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."}, Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t), IndexDir: index}
+	open := func() error {
+		var seen []int64
+		s, err := sources.Open(context.Background(), spec, sources.OpenOptions{Deep: true, Progress: func(done, total int64) { seen = append(seen, total-done) }})
+		if err != nil {
+			return err
+		}
+		if len(seen) > 0 && (seen[len(seen)-1] != 0 || !slices.IsSortedFunc(seen, func(a, b int64) int { return int(b - a) })) {
+			t.Errorf("progress left %v", seen)
+		}
+		return s.Close()
+	}
+	if err := errors.Join(open(), open()); err != nil {
+		t.Fatal(err)
+	}
+	doc[len(doc)/2]++
+	put(t, dir, "a.jsonl", doc)
+	if err := open(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "a.jsonl") {
+		t.Fatalf("open of a changed file: %v", err)
+	}
+}

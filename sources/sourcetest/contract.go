@@ -1,0 +1,240 @@
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"millrace/sources"
+)
+
+// Run proves the contract over each fixture.
+func Run(t *testing.T, mk New, fixtures []Fixture) {
+	for _, f := range fixtures {
+		t.Run(f.Name, func(t *testing.T) { f.run(t, mk) })
+	}
+}
+
+func (f Fixture) run(t *testing.T, mk New) {
+	ctx := t.Context()
+	s, err := f.open(ctx, f.Files, mk, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Seekable() != f.Seekable {
+		t.Fatalf("seekable is %v, want %v", s.Seekable(), f.Seekable)
+	}
+	all, err := Scan(ctx, s, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.check(t, all)
+	if n, ok := s.Count(); ok && n != uint64(len(all)) {
+		t.Fatalf("count is %d, want %d", n, len(all))
+	}
+	blob := f.index(t, s)
+	x, err := f.open(ctx, f.Files, mk, blob)
+	if err != nil {
+		t.Fatalf("open with the index just made: %v", err)
+	}
+	if n, ok := x.Count(); !ok || n != uint64(len(all)) {
+		t.Fatalf("indexed count is %d, %v, want %d", n, ok, len(all))
+	}
+	if x.Seekable() != s.Seekable() {
+		t.Fatal("seekable differs with the index")
+	}
+	if again := f.index(t, x); !slices.Equal(blob, again) {
+		t.Fatal("the index differs when made again")
+	}
+	f.skips(t, s, all)
+	f.skips(t, x, all)
+	if f.Seekable {
+		f.reads(t, x, all)
+	}
+	f.lengths(t, x, all)
+	f.concurrent(t, x, all)
+	f.stops(t, mk, x, all)
+	f.troubles(t, mk, blob, all)
+	if err := errors.Join(s.Close(), x.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f Fixture) index(t *testing.T, s sources.Shard) []byte {
+	t.Helper()
+	var reached int64
+	blob, err := s.Index(t.Context(), func(n int64) {
+		if n < reached || n > int64(len(f.Files[f.path()])) {
+			t.Errorf("progress went from %d to %d of %d bytes", reached, n, len(f.Files[f.path()]))
+		}
+		reached = n
+	})
+	if err != nil {
+		t.Fatalf("index: %v", err)
+	}
+	return blob
+}
+
+// skips: a scan from a record is the whole scan without those before.
+func (f Fixture) skips(t *testing.T, s sources.Shard, all []Record) {
+	t.Helper()
+	for _, from := range append(sampleOf(all), len(all), len(all)+7) {
+		got, err := Scan(t.Context(), s, uint64(from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "scan from a record", got, all[min(from, len(all)):])
+	}
+}
+
+// reads: what is read at random is what a scan finds.
+func (f Fixture) reads(t *testing.T, s sources.Shard, all []Record) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	sets := [][]uint64{nil}
+	for _, i := range sampleOf(all) {
+		sets = append(sets, []uint64{uint64(i)})
+	}
+	for _, share := range []float64{1, 0.7, 0.2, 0.02} {
+		var set []uint64
+		for i := range all {
+			if rng.Float64() < share {
+				set = append(set, uint64(i))
+			}
+		}
+		sets = append(sets, set)
+	}
+	for _, set := range sets {
+		got, err := Read(t.Context(), s, set)
+		if err != nil {
+			t.Fatalf("read %v: %v", set, err)
+		}
+		var want []Record
+		for _, n := range set {
+			want = append(want, all[n])
+		}
+		same(t, "read at random", got, want)
+	}
+	if _, err := Read(t.Context(), s, []uint64{uint64(len(all))}); err == nil {
+		t.Fatal("read a record behind the last without an error")
+	}
+}
+
+// lengths: what is known without reading agrees with what is read.
+func (f Fixture) lengths(t *testing.T, s sources.Shard, all []Record) {
+	l, ok := s.(sources.Lengther)
+	if !ok {
+		return
+	}
+	for i, r := range all {
+		if n, known := l.Length(uint64(i)); known && (r.Why != "" || n != uint32(len(r.Tokens))) {
+			t.Fatalf("length of record %d is %d, want %v", i, n, r)
+		}
+	}
+}
+
+func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []Record) {
+	var wait sync.WaitGroup
+	for g := range 4 {
+		wait.Go(func() {
+			var got []Record
+			var err error
+			want := all[min(g, len(all)):]
+			if g%2 == 0 && f.Seekable {
+				var numbers []uint64
+				for _, r := range want {
+					numbers = append(numbers, r.Number)
+				}
+				got, err = Read(t.Context(), s, numbers)
+			} else {
+				got, err = Scan(t.Context(), s, uint64(g))
+			}
+			if err != nil || !slices.EqualFunc(got, want, Record.equal) {
+				t.Errorf("beside other readers: got %d records, %v, want the %d of a scan alone", len(got), err, len(want))
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// stops: an error of the receiver ends the walk as it is, a cancelled context ends it before the next record.
+func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []Record) {
+	t.Helper()
+	walks := map[string]func(context.Context, func(sources.Record) error) error{
+		"scan": func(ctx context.Context, fn func(sources.Record) error) error { return s.Scan(ctx, 0, fn) },
+	}
+	if f.Seekable {
+		var numbers []uint64
+		for _, r := range all {
+			numbers = append(numbers, r.Number)
+		}
+		walks["read"] = func(ctx context.Context, fn func(sources.Record) error) error { return s.Read(ctx, numbers, fn) }
+	}
+	enough := errors.New("enough")
+	for name, walk := range walks {
+		for _, k := range sampleOf(all) {
+			n := 0
+			if err := walk(t.Context(), func(sources.Record) error {
+				if n++; n == k+1 {
+					return enough
+				}
+				return nil
+			}); !errors.Is(err, enough) || n != k+1 {
+				t.Fatalf("%s: the receiver failed at record %d: got %v after %d", name, k+1, err, n)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			n = 0
+			err := walk(ctx, func(sources.Record) error {
+				if n++; n == k+1 {
+					cancel()
+				}
+				return nil
+			})
+			cancel()
+			if n != k+1 || k+1 < len(all) && !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s: cancelled at record %d: got %v after %d", name, k+1, err, n)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Scan(ctx, s, 0); !errors.Is(err, context.Canceled) {
+		t.Fatalf("scan with a cancelled context: got %v", err)
+	}
+	if _, err := f.open(ctx, f.Files, mk, nil); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("open with a cancelled context: got %v", err)
+	}
+}
+
+// troubles: short reads change nothing, a failing disk is reported as what it is.
+func (f Fixture) troubles(t *testing.T, mk New, blob []byte, all []Record) {
+	t.Helper()
+	short := troubled{f.Files, func(o sources.OpenFile) sources.OpenFile { return shortFile{o} }}
+	s, err := f.open(t.Context(), short, mk, nil)
+	if err != nil {
+		t.Fatalf("open with short reads: %v", err)
+	}
+	got, err := Scan(t.Context(), s, 0)
+	if err != nil {
+		t.Fatalf("scan with short reads: %v", err)
+	}
+	same(t, "scan with short reads", got, all)
+	broken := errors.New("input/output error")
+	for after := range 12 {
+		var left atomic.Int64
+		left.Store(int64(after))
+		s, err := f.open(t.Context(), troubled{f.Files, func(o sources.OpenFile) sources.OpenFile {
+			return failingFile{o, &left, broken}
+		}}, mk, blob)
+		if err == nil {
+			_, err = Scan(t.Context(), s, 0)
+		}
+		if left.Load() < 0 && !errors.Is(err, broken) {
+			t.Fatalf("the disk failed at read %d: got %v", after, err)
+		}
+	}
+}

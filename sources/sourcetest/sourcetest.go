@@ -1,0 +1,188 @@
+// Package sourcetest is the contract that every format keeps, as tests: each format runs them over fixtures that an independent
+// writer made.
+package sourcetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// New makes the format under test over a file system.
+type New func(sources.FS) sources.Format
+
+// Want is what one record has to be: text, tokens, or a bad sample whose reason contains Bad.
+type Want struct {
+	Text   string
+	Tokens []uint32
+	Bad    string
+}
+
+// Texts is one Want for each text.
+func Texts(texts ...string) []Want {
+	out := make([]Want, len(texts))
+	for i, t := range texts {
+		out[i].Text = t
+	}
+	return out
+}
+
+// Fixture is one shard with what it holds.
+type Fixture struct {
+	Name     string
+	Files    Files  // the shard and what belongs to it
+	Path     string // of the shard; may be left out if there is one file
+	Field    sources.Field
+	Limits   sources.Limits
+	Want     []Want
+	Seekable bool
+	Checked  bool // checksums cover every byte that decides content: Damage then demands that no flipped bit changes a record
+}
+
+func (f Fixture) path() string {
+	if f.Path != "" {
+		return f.Path
+	}
+	for p := range f.Files {
+		return p
+	}
+	return ""
+}
+
+// shard opens the fixture's shard, which the test closes.
+func (f Fixture) open(ctx context.Context, fs sources.FS, mk New, index []byte) (sources.Shard, error) {
+	file, err := fs.Open(f.path())
+	if err != nil {
+		return nil, err
+	}
+	return mk(fs).Open(ctx, file, f.Field, f.Limits, index)
+}
+
+// Record is a record with memory of its own.
+type Record struct {
+	sources.Record
+	Why string
+}
+
+func keep(r sources.Record) Record {
+	out := Record{Record: r}
+	out.Text, out.Tokens = bytes.Clone(r.Text), slices.Clone(r.Tokens)
+	if r.Err != nil {
+		out.Why, out.Err = r.Err.Error(), nil
+		if !errors.Is(r.Err, millrace.ErrBadSample) {
+			out.Why = "not a bad sample: " + out.Why
+		}
+	}
+	return out
+}
+
+func (r Record) String() string {
+	return fmt.Sprintf("#%d at %d (%d bytes): %.60q %v %s", r.Number, r.Offset, r.Raw, r.Text, r.Tokens, r.Why)
+}
+
+func (r Record) equal(o Record) bool {
+	return r.Number == o.Number && r.Offset == o.Offset && r.Raw == o.Raw && r.Why == o.Why && bytes.Equal(r.Text, o.Text) && slices.Equal(r.Tokens, o.Tokens)
+}
+
+// Scan collects what Scan hands on.
+func Scan(ctx context.Context, s sources.Shard, from uint64) ([]Record, error) {
+	var out []Record
+	err := s.Scan(ctx, from, func(r sources.Record) error {
+		out = append(out, keep(r))
+		return nil
+	})
+	return out, err
+}
+
+// Read collects what Read hands on.
+func Read(ctx context.Context, s sources.Shard, numbers []uint64) ([]Record, error) {
+	var out []Record
+	err := s.Read(ctx, numbers, func(r sources.Record) error {
+		out = append(out, keep(r))
+		return nil
+	})
+	return out, err
+}
+
+func (f Fixture) check(t *testing.T, got []Record) {
+	t.Helper()
+	if len(got) != len(f.Want) {
+		t.Fatalf("got %d records, want %d", len(got), len(f.Want))
+	}
+	last := int64(-1)
+	for i, g := range got {
+		w := f.Want[i]
+		ok := g.Number == uint64(i) && g.Raw >= 0 && (g.Offset == -1 || g.Offset >= last)
+		if w.Bad != "" {
+			ok = ok && strings.Contains(g.Why, w.Bad) && g.Text == nil && g.Tokens == nil && !strings.HasPrefix(g.Why, "not a bad sample")
+		} else {
+			ok = ok && g.Why == "" && string(g.Text) == w.Text && slices.Equal(g.Tokens, w.Tokens) && (g.Text != nil) == (w.Tokens == nil)
+		}
+		if !ok {
+			t.Errorf("record %d: got %v, want %.60q %v %s", i, g, w.Text, w.Tokens, w.Bad)
+		}
+		last = g.Offset
+	}
+}
+
+func same(t *testing.T, what string, got, want []Record) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: got %d records, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if !got[i].equal(want[i]) {
+			t.Fatalf("%s: got %v, want %v", what, got[i], want[i])
+		}
+	}
+}
+
+// sample returns all of 0 … n-1 if they are few, else the edges and about so many between.
+func sample(n, between int) []int {
+	step := max(1, n/between)
+	var out []int
+	for i := 0; i < n; i++ {
+		if i < 2 || i >= n-2 || i%step == 0 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// sampleOf samples records: fewer where one pass over them costs more.
+func sampleOf(all []Record) []int {
+	raw := int64(0)
+	for _, r := range all {
+		raw += r.Raw
+	}
+	return sample(len(all), int(max(2, min(40, (4<<20)/(raw+1)))))
+}
+
+// Open opens and scans a fixture and returns what fails first, a record that is not as wanted included.
+func Open(t testing.TB, mk New, f Fixture) error {
+	s, err := f.open(t.Context(), f.Files, mk, nil)
+	if err != nil {
+		return err
+	}
+	n := 0
+	err = s.Scan(t.Context(), 0, func(r sources.Record) error {
+		if n < len(f.Want) {
+			if w := f.Want[n]; w.Bad == "" && (r.Err != nil || string(r.Text) != w.Text) || w.Bad != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), w.Bad)) {
+				return fmt.Errorf("record %d: got %v, want %.60q %s", n, keep(r), w.Text, w.Bad)
+			}
+		}
+		n++
+		return nil
+	})
+	if err == nil && n != len(f.Want) {
+		return fmt.Errorf("got %d records, want %d", n, len(f.Want))
+	}
+	return err
+}

@@ -1,0 +1,137 @@
+package tokenize
+
+import (
+	"encoding/binary"
+
+	"millrace/sources/tokenize/internal/split"
+)
+
+// batch is how many pieces are found, then looked up, at a time.
+const batch = split.Batch
+
+// Encoder encodes texts one after another. It remembers pieces it has met, in bounded memory (6 MiB), and holds
+// scratch, so it serves one goroutine at a time. What it remembers changes its speed, never the ids.
+type Encoder struct {
+	short    shortPieces // first, so that its sets are cache lines
+	long     longPieces
+	encoding *Encoding
+	merger   merger
+	masks    keyMasks
+	ends     split.Ends
+	asked    [batch]shortQuery
+	found    [batch * shortTokens]uint32
+	touched  uint64 // keeps the compiler from dropping the loads that touch makes
+}
+
+// NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
+func (e *Encoding) NewEncoder() *Encoder {
+	enc := &Encoder{encoding: e, masks: newKeyMasks()}
+	enc.merger.table = e.merges
+	enc.long.bytes = make([]byte, 0, longBytes)
+	enc.long.tokens = make([]uint32, 0, longTokens)
+	return enc
+}
+
+// Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst lacks
+// room. Special tokens are not recognised: "<|endoftext|>" in the text is text. The text should be valid UTF-8; the ids
+// of any other spell its bytes all the same, but where it falls into pieces is unspecified.
+func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
+	e := enc.encoding
+	for pos := 0; pos < len(text); {
+		n := e.splitter.Pieces(text, pos, &enc.ends)
+		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
+		pos = enc.ends[n-1]
+	}
+	return dst
+}
+
+// shortQuery is a piece to look up; a zero key stands for one that is not short.
+type shortQuery struct {
+	key  key
+	hash uint64
+}
+
+// ask fills enc.asked for the pieces of text from pos on that end at ends. It touches each piece's cache line, so that
+// the misses of many pieces overlap: what follows has branches that would wait for one after the other.
+func (enc *Encoder) ask(text []byte, pos int, ends []int) {
+	touched := uint64(0)
+	for i, end := range ends {
+		q := &enc.asked[i%batch]
+		length := end - pos
+		switch {
+		case length > shortMax:
+			q.key.hi = 0
+			pos = end
+			continue
+		case pos+16 > len(text):
+			q.key = shortKey(text[pos:end])
+		default:
+			mask := &enc.masks[length%16]
+			bytes := text[pos : pos+16]
+			q.key.lo = binary.LittleEndian.Uint64(bytes) & mask.lo
+			q.key.hi = binary.LittleEndian.Uint64(bytes[8:])&mask.hi | uint64(length)<<56
+		}
+		q.hash = q.key.hash()
+		touched += enc.short.touch(q.hash)
+		pos = end
+	}
+	enc.touched += touched
+}
+
+// appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in
+// enc.found, always four stores for each piece, however many of them count: that is cheaper than a branch.
+func (enc *Encoder) appendPieces(dst []uint32, text []byte, pos int, ends []int) []uint32 {
+	enc.ask(text, pos, ends)
+	n := 0
+	for i, end := range ends {
+		if q := &enc.asked[i%batch]; q.key.hi != 0 {
+			p := enc.short.find(q)
+			if p == nil {
+				p = enc.learn(q, text[pos:end])
+			}
+			last := p.tokens[shortTokens-1]
+			to := (*[shortTokens]uint32)(enc.found[n:])
+			to[0], to[1], to[2], to[3] = p.tokens[0], p.tokens[1], p.tokens[2], last%(1<<countShift)
+			if count := int(last >> countShift); count <= shortTokens {
+				n += count
+				pos = end
+				continue
+			}
+		}
+		dst = append(dst, enc.found[:n]...)
+		dst, n = enc.appendLong(dst, text[pos:end]), 0
+		pos = end
+	}
+	return append(dst, enc.found[:n]...)
+}
+
+// learn encodes a short piece and remembers it.
+func (enc *Encoder) learn(q *shortQuery, piece []byte) *shortPiece {
+	p := enc.short.replace(q)
+	if id := enc.encoding.pieces.findShort(q.key, q.hash); id != noToken {
+		p.set(id)
+		return p
+	}
+	var room [shortMax]uint32
+	p.set(enc.merger.merge(room[:0], piece)...)
+	return p
+}
+
+// appendLong appends the tokens of a piece that is long or has many tokens.
+func (enc *Encoder) appendLong(dst []uint32, piece []byte) []uint32 {
+	if len(piece) > longMax {
+		return enc.merger.merge(dst, piece)
+	}
+	hash := longHash(piece)
+	if tokens, ok := enc.long.find(piece, hash); ok {
+		return append(dst, tokens...)
+	}
+	start := len(dst)
+	if id := enc.encoding.pieces.findLong(piece, hash); id != noToken {
+		dst = append(dst, id)
+	} else {
+		dst = enc.merger.merge(dst, piece)
+	}
+	enc.long.remember(piece, hash, dst[start:])
+	return dst
+}

@@ -1,0 +1,108 @@
+package tokenize
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+)
+
+func TestRoundTripOfAnyBytes(t *testing.T) {
+	for _, name := range testEncodings() {
+		e := load(t, name)
+		enc := e.NewEncoder()
+		r := rand.New(rand.NewPCG(5, 6))
+		for i := range 2000 {
+			text := randomPiece(r, e, i%700)
+			ids := enc.Append(nil, text)
+			back, err := e.Decode(nil, ids)
+			if err != nil || !bytes.Equal(back, text) {
+				t.Fatalf("%s: %q came back as %q: %v", name, text, back, err)
+			}
+			for _, id := range ids {
+				if int(id) >= e.VocabSize() {
+					t.Fatalf("%s: id %d is not below %d", name, id, e.VocabSize())
+				}
+			}
+		}
+	}
+}
+
+// What an encoder has met before must not show, also when its memory is overfull.
+func TestMemoryDoesNotShow(t *testing.T) {
+	g := readGolden(t)
+	e := load(t, "r50k_base")
+	used := e.NewEncoder()
+	used.Append(nil, g.blockText(0x4000))
+	for seed := range uint64(20) {
+		used.Append(nil, g.randomText(100+seed))
+	}
+	// Many long pieces with many tokens: forgotten all at once when there is no room.
+	r := rand.New(rand.NewPCG(7, 8))
+	forgot := false
+	for range 6000 {
+		before := len(used.long.bytes)
+		used.Append(nil, append(bytes.Repeat([]byte{'#'}, 1+r.IntN(60)), randomPiece(r, e, 180)...))
+		forgot = forgot || len(used.long.bytes) < before
+	}
+	if !forgot {
+		t.Error("the memory for long pieces never was full: the case is not covered")
+	}
+	for seed := range uint64(20) {
+		text := g.randomText(90 + seed)
+		if got, want := used.Append(nil, text), e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
+			t.Fatalf("random text %d: a used encoder's ids differ from a fresh one's", 90+seed)
+		}
+	}
+}
+
+func TestAppendKeepsWhatIsThere(t *testing.T) {
+	enc := load(t, "gpt2").NewEncoder()
+	text := []byte("Hello, world! " + string(bytes.Repeat([]byte("It's 12345 tokens.\n"), 500)))
+	want := enc.Append(nil, text)
+	got := enc.Append([]uint32{1, 2, 3}, text)
+	if !slices.Equal(got[:3], []uint32{1, 2, 3}) || !slices.Equal(got[3:], want) {
+		t.Error("ids before the text's changed, or the text's own did")
+	}
+	exact := make([]uint32, 0, len(want))
+	if got := enc.Append(exact, text); !slices.Equal(got, want) || &got[0] != &exact[:1][0] {
+		t.Error("a slice with just enough room was not used")
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	for _, name := range testEncodings() {
+		enc := load(t, name).NewEncoder()
+		documents := corpus(t, 200_000)
+		ids := make([]uint32, 0, 200_000)
+		if n := testing.AllocsPerRun(3, func() {
+			for _, document := range documents {
+				ids = enc.Append(ids[:0], document)
+			}
+		}); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestOneEncodingServesMany(t *testing.T) {
+	e := load(t, "cl100k_base")
+	documents := corpus(t, 100_000)
+	var want [][]uint32
+	for _, document := range documents {
+		want = append(want, e.NewEncoder().Append(nil, document))
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			enc := e.NewEncoder()
+			for i, document := range documents {
+				if !slices.Equal(enc.Append(nil, document), want[i]) {
+					t.Errorf("document %d differs", i)
+				}
+			}
+		})
+	}
+	group.Wait()
+}

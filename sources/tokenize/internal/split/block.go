@@ -1,0 +1,129 @@
+package split
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// blockWidth is how many characters are classified at once: one bit of a word for each.
+const blockWidth = 64
+
+// block is 64 bytes of text from the start of a piece on, one bit for each byte. Only the first size bytes count: those
+// before the first that is not ASCII. Because a piece's end depends on nothing before its start, the starts of the
+// pieces in a block follow from these bits alone.
+type block struct {
+	letters, numbers, spaces, others uint64
+	lines                            uint64 // [\r\n], also in spaces
+	blanks                           uint64 // ' ', also in spaces
+	quotes                           uint64 // '\'', also in others
+	size                             int
+}
+
+// atLeast sets the high bit of each byte of x (which has none) that is c or more.
+func atLeast(x uint64, c byte) uint64 { return x + (0x80-uint64(c))*ones }
+
+// highBits gathers the high bits of the eight bytes of x.
+func highBits(x uint64) uint64 { return x & highs * 0x0002040810204081 >> 56 }
+
+func (k *block) read(t *[blockWidth]byte) {
+	*k = block{}
+	var beyond uint64
+	for i := 0; i < blockWidth; i += 8 {
+		x := binary.LittleEndian.Uint64(t[i : i+8])
+		y := x &^ highs
+		tab, verticalTab := atLeast(y, '\t'), atLeast(y, '\v')
+		lineFeed, carriageReturn, afterReturn := atLeast(y, '\n'), atLeast(y, '\r'), atLeast(y, '\r'+1)
+		blank := atLeast(y, ' ') &^ atLeast(y, ' '+1)
+		folded := y | 0x20*ones
+		k.letters |= highBits(atLeast(folded, 'a')&^atLeast(folded, 'z'+1)) << i
+		k.numbers |= highBits(atLeast(y, '0')&^atLeast(y, '9'+1)) << i
+		k.spaces |= highBits(tab&^afterReturn|blank) << i
+		k.lines |= highBits(lineFeed&^verticalTab|carriageReturn&^afterReturn) << i
+		k.blanks |= highBits(blank) << i
+		k.quotes |= highBits(atLeast(y, '\'')&^atLeast(y, '\''+1)) << i
+		beyond |= highBits(x) << i
+	}
+	k.size = bits.TrailingZeros64(beyond)
+	if beyond != 0 {
+		known := uint64(1)<<k.size - 1
+		k.letters &= known
+		k.numbers &= known
+		k.spaces &= known
+		k.lines &= known
+		k.blanks &= known
+		k.quotes &= known
+		k.others = known &^ (k.letters | k.numbers | k.spaces)
+		return
+	}
+	k.others = ^(k.letters | k.numbers | k.spaces)
+}
+
+// firsts returns the first bit of each run of bits.
+func firsts(run uint64) uint64 { return run &^ (run << 1) }
+
+// upTo returns the bits up to bit i.
+func upTo(i int) uint64 { return 2<<i - 1 }
+
+// starts returns where pieces start, as bits, for a pattern that blocks know. Bit 0 is always one; a start that depends
+// on what follows the block is left out.
+func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
+	if p == R50k {
+		return k.startsR50k(t)
+	}
+	return k.startsCl100k(t)
+}
+
+func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
+	words := firsts(k.letters) | firsts(k.numbers) | firsts(k.others)
+	starts := words &^ (k.blanks << 1)
+	// White space is one piece but for its last character, if that is not hidden.
+	lasts := k.spaces &^ (k.spaces >> 1) &^ (1 << (k.size - 1))
+	starts |= firsts(k.spaces) | lasts
+	return k.contractions(t, starts, false)
+}
+
+func (k *block) startsCl100k(t *[blockWidth]byte) uint64 {
+	numbers := firsts(k.numbers)
+	threes := k.numbers & (k.numbers << 1) & (k.numbers << 2) & (k.numbers << 3)
+	for next := numbers << 3 & threes; next != 0; next = next << 3 & threes {
+		numbers |= next
+	}
+	others := firsts(k.others) &^ (k.blanks << 1)
+	// Newlines directly behind others belong to them: the sum carries through their runs.
+	taken := k.lines &^ (k.lines + k.lines&(k.others<<1))
+	spaces := k.spaces &^ taken
+	blanks := k.spaces &^ k.lines
+	letters := firsts(k.letters) &^ (blanks << 1) &^ (others << 1)
+	starts := numbers | others | letters | firsts(spaces) | k.blanksStarts(blanks)
+	if top := k.size - 1; spaces>>top&1 != 0 {
+		// How the last white space falls into pieces is hidden.
+		starts &= upTo(bits.Len64(^spaces & upTo(top)))
+	}
+	return k.contractions(t, starts, true)
+}
+
+// blanksStarts returns the starts of pieces in the white space behind the last newline, which is blanks: the first, if
+// there is a newline, and the last.
+func (k *block) blanksStarts(blanks uint64) uint64 {
+	behind := blanks & (k.lines << 1)
+	// A run of blanks with a newline behind it is not behind the last one.
+	for ends := (blanks + firsts(blanks)) & k.lines; ends != 0; ends &= ends - 1 {
+		end := bits.TrailingZeros64(ends)
+		behind &^= 1 << bits.Len64(^blanks&(1<<end-1))
+	}
+	return behind | blanks&^(k.spaces>>1)
+}
+
+// contractions moves the starts at and behind those apostrophes that start a contraction.
+func (k *block) contractions(t *[blockWidth]byte, starts uint64, fold bool) uint64 {
+	for quotes := starts & k.quotes; quotes != 0; quotes &= quotes - 1 {
+		at := bits.TrailingZeros64(quotes)
+		if at+3 >= k.size {
+			return starts & upTo(at)
+		}
+		if n := contraction(t[:], at, fold); n > 0 {
+			starts = starts&^(upTo(at+n)&^upTo(at)) | 1<<(at+n)
+		}
+	}
+	return starts
+}

@@ -1,0 +1,108 @@
+package split
+
+import (
+	_ "embed"
+	"encoding/binary"
+)
+
+// classes.bin holds the character classes of the regex engine in pip's tiktoken 0.14.0 (Rust's regex-syntax 0.8.11),
+// asked from that engine itself: Go's unicode tables are of another Unicode version.
+//
+//go:embed classes.bin
+var classRuns string
+
+// Class bits of a character. A character has exactly one of letter, number, space and other.
+const (
+	letter  byte = 1 << iota // \p{L}
+	number                   // \p{N}
+	space                    // \s, which is White_Space
+	upper                    // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+	lower                    // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+	other                    // [^\s\p{L}\p{N}], so marks too
+	newline                  // [\r\n]
+)
+
+const (
+	blockBits = 7
+	blockSize = 1 << blockBits
+	// maxRune bounds what four bytes can decode to, valid or not, so that no lookup needs a check.
+	maxRune = 1 << 21
+)
+
+// classes is a two-stage table: the high bits of a character name a block, equal blocks are shared.
+type classes struct {
+	ascii  [256]byte // by byte; 0 for a byte of a longer character
+	index  [maxRune >> blockBits]uint16
+	blocks [][blockSize]byte
+}
+
+func newClasses(runs []byte) *classes {
+	flat := make([]byte, maxRune)
+	at := 0
+	for len(runs) > 0 {
+		length, n := binary.Uvarint(runs)
+		class := runs[n]
+		if class&(letter|number|space) == 0 {
+			class |= other
+		}
+		for range length {
+			flat[at] = class
+			at++
+		}
+		runs = runs[n+1:]
+	}
+	for ; at < len(flat); at++ {
+		flat[at] = other
+	}
+	flat['\r'] |= newline
+	flat['\n'] |= newline
+
+	c := &classes{}
+	copy(c.ascii[:0x80], flat)
+	known := make(map[[blockSize]byte]uint16)
+	for i := range c.index {
+		block := [blockSize]byte(flat[i*blockSize:])
+		number, ok := known[block]
+		if !ok {
+			number = uint16(len(c.blocks))
+			known[block] = number
+			c.blocks = append(c.blocks, block)
+		}
+		c.index[i] = number
+	}
+	return c
+}
+
+// at returns the class and the length of the character at t[i]. Invalid UTF-8 gets some class and a length that stays
+// within t.
+func (c *classes) at(t []byte, i int) (class byte, size int) {
+	b := t[i]
+	if b < 0x80 {
+		return c.ascii[b], 1
+	}
+	rest := t[i:]
+	var r uint32
+	switch {
+	case b < 0xe0 && len(rest) >= 2:
+		r, size = uint32(b&0x1f)<<6|uint32(rest[1]&0x3f), 2
+	case b < 0xf0 && len(rest) >= 3:
+		r, size = uint32(b&0xf)<<12|uint32(rest[1]&0x3f)<<6|uint32(rest[2]&0x3f), 3
+	case len(rest) >= 4:
+		r, size = uint32(b&7)<<18|uint32(rest[1]&0x3f)<<12|uint32(rest[2]&0x3f)<<6|uint32(rest[3]&0x3f), 4
+	default:
+		return other, 1
+	}
+	return c.blocks[c.index[r>>blockBits%(maxRune>>blockBits)]][r%blockSize], size
+}
+
+// runEnd returns where the run of characters with any of the bits of mask ends that starts at t[i].
+func (c *classes) runEnd(t []byte, i int, mask byte) int {
+	for i < len(t) {
+		class, size := c.at(t, i)
+		if class&mask == 0 {
+			break
+		}
+		i += size
+	}
+	return i
+}

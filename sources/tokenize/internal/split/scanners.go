@@ -1,0 +1,170 @@
+package split
+
+import "encoding/binary"
+
+// The patterns are those of pip's tiktoken 0.14.0, which writes some of them with possessive quantifiers:
+//
+//	r50k    '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
+//	cl100k  '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s
+//	o200k   [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
+//	        [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
+//	        \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+
+// maxNumbers stands for a run of numbers without bound.
+const maxNumbers = int(^uint(0) >> 1)
+
+// nextR50k is the pattern of r50k_base, p50k_base and gpt2.
+func (c *classes) nextR50k(t []byte, i int) int {
+	j := i
+	if t[i] == ' ' && i+1 < len(t) {
+		j++
+	}
+	class, size := c.at(t, j)
+	switch {
+	case class&letter != 0:
+		return c.lettersEnd(t, j+size)
+	case class&other != 0:
+		if n := contraction(t, i, false); n > 0 {
+			return i + n
+		}
+		return c.othersEnd(t, j+size)
+	case class&number != 0:
+		return c.numbersEnd(t, j+size, maxNumbers)
+	}
+	end, last, _ := c.spacesEnd(t, i)
+	return beforeWord(t, i, end, last)
+}
+
+// beforeWord is \s++$|\s+(?!\S)|\s on white space from i to end, whose last character starts at last: all of it at the
+// end of the text, else all but the last character, which may belong to the word that follows.
+func beforeWord(t []byte, i, end, last int) int {
+	if end == len(t) || last == i {
+		return end
+	}
+	return last
+}
+
+// nextCl100k is the pattern of cl100k_base.
+func (c *classes) nextCl100k(t []byte, i int) int {
+	class, size := c.at(t, i)
+	j := i + size
+	switch {
+	case class&letter != 0:
+		return c.lettersEnd(t, j)
+	case class&number != 0:
+		return c.numbersEnd(t, j, 2)
+	case class&newline == 0 && j < len(t):
+		if n := contraction(t, i, true); n > 0 {
+			return i + n
+		}
+		next, nextSize := c.at(t, j)
+		if next&letter != 0 {
+			return c.lettersEnd(t, j+nextSize)
+		}
+		if t[i] == ' ' && next&other != 0 {
+			return newlinesEnd(t, c.othersEnd(t, j+nextSize), false)
+		}
+	}
+	if class&other != 0 {
+		return newlinesEnd(t, c.othersEnd(t, j), false)
+	}
+	end, last, lines := c.spacesEnd(t, i)
+	if lines > 0 && end < len(t) {
+		return lines
+	}
+	return beforeWord(t, i, end, last)
+}
+
+// newlinesEnd returns the end of [\r\n]*, or of [\r\n/]* with slashes, from t[i] on.
+func newlinesEnd(t []byte, i int, slashes bool) int {
+	for i < len(t) && (t[i] == '\n' || t[i] == '\r' || slashes && t[i] == '/') {
+		i++
+	}
+	return i
+}
+
+// nextO200k is the pattern of o200k_base.
+func (c *classes) nextO200k(t []byte, i int) int {
+	class, size := c.at(t, i)
+	j := i + size
+	switch {
+	case class&letter != 0:
+		return c.casedEnd(t, i, false)
+	case class&number != 0:
+		return c.numbersEnd(t, j, 2)
+	case class&newline == 0:
+		if end := c.casedEnd(t, j, class&upper != 0); end > 0 {
+			return end
+		}
+		if t[i] == ' ' && j < len(t) {
+			if next, nextSize := c.at(t, j); next&other != 0 {
+				return newlinesEnd(t, c.othersEnd(t, j+nextSize), true)
+			}
+		}
+	}
+	if class&other != 0 {
+		return newlinesEnd(t, c.othersEnd(t, j), true)
+	}
+	end, last, lines := c.spacesEnd(t, i)
+	if lines > 0 {
+		return lines
+	}
+	return beforeWord(t, i, end, last)
+}
+
+// casedEnd matches the two word alternatives of o200k at t[i], behind their optional first character, and returns the
+// end, or 0 where there is no word. afterMark says that the character before i is a mark: then the match may also do
+// without the optional character and begin with the mark itself.
+func (c *classes) casedEnd(t []byte, i int, afterMark bool) int {
+	end := 0
+	if i+8 <= len(t) && !afterMark {
+		end = casedASCII(binary.LittleEndian.Uint64(t[i:]), i)
+	}
+	if end == 0 {
+		end = c.casedSlow(t, i, afterMark)
+	}
+	if end > 0 && end < len(t) && t[end] == '\'' {
+		end += contraction(t, end, true)
+	}
+	return end
+}
+
+// casedASCII is the word at i where it and the character behind it lie within the eight bytes of x and are ASCII; else 0.
+func casedASCII(x uint64, i int) int {
+	uppers := leadingIn(x, 'A', 'Z', 0)
+	lowers := leadingIn(x>>(8*uppers), 'a', 'z', 0)
+	n := uppers + lowers
+	if n == 0 || n >= 8 || byte(x>>(8*n)) >= 0x80 {
+		return 0
+	}
+	return i + n
+}
+
+// casedSlow follows the backtracking of [upper]*[lower]+: upper takes all it can; if no lower follows, it gives back
+// characters until one is a lower too, which then is the only one of [lower]+. Only where there is none does
+// [upper]+[lower]* have its turn.
+func (c *classes) casedSlow(t []byte, i int, afterMark bool) int {
+	uppersEnd, bothEnd := i, 0
+	for uppersEnd < len(t) {
+		class, size := c.at(t, uppersEnd)
+		if class&upper == 0 {
+			break
+		}
+		uppersEnd += size
+		if class&lower != 0 {
+			bothEnd = uppersEnd
+		}
+	}
+	if lowersEnd := c.runEnd(t, uppersEnd, lower); lowersEnd > uppersEnd {
+		return lowersEnd
+	}
+	switch {
+	case bothEnd > 0:
+		return bothEnd
+	case afterMark:
+		return i
+	case uppersEnd > i:
+		return uppersEnd
+	}
+	return 0
+}

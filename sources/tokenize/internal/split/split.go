@@ -1,0 +1,94 @@
+// Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a run of
+// digits, white space.
+//
+// What a piece is, a regular expression says; its matches are found by hand-written scanners and, in ASCII, for 64 characters
+// at once. Every pattern here matches at every position, so pieces lie end to end, and where a piece ends depends on
+// nothing before its start.
+package split
+
+import "math/bits"
+
+// Pattern names a regular expression.
+type Pattern uint8
+
+// The patterns are those of pip's tiktoken 0.14.0; scanners.go has the expressions.
+const (
+	Cl100k Pattern = iota // of cl100k_base
+	R50k                  // of r50k_base, p50k_base and gpt2
+	O200k                 // of o200k_base
+)
+
+// String returns the pattern's name, which is part of fingerprints.
+func (p Pattern) String() string {
+	return [...]string{Cl100k: "cl100k", R50k: "r50k", O200k: "o200k"}[p]
+}
+
+// Batch is how many pieces one call of [Splitter.Pieces] finds at most.
+const Batch = 256
+
+// Ends is where consecutive pieces of a text end.
+type Ends [Batch]int
+
+// Splitter divides texts by one pattern. It is immutable.
+type Splitter struct {
+	pattern Pattern
+	classes *classes
+}
+
+// New returns the splitter of a pattern.
+func New(p Pattern) *Splitter {
+	return &Splitter{pattern: p, classes: newClasses([]byte(classRuns))}
+}
+
+// next returns the end of the piece that starts at t[i], found as the regular expression would find it, alternatives
+// from left to right. t[i] must exist.
+func (s *Splitter) next(t []byte, i int) int {
+	switch s.pattern {
+	case R50k:
+		return s.classes.nextR50k(t, i)
+	case O200k:
+		return s.classes.nextO200k(t, i)
+	default:
+		return s.classes.nextCl100k(t, i)
+	}
+}
+
+const (
+	// blockWorth is how many characters a block must show; where there are fewer, others beyond ASCII are near.
+	blockWorth = 24
+	// singles is how many pieces are then found one by one before the next try.
+	singles = 8
+)
+
+// Pieces fills ends with the pieces of t from pos on and returns how many it found: at least one where text is left. Where
+// no text follows the last of them it is the last of the text.
+func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
+	n := 0
+	inBlocks := s.pattern != O200k
+	var k block
+	for inBlocks && n <= Batch-blockWidth && pos+blockWidth <= len(t) {
+		bytes := (*[blockWidth]byte)(t[pos:])
+		k.read(bytes)
+		starts := uint64(1)
+		if k.size >= blockWorth {
+			starts = k.starts(s.pattern, bytes)
+		}
+		if starts == 1 {
+			for limit := n + singles; n < limit && pos < len(t); n++ {
+				pos = s.next(t, pos)
+				ends[n%Batch] = pos
+			}
+			continue
+		}
+		for inner := starts &^ 1; inner != 0; inner &= inner - 1 {
+			ends[n%Batch] = pos + bits.TrailingZeros64(inner)
+			n++
+		}
+		pos = ends[(n-1)%Batch]
+	}
+	for ; n < Batch && pos < len(t) && !(inBlocks && pos+blockWidth <= len(t)); n++ {
+		pos = s.next(t, pos)
+		ends[n] = pos
+	}
+	return n
+}

@@ -1,0 +1,118 @@
+// Package vocab holds byte-level BPE vocabularies: the bytes of every token and the one pair of tokens that merges into it.
+//
+// A token's id is its rank. A vocabulary states only bytes and ranks; the merges follow from them: byte pair
+// encoding of a token's own bytes, with the tokens of lower rank, ends in exactly two parts, and wherever two
+// neighbouring parts spell that token in any longer text they are these two (the merges inside a span do not depend on
+// what is around it). So one pair for each token is the whole merge table.
+package vocab
+
+import (
+	"fmt"
+	"math"
+)
+
+// MaxTokens bounds ids so that two of them and a third pack into 63 bits.
+const MaxTokens = 1 << 21
+
+// none marks an id without a pair: a single byte, a token that no merge reaches, or an unused id.
+const none = math.MaxUint32
+
+// Vocabulary is the tokens of an encoding, without its special tokens. It is immutable.
+type Vocabulary struct {
+	spelling []byte   // the bytes of all tokens, in the order of their ids
+	ends     []uint32 // ends[id] is where the token's bytes end in spelling; they start where the one before ends
+	pairs    [][2]uint32
+	bytes    [256]uint32
+}
+
+// Len is the number of ids: the highest rank and one.
+func (v *Vocabulary) Len() int { return len(v.ends) }
+
+// Token returns the bytes of a token, which the caller must not change. They are empty for an id that is not used.
+func (v *Vocabulary) Token(id uint32) []byte {
+	start := uint32(0)
+	if id > 0 {
+		start = v.ends[id-1]
+	}
+	return v.spelling[start:v.ends[id]:v.ends[id]]
+}
+
+// Pair returns the two tokens that merge into id; ok is false for a single byte and where no merge makes the token.
+func (v *Vocabulary) Pair(id uint32) (left, right uint32, ok bool) {
+	p := v.pairs[id]
+	return p[0], p[1], p[0] != none
+}
+
+// Byte returns the token of a single byte.
+func (v *Vocabulary) Byte(b byte) uint32 { return v.bytes[b] }
+
+// FromTokens makes a vocabulary of the bytes of each rank; an empty entry is an unused rank.
+// All 256 single bytes must be there, and no bytes twice.
+func FromTokens(tokens [][]byte) (*Vocabulary, error) {
+	if len(tokens) > MaxTokens {
+		return nil, fmt.Errorf("build vocabulary: rank %d, the highest supported is %d", len(tokens)-1, MaxTokens-1)
+	}
+	v := &Vocabulary{ends: make([]uint32, 0, len(tokens)), pairs: make([][2]uint32, len(tokens))}
+	known := make(map[string]uint32, len(tokens))
+	for id, token := range tokens {
+		v.spelling = append(v.spelling, token...)
+		v.ends = append(v.ends, uint32(len(v.spelling)))
+		v.pairs[id] = [2]uint32{none, none}
+		if len(token) == 0 {
+			continue
+		}
+		if first, doubled := known[string(token)]; doubled {
+			return nil, fmt.Errorf("build vocabulary: ranks %d and %d are both %q", first, id, token)
+		}
+		known[string(token)] = uint32(id)
+	}
+	for b := range v.bytes {
+		id, ok := known[string([]byte{byte(b)})]
+		if !ok {
+			return nil, fmt.Errorf("build vocabulary: no token for the single byte 0x%02x", b)
+		}
+		v.bytes[b] = id
+	}
+	v.derivePairs()
+	return v, nil
+}
+
+// derivePairs finds every token's pair in the order of the ranks, so that only pairs of lower rank are known when a
+// token's own bytes are encoded.
+func (v *Vocabulary) derivePairs() {
+	merged := make(map[[2]uint32]uint32, v.Len())
+	var parts []uint32
+	for id := range uint32(v.Len()) {
+		token := v.Token(id)
+		if len(token) < 2 {
+			continue
+		}
+		parts = parts[:0]
+		for _, b := range token {
+			parts = append(parts, v.bytes[b])
+		}
+		parts = mergeAll(merged, parts)
+		if len(parts) == 2 {
+			v.pairs[id] = [2]uint32{parts[0], parts[1]}
+			merged[v.pairs[id]] = id
+		}
+	}
+}
+
+// mergeAll merges the pair of the lowest rank, the leftmost of equals, until none is left.
+func mergeAll(merged map[[2]uint32]uint32, parts []uint32) []uint32 {
+	for len(parts) > 1 {
+		at, lowest := -1, uint32(none)
+		for i := range len(parts) - 1 {
+			if id, ok := merged[[2]uint32{parts[i], parts[i+1]}]; ok && id < lowest {
+				at, lowest = i, id
+			}
+		}
+		if at < 0 {
+			break
+		}
+		parts[at] = lowest
+		parts = append(parts[:at+1], parts[at+2:]...)
+	}
+	return parts
+}

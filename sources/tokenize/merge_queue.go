@@ -1,0 +1,92 @@
+package tokenize
+
+// mergeQueue merges a piece in O(n log n): candidates wait in a heap by rank and position. A candidate is void when its
+// parts have changed since; what they would merge into now tells.
+type mergeQueue struct {
+	tokens []uint32 // by the byte where the part starts; noToken inside a part
+	next   []int32
+	prev   []int32
+	heap   []candidate
+}
+
+// candidate is a rank above the position of the left part, so that candidates are ordered as they merge.
+type candidate uint64
+
+// merge appends the tokens of a piece to dst.
+func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte) []uint32 {
+	q.start(table, piece)
+	n := int32(len(piece))
+	for len(q.heap) > 0 {
+		rank, i := uint32(q.heap[0]>>32), int32(uint32(q.heap[0]))
+		q.pop()
+		if q.tokens[i] == noToken || q.next[i] == n || table.find(q.tokens[i], q.tokens[q.next[i]]) != rank {
+			continue
+		}
+		gone := q.next[i]
+		after := q.next[gone]
+		q.tokens[i], q.tokens[gone], q.next[i] = rank, noToken, after
+		if after < n {
+			q.prev[after] = i
+			q.offer(i, table.find(rank, q.tokens[after]))
+		}
+		if before := q.prev[i]; before >= 0 {
+			q.offer(before, table.find(q.tokens[before], rank))
+		}
+	}
+	for i := int32(0); i < n; i = q.next[i] {
+		dst = append(dst, q.tokens[i])
+	}
+	return dst
+}
+
+// start makes every byte a part and every two of them that merge a candidate.
+func (q *mergeQueue) start(table *mergeTable, piece []byte) {
+	q.tokens, q.next, q.prev, q.heap = q.tokens[:0], q.next[:0], q.prev[:0], q.heap[:0]
+	for i, b := range piece {
+		q.tokens = append(q.tokens, table.bytes[b])
+		q.next = append(q.next, int32(i+1))
+		q.prev = append(q.prev, int32(i-1))
+		if i+1 < len(piece) {
+			q.offer(int32(i), table.starts[uint(b)|uint(piece[i+1])<<8])
+		}
+	}
+}
+
+// offer adds the candidate of the part at i, if it and the next one merge at all.
+func (q *mergeQueue) offer(i int32, rank uint32) {
+	if rank == noToken {
+		return
+	}
+	q.heap = append(q.heap, candidate(rank)<<32|candidate(i))
+	h := q.heap
+	for at := len(h) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if h[parent] <= h[at] {
+			return
+		}
+		h[parent], h[at] = h[at], h[parent]
+		at = parent
+	}
+}
+
+// pop removes the least candidate.
+func (q *mergeQueue) pop() {
+	last := len(q.heap) - 1
+	q.heap[0] = q.heap[last]
+	q.heap = q.heap[:last]
+	h := q.heap
+	for at := 0; ; {
+		child := 2*at + 1
+		if child >= last {
+			return
+		}
+		if child+1 < last && h[child+1] < h[child] {
+			child++
+		}
+		if h[at] <= h[child] {
+			return
+		}
+		h[at], h[child] = h[child], h[at]
+		at = child
+	}
+}

@@ -1,0 +1,132 @@
+package tokenize
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// dumbMerge is byte pair encoding by its definition: look up the bytes of all neighbours, join the pair of the lowest
+// rank, and start again. It uses nothing but the vocabulary's spellings.
+func dumbMerge(ranks map[string]uint32, piece []byte) []uint32 {
+	var parts []string
+	for _, b := range piece {
+		parts = append(parts, string([]byte{b}))
+	}
+	for {
+		at, lowest := -1, noToken
+		for i := range len(parts) - 1 {
+			if rank, ok := ranks[parts[i]+parts[i+1]]; ok && rank < lowest {
+				at, lowest = i, rank
+			}
+		}
+		if at < 0 {
+			break
+		}
+		parts = slices.Replace(parts, at, at+2, parts[at]+parts[at+1])
+	}
+	var ids []uint32
+	for _, part := range parts {
+		ids = append(ids, ranks[part])
+	}
+	return ids
+}
+
+func rankMap(e *Encoding) map[string]uint32 {
+	ranks := make(map[string]uint32)
+	for id := range uint32(e.vocabulary.Len()) {
+		if token := e.vocabulary.Token(id); len(token) > 0 {
+			ranks[string(token)] = id
+		}
+	}
+	return ranks
+}
+
+// randomPiece draws bytes from a small alphabet, so that much merges, or joins pieces of tokens.
+func randomPiece(r *rand.Rand, e *Encoding, n int) []byte {
+	alphabets := []string{"a", "ab", " \n", "etaoin shrdlu", "=-", "0123456789", "\xe4\xb8\xad\xe6\x96\x87", "\xd0\xb0\xd1\x80"}
+	var piece []byte
+	for alphabet := alphabets[r.IntN(len(alphabets))]; len(piece) < n; {
+		switch r.IntN(4) {
+		case 0:
+			piece = append(piece, e.vocabulary.Token(uint32(r.IntN(e.vocabulary.Len())))...)
+		case 1:
+			piece = append(piece, byte(r.IntN(256)))
+		default:
+			for range r.IntN(20) {
+				piece = append(piece, alphabet[r.IntN(len(alphabet))])
+			}
+		}
+	}
+	return piece[:n]
+}
+
+func TestMergeAgainstItsDefinition(t *testing.T) {
+	for _, name := range []string{"r50k_base", "cl100k_base"} {
+		e := load(t, name)
+		ranks := rankMap(e)
+		m := &merger{table: e.merges}
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 1500 {
+			piece := randomPiece(r, e, 1+i%(scanMax*3/2))
+			want := dumbMerge(ranks, piece)
+			if got := m.merge(nil, piece); !slices.Equal(got, want) {
+				t.Fatalf("%s, %q: merged to %v, want %v", name, piece, got, want)
+			}
+			if got := m.long.queue.merge(nil, e.merges, piece); !slices.Equal(got, want) {
+				t.Fatalf("%s, %q: queued to %v, want %v", name, piece, got, want)
+			}
+		}
+	}
+}
+
+func TestWindowsDoNotShow(t *testing.T) {
+	e := load(t, "cl100k_base")
+	m := &longMerger{}
+	r := rand.New(rand.NewPCG(3, 4))
+	refused := 0
+	for range 150 {
+		piece := randomPiece(r, e, 1+r.IntN(3000))
+		want := m.queue.merge(nil, e.merges, piece)
+		for _, window := range []int{2, 7, 33, 200, 1000} {
+			got, ok := m.mergeWindows([]uint32{7}, e.merges, piece, window)
+			if !ok {
+				refused++
+				continue
+			}
+			if !slices.Equal(got[1:], want) {
+				t.Fatalf("%q in windows of %d: %v, want %v", piece, window, got[1:], want)
+			}
+		}
+		if got := m.merge([]uint32{7}, e.merges, piece); !slices.Equal(got[1:], want) {
+			t.Fatalf("%q: %v, want %v", piece, got[1:], want)
+		}
+	}
+	if refused == 0 {
+		t.Error("no window was too small: the case is not covered")
+	}
+}
+
+// A run of one letter is one piece, however long.
+func TestLongRuns(t *testing.T) {
+	for _, name := range testEncodings() {
+		e := load(t, name)
+		enc := e.NewEncoder()
+		for unit, size := range map[string]int{"a": 1 << 20, "xyz": 1 << 16, "中": 1 << 16, "=": 1 << 16, "é": 1 << 16} {
+			text := bytes.Repeat([]byte(unit), size/len(unit))
+			ids := enc.Append(nil, text)
+			back, err := e.Decode(nil, ids)
+			if err != nil || !bytes.Equal(back, text) {
+				t.Errorf("%s: %d bytes of %q do not come back: %v", name, size, unit, err)
+			}
+			if c := cap(enc.merger.long.queue.heap); c > 16*longWindow {
+				t.Errorf("%s: %d bytes of %q left scratch for %d candidates", name, size, unit, c)
+			}
+			short := enc.Append(nil, bytes.Repeat([]byte(unit), 2*longWindow/len(unit)-8))
+			if n := len(short) / 4; !slices.Equal(ids[:n], short[:n]) {
+				t.Errorf("%s: %d bytes of %q begin otherwise than a shorter run", name, size, unit)
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package tokenize
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// shortMax is the longest piece whose bytes and length fit a key.
+const shortMax = 15
+
+// key is a piece of at most shortMax bytes: its bytes in little-endian order, zeros behind them, and the length in the
+// highest byte. No key of a piece is zero.
+type key struct{ lo, hi uint64 }
+
+// keyMasks[n] keeps the first n bytes of a key.
+type keyMasks [16]key
+
+func newKeyMasks() (masks keyMasks) {
+	for n := range masks {
+		masks[n] = key{lo: 1<<(8*min(n, 8)) - 1, hi: 1<<(8*max(n-8, 0)) - 1}
+	}
+	return masks
+}
+
+// shortKey is the key of any short piece, whatever lies behind it.
+func shortKey(piece []byte) key {
+	var padded [16]byte
+	copy(padded[:shortMax], piece)
+	padded[shortMax] = byte(len(piece))
+	return key{binary.LittleEndian.Uint64(padded[:8]), binary.LittleEndian.Uint64(padded[8:])}
+}
+
+// hash folds a product of both halves (the step of wyhash); its low bits are good.
+func (k key) hash() uint64 {
+	hi, lo := bits.Mul64(k.lo^0xa0761d6478bd642f, k.hi^0xe7037ed1a0b428db)
+	return hi ^ lo
+}
+
+// longHash is the hash of a piece of any length.
+func longHash(piece []byte) uint64 {
+	if len(piece) < 8 {
+		return shortKey(piece).hash()
+	}
+	h := uint64(len(piece))
+	for i := 0; i+8 < len(piece); i += 8 {
+		hi, lo := bits.Mul64(h^binary.LittleEndian.Uint64(piece[i:])^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
+		h = hi ^ lo
+	}
+	tail := binary.LittleEndian.Uint64(piece[len(piece)-8:])
+	hi, lo := bits.Mul64(h^tail^0x8ebc6af09c88c6e3, 0x589965cc75374cc3)
+	return hi ^ lo
+}
+
+// noToken is no id of any vocabulary.
+const noToken = ^uint32(0)
+
+// pieceTable finds the token that spells exactly a piece: open addressing with linear probing, at most half full.
+type pieceTable struct {
+	short      []shortSlot
+	shortShift uint
+	long       []uint32 // ids of tokens longer than shortMax, noToken where empty
+	longMask   uint64
+	vocabulary *vocab.Vocabulary
+}
+
+type shortSlot struct {
+	key key
+	id  uint32
+}
+
+func newPieceTable(v *vocab.Vocabulary) *pieceTable {
+	short, long := 0, 0
+	for id := range uint32(v.Len()) {
+		if n := len(v.Token(id)); n > shortMax {
+			long++
+		} else if n > 0 {
+			short++
+		}
+	}
+	shortBits := bits.Len(uint(2 * short))
+	t := &pieceTable{
+		short:      make([]shortSlot, 1<<shortBits),
+		shortShift: 64 - uint(shortBits),
+		long:       make([]uint32, 1<<bits.Len(uint(2*long))),
+		vocabulary: v,
+	}
+	t.longMask = uint64(len(t.long) - 1)
+	for i := range t.long {
+		t.long[i] = noToken
+	}
+	for id := range uint32(v.Len()) {
+		t.insert(id)
+	}
+	return t
+}
+
+func (t *pieceTable) insert(id uint32) {
+	token := t.vocabulary.Token(id)
+	switch {
+	case len(token) == 0:
+	case len(token) <= shortMax:
+		k := shortKey(token)
+		at := k.hash() >> t.shortShift
+		for t.short[at].key.hi != 0 {
+			at = (at + 1) & uint64(len(t.short)-1)
+		}
+		t.short[at] = shortSlot{k, id}
+	default:
+		at := longHash(token) & t.longMask
+		for t.long[at] != noToken {
+			at = (at + 1) & t.longMask
+		}
+		t.long[at] = id
+	}
+}
+
+// findShort returns the token that a key spells, or noToken.
+func (t *pieceTable) findShort(k key, hash uint64) uint32 {
+	for at := hash >> t.shortShift; ; at = (at + 1) & uint64(len(t.short)-1) {
+		slot := &t.short[at]
+		if slot.key == k {
+			return slot.id
+		}
+		if slot.key.hi == 0 {
+			return noToken
+		}
+	}
+}
+
+// findLong returns the token that a piece spells, or noToken; it does not know the short ones.
+func (t *pieceTable) findLong(piece []byte, hash uint64) uint32 {
+	for at := hash & t.longMask; ; at = (at + 1) & t.longMask {
+		id := t.long[at]
+		if id == noToken || string(t.vocabulary.Token(id)) == string(piece) {
+			return id
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package sources
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/crypto/blake2b"
+
+	"millrace"
+	"millrace/sources/tokenize"
+)
+
+// appender turns text into tokens; one goroutine uses it at a time.
+type appender interface {
+	Append(dst []uint32, text []byte) []uint32
+}
+
+// transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats of tokens.
+type transform struct {
+	newAppender func() appender // nil for formats of tokens
+	mark        uint32          // bos and eos
+	bos, eos    bool
+}
+
+func newTransform(e *tokenize.Encoding, bos, eos bool) transform {
+	if e == nil {
+		return transform{}
+	}
+	return transform{newAppender: func() appender { return e.NewEncoder() }, mark: e.EOT(), bos: bos, eos: eos}
+}
+
+// fingerprint identifies what decides the tokens of a shard's records apart from its bytes: the length store's key.
+func (s Spec) fingerprint() millrace.Digest {
+	var encoding [16]byte
+	if s.Tokenizer != nil {
+		encoding = s.Tokenizer.Fingerprint()
+	}
+	in := append([]byte("millrace transform 1"), encoding[:]...)
+	in = append(in, flag(s.AddBOS), flag(s.AddEOS))
+	in = appendText(in, s.Format.Name())
+	in = appendText(in, s.Field.Text)
+	return digest128(in)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(dst, uint64(len(s))), s...)
+}
+
+func digest128(in []byte) (d millrace.Digest) {
+	h, err := blake2b.New(len(d), nil)
+	if err != nil {
+		return d // only a size or key out of range is an error
+	}
+	h.Write(in)
+	h.Sum(d[:0])
+	return d
+}
+
+// document appends a record's tokens to dst.
+func (t *transform) document(dst []uint32, a appender, r *Record) ([]uint32, error) {
+	if t.newAppender == nil {
+		return append(dst, r.Tokens...), nil
+	}
+	if r.Tokens != nil {
+		return dst, fmt.Errorf("tokenize record %d: it has tokens, not text: %w", r.Number, millrace.ErrBadSample)
+	}
+	if t.bos {
+		dst = append(dst, t.mark)
+	}
+	dst = a.Append(dst, r.Text)
+	if t.eos {
+		dst = append(dst, t.mark)
+	}
+	return dst, nil
+}

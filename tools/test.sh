@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# All tests, as `make test` and .ci/run run them. Nothing here stops at a failure: testreport adds up and decides.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+# Two packages at a time: many of them start processes of their own.
+packages_at_once=${TEST_P:-2}
+go_test="go test -json -vet=off -timeout 10m"
+
+gofmt_clean='out=$(gofmt -l .); echo "$out"; [[ -z $out ]]'
+steps=(
+	"check:gofmt=$gofmt_clean"
+	"check:vet=go vet ./..."
+	"go:go=$go_test -p $packages_at_once ./..."
+)
+
+# Plans, digests and tokens must be the same on another machine: golden tests also run as arm64, where the compiler fuses x*y+z.
+if command -v qemu-aarch64-static >/dev/null; then
+	golden=$(grep -rlE '^func Test\w*Golden' --include='*_test.go' . | xargs -n1 dirname | sort -u | tr '\n' ' ')
+	steps+=("go:arm64=GOARCH=arm64 CGO_ENABLED=0 $go_test -exec qemu-aarch64-static -run Golden $golden")
+else
+	steps+=("skip:arm64-golden=qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
+fi
+
+steps+=(
+	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
+	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
+	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" e2e'
+)
+
+mkdir -p build
+go build -o build/testreport ./internal/testreport || exit 1
+exec build/testreport -skips internal/testreport/testdata/skips.txt "${steps[@]}" </dev/null

@@ -1,7 +1,7 @@
 # `make` prints the targets. What a target needs and lacks, it says.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-race test-adapters lint generate demo bench bench-tokenizer bench-handover fuzz clean
+.PHONY: bench-stream bench-plan help build test test-race test-adapters lint generate demo bench bench-tokenizer bench-handover fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,10 +32,16 @@ demo: build ## train a small model on real files of this machine, kill a loader,
 	@tools/venv.sh .venv tools/requirements-test.txt
 	.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
 
-bench: bench-tokenizer bench-handover ## run all benchmarks; results belong into docs/benchmarks.md
+bench: bench-tokenizer bench-stream bench-plan bench-handover ## run all benchmarks; results belong into docs/benchmarks.md
 
 bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 	bench/tokenizer.sh
+
+bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, memory
+	bench/stream.sh
+
+bench-plan: ## time and quality of plans at 16K and 64K segments
+	go test ./orchestrator/planner -run XXX -bench "Plan|Pack|Fill|Overhead" -benchtime 1x
 
 bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt

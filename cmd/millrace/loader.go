@@ -37,7 +37,7 @@ func loaderCommand() *cobra.Command {
 				}
 				return setup.SourceSpec(r.cfg, src, encoding)
 			},
-			Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Ready: r.ready,
+			Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Ready: r.ready, Term: r.term,
 		})
 		return asFailure(l.Run(ctx))
 	}

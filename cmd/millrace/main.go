@@ -62,14 +62,27 @@ every trainer rank of this host on a Unix socket, and the same mixture file give
   millrace check mixture.yaml                             is it valid, and what will the run do?
   millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve it
   millrace status runs/a                                  what is it doing?`,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: noArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())}
 	})
-	root.AddCommand(upCommand(), versionCommand(), orchestratorCommand(), loaderCommand(), sidecarCommand())
+	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), checkpointCommand(), versionCommand(),
+		orchestratorCommand(), loaderCommand(), sidecarCommand())
 	return root
+}
+
+// noArgs is cobra.NoArgs with our exit status; what stands there is most likely a command that was mistyped.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cure := ""
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		cure = fmt.Sprintf("did you mean %s? ", strings.Join(near, " or "))
+	}
+	return &usageError{fmt.Errorf("%s: unknown command %q: %ssee `%s --help`", c.CommandPath(), args[0], cure, c.CommandPath())}
 }
 
 // exactArgs is cobra.ExactArgs with our exit status and a cure.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -77,21 +78,29 @@ func (r *role) orchestrate(ctx context.Context, metrics string) error {
 	}
 	// The loop's end is the role's end: nil where the run is complete or was asked to stop.
 	group.Go(func() error {
-		defer server.GracefulStop()
+		defer stopServing(server)
 		if err := o.Run(gctx); err != nil {
 			return err
 		}
 		return errDone
 	})
 	r.ready()
-	if err := r.life.Term(o.Term()); err != nil {
-		return err
-	}
+	r.term(o.Term())
 	if err := group.Wait(); !errors.Is(err, errDone) {
 		return err
 	}
 	return nil
 }
+
+// stopServing lets what was said last reach the other roles, but waits for none that does not listen.
+func stopServing(server *grpc.Server) {
+	late := time.AfterFunc(lastWords, server.Stop)
+	defer late.Stop()
+	server.GracefulStop()
+}
+
+// lastWords is how long a role may take to hear that the run has ended.
+const lastWords = 500 * time.Millisecond
 
 // errDone ends the orchestrator's group without being a fault.
 var errDone = errors.New("done")

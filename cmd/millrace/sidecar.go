@@ -46,7 +46,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return fmt.Errorf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: at least %d bytes are needed", r.cfg.Limits.SidecarMemory, r.ranks, frame, 4*frame*int64(r.ranks))
 	}
 	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shape: shape, PadMultiple: r.cfg.PadMultiple,
-		World: topology.DP(), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log})
+		World: topology.DP(), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term})
 	ranks := make([]millrace.Rank, r.ranks)
 	for i := range ranks {
 		ranks[i] = millrace.Rank(first + i)

@@ -13,7 +13,7 @@ import (
 func versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "version", Short: "Print the version of the program, its planner and Go", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version of the program, its planner and Go", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := map[string]any{"millrace": programVersion(), "planner": planner.PlannerVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 			if asJSON {

@@ -43,6 +43,7 @@ func (p *payload) Release() { p.tokens = nil }
 // Fetch implements sidecar.Fetcher: every source and stripe at once, each until it is here. A loader that is gone is waited for; a
 // sample that no loader can give ends the run with its name.
 func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
+	l.cfg.Fail.Hit("sidecar/fetch/before")
 	p := &payload{plan: plan, tokens: make([][]uint32, len(plan.Assignments)), starts: map[[2]uint32]int{}}
 	wanted := map[uint32][]int{}
 	for i := len(plan.Assignments) - 1; i >= 0; i-- {
@@ -74,6 +75,7 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 		}
 		return nil, err
 	}
+	l.cfg.Fail.Hit("sidecar/fetch/after")
 	return p, nil
 }
 

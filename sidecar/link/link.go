@@ -36,6 +36,7 @@ type Config struct {
 	Fail         *failpoint.Set
 	Events       *event.Log
 	Log          *slog.Logger
+	Term         func(millrace.Term) // told every new term of the orchestrator
 }
 
 // retry is the wait before something that failed is tried again.

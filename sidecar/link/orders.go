@@ -20,8 +20,9 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 	defer l.mu.Unlock()
 	if term := order.GetFence().GetTerm(); term < l.term {
 		return fmt.Errorf("order of term %d after term %d: %w", term, l.term, millrace.ErrFenced)
-	} else {
+	} else if term > l.term {
 		l.term = term
+		l.cfg.Term(millrace.Term(term))
 	}
 	defer l.announce()
 	switch o := order.GetOrder().(type) {

@@ -43,7 +43,12 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	}
 	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
 	l.cfg.Fail.Hit("loader/fetch/before")
-	reply := newReply(func(b []byte) error { return stream.Send(&proto.FetchReply{Arrow: b}) })
+	reply := newReply(func(b []byte) error {
+		l.cfg.Fail.Hit("loader/reply/before")
+		err := stream.Send(&proto.FetchReply{Arrow: b})
+		l.cfg.Fail.Hit("loader/reply/after")
+		return err
+	})
 	if err := r.feed.Fetch(stream.Context(), reqs, reply.add); err != nil {
 		return wire.ToStatus(err)
 	}

@@ -36,7 +36,8 @@ type Config struct {
 	Fail         *failpoint.Set
 	Events       *event.Log
 	Log          *slog.Logger
-	Ready        func() // called once it serves
+	Ready        func()              // called once it serves
+	Term         func(millrace.Term) // told every term under which it reads
 }
 
 // retry is the wait between attempts to reach the orchestrator, and healthEvery the pause between two reports.

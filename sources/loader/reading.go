@@ -62,6 +62,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	if src == nil {
 		return fmt.Errorf("told to read source %s before it was opened: %w", order.Source, millrace.ErrInvalid)
 	}
+	l.cfg.Term(millrace.Term(order.Term))
 	at := millrace.Ordinal(order.Ordinal)
 	if r := l.reads[order.Source]; r != nil {
 		if r.adopt(out, order, at) {
@@ -70,7 +71,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 		r.cancel()
 	}
 	position := sources.Position{Ordinal: at, Anchor: wire.AnchorFromProto(order.Anchor)}
-	feed := src.Feed(position, sources.Stripe{Index: order.Stripe, Of: order.Stripes}, sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel})
+	feed := src.Feed(position, sources.Stripe{Index: order.Stripe, Of: order.Stripes}, sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel, Hit: l.cfg.Fail.Hit})
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reading{source: order.Source, stripe: order.Stripe, stripes: order.Stripes, feed: feed, cancel: cancel, term: order.Term, out: out, from: at, first: at}
@@ -101,6 +102,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		// A lost stream is no fault of the reading: a new session is told everything from `told`.
 		_ = out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.source, r.stripe, b)}})
 		r.mu.Unlock()
+		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
 			return nil
 		}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"millrace/internal/config"
+	"millrace/internal/dryrun"
+)
+
+// check is the flags of `millrace check`.
+type check struct {
+	ranks, steps int
+	deep, json   bool
+	read         int64 // MiB
+}
+
+func checkCommand() *cobra.Command {
+	k := &check{}
+	c := &cobra.Command{
+		Use:   "check MIXTURE",
+		Short: "Validate a mixture file and its data, and say what a run will do",
+		Long: `Validate a mixture file and every source of it, and say what a run of it will do.
+
+Files are opened, indexed where that was not done yet, and read to their end, up to --read MiB in all (--deep: all of them, and their
+hashes). The first --steps steps are planned and built as a run would, on this host, for --ranks trainer ranks.
+
+Exit status: 0 the mixture can be run; 1 the data cannot (each reason is a line on stderr); 2 the mixture file is invalid.
+Numbers marked ~ are estimated from the records read so far; millrace index --lengths makes them exact.`,
+		Example: "  millrace check mixture.yaml --ranks 8\n  millrace check mixture.yaml --deep --json",
+		Args:    exactArgs(1, "one mixture file"),
+		RunE:    func(c *cobra.Command, args []string) error { return k.run(c, args[0]) },
+	}
+	f := c.Flags()
+	f.IntVar(&k.ranks, "ranks", 1, "trainer ranks")
+	f.IntVar(&k.steps, "steps", 3, "steps to plan, fetch and build")
+	f.BoolVar(&k.deep, "deep", false, "read every file to its end and compare all bytes with those first seen")
+	f.Int64Var(&k.read, "read", 2048, "MiB of files to read to their end")
+	f.BoolVar(&k.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (k *check) run(c *cobra.Command, mixture string) error {
+	switch {
+	case k.ranks < 1:
+		return &usageError{fmt.Errorf("millrace check: --ranks %d: want at least 1", k.ranks)}
+	case k.steps < 0:
+		return &usageError{fmt.Errorf("millrace check: --steps %d: want at least 0", k.steps)}
+	case k.read < 0:
+		return &usageError{fmt.Errorf("millrace check: --read %d: want at least 0; --deep reads all", k.read)}
+	}
+	cfg, err := config.Load(mixture)
+	if err != nil {
+		return err
+	}
+	memoryLimit(toolMemory)
+	m := newMeter(c)
+	r, err := dryrun.Check(c.Context(), cfg, dryrun.CheckOptions{Ranks: k.ranks, Steps: k.steps, Budget: k.read << 20, Deep: k.deep, Progress: m.show, Logger: newLogger("check")})
+	m.clear()
+	if err != nil {
+		return err
+	}
+	err = page(c, func(w *bufio.Writer) error {
+		if k.json {
+			return encode(w, r)
+		}
+		return printReport(w, r)
+	})
+	if err != nil {
+		return err
+	}
+	for i, p := range r.Problems {
+		if i == len(r.Problems)-1 {
+			return &failure{p.Reason}
+		}
+		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
+	}
+	return nil
+}
+
+// toolMemory keeps the garbage of commands that read data in bounds.
+const toolMemory = 1 << 30
+
+func printReport(w io.Writer, r *dryrun.Report) error {
+	if err := printSources(w, r); err != nil {
+		return err
+	}
+	for _, s := range r.Sources {
+		if s.Why != "" {
+			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
+		}
+		if s.FilesRead < s.Files {
+			fmt.Fprintf(w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files)
+		}
+	}
+	fmt.Fprintln(w)
+	printRun(w, &r.Run)
+	for i := range r.Sources {
+		printDry(w, &r.Sources[i], r.Run.Exact)
+	}
+	if len(r.FirstSteps) > 0 {
+		rows := []string{row("\nSTEP", "TOKENS", "FILL", "BALANCE", "RANKS", "CONTENT")}
+		for _, s := range r.FirstSteps {
+			rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks), s.Content))
+		}
+		if err := table(w, rows...); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, "BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.")
+	}
+	m := &r.Memory
+	fmt.Fprintf(w, "\ncontext parallelism that pad_multiple admits: %v\n", r.CPSizes)
+	fmt.Fprintf(w, "sidecar memory: %s needed of %s; a step's tokens are %s, loaders hold %d steps of them in %s\n",
+		size(m.SidecarNeeded), size(m.SidecarLimit), size(m.StepPayload), m.PayloadSteps, size(m.LoaderLimit))
+	if r.Quarantined.Count > 0 {
+		fmt.Fprintf(w, "\nrecords that cannot be decoded and would be quarantined: %d\n", r.Quarantined.Count)
+	}
+	for _, q := range r.Quarantined.Recent {
+		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
+	}
+	if r.OK {
+		fmt.Fprintf(w, "\n%s is valid and can be run on %d ranks\n", r.Mixture, r.Ranks)
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%s cannot be run: %d problems, on stderr\n", r.Mixture, len(r.Problems))
+	return err
+}
+
+func printSources(w io.Writer, r *dryrun.Report) error {
+	rows := []string{row("SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS", "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD")}
+	for _, s := range r.Sources {
+		epochs := "endless"
+		if s.Epochs > 0 {
+			epochs = fmt.Sprintf("%d, then %s", s.Epochs, s.OnExhausted)
+		}
+		share := "-"
+		if len(r.FirstSteps) > 0 {
+			share = percent(s.Share)
+		}
+		rows = append(rows, row(s.Name, s.Format, s.Files, size(s.Bytes), about(s.Records, s.RecordsExact), about(s.Tokens, s.TokensExact), s.Shuffle, epochs,
+			percent(s.Target), share, fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed)))
+	}
+	return table(w, rows...)
+}
+
+func printRun(w io.Writer, run *dryrun.RunReport) {
+	switch {
+	case run.Endless:
+		fmt.Fprintf(w, "run: endless, %d microbatches a step and rank\n", run.Microbatches)
+	case run.Steps != nil:
+		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends by %s\n",
+			about(*run.Steps, run.Exact), about(*run.Tokens, run.Exact), run.Microbatches, run.Reason)
+	}
+}
+
+func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
+	if s.DryStep != nil {
+		fmt.Fprintf(w, "  %s runs dry in step %s\n", s.Name, about(*s.DryStep, exact))
+	} else if s.Passes != nil {
+		fmt.Fprintf(w, "  %s is read %.3f times\n", s.Name, *s.Passes)
+	}
+}
+
+// firstProblem is what of a failed opening is said last; the others are printed before it.
+func firstProblem(c *cobra.Command, err error) error {
+	var ps dryrun.Problems
+	if !errors.As(err, &ps) {
+		return err
+	}
+	for _, p := range ps[:len(ps)-1] {
+		fmt.Fprintln(c.ErrOrStderr(), p)
+	}
+	return &failure{ps[len(ps)-1].Error()}
+}

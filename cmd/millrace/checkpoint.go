@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/proto"
+)
+
+func checkpointCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "checkpoint", Short: "Look into the journal of a stopped run", Args: noArgs,
+		Long:    "Look into the journal, the snapshots and the ledger of a run that is stopped. Nothing in them is changed.",
+		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined",
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(dumpCommand(), verifyCommand())
+	return c
+}
+
+func dumpCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1, "one run directory"),
+		Long:    "Print the format, the snapshots, the journal, the ledger and the plans of a run that is stopped, a line each. DIR is its run directory.",
+		Example: "  millrace checkpoint dump runs/a\n  millrace checkpoint dump runs/a --json",
+		RunE: func(c *cobra.Command, args []string) error {
+			store, err := openJournal(args[0])
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			return page(c, func(w *bufio.Writer) error {
+				return store.Dump(w, dumpOptions(asJSON))
+			})
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return c
+}
+
+func verifyCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "verify DIR", Short: "Check every byte of a run's journal", Args: exactArgs(1, "one run directory"),
+		Long:    "Read every record, snapshot, ledger entry and plan of a run that is stopped and check their sums and that they fit together. Exit status 1 where they do not.",
+		Example: "  millrace checkpoint verify runs/a",
+		RunE:    func(c *cobra.Command, args []string) error { return verify(c, args[0], asJSON) },
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+func verify(c *cobra.Command, dir string, asJSON bool) error {
+	store, err := openJournal(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	r, err := store.Verify()
+	if err != nil {
+		return &failure{err.Error()}
+	}
+	err = page(c, func(w *bufio.Writer) error {
+		if asJSON {
+			return encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
+				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
+		}
+		_, err := fmt.Fprintf(w, "%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d plans, %s\n",
+			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, size(int64(r.Bytes)))
+		return err
+	})
+	if err != nil || r.OK() {
+		return err
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(c.ErrOrStderr(), p)
+	}
+	return &failure{fmt.Sprintf("%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint", r.Dir, r.Found)}
+}
+
+// describe turns what a store holds into a few words.
+func describe(what string, _ uint8, body []byte) string {
+	switch what {
+	case "record":
+		var r proto.Record
+		if pbuf.Unmarshal(body, &r) == nil {
+			return describeRecord(&r)
+		}
+	case "snapshot":
+		var s proto.Snapshot
+		if pbuf.Unmarshal(body, &s) == nil {
+			return fmt.Sprintf("term %d, attempt %d, steps below %d consumed, %d sealed beyond, %d sources", s.Term, s.GetAttempt().GetAttempt(), s.Acknowledged, len(s.Sealed), len(s.Manifests))
+		}
+	case "entry":
+		if n := len(millrace.Digest{}); len(body) == 2*n {
+			return fmt.Sprintf("content %x, placement %x", body[:n], body[n:])
+		}
+	case "plan":
+		var p proto.Plan
+		if pbuf.Unmarshal(body, &p) == nil {
+			return fmt.Sprintf("step %d: %d segments on %d ranks of %d microbatches", p.Step, len(p.GetAssignments().GetSource()), p.Ranks, p.Microbatches)
+		}
+	}
+	return "unknown"
+}
+
+func describeRecord(r *proto.Record) string {
+	switch f := r.GetFact().(type) {
+	case *proto.Record_Created:
+		return fmt.Sprintf("created by millrace %s, planner %d", f.Created.By, f.Created.PlannerVersion)
+	case *proto.Record_Term:
+		return fmt.Sprintf("term %d", f.Term.Term)
+	case *proto.Record_Assigned:
+		return fmt.Sprintf("loaders assigned under term %d", f.Assigned.Term)
+	case *proto.Record_Pinned:
+		m := f.Pinned.GetManifest()
+		return fmt.Sprintf("pinned source %s: %d files, shuffle %s", m.GetSource(), len(m.GetShards()), m.GetShuffle())
+	case *proto.Record_Opened:
+		return fmt.Sprintf("opened attempt %d at step %d on %d ranks", f.Opened.Attempt, f.Opened.Step, f.Opened.GetPlacing().GetRanks())
+	case *proto.Record_Sealed:
+		return fmt.Sprintf("sealed step %d of attempt %d, content %x", f.Sealed.Step, f.Sealed.Attempt, f.Sealed.Content)
+	case *proto.Record_Acknowledged:
+		return fmt.Sprintf("steps below %d consumed by every rank", f.Acknowledged.Below)
+	case *proto.Record_Quarantined:
+		ids := make([]string, len(f.Quarantined.Samples))
+		for i, q := range f.Quarantined.Samples {
+			ids[i] = q.Source + " " + q.Id
+		}
+		return "quarantined " + strings.Join(ids, ", ")
+	case *proto.Record_Ended:
+		return fmt.Sprintf("ended after %d steps: %s", f.Ended.Steps, f.Ended.Reason)
+	case *proto.Record_Saved:
+		return fmt.Sprintf("checkpoint of step %d saved", f.Saved.Step)
+	}
+	return "unknown fact"
+}
+
+func dumpOptions(asJSON bool) checkpoint.DumpOptions {
+	return checkpoint.DumpOptions{JSON: asJSON, Describe: describe}
+}

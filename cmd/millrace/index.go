@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"millrace/internal/config"
+	"millrace/internal/dryrun"
+)
+
+// index is the flags of `millrace index`.
+type index struct {
+	source        string
+	lengths, json bool
+}
+
+func indexCommand() *cobra.Command {
+	x := &index{}
+	c := &cobra.Command{
+		Use:   "index MIXTURE",
+		Short: "Index the sources ahead of a run",
+		Long: `Build the indexes of a mixture's sources, so that a run starts at once. With --lengths every document is tokenised once and its
+length kept, so that plans need no tokenising and check is exact. What was done is kept in index_dir: an interrupted index goes on
+where it stopped.`,
+		Example: "  millrace index mixture.yaml\n  millrace index mixture.yaml --source web --lengths",
+		Args:    exactArgs(1, "one mixture file"),
+		RunE:    func(c *cobra.Command, args []string) error { return x.run(c, args[0]) },
+	}
+	f := c.Flags()
+	f.StringVar(&x.source, "source", "", "one source (default: all)")
+	f.BoolVar(&x.lengths, "lengths", false, "tokenise every document and keep its length")
+	f.BoolVar(&x.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (x *index) run(c *cobra.Command, mixture string) error {
+	cfg, err := config.Load(mixture)
+	if err != nil {
+		return err
+	}
+	if _, ok := cfg.Source(x.source); x.source != "" && !ok {
+		return &usageError{fmt.Errorf("millrace index: --source %s: the mixture has %v", x.source, cfg.Sources.Names())}
+	}
+	memoryLimit(toolMemory)
+	m := newMeter(c)
+	defer m.clear()
+	opened, failed := dryrun.Open(c.Context(), cfg, dryrun.Options{OnePass: true, Only: x.source, Logger: newLogger("index"),
+		Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
+	if opened == nil {
+		return failed
+	}
+	defer opened.Close()
+	if x.lengths {
+		if err := opened.Lengths(c.Context(), func(source string, done, total int64) { m.show("lengths of "+source, done, total) }); err != nil {
+			return &failure{err.Error()}
+		}
+	}
+	m.clear()
+	rows, err := x.rows(c.Context(), opened)
+	if err != nil {
+		return &failure{err.Error()}
+	}
+	if err := page(c, func(w *bufio.Writer) error { return x.print(w, rows) }); err != nil || failed == nil {
+		return err
+	}
+	return firstProblem(c, failed)
+}
+
+// indexView is what is known of a source; the JSON names are what scripts read.
+type indexView struct {
+	Name    string `json:"name"`
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Records uint64 `json:"records"`
+	Counted bool   `json:"counted"`
+	Tokens  uint64 `json:"tokens"`
+	Known   uint64 `json:"known"` // records whose length is known
+	Shuffle string `json:"shuffle"`
+	Why     string `json:"why,omitempty"`
+}
+
+func (x *index) rows(ctx context.Context, opened *dryrun.Opened) ([]indexView, error) {
+	out := make([]indexView, 0, len(opened.Sources))
+	for _, s := range opened.Sources {
+		st, err := s.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m := s.Manifest()
+		out = append(out, indexView{Name: s.Name(), Files: st.Files, Bytes: st.Bytes, Records: st.Records, Counted: st.Counted, Tokens: st.Tokens,
+			Known: st.Known, Shuffle: string(m.Shuffle), Why: m.Why})
+	}
+	return out, nil
+}
+
+func (x *index) print(w io.Writer, views []indexView) error {
+	if x.json {
+		return encode(w, map[string]any{"sources": views})
+	}
+	rows := []string{row("SOURCE", "FILES", "SIZE", "RECORDS", "LENGTHS KNOWN", "TOKENS", "SHUFFLE")}
+	for _, v := range views {
+		records, shuffle := "not counted", v.Shuffle
+		if v.Counted {
+			records = count(v.Records)
+		}
+		if v.Why != "" {
+			shuffle += ": " + v.Why
+		}
+		rows = append(rows, row(v.Name, v.Files, size(v.Bytes), records, count(v.Known), about(v.Tokens, v.Counted && v.Known == v.Records), shuffle))
+	}
+	return table(w, rows...)
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"millrace"
+	"millrace/internal/config"
+	"millrace/internal/dryrun"
+	"millrace/sources/tokenize"
+)
+
+// preview is the flags of `millrace preview`.
+type preview struct {
+	step                    int64
+	rank, ranks, microbatch int
+	full, json              bool
+	cfg                     *config.Config
+	encoding                *tokenize.Encoding
+}
+
+func previewCommand() *cobra.Command {
+	p := &preview{}
+	c := &cobra.Command{
+		Use:   "preview MIXTURE --step K --rank R",
+		Short: "Print a batch as text",
+		Long: `Print what a trainer rank gets in a step: rows, the documents in them and their text, made as a run would make it. Long texts are
+shortened in the middle; --full prints all of them. Of sources of tokens the tokens are printed.`,
+		Example: "  millrace preview mixture.yaml --step 0 --rank 0\n  millrace preview mixture.yaml --step 100 --rank 3 --ranks 8 --microbatch 0 --json",
+		Args:    exactArgs(1, "one mixture file"),
+		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, args[0]) },
+	}
+	f := c.Flags()
+	f.Int64Var(&p.step, "step", 0, "step, from 0")
+	f.IntVar(&p.rank, "rank", 0, "data-parallel rank, from 0")
+	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
+	f.IntVar(&p.microbatch, "microbatch", -1, "one microbatch, from 0 (default: all of the step)")
+	f.BoolVar(&p.full, "full", false, "print whole texts")
+	f.BoolVar(&p.json, "json", false, "print one JSON object")
+	return c
+}
+
+func (p *preview) run(c *cobra.Command, mixture string) error {
+	usage := func(format string, args ...any) error {
+		return &usageError{fmt.Errorf("millrace preview: "+format, args...)}
+	}
+	switch {
+	case p.step < 0 || p.step > 1<<53:
+		return usage("--step %d: want a step, from 0", p.step)
+	case p.ranks < 1:
+		return usage("--ranks %d: want at least 1", p.ranks)
+	}
+	var err error
+	if p.cfg, err = config.Load(mixture); err != nil {
+		return err
+	}
+	topology, err := p.cfg.Topology(p.ranks)
+	if err != nil {
+		return err
+	}
+	if n := topology.DP(); p.rank < 0 || p.rank >= n {
+		return usage("--rank %d: with --ranks %d the data-parallel ranks are 0 to %d", p.rank, p.ranks, n-1)
+	}
+	if n := p.cfg.Microbatches(topology); p.microbatch < -1 || p.microbatch >= int(n) {
+		return usage("--microbatch %d: each rank has 0 to %d in a step", p.microbatch, n-1)
+	}
+	return page(c, func(w *bufio.Writer) error {
+		r := &planned{from: uint64(p.step), to: uint64(p.step) + 1, ranks: p.ranks}
+		r.show = func(ctx context.Context, walk *dryrun.Walk, s *dryrun.Step) error {
+			p.encoding = walk.Encoding()
+			out, err := p.build(ctx, walk, r.manifests, s)
+			if err != nil {
+				return &failure{err.Error()}
+			}
+			if p.json {
+				return encode(w, out)
+			}
+			p.print(w, out)
+			return nil
+		}
+		r.ended = func(steps uint64) error { return usage("--step %d: the run has %d steps", p.step, steps) }
+		return r.run(c, p.cfg)
+	})
+}
+
+// batchView is a rank's part of a step; the JSON names are what scripts read.
+type batchView struct {
+	Step         uint64      `json:"step"`
+	Rank         int         `json:"rank"`
+	Ranks        int         `json:"ranks"`
+	Content      string      `json:"content_digest"`
+	Placement    string      `json:"placement_digest"`
+	Of           uint32      `json:"num_microbatches"`
+	Microbatches []microView `json:"microbatches"`
+}
+
+type microView struct {
+	Microbatch uint32        `json:"microbatch"`
+	Digest     string        `json:"digest"`
+	Tensors    []tensorView  `json:"tensors"`
+	Segments   []segmentView `json:"segments"`
+}
+
+type tensorView struct {
+	Name  string `json:"name"`
+	Dtype string `json:"dtype"`
+	Shape []int  `json:"shape"`
+}
+
+type segmentView struct {
+	segmentLine
+	Text   *string  `json:"text,omitempty"`
+	Tokens []uint32 `json:"tokens,omitempty"`
+}
+
+func (p *preview) build(ctx context.Context, walk *dryrun.Walk, ms []*millrace.Manifest, s *dryrun.Step) (*batchView, error) {
+	out := &batchView{Step: uint64(s.Step), Rank: p.rank, Ranks: p.ranks, Content: s.Plan.Content.String(), Placement: s.Plan.Placement.String(), Of: s.Plan.Microbatches}
+	for m := range s.Plan.Microbatches {
+		if p.microbatch >= 0 && int(m) != p.microbatch {
+			continue
+		}
+		b, err := walk.Build(ctx, millrace.Rank(p.rank), m)
+		if err != nil {
+			return nil, err
+		}
+		view := microView{Microbatch: m, Digest: b.Digest, Segments: []segmentView{}}
+		for _, t := range b.Tensors {
+			view.Tensors = append(view.Tensors, tensorView{t.Name, t.Dtype, append([]int{}, t.Shape...)})
+		}
+		for i := range b.Segments {
+			a := &b.Segments[i]
+			seg := segmentView{segmentLine: newSegmentLine(a, ms)}
+			p.content(&seg, b.Tokens[i][:a.Length])
+			view.Segments = append(view.Segments, seg)
+		}
+		out.Microbatches = append(out.Microbatches, view)
+	}
+	return out, nil
+}
+
+// The parts of a long text, or of many tokens, that are shown.
+const (
+	shownRunes  = 60
+	shownTokens = 12
+)
+
+// content fills in a segment's text, or its tokens.
+func (p *preview) content(seg *segmentView, tokens []uint32) {
+	src, _ := p.cfg.Source(seg.Source)
+	if src != nil && src.Format.HoldsText() && p.encoding != nil {
+		text, err := p.encoding.Decode(nil, tokens)
+		if err == nil {
+			s := strings.ToValidUTF8(string(text), "\ufffd")
+			if !p.full {
+				s = shorten(s)
+			}
+			seg.Text = &s
+			return
+		}
+	}
+	if !p.full {
+		tokens = tokens[:min(len(tokens), shownTokens)]
+	}
+	seg.Tokens = tokens
+}
+
+// shorten keeps both ends of a text.
+func shorten(s string) string {
+	r := []rune(s)
+	if len(r) <= 2*shownRunes+1 {
+		return s
+	}
+	return string(r[:shownRunes]) + "…" + string(r[len(r)-shownRunes:])
+}
+
+func (p *preview) print(w io.Writer, b *batchView) {
+	fmt.Fprintf(w, "step %d, rank %d of %d, content %s, placement %s\n", b.Step, b.Rank, b.Ranks, b.Content, b.Placement)
+	for _, m := range b.Microbatches {
+		fmt.Fprintf(w, "\nmicrobatch %d of %d, digest %s\n", m.Microbatch, b.Of, m.Digest)
+		for _, t := range m.Tensors {
+			fmt.Fprintf(w, "  %s %s %v", t.Name, t.Dtype, t.Shape)
+		}
+		fmt.Fprintln(w)
+		last := -1
+		for _, s := range m.Segments {
+			if int(s.Row) != last {
+				last = int(s.Row)
+				fmt.Fprintf(w, "row %d\n", s.Row)
+			}
+			fmt.Fprintf(w, "  columns %d…%d: %s %s, tokens %d…%d (epoch %d, ordinal %d)\n", s.Start, s.Start+s.Length, s.Source, s.ID, s.Offset, s.Offset+s.Length, s.Epoch, s.Ordinal)
+			if s.Text != nil {
+				fmt.Fprintf(w, "    %q\n", *s.Text)
+			} else if len(s.Tokens) < int(s.Length) {
+				fmt.Fprintf(w, "    %v … and %d more\n", s.Tokens, int(s.Length)-len(s.Tokens))
+			} else {
+				fmt.Fprintf(w, "    %v\n", s.Tokens)
+			}
+		}
+		if len(m.Segments) == 0 {
+			fmt.Fprintln(w, "  nothing but padding")
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"millrace": main})
+}
+
+// TestScripts runs the binary as a user does: the scripts say what each command prints, and with which status it ends.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		"exits": exits, "docs": docs, "pack": pack, "cut": cut, "flip": flip, "table": parquetFile, "tokens": megatronFiles, "ready": ready,
+	}})
+}
+
+// exits STATUS PROGRAM ARGS… runs a program that has to end with this status, quickly, and without a stack trace.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	begin := time.Now()
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("status %d, want %d\n%s", got, want, ts.ReadFile("stderr"))
+	}
+	if strings.Contains(ts.ReadFile("stderr"), "goroutine ") {
+		ts.Fatalf("a stack trace")
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		ts.Fatalf("it took %s", took)
+	}
+}
+
+// ready SOCKET waits until a socket accepts.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	var d net.Dialer
+	for range 400 {
+		conn, err := d.Dial("unix", ts.MkAbs(args[0]))
+		if err == nil {
+			conn.Close()
+			return
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not accept", args[0])
+}
+
+// cut FILE N leaves N bytes of a file; a negative N takes that many off.
+func cut(ts *testscript.TestScript, neg bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	if n < 0 {
+		st, err := os.Stat(ts.MkAbs(args[0]))
+		ts.Check(err)
+		n += st.Size()
+	}
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// flip FILE OFFSET… turns over bytes; a negative offset counts from the end.
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	for _, a := range args[1:] {
+		at, err := strconv.Atoi(a)
+		ts.Check(err)
+		if at < 0 {
+			at += len(b)
+		}
+		b[at] ^= 0x5a
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
+
+func write(ts *testscript.TestScript, name string, b []byte) {
+	path := ts.MkAbs(name)
+	ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	ts.Check(os.WriteFile(path, b, 0o600))
+}

@@ -25,6 +25,8 @@ type Position struct {
 type FeedConfig struct {
 	Budget   *Budget // shared by the feeds of a process; default: one of its own of 256 MiB
 	Parallel int     // goroutines that read and tokenise; default GOMAXPROCS
+	// Hit passes a named place, so that tests can make a decoder fail there; nil: nobody looks.
+	Hit func(place string)
 }
 
 // Batch is the next metadata of a stripe, in ordinal order.
@@ -111,6 +113,9 @@ func (s *Source) Feed(from Position, stripe Stripe, cfg FeedConfig) *Feed {
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if cfg.Hit == nil {
+		cfg.Hit = func(string) {}
 	}
 	if cfg.Budget == nil {
 		cfg.Budget = NewBudget(defaultBudget)

@@ -103,7 +103,10 @@ func (m *maker) readRun(ctx context.Context, o *openShard, entries []entry) ([]e
 		return err
 	}
 	what := func() string { return m.feed.src.sampleName(entries[0].shard, entries[0].record) }
-	err := Fence(millrace.ErrBadSample, what, func() error { return o.Read(ctx, numbers, take) })
+	err := Fence(millrace.ErrBadSample, what, func() error {
+		m.feed.cfg.Hit("loader/read/before")
+		return o.Read(ctx, numbers, take)
+	})
 	if err == nil && len(entries) > 0 {
 		err = fmt.Errorf("read %s: record %d is missing: %w", o.file.Name(), entries[0].record, millrace.ErrDamaged)
 	}

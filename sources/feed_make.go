@@ -38,6 +38,7 @@ func newMaker(f *Feed) *maker {
 	}
 	// Closures for the fence are made once: one a record would be garbage.
 	m.act = func() (err error) {
+		m.feed.cfg.Hit("loader/decode/before")
 		m.buf, err = m.feed.src.transform.document(m.buf, m.enc, m.rec)
 		return err
 	}

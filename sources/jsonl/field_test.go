@@ -135,7 +135,7 @@ func BenchmarkExtract(b *testing.B) {
 	}
 }
 
-// FuzzOpen feeds arbitrary files and arbitrary indexes.
+// FuzzIndexBlob feeds arbitrary indexes of a file of 900 bytes.
 func FuzzIndexBlob(f *testing.F) {
 	var b indexBuilder
 	for i := range int64(300) {

@@ -118,8 +118,8 @@ func fixture(name, field string, b []byte, want []sourcetest.Want) sourcetest.Fi
 func v(version apq.DataPageVersion) apq.WriterProperty { return apq.WithDataPageVersion(version) }
 
 func TestContractArrow(t *testing.T) {
-	rows := texts(900, true)
-	whole := texts(900, false)
+	rows := texts(600, true)
+	whole := texts(600, false)
 	var fixtures []sourcetest.Fixture
 	for name, codec := range map[string]compress.Compression{
 		"none": compress.Codecs.Uncompressed, "snappy": compress.Codecs.Snappy, "zstd": compress.Codecs.Zstd, "gzip": compress.Codecs.Gzip,
@@ -131,7 +131,7 @@ func TestContractArrow(t *testing.T) {
 			}
 		}
 	}
-	mixed := byArrow(t, whole, 900, apq.WithDictionaryPageSizeLimit(2000), apq.WithDataPageSize(2000), apq.WithBatchSize(16))
+	mixed := byArrow(t, whole, 600, apq.WithDictionaryPageSizeLimit(2000), apq.WithDataPageSize(2000), apq.WithBatchSize(16))
 	nested := byArrow(t, rows, 400, v(apq.DataPageV2))
 	binary := byArrow(t, whole, 400)
 	fixtures = append(fixtures,
@@ -164,7 +164,7 @@ type lengthRow struct {
 }
 
 func TestContractParquetGo(t *testing.T) {
-	whole, rows := texts(900, false), texts(900, true)
+	whole, rows := texts(600, false), texts(600, true)
 	var plain []plainRow
 	var delta []deltaRow
 	var dict []dictRow

@@ -32,9 +32,9 @@ func (e *Encoding) NewEncoder() *Encoder {
 	return enc
 }
 
-// Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst lacks
-// room. Special tokens are not recognised: "<|endoftext|>" in the text is text. The text should be valid UTF-8; the ids
-// of any other spell its bytes all the same, but where it falls into pieces is unspecified.
+// Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst
+// lacks room. Special tokens are not recognised: "<|endoftext|>" in the text is text. The text should be valid UTF-8;
+// the ids of any other spell its bytes all the same, but where it falls into pieces is unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
 	for pos := 0; pos < len(text); {

@@ -11,8 +11,8 @@ const (
 	longTokens = 1 << 18
 )
 
-// shortPieces remembers the tokens of short pieces: a cache of two places a set. A piece comes in at the second place, and
-// moves to the first when it is met again, so that pieces met only once push out each other.
+// shortPieces remembers the tokens of short pieces: a cache of two places a set. A piece comes in at the second place
+// and moves to the first when it is met again, so that pieces met only once push out each other.
 type shortPieces [shortSets][2]shortPiece
 
 // shortPiece is a piece and its tokens. The highest byte of the last token is their number, or manyTokens for a piece
@@ -58,8 +58,8 @@ func (p *shortPiece) set(tokens ...uint32) {
 	p.tokens[shortTokens-1] |= uint32(len(tokens)) << countShift
 }
 
-// longPieces remembers the tokens of all other pieces. Bytes and tokens go to the end of one slice each; when one is full,
-// everything is forgotten.
+// longPieces remembers the tokens of all other pieces. Bytes and tokens go to the end of one slice each; when one is
+// full, everything is forgotten.
 type longPieces struct {
 	slots  [longSlots]longSlot
 	bytes  []byte   // of capacity longBytes

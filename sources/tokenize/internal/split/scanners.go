@@ -129,7 +129,8 @@ func (c *classes) casedEnd(t []byte, i int, afterMark bool) int {
 	return end
 }
 
-// casedASCII is the word at i where it and the character behind it lie within the eight bytes of x and are ASCII; else 0.
+// casedASCII is the end of the word at i where it and the character behind it lie within the eight bytes of x and are
+// ASCII; else 0.
 func casedASCII(x uint64, i int) int {
 	uppers := leadingIn(x, 'A', 'Z', 0)
 	lowers := leadingIn(x>>(8*uppers), 'a', 'z', 0)

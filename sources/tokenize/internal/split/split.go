@@ -1,9 +1,9 @@
-// Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a run of
-// digits, white space.
+// Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a run
+// of digits, white space.
 //
-// What a piece is, a regular expression says; its matches are found by hand-written scanners and, in ASCII, for 64 characters
-// at once. Every pattern here matches at every position, so pieces lie end to end, and where a piece ends depends on
-// nothing before its start.
+// What a piece is, a regular expression says; its matches are found by hand-written scanners and, in ASCII, for 64
+// characters at once. Every pattern here matches at every position, so pieces lie end to end, and where a piece ends
+// depends on nothing before its start.
 package split
 
 import "math/bits"
@@ -60,8 +60,8 @@ const (
 	singles = 8
 )
 
-// Pieces fills ends with the pieces of t from pos on and returns how many it found: at least one where text is left. Where
-// no text follows the last of them it is the last of the text.
+// Pieces fills ends with the pieces of t from pos on, which must be the start of one, and returns how many it found: at
+// least one where text is left.
 func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 	n := 0
 	inBlocks := s.pattern != O200k

@@ -1,4 +1,5 @@
-// Package vocab holds byte-level BPE vocabularies: the bytes of every token and the one pair of tokens that merges into it.
+// Package vocab holds byte-level BPE vocabularies: the bytes of every token and the one pair of tokens that merges into
+// it.
 //
 // A token's id is its rank. A vocabulary states only bytes and ranks; the merges follow from them: byte pair
 // encoding of a token's own bytes, with the tokens of lower rank, ends in exactly two parts, and wherever two

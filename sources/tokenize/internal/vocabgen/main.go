@@ -1,4 +1,5 @@
-// Command vocabgen writes the packed vocabularies that the tokenizer embeds, from the .tiktoken files of tiktoken-go-loader.
+// Command vocabgen writes the packed vocabularies that the tokenizer embeds, from the .tiktoken files of
+// tiktoken-go-loader.
 //
 // Run it with `go generate ./sources/tokenize`; its argument is the directory to write to.
 package main

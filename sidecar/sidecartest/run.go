@@ -36,7 +36,9 @@ type Config struct {
 // Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
 type Run struct {
 	config Config
-	plan0  *sidecar.StepPlan // for SameStep
+	// For SameStep.
+	plan0   *sidecar.StepPlan
+	tokens0 map[millrace.Slot][][]uint32
 
 	mu        sync.Mutex
 	waiting   map[millrace.Rank]sidecar.Start
@@ -64,6 +66,11 @@ func New(c Config) *Run {
 	r := &Run{config: c, waiting: map[millrace.Rank]sidecar.Start{}, joined: make(chan struct{}), committed: map[millrace.Rank]millrace.Step{}}
 	if c.SameStep {
 		r.plan0 = r.make(1, 0)
+		ranks := make([]millrace.Rank, c.World)
+		for i := range ranks {
+			ranks[i] = millrace.Rank(i)
+		}
+		r.tokens0 = tokensOfAll(r.plan0.Plan, ranks)
 	}
 	return r
 }
@@ -268,16 +275,24 @@ func Token(source uint32, ordinal millrace.Ordinal, i uint32) uint32 {
 
 // Fetch makes the tokens of a step's parts.
 func (r *Run) Fetch(_ context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
-	p := &payload{run: r, tokens: map[millrace.Slot][][]uint32{}}
-	for _, rank := range ranks {
-		for m := range plan.Microbatches {
-			p.tokens[millrace.Slot{Rank: rank, Microbatch: m}] = tokensOf(plan.Part(rank, m))
-		}
+	p := &payload{run: r, tokens: r.tokens0}
+	if p.tokens == nil {
+		p.tokens = tokensOfAll(plan, ranks)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held++
 	return p, nil
+}
+
+func tokensOfAll(plan *millrace.Plan, ranks []millrace.Rank) map[millrace.Slot][][]uint32 {
+	out := map[millrace.Slot][][]uint32{}
+	for _, rank := range ranks {
+		for m := range plan.Microbatches {
+			out[millrace.Slot{Rank: rank, Microbatch: m}] = tokensOf(plan.Part(rank, m))
+		}
+	}
+	return out
 }
 
 func tokensOf(part []millrace.Assignment) [][]uint32 {

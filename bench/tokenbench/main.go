@@ -1,0 +1,154 @@
+// Command tokenbench measures the tokenizer on one core: bench/tokenizer.py runs it beside pip's tiktoken.
+//
+// It reads paths from standard input, one on a line, and encodes each file as one document, all into the same slice: with
+// a fresh encoder (cold), and once more with the same one (warm). It prints one JSON object; the digest is SHA-256 over
+// each document's ids, little-endian, four bytes each. With -export NAME it prints that encoding's ranks as a .tiktoken file instead.
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+
+	"millrace/sources/tokenize"
+)
+
+// result is one run's figures. Seconds are of CPU time unless they say wall.
+type result struct {
+	Encoding        string  `json:"encoding"`
+	Documents       int     `json:"documents"`
+	Bytes           int     `json:"bytes"`
+	Tokens          int     `json:"tokens"`
+	LoadSeconds     float64 `json:"load_wall_seconds"`
+	ColdSeconds     float64 `json:"cold_cpu_seconds"`
+	ColdWallSeconds float64 `json:"cold_wall_seconds"`
+	WarmSeconds     float64 `json:"warm_cpu_seconds"`
+	WarmWallSeconds float64 `json:"warm_wall_seconds"`
+	Digest          string  `json:"digest"`
+}
+
+func main() {
+	name := flag.String("encoding", "gpt2", "the encoding to measure")
+	exported := flag.String("export", "", "print the ranks of this encoding and measure nothing")
+	flag.Parse()
+	runtime.GOMAXPROCS(1)
+	act := func() error { return measure(*name, os.Stdin, os.Stdout) }
+	if *exported != "" {
+		act = func() error { return export(*exported, os.Stdout) }
+	}
+	if err := act(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// export writes every rank: the ids below the end of text that are tokens.
+func export(name string, out io.Writer) error {
+	encoding, err := tokenize.Load(name)
+	if err != nil {
+		return err
+	}
+	buffered := bufio.NewWriter(out)
+	for id := range encoding.EOT() {
+		if token, err := encoding.Decode(nil, []uint32{id}); err == nil {
+			fmt.Fprintf(buffered, "%s %d\n", base64.StdEncoding.EncodeToString(token), id)
+		}
+	}
+	return buffered.Flush()
+}
+
+func measure(name string, list io.Reader, out io.Writer) error {
+	measured, err := run(name, list)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(measured)
+}
+
+func run(name string, list io.Reader) (*result, error) {
+	documents, size, err := read(list)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	encoding, err := tokenize.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	r := &result{Encoding: name, Documents: len(documents), Bytes: size, LoadSeconds: time.Since(start).Seconds()}
+	encoder := encoding.NewEncoder()
+	ids := make([]uint32, 0, longest(documents))
+	pass := func() (cpu, wall float64, err error) {
+		before, err := cpuSeconds()
+		if err != nil {
+			return 0, 0, err
+		}
+		start := time.Now()
+		for _, document := range documents {
+			ids = encoder.Append(ids[:0], document)
+		}
+		wall = time.Since(start).Seconds()
+		after, err := cpuSeconds()
+		return after - before, wall, err
+	}
+	runtime.GC()
+	if r.ColdSeconds, r.ColdWallSeconds, err = pass(); err != nil {
+		return nil, err
+	}
+	if r.WarmSeconds, r.WarmWallSeconds, err = pass(); err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	var buf []byte
+	for _, document := range documents {
+		ids, buf = encoder.Append(ids[:0], document), buf[:0]
+		for _, id := range ids {
+			buf = binary.LittleEndian.AppendUint32(buf, id)
+		}
+		hash.Write(buf)
+		r.Tokens += len(ids)
+	}
+	r.Digest = hex.EncodeToString(hash.Sum(nil))
+	return r, nil
+}
+
+func longest(documents [][]byte) (size int) {
+	for _, document := range documents {
+		size = max(size, len(document))
+	}
+	return size
+}
+
+func read(list io.Reader) (documents [][]byte, size int, err error) {
+	lines := bufio.NewScanner(list)
+	for lines.Scan() {
+		document, err := os.ReadFile(lines.Text())
+		if err != nil {
+			return nil, 0, fmt.Errorf("read document: %w", err)
+		}
+		documents = append(documents, document)
+		size += len(document)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, 0, fmt.Errorf("read the list of documents: %w", err)
+	}
+	return documents, size, nil
+}
+
+func cpuSeconds() (float64, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("read CPU time: %w", err)
+	}
+	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9, nil
+}

@@ -1,0 +1,240 @@
+"""Compares tokenizers on one core: ours, pip's tiktoken and Hugging Face's tokenizers.
+
+All get the same vocabulary (exported from ours) and the same documents: real files of this machine, chosen with a fixed
+seed. Rounds are interleaved, so that what else the machine does falls on all of them alike; figures are medians over the
+rounds, in MB of UTF-8 per second of CPU time. All ids are compared with tiktoken's.
+
+Run it through bench/tokenizer.sh, which makes the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import tiktoken
+import tiktoken_ext.openai_public as openai_public
+import tokenizers
+
+# Where documents come from: label, folder (from the environment if it begins with $) and endings. What is not there is left out.
+PLACES = [
+    ("Go source", "$GOROOT/src", (".go",)),
+    ("Go pages and texts", "$GOROOT", (".md", ".html", ".txt")),
+    ("Python source", "$STDLIB", (".py",)),
+    ("documentation", "/usr/share/doc", (".txt", ".md", ".html", ".gz", "")),
+    ("manual pages, English", "/usr/share/man/man1", (".gz",)),
+    ("manual pages, English", "/usr/share/man/man8", (".gz",)),
+    ("manual pages, other languages", "/usr/share/man", (".gz",)),
+    ("Perl", "/usr/share/perl", (".pm", ".pod", ".pl")),
+    ("C headers", "/usr/include", (".h",)),
+]
+LONGEST = 500_000  # bytes of one document
+
+
+def place(folder: str) -> pathlib.Path:
+    if "$GOROOT" in folder:
+        goroot = subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True)
+        return pathlib.Path(folder.replace("$GOROOT", goroot.stdout.strip()))
+    return pathlib.Path(folder.replace("$STDLIB", os.path.dirname(os.__file__)))
+
+
+def document(path: pathlib.Path) -> str | None:
+    """The text of a file, or None where it is no text, too short or too long."""
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    except (OSError, ValueError, EOFError):
+        return None
+    return text if 64 <= len(text) <= LONGEST else None
+
+
+def corpus(size: int) -> tuple[list[str], dict[str, int]]:
+    """About size bytes of documents, the same share from each place, shuffled; and the bytes of each label."""
+    documents: list[str] = []
+    labels: dict[str, int] = {}
+    shuffle = random.Random(20)
+    for label, folder, endings in PLACES:
+        paths = sorted(p for p in place(folder).rglob("*") if p.suffix in endings and p.is_file())
+        if label.endswith("other languages"):
+            paths = [p for p in paths if p.parent.parent.name != "man"]
+        shuffle.shuffle(paths)
+        left = size // len(PLACES)
+        for path in paths:
+            if left <= 0:
+                break
+            if (text := document(path)) is not None:
+                documents.append(text)
+                n = len(text.encode())
+                left -= n
+                labels[label] = labels.get(label, 0) + n
+    shuffle.shuffle(documents)
+    return documents, labels
+
+
+def exported(tokenbench: str, name: str) -> dict[bytes, int]:
+    """The ranks of an encoding, from ours."""
+    out = subprocess.run([tokenbench, "-export", name], capture_output=True, check=True).stdout
+    return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, out.splitlines())}
+
+
+def tiktoken_encoding(name: str, ranks: dict[bytes, int]) -> tiktoken.Encoding:
+    """The encoding as tiktoken defines it, with our ranks where it would go to the network for its own."""
+    openai_public.load_tiktoken_bpe = lambda *_, **__: ranks
+    openai_public.data_gym_to_mergeable_bpe_ranks = lambda *_, **__: ranks
+    return tiktoken.Encoding(**getattr(openai_public, name)())
+
+
+def merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
+    """The two parts that each token is merged from, in the order of ranks."""
+    pairs = []
+    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        parts = [bytes([b]) for b in token]
+        while len(parts) > 2:
+            joined = (ranks.get(a + b, rank) for a, b in zip(parts, parts[1:], strict=False))
+            _, i = min((r, i) for i, r in enumerate(joined))
+            parts[i : i + 2] = [parts[i] + parts[i + 1]]
+        if len(parts) == 2:
+            pairs.append((parts[0], parts[1]))
+    return pairs
+
+
+def hugging_face(encoding: tiktoken.Encoding, ranks: dict[bytes, int]) -> tokenizers.Tokenizer:
+    """The same encoding for tokenizers. Two things mean something else in its regex engine: $ and {1,3}+."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = (b for b in range(256) if b not in printable)
+    shown = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
+
+    def show(token: bytes) -> str:
+        return "".join(shown[b] for b in token)
+
+    vocab = {show(token): rank for token, rank in ranks.items()}
+    pairs = [(show(a), show(b)) for a, b in merges(ranks)]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, pairs, ignore_merges=True))
+    pattern = encoding._pat_str.replace("$", r"\z").replace(r"\p{N}{1,3}+", r"(?>\p{N}{1,3})")
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
+        tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ])
+    return tokenizer
+
+
+def digest(ids: list[np.ndarray]) -> str:
+    return hashlib.sha256(np.concatenate(ids).astype("<u4").tobytes()).hexdigest()
+
+
+def timed(encode: Callable[[], list]) -> tuple[float, list]:
+    start = time.process_time()
+    ids = encode()
+    return time.process_time() - start, ids
+
+
+class Comparison:
+    """One encoding's candidates and what was measured of them."""
+
+    def __init__(self, tokenbench: str, name: str, texts: list[str], few: int, folder: pathlib.Path) -> None:
+        self.name = name
+        self.texts = texts
+        self.few = texts[:few]
+        self.size = sum(len(t.encode()) for t in texts)
+        self.few_size = sum(len(t.encode()) for t in self.few)
+        self.command = [tokenbench, "-encoding", name]
+        self.paths = "".join(f"{folder / str(i)}\n" for i in range(len(texts)))
+        ranks = exported(tokenbench, name)
+        self.tiktoken = tiktoken_encoding(name, ranks)
+        self.hugging_face = hugging_face(self.tiktoken, ranks)
+        self.speeds: dict[str, list[float]] = {}
+        self.equal: dict[str, bool] = {}
+        self.tokens = 0
+
+    def note(self, who: str, size: int, seconds: float, equal: bool) -> None:
+        self.speeds.setdefault(who, []).append(size / seconds / 1e6)
+        self.equal[who] = self.equal.get(who, True) and equal
+
+    def round(self) -> None:
+        numpy_seconds, reference = timed(
+            lambda: [self.tiktoken.encode_to_numpy(t, disallowed_special=()) for t in self.texts]
+        )
+        want = digest(reference)
+        self.tokens = sum(map(len, reference))
+        self.note("tiktoken encode_to_numpy", self.size, numpy_seconds, True)
+
+        out = subprocess.run(self.command, input=self.paths, capture_output=True, text=True, check=True).stdout
+        ours = json.loads(out)
+        self.note("ours, cold", self.size, ours["cold_cpu_seconds"], ours["digest"] == want)
+        self.note("ours, warm", self.size, ours["warm_cpu_seconds"], ours["digest"] == want)
+
+        seconds, ids = timed(lambda: [self.tiktoken.encode_ordinary(t) for t in self.texts])
+        equal = all(np.array_equal(a, b) for a, b in zip(ids, reference, strict=True))
+        self.note("tiktoken encode_ordinary", self.size, seconds, equal)
+
+        seconds, encodings = timed(lambda: self.hugging_face.encode_batch_fast(self.few, add_special_tokens=False))
+        equal = all(np.array_equal(e.ids, r) for e, r in zip(encodings, reference, strict=False))
+        self.note("tokenizers encode_batch_fast", self.few_size, seconds, equal)
+
+    def table(self) -> str:
+        base = statistics.median(self.speeds["tiktoken encode_to_numpy"])
+        lines = [
+            f"### {self.name}: {self.tokens / 1e6:.2f} M tokens, {self.size / self.tokens:.2f} bytes a token",
+            "",
+            "| one core | MB/s, median (lowest–highest) | beside `encode_to_numpy` | ids as tiktoken's |",
+            "| --- | --- | --- | --- |",
+        ]
+        for who in sorted(self.speeds, key=lambda who: -statistics.median(self.speeds[who])):
+            speeds = self.speeds[who]
+            middle = statistics.median(speeds)
+            lines.append(
+                f"| {who} | **{middle:.1f}** ({min(speeds):.1f}–{max(speeds):.1f}) "
+                f"| {middle / base:.2f} × | {'yes' if self.equal[who] else 'NO'} |"
+            )
+        return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokenbench", required=True, help="the built bench/tokenbench")
+    parser.add_argument("--megabytes", type=float, default=12, help="size of the corpus")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--encodings", nargs="+", default=["gpt2", "cl100k_base"])
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file")
+    args = parser.parse_args()
+
+    texts, labels = corpus(int(args.megabytes * 1e6))
+    few = max(1, len(texts) // 4)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, text in enumerate(texts):
+            (pathlib.Path(folder) / str(i)).write_bytes(text.encode())
+        compared = [Comparison(args.tokenbench, name, texts, few, pathlib.Path(folder)) for name in args.encodings]
+        for _ in range(args.rounds):
+            for comparison in compared:
+                comparison.round()
+
+    kinds = ", ".join(f"{label} {n / 1e6:.1f}" for label, n in labels.items())
+    print(f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
+          f"{args.rounds} interleaved rounds, MB of UTF-8 per second of CPU time.")
+    print(f"{len(texts)} documents, MB: {kinds}.\n")
+    for comparison in compared:
+        print(comparison.table())
+    if args.json:
+        figures = {c.name: {"speeds": c.speeds, "equal": c.equal, "tokens": c.tokens, "bytes": c.size} for c in compared}
+        args.json.write_text(json.dumps(figures, indent=1) + "\n")
+    wrong = [f"{c.name}: {who}" for c in compared for who, equal in c.equal.items() if not equal and who.startswith("ours")]
+    for line in wrong:
+        print(f"ids differ from tiktoken's: {line}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

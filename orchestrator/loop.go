@@ -45,7 +45,8 @@ type Orchestrator struct {
 // New restores the run from its store and acquires the lease, which journals the next term. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
-	s, err := o.restore()
+	s, records, err := ReadState(opt.Store, cfg.Stream)
+	o.since = records
 	if err != nil {
 		return nil, err
 	}
@@ -101,54 +102,8 @@ func (o *Orchestrator) checkIdentity(s *State) error {
 	return nil
 }
 
-// restore reads the newest snapshot and the records after it.
-func (o *Orchestrator) restore() (*State, error) {
-	s, from := NewState(), uint64(1)
-	snap, ok, err := o.opt.Store.NewestSnapshot()
-	if err != nil {
-		return nil, err
-	}
-	if ok {
-		var m proto.Snapshot
-		if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
-			return nil, fmt.Errorf("read snapshot %d: %w", snap.Index, err)
-		}
-		s, from = restore(&m), snap.Index+1
-	}
-	err = o.opt.Store.Replay(from, func(r checkpoint.Record) error {
-		f := Fact{Record: &proto.Record{}}
-		if err := pbuf.Unmarshal(r.Body, f.Record); err != nil {
-			return fmt.Errorf("read journal record %d: %w", r.Index, err)
-		}
-		if sealed := f.GetSealed(); sealed != nil {
-			if f.Plan, err = o.plan(sealed.Attempt, sealed.Step); err != nil {
-				return err
-			}
-		}
-		o.since++
-		s.Apply(f)
-		return nil
-	})
-	return s, err
-}
-
 func (o *Orchestrator) key(attempt uint32, step uint64) checkpoint.StepKey {
 	return checkpoint.StepKey{Stream: string(o.cfg.Stream), Attempt: attempt, Step: step}
-}
-
-func (o *Orchestrator) plan(attempt uint32, step uint64) (*proto.Plan, error) {
-	body, ok, err := o.opt.Store.Plan(o.key(attempt, step))
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("the ledger has no plan of step %d, attempt %d, which the journal says was sealed", step, attempt)
-	}
-	p := &proto.Plan{}
-	if err := pbuf.Unmarshal(body, p); err != nil {
-		return nil, fmt.Errorf("read plan of step %d: %w", step, err)
-	}
-	return p, nil
 }
 
 // Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
@@ -223,6 +178,7 @@ func (o *Orchestrator) commit(s *State, facts []Fact) error {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	o.opt.Fail.Hit("orchestrator/journal/after")
+	o.mark("journaled")
 	if o.since += len(facts); o.since >= snapshotEvery && o.m != nil {
 		// The snapshot is of the state before these facts: it covers the records up to them.
 		return o.snapshotAt(last - uint64(len(facts)))
@@ -265,9 +221,11 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 
 // perform carries out what was decided, after it is durable.
 func (o *Orchestrator) perform(actions []Action) {
-	if len(actions) > 0 {
-		o.opt.Fail.Hit("orchestrator/publish/before")
+	if len(actions) == 0 {
+		return
 	}
+	o.mark("publish")
+	o.opt.Fail.Hit("orchestrator/publish/before")
 	for _, a := range actions {
 		if a.To != nil {
 			a.To.Send(a.Msg)
@@ -275,6 +233,13 @@ func (o *Orchestrator) perform(actions []Action) {
 			fmt.Fprintln(o.opt.Lines, a.Line)
 		}
 	}
+	o.opt.Fail.Hit("orchestrator/publish/after")
+	o.mark("published")
+}
+
+// mark writes the event of a stage that concerns no single step.
+func (o *Orchestrator) mark(stage string) {
+	o.opt.Events.Write(event.Record{Event: stage, Stream: string(o.cfg.Stream), Step: -1, Rank: -1, Micro: -1})
 }
 
 // record writes the event that a checker reads.

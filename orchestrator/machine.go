@@ -52,6 +52,7 @@ type Machine struct {
 	toSave   *proto.Saved
 	midway   *join  // the attempt starts inside a step: ranks begin when its placement was compared
 	pending  string // what the next plan waits for
+	told     string // what the sidecars were told of it
 	failed   error
 	done     bool
 	out      []Action
@@ -169,7 +170,9 @@ func (m *Machine) Decide() ([]Fact, error) {
 	if facts, err := m.startReading(); facts != nil || err != nil {
 		return facts, err
 	}
-	return m.plan()
+	facts, err := m.plan()
+	m.tellWaiting()
+	return facts, err
 }
 
 // Apply advances the state and publishes.
@@ -191,6 +194,7 @@ func (m *Machine) Apply(f Fact) {
 			m.say("quarantined %s %s at byte %d: %s", q.Source, q.Id, q.Offset, q.Reason)
 		}
 	case *proto.Record_Ended:
+		m.say("the run ends after %d steps: %s", r.Ended.Steps, r.Ended.Reason)
 		m.tellEnd()
 	}
 }

@@ -131,7 +131,7 @@ func (m *Machine) source(name string) *Source {
 // ask raises what is wanted of the source that the plan waits for. It doubles within a step, so that few turns are needed however
 // large the step is, and is bounded by what one step can use.
 func (m *Machine) ask(source int, ordinal millrace.Ordinal) {
-	m.pending = fmt.Sprintf("step %d waits for source %s, ordinal %d", m.s.Next, m.cfg.Sources[source].Name, ordinal)
+	m.pending = fmt.Sprintf("step %d waits for samples of source %s", m.s.Next, m.cfg.Sources[source].Name)
 	cursor := m.queues[source].First()
 	m.want(source, ordinal+max(firstWant, ordinal-min(cursor, ordinal)))
 }

@@ -65,11 +65,12 @@ func (m *Machine) runState(attempt uint32, st planner.State) []byte {
 	return text
 }
 
-// accept checks that a state belongs to this run, but for what is overridden by name.
-func (m *Machine) accept(rs *RunState, override []string) error {
+// accept checks that a state belongs to this run, but for what is overridden by name. reordered tells that an ordinal may be another
+// document now than when the state was saved.
+func (m *Machine) accept(rs *RunState, override []string) (reordered bool, err error) {
 	changed, err := m.cfg.Changed(rs.Identity)
 	if err != nil {
-		return fmt.Errorf("read state: %w", err)
+		return false, fmt.Errorf("read state: %w", err)
 	}
 	for name, mf := range m.s.Manifests {
 		if was := rs.Sources[name]; was != "" && was != fmt.Sprintf("%x", mf.Fingerprint[:8]) {
@@ -78,12 +79,20 @@ func (m *Machine) accept(rs *RunState, override []string) error {
 	}
 	changed = slices.DeleteFunc(changed, func(c string) bool {
 		name, _, _ := strings.Cut(c, ":")
-		return slices.Contains(override, name) || slices.Contains(override, "*")
+		overridden := slices.Contains(override, name) || slices.Contains(override, "*")
+		reordered = reordered || overridden && decidesDocuments(name)
+		return overridden
 	})
 	if len(changed) > 0 {
 		slices.Sort(changed)
-		return fmt.Errorf("the state was saved by a run of another identity: %s: restore what changed, or pass override=[names] to load_state_dict to go on regardless: %w",
+		return false, fmt.Errorf("the state was saved by a run of another identity: %s: restore what changed, or pass override=[names] to load_state_dict to go on regardless: %w",
 			strings.Join(changed, "; "), millrace.ErrMismatch)
 	}
-	return nil
+	return reordered, nil
+}
+
+// decidesDocuments tells whether a part of the identity decides which document an ordinal is, or its tokens.
+func decidesDocuments(name string) bool {
+	room, _, _ := strings.Cut(name, ".")
+	return slices.Contains([]string{"version", "seed", "shuffle", "tokenizer", "limits", "sources"}, room)
 }

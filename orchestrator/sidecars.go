@@ -13,6 +13,7 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
 		m.send(old.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + hello.Name}}})
 	}
 	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, session: session}
+	m.told = "" // the new one has not heard it
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
 			r := &m.ranks[p.Rank]
@@ -76,6 +77,18 @@ func (m *Machine) Committed(from Session, c *pb.Commit) {
 func (m *Machine) SavedCheckpoint(step uint64) {
 	if !m.s.HasSaved || step > m.s.Saved {
 		m.toSave = &pb.Saved{Step: step}
+	}
+}
+
+// tellWaiting lets every sidecar name in its trainers' logs what they wait for.
+func (m *Machine) tellWaiting() {
+	text := m.Waiting()
+	if text == m.told {
+		return
+	}
+	m.told = text
+	for _, name := range sortedKeys(m.sidecars) {
+		m.send(m.sidecars[name].session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}})
 	}
 }
 

@@ -71,7 +71,7 @@ func (d *delivery) on(e event) []action {
 	switch e := e.(type) {
 	case helloed:
 		d.phase, d.start = joining, e.start.Kind
-		return []action{join{e.start}}
+		return []action{join(e)}
 	case begun:
 		return d.begun(e.begin)
 	case refused:

@@ -33,7 +33,6 @@ type session struct {
 	order   delivery
 	pool    *ring.Pool
 	forward *forward
-	steps   *steps
 	doing   atomic.Pointer[string]
 	events  chan event
 	over    chan struct{} // closed when the loop no longer listens

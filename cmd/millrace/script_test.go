@@ -2,16 +2,18 @@ package main
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"millrace/internal/supervisor"
 )
 
 func TestMain(m *testing.M) {
@@ -49,18 +51,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ready SOCKET waits until a socket accepts.
+// ready DIR waits until every role of a run serves.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
-	var d net.Dialer
+	var roles []supervisor.Role
 	for range 400 {
-		conn, err := d.Dial("unix", ts.MkAbs(args[0]))
-		if err == nil {
-			conn.Close()
+		roles, _, _ = runs(ts.MkAbs(args[0]))
+		if len(roles) > 0 && !slices.ContainsFunc(roles, func(r supervisor.Role) bool {
+			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term == 0
+		}) {
 			return
 		}
 		<-time.After(50 * time.Millisecond)
 	}
-	ts.Fatalf("%s does not accept", args[0])
+	ts.Fatalf("%s does not serve: %+v", args[0], roles)
 }
 
 // cut FILE N leaves N bytes of a file; a negative N takes that many off.
@@ -75,7 +78,7 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// flip FILE OFFSET… turns over bytes; a negative offset counts from the end.
+// flip FILE OFFSET… spoils bytes, ASCII into what is no UTF-8; a negative offset counts from the end.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -85,7 +88,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 		if at < 0 {
 			at += len(b)
 		}
-		b[at] ^= 0x5a
+		b[at] ^= 0xda
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
 }

@@ -142,6 +142,14 @@ func (v *statusView) answer(r *proto.StatusReply) {
 		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share}
 	}
 	v.quarantined(r.Quarantined, r.Recent)
+	// The supervisor knows who lives, the orchestrator under which term a loader was assigned its sources.
+	for _, known := range r.Roles {
+		for i := range v.Roles {
+			if role := &v.Roles[i]; role.Name == known.Name && int64(role.Pid) == known.Pid {
+				role.Term = max(role.Term, millrace.Term(known.Term))
+			}
+		}
+	}
 }
 
 func (v *statusView) quarantined(n uint64, recent []*proto.Quarantine) {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,7 +19,7 @@ import (
 // up is the flags of `millrace up`.
 type up struct {
 	mixture, runDir, metrics, events string
-	ranks, world, first              int
+	ranks, world                     int
 }
 
 func upCommand() *cobra.Command {
@@ -88,17 +90,31 @@ func (u *up) run(c *cobra.Command) error {
 func (u *up) supervise(c *cobra.Command, cfg *config.Config, resolved []byte) error {
 	_, err := supervisor.Run(c.Context(), supervisor.Config{
 		RunDir: u.runDir, Children: u.children(cfg), Stderr: c.ErrOrStderr(),
-		Prepare: func() error { return os.WriteFile(configFile(u.runDir), resolved, 0o600) },
-		Final:   judge,
+		Prepare: func() error {
+			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			return os.WriteFile(configFile(u.runDir), resolved, 0o600)
+		},
+		Final: judge,
 		OnReady: func() {
 			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks on %s\n", u.ranks, filepath.Join(u.runDir, "rank-<r>.sock"))
 		},
 	})
+	var failed *supervisor.FailedError
+	if errors.As(err, &failed) {
+		// For trainers that no role was left to tell.
+		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
+		err = errors.Join(err, os.WriteFile(outcomeFile(u.runDir), text, 0o600))
+	}
 	if err != nil {
 		return &failure{err.Error()}
 	}
 	return nil
 }
+
+// outcomeFile says how the last `up` of a run directory failed; there is none while one runs, or where it ended well.
+func outcomeFile(runDir string) string { return filepath.Join(runDir, "outcome.json") }
 
 // judge: the orchestrator's end is the run's; anything else is started again.
 func judge(child supervisor.Child, exit supervisor.Exit) supervisor.Verdict {

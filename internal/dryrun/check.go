@@ -113,17 +113,13 @@ func (k *check) run(ctx context.Context) error {
 	return k.sources(ctx)
 }
 
-// problem files what is wrong with a source's data, with the cure that goes with it.
 func (k *check) problem(p *Problem) {
-	text := p.Error()
-	if errors.Is(p, millrace.ErrDamaged) {
-		text += fmt.Sprintf("; restore the file, or take it out of sources.%s.path", p.Source)
-	}
-	k.report.Problems = append(k.report.Problems, Complaint{Source: p.Source, Reason: text})
+	k.report.Problems = append(k.report.Problems, Complaint{Source: p.Source, Reason: p.Error()})
 }
 
 // walk plans, fetches and builds the first steps, and plans on to the end where that takes seconds.
 func (k *check) walk(ctx context.Context, w *Walk) error {
+	defer func() { k.found = w.Found() }()
 	if err := w.Sample(ctx, sampled); err != nil {
 		return err
 	}
@@ -153,7 +149,6 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 			k.outlook = exact
 		}
 	}
-	k.found = w.Found()
 	return nil
 }
 
@@ -307,7 +302,7 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	}
 	k.report.Quarantined.Count += r.Bad
 	k.report.Quarantined.Recent = append(k.report.Quarantined.Recent, bad[:min(len(bad), shownRejects)]...)
-	if r.Bad > r.Allowed {
+	if r.Bad > r.Allowed && len(k.scans[i].Broken) == 0 {
 		q := bad[0]
 		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: repair the files, or raise quarantine.budget",
 			r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 
@@ -38,11 +39,14 @@ type Problem struct {
 	Place  *config.Error
 }
 
-// Error names the place in the mixture file, if there is one, the source and what is wrong.
+// Error names the place in the mixture file, if there is one, the source, what is wrong and the cure.
 func (p *Problem) Error() string {
 	text := strings.TrimSuffix(p.Err.Error(), ": "+millrace.ErrInvalid.Error())
 	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
 		text = prefix + text
+	}
+	if errors.Is(p.Err, millrace.ErrDamaged) || errors.Is(p.Err, fs.ErrNotExist) {
+		text += fmt.Sprintf("; restore the file, or take it out of sources.%s.path", p.Source)
 	}
 	if p.Place != nil {
 		return fmt.Sprintf("%s:%d:%d: %s", p.Place.File, p.Place.Line, p.Place.Column, text)

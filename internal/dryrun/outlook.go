@@ -151,7 +151,7 @@ func (f *forecast) run(supply []Supply) {
 			at := millrace.Step(f.step)
 			f.out.Sources[first].Dry, f.active[first] = &at, false
 			if e := f.spec.Sources[first].OnExhausted; e == planner.Stop || e == planner.Fail {
-				f.end(string(planner.SourceStopped))
+				f.end(string(e))
 				return
 			}
 		}

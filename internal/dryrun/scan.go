@@ -69,17 +69,17 @@ func (o *Opened) Scan(ctx context.Context, opt ScanOptions) ([]Scan, error) {
 	return out, err
 }
 
-// add counts a file that was read.
+// add counts a file that was read. What was read of a broken one says nothing: its records come and go with the damage.
 func (s *Scan) add(t *target) {
+	if t.err != nil {
+		s.Broken = append(s.Broken, &Problem{Source: s.Source, Err: t.err})
+		return
+	}
+	s.Files++
+	s.Bytes += t.shard.Size
 	s.Records += t.records
 	s.Bad += t.bad
 	s.Rejects = append(s.Rejects, t.rejects[:min(len(t.rejects), shownRejects-len(s.Rejects))]...)
-	if t.err != nil {
-		s.Broken = append(s.Broken, &Problem{Source: s.Source, Err: t.err})
-	} else {
-		s.Files++
-		s.Bytes += t.shard.Size
-	}
 }
 
 // targets chooses the files, source by source in turn.

@@ -39,7 +39,7 @@ func Attach(runDir string) (*Life, error) {
 		if !ok {
 			return l, nil
 		}
-		f, err := adopt(text)
+		f, err := adopt(text, inherited.env == lifelineEnv)
 		if err != nil {
 			return nil, fmt.Errorf("attach to supervisor: %s=%q: %w", inherited.env, text, err)
 		}
@@ -53,11 +53,20 @@ func Attach(runDir string) (*Life, error) {
 	return l, nil
 }
 
-// adopt makes an inherited descriptor private to this process and fit for deadlines.
-func adopt(text string) (*os.File, error) {
+// adopt makes an inherited descriptor private to this process and fit for deadlines. What all children share is opened anew: whether
+// it blocks belongs to the open file, and the supervisor sets that back for every child that it starts.
+func adopt(text string, shared bool) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil {
 		return nil, err
+	}
+	if shared {
+		own, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open it anew: %w", err)
+		}
+		_ = unix.Close(fd)
+		return os.NewFile(uintptr(own), "supervisor"), nil
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil {
 		return nil, err

@@ -84,13 +84,16 @@ func makeRuntime(runDir string) error {
 
 // cleanRuntime removes RUNDIR/run and the ranks' sockets. The caller holds the lock.
 func cleanRuntime(runDir string) error {
-	sockets, err := filepath.Glob(filepath.Join(escapeGlob(runDir), "rank-*.sock"))
-	if err != nil {
-		return fmt.Errorf("clean run directory: %w", err)
-	}
-	for _, s := range sockets {
-		if err := os.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// The second pattern is a socket between its binding and its renaming into place.
+	for _, pattern := range []string{"rank-*.sock", ".rank-*.sock.*"} {
+		sockets, err := filepath.Glob(filepath.Join(escapeGlob(runDir), pattern))
+		if err != nil {
 			return fmt.Errorf("clean run directory: %w", err)
+		}
+		for _, s := range sockets {
+			if err := os.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("clean run directory: %w", err)
+			}
 		}
 	}
 	if err := os.RemoveAll(RuntimeDir(runDir)); err != nil {

@@ -25,14 +25,6 @@ func (c *corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta
 	return meta, Ready
 }
 
-// tokens returns what an epoch of a source holds.
-func (c *corpus) tokens(source int) (n uint64) {
-	for _, d := range c.docs[source] {
-		n += uint64(d.Lengths.Tokens)
-	}
-	return n
-}
-
 // document makes a document of a length; 0 is every other time a reject.
 func document(record int, length uint32) millrace.SampleMeta {
 	m := millrace.SampleMeta{ID: millrace.SampleID{Shard: 3, Record: uint64(record)}, Lengths: millrace.Lengths{Tokens: length}}

@@ -10,11 +10,8 @@ type lengths struct{ rng *rand.Rand }
 
 func newLengths(seed uint64) *lengths { return &lengths{rand.New(rand.NewPCG(seed, 7))} }
 
-// lengthClasses are median and sigma; pretrainShares are token shares.
-var (
-	lengthClasses  = [4][2]float64{{500, 1.10}, {900, 1.30}, {6000, 0.70}, {60000, 0.90}}
-	pretrainShares = [4]float64{.75, .15, .07, .03}
-)
+// lengthClasses are median and sigma.
+var lengthClasses = [4][2]float64{{500, 1.10}, {900, 1.30}, {6000, 0.70}, {60000, 0.90}}
 
 // next returns a length of the class source%4.
 func (l *lengths) next(source int) uint32 {

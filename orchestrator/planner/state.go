@@ -71,6 +71,18 @@ func (s State) Clone() State {
 	return s
 }
 
+// PastCuts returns the state with every cursor behind a document that is placed in part: for a run in which that ordinal is another
+// document, whose rest would be nothing's.
+func (s State) PastCuts() State {
+	s = s.Clone()
+	for i := range s.Sources {
+		if src := &s.Sources[i]; src.Offset > 0 {
+			src.Ordinal, src.Offset = src.Ordinal+1, 0
+		}
+	}
+	return s
+}
+
 // Validate tells whether a run with that many sources can go on from the state.
 func (s State) Validate(sources int) error {
 	if s.Version != PlannerVersion {

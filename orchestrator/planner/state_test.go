@@ -103,3 +103,13 @@ func TestAnchorsFollowTheCursor(t *testing.T) {
 		t.Errorf("after 28 documents the state is %+v", src)
 	}
 }
+
+func TestPastCuts(t *testing.T) {
+	s := NewState(2)
+	s.Sources[0].Ordinal, s.Sources[0].Offset = 7, 64
+	s.Sources[1].Ordinal = 7
+	got := s.PastCuts()
+	if got.Sources[0].Ordinal != 8 || got.Sources[0].Offset != 0 || got.Sources[1].Ordinal != 7 || s.Sources[0].Offset != 64 {
+		t.Errorf("%s becomes %s", s, got)
+	}
+}

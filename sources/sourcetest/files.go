@@ -1,7 +1,6 @@
 package sourcetest
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -75,20 +74,6 @@ type failingFile struct {
 func (f failingFile) ReadAt(p []byte, off int64) (int, error) {
 	if f.left.Add(-1) < 0 {
 		return 0, f.err
-	}
-	return f.OpenFile.ReadAt(p, off)
-}
-
-// cancellingFile cancels a context once so many reads have passed.
-type cancellingFile struct {
-	sources.OpenFile
-	left   *atomic.Int64
-	cancel context.CancelFunc
-}
-
-func (f cancellingFile) ReadAt(p []byte, off int64) (int, error) {
-	if f.left.Add(-1) == 0 {
-		f.cancel()
 	}
 	return f.OpenFile.ReadAt(p, off)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Encoding is a vocabulary, its merge table and its pattern for splitting text. It is immutable and safe for concurrent
-// use; a process needs each only once (5 to 20 MB of tables).
+// use; a process needs each only once (5 to 25 MB of tables).
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter

@@ -2,23 +2,28 @@ package tokenize
 
 import "math/bits"
 
-// scanMax is the longest piece whose parts fit the bits of a word; longer ones go through a heap.
+// scanMax is the longest piece whose parts fit the bits of a word; longer ones are merged in windows.
 const scanMax = 64
 
 // merger encodes one piece by byte pair encoding: of all neighbours that merge into a token, those of the lowest rank
 // merge first, the leftmost of equals, until none is left. It is scratch of one encoder.
 type merger struct {
-	table  *mergeTable
-	tokens [scanMax]uint32 // by the byte where the part starts
-	keys   mergeKeys
-	long   longMerger
+	table   *mergeTable
+	tokens  [scanMax]uint32 // by the byte where the part starts
+	keys    mergeKeys
+	windows windows
 }
 
 // merge appends the tokens of a piece to dst.
 func (m *merger) merge(dst []uint32, piece []byte) []uint32 {
 	if len(piece) > scanMax {
-		return m.long.merge(dst, m.table, piece)
+		return m.mergeLong(dst, piece)
 	}
+	return m.mergeShort(dst, piece)
+}
+
+// mergeShort does so for a piece of at most scanMax bytes, looking at every part each time.
+func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 	live := m.start(piece)
 	for {
 		least := m.keys.least(len(piece))

@@ -74,7 +74,7 @@ func TestMergeAgainstItsDefinition(t *testing.T) {
 			if got := m.merge(nil, piece); !slices.Equal(got, want) {
 				t.Fatalf("%s, %q: merged to %v, want %v", name, piece, got, want)
 			}
-			if got := m.long.queue.merge(nil, e.merges, piece); !slices.Equal(got, want) {
+			if got := m.windows.queue.merge(nil, e.merges, piece); !slices.Equal(got, want) {
 				t.Fatalf("%s, %q: queued to %v, want %v", name, piece, got, want)
 			}
 		}
@@ -83,14 +83,14 @@ func TestMergeAgainstItsDefinition(t *testing.T) {
 
 func TestWindowsDoNotShow(t *testing.T) {
 	e := load(t, "cl100k_base")
-	m := &longMerger{}
+	m := &merger{table: e.merges}
 	r := rand.New(rand.NewPCG(3, 4))
 	refused := 0
 	for range 150 {
 		piece := randomPiece(r, e, 1+r.IntN(3000))
-		want := m.queue.merge(nil, e.merges, piece)
+		want := m.windows.queue.merge(nil, e.merges, piece)
 		for _, window := range []int{2, 7, 33, 200, 1000} {
-			got, ok := m.mergeWindows([]uint32{7}, e.merges, piece, window)
+			got, ok := m.mergeWindows([]uint32{7}, piece, window)
 			if !ok {
 				refused++
 				continue
@@ -99,7 +99,7 @@ func TestWindowsDoNotShow(t *testing.T) {
 				t.Fatalf("%q in windows of %d: %v, want %v", piece, window, got[1:], want)
 			}
 		}
-		if got := m.merge([]uint32{7}, e.merges, piece); !slices.Equal(got[1:], want) {
+		if got := m.mergeLong([]uint32{7}, piece); !slices.Equal(got[1:], want) {
 			t.Fatalf("%q: %v, want %v", piece, got[1:], want)
 		}
 	}
@@ -120,10 +120,10 @@ func TestLongRuns(t *testing.T) {
 			if err != nil || !bytes.Equal(back, text) {
 				t.Errorf("%s: %d bytes of %q do not come back: %v", name, size, unit, err)
 			}
-			if c := cap(enc.merger.long.queue.heap); c > 16*longWindow {
+			if c := cap(enc.merger.windows.queue.heap); c > 1<<14 {
 				t.Errorf("%s: %d bytes of %q left scratch for %d candidates", name, size, unit, c)
 			}
-			short := enc.Append(nil, bytes.Repeat([]byte(unit), 2*longWindow/len(unit)-8))
+			short := enc.Append(nil, bytes.Repeat([]byte(unit), 8000/len(unit)))
 			if n := len(short) / 4; !slices.Equal(ids[:n], short[:n]) {
 				t.Errorf("%s: %d bytes of %q begin otherwise than a shorter run", name, size, unit)
 			}

@@ -6,7 +6,11 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-const idBits = 21 // vocab.MaxTokens is 1 << idBits
+// idBits is enough for every id: the second line does not compile otherwise.
+const (
+	idBits = 21
+	_      = uint(1<<idBits - vocab.MaxTokens)
+)
 
 // mergeTable finds the token that two neighbouring tokens merge into. A slot packs left, right and merged in 21 bits
 // each under the highest bit; zero is empty. Linear probing, at most half full.

@@ -1,0 +1,58 @@
+package dryrun
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// lengthsAhead is how many records' lengths are asked for at once.
+const lengthsAhead = 1 << 16
+
+// Lengths reads every record of sources that were opened for one pass, one source after the other, so that its length is kept where
+// the source keeps lengths. tell hears of records done of all, 0 where they are not counted.
+func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, total int64)) error {
+	for _, src := range o.Sources {
+		st, err := src.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		if st.Counted && st.Known == st.Records {
+			continue
+		}
+		if err := o.lengths(ctx, src, func(done int64) { tell(src.Name(), done, int64(st.Records)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(done int64)) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	feed := src.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))})
+	var group errgroup.Group
+	group.Go(func() error { return feed.Run(ctx) })
+	defer func() {
+		stop()
+		_ = group.Wait() // what went wrong, Next said
+	}()
+	for below := millrace.Ordinal(0); ; {
+		feed.Want(below + lengthsAhead)
+		b, err := feed.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if n := len(b.Offers); n > 0 {
+			below = b.Offers[n-1].Ordinal + 1
+			feed.Release(below)
+			tell(int64(below))
+		}
+		if b.End {
+			return nil
+		}
+	}
+}

@@ -15,10 +15,12 @@ test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python
 test-race: ## run the Go tests under the race detector
 	go test -race -vet=off -p 2 -timeout 30m ./...
 
-# PyTorch without CUDA is not in the default index: TORCH_INDEX=<URL of PyTorch's index of CPU wheels> saves gigabytes.
-test-adapters: ## run the Python tests with PyTorch importable (TORCH_INDEX: where its CPU wheels are)
-	@$(if $(TORCH_INDEX),PIP_EXTRA_INDEX_URL="$(TORCH_INDEX)") tools/venv.sh .venv-torch tools/requirements-torch.txt
-	.venv-torch/bin/python -m pytest -q -p no:cacheprovider clients/python
+# The environment is kept outside the checkout, so that a fresh clone need not fetch PyTorch again.
+TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-torch
+
+test-adapters: ## run the client's tests with PyTorch: tensors that share the memory, frameworks that plug in
+	@tools/torch.sh $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...
@@ -51,4 +53,4 @@ fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh
 
 clean: ## remove what was built, the Python environments too
-	rm -rf millrace build .venv .venv-torch .venv-e2e .venv-bench
+	rm -rf millrace build .venv .venv-e2e .venv-bench

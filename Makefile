@@ -20,7 +20,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-torch
 
 test-adapters: ## run the client's tests with PyTorch: tensors that share the memory, frameworks that plug in
 	@tools/torch.sh $(TORCH_VENV)
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python examples/demo/check_torch.py
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...
@@ -30,9 +30,15 @@ lint: ## vet, gofmt and the architecture test
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh
 
+# DEMO=torch takes PyTorch from where test-adapters does.
 demo: build ## train a small model on real files of this machine, kill a loader, resume on other ranks
+ifeq ($(DEMO),torch)
+	@tools/torch.sh $(TORCH_VENV)
+	@$(TORCH_VENV)/bin/python examples/demo/demo.py --model torch
+else
 	@tools/venv.sh .venv tools/requirements-test.txt
-	.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
+	@.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
+endif
 
 bench: bench-tokenizer bench-stream bench-plan bench-handover ## run all benchmarks; results belong into docs/benchmarks.md
 

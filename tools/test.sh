@@ -25,6 +25,7 @@ fi
 steps+=(
 	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
 	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
+	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
 	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" e2e'
 )

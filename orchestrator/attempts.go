@@ -21,7 +21,7 @@ func (m *Machine) Joined(from Session, msg *pb.Join) {
 		m.goOn(r, from, msg)
 		return
 	}
-	r.join = &join{msg: msg, session: from}
+	r.join, r.away = &join{msg: msg, session: from}, r.away || r.serving
 }
 
 // goOn lets a rank whose sidecar died take up its own position in the open attempt.
@@ -31,7 +31,7 @@ func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
 			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.attempt(), millrace.ErrFenced))
 		return
 	}
-	r.serving, r.from, r.below, r.join = true, from, max(r.below, msg.Step), nil
+	r.serving, r.away, r.from, r.below, r.join = true, false, from, max(r.below, msg.Step), nil
 	m.begin(from, msg, msg.Step, msg.Microbatch, nil)
 	m.sendPlans()
 	m.tellEnd()
@@ -40,7 +40,7 @@ func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
 // Left observes that a rank's trainer is gone. What it declared and did not begin is forgotten.
 func (m *Machine) Left(rank uint32) {
 	if int(rank) < len(m.ranks) {
-		m.ranks[rank].join = nil
+		m.ranks[rank].join, m.ranks[rank].away = nil, true
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *Machine) resolve() {
 func (m *Machine) resolveOne(j *join) error {
 	j.kind = j.msg.Start
 	if j.kind == "" {
-		if m.s.Attempt != nil {
+		if m.history() {
 			return fmt.Errorf("this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\"): %w",
 				m.s.attempt(), m.s.Watermark, millrace.ErrInvalid)
 		}
@@ -120,6 +120,20 @@ func (m *Machine) resolveOne(j *join) error {
 		return fmt.Errorf("start %q: want fresh or latest: %w", j.kind, millrace.ErrInvalid)
 	}
 	return nil
+}
+
+// history tells whether anybody has consumed anything. An attempt that was only opened is none: the orchestrator that opened it may
+// have been lost before any rank heard of it, and the ranks say again what they said.
+func (m *Machine) history() bool {
+	if m.s.Attempt == nil {
+		return false
+	}
+	for i := range m.ranks {
+		if m.ranks[i].below > 0 {
+			return true
+		}
+	}
+	return m.s.Watermark > 0
 }
 
 func (m *Machine) resolveState(j *join) error {
@@ -143,21 +157,67 @@ func (m *Machine) resolveState(j *join) error {
 	return nil
 }
 
-// rejoin lets single ranks that declare just where they stand go on without the others; true if a turn was made.
+// rejoin lets single ranks that declare just where they stand go on without the others; true if a turn was made. Of several that had
+// left all go on or none: one that cannot needs everybody to start again with it.
 func (m *Machine) rejoin() bool {
+	if m.placingChanged() || m.allJoined() {
+		return false
+	}
+	for i := range m.ranks {
+		if r := &m.ranks[i]; r.away && !m.through(r) && !m.stands(r) {
+			return false
+		}
+	}
 	any := false
 	for i := range m.ranks {
 		r := &m.ranks[i]
 		j := r.join
-		if j == nil || !r.serving || j.kind == "fresh" || j.step != r.below || j.microbatch != 0 || m.placingChanged() || m.allJoined() {
+		if !m.stands(r) {
 			continue
 		}
-		r.join, r.from, any = nil, j.session, true
+		r.join, r.serving, r.away, r.from, any = nil, true, false, j.session, true
 		m.begin(j.session, j.msg, j.step, 0, m.stateAt(j.step))
 		m.sendPlans()
 		m.tellEnd()
 	}
 	return any
+}
+
+// stands tells that a rank declares just where it stands in the open attempt.
+func (m *Machine) stands(r *rank) bool {
+	j := r.join
+	if j == nil || j.microbatch != 0 {
+		return false
+	}
+	return r.serving && j.kind != "fresh" && j.step == r.below || m.missed(r, j)
+}
+
+// through tells that a rank has consumed the whole stream: it will not come back.
+func (m *Machine) through(r *rank) bool { return m.s.Ended != nil && r.below >= m.s.Ended.Steps }
+
+// missed tells that a rank declares the very start of the open attempt, in which others have begun and it has not: its answer was lost
+// with the orchestrator that opened the attempt.
+func (m *Machine) missed(r *rank, j *join) bool {
+	if r.serving || m.s.Attempt == nil || m.s.Watermark != m.s.Attempt.Step || string(j.state) != string(m.s.Base) {
+		return false
+	}
+	for i := range m.ranks {
+		if m.ranks[i].serving {
+			return true
+		}
+	}
+	return false
+}
+
+// anotherLeft tells whether a trainer other than r's left before it was through with the run.
+func (m *Machine) anotherLeft(r *rank) bool {
+	for i := range m.ranks {
+		o := &m.ranks[i]
+		if through := m.s.Ended != nil && o.below >= m.s.Ended.Steps; o != r && o.gone && !through {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Machine) allJoined() bool {
@@ -234,7 +294,7 @@ func (m *Machine) beginAll() {
 	for i := range m.ranks {
 		r := &m.ranks[i]
 		if j := r.join; j != nil {
-			r.serving, r.from, r.below, r.join = true, j.session, j.step, nil
+			r.serving, r.away, r.from, r.below, r.join = true, false, j.session, j.step, nil
 			m.begin(j.session, j.msg, j.step, j.microbatch, m.s.Base)
 		}
 	}

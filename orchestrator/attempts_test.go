@@ -135,6 +135,28 @@ func TestLatestGoesOnInTheSameAttemptUnlessARankIsAhead(t *testing.T) {
 	}
 }
 
+// Ranks that died together come back one after the other: the one that stands at the watermark may not begin before the one that is
+// ahead has said where it starts, or each would wait for the other.
+func TestRanksThatLeftTogetherStartTogether(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
+	w.m.Left(0)
+	w.m.Left(1)
+	w.turn()
+	w.sidecar.take()
+	w.join(0, "latest", nil)
+	if got := w.sidecar.take(); has(got, "begin") {
+		t.Fatalf("rank 0 began without rank 1: %v", got)
+	}
+	w.join(1, "latest", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 2 step 2") || !has(got, "begin rank 1 attempt 2 step 2") {
+		t.Fatalf("got %v", got)
+	}
+}
+
 func TestAnotherPlacingIsANewAttempt(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -175,6 +197,33 @@ func TestARankThatStandsWhereItSaysGoesOnAlone(t *testing.T) {
 	w.turn()
 	if got := w.sidecar.take(); !has(got, "refuse rank 0") {
 		t.Fatalf("a position in an unknown attempt was accepted: %v", got)
+	}
+}
+
+// TestRanksThatAllLeftStartTogether: the first one back does not go on alone, or the others could not say otherwise.
+func TestRanksThatAllLeftStartTogether(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	for _, c := range []struct{ second, want string }{
+		{"fresh", "refuse rank %: ranks start at different places"},
+		{"latest", "begin rank % attempt 1 step 2"},
+	} {
+		w.m.Left(0)
+		w.m.Left(1)
+		w.sidecar.take()
+		w.join(0, "latest", nil)
+		if got := w.sidecar.take(); has(got, "begin") {
+			t.Fatalf("rank 0 went on alone: %v", got)
+		}
+		w.join(1, c.second, nil)
+		got := w.sidecar.take()
+		for _, r := range []string{"0", "1"} {
+			if want := strings.Replace(c.want, "%", r, 1); !has(got, want) {
+				t.Errorf("%s: %q is missing in %v", c.second, want, got)
+			}
+		}
 	}
 }
 

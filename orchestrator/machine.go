@@ -83,6 +83,8 @@ type rank struct {
 	join    *join // waiting to begin
 	from    Session
 	serving bool   // has begun in the open attempt
+	gone    bool   // its trainer left after it had begun
+	away    bool   // its trainer left, and has not begun again since
 	below   uint64 // first step it has not consumed
 }
 

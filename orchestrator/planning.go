@@ -25,7 +25,7 @@ func (m *Machine) plan() ([]Fact, error) {
 	}
 	sel, outcome, err := m.selector.Advance(m.queues)
 	if err != nil {
-		return nil, err
+		return nil, m.explain(err)
 	}
 	switch outcome.Kind {
 	case planner.Waiting:
@@ -37,6 +37,16 @@ func (m *Machine) plan() ([]Fact, error) {
 	}
 	m.pending = ""
 	return m.seal(&sel)
+}
+
+// explain adds to why nothing can be planned what the sources held instead of documents.
+func (m *Machine) explain(err error) error {
+	for _, q := range m.queues {
+		if n, last := q.Bad(); n > 0 {
+			err = fmt.Errorf("%w; source %s: %d records could not be decoded, the last is %s at byte %d: %s", err, q.Source(), n, last.ID, last.Offset, last.Reason)
+		}
+	}
+	return err
 }
 
 // ended says in words why no step follows, and which sources were left unread.

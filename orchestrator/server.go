@@ -31,10 +31,11 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 		return wire.ToStatus(fmt.Errorf("the first message of a loader is its hello: %w", millrace.ErrInvalid))
 	}
 	box := newOutbox()
+	// Deferred before it is up: a stream may end while the loop has yet to hear of it.
+	defer s.o.post(context.Background(), func(m *Machine) { m.LoaderDown(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
 		return err
 	}
-	defer s.o.post(context.Background(), func(m *Machine) { m.LoaderDown(box, hello.Name) })
 	return s.both(stream.Context(), box,
 		func(msg any) error { return stream.Send(msg.(*proto.LoaderOrder)) },
 		func(ctx context.Context) error {
@@ -72,10 +73,10 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 		return wire.ToStatus(fmt.Errorf("the first message of a sidecar is its hello: %w", millrace.ErrInvalid))
 	}
 	box := newOutbox()
+	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { m.SidecarUp(box, hello); return nil }); err != nil {
 		return err
 	}
-	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
 	return s.both(stream.Context(), box,
 		func(msg any) error { return stream.Send(msg.(*proto.SidecarOrder)) },
 		func(ctx context.Context) error {
@@ -105,7 +106,7 @@ func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
 // both runs a stream's two directions and ends when either does.
 func (s *Server) both(ctx context.Context, box *outbox, send func(any) error, receive func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return box.drain(ctx, send) })
+	group.Go(func() error { return box.drain(ctx, s.o.stopped, send) })
 	// Receiving ends with the stream, which ends when this handler returns: its goroutine is not waited for.
 	received := make(chan error, 1)
 	go func() {
@@ -120,11 +121,6 @@ func (s *Server) both(ctx context.Context, box *outbox, send func(any) error, re
 		select {
 		case err := <-received:
 			return err
-		case <-s.o.stopped:
-			if err := box.flush(send); err != nil {
-				return err
-			}
-			return errStopped // also ends the sending beside
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -26,13 +26,17 @@ func (b *outbox) Send(msg any) {
 	}
 }
 
-// drain carries messages until ctx ends or send fails.
-func (b *outbox) drain(ctx context.Context, send func(any) error) error {
+// drain carries messages until ctx ends or send fails. Once stopped, it carries what was said last and ends with errStopped. It is the
+// stream's only sender.
+func (b *outbox) drain(ctx context.Context, stopped <-chan struct{}, send func(any) error) error {
 	for {
+		over := false
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-b.ready:
+		case <-stopped:
+			over = true
 		}
 		b.mu.Lock()
 		queue := b.queue
@@ -43,19 +47,8 @@ func (b *outbox) drain(ctx context.Context, send func(any) error) error {
 				return err
 			}
 		}
-	}
-}
-
-// flush carries what is still there and returns.
-func (b *outbox) flush(send func(any) error) error {
-	b.mu.Lock()
-	queue := b.queue
-	b.queue = nil
-	b.mu.Unlock()
-	for _, msg := range queue {
-		if err := send(msg); err != nil {
-			return err
+		if over {
+			return errStopped
 		}
 	}
-	return nil
 }

@@ -13,14 +13,16 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
 		m.send(old.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + hello.Name}}})
 	}
 	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, session: session}
-	m.told = "" // the new one has not heard it
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
 			r := &m.ranks[p.Rank]
-			r.serving, r.from, r.below = true, session, max(r.below, p.Below)
+			r.serving, r.gone, r.from, r.below = true, false, session, max(r.below, p.Below)
 		}
 	}
 	m.welcome()
+	if m.told != "" {
+		m.send(session, m.waitingOrder(m.told))
+	}
 	if m.failed != nil {
 		m.send(session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Failed{Failed: &pb.Fatal{Reason: m.failed.Error()}}})
 	}
@@ -88,8 +90,12 @@ func (m *Machine) tellWaiting() {
 	}
 	m.told = text
 	for _, name := range sortedKeys(m.sidecars) {
-		m.send(m.sidecars[name].session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}})
+		m.send(m.sidecars[name].session, m.waitingOrder(text))
 	}
+}
+
+func (m *Machine) waitingOrder(text string) *pb.SidecarOrder {
+	return &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}}
 }
 
 // Waiting says in one line what the trainers wait for, empty where the next step is planned.
@@ -109,9 +115,11 @@ func (m *Machine) Waiting() string {
 		}
 		return "opening sources " + strings.Join(missing, ", ")
 	}
+	// Where one rank starts anew, all have to.
+	anew := m.anyJoin() != nil
 	var absent []string
 	for i := range m.ranks {
-		if !m.ranks[i].serving && m.ranks[i].join == nil {
+		if (anew || !m.ranks[i].serving) && m.ranks[i].join == nil {
 			absent = append(absent, fmt.Sprint(i))
 		}
 	}

@@ -3,6 +3,7 @@ package sidecar
 import (
 	"context"
 	"sync"
+	"time"
 
 	"millrace"
 )
@@ -19,6 +20,21 @@ type forward struct {
 	saves   *millrace.Step
 	closed  bool
 	wake    chan struct{}
+}
+
+// carryWithin is how long commits may still take once the sidecar is asked to leave.
+const carryWithin = time.Second
+
+// lingering ends carryWithin after ctx, or when the caller ends it, which it must.
+func lingering(ctx context.Context) (lasting context.Context, end func()) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		grace, done := context.WithTimeout(lasting, carryWithin)
+		defer done()
+		<-grace.Done()
+		cancel()
+	})
+	return lasting, func() { forget(); cancel() }
 }
 
 func newForward(up Upstream, rank millrace.Rank) *forward {

@@ -70,10 +70,26 @@ func (p *peer) wait() bool {
 	if err != nil {
 		return false
 	}
-	return raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return err == nil && n > 0
-	}) == nil
+	return raw.Read(hasExited) == nil
+}
+
+// exited tells whether the process has exited, as far as the kernel has a way to tell.
+func (p *peer) exited() bool {
+	if p.pidfd == nil {
+		return false
+	}
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	exited := false
+	return raw.Control(func(fd uintptr) { exited = hasExited(fd) }) == nil && exited
+}
+
+// hasExited asks a pidfd.
+func hasExited(fd uintptr) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
 }
 
 func (p *peer) close() {

@@ -57,6 +57,23 @@ func (s *seat) take(ctx context.Context, by *session) error {
 	}
 }
 
+// settle waits while the holder is gone and that is not yet known upstream, so that what happened first is also said first.
+func (s *seat) settle(ctx context.Context) {
+	for {
+		s.mu.Lock()
+		holder, leaving, changed := s.holder, s.leaving, s.changed
+		s.mu.Unlock()
+		if holder == nil || !leaving && !holder.hungUp() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // leave says that the holder is gone for good.
 func (s *seat) leave(by *session) {
 	s.change(func() { s.leaving = s.leaving || s.holder == by })

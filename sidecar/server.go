@@ -162,6 +162,13 @@ func (s *Server) serve(ctx context.Context, at *seat, c *net.UnixConn) {
 		s.refuse(at, p.pid, c, errProtocol, err)
 		return
 	}
+	if start.Kind != StartContinue {
+		for _, other := range s.seats {
+			if other != at {
+				other.settle(ctx)
+			}
+		}
+	}
 	session := newSession(s, at.rank, c, p)
 	if err := at.take(ctx, session); err != nil {
 		s.refuse(at, p.pid, c, errBusy, err)

@@ -338,6 +338,27 @@ func TestFailureOfTheWhole(t *testing.T) {
 	}
 }
 
+// TestStopAfterCommit: what a trainer had committed before the sidecar is asked to leave is not lost, whether it was read or not.
+func TestStopAfterCommit(t *testing.T) {
+	for range 20 {
+		c := small
+		c.World = 1
+		h := open(t, c, nil)
+		tr := dial(t, h.path(0))
+		tr.hello("fresh", nil)
+		tr.want(begin)
+		for range 2 * c.Microbatches {
+			tr.release(tr.want(batchMsg))
+		}
+		tr.commit(0)
+		tr.commit(1)
+		h.close()
+		if got := h.run.Committed(0); got != 2 {
+			t.Fatalf("committed below step %d, want 2", got)
+		}
+	}
+}
+
 func TestSocketPaths(t *testing.T) {
 	t.Run("long", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("long/", 40))

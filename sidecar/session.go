@@ -60,8 +60,10 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	defer cancel(nil)
 	s.g.Go(func() error { s.read(); return nil })
 	var carried errgroup.Group
+	lasting, end := lingering(ctx)
+	defer end()
 	carried.Go(func() error {
-		return s.forward.run(ctx, func(attempt millrace.Attempt, below millrace.Step) {
+		return s.forward.run(lasting, func(attempt millrace.Attempt, below millrace.Step) {
 			s.notice(Event{Kind: Committed, Slot: millrace.Slot{Attempt: attempt, Step: below - 1}})
 			s.post(forwarded{below})
 		})
@@ -97,9 +99,11 @@ func (s *session) loop(ctx context.Context, start Start) {
 			}
 		case <-ctx.Done():
 			var run *RunError
-			if errors.As(context.Cause(ctx), &run) {
-				s.act(ctx, s.order.fail(errRun, run))
+			if errors.As(context.Cause(ctx), &run) && !s.act(ctx, s.order.fail(errRun, run)) {
+				return // it has parted
 			}
+			_ = s.conn.CloseRead() // what was sent is still read, then comes the end
+			s.part(ctx)
 			return
 		}
 	}
@@ -251,6 +255,24 @@ func (s *session) read() {
 		}
 		s.post(received{h})
 	}
+}
+
+// hungUp asks the kernel whether the client has closed its end or ended, whatever of it is still unread.
+func (s *session) hungUp() bool {
+	if s.peer.exited() {
+		return true
+	}
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	closed := false
+	err = raw.Control(func(fd uintptr) {
+		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		_, pollErr := unix.Poll(polled, 0)
+		closed = pollErr == nil && polled[0].Revents != 0
+	})
+	return err != nil || closed
 }
 
 // errGone: no more datagrams will come.

@@ -87,7 +87,7 @@ func (f *Feed) endShard(shard uint32) error {
 	was := f.next
 	f.next = f.src.blocks.afterShard(was)
 	if f.next.Epoch != was.Epoch && was.EpochStart == was.Ordinal {
-		return fmt.Errorf("no records in %d files: %w", len(f.src.manifest.Shards), millrace.ErrInvalid)
+		return f.src.holdsNothing()
 	}
 	return nil
 }

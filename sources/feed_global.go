@@ -67,7 +67,8 @@ func (m *maker) readShard(ctx context.Context, entries []entry) error {
 		if !errors.As(err, &caught) {
 			return err
 		}
-		m.feed.src.log.Error("decoder panicked", "at", caught.What, "panic", caught.Value, "stack", string(caught.Stack))
+		m.feed.src.log.Warn("decoder panicked; the record is tried again alone", "at", caught.What, "panic", caught.Value)
+		m.feed.src.log.Debug("decoder panicked", "at", caught.What, "stack", string(caught.Stack))
 		n := sameRecord(entries)
 		if _, err = m.readRun(ctx, o, entries[:n]); err != nil {
 			if !errors.As(err, &caught) {

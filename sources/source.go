@@ -143,11 +143,17 @@ func (s *Source) decideShuffle(found []surveyed) {
 	}
 }
 
+// holdsNothing is the error of a source without a single record.
+func (s *Source) holdsNothing() error {
+	return fmt.Errorf("no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture: %w",
+		len(s.manifest.Shards), s.manifest.Shards[0].Path, millrace.ErrInvalid)
+}
+
 // arrange sets up the order once the manifest stands.
 func (s *Source) arrange() error {
 	o := order{seed: s.spec.Seed, source: s.spec.Name, epochs: s.spec.Epochs}
 	if records, ok := s.records(); ok && records == 0 {
-		return fmt.Errorf("no records in %d files: %w", len(s.manifest.Shards), millrace.ErrInvalid)
+		return s.holdsNothing()
 	}
 	if s.manifest.Shuffle == millrace.Global {
 		counts := make([]uint64, len(s.manifest.Shards))

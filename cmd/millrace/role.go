@@ -24,7 +24,10 @@ import (
 const (
 	envEvents = "MILLRACE_EVENTS" // directory of event records; empty: none are written
 	envLog    = "MILLRACE_LOG"    // debug, info, warn or error
-	envCPU    = "MILLRACE_CPU"    // directory of CPU profiles, one a process, written when it leaves; empty: none
+	// envProgram is the command that executes this binary, for children: an emulator's absolute path and the binary's, where the kernel
+	// cannot run the binary by itself.
+	envProgram = "MILLRACE_PROGRAM"
+	envCPU     = "MILLRACE_CPU" // directory of CPU profiles, one a process, written when it leaves; empty: none
 )
 
 // role is what every child process of up has.

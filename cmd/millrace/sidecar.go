@@ -56,8 +56,14 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return err
 	}
 	group, gctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return up.Run(gctx) })
-	group.Go(func() error { return server.Run(r.reasoned(gctx)) })
+	// The link outlives the server, which still carries what its trainers have committed.
+	linked, unlink := context.WithCancel(context.WithoutCancel(ctx))
+	defer unlink()
+	group.Go(func() error { return up.Run(linked) })
+	group.Go(func() error {
+		defer unlink()
+		return server.Run(r.reasoned(gctx))
+	})
 	return group.Wait()
 }
 

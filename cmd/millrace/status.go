@@ -60,14 +60,15 @@ func statusCommand() *cobra.Command {
 		Short: "Say what a run is doing",
 		Long: `Say what the run in a run directory is doing: its processes, how far it is, what was drawn of each source, what was quarantined
 and what it waits for. While the orchestrator is being started again, its processes are shown alone. Of a run that is stopped the
-facts in its journal are shown, with exit status 1.`,
+facts in its journal are shown; with --json, "running" is false then.`,
 		Example: "  millrace status runs/a\n  millrace status runs/a --json | jq .step\n  millrace status runs/a --watch",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if watch {
 				return watchStatus(c, args[0], asJSON)
 			}
-			return oneStatus(c.Context(), c, args[0], asJSON)
+			_, err := oneStatus(c.Context(), c, args[0], asJSON)
+			return err
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -79,7 +80,7 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	for {
-		if err := oneStatus(ctx, c, dir, asJSON); err != nil || ctx.Err() != nil {
+		if running, err := oneStatus(ctx, c, dir, asJSON); err != nil || !running || ctx.Err() != nil {
 			return err
 		}
 		select {
@@ -90,11 +91,12 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 	}
 }
 
-func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) error {
+// oneStatus prints the status once and tells whether the run goes on.
+func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
 	view := statusView{Sources: map[string]sourceView{}, Roles: []supervisor.Role{}, Quarantined: quarantineView{Recent: []millrace.Quarantine{}}}
 	roles, running, err := runs(dir)
 	if err != nil {
-		return &failure{err.Error()}
+		return false, &failure{err.Error()}
 	}
 	if running {
 		view.Running, view.Roles = true, roles
@@ -104,7 +106,7 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) e
 			view.answer(reply)
 		}
 	} else if err := view.stored(dir); err != nil {
-		return err
+		return false, err
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
@@ -113,9 +115,9 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) e
 		return view.print(w)
 	})
 	if err == nil && !running {
-		return &failure{fmt.Sprintf("no `millrace up` runs on %s", dir)}
+		fmt.Fprintf(c.ErrOrStderr(), "no `millrace up` runs on %s\n", dir)
 	}
-	return err
+	return running, err
 }
 
 // askStatus asks the orchestrator of a run directory.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,7 @@ func (u *up) run(c *cobra.Command) error {
 
 func (u *up) supervise(c *cobra.Command, cfg *config.Config, resolved []byte) error {
 	_, err := supervisor.Run(c.Context(), supervisor.Config{
-		RunDir: u.runDir, Children: u.children(cfg), Stderr: c.ErrOrStderr(),
+		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(envProgram)), Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err

@@ -42,7 +42,8 @@ func (v *validator) checkPatterns(path string, s *Source) {
 	}
 }
 
-// checkExhaustion applies the rule of epochs: under stop.epochs every source has that many passes, so none may repeat or leave before.
+// checkExhaustion settles what happens when a source is through. Under stop.epochs every source has that many passes, so none may
+// repeat or leave before. Else max_epochs bounds the passes of a source that repeats, too: it leaves after them.
 func (v *validator) checkExhaustion(path string, s *Source) {
 	if !v.sound("stop", path+".on_exhausted", path+".max_epochs") {
 		return
@@ -51,9 +52,9 @@ func (v *validator) checkExhaustion(path string, s *Source) {
 	said := s.OnExhausted
 	if said == "" {
 		s.OnExhausted = Repeat
-		if epochs > 0 {
-			s.OnExhausted = Renormalize
-		}
+	}
+	if s.OnExhausted == Repeat && v.c.Passes(s) > 0 {
+		s.OnExhausted = Renormalize
 	}
 	switch {
 	case epochs > 0 && said == Repeat:
@@ -62,9 +63,6 @@ func (v *validator) checkExhaustion(path string, s *Source) {
 	case epochs > 0 && s.MaxEpochs > 0 && s.MaxEpochs < epochs:
 		v.wrong(path+".max_epochs", fmt.Sprintf("max_epochs %d is below stop.epochs %d", s.MaxEpochs, epochs),
 			fmt.Sprintf("leave it out: every source has %d passes, or stop by `steps` or `tokens`", epochs))
-	case epochs == 0 && s.MaxEpochs > 0 && s.OnExhausted == Repeat:
-		v.wrong(v.written(path+".on_exhausted", path+".max_epochs"), "`max_epochs` has no effect where a source repeats",
-			"write `on_exhausted: renormalize`, `stop` or `error` beside it")
 	}
 }
 

@@ -117,6 +117,13 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 	if c.Passes(web) != 5 || c.Passes(code) != 0 || code.OnExhausted != Repeat {
 		t.Errorf("web %+v, code %+v", web, code)
 	}
+	// max_epochs is a bound, whatever is said or not said of what comes after it.
+	for _, said := range []string{"", ", on_exhausted: repeat"} {
+		c = parse(t, change("sources:\n  web: {path: a.jsonl, max_epochs: 2"+said+"}\n  code: {path: b.parquet}\n"))
+		if web, _ = c.Source("web"); c.Passes(web) != 2 || web.OnExhausted != Renormalize {
+			t.Errorf("max_epochs%s: %+v", said, web)
+		}
+	}
 }
 
 func TestExtremes(t *testing.T) {

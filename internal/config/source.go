@@ -112,10 +112,11 @@ type Source struct {
 	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
 	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
-	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs,
-	// renormalize.
+	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs or
+	// with max_epochs, renormalize.
 	OnExhausted OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
-	// MaxEpochs is how often the source may be read. Left out: without bound, or stop.epochs times.
+	// MaxEpochs is how often the source may be read; a source that repeats leaves after so many passes. Left out: without bound, or
+	// stop.epochs times.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
 }
 

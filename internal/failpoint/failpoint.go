@@ -12,7 +12,8 @@ import (
 )
 
 // Env is the variable that holds a role's points: `name=action[@n]` separated by `;`, where action is kill, panic, or sleep:<duration>,
-// taken at the n-th hit (1 by default; 0 is every hit). A name may be prefixed by `<role name>:` to single out one process.
+// taken at the n-th hit (1 by default; 0 is every hit). A name may be prefixed by `<role name>:` to single out one process, and
+// `kill:<file>` kills only the first of all lives: the one that can make the file.
 const Env = "MILLRACE_FAILPOINTS"
 
 // Set is the armed points of one process; nil is none. Safe for concurrent use.
@@ -21,6 +22,7 @@ type Set struct{ points map[string]*point }
 type point struct {
 	action string
 	delay  time.Duration
+	once   string // file that marks that it was done
 	at     int64
 	hits   atomic.Int64
 }
@@ -69,6 +71,10 @@ func parsePoint(item string) (string, *point, error) {
 		}
 		return name, p, nil
 	}
+	if file, ok := strings.CutPrefix(action, "kill:"); ok {
+		p.action, p.once = "kill", file
+		return name, p, nil
+	}
 	if action != "kill" && action != "panic" {
 		return "", nil, fmt.Errorf("parse failpoint %q: action is kill, panic or sleep:<duration>", item)
 	}
@@ -89,6 +95,9 @@ func (s *Set) Hit(name string) {
 	}
 	switch p.action {
 	case "kill":
+		if p.once != "" && !mark(p.once) {
+			return
+		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	case "panic":
@@ -96,4 +105,13 @@ func (s *Set) Hit(name string) {
 	default:
 		<-time.After(p.delay)
 	}
+}
+
+// mark makes a file that was not there.
+func mark(path string) bool {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
 }

@@ -1,6 +1,8 @@
 package failpoint
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -31,6 +33,24 @@ func TestParse(t *testing.T) {
 	s.Hit("a")
 	if time.Since(start) < 2*time.Millisecond {
 		t.Error("every hit should sleep")
+	}
+}
+
+// A life that finds the mark of an earlier one is spared.
+func TestOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "done")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Parse("a=kill:"+file+"@2", "loader-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.Hit("a")
+	}
+	if mark(file) || !mark(file+"2") {
+		t.Error("a mark can be made once")
 	}
 }
 

@@ -116,6 +116,22 @@ func TestStopWaves(t *testing.T) {
 	}
 }
 
+// TestAFailureOutrunsAStop: who asks a failed run to stop still hears that it failed, unless the exit is an answer to that.
+func TestAFailureOutrunsAStop(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		now := time.Unix(1000, 0)
+		m := newMachine([]Child{{Role: "final", Name: "f"}, {Role: "sidecar", Name: "s"}}, func(Child, Exit) Verdict { return Fail }, time.Second)
+		script(m, &now, evBegin{}, evStop{})
+		if asked {
+			script(m, &now, time.Second)
+		}
+		script(m, &now, evExited{0, Exit{Code: 1, LastLine: "bad file"}})
+		if failed := m.err != nil && m.err.Error() == "bad file" && m.result == Failed; failed == asked {
+			t.Errorf("asked %v: result %v, %v", asked, m.result, m.err)
+		}
+	}
+}
+
 func TestExecFailureFailsTheRun(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, verdicts, time.Second)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,8 +43,8 @@ func (r *run) startProcess(c Child) (*process, error) {
 	defer theirs.Close()
 	p := &process{reports: reports, output: &lineWriter{out: r.stderr, dir: r.cfg.RunDir, name: c.Name}}
 	p.cmd = &exec.Cmd{
-		Path:        self,
-		Args:        append([]string{"millrace"}, c.Args...),
+		Path:        r.cfg.Program[0],
+		Args:        slices.Concat([]string{"millrace"}, r.cfg.Program[1:], c.Args),
 		Env:         childEnv(c.Env),
 		Stdout:      p.output, // the same writer: os/exec then uses one pipe and one goroutine, so lines stay whole
 		Stderr:      p.output,

@@ -20,6 +20,7 @@ import (
 type Config struct {
 	RunDir   string                    // made where it does not exist; locked while Run lasts
 	Children []Child                   // in starting order; roles stop in the reverse order
+	Program  []string                  // executes this program, arguments excluded; by default the file that it was started from
 	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
 	Prepare  func() error              // called once RuntimeDir is there and before the first child; may be nil
 	OnReady  func()                    // called once, when all children are running for the first time; may be nil
@@ -32,6 +33,9 @@ type Config struct {
 const defaultGrace = 5 * time.Second
 
 func (c Config) withDefaults() Config {
+	if len(c.Program) == 0 {
+		c.Program = []string{self}
+	}
 	if c.Final == nil {
 		c.Final = func(Child, Exit) Verdict { return Restart }
 	}

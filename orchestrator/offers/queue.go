@@ -116,6 +116,17 @@ func (q *Queue) Anchor(a millrace.Anchor) {
 	q.anchors = slices.Insert(q.anchors, at, a)
 }
 
+// Bad counts the records held that could not be decoded, and returns the newest of them.
+func (q *Queue) Bad() (n int, newest millrace.Quarantine) {
+	last := millrace.Ordinal(0)
+	for o, r := range q.rejects {
+		if o >= last {
+			last, newest = o, r
+		}
+	}
+	return len(q.rejects), newest
+}
+
 // AnchorAt is the newest anchor at or below an ordinal.
 func (q *Queue) AnchorAt(o millrace.Ordinal) (millrace.Anchor, bool) {
 	for i := len(q.anchors) - 1; i >= 0; i-- {
@@ -126,15 +137,25 @@ func (q *Queue) AnchorAt(o millrace.Ordinal) (millrace.Anchor, bool) {
 	return millrace.Anchor{}, false
 }
 
-// Release forgets what lies below an ordinal that no plan goes back behind.
+// Release forgets what lies below an ordinal that no plan goes back behind. What was not offered yet is not waited for any more: the
+// loaders forget it too.
 func (q *Queue) Release(below millrace.Ordinal) {
-	n := min(int(below-min(q.first, below)), len(q.metas))
-	if n > 0 {
-		for o := q.first; o < q.first+millrace.Ordinal(n); o++ {
-			delete(q.rejects, o)
+	if below > q.first {
+		n := min(int(below-q.first), len(q.metas))
+		for o := range q.rejects {
+			if o < below {
+				delete(q.rejects, o)
+			}
 		}
 		q.metas = append(q.metas[:0:0], q.metas[n:]...)
-		q.first += millrace.Ordinal(n)
+		q.first = below
+		for s, w := range q.waiting {
+			for len(w) > 0 && w[0].Ordinal < below {
+				w = w[1:]
+			}
+			q.waiting[s] = w
+		}
+		q.merge()
 	}
 	for len(q.anchors) > 1 && q.anchors[1].Ordinal <= q.first {
 		q.anchors = q.anchors[1:]

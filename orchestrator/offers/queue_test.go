@@ -67,6 +67,28 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 	}
 }
 
+// A queue that is new after a restart may be told to release what it has not heard of; the loaders then never say it.
+func TestReleaseAheadOfOffers(t *testing.T) {
+	const stripes = 2
+	q := NewQueue("web", stripes)
+	q.Reset(5)
+	if err := q.Add(Batch{Stripe: 1, Metas: []millrace.SampleMeta{meta(32), meta(33), meta(63)}}); err != nil {
+		t.Fatal(err)
+	}
+	q.Release(33)
+	if q.First() != 33 || q.Next() != 34 {
+		t.Fatalf("it knows %d … %d, want 33 … 34", q.First(), q.Next())
+	}
+	for o := uint64(30); o < 64; o++ {
+		if err := q.Add(Batch{Stripe: uint32(o / stripeWidth % stripes), Metas: []millrace.SampleMeta{meta(o)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, a := (Queues{q}).Peek(0, 33); a != planner.Ready || got != meta(33) {
+		t.Errorf("ordinal 33 is %+v, %v", got, a)
+	}
+}
+
 func TestAChangedFactIsRefused(t *testing.T) {
 	q := NewQueue("web", 1)
 	if err := q.Add(Batch{Metas: []millrace.SampleMeta{meta(0), meta(1)}, Ended: true, End: 2}); err != nil {

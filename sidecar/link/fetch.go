@@ -1,14 +1,13 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
@@ -22,6 +21,7 @@ const stripeWidth = 32
 
 // payload is the tokens of one step for some ranks, by index into the plan's assignments.
 type payload struct {
+	schema []byte // what a reply begins with
 	plan   *millrace.Plan
 	tokens [][]uint32
 	starts map[[2]uint32]int // (rank, microbatch): index of its first assignment
@@ -44,7 +44,11 @@ func (p *payload) Release() { p.tokens = nil }
 // sample that no loader can give ends the run with its name.
 func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	l.cfg.Fail.Hit("sidecar/fetch/before")
-	p := &payload{plan: plan, tokens: make([][]uint32, len(plan.Assignments)), starts: map[[2]uint32]int{}}
+	first, err := schema()
+	if err != nil {
+		return nil, err
+	}
+	p := &payload{schema: first, plan: plan, tokens: make([][]uint32, len(plan.Assignments)), starts: map[[2]uint32]int{}}
 	wanted := map[uint32][]int{}
 	for i := len(plan.Assignments) - 1; i >= 0; i-- {
 		a := &plan.Assignments[i]
@@ -69,9 +73,7 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 	}
 	if err := group.Wait(); err != nil {
 		if ctx.Err() == nil {
-			l.set(func() {
-				l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: &proto.Fatal{Reason: err.Error()}}})
-			})
+			l.set(func() { l.complain(err.Error()) })
 		}
 		return nil, err
 	}
@@ -82,31 +84,20 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 // fetchSource gets one source's segments, however often its loaders are replaced meanwhile.
 func (l *Link) fetchSource(ctx context.Context, p *payload, source uint32, indices []int) error {
 	for {
-		l.mu.Lock()
-		name := l.sources[source].Name
-		stripes := l.loaders[name]
-		l.mu.Unlock()
+		name, stripes, err := l.serving(source)
+		if err != nil {
+			return err
+		}
 		indices = slices.DeleteFunc(indices, func(i int) bool { return p.tokens[i] != nil })
 		if len(indices) == 0 {
 			return nil
 		}
-		group, gctx := errgroup.WithContext(ctx)
-		for _, s := range stripes {
-			mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
-				return uint64(p.plan.Assignments[i].Ordinal)/stripeWidth%uint64(s.Stripes) != uint64(s.Stripe)
-			})
-			if len(mine) > 0 {
-				group.Go(func() error { return l.fetchStripe(gctx, p, s, mine) })
-			}
-		}
-		err := group.Wait()
-		if ctx.Err() != nil {
+		if err := l.fetchStripes(ctx, p, stripes, indices); ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if err != nil && final(err) {
+		} else if final(err) {
 			return err
 		}
-		if err == nil && !slices.ContainsFunc(indices, func(i int) bool { return p.tokens[i] == nil }) {
+		if !slices.ContainsFunc(indices, func(i int) bool { return p.tokens[i] == nil }) {
 			l.wait("")
 			return nil
 		}
@@ -117,6 +108,44 @@ func (l *Link) fetchSource(ctx context.Context, p *payload, source uint32, indic
 		case <-l.cfg.Clock.After(retry):
 		}
 	}
+}
+
+// serving is who serves a source now.
+func (l *Link) serving(source uint32) (name string, stripes []*proto.LoaderStripe, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if int(source) >= len(l.sources) {
+		return "", nil, fmt.Errorf("a plan names source %d, the run has %d: %w", source, len(l.sources), millrace.ErrMismatch)
+	}
+	name = l.sources[source].Name
+	return name, l.loaders[name], nil
+}
+
+// fetchStripes asks every stripe once. One that cannot be reached stops no other; one whose answer is final stops all.
+func (l *Link) fetchStripes(ctx context.Context, p *payload, stripes []*proto.LoaderStripe, indices []int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group errgroup.Group
+	for _, s := range stripes {
+		mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
+			return uint64(p.plan.Assignments[i].Ordinal)/stripeWidth%uint64(s.Stripes) != uint64(s.Stripe)
+		})
+		if len(mine) == 0 {
+			continue
+		}
+		group.Go(func() error {
+			err := l.fetchStripe(ctx, p, s, mine)
+			if final(err) {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	if cause := context.Cause(ctx); final(cause) {
+		return cause
+	}
+	return err
 }
 
 // wait notes what the trainers wait for.
@@ -162,32 +191,56 @@ func (l *Link) fetchStripe(ctx context.Context, p *payload, s *proto.LoaderStrip
 	}
 }
 
-// take files the rows of one reply. The tokens keep the record's memory alive.
-func (p *payload) take(raw []byte, indices []int) error {
-	r, err := ipc.NewReaderFromMessageReader(&messages{raw: raw})
+// take files the rows of one reply. What cannot be read is a fault that no other try mends, and so is a panic on the way.
+func (p *payload) take(raw []byte, indices []int) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("decoder failed: %v: %w", v, millrace.ErrMismatch)
+		}
+	}()
+	m, raw, err := cut(raw)
 	if err != nil {
-		return fmt.Errorf("decode: %w", err)
+		return fmt.Errorf("decode: %v: %w", err, millrace.ErrMismatch)
 	}
-	defer r.Release()
-	for r.Next() {
-		record := r.Record()
-		rows, ok1 := record.Column(0).(*array.Uint32)
-		lists, ok2 := record.Column(1).(*array.List)
-		if !ok1 || !ok2 {
-			return fmt.Errorf("columns are %s: %w", record.Schema(), millrace.ErrMismatch)
+	if !bytes.Equal(m.meta, p.schema) {
+		return fmt.Errorf("decode: it has other columns than index and tokens: %w", millrace.ErrMismatch)
+	}
+	for {
+		m, raw, err = cut(raw)
+		if err == io.EOF {
+			return nil
 		}
-		values := lists.ListValues().(*array.Uint32).Uint32Values()
-		record.Retain() // for as long as the tokens are referenced: the Go allocator's memory is the garbage collector's
-		for i := range int(record.NumRows()) {
-			from, to := lists.ValueOffsets(i)
-			row := int(rows.Value(i))
-			if row >= len(indices) || to > int64(len(values)) || from > to {
-				return fmt.Errorf("row %d of %d: %w", row, len(indices), millrace.ErrMismatch)
-			}
-			p.tokens[indices[row]] = values[from:to:to]
+		if err != nil {
+			return fmt.Errorf("decode: %v: %w", err, millrace.ErrMismatch)
+		}
+		c, err := m.columns()
+		if err != nil {
+			return fmt.Errorf("decode: %w", err)
+		}
+		if err := p.rows(c, indices); err != nil {
+			return err
 		}
 	}
-	return r.Err()
+}
+
+// rows files the rows of one record batch, each as long as it was asked for.
+func (p *payload) rows(c columns, indices []int) error {
+	for i, row := range c.index {
+		from, to := c.offsets[i], c.offsets[i+1]
+		if uint64(row) >= uint64(len(indices)) || from > to || uint64(to) > uint64(len(c.values)) {
+			return fmt.Errorf("row %d of %d: %w", row, len(indices), millrace.ErrMismatch)
+		}
+		a := &p.plan.Assignments[indices[row]]
+		want := uint64(a.Length)
+		if a.More {
+			want++
+		}
+		if uint64(to-from) != want {
+			return fmt.Errorf("%d tokens came for offset %d of source %d, ordinal %d, where %d were planned: %w", to-from, a.Offset, a.Source, a.Ordinal, want, millrace.ErrMismatch)
+		}
+		p.tokens[indices[row]] = c.values[from:to:to]
+	}
+	return nil
 }
 
 var _ sidecar.Fetcher = (*Link)(nil)

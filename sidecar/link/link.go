@@ -56,6 +56,7 @@ type Link struct {
 	plans    map[millrace.Step]*sidecar.StepPlan
 	end      *proto.Ended
 	failed   *sidecar.RunError
+	fatal    *proto.Fatal // why this host cannot go on: every orchestrator is told
 	waiting  string
 	calls    map[uint64]*call
 	lastCall uint64
@@ -75,6 +76,7 @@ type position struct {
 	committed uint64 // steps below were committed by the trainer
 	known     uint64 // of these, the orchestrator has answered for
 	begun     bool
+	left      bool // its trainer is gone
 }
 
 // New returns a link that is not connected before Run.
@@ -175,7 +177,12 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Hello{Hello: hello}}); err != nil {
 		return err
 	}
-	l.stream = stream
+	l.stream, l.waiting = stream, ""
+	for r, p := range l.ranks {
+		if p.left {
+			l.sendLeft(r)
+		}
+	}
 	for _, c := range l.calls {
 		if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Join{Join: c.msg}}); err != nil {
 			return err
@@ -186,8 +193,19 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 			l.sendCommit(r, p)
 		}
 	}
+	if l.fatal != nil {
+		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: l.fatal}})
+	}
 	l.announce()
 	return nil
+}
+
+// complain tells the orchestrator, this one and those to come, that the run cannot go on. The caller holds mu.
+func (l *Link) complain(reason string) {
+	if l.fatal == nil {
+		l.fatal = &proto.Fatal{Reason: reason}
+		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: l.fatal}})
+	}
 }
 
 func (l *Link) fence() *proto.Fence {
@@ -200,6 +218,10 @@ func (l *Link) send(e *proto.SidecarEvent) {
 		e.Fence = l.fence()
 		_ = l.stream.Send(e)
 	}
+}
+
+func (l *Link) sendLeft(r millrace.Rank) {
+	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Left{Left: &proto.Left{Rank: uint32(r)}}})
 }
 
 func (l *Link) sendCommit(r millrace.Rank, p *position) {

@@ -1,49 +1,156 @@
 package link
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
+	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"millrace"
 )
 
+// Payload is an Arrow IPC stream of one schema. It is read here and not by Arrow's own reader, which allocates whatever a damaged
+// length says before it looks at the bytes, and ends the process with it: here nothing is larger than what came.
+
 // continuation begins every message of an Arrow IPC stream.
 const continuation = 0xFFFFFFFF
 
-// messages reads an Arrow IPC stream that lies in memory without copying message bodies, as Arrow's own reader does.
-type messages struct{ raw []byte }
+// What of Arrow's flatbuffers is read: the fields of Message and RecordBatch, by number, and the kind of a header.
+const (
+	messageKind, messageHeader, messageBody   = 1, 2, 3
+	batchRows, batchNodes, batchBuffers, zips = 0, 1, 2, 3
+	recordBatch                               = 3
+)
 
-// Message implements ipc.MessageReader.
-func (m *messages) Message() (*ipc.Message, error) {
-	if len(m.raw) < 8 {
-		return nil, io.EOF
+// schema is the message that begins a payload: `index` uint32, `tokens` list<uint32>.
+func schema() ([]byte, error) {
+	var out bytes.Buffer
+	w := ipc.NewWriter(&out, ipc.WithSchema(arrow.NewSchema([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Uint32},
+		{Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)}}, nil)))
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("encode schema: %w", err)
 	}
-	if mark := binary.LittleEndian.Uint32(m.raw); mark != continuation {
-		return nil, fmt.Errorf("message begins with %#x: %w", mark, millrace.ErrMismatch)
-	}
-	size := uint64(binary.LittleEndian.Uint32(m.raw[4:]))
-	if size == 0 {
-		return nil, io.EOF
-	}
-	if size < 8 || uint64(len(m.raw)) < 8+size {
-		return nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(m.raw), io.ErrUnexpectedEOF)
-	}
-	meta := memory.NewBufferBytes(m.raw[8 : 8+size])
-	rest := m.raw[8+size:]
-	body := uint64(ipc.NewMessage(meta, memory.NewBufferBytes(nil)).BodyLen())
-	if uint64(len(rest)) < body {
-		return nil, fmt.Errorf("body of %d bytes in %d: %w", body, len(rest), io.ErrUnexpectedEOF)
-	}
-	m.raw = rest[body:]
-	return ipc.NewMessage(meta, memory.NewBufferBytes(rest[:body])), nil
+	m, _, err := cut(out.Bytes())
+	return m.meta, err
 }
 
-// Retain and Release implement ipc.MessageReader; the memory is the garbage collector's.
-func (m *messages) Retain() {}
+// message is one message of a stream in memory; its slices are parts of the stream.
+type message struct{ meta, body []byte }
 
-// Release does nothing.
-func (m *messages) Release() {}
+// cut takes the first message off a stream, io.EOF at its end. Like all that reads flatbuffers here it may panic where they are
+// damaged; take has the fence.
+func cut(raw []byte) (m message, rest []byte, err error) {
+	if len(raw) == 0 {
+		return m, nil, io.EOF
+	}
+	if len(raw) < 8 {
+		return m, nil, fmt.Errorf("%d bytes after the last message: %w", len(raw), io.ErrUnexpectedEOF)
+	}
+	if mark := binary.LittleEndian.Uint32(raw); mark != continuation {
+		return m, nil, fmt.Errorf("message begins with %#x: %w", mark, millrace.ErrMismatch)
+	}
+	size := uint64(binary.LittleEndian.Uint32(raw[4:]))
+	if size == 0 {
+		return m, nil, io.EOF
+	}
+	if size < 8 || uint64(len(raw)) < 8+size {
+		return m, nil, fmt.Errorf("message of %d bytes in %d: %w", size, len(raw), io.ErrUnexpectedEOF)
+	}
+	m.meta, rest = raw[8:8+size], raw[8+size:]
+	body := root(m.meta).uint64(messageBody)
+	if uint64(len(rest)) < body {
+		return m, nil, fmt.Errorf("body of %d bytes in %d: %w", body, len(rest), io.ErrUnexpectedEOF)
+	}
+	m.body = rest[:body]
+	return m, rest[body:], nil
+}
+
+// columns are a record batch: row i answers request index[i] with values[offsets[i]:offsets[i+1]]. They are copies.
+type columns struct{ index, offsets, values []uint32 }
+
+func (m message) columns() (c columns, err error) {
+	top := root(m.meta)
+	if kind := top.byte(messageKind); kind != recordBatch {
+		return c, fmt.Errorf("message of kind %d: %w", kind, millrace.ErrMismatch)
+	}
+	batch := top.table(messageHeader)
+	rows := batch.uint64(batchRows)
+	nodes, buffers := batch.pairs(batchNodes), batch.pairs(batchBuffers)
+	// index, tokens and the list's values; each column has a validity bitmap, which is empty, before its content.
+	if len(nodes) != 3 || len(buffers) != 6 || batch.has(zips) || nodes[0][0] != rows || nodes[1][0] != rows || nodes[0][1]|nodes[1][1]|nodes[2][1] != 0 {
+		return c, fmt.Errorf("%d columns in %d buffers: %w", len(nodes), len(buffers), millrace.ErrMismatch)
+	}
+	var errs [3]error
+	c.index, errs[0] = m.words(buffers[1], rows)
+	c.offsets, errs[1] = m.words(buffers[3], rows+1)
+	c.values, errs[2] = m.words(buffers[5], nodes[2][0])
+	return c, errors.Join(errs[:]...)
+}
+
+// words copies the first n words of a buffer, given as offset and length in bytes.
+func (m message) words(buffer [2]uint64, n uint64) ([]uint32, error) {
+	at, size := buffer[0], buffer[1]
+	if at > uint64(len(m.body)) || size > uint64(len(m.body))-at || n > size/4 {
+		return nil, fmt.Errorf("%d values in %d bytes at %d of %d: %w", n, size, at, len(m.body), millrace.ErrMismatch)
+	}
+	out := make([]uint32, n)
+	copy(arrow.Uint32Traits.CastToBytes(out), m.body[at:])
+	return out, nil
+}
+
+// table is a flatbuffers table: bytes, and the place where it begins.
+type table struct {
+	b  []byte
+	at int
+}
+
+func root(b []byte) table { return table{b, int(binary.LittleEndian.Uint32(b))} }
+
+// field is the place of a field's value, 0 where it is left out.
+func (t table) field(n int) int {
+	layout := t.at - int(int32(binary.LittleEndian.Uint32(t.b[t.at:])))
+	if slot := 4 + 2*n; slot < int(binary.LittleEndian.Uint16(t.b[layout:])) {
+		if off := int(binary.LittleEndian.Uint16(t.b[layout+slot:])); off != 0 {
+			return t.at + off
+		}
+	}
+	return 0
+}
+
+func (t table) has(n int) bool { return t.field(n) != 0 }
+
+func (t table) byte(n int) byte {
+	if at := t.field(n); at != 0 {
+		return t.b[at]
+	}
+	return 0
+}
+
+func (t table) uint64(n int) uint64 {
+	if at := t.field(n); at != 0 {
+		return binary.LittleEndian.Uint64(t.b[at:])
+	}
+	return 0
+}
+
+// follow is where the reference in a field leads.
+func (t table) follow(n int) int {
+	at := t.field(n)
+	return at + int(binary.LittleEndian.Uint32(t.b[at:]))
+}
+
+func (t table) table(n int) table { return table{t.b, t.follow(n)} }
+
+// pairs is a vector of structs of two 64-bit numbers, of which no more are read than are needed to see that they are too many.
+func (t table) pairs(n int) (out [][2]uint64) {
+	at := t.follow(n)
+	for i := range min(int(binary.LittleEndian.Uint32(t.b[at:])), 8) {
+		p := t.b[at+4+16*i:]
+		out = append(out, [2]uint64{binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])})
+	}
+	return out
+}

@@ -13,9 +13,6 @@ import (
 
 // obey takes one order. An order of an older term than one already seen is refused: its sender is fenced.
 func (l *Link) obey(order *proto.SidecarOrder) error {
-	if bye := order.GetBye(); bye != nil {
-		return &replaced{bye.Reason}
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if term := order.GetFence().GetTerm(); term < l.term {
@@ -26,11 +23,16 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 	}
 	defer l.announce()
 	switch o := order.GetOrder().(type) {
+	case *proto.SidecarOrder_Bye:
+		return &replaced{o.Bye.Reason}
 	case *proto.SidecarOrder_Welcome:
 		l.sources = names(o.Welcome)
 	case *proto.SidecarOrder_Loaders:
 		l.loaders = map[string][]*proto.LoaderStripe{}
 		for _, s := range o.Loaders.Stripes {
+			if s.Stripes == 0 {
+				return fmt.Errorf("directory of loaders: source %s has no stripes: %w", s.Source, millrace.ErrInvalid)
+			}
 			l.loaders[s.Source] = append(l.loaders[s.Source], s)
 		}
 	case *proto.SidecarOrder_Plan:
@@ -89,7 +91,9 @@ func (l *Link) plan(m *proto.Plan) error {
 	l.enter(p.Attempt)
 	if old := l.plans[p.Step]; old != nil {
 		if old.Placement != p.Placement || old.Content != p.Content || !bytes.Equal(old.State, m.State) {
-			l.failed = &sidecar.RunError{Reason: fmt.Sprintf("step %d of attempt %d was planned twice with different content (%s, %s): this must never happen; report it with the run directory", p.Step, p.Attempt, old.Content, p.Content)}
+			reason := fmt.Sprintf("step %d of attempt %d was planned twice with different content (%s, %s): this must never happen; report it with the run directory", p.Step, p.Attempt, old.Content, p.Content)
+			l.failed = &sidecar.RunError{Reason: reason}
+			l.complain(reason)
 		}
 		return nil
 	}

@@ -34,6 +34,7 @@ func (l *Link) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start
 		}
 	default:
 	}
+	l.set(func() { delete(l.calls, c.msg.Call) })
 	return sidecar.Begin{}, l.failure()
 }
 
@@ -105,7 +106,10 @@ func (l *Link) CheckpointSaved(_ context.Context, _ millrace.Rank, _ millrace.At
 // Left implements sidecar.Upstream.
 func (l *Link) Left(rank millrace.Rank) {
 	l.set(func() {
-		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Left{Left: &proto.Left{Rank: uint32(rank)}}})
+		if p := l.ranks[rank]; p != nil {
+			p.left = true
+		}
+		l.sendLeft(rank)
 	})
 }
 

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 
@@ -30,7 +29,7 @@ func Schema() *arrow.Schema {
 // Fetch implements proto.LoaderServer. A request under another term than the stripe's is refused.
 func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
 	r := l.reading(req.Source)
-	if r == nil || r.stripe != req.Stripe || r.fence() != req.GetFence().GetTerm() {
+	if r == nil || r.stripe != req.Stripe || r.term.Load() != req.GetFence().GetTerm() {
 		return wire.ToStatus(fmt.Errorf("%s does not serve stripe %d of source %s under term %d: %w", l.cfg.Name, req.Stripe, req.Source, req.GetFence().GetTerm(), millrace.ErrFenced))
 	}
 	n := len(req.Ordinal)
@@ -109,5 +108,3 @@ func (r *reply) record() arrow.Record {
 	columns := []arrow.Array{array.MakeFromData(words(len(r.index), arrow.Uint32Traits.CastToBytes(r.index))), array.MakeFromData(lists)}
 	return array.NewRecord(schema, columns, int64(len(r.index)))
 }
-
-func canceled(err error) bool { return errors.Is(err, context.Canceled) }

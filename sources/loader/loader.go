@@ -40,11 +40,8 @@ type Config struct {
 	Term         func(millrace.Term) // told every term under which it reads
 }
 
-// retry is the wait between attempts to reach the orchestrator, and healthEvery the pause between two reports.
-const (
-	retry       = 50 * time.Millisecond
-	healthEvery = time.Second
-)
+// retry is the wait between attempts to reach the orchestrator.
+const retry = 50 * time.Millisecond
 
 // Loader is one loader process's state.
 type Loader struct {
@@ -53,13 +50,15 @@ type Loader struct {
 	budget *sources.Budget
 	mu     sync.Mutex
 	open   map[string]*sources.Source
-	reads  map[string]*reading // by source: one stripe of a source a loader
-	term   uint64              // highest orchestrator term seen
+	gates  map[string]*sync.Mutex // by source: held while it is being opened
+	reads  map[string]*reading    // by source: one stripe of a source a loader
+	out    *reporter              // of the newest session
+	term   uint64                 // highest orchestrator term seen; the session's own
 }
 
 // New returns a loader; nothing runs before Run.
 func New(cfg Config) *Loader {
-	return &Loader{cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, reads: map[string]*reading{}}
+	return &Loader{cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]*reading{}}
 }
 
 // Run serves until ctx ends or a source cannot go on (why, after the orchestrator was told).
@@ -68,7 +67,8 @@ func (l *Loader) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(256<<20), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10))
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(256<<20), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
+		grpc.WaitForHandlers(true)) // they read from sources, which close after them
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })
@@ -120,13 +120,18 @@ type leave struct{ reason string }
 
 func (e *leave) Error() string { return e.reason }
 
-// session is one stream: hello, then orders.
+// session is one stream: hello, then orders. What an order starts goes on after the stream: it lives in ctx.
 func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, group *errgroup.Group) error {
-	stream, err := client.Load(ctx, grpc.WaitForReady(true))
+	sctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.Load(sctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
 	out := &reporter{stream: stream}
+	l.mu.Lock()
+	l.out = out
+	l.mu.Unlock()
 	if err := out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address}}}); err != nil {
 		return err
 	}
@@ -165,6 +170,13 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 		return &leave{"told to leave: " + o.Bye.Reason}
 	}
 	return nil
+}
+
+// newest is the reporter of the newest session.
+func (l *Loader) newest() *reporter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out
 }
 
 func (l *Loader) reading(source string) *reading {

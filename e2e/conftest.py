@@ -1,0 +1,136 @@
+"""The binary, the corpus and the runs that tests share."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import corpus  # noqa: E402
+import oracle  # noqa: E402
+from harness import Delivered, Run, write_mixture  # noqa: E402
+
+# One small run over every format, in which everything can be counted. What a test changes is a variant of it.
+BASE: Dict[str, Any] = {
+    "version": 1,
+    "seed": 11,
+    "tokenizer": {"name": "gpt2"},
+    "sequence_length": 256,
+    "global_batch_size": 16,
+    "micro_batch_size": 2,
+    "stop": {"epochs": 1},
+    "mixture": {"weights": {"plain": 0.4, "packed": 0.15, "frames": 0.15, "tables": 0.2, "books": 0.1}},
+    "sources": {
+        "plain": {"format": "jsonl", "path": "plain/*.jsonl", "text": "meta.body"},
+        "packed": {"path": "packed/part-*"},
+        "frames": {"path": "frames/*.jsonl.zst"},
+        "tables": {"path": "tables/*.parquet", "text": "content.body"},
+        "books": {"format": "megatron", "path": "books/corpus"},
+    },
+}
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "base": {},
+    "varlen": {"layout": "varlen", "token_dtype": "int32", "pad_multiple": 8, "balance": "dp", "tokenizer": {"name": "cl100k_base", "add_bos": True}},
+    "samples": {
+        "mixture": {"unit": "samples", "weights": {"plain": 3, "packed": 2, "frames": 2, "tables": 2, "books": 1}},
+        "tokenizer": {"name": "cl100k_base"},
+        "shuffle": "blocks",
+        "last_step": "short",
+        "stop": {"epochs": 2},
+        "token_dtype": "int32",
+    },
+    "none": {"shuffle": "none", "packing": "pad", "balance": "none", "tokenizer": {"name": "gpt2", "add_eos": False}, "pad_multiple": 4},
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write golden.json as it is now")
+
+
+def variant(change: Mapping[str, Any]) -> Dict[str, Any]:
+    out = copy.deepcopy(BASE)
+    out.update(copy.deepcopy(dict(change)))
+    return out
+
+
+@pytest.fixture(scope="session")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The binary under test: $MILLRACE, or built from this tree."""
+    if "MILLRACE" in os.environ:
+        return Path(os.environ["MILLRACE"]).resolve()
+    out = tmp_path_factory.mktemp("bin") / "millrace"
+    go = shutil.which("go") or "/usr/local/go/bin/go"
+    subprocess.run([go, "build", "-o", str(out), "./cmd/millrace"], cwd=HERE.parent, check=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of BASE's sources."""
+    at = tmp_path_factory.mktemp("corpus")
+    for i in range(3):
+        corpus.write_jsonl(at / "plain" / f"part-{i}.jsonl", corpus.mixed_texts(i, 60, 60), "meta.body")
+    corpus.write_jsonl(at / "packed" / "part-0.jsonl.gz", corpus.mixed_texts(10, 50, 40))
+    corpus.write_jsonl(at / "packed" / "part-1.jsonl.zst", corpus.mixed_texts(11, 50, 40))
+    corpus.write_zstd_frames(at / "frames" / "a.jsonl.zst", corpus.mixed_texts(20, 80, 40), 7)
+    for i, compression in enumerate(["snappy", "zstd", "gzip", "none"]):
+        corpus.write_parquet(at / "tables" / f"t{i}.parquet", corpus.mixed_texts(30 + i, 30, 50), "content.body", compression, 11)
+    corpus.write_megatron(at / "books" / "corpus", corpus.token_documents(40, 60, 700, 50000), "u2", pieces=3)
+    return at
+
+
+@dataclasses.dataclass
+class Stage:
+    """Where runs happen: the corpus, and each run remembered, so that tests share them."""
+
+    binary: Path
+    corpus: Path
+    scratch: Path
+
+    def __post_init__(self) -> None:
+        self._numbers = itertools.count()
+        self._runs: Dict[Any, Delivered] = {}
+        self._documents: Dict[str, Any] = {}
+
+    def new_dir(self) -> Path:
+        return self.scratch / f"run-{next(self._numbers)}"
+
+    def mixture(self, mixture: Mapping[str, Any]) -> Path:
+        return write_mixture(self.corpus, mixture, f"mixture-{next(self._numbers)}.yaml")
+
+    def documents(self, mixture: Mapping[str, Any]) -> Dict[str, oracle.Documents]:
+        key = repr((mixture.get("tokenizer"), mixture["sources"]))
+        if key not in self._documents:
+            self._documents[key] = oracle.documents(self.corpus, mixture)
+        return self._documents[key]
+
+    def up(self, mixture: Mapping[str, Any], ranks: int = 1, directory: Optional[Path] = None, **kwargs: Any) -> Run:
+        return Run(self.binary, self.mixture(mixture), directory or self.new_dir(), ranks, **kwargs)
+
+    def delivered(self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any) -> Delivered:
+        """A whole run from its beginning to its own end, in a new run directory. Equal ones are run once."""
+        key = repr((mixture, ranks, env, sorted(orders.items())))
+        if key not in self._runs:
+            with self.up(mixture, ranks, env=env) as run:
+                out = run.train(**orders)
+                assert out.ends == ["end"] * ranks, f"{out.ends}\n{run.stderr()}"
+                assert run.wait() == 0, run.stderr()
+            self._runs[key] = out
+        return self._runs[key]
+
+
+@pytest.fixture(scope="session")
+def stage(binary: Path, corpus_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(binary, corpus_dir, tmp_path_factory.mktemp("runs"))

@@ -1,0 +1,198 @@
+"""CONTRACT §4 and PLANNING §5, written down again as checks of what trainers got. Nothing here is shared with the program."""
+
+from __future__ import annotations
+
+import collections
+from fractions import Fraction
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from harness import EPOCH, ID, LENGTH, OFFSET, ORDINAL, ROW, SOURCE, START, Delivered, Segment
+from oracle import Documents
+from trainer import Taken
+
+IGNORED = -100
+
+
+def check_batches(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
+    """Every element of every tensor is what the batch's own segments and the documents make it."""
+    expected = _varlen if mixture.get("layout") == "varlen" else _packed
+    for slot, batch in delivered.slots().items():
+        assert batch.tensors is not None
+        want = expected(batch, documents, mixture)
+        assert set(batch.tensors) == set(want), f"{slot}: tensors {sorted(batch.tensors)}"
+        for name, array in want.items():
+            got = batch.tensors[name]
+            assert got.dtype == array.dtype and got.shape == array.shape, f"{slot}: {name} is {got.dtype}{got.shape}, want {array.dtype}{array.shape}"
+            assert np.array_equal(got, array), f"{slot}: {name} differs first at {np.argwhere(np.asarray(got != array))[0]}"
+
+
+def _dtype(mixture: Mapping[str, Any]) -> Any:
+    return np.dtype(mixture.get("token_dtype", "int64"))
+
+
+def _packed(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> Dict[str, Any]:
+    shape = (mixture.get("micro_batch_size", 1), mixture["sequence_length"])
+    dtype = _dtype(mixture)
+    out = {
+        "tokens": np.zeros(shape, dtype),
+        "labels": np.full(shape, IGNORED, dtype),
+        "position_ids": np.zeros(shape, dtype),
+        "segment_ids": np.zeros(shape, np.int32),
+        "loss_mask": np.zeros(shape, np.float32),
+    }
+    counts: Dict[int, int] = collections.Counter()
+    for s in sorted(batch.segments, key=lambda s: (s[ROW], s[START])):
+        counts[s[ROW]] += 1
+        where = (s[ROW], slice(s[START], s[START] + s[LENGTH]))
+        assert not out["segment_ids"][where].any(), f"segments overlap: {s}"
+        assert s[START] + s[LENGTH] <= shape[1] and s[START] % mixture.get("pad_multiple", 1) == 0, s
+        _fill(out, where, s, documents)
+        out["segment_ids"][where] = counts[s[ROW]]
+    return out
+
+
+def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> Dict[str, Any]:
+    multiple = mixture.get("pad_multiple", 1)
+    starts = [0]
+    for s in batch.segments:
+        assert s[ROW] == 0 and s[START] == starts[-1], f"{s} does not follow {starts[-1]}"
+        starts.append(s[START] + -(-s[LENGTH] // multiple) * multiple)
+    if not batch.segments:
+        starts = [0, 1]
+    dtype = _dtype(mixture)
+    out = {
+        "tokens": np.zeros(starts[-1], dtype),
+        "labels": np.full(starts[-1], IGNORED, dtype),
+        "position_ids": np.zeros(starts[-1], dtype),
+        "loss_mask": np.zeros(starts[-1], np.float32),
+        "cu_seqlens": np.array(starts, np.int32),
+        "max_seqlen": np.array(max(np.diff(starts)), np.int32),
+    }
+    for s in batch.segments:
+        _fill(out, (slice(s[START], s[START] + s[LENGTH]),), s, documents)
+    return out
+
+
+def _fill(out: Dict[str, Any], where: Any, s: Segment, documents: Mapping[str, Documents]) -> None:
+    document = documents[s[SOURCE]][s[ID]]
+    first, end = s[OFFSET], s[OFFSET] + s[LENGTH]
+    assert 0 < s[LENGTH] and end <= len(document), f"{s} reaches beyond its document of {len(document)} tokens"
+    labels = np.full(s[LENGTH], IGNORED, np.int64)
+    following = document[first + 1 : end + 1]
+    labels[: len(following)] = following
+    out["tokens"][where] = document[first:end]
+    out["labels"][where] = labels
+    out["position_ids"][where] = np.arange(s[LENGTH])
+    out["loss_mask"][where] = labels != IGNORED
+
+
+def check_labels_once(delivered: Delivered, documents: Mapping[str, Documents]) -> None:
+    """Each token of a document but its first is a label exactly once in each epoch; read from the tensors alone."""
+    labels: Dict[Tuple[str, str, int], List[Tuple[int, Any]]] = collections.defaultdict(list)
+    for batch in delivered.slots().values():
+        assert batch.tensors is not None
+        for s in batch.segments:
+            row = batch.tensors["labels"] if batch.tensors["labels"].ndim == 1 else batch.tensors["labels"][s[ROW]]
+            mine = row[s[START] : s[START] + s[LENGTH]]
+            labels[s[SOURCE], s[ID], s[EPOCH]].append((s[OFFSET], mine[mine != IGNORED]))
+    for (source, name, epoch), parts in labels.items():
+        whole = np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])])
+        assert np.array_equal(whole, documents[source][name][1:]), f"labels of {source} {name} in epoch {epoch}"
+
+
+def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epochs: int) -> None:
+    """Every token of every document came exactly once in each epoch, and ordinals number the documents of all epochs."""
+    seen = pieces(delivered.segments())
+    ordinals: Dict[Tuple[str, int], Tuple[str, int]] = {}
+    for s in delivered.segments():
+        assert ordinals.setdefault((s[SOURCE], s[ORDINAL]), (s[ID], s[EPOCH])) == (s[ID], s[EPOCH]), f"two documents of one ordinal: {s}"
+        assert s[ORDINAL] // len(documents[s[SOURCE]]) == s[EPOCH], f"{s} of {len(documents[s[SOURCE]])} documents"
+    assert len(ordinals) == len({(source, *document) for (source, _), document in ordinals.items()}), "one document came under two ordinals"
+    for source, of in documents.items():
+        for name, tokens in of.items():
+            for epoch in range(epochs):
+                covered = 0
+                for offset, length in sorted(seen.pop((source, name, epoch), [])):
+                    assert offset == covered, f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled (next piece at {offset})"
+                    covered += length
+                assert covered == len(tokens), f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
+    assert not seen, f"came, but is in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
+
+
+def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], length: int) -> None:
+    """Documents are cut only where they are longer than a sequence, into whole sequences and a rest."""
+    for s in delivered.segments():
+        whole = len(documents[s[SOURCE]][s[ID]])
+        assert s[OFFSET] % length == 0 and s[LENGTH] == min(length, whole - s[OFFSET]), f"{s} of {whole} tokens"
+
+
+def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple[int, int]]]:
+    """(offset, length) of the pieces of each (source, id, epoch)."""
+    out: Dict[Tuple[str, str, int], List[Tuple[int, int]]] = collections.defaultdict(list)
+    for s in segments:
+        out[s[SOURCE], s[ID], s[EPOCH]].append((s[OFFSET], s[LENGTH]))
+    return out
+
+
+def charges(segments: Sequence[Segment], unit: str) -> Dict[str, int]:
+    """What each source is charged for the segments: tokens, or documents at their first segment."""
+    out: Dict[str, int] = collections.Counter()
+    for s in segments:
+        out[s[SOURCE]] += s[LENGTH] if unit == "tokens" else int(s[OFFSET] == 0)
+    return out
+
+
+def weights_at(mixture: Mapping[str, Any], step: int, tokens: int) -> Dict[str, Fraction]:
+    """The mixture in force at a step before which so many tokens were placed, adding up to 1."""
+    block = mixture["mixture"]
+    now = {name: Fraction(str(w)) for name, w in block.get("weights", {}).items()}
+    for knot in block.get("schedule", []):
+        new = _normal({name: Fraction(str(w)) for name, w in knot["weights"].items()})
+        at, start = (step, knot["from_step"]) if "from_step" in knot else (tokens, knot["from_tokens"])
+        over = knot.get("over_steps", knot.get("over_tokens", 0))
+        if at < start:
+            break
+        if knot.get("ramp", "none") == "linear" and at < start + over:
+            part = Fraction(at - start, over)
+            now = {name: now[name] + (new[name] - now[name]) * part for name in new}
+        else:
+            now = new
+    return _normal(now)
+
+
+def _normal(weights: Mapping[str, Fraction]) -> Dict[str, Fraction]:
+    total = sum(weights.values())
+    return {name: w / total for name, w in weights.items()}
+
+
+def deviations(delivered: Delivered, mixture: Mapping[str, Any], until: Optional[int] = None) -> List[Tuple[int, Fraction, str]]:
+    """For each step's end up to `until`: the largest |delivered - target| of any source since step 0, in the unit of the weights."""
+    unit = mixture["mixture"].get("unit", "tokens")
+    placed: Dict[str, int] = collections.Counter()
+    target: Dict[str, Fraction] = collections.defaultdict(Fraction)
+    tokens, out = 0, []
+    for step, segments in delivered.steps().items():
+        if until is not None and step >= until:
+            break
+        now = charges(segments, unit)
+        for name, weight in weights_at(mixture, step, tokens).items():
+            placed[name] += now.get(name, 0)
+            target[name] += weight * sum(now.values())
+        tokens += sum(s[LENGTH] for s in segments)
+        worst = max(target, key=lambda name: abs(placed[name] - target[name]))
+        out.append((step, abs(placed[worst] - target[worst]), worst))
+    return out
+
+
+def exhausted_at(delivered: Delivered, documents: Mapping[str, Documents], epochs: int) -> Dict[str, int]:
+    """The step with the last token of each source that came to its end."""
+    left = {source: epochs * sum(map(len, of.values())) for source, of in documents.items()}
+    out: Dict[str, int] = {}
+    for step, segments in delivered.steps().items():
+        for s in segments:
+            left[s[SOURCE]] -= s[LENGTH]
+            if left[s[SOURCE]] == 0:
+                out[s[SOURCE]] = step
+    return out

@@ -1,0 +1,280 @@
+"""Runs the real binary with real trainer processes, and says what the trainers got."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from trainer import Orders, Taken, train
+
+DEADLINE = 60.0  # seconds in which something must happen before it counts as a hang
+
+# A clean process that forks the trainers: it has the client loaded, and none of the test's threads.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["trainer"])
+
+Segment = Tuple[str, str, int, int, int, int, int, int]
+SOURCE, ID, EPOCH, ORDINAL, OFFSET, LENGTH, ROW, START = range(8)
+Slot = Tuple[int, int, int]  # step, rank, microbatch
+
+
+def content_digest(segments: Iterable[Segment]) -> str:
+    """The content digest as CONTRACT §3 defines it, from segments in any order."""
+    h = hashlib.blake2b(digest_size=16)
+    for s in sorted(segments, key=lambda s: (s[SOURCE].encode(), s[ORDINAL], s[OFFSET])):
+        h.update(s[SOURCE].encode() + b"\0" + struct.pack("<QQQ", s[ORDINAL], s[OFFSET], s[LENGTH]))
+    return h.hexdigest()
+
+
+@dataclasses.dataclass
+class Delivered:
+    """What all ranks of a run got, in order."""
+
+    ranks: List[List[Taken]]
+    ends: List[Any]  # of each rank: "end", "left", or ("error", type, reason)
+
+    def slots(self) -> Dict[Slot, Taken]:
+        """Every batch by its slot; a slot delivered twice is a failure."""
+        out: Dict[Slot, Taken] = {}
+        for rank, batches in enumerate(self.ranks):
+            for b in batches:
+                assert (b.step, rank, b.microbatch) not in out, f"slot {(b.step, rank, b.microbatch)} came twice"
+                out[b.step, rank, b.microbatch] = b
+        return out
+
+    def bytes(self) -> Dict[Slot, str]:
+        return {slot: b.digest for slot, b in self.slots().items()}
+
+    def steps(self) -> Dict[int, List[Segment]]:
+        """The segments of each step, of all ranks."""
+        out: Dict[int, List[Segment]] = {}
+        for batches in self.ranks:
+            for b in batches:
+                out.setdefault(b.step, []).extend(b.segments)
+        return dict(sorted(out.items()))
+
+    def content(self) -> Dict[int, str]:
+        return {step: content_digest(segments) for step, segments in self.steps().items()}
+
+    def segments(self) -> List[Segment]:
+        return [s for step in self.steps().values() for s in step]
+
+    def reasons(self) -> List[str]:
+        return [end[2] if isinstance(end, tuple) else "" for end in self.ends]
+
+
+class Trainers:
+    """One process a rank, each taking batches as told."""
+
+    def __init__(self, sockets: Sequence[str], orders: Sequence[Orders]) -> None:
+        self.delivered = Delivered([[] for _ in sockets], [None] * len(sockets))
+        self._pipes: Dict[Any, int] = {}
+        self.children: List[Any] = []
+        for rank, (socket, order) in enumerate(zip(sockets, orders)):
+            ours, theirs = processes.Pipe(duplex=False)
+            child = processes.Process(target=train, args=(theirs, socket, order), daemon=True)
+            child.start()
+            theirs.close()
+            self._pipes[ours] = rank
+            self.children.append(child)
+
+    def collect(self, until: Optional[int] = None, within: float = DEADLINE) -> Delivered:
+        """Takes what the trainers tell until each has come to its end, or any has sent a batch of step `until`."""
+        last = time.monotonic()
+        while any(end is None for end in self.delivered.ends):
+            ready = multiprocessing.connection.wait(list(self._pipes), timeout=1.0)
+            if not ready and time.monotonic() - last > within:
+                raise TimeoutError(f"nothing came for {within:.0f} s; ends: {self.delivered.ends}")
+            for pipe in ready:
+                last = time.monotonic()
+                rank = self._pipes[pipe]
+                try:
+                    told = pipe.recv()
+                except EOFError:
+                    self.delivered.ends[rank] = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
+                    del self._pipes[pipe]
+                    continue
+                if isinstance(told, Taken):
+                    self.delivered.ranks[rank].append(told)
+                    if until is not None and told.step >= until:
+                        return self.delivered
+                else:
+                    self.delivered.ends[rank] = told
+                    del self._pipes[pipe]
+        return self.delivered
+
+    def end(self) -> Delivered:
+        """kill -9 of every trainer that is left; what they had told until then."""
+        for child in self.children:
+            child.kill()
+            child.join()
+        return self.collect()
+
+
+class Run:
+    """`millrace up` over a run directory, as a context: ready when entered, stopped and with nothing left behind when left."""
+
+    def __init__(
+        self,
+        binary: Path,
+        mixture: Path,
+        directory: Path,
+        ranks: int = 1,
+        env: Optional[Mapping[str, str]] = None,
+        args: Sequence[str] = (),
+        launcher: Sequence[str] = (),
+    ) -> None:
+        self.directory, self.ranks = Path(directory), ranks
+        self._command = [*launcher, str(binary), "up", str(mixture), "--ranks", str(ranks), "--run-dir", str(directory), *args]
+        self._env = {**os.environ, **(env or {})}
+        self._trainers: List[Trainers] = []
+        self._killed = False
+
+    def __enter__(self) -> "Run":
+        self._stderr = open(f"{self.directory}.stderr", "w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr, text=True, env=self._env, start_new_session=True
+        )
+        try:
+            self._wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def _wait_ready(self) -> None:
+        assert self.process.stdout is not None
+        ready = multiprocessing.connection.wait([self.process.stdout.fileno()], timeout=DEADLINE)
+        line = self.process.stdout.readline() if ready else ""
+        assert line.startswith("ready"), f"`up` said {line!r}, and on stderr:\n{self.stderr()}"
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        for trainers in self._trainers:
+            trainers.end()
+        code = self.stop()
+        self._stderr.close()
+        if kind is None:
+            assert code in (0, 1) or self._killed, f"`up` ended with {code}"
+            assert self._killed or not self.leftovers(), f"left behind: {self.leftovers()}"
+
+    def stderr(self) -> str:
+        self._stderr.flush()
+        with open(self._stderr.name, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def sockets(self) -> List[str]:
+        return [str(self.directory / f"rank-{r}.sock") for r in range(self.ranks)]
+
+    def start(self, orders: Any = None, **kwargs: Any) -> Trainers:
+        """Starts a trainer for each rank; orders are one for all, or one for each."""
+        if orders is None:
+            orders = Orders(**kwargs)
+        if isinstance(orders, Orders):
+            orders = [orders] * self.ranks
+        trainers = Trainers(self.sockets(), orders)
+        self._trainers.append(trainers)
+        return trainers
+
+    def train(self, orders: Any = None, **kwargs: Any) -> Delivered:
+        """Trains on every rank, until each has come to its end."""
+        trainers = self.start(orders, **kwargs)
+        try:
+            return trainers.collect()
+        except TimeoutError as e:
+            raise AssertionError(f"{e}; `up` said:\n{self.stderr()}") from None
+
+    def wait(self, within: float = DEADLINE) -> int:
+        """The exit status of an `up` that ends by itself."""
+        return self.process.wait(within)
+
+    def stop(self) -> int:
+        """SIGTERM, as a user would, unless it has ended."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"`up` did not stop within 20 s:\n{self.stderr()}") from None
+
+    def kill(self) -> None:
+        """kill -9 of everything at once: up and all its children."""
+        self._killed = True
+        pids = [self.process.pid, *self.children()]
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it was faster
+        self.process.wait()
+
+    def kill_up(self) -> None:
+        """kill -9 of `up` alone; its children are left to themselves."""
+        self._killed = True
+        self.process.kill()
+        self.process.wait()
+
+    def children(self) -> List[int]:
+        return [pid for pid in processes_of(self.directory) if pid != self.process.pid]
+
+    def leftovers(self) -> List[str]:
+        """What of the run still exists and should not: processes, sockets, the runtime directory."""
+        found = [f"process {pid}" for pid in processes_of(self.directory)]
+        for _ in range(20):  # a killed process may need a moment to be gone
+            if not found:
+                break
+            time.sleep(0.1)
+            found = [f"process {pid}" for pid in processes_of(self.directory)]
+        found += [str(p) for p in self.directory.glob("*.sock")]
+        if (self.directory / "run").exists():
+            found.append(str(self.directory / "run"))
+        return found
+
+
+def processes_of(directory: Path) -> List[int]:
+    """The living processes with the run directory in their command line; trainers have not."""
+    wanted, out = str(directory).encode(), []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            arguments = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in arguments and b"--run-dir" in arguments:
+            out.append(int(entry))
+    return out
+
+
+def command(binary: Path, *args: str, code: int = 0, launcher: Sequence[str] = (), env: Optional[Mapping[str, str]] = None) -> str:
+    """Runs one of the other commands to its end and returns its standard output."""
+    done = subprocess.run(
+        [*launcher, str(binary), *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, env={**os.environ, **(env or {})}
+    )
+    assert done.returncode == code, f"{' '.join(map(str, args))}: exit {done.returncode}, want {code}:\n{done.stderr}"
+    return done.stdout
+
+
+def write_mixture(directory: Path, mixture: Mapping[str, Any], name: str = "mixture.yaml") -> Path:
+    """A mixture file (JSON is YAML) in the directory that its paths are relative to."""
+    path = Path(directory) / name
+    path.write_text(json.dumps(mixture, indent=1, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def tokens_by_source(segments: Iterable[Segment]) -> Dict[str, int]:
+    out: Dict[str, int] = collections.Counter()
+    for s in segments:
+        out[s[SOURCE]] += s[LENGTH]
+    return out

@@ -1,0 +1,79 @@
+"""Event records: what each life of each role wrote, and what of it was begun and never ended."""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+Record = Dict[str, Any]
+
+
+class Life:
+    """One process, as its own record tells of it."""
+
+    def __init__(self, path: Path) -> None:
+        name, _, pid = path.stem.rpartition("-")
+        self.name, self.pid = name, int(pid)
+        self.kind = re.sub(r"-\d+$", "", name)
+        self.records: List[Record] = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                self.records.append(json.loads(line))
+            except ValueError:
+                break  # the kill came in the middle of a line
+        self.began = self.records[0]["boottime_ns"] if self.records else 0
+
+    def open(self) -> List[Tuple[Any, ...]]:
+        """What was begun and not ended: of a process that was killed, what was in flight."""
+        return {"loader": self._fetches, "orchestrator": self._turns, "sidecar": self._slots}[self.kind]()
+
+    def _fetches(self) -> List[Tuple[Any, ...]]:
+        left: Dict[Tuple[Any, ...], int] = collections.Counter()
+        for r in self.records:
+            key = (r.get("attempt", 0), r["step"], r.get("key"), r.get("term"))
+            left[key] += {"fetch": 1, "fetched": -1}.get(r["event"], 0)
+        return [key for key, n in left.items() if n > 0]
+
+    def _turns(self) -> List[Tuple[Any, ...]]:
+        """Facts whose turn did not come to its end (they may be durable or not), and plans that not every rank has consumed."""
+        steps: List[Tuple[Any, ...]] = []
+        turn: List[Tuple[Any, ...]] = []
+        for r in self.records:
+            if r["event"] == "journal":
+                turn.append((r["event"], r["key"], r["step"]))
+                if r["key"] == "Sealed":
+                    steps.append(("sealed", r["attempt"], r["step"]))
+            elif r["event"] == "published":
+                turn = []
+        return turn + steps[-1:]
+
+    def _slots(self) -> List[Tuple[Any, ...]]:
+        left: Dict[Tuple[Any, ...], str] = {}
+        for r in self.records:
+            slot = (r.get("attempt", 0), r["step"], r["rank"], r["microbatch"])
+            if r["event"] in ("filling", "pushed"):
+                left[slot] = r["event"]
+            elif r["event"] == "committed":
+                done = [s for s in left if s[0] == slot[0] and s[2] == slot[2] and s[1] <= slot[1]]
+                for s in done:
+                    del left[s]
+        return [(state, *slot) for slot, state in left.items()]
+
+
+def lives(directory: Path) -> List[Life]:
+    return sorted((Life(p) for p in Path(directory).glob("*.jsonl")), key=lambda life: life.began)
+
+
+def killed(directory: Path, stderr: str) -> List[Life]:
+    """The lives that SIGKILL ended, as `up` saw it: all of a name but the last, or all where the run ended before the next."""
+    deaths = collections.Counter(re.findall(r"^(\S+) died \(SIGKILL\)", stderr, re.M))
+    out: List[Life] = []
+    by_name: Dict[str, List[Life]] = collections.defaultdict(list)
+    for life in lives(directory):
+        by_name[life.name].append(life)
+    for name, of in by_name.items():
+        out += of[: deaths[name]]
+    return out

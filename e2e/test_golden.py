@@ -1,0 +1,136 @@
+"""What a small corpus is delivered as never changes silently, on no machine.
+
+Where a change is meant, `pytest e2e/test_golden.py --rewrite` writes golden.json again; then `planner_version` or the release notes have
+to say so, since runs that were begun before go on otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+import corpus
+import oracle
+from conftest import HERE
+from harness import Run, command, write_mixture
+
+GOLDEN = HERE / "golden.json"
+QEMU = shutil.which("qemu-aarch64-static")
+
+COMMON: Dict[str, Any] = {
+    "version": 1,
+    "seed": 2024,
+    "sequence_length": 96,
+    "global_batch_size": 8,
+    "micro_batch_size": 2,
+    "sources": {
+        "lines": {"path": "lines/*.jsonl", "text": "a.b"},
+        "pressed": {"path": "pressed/*.jsonl.gz"},
+        "rows": {"path": "rows/r.parquet"},
+        "ids": {"format": "megatron", "path": "ids/x"},
+    },
+}
+MIXTURES: Dict[str, Dict[str, Any]] = {
+    "packed": {
+        "tokenizer": {"name": "gpt2"},
+        "stop": {"epochs": 1},
+        "mixture": {"weights": {"lines": 0.5, "pressed": 0.2, "rows": 0.2, "ids": 0.1}},
+        "model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "ffn": 14336, "vocab": 128256},
+    },
+    "varlen": {
+        "tokenizer": {"name": "cl100k_base", "add_bos": True},
+        "layout": "varlen",
+        "token_dtype": "int32",
+        "pad_multiple": 4,
+        "balance": "dp",
+        "cap_slack": 1.1,
+        "stop": {"steps": 12},
+        "mixture": {
+            "schedule": [
+                {"from_step": 0, "weights": {"lines": 0.7, "pressed": 0.1, "rows": 0.1, "ids": 0.1}},
+                {"from_step": 3, "weights": {"lines": 0.1, "pressed": 0.4, "rows": 0.3, "ids": 0.2}, "ramp": "linear", "over_steps": 7},
+            ]
+        },
+    },
+    "samples": {
+        "tokenizer": {"name": "gpt2", "add_eos": False},
+        "shuffle": "blocks",
+        "packing": "pad",
+        "balance": "none",
+        "last_step": "short",
+        "stop": {"epochs": 2},
+        "mixture": {"unit": "samples", "weights": {"lines": 3, "pressed": 1, "rows": 1, "ids": 1}},
+    },
+}
+
+
+def write_corpus(at: Path) -> None:
+    """Built from nothing but arithmetic: the same documents on every machine, with every version of Python and its libraries."""
+    for i in range(2):
+        corpus.write_jsonl(at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b")
+    corpus.write_jsonl(at / "pressed" / "p.jsonl.gz", corpus.synthetic_texts(200, 60, 50))
+    corpus.write_parquet(at / "rows" / "r.parquet", corpus.synthetic_texts(300, 60, 50), "text", "zstd", 16)
+    tokens = [[(d * 7919 + k * k * 31) % 50000 for k in range(d * 13 % 230)] for d in range(40)]
+    corpus.write_megatron(at / "ids" / "x", tokens, "u2", pieces=2)
+
+
+@pytest.fixture(scope="module")
+def golden_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    at = tmp_path_factory.mktemp("golden")
+    write_corpus(at)
+    return at
+
+
+def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -> Dict[str, Any]:
+    """The documents' digest, and of each step its content digest and the digest of all batches' digests, from two ranks."""
+    mixture = {**COMMON, **MIXTURES[name]}
+    documents = hashlib.blake2b(digest_size=16)
+    for source, of in sorted(oracle.documents(at, mixture).items()):
+        for key, tokens in of.items():
+            documents.update(f"{source} {key} {' '.join(map(str, tokens.tolist()))}\n".encode())
+    with Run(binary, write_mixture(at, mixture, f"{name}.yaml"), directory, 2, **kwargs) as run:
+        delivered = run.train()
+        assert delivered.ends == ["end", "end"] and run.wait() == 0, f"{delivered.ends}\n{run.stderr()}"
+    batches = {step: hashlib.blake2b(digest_size=16) for step in delivered.steps()}
+    for (step, rank, microbatch), digest in sorted(delivered.bytes().items()):
+        batches[step].update(f"{rank} {microbatch} {digest}\n".encode())
+    return {
+        "documents": documents.hexdigest(),
+        "steps": [[content, batches[step].hexdigest()] for step, content in delivered.content().items()],
+    }
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_golden(binary: Path, golden_corpus: Path, tmp_path: Path, name: str, request: Any) -> None:
+    got = deliver(binary, golden_corpus, name, tmp_path / "run")
+    golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    if request.config.getoption("--rewrite"):
+        golden[name] = got
+        GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
+    assert got["documents"] == golden[name]["documents"], "the corpus itself is not what it was"
+    assert got["steps"] == golden[name]["steps"]
+
+
+@pytest.fixture(scope="module")
+def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if QEMU is None:
+        pytest.skip("qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
+    out = tmp_path_factory.mktemp("arm64") / "millrace"
+    subprocess.run(["go", "build", "-o", str(out), "./cmd/millrace"], cwd=HERE.parent, check=True, env={**os.environ, "GOARCH": "arm64", "CGO_ENABLED": "0"})
+    return out
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> None:
+    """The whole run, all roles in an emulated processor, where the compiler fuses x*y+z: the same bytes."""
+    env = {"MILLRACE_PROGRAM": f"{QEMU} {arm64}"}
+    got = deliver(arm64, golden_corpus, name, tmp_path / "run", env=env, launcher=[str(QEMU)])
+    assert got == json.loads(GOLDEN.read_text())[name]
+    assert json.loads(command(arm64, "version", "--json", launcher=[str(QEMU)]))["arch"] == "arm64"

@@ -1,0 +1,252 @@
+"""Memory: a run stays inside its documented minimum whatever the files' size, and grows with nothing but its limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+
+import corpus
+from conftest import variant
+from harness import Delivered, Run, write_mixture
+from weigh import Scale
+
+MIB = 1 << 20
+FILE = 192 * MIB  # of each source, uncompressed: three times the least loader_memory
+LEAST = {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "1MiB"}
+
+# docs/memory.md: what `up` and its children need at the most, beside what the limits say.
+BASE = 72 * MIB  # `up` itself, the orchestrator, and the sidecar without what it holds
+LOADER = 40 * MIB  # each loader process: code, vocabulary, open files
+
+
+def documented(loaders: int, loader_memory: int = 64 * MIB, sidecar_memory: int = 64 * MIB) -> int:
+    """The most that a run may weigh, in bytes."""
+    return BASE + loaders * LOADER + loader_memory + sidecar_memory
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Files much larger than what a run may hold, as one JSONL, one zstd frame, and Parquet row groups of 32 MiB."""
+    at = tmp_path_factory.mktemp("large")
+    texts = [t for t in corpus.real_texts(3, 1500, 40) if t]
+
+    def rows(n: int) -> List[str]:
+        return [f"{n}-{i} {text}" for i, text in enumerate(texts)]
+
+    size = sum(len(json.dumps({"text": t})) + 1 for t in rows(0))
+    with open(at / "plain.jsonl", "wb") as plain, open(at / "frame.jsonl.zst", "wb") as packed:
+        frame = zstandard.ZstdCompressor(level=1).stream_writer(packed)
+        for n in range(FILE // size):
+            lines = "".join(json.dumps({"text": t}) + "\n" for t in rows(n)).encode()
+            plain.write(lines)
+            frame.write(lines)
+        frame.close()
+    with pyarrow.parquet.ParquetWriter(at / "table.parquet", pyarrow.schema([("text", pyarrow.string())]), compression="zstd") as table:
+        held: List[str] = []
+        for n in range(FILE // size):
+            held += rows(n)
+            if len(held) * size > 32 * MIB * len(texts):
+                table.write_table(pyarrow.table({"text": held}))
+                held = []
+        table.write_table(pyarrow.table({"text": held}))
+    yield at
+    shutil.rmtree(at)
+
+
+SOURCES: Dict[str, Dict[str, Any]] = {
+    "plain": {"path": "plain.jsonl"},
+    "frame": {"path": "frame.jsonl.zst"},
+    "table": {"path": "table.parquet"},
+}
+
+
+def mixture(*names: str, **change: Any) -> Dict[str, Any]:
+    return variant(
+        {
+            "sequence_length": 2048,
+            "global_batch_size": 32,
+            "stop": {"steps": 40},
+            "sources": {name: SOURCES[name] for name in names},
+            "mixture": {"weights": {name: 1 for name in names}},
+            "limits": dict(LEAST),
+            **change,
+        }
+    )
+
+
+class Cgroup:
+    """A limit that the kernel enforces, where this machine lets us set one: cgroup v1 or v2. Elsewhere the scale alone decides."""
+
+    def __init__(self, limit: int, name: str) -> None:
+        self.path, self.limit = Path(), limit
+        for root, knob in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+            path = root / f"millrace-test-{os.getpid()}-{name}"
+            try:
+                path.mkdir()
+                (path / knob).write_text(str(limit))
+                self.path = path
+                return
+            except OSError:
+                if path.is_dir():
+                    path.rmdir()
+
+    def launcher(self) -> List[str]:
+        if self.path == Path():
+            return []
+        return ["sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$0" "$@"']
+
+    def close(self) -> None:
+        for _ in range(50):
+            try:
+                if self.path != Path():
+                    self.path.rmdir()
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit: int, **orders: Any) -> Scale:
+    """Runs to the end under a limit, and returns what was weighed on the way."""
+    group = Cgroup(limit, f"{time.monotonic_ns()}")
+    try:
+        with Run(stage.binary, write_mixture(large, mixture), stage.new_dir(), ranks, launcher=group.launcher()) as run:
+            trainers = run.start(**orders)
+            with Scale(run, [c.pid for c in trainers.children]) as scale:
+                delivered = trainers.collect(within=120)
+            assert delivered.ends == ["end"] * ranks, f"{delivered.ends}, {scale}\n{run.stderr()}"
+            assert run.wait() == 0
+            assert "died" not in run.stderr(), f"killed for memory: {scale}\n{run.stderr()}"
+    finally:
+        group.close()
+    return scale
+
+
+@pytest.mark.parametrize("names, shuffle", [(("plain",), "global"), (("frame",), "global"), (("table",), "global"), (("plain",), "blocks"), (("plain", "frame", "table"), "global")])
+def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -> None:
+    """With the least limits, on files three times as large as they are, cold: inside what the documentation says, and no process dies of it."""
+    shape = mixture(*names, shuffle=shuffle, index_dir=f"index-{'-'.join(names)}-{shuffle}")
+    limit = documented(min(len(names), os.cpu_count() or 1))
+    scale = weighed(stage, large, shape, 2, limit)
+    print(f"{names} {shuffle}: {scale}, of {limit // MIB}")
+    assert scale.peak <= limit, scale
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_ranks(stage: Any, large: Path, ranks: int) -> None:
+    """What a run weighs with few and many ranks, for the benchmark page."""
+    limit = documented(min(3, os.cpu_count() or 1), 512 * MIB, 512 * MIB)
+    shape = mixture("plain", "frame", "table", limits={})
+    scale = weighed(stage, large, shape, ranks, limit)
+    print(f"{ranks} ranks, default limits: {scale}")
+    assert scale.peak <= limit, scale
+
+
+def test_stuck_consumer(stage: Any, large: Path) -> None:
+    """A trainer that stops reading: everything upstream stops, and memory, descriptors and threads stand still."""
+    with Run(stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2) as run:
+        trainers = run.start(leave_after=(4, 3), stay=True)
+        trainers.collect(until=4)
+        time.sleep(2)  # what was under way comes to rest
+        with Scale(run, [c.pid for c in trainers.children]) as scale:
+            time.sleep(8)
+        assert run.process.poll() is None
+    first, last = scale.totals[0], scale.totals[-1]
+    print(f"stuck: {first // MIB} MiB, then {last // MIB} MiB; {scale}")
+    assert scale.peak <= documented(2) and last <= first + 8 * MIB, scale.totals
+    assert len(set(scale.fds)) == 1, f"descriptors: {scale.fds}"
+    assert max(scale.threads) - min(scale.threads) <= 4, f"threads: {scale.threads}"
+
+
+def test_flat(stage: Any, large: Path) -> None:
+    """Descriptors and threads do not grow with the length of a run, nor does memory once it is under way."""
+    shape = mixture("plain", "table", sequence_length=512, stop={"steps": 600}, shuffle="none")
+    scale = weighed(stage, large, shape, 2, documented(2))
+    half = len(scale.totals) // 2
+    assert half > 4, "too short to tell"
+    print(f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, threads {scale.threads[half]} to {max(scale.threads[half:])}")
+    assert max(scale.fds[half:]) <= max(scale.fds[:half]) + 4, scale.fds
+    assert max(scale.threads[half:]) <= max(scale.threads[:half]) + 4, scale.threads
+    assert max(scale.totals[half:]) <= max(scale.totals[:half]) + 48 * MIB, scale.totals
+
+
+def ordinary(size: int) -> str:
+    """Library code, over and over."""
+    texts = "".join(corpus.real_texts(9, 4000, 40))
+    return (texts * (1 + size // len(texts)))[:size]
+
+
+def worst(size: int) -> str:
+    """Text of which every byte is a token: letters that no vocabulary knows."""
+    rng = random.Random(9)
+    return "".join(chr(0xA000 + rng.randrange(1000)) for _ in range(100_000)) * (size // 300_000)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl.zst", "c.parquet"])
+@pytest.mark.parametrize("make, tokens", [(ordinary, 2), (worst, 10)])
+def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, tokens: int) -> None:
+    """A document of nearly sample_bytes, under the least memory that allows it: one is held whatever it takes (docs/memory.md)."""
+    text = make(26 * MIB)
+    lines = "".join(json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in (text, "small")).encode()
+    if name == "a.jsonl":
+        (tmp_path / name).write_bytes(lines)
+    elif name == "b.jsonl.zst":
+        (tmp_path / name).write_bytes(zstandard.compress(lines))
+    else:
+        pyarrow.parquet.write_table(pyarrow.table({"text": [text, "small"]}), tmp_path / name, compression="none")
+    shape = variant(
+        {
+            "sequence_length": 8192,
+            "global_batch_size": 64,
+            "micro_batch_size": 16,
+            "sources": {"s": {"path": name}},
+            "mixture": {"weights": {"s": 1}},
+            "limits": {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "32MiB"},
+        }
+    )
+    limit = documented(1) + tokens * 32 * MIB
+    scale = weighed(stage, tmp_path, shape, 1, limit)
+    print(f"{name}, {make.__name__}: {scale}, of {limit // MIB}")
+    assert scale.peak <= limit, scale
+
+
+def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
+    """Less than the least is no run that dies later, but a mistake with a line."""
+    corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
+    for limits, word in (
+        ({"loader_memory": "63MiB"}, "loader_memory"),
+        ({"sidecar_memory": "1MiB"}, "sidecar_memory"),
+        ({"sample_bytes": "300MiB"}, "sample_bytes"),
+    ):
+        path = write_mixture(tmp_path, variant({"sources": {"s": {"path": "a.jsonl"}}, "mixture": {"weights": {"s": 1}}, "limits": limits}))
+        done = subprocess.run([stage.binary, "check", path], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 2 and word in done.stderr and "mixture.yaml:" in done.stderr, done.stderr
+
+
+def test_ring_does_not_fit(stage: Any, tmp_path: Path) -> None:
+    """Batches too large for sidecar_memory: said before the run begins, with what would be enough, by check and by `up`."""
+    corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
+    shape = variant(
+        {
+            "sources": {"s": {"path": "a.jsonl"}},
+            "mixture": {"weights": {"s": 1}},
+            "sequence_length": 262144,
+            "global_batch_size": 32,
+            "micro_batch_size": 16,
+            "limits": {"sidecar_memory": "64MiB"},
+        }
+    )
+    path = write_mixture(tmp_path, shape)
+    for args in (["check", path, "--ranks", "2"], ["up", path, "--ranks", "2", "--run-dir", tmp_path / "run"]):
+        done = subprocess.run([stage.binary, *args], capture_output=True, text=True, timeout=30)
+        assert done.returncode in (1, 2) and "sidecar_memory" in done.stderr.strip().splitlines()[-1], done.stderr

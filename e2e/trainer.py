@@ -1,0 +1,74 @@
+"""A trainer's process: one rank that takes batches and tells the test about each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "clients" / "python" / "src"))
+
+import millrace  # noqa: E402
+
+
+@dataclasses.dataclass(frozen=True)
+class Orders:
+    """What a trainer does: where it starts, what it tells, and after which (step, microbatch) it leaves without asking for more."""
+
+    start: Optional[str] = None
+    state: Optional[Dict[str, Any]] = None
+    override: Tuple[str, ...] = ()
+    leave_after: Optional[Tuple[int, int]] = None
+    stay: bool = False  # do not leave then, but hold the connection until the process is ended
+    tensors: bool = False  # tell the arrays themselves
+    states: bool = False  # tell state_dict() after every batch
+    pause: float = 0.0  # seconds of training for each batch
+
+
+@dataclasses.dataclass
+class Taken:
+    """One batch as the trainer had it. Segments are plain tuples in the order of millrace.Segment."""
+
+    step: int
+    microbatch: int
+    num_microbatches: int
+    digest: str
+    segments: List[Tuple[str, str, int, int, int, int, int, int]]
+    tensors: Optional[Dict[str, Any]] = None
+    state: Optional[str] = None
+
+
+def train(pipe: Any, socket: str, orders: Orders) -> None:
+    """Runs in a process of its own. Sends each Taken, then "end", "left", or ("error", type, reason)."""
+    try:
+        loader = millrace.connect(socket, tensors="numpy", start=orders.start)
+        if orders.state is not None:
+            loader.load_state_dict(orders.state, override=orders.override)
+        for batch in loader:
+            taken = Taken(
+                batch.step, batch.microbatch, batch.num_microbatches, batch.digest, [tuple(s) for s in batch.segments]
+            )
+            if orders.tensors:
+                taken.tensors = {name: array.copy() for name, array in batch.items()}
+            if orders.states:
+                taken.state = json.dumps(loader.state_dict(), sort_keys=True)
+            pipe.send(taken)
+            if (batch.step, batch.microbatch) == orders.leave_after:
+                pipe.send("left")
+                while orders.stay:
+                    time.sleep(60)
+                loader.close()
+                return
+            del batch
+            if orders.pause:
+                time.sleep(orders.pause)
+        pipe.send("end")
+        loader.close()
+    except millrace.RunError as e:
+        pipe.send(("error", type(e).__name__, e.reason))
+    except BaseException:
+        pipe.send(("error", "crash", traceback.format_exc()))

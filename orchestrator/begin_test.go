@@ -1,0 +1,89 @@
+package orchestrator
+
+import (
+	"strings"
+	"testing"
+
+	"millrace/proto"
+)
+
+// TestAnAttemptThatNobodyHeardOfIsNoHistory: the orchestrator is lost between opening the first attempt and answering; the ranks say
+// again what they said.
+func TestAnAttemptThatNobodyHeardOfIsNoHistory(t *testing.T) {
+	for _, start := range []string{"", "fresh", "latest"} {
+		w := newWorld(t, 2)
+		w.connect()
+		w.joinAll("", nil)
+		w.restart()
+		w.connect()
+		w.joinAll(start, nil)
+		if got := w.sidecar.take(); !has(got, "begin rank 0") || !has(got, "begin rank 1") || has(got, "refuse") {
+			t.Fatalf("start %q: %v", start, got)
+		}
+	}
+}
+
+// TestARankWhoseAnswerWasLostBeginsAlone: the orchestrator is lost after it answered one rank of two.
+func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
+	for _, start := range []string{"", "fresh", "latest"} {
+		w := newWorld(t, 2)
+		w.connect()
+		w.joinAll(start, nil)
+		w.restart()
+		w.connect()
+		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Serving: true}}})
+		w.turn()
+		w.sidecar.take()
+		if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
+			t.Errorf("start %q: status says %q", start, waits)
+		}
+		w.join(1, start, nil)
+		if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 0") || has(got, "begin rank 0") {
+			t.Fatalf("start %q: %v", start, got)
+		}
+		w.consume(2)
+		if w.m.s.Watermark != 2 {
+			t.Fatalf("start %q: the run stands at %d", start, w.m.s.Watermark)
+		}
+	}
+}
+
+// TestWaitingNamesWhoHasToStartAgain: one rank that goes back needs all others to do so.
+func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(4)
+	w.join(1, "state", state(t, w, 2))
+	if waits := w.m.Waiting(); !strings.Contains(waits, "waiting for rank 0 to connect") {
+		t.Errorf("status says %q", waits)
+	}
+	w.join(0, "state", state(t, w, 2))
+	if w.m.s.attempt() != 2 || w.m.Waiting() != "" {
+		t.Errorf("attempt %d, %q", w.m.s.attempt(), w.m.Waiting())
+	}
+}
+
+// TestEverySidecarKnowsWhatIsWaitedFor, the one that came last and those that were there.
+func TestEverySidecarKnowsWhatIsWaitedFor(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	late := &box{}
+	w.m.SidecarUp(late, &proto.SidecarHello{Name: "sidecar-1"})
+	w.turn()
+	if got := late.take(); !has(got, "Waiting") {
+		t.Errorf("the late one heard %v", got)
+	}
+	w.joinAll("fresh", nil)
+	for _, b := range []*box{w.sidecar, late} {
+		var last string
+		for _, msg := range b.got {
+			if o, ok := msg.(*proto.SidecarOrder); ok && o.GetWaiting() != nil {
+				last = o.GetWaiting().Text
+			}
+		}
+		if last != "" {
+			t.Errorf("one still hears %q", last)
+		}
+	}
+}

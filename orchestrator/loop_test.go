@@ -1,0 +1,480 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/sim/memnet"
+	"millrace/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+// life is an orchestrator with its loop, its store and its server, from its start to its end.
+type life struct {
+	t      *testing.T
+	o      *Orchestrator
+	store  *checkpoint.Store
+	net    *memnet.Net
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run, once ended
+	stop   func()
+	conn   *grpc.ClientConn
+}
+
+func openStore(t *testing.T, disk *checkpoint.Disk) *checkpoint.Store {
+	t.Helper()
+	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", CreatedBy: "test", Disk: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func live(t *testing.T, cfg Config, disk *checkpoint.Disk) *life {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{t: t, store: openStore(t, disk), net: memnet.New(), cancel: cancel, ended: make(chan struct{})}
+	var err error
+	if l.o, err = New(ctx, cfg, Options{Store: l.store, Lines: io.Discard}); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := l.net.Listen("orchestrator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	proto.RegisterOrchestratorServer(server, NewServer(l.o))
+	go server.Serve(listener) // ends with Stop
+	go func() {
+		l.err = l.o.Run(ctx)
+		close(l.ended)
+	}()
+	l.conn, err = grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.net.Dial(ctx, "orchestrator") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.stop = sync.OnceFunc(func() {
+		cancel()
+		<-l.ended
+		server.Stop()
+		l.conn.Close()
+		if err := l.store.Close(); err != nil && !errors.Is(err, checkpoint.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(l.stop)
+	return l
+}
+
+// wait waits for the end of Run.
+func (l *life) wait() error {
+	l.t.Helper()
+	select {
+	case <-l.ended:
+		return l.err
+	case <-time.After(patience):
+		l.t.Fatal("the loop does not end")
+		return nil
+	}
+}
+
+// ask looks at the machine inside the loop.
+func (l *life) ask(f func(*Machine)) {
+	l.t.Helper()
+	if err := NewServer(l.o).ask(context.Background(), func(m *Machine) error { f(m); return nil }); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// load plays the loader until its stream ends: whatever is wanted of either source is offered.
+func (l *life) load(records uint64) {
+	stream, err := proto.NewOrchestratorClient(l.conn).Load(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	say := func(term uint64, e *proto.LoaderEvent) {
+		e.Fence = &proto.Fence{Stream: "train", Term: term}
+		_ = stream.Send(e) // the end of the stream is seen by Recv
+	}
+	say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Name: "loader-0"}}})
+	next, terms := map[string]uint64{}, map[string]uint64{}
+	go func() { // ends with the stream, which ends with its connection
+		for {
+			order, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			switch o := order.Order.(type) {
+			case *proto.LoaderOrder_Open:
+				say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)}}})
+			case *proto.LoaderOrder_Read:
+				next[o.Read.Source], terms[o.Read.Source] = o.Read.Ordinal, o.Read.Term
+			case *proto.LoaderOrder_Want:
+				m := &proto.Offers{Source: o.Want.Source}
+				for n := next[o.Want.Source]; n < o.Want.Until; n++ {
+					if records > 0 && n >= records {
+						m.End, m.EndOrdinal = true, records
+						break
+					}
+					m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, n), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, n), append(m.Tokens, length(m.Source, n))
+					next[o.Want.Source] = n + 1
+				}
+				say(terms[o.Want.Source], &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: m}})
+			}
+		}
+	}()
+}
+
+// host is a sidecar with its ranks, which consume every plan at once.
+type host struct {
+	mu       sync.Mutex
+	contents map[uint64]string // of each step, in the newest attempt
+	below    map[uint32]uint64 // answered commits of each rank
+	ended    *proto.Ended
+	failed   string
+	over     chan struct{} // closed when the stream ends
+	err      error         // why it did
+}
+
+// serve plays a sidecar whose ranks say where they start; onPlan sees every plan before it is consumed.
+func (l *life) serve(start string, ranks uint32, until uint64, onPlan func(*proto.Plan)) *host {
+	stream, err := proto.NewOrchestratorClient(l.conn).Serve(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	h := &host{contents: map[uint64]string{}, below: map[uint32]uint64{}, over: make(chan struct{})}
+	say := func(e *proto.SidecarEvent) { _ = stream.Send(e) } // the end of the stream is seen by Recv
+	say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Name: "sidecar-0"}}})
+	for r := range ranks {
+		say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Join{Join: &proto.Join{Rank: r, Start: start, Call: uint64(r) + 1}}})
+	}
+	go func() { // ends with the stream, which ends with its connection
+		defer close(h.over)
+		for {
+			order, err := stream.Recv()
+			if err != nil {
+				h.err = err
+				return
+			}
+			if p := order.GetPlan(); p != nil {
+				onPlan(p)
+				for r := range ranks {
+					if p.Step < until {
+						say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Commit{Commit: &proto.Commit{Rank: r, Attempt: p.Fence.Attempt, Step: p.Step}}})
+					}
+				}
+			}
+			h.hear(order)
+		}
+	}()
+	return h
+}
+
+func (h *host) hear(order *proto.SidecarOrder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o := order.Order.(type) {
+	case *proto.SidecarOrder_Plan:
+		h.contents[o.Plan.Step] = fmt.Sprintf("%x %x", o.Plan.Content, o.Plan.Placement)
+	case *proto.SidecarOrder_Committed:
+		h.below[o.Committed.Rank] = max(h.below[o.Committed.Rank], o.Committed.Below)
+	case *proto.SidecarOrder_Ended:
+		h.ended = o.Ended
+	case *proto.SidecarOrder_Failed:
+		h.failed = o.Failed.Reason
+	}
+}
+
+// reach waits until every rank's commits below a step were answered.
+func (h *host) reach(t *testing.T, ranks uint32, below uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Microsecond) {
+		h.mu.Lock()
+		all := uint32(0)
+		for _, b := range h.below {
+			if b >= below {
+				all++
+			}
+		}
+		h.mu.Unlock()
+		if all == ranks {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the ranks stand at %v, want %d", h.below, below)
+		}
+	}
+}
+
+func quiet(*proto.Plan) {}
+
+// TestPowerCutsChangeNoPlan: the disk as a power cut left it, at seeded moments of a run, goes on to the same plans.
+func TestPowerCutsChangeNoPlan(t *testing.T) {
+	const steps = 40
+	disk, rng := checkpoint.NewMemoryDisk(), rand.New(rand.NewPCG(3, 3))
+	var cuts []*checkpoint.Disk
+	l := live(t, newConfig(t, 2), disk)
+	l.load(0)
+	h := l.serve("fresh", 2, steps, func(*proto.Plan) {
+		if rng.IntN(3) == 0 {
+			cuts = append(cuts, disk.Crash(rng.IntN(101), rng.Uint64()))
+		}
+	})
+	h.reach(t, 2, steps)
+	l.stop()
+	<-h.over
+	if len(cuts) < 8 {
+		t.Fatalf("only %d power cuts", len(cuts))
+	}
+	for i, cut := range cuts {
+		again := live(t, newConfig(t, 2), cut)
+		if again.o.Term() != 2 {
+			t.Errorf("cut %d: term %d", i, again.o.Term())
+		}
+		again.load(0)
+		g := again.serve("latest", 2, steps, quiet)
+		g.reach(t, 2, steps)
+		again.stop()
+		<-g.over
+		for step, content := range g.contents {
+			if was := h.contents[step]; was != "" && content != was {
+				t.Fatalf("cut %d: step %d is %s, was %s", i, step, content, was)
+			}
+		}
+	}
+}
+
+// TestSnapshotsReplaceTheJournal: over many steps the store holds the same state in less, and plans only as far back as checkpoints
+// need them.
+func TestSnapshotsReplaceTheJournal(t *testing.T) {
+	const steps = retention + 600
+	for _, c := range []struct {
+		saved uint64 // step whose checkpoint is the newest
+		gone  bool   // whether the first plans are
+	}{{0, true}, {40, false}} {
+		disk := checkpoint.NewMemoryDisk()
+		l := live(t, newConfig(t, 1), disk)
+		l.load(0)
+		h := l.serve("fresh", 1, steps, quiet)
+		if c.saved > 0 {
+			l.ask(func(m *Machine) { m.SavedCheckpoint(c.saved) })
+		}
+		h.reach(t, 1, steps)
+		var now string
+		var cut *checkpoint.Disk
+		l.ask(func(m *Machine) {
+			now = snapshotBytes(t, m.s)
+			if m.s.Watermark < steps-1 {
+				t.Errorf("watermark %d", m.s.Watermark)
+			}
+			cut = disk.Crash(0, 1)
+		})
+		l.stop()
+		<-h.over
+		store := openStore(t, cut)
+		s, records, err := ReadState(store, millrace.Train)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snapshotBytes(t, s) != now {
+			t.Errorf("the restored state differs: %s", s)
+		}
+		first, last := store.Bounds()
+		if last < 2*steps || last-first > 2*snapshotEvery || records > snapshotEvery {
+			t.Errorf("the journal holds %d to %d, %d after the snapshot", first, last, records)
+		}
+		for step, gone := range map[uint64]bool{0: c.gone, 300: c.gone, steps - 1: false} {
+			key := checkpoint.StepKey{Stream: "train", Attempt: 1, Step: step}
+			if _, ok, err := ReadPlan(store, key); err != nil || ok == gone {
+				t.Errorf("plan of step %d: there %v, %v", step, ok, err)
+			}
+			if e, ok, err := store.Entry(key); err != nil || !ok || fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:]) != h.contents[step] {
+				t.Errorf("what is kept for ever of step %d: %v %v", step, ok, err)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStatusAndMetricsSayTheSame(t *testing.T) {
+	l := live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l.load(0)
+	l.serve("fresh", 2, 5, quiet).reach(t, 2, 5)
+	st, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roles []string
+	for _, r := range st.Roles {
+		roles = append(roles, fmt.Sprintf("%s %s %s %d", r.Role, r.Name, r.State, r.Term))
+	}
+	if got, want := strings.Join(roles, "; "), "orchestrator orchestrator running 1; loader loader-0 running 1; sidecar sidecar-0 running 1"; got != want {
+		t.Errorf("roles %s, want %s", got, want)
+	}
+	if st.Step != 5 || st.Planned != 8 || st.Fence.Attempt != 1 || st.Waiting != "" || st.Ended || len(st.Sources) != 2 {
+		t.Errorf("status %v", st)
+	}
+	var share float64
+	for name, s := range st.Sources {
+		share += s.Share
+		if s.Tokens == 0 || s.Samples == 0 || s.Offered <= s.Ordinal {
+			t.Errorf("source %s: %v", name, s)
+		}
+	}
+	if share < 0.999 || share > 1.001 {
+		t.Errorf("the shares add up to %v", share)
+	}
+	body := l.scrape()
+	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n", "millrace_quarantined_total 0\n",
+		fmt.Sprintf("millrace_source_samples_total{source=%q} %d\n", "web", st.Sources["web"].Samples)} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is missing in\n%s", want, body)
+		}
+	}
+}
+
+// scrape serves metrics, reads them once and stops serving.
+func (l *life) scrape() string {
+	l.t.Helper()
+	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	address := probe.Addr().String()
+	if err := ServeMetrics(context.Background(), address, l.o); err == nil || !strings.Contains(err.Error(), "choose a free address") {
+		l.t.Errorf("an address in use: %v", err)
+	}
+	probe.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- ServeMetrics(ctx, address, l.o) }() // read below
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			l.t.Errorf("after the end: %v", err)
+		}
+	}()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		r, err := client.Get("http://" + address + "/metrics")
+		if err != nil {
+			continue
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return string(body)
+	}
+	l.t.Fatal("metrics are not served")
+	return ""
+}
+
+// TestLastWordsAreHeard: the end of the stream is said, and every commit answered, before the streams end; so is a failure.
+func TestLastWordsAreHeard(t *testing.T) {
+	l := live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l.load(60)
+	h := l.serve("fresh", 2, 1<<40, quiet)
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	<-h.over
+	if h.ended == nil || h.below[0] != h.ended.Steps || h.below[1] != h.ended.Steps || h.ended.Steps == 0 || h.err == io.EOF {
+		t.Errorf("ended %v, answered %v, stream ended with %v", h.ended, h.below, h.err)
+	}
+	if _, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{}); err == nil || !strings.Contains(err.Error(), "stopping") {
+		t.Errorf("after the end: %v", err)
+	}
+
+	l = live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l.load(0)
+	h = l.serve("fresh", 2, 7, quiet)
+	h.reach(t, 2, 7)
+	l.ask(func(m *Machine) { m.Fatal(&proto.Fatal{Source: "web", Reason: "file a.jsonl changed"}) })
+	if err := l.wait(); err == nil || err.Error() != "file a.jsonl changed" {
+		t.Fatalf("the loop ended with %v", err)
+	}
+	<-h.over
+	if h.failed != "file a.jsonl changed" {
+		t.Errorf("the trainers heard %q", h.failed)
+	}
+}
+
+// TestWhoeverDoesNotReadHoldsNobodyUp.
+func TestWhoeverDoesNotReadHoldsNobodyUp(t *testing.T) {
+	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	deaf, err := proto.NewOrchestratorClient(l.conn).Serve(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := deaf.Send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Name: "sidecar-9"}}}); err != nil {
+		t.Fatal(err)
+	}
+	l.load(0)
+	l.serve("fresh", 1, 200, quiet).reach(t, 1, 200)
+	l.ask(func(m *Machine) {
+		if m.sidecars["sidecar-9"] == nil {
+			t.Error("the other sidecar was not there")
+		}
+	})
+	cancel()
+	for gone := false; !gone; time.Sleep(time.Millisecond) {
+		l.ask(func(m *Machine) { gone = m.sidecars["sidecar-9"] == nil })
+	}
+}
+
+func TestAStoreThatFailsEndsTheRun(t *testing.T) {
+	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	l.load(0)
+	h := l.serve("fresh", 1, 1<<40, quiet)
+	h.reach(t, 1, 3)
+	if err := l.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.wait(); !errors.Is(err, checkpoint.ErrClosed) || !strings.Contains(err.Error(), "write journal") {
+		t.Fatalf("the loop ended with %v", err)
+	}
+}
+
+func TestAnotherIdentityIsRefused(t *testing.T) {
+	disk := checkpoint.NewMemoryDisk()
+	live(t, newConfig(t, 1), disk).stop()
+	cfg := newConfig(t, 1)
+	cfg.Changed = func(stored []byte) ([]string, error) {
+		if string(stored) != `{"seed":"1"}` {
+			t.Errorf("the stored identity is %s", stored)
+		}
+		return []string{"seed: 1 -> 2", "sequence_length: 64 -> 128"}, nil
+	}
+	store := openStore(t, disk)
+	defer store.Close()
+	_, err := New(context.Background(), cfg, Options{Store: store, Lines: io.Discard})
+	if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "seed: 1 -> 2") || !strings.Contains(err.Error(), "sequence_length: 64 -> 128") {
+		t.Fatalf("got %v", err)
+	}
+}

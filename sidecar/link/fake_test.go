@@ -1,0 +1,315 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/internal/sim/memnet"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what has to come.
+const patience = 20 * time.Second
+
+// world is a link between a scripted orchestrator and scripted loaders.
+type world struct {
+	t     *testing.T
+	net   *memnet.Net
+	link  *Link
+	orch  *script
+	ended chan error
+	term  atomic.Uint64 // newest that was reported
+}
+
+func newWorld(t *testing.T, ranks int) (*world, *session) {
+	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1)}
+	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", World: 2, Ranks: ranks, PadMultiple: 4, Shape: millrace.Shape{SequenceLength: 64},
+		Net: w.net, Clock: seam.System{}, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
+	w.orchestrate()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { w.ended <- w.link.Run(ctx) }() // the cleanup waits for it
+	t.Cleanup(func() {
+		cancel()
+		if err := <-w.ended; err != nil {
+			t.Errorf("the link ended with %v", err)
+		}
+		w.orch.server.Stop()
+	})
+	return w, w.orch.next(t)
+}
+
+// ctx ends with the test or when patience does.
+func (w *world) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+// orchestrate puts a new orchestrator in the place of the old one.
+func (w *world) orchestrate() {
+	w.t.Helper()
+	if w.orch != nil {
+		w.orch.server.Stop()
+	}
+	w.orch = &script{server: grpc.NewServer(), sessions: make(chan *session, 8)}
+	proto.RegisterOrchestratorServer(w.orch.server, w.orch)
+	serve(w.t, w.net, w.orch.server, "orchestrator")
+}
+
+func serve(t *testing.T, net *memnet.Net, server *grpc.Server, address string) {
+	t.Helper()
+	l, err := net.Listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l) // ends with Stop
+}
+
+type script struct {
+	proto.UnimplementedOrchestratorServer
+	server   *grpc.Server
+	sessions chan *session
+}
+
+// session is one sidecar's stream.
+type session struct {
+	t      *testing.T
+	stream proto.Orchestrator_ServeServer
+	hello  *proto.SidecarHello
+	events chan *proto.SidecarEvent // closed when the stream ends
+}
+
+func (s *script) Serve(stream proto.Orchestrator_ServeServer) error {
+	x := &session{stream: stream, events: make(chan *proto.SidecarEvent, 256)}
+	s.sessions <- x
+	defer close(x.events)
+	for {
+		e, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		x.events <- e
+	}
+}
+
+func (s *script) next(t *testing.T) *session {
+	t.Helper()
+	select {
+	case x := <-s.sessions:
+		x.t = t
+		if x.hello = x.event().GetHello(); x.hello.GetName() != "sidecar-0" {
+			t.Fatalf("hello is %v", x.hello)
+		}
+		return x
+	case <-time.After(patience):
+		t.Fatal("the link did not come")
+		return nil
+	}
+}
+
+func (x *session) event() *proto.SidecarEvent {
+	x.t.Helper()
+	select {
+	case e, ok := <-x.events:
+		if !ok {
+			x.t.Fatal("the link left")
+		}
+		return e
+	case <-time.After(patience):
+		x.t.Fatal("the link says nothing")
+		return nil
+	}
+}
+
+func (x *session) order(term uint64, o *proto.SidecarOrder) {
+	x.t.Helper()
+	o.Fence = &proto.Fence{Stream: "train", Term: term}
+	if err := x.stream.Send(o); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *session) welcome(sources ...string) {
+	x.t.Helper()
+	w := &proto.Welcome{}
+	for _, s := range sources {
+		w.Manifests = append(w.Manifests, &proto.Manifest{Source: s, Shards: []*proto.Shard{{Name: "a.jsonl"}}})
+	}
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Welcome{Welcome: w}})
+}
+
+func (x *session) plan(p *proto.Plan) {
+	x.t.Helper()
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Plan{Plan: p}})
+}
+
+func (x *session) committed(rank, attempt uint32, below uint64) {
+	x.t.Helper()
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Committed{Committed: &proto.Committed{Rank: rank, Attempt: attempt, Below: below}}})
+}
+
+// begin joins a rank and answers it.
+func (w *world) begin(x *session, rank, attempt uint32, step uint64) {
+	w.t.Helper()
+	answer := w.join(rank, sidecar.Start{Kind: sidecar.StartFresh})
+	j := x.event().GetJoin()
+	if j.GetRank() != rank {
+		w.t.Fatalf("rank %d joined as %v", rank, j)
+	}
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: rank, Call: j.Call, Attempt: attempt, Step: step}}})
+	if a := <-answer; a.err != nil {
+		w.t.Fatal(a.err)
+	}
+}
+
+type joined struct {
+	begin sidecar.Begin
+	err   error
+}
+
+func (w *world) join(rank uint32, start sidecar.Start) chan joined {
+	answer := make(chan joined, 1)
+	ctx := w.ctx()
+	go func() { // ends with its answer
+		b, err := w.link.Join(ctx, millrace.Rank(rank), start)
+		answer <- joined{b, err}
+	}()
+	return answer
+}
+
+// planOf is a plan in which every assignment is of rank 0.
+func planOf(attempt uint32, step uint64, segments ...millrace.Segment) *proto.Plan {
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: millrace.Attempt(attempt), Step: millrace.Step(step), Ranks: 1, Microbatches: 1, Content: millrace.Digest{byte(step), 1}}
+	for i, s := range segments {
+		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: s, Row: uint32(i)})
+	}
+	return wire.PlanToProto(p, []byte(`{"step":`+string(rune('0'+step%10))+`}`))
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// token is token t of a document.
+func token(source uint32, ordinal uint64, t uint32) uint32 {
+	return source<<28 ^ uint32(ordinal)<<12 ^ t
+}
+
+// row is one answered request.
+type row struct {
+	index  uint32
+	tokens []uint32
+}
+
+// encode writes rows as Arrow's own writer does.
+func encode(rows ...row) []byte {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Uint32}, {Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)}}, nil)
+	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
+	defer b.Release()
+	index, lists := b.Field(0).(*array.Uint32Builder), b.Field(1).(*array.ListBuilder)
+	for _, r := range rows {
+		index.Append(r.index)
+		lists.Append(true)
+		lists.ValueBuilder().(*array.Uint32Builder).AppendValues(r.tokens, nil)
+	}
+	record := b.NewRecord()
+	defer record.Release()
+	var out bytes.Buffer
+	w := ipc.NewWriter(&out, ipc.WithSchema(schema))
+	if err := errors.Join(w.Write(record), w.Close()); err != nil {
+		panic(err)
+	}
+	return out.Bytes()
+}
+
+// store is a scripted loader. It answers one row a reply.
+type store struct {
+	proto.UnimplementedLoaderServer
+	server *grpc.Server
+	source uint32
+	term   uint64
+
+	mu    sync.Mutex
+	asked [][]uint64                // ordinals of each request
+	fault func(answered int) error  // tells after how many rows a request fails, and why; nil: never
+	spoil func(raw []byte) []byte   // what becomes of a reply
+	more  func(ordinal uint64) bool // whether a document goes on after its segment
+}
+
+func newStore(w *world, address string, source uint32, term uint64) *store {
+	s := &store{server: grpc.NewServer(), source: source, term: term}
+	proto.RegisterLoaderServer(s.server, s)
+	serve(w.t, w.net, s.server, address)
+	w.t.Cleanup(s.server.Stop)
+	return s
+}
+
+func (s *store) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+func (s *store) requests() [][]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([][]uint64(nil), s.asked...)
+}
+
+// Fetch implements proto.LoaderServer.
+func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
+	s.mu.Lock()
+	s.asked = append(s.asked, req.Ordinal)
+	fault, spoil, term, more := s.fault, s.spoil, s.term, s.more
+	s.mu.Unlock()
+	if req.GetFence().GetTerm() != term {
+		return wire.ToStatus(millrace.ErrFenced)
+	}
+	for i, ordinal := range req.Ordinal {
+		if fault != nil {
+			if err := fault(i); err != nil {
+				return wire.ToStatus(err)
+			}
+		}
+		n := req.Length[i]
+		if more != nil && more(ordinal) {
+			n++
+		}
+		r := row{index: uint32(i)}
+		for t := range n {
+			r.tokens = append(r.tokens, token(s.source, ordinal, req.Offset[i]+t))
+		}
+		raw := encode(r)
+		if spoil != nil {
+			raw = spoil(raw)
+		}
+		if err := stream.Send(&proto.FetchReply{Arrow: raw}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+package link
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+func (x *session) directory(stripes ...*proto.LoaderStripe) {
+	x.t.Helper()
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: &proto.Loaders{Stripes: stripes}}})
+}
+
+func stripe(source string, index, of uint32, term uint64, address string) *proto.LoaderStripe {
+	return &proto.LoaderStripe{Source: source, Stripe: index, Stripes: of, Term: term, Address: address, Name: address}
+}
+
+// wide is a plan over two sources, of which the second has documents in every stripe.
+func wide(t *testing.T) *millrace.Plan {
+	t.Helper()
+	var segments []millrace.Segment
+	for i := range uint64(40) {
+		segments = append(segments, millrace.Segment{Source: uint32(i % 2), Ordinal: millrace.Ordinal(i * 7), Offset: uint32(i % 3), Length: uint32(1 + i%5)})
+	}
+	p, err := wire.PlanFromProto(planOf(1, 0, segments...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) fetch(p *millrace.Plan) (sidecar.Payload, error) {
+	return w.link.Fetch(w.ctx(), p, []millrace.Rank{0})
+}
+
+// verify compares a payload with what the documents are.
+func verify(t *testing.T, p *millrace.Plan, payload sidecar.Payload, more bool) {
+	t.Helper()
+	got, err := payload.Tokens(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range p.Part(0, 0) {
+		var want []uint32
+		n := a.Length
+		if more && a.More {
+			n++
+		}
+		for k := range n {
+			want = append(want, token(a.Source, uint64(a.Ordinal), a.Offset+k))
+		}
+		if !slices.Equal(got[i], want) {
+			t.Fatalf("segment %d is %v, want %v", i, got[i], want)
+		}
+	}
+	payload.Release()
+	if _, err := payload.Tokens(0, 0); err == nil {
+		t.Error("tokens are given after their release")
+	}
+}
+
+func TestFetchGathersSourcesAndStripes(t *testing.T) {
+	w, x := newWorld(t, 1)
+	x.welcome("code", "web")
+	code, web0, web1 := newStore(w, "l0", 0, 3), newStore(w, "l1", 1, 4), newStore(w, "l2", 1, 5)
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 2, 4, "l1"), stripe("web", 1, 2, 5, "l2"))
+	p := wide(t)
+	for i := range p.Assignments {
+		p.Assignments[i].More = i%4 == 0
+	}
+	for _, s := range []*store{code, web0, web1} {
+		s.more = func(o uint64) bool { return o/7%4 == 0 }
+	}
+	// Another rank's part is not for this host.
+	p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Source: 0, Ordinal: 999, Length: 1}, Rank: 1})
+	eventually(t, func() bool { return w.link.served("web") == 2 })
+	payload, err := w.fetch(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify(t, p, payload, true)
+	for at, s := range []*store{web0, web1} {
+		asked := s.requests()
+		if len(asked) != 1 || !slices.IsSorted(asked[0]) || slices.ContainsFunc(asked[0], func(o uint64) bool { return o/32%2 != uint64(at) }) {
+			t.Errorf("stripe %d was asked for %v", at, asked)
+		}
+	}
+	if slices.Contains(code.requests()[0], 999) {
+		t.Error("another host's segment was fetched")
+	}
+}
+
+// served is how many stripes of a source are known.
+func (l *Link) served(source string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.loaders[source])
+}
+
+// TestALoaderThatDiesIsAskedForTheRest: its successor has another term and another place.
+func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
+	w, x := newWorld(t, 1)
+	x.welcome("code", "web")
+	newStore(w, "l0", 0, 3)
+	web := newStore(w, "l1", 1, 4)
+	died := make(chan struct{})
+	web.fault = func(answered int) error {
+		if answered < 6 {
+			return nil
+		}
+		select {
+		case <-died:
+		default:
+			close(died)
+		}
+		return errors.New("killed")
+	}
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
+	eventually(t, func() bool { return w.link.served("web") == 1 })
+	p := wide(t)
+	got := make(chan sidecar.Payload, 1)
+	go func() { // read below
+		payload, err := w.fetch(p)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- payload
+	}()
+	<-died
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "waits for a loader of source web") })
+	web.server.Stop()
+	x.directory(stripe("code", 0, 1, 3, "l0"))
+	next := newStore(w, "l9", 1, 8)
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9")) // not yet its term: refused, asked again
+	eventually(t, func() bool { return len(next.requests()) > 0 })
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 8, "l9"))
+	verify(t, p, <-got, false)
+	all := web.requests()[0]
+	for _, asked := range next.requests() {
+		if len(asked) >= len(all) || !slices.Equal(asked, all[len(all)-len(asked):]) {
+			t.Errorf("of %v the successor was asked for %v", all, asked)
+		}
+	}
+	if w.link.Waiting() != "" {
+		t.Errorf("still waiting: %s", w.link.Waiting())
+	}
+}
+
+// TestADeadStripeDoesNotStopTheOthers: what the living give is taken meanwhile, however long the dead takes to come back.
+func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
+	w, x := newWorld(t, 1)
+	x.welcome("code", "web")
+	newStore(w, "l0", 0, 3)
+	web := newStore(w, "l1", 1, 4)
+	slow := make(chan struct{})
+	web.fault = func(int) error { <-slow; return nil }
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 2, 4, "l1"), stripe("web", 1, 2, 5, "nowhere"))
+	eventually(t, func() bool { return w.link.served("web") == 2 })
+	p := wide(t)
+	got := make(chan sidecar.Payload, 1)
+	go func() { // read below
+		payload, err := w.fetch(p)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- payload
+	}()
+	eventually(t, func() bool { return len(web.requests()) > 0 })
+	other := newStore(w, "l2", 1, 5)
+	close(slow)
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 2, 4, "l1"), stripe("web", 1, 2, 5, "l2"))
+	verify(t, p, <-got, false)
+	if n := len(web.requests()); n != 1 {
+		t.Errorf("the living stripe was asked %d times", n)
+	}
+	if len(other.requests()) == 0 {
+		t.Error("the other stripe was not asked")
+	}
+}
+
+// TestWhatNoOtherTryMendsEndsTheRun, whichever orchestrator hears of it.
+func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault func(int) error
+		spoil func([]byte) []byte
+		want  error
+		says  string
+	}{
+		{name: "bad sample", fault: func(int) error { return fmt.Errorf("fetch web a.jsonl#60: invalid JSON: %w", millrace.ErrBadSample) }, want: millrace.ErrBadSample, says: "a.jsonl#60"},
+		{name: "damaged payload", spoil: func(raw []byte) []byte { return raw[:len(raw)-40] }, want: millrace.ErrMismatch, says: "payload of step 0 from l1"},
+		{name: "other lengths", spoil: func([]byte) []byte { return encode(row{0, make([]uint32, 33)}) }, want: millrace.ErrMismatch, says: "33 tokens came"},
+		{name: "other rows", spoil: func([]byte) []byte { return encode(row{77, []uint32{1}}) }, want: millrace.ErrMismatch, says: "row 77"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, x := newWorld(t, 1)
+			x.welcome("code", "web")
+			newStore(w, "l0", 0, 3)
+			web := newStore(w, "l1", 1, 4)
+			web.fault, web.spoil = c.fault, c.spoil
+			x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
+			eventually(t, func() bool { return w.link.served("web") == 1 })
+			w.orch.server.Stop() // nobody hears it at first
+			_, err := w.fetch(wide(t))
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("got %v", err)
+			}
+			for range 2 {
+				w.orchestrate()
+				x = w.orch.next(t)
+				if f := x.event().GetFatal(); f.GetReason() != err.Error() {
+					t.Fatalf("the orchestrator was told %v", f)
+				}
+			}
+			x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
+			var run *sidecar.RunError
+			if _, err := w.link.Plan(w.ctx(), 1, 9); !errors.As(err, &run) || !strings.Contains(run.Reason, c.says) {
+				t.Fatalf("the trainers are told %v", err)
+			}
+		})
+	}
+}
+
+func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
+	w, x := newWorld(t, 1)
+	x.welcome("code")
+	x.directory(&proto.LoaderStripe{Source: "code"}) // no stripes: refused, and the stream with it
+	w.orch.next(t)
+	if _, err := w.fetch(wide(t)); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "source 1, the run has 1") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// three is a payload of three rows and the plan it answers.
+func three() (*millrace.Plan, []byte) {
+	p := &millrace.Plan{}
+	for _, n := range []uint32{3, 1, 2} {
+		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Length: n, More: n == 2}})
+	}
+	return p, encode(row{0, []uint32{1, 2, 3}}, row{2, []uint32{7, 8, 9}}, row{1, []uint32{4}})
+}
+
+// TestDamagedPayloadNeverPanics: cut anywhere, any byte changed.
+func TestDamagedPayloadNeverPanics(t *testing.T) {
+	plan, raw := three()
+	begin, err := schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range raw {
+		p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, 3)}
+		if err := p.take(raw[:cut], []int{0, 1, 2}); err != nil && !final(err) {
+			t.Fatalf("cut at %d: %v would be tried for ever", cut, err)
+		}
+	}
+	for at := range raw {
+		for _, flip := range []byte{1, 0x40, 0x80, 0xff} {
+			spoiled := slices.Clone(raw)
+			spoiled[at] ^= flip
+			try(t, plan, spoiled)
+		}
+	}
+	p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, 3)}
+	if err := p.take(raw, []int{0, 1, 2}); err != nil || !slices.Equal(p.tokens[2], []uint32{7, 8, 9}) || !slices.Equal(p.tokens[1], []uint32{4}) {
+		t.Fatalf("%v: %v", err, p.tokens)
+	}
+}
+
+// try takes what may be damaged: it is an error, or rows as long as planned.
+func try(t *testing.T, plan *millrace.Plan, raw []byte) {
+	t.Helper()
+	begin, err := schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, len(plan.Assignments))}
+	if err := p.take(raw, []int{0, 1, 2}); err != nil && !errors.Is(err, millrace.ErrMismatch) {
+		t.Fatalf("%v is no mismatch", err)
+	}
+	for i, tokens := range p.tokens {
+		want := int(plan.Assignments[i].Length)
+		if plan.Assignments[i].More {
+			want++
+		}
+		if tokens != nil && len(tokens) != want {
+			t.Fatalf("row %d has %d tokens, want %d", i, len(tokens), want)
+		}
+	}
+}
+
+func FuzzTake(f *testing.F) {
+	plan, raw := three()
+	f.Add(raw)
+	f.Add(raw[:len(raw)/2])
+	f.Add(encode())
+	f.Add(bytes.Repeat([]byte{0xff}, 64))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 8, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, raw []byte) { try(t, plan, raw) })
+}

@@ -1,0 +1,381 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// take reads one reply as any Arrow reader would.
+func (f *fetched) take(t *testing.T, raw []byte) {
+	t.Helper()
+	r, err := ipc.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	f.replies++
+	for r.Next() {
+		rows, lists := r.Record().Column(0).(*array.Uint32), r.Record().Column(1).(*array.List)
+		values := lists.ListValues().(*array.Uint32).Uint32Values()
+		for i := range rows.Len() {
+			from, to := lists.ValueOffsets(i)
+			if _, twice := f.rows[rows.Value(i)]; twice {
+				t.Fatalf("row %d came twice", rows.Value(i))
+			}
+			f.rows[rows.Value(i)] = slices.Clone(values[from:to])
+		}
+		if rows.Len() > 1 {
+			f.largest = max(f.largest, len(values))
+		}
+	}
+	if r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+}
+
+// lengths is n records of varied lengths.
+func lengths(n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprint(1+i*i%97))
+	}
+	return out
+}
+
+// direct is the same stripe read without a loader.
+func (w *world) direct(stripe sources.Stripe, reqs []sources.Request) (offers []offered, tokens map[uint32][]uint32) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	spec, err := w.spec("web")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	src, err := sources.Open(ctx, spec, sources.OpenOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer src.Close()
+	f := src.Feed(sources.Position{}, stripe, sources.FeedConfig{})
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }() // waited for below
+	f.Want(1 << 40)
+	for end := false; !end; {
+		b, err := f.Next(ctx)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, o := range b.Offers {
+			x := offered{uint64(o.Ordinal), o.ID.Record, o.Lengths.Tokens, ""}
+			if o.Quarantine != nil {
+				x.bad = o.Quarantine.ID + ": " + o.Quarantine.Reason
+			}
+			offers = append(offers, x)
+		}
+		end = b.End
+	}
+	tokens = map[uint32][]uint32{}
+	if err := f.Fetch(ctx, reqs, func(i int, t []uint32) error { tokens[uint32(i)] = slices.Clone(t); return nil }); err != nil {
+		w.t.Fatal(err)
+	}
+	cancel()
+	<-done
+	return offers, tokens
+}
+
+func request(term uint64, reqs []sources.Request) *proto.FetchRequest {
+	m := &proto.FetchRequest{Fence: &proto.Fence{Stream: "train", Term: term}, Source: "web"}
+	for _, r := range reqs {
+		m.Ordinal, m.Offset, m.Length = append(m.Ordinal, uint64(r.Ordinal)), append(m.Offset, r.Offset), append(m.Length, r.Length)
+	}
+	return m
+}
+
+// TestALoaderOffersAndServesWhatItsFeedGives, no more than is wanted.
+func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
+	w := newWorld(t, append(lengths(400), "bad", "0", "bad")...)
+	x := w.start()
+	if m := x.open(); len(m.Shards) != 1 || m.Shards[0].Count != 403 || m.Source != "web" {
+		t.Fatalf("manifest %v", m)
+	}
+	x.read(sources.Stripe{}, 5, 0, 100)
+	first, _ := x.offers(5, 100)
+	x.quiet()
+	x.want(50) // less than was wanted changes nothing
+	x.want(1000)
+	rest, end := x.offers(5, 303)
+	var reqs []sources.Request
+	got := append(first, rest...)
+	for _, o := range got {
+		if o.tokens > 3 {
+			reqs = append(reqs, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens}, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Offset: 1, Length: 2})
+		}
+	}
+	slices.Reverse(reqs)
+	want, tokens := w.direct(sources.Stripe{}, reqs)
+	if !end || !reflect.DeepEqual(got, want) {
+		t.Fatalf("end %v, offers\n%v\nwant\n%v", end, got, want)
+	}
+	if !slices.ContainsFunc(got, func(o offered) bool { return o.bad != "" && o.tokens == 0 }) {
+		t.Error("the bad records were not rejected")
+	}
+	f, err := w.fetch(request(5, reqs))
+	if err != nil || !reflect.DeepEqual(f.rows, tokens) {
+		t.Fatalf("%v: %d rows, want %d equal ones", err, len(f.rows), len(tokens))
+	}
+	if f, err = w.fetch(request(5, nil)); err != nil || len(f.rows) != 0 {
+		t.Errorf("no requests: %v, %d rows", err, len(f.rows))
+	}
+	x.release(403)
+	x.read(sources.Stripe{Index: 1, Of: 3}, 6, 0, 1000)
+	want, _ = w.direct(sources.Stripe{Index: 1, Of: 3}, nil)
+	if got, end := x.offers(6, len(want)); !end || !reflect.DeepEqual(got, want) {
+		t.Errorf("stripe 1 of 3: %v", got)
+	}
+	if w.terms.Load() != 2 {
+		t.Errorf("%d terms were reported", w.terms.Load())
+	}
+}
+
+// TestRepliesAreBounded: rows are gathered up to a bound, and a row that is longer comes alone.
+func TestRepliesAreBounded(t *testing.T) {
+	lines := []string{"700000"}
+	for range 60 {
+		lines = append(lines, "10000")
+	}
+	w := newWorld(t, lines...)
+	x := w.start()
+	x.open()
+	x.read(sources.Stripe{}, 5, 0, 1000)
+	got, _ := x.offers(5, len(lines))
+	var reqs []sources.Request
+	for _, o := range got {
+		reqs = append(reqs, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens})
+	}
+	_, tokens := w.direct(sources.Stripe{}, reqs)
+	f, err := w.fetch(request(5, reqs))
+	if err != nil || !reflect.DeepEqual(f.rows, tokens) {
+		t.Fatalf("%v: %d rows of %d", err, len(f.rows), len(tokens))
+	}
+	if f.largest > replyTokens || f.replies < 4 || f.replies > 6 {
+		t.Errorf("%d replies, the largest of several rows has %d tokens", f.replies, f.largest)
+	}
+}
+
+func TestWrongFetchesAreRefused(t *testing.T) {
+	lines := append(lengths(60), "late")
+	w := newWorld(t, lines...)
+	x := w.start()
+	x.open()
+	x.read(sources.Stripe{}, 5, 0, 1000)
+	got, _ := x.offers(5, 61)
+	late := slices.IndexFunc(got, func(o offered) bool { return o.record == 60 })
+	good := []sources.Request{{Ordinal: 30, Length: 1}}
+	for _, c := range []struct {
+		name string
+		req  *proto.FetchRequest
+		edit func(*proto.FetchRequest)
+		want error
+		says string
+	}{
+		{"older term", request(4, good), nil, millrace.ErrFenced, "under term 4"},
+		{"newer term", request(6, good), nil, millrace.ErrFenced, "under term 6"},
+		{"other stripe", request(5, good), func(r *proto.FetchRequest) { r.Stripe = 1 }, millrace.ErrFenced, "stripe 1"},
+		{"other source", request(5, good), func(r *proto.FetchRequest) { r.Source = "code" }, millrace.ErrFenced, "source code"},
+		{"columns differ", request(5, good), func(r *proto.FetchRequest) { r.Offset = nil }, millrace.ErrInvalid, "0 offsets"},
+		{"beyond the document", request(5, []sources.Request{{Ordinal: 30, Length: 5000}}), nil, millrace.ErrMismatch, "tokens 0 to 5000"},
+		{"beyond the stream", request(5, []sources.Request{{Ordinal: 61, Length: 1}}), nil, millrace.ErrInvalid, "the stream ends at 61"},
+		{"bad only now", request(5, []sources.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}), nil, millrace.ErrBadSample, "a.jsonl#60"},
+	} {
+		if c.edit != nil {
+			c.edit(c.req)
+		}
+		_, err := w.fetch(c.req)
+		if err = wire.FromStatus(err); !errors.Is(err, c.want) || !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	x.release(20)
+	eventually(t, func() bool {
+		_, err := w.fetch(request(5, []sources.Request{{Ordinal: 3, Length: 1}}))
+		return errors.Is(wire.FromStatus(err), millrace.ErrInvalid) && strings.Contains(err.Error(), "released")
+	})
+	if _, err := w.fetch(request(5, good)); err != nil {
+		t.Errorf("what was not released: %v", err)
+	}
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// TestAnOrchestratorThatIsBackIsToldAgain, without a record being read again; one that goes back further has it read anew.
+func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
+	w := newWorld(t, append(lengths(300), "bad")...)
+	x := w.start()
+	manifest := x.open()
+	x.read(sources.Stripe{}, 5, 0, 200)
+	before, _ := x.offers(5, 200)
+	req := []sources.Request{{Ordinal: 150, Length: 1}}
+	eventually(t, func() bool { _, err := w.fetch(request(5, req)); return err == nil && w.format.reads.Load() >= 301 })
+	reads := w.format.reads.Load()
+
+	w.orchestrate()
+	x = w.orch.next(t)
+	if again := x.open(); !pbuf.Equal(again, manifest) {
+		t.Fatalf("manifest %v became %v", manifest, again)
+	}
+	x.read(sources.Stripe{}, 6, 0, 250)
+	again, _ := x.offers(6, 250)
+	if !reflect.DeepEqual(again[:200], before) {
+		t.Error("what is told again differs")
+	}
+	if got := w.format.reads.Load(); got != reads {
+		t.Errorf("%d records were read for it", got-reads)
+	}
+	if _, err := w.fetch(request(5, req)); !errors.Is(wire.FromStatus(err), millrace.ErrFenced) {
+		t.Errorf("the old term: %v", err)
+	}
+	if _, err := w.fetch(request(6, req)); err != nil {
+		t.Errorf("the new term: %v", err)
+	}
+
+	x.release(120)
+	w.orchestrate()
+	x = w.orch.next(t)
+	x.open()
+	x.read(sources.Stripe{}, 7, 120, 250)
+	kept, _ := x.offers(7, 50)
+	if kept[0].ordinal > 120 || !reflect.DeepEqual(kept, again[kept[0].ordinal:kept[0].ordinal+uint64(len(kept))]) {
+		t.Errorf("after a release it begins with %v", kept[0])
+	}
+	x.read(sources.Stripe{}, 8, 10, 250)
+	anew, _ := x.offers(8, 240)
+	if !reflect.DeepEqual(anew, again[10:]) {
+		t.Error("what is read anew differs")
+	}
+	if w.format.reads.Load() == reads {
+		t.Error("nothing was read anew: where did it come from?")
+	}
+}
+
+// TestAReadingThatIsReplacedIsNoFault: sources go back and forth with attempts.
+func TestAReadingThatIsReplacedIsNoFault(t *testing.T) {
+	w := newWorld(t, lengths(100)...)
+	x := w.start()
+	x.open()
+	want, _ := w.direct(sources.Stripe{}, nil)
+	for term := uint64(1); term <= 60; term++ {
+		if term%2 == 1 {
+			x.read(sources.Stripe{Index: 0, Of: 2}, term, 0, 100)
+			x.offers(term, 1)
+			continue
+		}
+		x.read(sources.Stripe{}, term, 0, 100)
+		if got, _ := x.offers(term, 100); !reflect.DeepEqual(got, want) {
+			t.Fatalf("term %d: the offers differ", term)
+		}
+	}
+}
+
+// TestOneOpeningServesEveryOrchestrator: indexing takes long, and an orchestrator may be lost meanwhile.
+func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
+	w := newWorld(t, lengths(50)...)
+	w.format.gate = make(chan struct{})
+	x := w.start()
+	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Open{Open: &proto.OpenSource{Source: "web"}}})
+	eventually(t, func() bool { return w.format.index.Load() == 1 })
+	w.orchestrate()
+	x = w.orch.next(t)
+	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Open{Open: &proto.OpenSource{Source: "web"}}})
+	select {
+	case e := <-x.events:
+		if o := e.GetOpening(); o.GetSource() != "web" || o.GetTotal() == 0 {
+			t.Fatalf("instead of progress came %v", e)
+		}
+	case <-time.After(patience):
+		t.Fatal("the new orchestrator does not hear how far the index is")
+	}
+	close(w.format.gate)
+	if e := x.event(); e.GetManifest().GetShards()[0].GetCount() != 50 {
+		t.Fatalf("got %v", e)
+	}
+	if n := w.format.index.Load(); n != 1 {
+		t.Errorf("it was indexed %d times", n)
+	}
+}
+
+// TestAFatalSourceIsToldToEveryOrchestrator and the loader stays: the run's end ends it.
+func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
+	w := newWorld(t, append(lengths(40), "damaged")...)
+	x := w.start()
+	x.open()
+	for life := uint64(1); life <= 3; life++ {
+		x.read(sources.Stripe{}, life, 0, 1000)
+		for {
+			e := x.event()
+			if f := e.GetFatal(); f != nil {
+				if f.Source != "web" || !strings.Contains(f.Reason, "the disk is gone") {
+					t.Fatalf("told %v", f)
+				}
+				break
+			}
+		}
+		w.orchestrate()
+		x = w.orch.next(t)
+		x.open()
+	}
+	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Open{Open: &proto.OpenSource{Source: "books"}}})
+	if f := x.event().GetFatal(); f.GetSource() != "books" || !strings.Contains(f.GetReason(), "not in the mixture") {
+		t.Errorf("an unknown source: %v", f)
+	}
+}
+
+// TestOrdersOfAnOldTermAreRefused: whoever sends them is fenced, and the loader looks for the one that fenced it.
+func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
+	w := newWorld(t, lengths(40)...)
+	x := w.start()
+	x.order(3, &proto.LoaderOrder{Order: &proto.LoaderOrder_Want{Want: &proto.Want{Source: "web", Until: 10}}})
+	x.order(2, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "from the past"}}})
+	next := w.orch.next(t)
+	if _, ok := <-x.events; ok {
+		t.Error("the fenced stream goes on")
+	}
+	next.order(3, &proto.LoaderOrder{Order: &proto.LoaderOrder_Open{Open: &proto.OpenSource{Source: "web"}}})
+	if next.event().GetManifest() == nil {
+		t.Error("the loader does not go on")
+	}
+}
+
+func TestALoaderThatIsReplacedLeaves(t *testing.T) {
+	w := newWorld(t, lengths(40)...)
+	x := w.start()
+	x.open()
+	x.read(sources.Stripe{}, 1, 0, 40)
+	x.offers(1, 40)
+	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as loader-0"}}})
+	eventually(t, func() bool { _, open := <-x.events; return !open })
+	if err := w.left(); err == nil || !strings.Contains(err.Error(), "told to leave: another process took over") {
+		t.Fatalf("it ended with %v", err)
+	}
+}

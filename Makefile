@@ -49,7 +49,7 @@ bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, m
 	bench/stream.sh
 
 bench-plan: ## time and quality of plans at 16K and 64K segments
-	go test ./orchestrator/planner -run XXX -bench "Plan|Pack|Fill|Overhead" -benchtime 1x
+	go test ./orchestrator/planner -run XXX -bench "Plan|Pack" -benchtime 200x
 
 bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt

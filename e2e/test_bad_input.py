@@ -272,6 +272,10 @@ DAMAGE: Dict[Damage, List[str]] = {
 }
 
 
+# Those that are also met by a run with trainers: one for each way in which a source can fail, at its opening and later.
+MET = {truncated_gzip, parquet_page, parquet_missing_column, megatron_short_bin, blank, missing, same_ids, no_json_at_all, missing_field}
+
+
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda d: d.__name__)
 def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
     """Files that cannot be read: check says why and exits 1; so does `up`, with the same reason for every rank, and beside a good source too."""
@@ -283,6 +287,8 @@ def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
     says(stderr.strip().splitlines()[-1], DAMAGE[damage])
     assert [p for p in report["problems"] if re.search(DAMAGE[damage][0], p["reason"])], report["problems"]
 
+    if damage not in MET:
+        return
     code, delivered, stderr = ran(stage, tmp_path, mixture)
     assert code == 1, stderr
     reason = stderr.strip().splitlines()[-1]

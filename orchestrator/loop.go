@@ -42,7 +42,8 @@ type Orchestrator struct {
 	since   int // records since the newest snapshot
 }
 
-// New restores the run from its store and acquires the lease, which journals the next term. Nothing runs before Run.
+// New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx, which has to
+// outlive Run's. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
 	s, records, err := ReadState(opt.Store, cfg.Stream)

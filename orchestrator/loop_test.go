@@ -54,7 +54,7 @@ func live(t *testing.T, cfg Config, disk *checkpoint.Disk) *life {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{t: t, store: openStore(t, disk), net: memnet.New(), cancel: cancel, ended: make(chan struct{})}
 	var err error
-	if l.o, err = New(ctx, cfg, Options{Store: l.store, Lines: io.Discard}); err != nil {
+	if l.o, err = New(context.Background(), cfg, Options{Store: l.store, Lines: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := l.net.Listen("orchestrator")

@@ -33,7 +33,8 @@ func run(args []string) int {
 	}
 	var usage *usageError
 	if text := err.Error(); text != "" {
-		fmt.Fprintln(os.Stderr, strings.TrimRight(text, "\n"))
+		// Names out of damaged files may be anything.
+		fmt.Fprintln(os.Stderr, strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\ufffd"))
 	}
 	if errors.As(err, &usage) || errors.Is(err, millrace.ErrInvalid) {
 		return exitUsage

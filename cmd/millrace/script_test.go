@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -45,6 +46,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strings.Contains(ts.ReadFile("stderr"), "goroutine ") {
 		ts.Fatalf("a stack trace")
+	}
+	if !utf8.ValidString(ts.ReadFile("stderr")) {
+		ts.Fatalf("bytes that are no text: %q", ts.ReadFile("stderr"))
 	}
 	if took := time.Since(begin); took > 30*time.Second {
 		ts.Fatalf("it took %s", took)

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +71,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err := u.validate(); err != nil {
 		return err
 	}
+	// A stop that comes while the mixture is read is a clean one as well.
+	ctx, quiet := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer quiet()
 	cfg, err := config.Load(u.mixture)
 	if err != nil {
 		return err
@@ -85,11 +91,14 @@ func (u *up) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return u.supervise(c, cfg, resolved)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return u.supervise(ctx, c, cfg, resolved)
 }
 
-func (u *up) supervise(c *cobra.Command, cfg *config.Config, resolved []byte) error {
-	_, err := supervisor.Run(c.Context(), supervisor.Config{
+func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config, resolved []byte) error {
+	_, err := supervisor.Run(ctx, supervisor.Config{
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(envProgram)), Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {

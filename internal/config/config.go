@@ -160,7 +160,8 @@ type Quarantine struct {
 	Budget Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
 }
 
-// The least memory limits. They hold one largest default document twice over, and the frames of one rank.
+// The least memory limits: with them a run has been seen to end on files three times as large (docs/memory.md, e2e/test_memory.py).
+// What its processes need beside them is said there.
 const (
 	MinLoaderMemory  Bytes = 64 << 20
 	MinSidecarMemory Bytes = 64 << 20

@@ -55,32 +55,13 @@ func (d Decimal) String() string {
 
 // parseDecimal reads digits with a point and an exponent, each optional, into billionths. The problem is empty where it could.
 func parseDecimal(text string) (billionths uint64, problem string) {
-	if strings.HasPrefix(text, "-") {
-		return 0, "is negative"
-	}
-	mantissa, exponent, hasExponent := cutExponent(text)
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	if whole+fraction == "" || !allDigits(whole) || !allDigits(fraction) {
-		return 0, "is not a number"
-	}
-	shift := 0
-	if hasExponent {
-		n, err := strconv.Atoi(exponent)
-		if err != nil {
-			return 0, "is not a number"
-		}
-		shift = min(max(n, -1000), 1000)
-	}
-	digits := strings.TrimLeft(whole+fraction, "0")
-	point := len(digits) - len(fraction) + shift // place of the point in digits; may lie outside
-	digits = strings.TrimRight(digits, "0")
-	if digits == "" {
-		return 0, ""
-	}
-	if point > decimalDigits {
+	digits, point, problem := splitDecimal(text)
+	switch {
+	case problem != "" || digits == "":
+		return 0, problem
+	case point > decimalDigits:
 		return 0, "is too large"
-	}
-	if len(digits)-point > decimalDigits {
+	case len(digits)-point > decimalDigits:
 		return 0, "has too many digits"
 	}
 	digits += strings.Repeat("0", decimalDigits+point-len(digits))
@@ -89,6 +70,32 @@ func parseDecimal(text string) (billionths uint64, problem string) {
 		return 0, "is too large"
 	}
 	return n, ""
+}
+
+// splitDecimal reads a number as 0.digits * 10^point, without zeros at either end of digits; those of 0 are empty.
+func splitDecimal(text string) (digits string, point int, problem string) {
+	if strings.HasPrefix(text, "-") {
+		return "", 0, "is negative"
+	}
+	mantissa, exponent, hasExponent := cutExponent(text)
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	if whole+fraction == "" || !allDigits(whole) || !allDigits(fraction) {
+		return "", 0, "is not a number"
+	}
+	shift := 0
+	if hasExponent {
+		n, err := strconv.Atoi(exponent)
+		if err != nil {
+			return "", 0, "is not a number"
+		}
+		shift = min(max(n, -1000), 1000)
+	}
+	digits = strings.TrimLeft(whole+fraction, "0")
+	point = len(digits) - len(fraction) + shift // may lie outside of the digits
+	if digits = strings.TrimRight(digits, "0"); digits == "" {
+		point = 0
+	}
+	return digits, point, ""
 }
 
 func cutExponent(text string) (mantissa, exponent string, ok bool) {

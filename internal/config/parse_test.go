@@ -58,7 +58,7 @@ func TestValues(t *testing.T) {
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
 		Packing: Pad, PadMultiple: 16, Window: 1, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: BalanceNone, Shuffle: millrace.Blocks,
 		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Parallelism: Parallelism{1, 1, 1}, Stop: &Stop{Tokens: 1000000},
-		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{{"b", Decimal{"0"}}, {"v1.5", Decimal{".5"}}}},
+		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}},
 		Sources: Sources{
 			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: Repeat},
 			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: Fail, MaxEpochs: 4},
@@ -80,7 +80,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: BestFit, PadMultiple: 1, Window: 1, CapSlack: Decimal{"1"},
 		Layout: millrace.Packed, Balance: BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
-		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{{"only", Decimal{"1"}}}},
+		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{{"only", Ratio{"1"}}}},
 		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: Repeat}},
 		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
 		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", File: "mixture.yaml",
@@ -271,14 +271,14 @@ func checkAccepted(t fataler, c *Config) {
 		t.Fatalf("accepted %+v", c)
 	}
 	for _, k := range c.Mixture.Knots() {
-		sum := uint64(0)
+		zero := true
 		for i, w := range k.Weights {
-			sum += w.Value.Billionths()
+			zero = zero && w.Value.IsZero()
 			if w.Source != c.Sources[i].Name {
 				t.Fatalf("weights %v of sources %v", k.Weights, c.Sources.Names())
 			}
 		}
-		if sum == 0 || len(k.Weights) != len(c.Sources) {
+		if zero || len(k.Weights) != len(c.Sources) {
 			t.Fatalf("weights %v of sources %v", k.Weights, c.Sources.Names())
 		}
 	}

@@ -25,17 +25,17 @@ type Weights []Weight
 // Weight is the share of one source, as written.
 type Weight struct {
 	Source string
-	Value  Decimal
+	Value  Ratio
 }
 
 // Of returns the weight of a source and whether it has one.
-func (w Weights) Of(source string) (Decimal, bool) {
+func (w Weights) Of(source string) (Ratio, bool) {
 	for _, x := range w {
 		if x.Source == source {
 			return x.Value, true
 		}
 	}
-	return Decimal{}, false
+	return Ratio{}, false
 }
 
 // Knot is one point of a schedule: from its step or token on, these weights hold.

@@ -9,20 +9,27 @@ import (
 
 // setText keeps a decimal as written.
 func (d *Decimal) setText(text string, c class) (problem, cure string) {
-	if c == quoted {
-		return "must be a number, not a text in quotes", "leave the quotes out"
-	}
-	lower := strings.ToLower(strings.TrimLeft(text, "+-"))
-	switch lower {
-	case ".nan", "nan":
-		return "is not a number: " + quote(text), "write a decimal number of at least 0, as 0.3"
-	case ".inf", "inf", "infinity":
-		return "is infinite: " + quote(text), "write a decimal number of at least 0, as 0.3"
+	if problem, cure = noNumber(text, c); problem != "" {
+		return problem, cure
 	}
 	if _, problem = parseDecimal(text); problem != "" {
 		return problem + ": " + quote(text), "write a decimal number from 0 to 999999999 with at most 9 digits after the point, as 0.3"
 	}
 	d.Text = text
+	return "", ""
+}
+
+// noNumber finds what YAML takes for something else than a finite number.
+func noNumber(text string, c class) (problem, cure string) {
+	if c == quoted {
+		return "must be a number, not a text in quotes", "leave the quotes out"
+	}
+	switch strings.ToLower(strings.TrimLeft(text, "+-")) {
+	case ".nan", "nan":
+		return "is not a number: " + quote(text), "write a decimal number of at least 0, as 0.3"
+	case ".inf", "inf", "infinity":
+		return "is infinite: " + quote(text), "write a decimal number of at least 0, as 0.3"
+	}
 	return "", ""
 }
 

@@ -46,6 +46,41 @@ func TestDecimalRefuses(t *testing.T) {
 	}
 }
 
+// TestRatios: every weight keeps its value to 19 digits, and its shortest form is the same however it was written.
+func TestRatios(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?`).Draw(t, "text")
+		want, _ := new(big.Rat).SetString(text)
+		var r Ratio
+		if problem, _ := r.setText(text, 0); problem != "" {
+			if least, most := big.NewRat(1, 1), new(big.Rat); want.Sign() == 0 || want.Cmp(most.SetFrac(pow10(60), big.NewInt(1))) < 0 && want.Cmp(least.SetFrac(big.NewInt(1), pow10(60))) >= 0 {
+				t.Fatalf("%q: %s", text, problem)
+			}
+			return
+		}
+		got, ok := new(big.Rat).SetString(r.String())
+		if !ok || got.Cmp(want) > 0 || r.IsZero() != (want.Sign() == 0) {
+			t.Fatalf("%q is written as %q", text, r)
+		}
+		// got is want less what is beyond 19 digits.
+		lost := new(big.Rat).Sub(want, got)
+		if lost.Mul(lost, new(big.Rat).SetInt(pow10(18))).Cmp(want) > 0 {
+			t.Fatalf("%q is written as %q", text, r)
+		}
+		if again := (Ratio{r.String()}); again.String() != r.String() {
+			t.Fatalf("%q has two shortest forms: %q and %q", text, r, again)
+		}
+	})
+	for text, want := range map[string]string{"0.60": "0.6", "6e-1": "0.6", "2.0": "2", "0e9": "0", "1e-9": "0.000000001", "1e10": "10000000000",
+		"0.3333333333333333": "0.3333333333333333", "1e-12": "1e-12", "1.50e30": "15e29"} {
+		if got := (Ratio{text}).String(); got != want {
+			t.Errorf("%s is written as %s, want %s", text, got, want)
+		}
+	}
+}
+
+func pow10(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
 		"0": 0, "1": 1, "1B": 1, "1024": 1024, "1KiB": 1 << 10, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "2 GB": 2e9, "3kB": 3000, "3KB": 3000, "1TiB": 1 << 40,

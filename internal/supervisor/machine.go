@@ -153,7 +153,7 @@ func (m *machine) exited(now time.Time, i int, exit Exit) []action {
 	c.alive, c.pid = false, 0
 	if m.stopping {
 		// A failure that was on its way when the stop was asked for is not lost.
-		if m.result == Stopped && !m.asked(i) && m.final(c.Child, exit) == Fail {
+		if m.result == Stopped && m.final(c.Child, exit) == Fail {
 			m.result, m.err = Failed, &FailedError{Child: c.Child, Exit: exit}
 		}
 		return m.signalWaves(now)

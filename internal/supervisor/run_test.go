@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"millrace/internal/seam"
 )
 
 // text is a buffer for the supervisor's stderr that a test may read meanwhile.
@@ -220,6 +222,24 @@ func TestSecondUpIsRefused(t *testing.T) {
 	}
 	if r := h.role("loader-0", 0); r.Pid != pid {
 		t.Errorf("the first run was disturbed: pid %d, then %d", pid, r.Pid)
+	}
+}
+
+// TestAnyModeWillDo: a run directory whose mode keeps its owner out is made usable.
+func TestAnyModeWillDo(t *testing.T) {
+	for _, mode := range []os.FileMode{0, 0o500, 0o755} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := lockDir(dir, seam.System{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock.Close()
+		if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != mode|0o700 {
+			t.Errorf("mode %v became %v, %v", mode, st.Mode(), err)
+		}
 	}
 }
 

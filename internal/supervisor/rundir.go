@@ -35,6 +35,9 @@ func lockDir(runDir string, clock seam.Clock) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
 	}
+	if err := makeOurs(runDir); err != nil {
+		return nil, err
+	}
 	dir, err := os.Open(runDir)
 	if err != nil {
 		return nil, fmt.Errorf("open run directory: %w", err)
@@ -55,6 +58,18 @@ func lockDir(runDir string, clock seam.Clock) (*os.File, error) {
 		}
 		<-clock.After(10 * time.Millisecond)
 	}
+}
+
+// makeOurs gives us a directory of ours whose mode keeps us out. Of somebody else's the next step says what is wrong.
+func makeOurs(runDir string) error {
+	st, err := os.Stat(runDir)
+	if err != nil || !st.IsDir() || st.Mode().Perm()&0o700 == 0o700 {
+		return nil
+	}
+	if err := os.Chmod(runDir, st.Mode().Perm()|0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("open run directory: %w", err)
+	}
+	return nil
 }
 
 // holder names the `up` that has the directory. A dead one has orphans that are about to leave; one that has written no pid yet

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"slices"
 	"syscall"
 	"time"
 )
@@ -86,16 +85,6 @@ func (m *machine) signalWaves(now time.Time) []action {
 		}
 	}
 	return out
-}
-
-// asked tells whether a child was told to leave.
-func (m *machine) asked(child int) bool {
-	for w := range m.waves {
-		if m.waves[w].asked && slices.Contains(m.waves[w].children, child) {
-			return true
-		}
-	}
-	return false
 }
 
 // killAll ends the stop's patience.

@@ -36,13 +36,14 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	if len(req.Offset) != n || len(req.Length) != n {
 		return wire.ToStatus(fmt.Errorf("fetch of %d ordinals, %d offsets, %d lengths: %w", n, len(req.Offset), len(req.Length), millrace.ErrInvalid))
 	}
-	reqs := make([]sources.Request, n)
+	reqs, size := make([]sources.Request, n), uint64(n) // each may bring one token more than its length
 	for i := range reqs {
+		size += uint64(req.Length[i])
 		reqs[i] = sources.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
 	}
 	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
 	l.cfg.Fail.Hit("loader/fetch/before")
-	reply := newReply(func(b []byte) error {
+	reply := newReply(int(min(size, replyTokens)), func(b []byte) error {
 		l.cfg.Fail.Hit("loader/reply/before")
 		err := stream.Send(&proto.FetchReply{Arrow: b})
 		l.cfg.Fail.Hit("loader/reply/after")
@@ -65,8 +66,9 @@ type reply struct {
 	values  []uint32
 }
 
-func newReply(send func([]byte) error) *reply {
-	return &reply{send: send, offsets: []int32{0}, values: make([]uint32, 0, replyTokens)}
+// newReply makes a reply for so many tokens; one that gets more grows.
+func newReply(size int, send func([]byte) error) *reply {
+	return &reply{send: send, offsets: []int32{0}, values: make([]uint32, 0, size)}
 }
 
 func (r *reply) add(i int, tokens []uint32) error {

@@ -89,7 +89,7 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: ptr(1)}}}
 	case reflect.TypeFor[config.Weights]():
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: decimal(), MinProperties: ptr(1)}
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"}, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Sources]():
 		source := r.ReflectFromType(reflect.TypeFor[config.Source]())
 		source.Version = ""

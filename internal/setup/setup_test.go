@@ -1,0 +1,182 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/internal/config"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+)
+
+// parse reads a mixture of three sources with more lines at its end.
+func parse(t *testing.T, weights string, more ...string) *config.Config {
+	t.Helper()
+	text := "version: 1\nsequence_length: 64\nglobal_batch_size: 8\nmicro_batch_size: 2\ntokenizer: {name: gpt2}\nsources:\n"
+	for _, name := range []string{"books", "code", "web"} {
+		text += fmt.Sprintf("  %s: {path: %s/*.jsonl, format: jsonl, text: body}\n", name, name)
+	}
+	text += "mixture:\n  " + weights + "\n" + strings.Join(more, "\n") + "\n"
+	c, err := config.Parse("mixture.yaml", []byte(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const plain = "weights: {books: 0.2, code: 0.3, web: 0.5}"
+
+// TestStripesUseEveryLoader: each stripe has one loader, each loader serves something, and with enough of them each a stripe of its
+// own; sources differ by at most one stripe.
+func TestStripesUseEveryLoader(t *testing.T) {
+	for sources := 1; sources <= 9; sources++ {
+		for loaders := 1; loaders <= 20; loaders++ {
+			c := &config.Config{Sources: make(config.Sources, sources), Loaders: config.Loaders{Count: uint32(loaders)}}
+			served, most, least := map[string]int{}, 0, loaders
+			stripes := Stripes(c)
+			for _, s := range stripes {
+				most, least = max(most, len(s)), min(least, len(s))
+				for i, name := range s {
+					served[name]++
+					if slices.Contains(s[:i], name) {
+						t.Errorf("%d sources, %d loaders: %s has two stripes of one source", sources, loaders, name)
+					}
+				}
+			}
+			if len(stripes) != sources || least < 1 || most-least > 1 || len(served) != loaders {
+				t.Errorf("%d sources, %d loaders: %v", sources, loaders, stripes)
+			}
+			for i := range loaders {
+				n := served[LoaderName(i)]
+				if n == 0 || loaders >= sources && n != 1 || n > (sources+loaders-1)/loaders {
+					t.Errorf("%d sources, %d loaders: %s serves %d stripes", sources, loaders, LoaderName(i), n)
+				}
+			}
+		}
+	}
+	if n := Loaders(&config.Config{Sources: make(config.Sources, 2)}); n < 1 || n > 2 {
+		t.Errorf("auto is %d loaders for two sources", n)
+	}
+}
+
+// TestAllowedIsTheFractionRoundedUp, exactly, for any count.
+func TestAllowedIsTheFractionRoundedUp(t *testing.T) {
+	for _, budget := range []string{"0", "0.001", "0.3333", "0.000000001", "1"} {
+		allowed := Allowed(parse(t, plain, "quarantine: {budget: "+budget+"}"))
+		share, _ := new(big.Rat).SetString(budget)
+		for _, records := range []uint64{0, 1, 999, 1000, 1001, 9_999, 10_000, 123_456_789, 1 << 40, 1<<64 - 1} {
+			for _, counted := range []bool{true, false} {
+				n := records
+				if !counted {
+					n = max(n, uncounted)
+				}
+				product := new(big.Rat).Mul(share, new(big.Rat).SetInt(new(big.Int).SetUint64(n)))
+				want := new(big.Int).Add(product.Num(), new(big.Int).Sub(product.Denom(), big.NewInt(1)))
+				want.Quo(want, product.Denom())
+				if got := allowed(counted, records); got != want.Uint64() {
+					t.Errorf("budget %s, %d records, counted %v: %d, want %s", budget, records, counted, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestCostsComeFromTheModel(t *testing.T) {
+	model := "model: {layers: 32, hidden: 4096, heads: 32, ffn: 14336, vocab: 128256"
+	full := planner.CostFromModel(32, 4096, 32, 8, 128, 14336, 128256)
+	for _, c := range []struct {
+		line string
+		want planner.Cost
+	}{
+		{"", planner.DefaultCost()},
+		{"cost: {linear: 5, quadratic: 2}", planner.Cost{Linear: 5, Quadratic: 2}},
+		{model + ", kv_heads: 8, head_dim: 128}", full},
+		{model + ", kv_heads: 8}", full}, // head_dim is hidden / heads
+		{model + "}", planner.CostFromModel(32, 4096, 32, 32, 128, 14336, 128256)},
+	} {
+		cfg := parse(t, plain, c.line)
+		if got := Costs(cfg); got != c.want {
+			t.Errorf("%q: %+v, want %+v", c.line, got, c.want)
+		}
+		if got := Placing(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.Ranks != 4 || got.Cost != fmt.Sprintf("%d %d", c.want.Linear, c.want.Quadratic) || PlaceOptions(cfg).Cost != c.want {
+			t.Errorf("%q: placing %v", c.line, got)
+		}
+	}
+	if got := PlaceOptions(parse(t, plain, "layout: varlen", "cap_slack: 1.25")); got.CapPermille != 1250 || got.MicroBatch != 2 || got.Layout != millrace.Varlen {
+		t.Errorf("options %+v", got)
+	}
+}
+
+// TestSchedulesKeepTheirMeasure: the weights in force at a step, or after so many tokens, are those that the file says.
+func TestSchedulesKeepTheirMeasure(t *testing.T) {
+	const knots = `schedule:
+    - {%[1]s: 0, weights: {books: 1, code: 0, web: 3}}
+    - {%[1]s: 100, weights: {books: 3, code: 0, web: 1}, ramp: linear, %[2]s: 40}
+    - {%[1]s: 200, weights: {books: 0, code: 1, web: 0}}`
+	first, middle, second, third := []uint64{1, 0, 3}, []uint64{2, 0, 2}, []uint64{3, 0, 1}, []uint64{0, 4, 0}
+	for _, c := range []struct {
+		mixture string
+		tokens  bool
+		want    map[uint64][]uint64
+	}{
+		{fmt.Sprintf(knots, "from_step", "over_steps"), false, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
+		{fmt.Sprintf(knots, "from_tokens", "over_tokens"), true, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
+		{"weights: {books: 1, code: 0, web: 3}", false, map[uint64][]uint64{0: first, 1 << 40: first}},
+	} {
+		spec, err := PlanSpec(parse(t, c.mixture))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, want := range c.want {
+			step, tokens := at, uint64(7)
+			if c.tokens {
+				step, tokens = 7, at
+			}
+			shares := spec.Schedule.At(step, tokens).Shares([]bool{true, true, true})
+			for i, s := range shares {
+				if quarter := int64(mixing.One / 4); int64(s) < int64(want[i])*quarter-1 || int64(s) > int64(want[i])*quarter+1 {
+					t.Errorf("at %d (tokens: %v): shares %v of %d, want quarters %v", at, c.tokens, shares, mixing.One, want)
+				}
+			}
+		}
+	}
+}
+
+func TestAPlanSpecIsTheFile(t *testing.T) {
+	spec, err := PlanSpec(parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != planner.Pad || spec.LastStep != planner.DropLast ||
+		spec.StopTokens != 5000 || spec.StopSteps != 0 || len(spec.Sources) != 3 || spec.Sources[2].Name != "web" {
+		t.Errorf("%+v", spec)
+	}
+}
+
+func TestSourcesAreWhatTheFileSays(t *testing.T) {
+	c := parse(t, plain)
+	e, err := Tokenizer(c)
+	if err != nil || e == nil {
+		t.Fatal(err)
+	}
+	if c.Tokenizer.Fingerprint != fmt.Sprintf("%x", e.Fingerprint()) {
+		t.Error("the fingerprint is not in the configuration, where the identity looks for it")
+	}
+	src, _ := c.Source("code")
+	spec, err := SourceSpec(c, src, e)
+	if err != nil || spec.Name != "code" || spec.Field.Text != "body" || spec.Format.Name() != "jsonl" || spec.Tokenizer != e || spec.Shuffle != c.Shuffle || spec.Limits.SampleBytes != 64<<20 {
+		t.Errorf("%v: %+v", err, spec)
+	}
+	c.Tokenizer.Name = "gpt9"
+	if _, err := Tokenizer(c); !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "mixture.yaml:5") {
+		t.Errorf("an unknown vocabulary: %v", err)
+	}
+	if e, err := Tokenizer(&config.Config{}); e != nil || err != nil {
+		t.Errorf("without text: %v %v", e, err)
+	}
+}

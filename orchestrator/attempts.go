@@ -79,7 +79,7 @@ func (m *Machine) open() ([]Fact, error) {
 		m.beginAll()
 		return nil, nil
 	}
-	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing}
+	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing, Up: m.cfg.Up}
 	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}}}, nil
 }
 
@@ -122,11 +122,14 @@ func (m *Machine) resolveOne(j *join) error {
 	return nil
 }
 
-// history tells whether anybody has consumed anything. An attempt that was only opened is none: the orchestrator that opened it may
-// have been lost before any rank heard of it, and the ranks say again what they said.
+// history tells whether an attempt was opened under another `up`, or anybody has consumed anything. An attempt that was only opened under
+// this one is none: the orchestrator that opened it may have been lost before any rank heard of it, and the ranks say again what they said.
 func (m *Machine) history() bool {
 	if m.s.Attempt == nil {
 		return false
+	}
+	if m.s.Attempt.Up != m.cfg.Up {
+		return true
 	}
 	for i := range m.ranks {
 		if m.ranks[i].below > 0 {
@@ -209,17 +212,6 @@ func (m *Machine) missed(r *rank, j *join) bool {
 	return false
 }
 
-// anotherLeft tells whether a trainer other than r's left before it was through with the run.
-func (m *Machine) anotherLeft(r *rank) bool {
-	for i := range m.ranks {
-		o := &m.ranks[i]
-		if through := m.s.Ended != nil && o.below >= m.s.Ended.Steps; o != r && o.gone && !through {
-			return true
-		}
-	}
-	return false
-}
-
 func (m *Machine) allJoined() bool {
 	for i := range m.ranks {
 		if m.ranks[i].join == nil {
@@ -268,7 +260,7 @@ func (m *Machine) opened() {
 		return
 	}
 	for i := range m.ranks {
-		m.ranks[i].serving, m.ranks[i].below = false, m.s.Watermark
+		m.ranks[i].serving, m.ranks[i].below, m.ranks[i].last = false, m.s.Watermark, nil
 	}
 	for _, name := range sortedKeys(m.sidecars) {
 		m.sidecars[name].sent, m.sidecars[name].attempt = m.s.Watermark, m.s.Attempt.Attempt

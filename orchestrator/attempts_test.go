@@ -92,6 +92,26 @@ func TestWrongStartsAreRefused(t *testing.T) {
 	}
 }
 
+// TestARunOfAnotherUpHasHistory: where a trainer has had batches, also of a step that nobody finished, it must say where it starts.
+func TestARunOfAnotherUpHasHistory(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.join(0, "", nil)
+	w.restart()
+	w.connect()
+	w.join(0, "", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 2 step 0") {
+		t.Fatalf("the same up has to let a rank begin whose answer was lost: %v", got)
+	}
+	w.cfg.Up = "another"
+	w.restart()
+	w.connect()
+	w.join(0, "", nil)
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: this run has history") {
+		t.Fatalf("got %v", got)
+	}
+}
+
 // TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes, from a state, fresh, and after a restart of the orchestrator.
 func TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes(t *testing.T) {
 	w := newWorld(t, 2)

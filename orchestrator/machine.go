@@ -34,6 +34,7 @@ type Config struct {
 	Compare func(pinned, now *millrace.Manifest) error
 	Runway  int    // steps planned ahead of the slowest rank
 	By      string // program version
+	Up      string // names this `up`; all orchestrators that it starts have the same
 	Log     *slog.Logger
 }
 
@@ -82,10 +83,10 @@ type sidecar struct {
 type rank struct {
 	join    *join // waiting to begin
 	from    Session
-	serving bool   // has begun in the open attempt
-	gone    bool   // its trainer left after it had begun
-	away    bool   // its trainer left, and has not begun again since
-	below   uint64 // first step it has not consumed
+	serving bool          // has begun in the open attempt
+	away    bool          // its trainer left, and has not begun again since
+	below   uint64        // first step it has not consumed
+	last    *proto.Commit // of the stream's last step, to be answered to `from` once it is durable
 }
 
 // join is a rank's declared start, resolved.
@@ -107,6 +108,9 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 	}
 	for i := range m.ranks {
 		m.ranks[i].below = s.Watermark
+		if s.Through[uint32(i)] && s.Ended != nil {
+			m.ranks[i].below = s.Ended.Steps
+		}
 	}
 	return m, m.reposition()
 }
@@ -190,6 +194,12 @@ func (m *Machine) Apply(f Fact) {
 	case *proto.Record_Sealed:
 		m.publish(f.Plan)
 	case *proto.Record_Acknowledged:
+		for _, i := range r.Acknowledged.Through {
+			if c := m.ranks[i].last; c != nil {
+				m.ranks[i].last = nil
+				m.answerCommit(m.ranks[i].from, c)
+			}
+		}
 		m.released()
 	case *proto.Record_Quarantined:
 		for _, q := range r.Quarantined.Samples {
@@ -208,16 +218,31 @@ func (m *Machine) acknowledge() []Fact {
 	}
 	below, all := ^uint64(0), true
 	for i := range m.ranks {
-		below, all = min(below, m.ranks[i].below), all && m.ranks[i].serving
+		below, all = min(below, m.ranks[i].below), all && (m.ranks[i].serving || m.s.Through[uint32(i)])
 	}
 	if !all || below > m.s.Next {
-		return nil
+		below = m.s.Watermark
 	}
-	if below > m.s.Watermark {
-		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: &proto.Acknowledged{Attempt: m.s.Attempt.Attempt, Below: below}}}}}
+	through := m.newlyThrough(m.s.Ended)
+	if below > m.s.Watermark || len(through) > 0 {
+		return []Fact{acknowledged(m.s.Attempt.Attempt, max(below, m.s.Watermark), through)}
 	}
 	m.done = m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
 	return nil
+}
+
+func acknowledged(attempt uint32, below uint64, through []uint32) Fact {
+	return Fact{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: &proto.Acknowledged{Attempt: attempt, Below: below, Through: through}}}}
+}
+
+// newlyThrough lists the ranks that have consumed a stream that ends so, where that was not journaled yet.
+func (m *Machine) newlyThrough(end *proto.Ended) (out []uint32) {
+	for i := range m.ranks {
+		if end != nil && m.ranks[i].serving && m.ranks[i].below >= end.Steps && !m.s.Through[uint32(i)] {
+			out = append(out, uint32(i))
+		}
+	}
+	return out
 }
 
 // base is the planner's state at the watermark.

@@ -33,7 +33,12 @@ func (m *Machine) plan() ([]Fact, error) {
 		return nil, nil
 	case planner.Finished:
 		m.pending = ""
-		return []Fact{{Record: &pb.Record{Fact: &pb.Record_Ended{Ended: &pb.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: ended(outcome)}}}}}, nil
+		end := &pb.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: ended(outcome)}
+		facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Ended{Ended: end}}}}
+		if through := m.newlyThrough(end); len(through) > 0 {
+			facts = append(facts, acknowledged(m.s.Attempt.Attempt, m.s.Watermark, through)) // they leave as soon as they hear of the end
+		}
+		return facts, nil
 	}
 	m.pending = ""
 	return m.seal(&sel)

@@ -201,3 +201,40 @@ func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
 		t.Errorf("%d were journaled, the budget takes 3", n)
 	}
 }
+
+// A rank that has the whole stream leaves, and no sidecar may be left that knows of it: the journal does, before the rank is answered.
+func TestARankThatIsThroughIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t, 2)
+	w.records = 200
+	w.connect()
+	w.joinAll("fresh", nil)
+	for step := uint64(0); w.m.s.Ended == nil; step++ {
+		w.consume(step + 1)
+	}
+	steps := w.m.s.Ended.Steps
+	w.sidecar.take()
+	for step := w.m.s.Watermark; step < steps; step++ {
+		w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
+	}
+	if w.m.ranks[0].last == nil {
+		t.Fatal("the last commit was answered before it was journaled")
+	}
+	w.turn()
+	if w.m.ranks[0].last != nil {
+		t.Fatal("the last commit was not answered")
+	}
+	if w.m.Done() {
+		t.Fatal("done while rank 1 has consumed nothing of it")
+	}
+	w.restart()
+	w.connect()
+	w.m.Joined(w.sidecar, &proto.Join{Rank: 1, Start: "continue", Attempt: 1, Step: w.m.s.Watermark})
+	w.turn()
+	for step := w.m.s.Watermark; step < steps; step++ {
+		w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: step})
+	}
+	w.turn()
+	if !w.m.Done() {
+		t.Fatalf("rank 0 is waited for: %v, %s", w.m.s, w.m.Waiting())
+	}
+}

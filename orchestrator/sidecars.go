@@ -16,7 +16,7 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
 			r := &m.ranks[p.Rank]
-			r.serving, r.gone, r.from, r.below = true, false, session, max(r.below, p.Below)
+			r.serving, r.away, r.from, r.below = true, false, session, max(r.below, p.Below)
 		}
 	}
 	m.welcome()
@@ -69,10 +69,19 @@ func (m *Machine) Committed(from Session, c *pb.Commit) {
 	if int(c.Rank) >= len(m.ranks) {
 		return
 	}
-	if r := &m.ranks[c.Rank]; m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
+	r := &m.ranks[c.Rank]
+	if m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
 		r.below = max(r.below, c.Step+1)
+		if r.serving && m.through(r) && !m.s.Through[c.Rank] {
+			r.last, r.from = c, from // answered once it is durable: the rank leaves then, and could not say it again
+			return
+		}
 	}
-	m.send(from, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Committed{Committed: &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}}})
+	m.answerCommit(from, c)
+}
+
+func (m *Machine) answerCommit(to Session, c *pb.Commit) {
+	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Committed{Committed: &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}}})
 }
 
 // SavedCheckpoint observes that a step's model checkpoint is durable.
@@ -119,7 +128,7 @@ func (m *Machine) Waiting() string {
 	anew := m.anyJoin() != nil
 	var absent []string
 	for i := range m.ranks {
-		if (anew || !m.ranks[i].serving) && m.ranks[i].join == nil {
+		if (anew || !m.ranks[i].serving && !m.s.Through[uint32(i)]) && m.ranks[i].join == nil {
 			absent = append(absent, fmt.Sprint(i))
 		}
 	}

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/proto"
@@ -23,6 +24,7 @@ type State struct {
 	Sealed         map[uint64]*proto.Plan // steps at or after the watermark, of the newest attempt
 	Next           uint64                 // first step that is not sealed
 	Ended          *proto.Ended
+	Through        map[uint32]bool // ranks that have consumed the whole stream
 	Recent         []*proto.Quarantine
 	Quarantined    map[string]uint64 // per source
 	Saved          uint64            // newest step whose model checkpoint is durable
@@ -31,7 +33,7 @@ type State struct {
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}}
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{}}
 }
 
 // Fact is a record with the plan it sealed, which the ledger keeps apart from the journal.
@@ -55,10 +57,14 @@ func (s *State) Apply(f Fact) {
 		s.Attempt, s.Base, s.Watermark, s.Next = r.Opened, r.Opened.State, r.Opened.Step, r.Opened.Step
 		s.Ended = nil
 		clear(s.Sealed)
+		clear(s.Through)
 	case *proto.Record_Sealed:
 		s.Sealed[r.Sealed.Step], s.Next = f.Plan, r.Sealed.Step+1
 	case *proto.Record_Acknowledged:
 		s.acknowledge(r.Acknowledged.Below)
+		for _, rank := range r.Acknowledged.Through {
+			s.Through[rank] = true
+		}
 	case *proto.Record_Quarantined:
 		for _, q := range r.Quarantined.Samples {
 			s.Quarantined[q.Source]++
@@ -89,8 +95,12 @@ func (s *State) snapshot() *proto.Snapshot {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
 	}
 	if s.Attempt != nil {
-		out.Attempt = &proto.Opened{Attempt: s.Attempt.Attempt, Step: s.Attempt.Step, State: s.Base, Placing: s.Attempt.Placing}
+		out.Attempt = &proto.Opened{Attempt: s.Attempt.Attempt, Step: s.Attempt.Step, State: s.Base, Placing: s.Attempt.Placing, Up: s.Attempt.Up}
 	}
+	for rank := range s.Through {
+		out.Through = append(out.Through, rank)
+	}
+	slices.Sort(out.Through)
 	for step := s.Watermark; step < s.Next; step++ {
 		out.Sealed = append(out.Sealed, s.Sealed[step])
 	}
@@ -114,6 +124,9 @@ func restore(m *proto.Snapshot) *State {
 	}
 	for k, v := range m.Quarantined {
 		s.Quarantined[k] = v
+	}
+	for _, rank := range m.Through {
+		s.Through[rank] = true
 	}
 	return s
 }

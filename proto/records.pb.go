@@ -1191,12 +1191,14 @@ func (x *Pinned) GetManifest() *Manifest {
 }
 
 // Opened: attempt begins at step, from state (the planner's, JSON).
+// up names the `up` under which it was opened.
 type Opened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	State         []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Placing       *Placing               `protobuf:"bytes,4,opt,name=placing,proto3" json:"placing,omitempty"`
+	Up            string                 `protobuf:"bytes,5,opt,name=up,proto3" json:"up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1259,11 +1261,20 @@ func (x *Opened) GetPlacing() *Placing {
 	return nil
 }
 
-// Acknowledged: every rank has consumed all steps below `below` of the attempt.
+func (x *Opened) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
+// Acknowledged: every rank has consumed all steps below `below` of the attempt; those in `through` have consumed the whole stream, and
+// nobody will hear of them again.
 type Acknowledged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Below         uint64                 `protobuf:"varint,2,opt,name=below,proto3" json:"below,omitempty"`
+	Through       []uint32               `protobuf:"varint,3,rep,packed,name=through,proto3" json:"through,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1310,6 +1321,13 @@ func (x *Acknowledged) GetBelow() uint64 {
 		return x.Below
 	}
 	return 0
+}
+
+func (x *Acknowledged) GetThrough() []uint32 {
+	if x != nil {
+		return x.Through
+	}
+	return nil
 }
 
 type Quarantined struct {
@@ -1537,6 +1555,7 @@ type Snapshot struct {
 	Quarantined    map[string]uint64      `protobuf:"bytes,11,rep,name=quarantined,proto3" json:"quarantined,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source
 	Saved          uint64                 `protobuf:"varint,12,opt,name=saved,proto3" json:"saved,omitempty"`
 	HasSaved       bool                   `protobuf:"varint,13,opt,name=has_saved,json=hasSaved,proto3" json:"has_saved,omitempty"`
+	Through        []uint32               `protobuf:"varint,14,rep,packed,name=through,proto3" json:"through,omitempty"` // ranks that have consumed the whole stream of the attempt
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1662,6 +1681,13 @@ func (x *Snapshot) GetHasSaved() bool {
 	return false
 }
 
+func (x *Snapshot) GetThrough() []uint32 {
+	if x != nil {
+		return x.Through
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -1763,15 +1789,17 @@ const file_records_proto_rawDesc = "" +
 	"\tTermTaken\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\";\n" +
 	"\x06Pinned\x121\n" +
-	"\bmanifest\x18\x01 \x01(\v2\x15.millrace.v1.ManifestR\bmanifest\"|\n" +
+	"\bmanifest\x18\x01 \x01(\v2\x15.millrace.v1.ManifestR\bmanifest\"\x8c\x01\n" +
 	"\x06Opened\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12.\n" +
-	"\aplacing\x18\x04 \x01(\v2\x14.millrace.v1.PlacingR\aplacing\">\n" +
+	"\aplacing\x18\x04 \x01(\v2\x14.millrace.v1.PlacingR\aplacing\x12\x0e\n" +
+	"\x02up\x18\x05 \x01(\tR\x02up\"X\n" +
 	"\fAcknowledged\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05below\x18\x02 \x01(\x04R\x05below\"n\n" +
+	"\x05below\x18\x02 \x01(\x04R\x05below\x12\x18\n" +
+	"\athrough\x18\x03 \x03(\rR\athrough\"n\n" +
 	"\vQuarantined\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x121\n" +
@@ -1783,7 +1811,7 @@ const file_records_proto_rawDesc = "" +
 	"\x05Saved\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x04R\x04step\"\x1e\n" +
 	"\bAssigned\x12\x12\n" +
-	"\x04term\x18\x01 \x01(\x04R\x04term\"\xcf\x04\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\"\xe9\x04\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -1799,7 +1827,8 @@ const file_records_proto_rawDesc = "" +
 	" \x03(\v2\x17.millrace.v1.QuarantineR\x06recent\x12H\n" +
 	"\vquarantined\x18\v \x03(\v2&.millrace.v1.Snapshot.QuarantinedEntryR\vquarantined\x12\x14\n" +
 	"\x05saved\x18\f \x01(\x04R\x05saved\x12\x1b\n" +
-	"\thas_saved\x18\r \x01(\bR\bhasSaved\x1a>\n" +
+	"\thas_saved\x18\r \x01(\bR\bhasSaved\x12\x18\n" +
+	"\athrough\x18\x0e \x03(\rR\athrough\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x10Z\x0emillrace/protob\x06proto3"

@@ -25,17 +25,18 @@ import (
 
 func orchestratorCommand() *cobra.Command {
 	r := &role{}
-	var metrics string
+	var metrics, up string
 	c := &cobra.Command{Use: "orchestrator", Short: "Plan, journal and publish (started by up)"}
 	roleFlags(c, r)
 	c.Flags().StringVar(&metrics, "metrics", "", "address to serve /metrics on")
+	c.Flags().StringVar(&up, "up", "", "names the up that started this")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, stop, err := r.start(c.Context())
 		if err != nil {
 			return err
 		}
 		defer stop()
-		return asFailure(r.orchestrate(ctx, metrics))
+		return asFailure(r.orchestrate(ctx, metrics, up))
 	}
 	return c
 }
@@ -48,12 +49,12 @@ func asFailure(err error) error {
 	return &failure{err.Error()}
 }
 
-func (r *role) orchestrate(ctx context.Context, metrics string) error {
+func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 	cfg, err := orchestratorConfig(r.cfg, r.world)
 	if err != nil {
 		return err
 	}
-	cfg.Log = r.log
+	cfg.Log, cfg.Up = r.log, up
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -150,7 +151,7 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		}
 		return child
 	}
-	out := []supervisor.Child{base("orchestrator", "orchestrator", "--metrics", u.metrics)}
+	out := []supervisor.Child{base("orchestrator", "orchestrator", "--metrics", u.metrics, "--up", fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()))}
 	for i := range setup.Loaders(cfg) {
 		out = append(out, base("loader", setup.LoaderName(i)))
 	}

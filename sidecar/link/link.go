@@ -62,6 +62,7 @@ type Link struct {
 	lastCall uint64
 	ranks    map[millrace.Rank]*position
 	conns    map[string]*grpc.ClientConn
+	closed   bool
 }
 
 // call is a Join that waits for its answer.
@@ -121,6 +122,9 @@ func (l *Link) dial(address string) (*grpc.ClientConn, error) {
 	if c := l.conns[address]; c != nil {
 		return c, nil
 	}
+	if l.closed {
+		return nil, fmt.Errorf("reach %s: this sidecar is leaving: %w", address, context.Canceled)
+	}
 	c, err := grpc.NewClient("passthrough:///"+"role", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, address) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20), grpc.ForceCodecV2(wire.NewPayload())), grpc.WithReadBufferSize(512<<10),
@@ -137,6 +141,7 @@ func (l *Link) dial(address string) (*grpc.ClientConn, error) {
 func (l *Link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true // a fetch that is still on its way would open one that nobody closes
 	for _, c := range l.conns {
 		c.Close()
 	}

@@ -216,9 +216,10 @@ func (m *Machine) acknowledge() []Fact {
 	if m.s.Attempt == nil {
 		return nil
 	}
-	below, all := ^uint64(0), true
+	below, all, here := ^uint64(0), true, false
 	for i := range m.ranks {
 		below, all = min(below, m.ranks[i].below), all && (m.ranks[i].serving || m.s.Through[uint32(i)])
+		here = here || m.ranks[i].serving
 	}
 	if !all || below > m.s.Next {
 		below = m.s.Watermark
@@ -227,7 +228,8 @@ func (m *Machine) acknowledge() []Fact {
 	if below > m.s.Watermark || len(through) > 0 {
 		return []Fact{acknowledged(m.s.Attempt.Attempt, max(below, m.s.Watermark), through)}
 	}
-	m.done = m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
+	// A run that was complete before this `up` waits for ranks that say what they want of it.
+	m.done = (here || m.s.Attempt.Up == m.cfg.Up) && m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
 	return nil
 }
 

@@ -104,9 +104,19 @@ func TestAFiniteRunEndsOnceEveryRankHasEverything(t *testing.T) {
 	if tokens != want {
 		t.Fatalf("%d tokens were planned, the sources hold %d", tokens, want)
 	}
-	// The same directory again: whoever starts at the end is through at once.
+	// An orchestrator that is lost now has nobody left to wait for.
 	w.restart()
 	w.connect()
+	if !w.m.Done() {
+		t.Fatal("a new orchestrator of the same up waits for ranks that have everything")
+	}
+	// The same directory again: whoever starts at the end is through at once.
+	w.cfg.Up = "another"
+	w.restart()
+	w.connect()
+	if w.m.Done() {
+		t.Fatal("a finished run ended before anybody said what they want of it")
+	}
 	w.joinAll("latest", nil)
 	if !w.m.Done() || !has(w.sidecar.take(), "ended after") {
 		t.Fatal("a finished run did not end again")

@@ -12,6 +12,13 @@ type Ordinal uint64
 // String returns the decimal form.
 func (o Ordinal) String() string { return strconv.FormatUint(uint64(o), 10) }
 
+// StripeRun is how many consecutive ordinals of a source lie in one stripe before the next stripe's turn. It is no part of a run's
+// identity, but all roles of one release must agree on it.
+const StripeRun = 32
+
+// Stripe returns which of a source's stripes the ordinal belongs to.
+func (o Ordinal) Stripe(stripes uint64) uint64 { return uint64(o) / StripeRun % stripes }
+
 // Step is one optimizer step of a run, from 0.
 type Step uint64
 

@@ -6,8 +6,7 @@ import (
 	"millrace"
 )
 
-// stripeRun is how many consecutive ordinals go to one stripe before the next stripe's turn.
-const stripeRun = 32
+const stripeRun = millrace.StripeRun
 
 // Stripe is the share of a source's ordinals that one loader serves: ordinal n belongs to stripe (n/32) % Of. The zero value is
 // the whole source.
@@ -17,7 +16,7 @@ type Stripe struct{ Index, Of uint32 }
 
 // Has tells whether ordinal n belongs to the stripe.
 func (s Stripe) Has(n millrace.Ordinal) bool {
-	return s.Of <= 1 || uint64(n)/stripeRun%uint64(s.Of) == uint64(s.Index)
+	return s.Of <= 1 || n.Stripe(uint64(s.Of)) == uint64(s.Index)
 }
 
 // ordinal returns the ordinal at seat k, the largest there is where it would not fit.

@@ -8,9 +8,6 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// stripeWidth is how many consecutive ordinals lie in one stripe; package sources deals them the same way.
-const stripeWidth = 32
-
 // Queue merges the stripes' offers of one source into one sequence of facts in ordinal order, and keeps them from the newest release
 // on. Arrival order changes nothing: what is not yet there is Pending. One owner; not for concurrent use.
 type Queue struct {
@@ -51,7 +48,7 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 	return r, ok
 }
 
-func (q *Queue) stripe(o millrace.Ordinal) uint64 { return uint64(o) / stripeWidth % q.stripes }
+func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 
 // Add takes a loader's offers. A fact that is known already must be equal: a source that says otherwise has changed under the run.
 func (q *Queue) Add(b Batch) error {

@@ -25,7 +25,7 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 		q := NewQueue("web", stripes)
 		var parts [stripes][]Batch
 		for o := uint64(0); o < n; o++ {
-			s := o / stripeWidth % stripes
+			s := o / millrace.StripeRun % stripes
 			if k := len(parts[s]); k == 0 || rng.IntN(9) == 0 {
 				parts[s] = append(parts[s], Batch{Stripe: uint32(s), Rejects: map[millrace.Ordinal]millrace.Quarantine{}})
 			}
@@ -80,7 +80,7 @@ func TestReleaseAheadOfOffers(t *testing.T) {
 		t.Fatalf("it knows %d … %d, want 33 … 34", q.First(), q.Next())
 	}
 	for o := uint64(30); o < 64; o++ {
-		if err := q.Add(Batch{Stripe: uint32(o / stripeWidth % stripes), Metas: []millrace.SampleMeta{meta(o)}}); err != nil {
+		if err := q.Add(Batch{Stripe: uint32(o / millrace.StripeRun % stripes), Metas: []millrace.SampleMeta{meta(o)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,9 +16,6 @@ import (
 	"millrace/sidecar"
 )
 
-// stripeWidth is how many consecutive ordinals lie in one stripe; package sources deals them the same way.
-const stripeWidth = 32
-
 // payload is the tokens of one step for some ranks, by index into the plan's assignments.
 type payload struct {
 	schema []byte // what a reply begins with
@@ -128,7 +125,7 @@ func (l *Link) fetchStripes(ctx context.Context, p *payload, stripes []*proto.Lo
 	var group errgroup.Group
 	for _, s := range stripes {
 		mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
-			return uint64(p.plan.Assignments[i].Ordinal)/stripeWidth%uint64(s.Stripes) != uint64(s.Stripe)
+			return p.plan.Assignments[i].Ordinal.Stripe(uint64(s.Stripes)) != uint64(s.Stripe)
 		})
 		if len(mine) == 0 {
 			continue

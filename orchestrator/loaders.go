@@ -66,13 +66,6 @@ func (m *Machine) Offered(session Session, name string, term uint64, msg *pb.Off
 	}
 }
 
-// Reported observes a loader's memory.
-func (m *Machine) Reported(session Session, name string, h *pb.LoaderHealth) {
-	if l := m.current(session, name); l != nil {
-		l.health = h
-	}
-}
-
 // Opening observes the progress of an index.
 func (m *Machine) Opening(o *pb.Opening) {
 	m.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", o.Source, o.Done, o.Total)

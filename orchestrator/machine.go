@@ -66,7 +66,6 @@ type loader struct {
 	session       Session
 	opened        map[string]bool // its manifest was accepted
 	terms         map[string]uint64
-	health        *proto.LoaderHealth
 }
 
 // sidecar is one connected sidecar.

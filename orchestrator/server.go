@@ -57,8 +57,6 @@ func (m *Machine) loaderEvent(from Session, name string, e *proto.LoaderEvent) {
 		m.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
 	case *proto.LoaderEvent_Fatal:
 		m.Fatal(ev.Fatal)
-	case *proto.LoaderEvent_Health:
-		m.Reported(from, name, ev.Health)
 	}
 }
 

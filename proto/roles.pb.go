@@ -33,7 +33,6 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Manifest
 	//	*LoaderEvent_Offers
 	//	*LoaderEvent_Fatal
-	//	*LoaderEvent_Health
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -128,15 +127,6 @@ func (x *LoaderEvent) GetFatal() *Fatal {
 	return nil
 }
 
-func (x *LoaderEvent) GetHealth() *LoaderHealth {
-	if x != nil {
-		if x, ok := x.Event.(*LoaderEvent_Health); ok {
-			return x.Health
-		}
-	}
-	return nil
-}
-
 type isLoaderEvent_Event interface {
 	isLoaderEvent_Event()
 }
@@ -161,10 +151,6 @@ type LoaderEvent_Fatal struct {
 	Fatal *Fatal `protobuf:"bytes,6,opt,name=fatal,proto3,oneof"`
 }
 
-type LoaderEvent_Health struct {
-	Health *LoaderHealth `protobuf:"bytes,7,opt,name=health,proto3,oneof"`
-}
-
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Opening) isLoaderEvent_Event() {}
@@ -174,8 +160,6 @@ func (*LoaderEvent_Manifest) isLoaderEvent_Event() {}
 func (*LoaderEvent_Offers) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Fatal) isLoaderEvent_Event() {}
-
-func (*LoaderEvent_Health) isLoaderEvent_Event() {}
 
 type LoaderHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -484,58 +468,6 @@ func (x *Fatal) GetReason() string {
 	return ""
 }
 
-type LoaderHealth struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	HeldBytes     int64                  `protobuf:"varint,1,opt,name=held_bytes,json=heldBytes,proto3" json:"held_bytes,omitempty"`
-	BudgetBytes   int64                  `protobuf:"varint,2,opt,name=budget_bytes,json=budgetBytes,proto3" json:"budget_bytes,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LoaderHealth) Reset() {
-	*x = LoaderHealth{}
-	mi := &file_roles_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LoaderHealth) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LoaderHealth) ProtoMessage() {}
-
-func (x *LoaderHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LoaderHealth.ProtoReflect.Descriptor instead.
-func (*LoaderHealth) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *LoaderHealth) GetHeldBytes() int64 {
-	if x != nil {
-		return x.HeldBytes
-	}
-	return 0
-}
-
-func (x *LoaderHealth) GetBudgetBytes() int64 {
-	if x != nil {
-		return x.BudgetBytes
-	}
-	return 0
-}
-
 type LoaderOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fence *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
@@ -553,7 +485,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +497,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +510,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{6}
+	return file_roles_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -683,7 +615,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +627,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +640,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{7}
+	return file_roles_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -732,7 +664,7 @@ type ReadFrom struct {
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +676,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +689,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{8}
+	return file_roles_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -812,7 +744,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +756,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +769,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{9}
+	return file_roles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Want) GetSource() string {
@@ -864,7 +796,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +808,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +821,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Release) GetSource() string {
@@ -916,7 +848,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +860,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +873,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Bye) GetReason() string {
@@ -966,7 +898,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +910,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +923,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -1052,7 +984,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +996,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1009,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FetchReply) GetArrow() []byte {
@@ -1105,7 +1037,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1049,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1062,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -1253,7 +1185,7 @@ type SidecarHello struct {
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1197,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1210,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -1314,7 +1246,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1258,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1271,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -1387,7 +1319,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1331,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1344,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -1482,7 +1414,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1426,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1439,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -1540,7 +1472,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1484,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1497,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -1597,7 +1529,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1541,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1554,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -1805,7 +1737,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1749,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1762,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -1864,7 +1796,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1808,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1821,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -1913,7 +1845,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +1857,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +1870,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -1994,7 +1926,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +1938,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +1951,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -2053,7 +1985,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +1997,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2010,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -2102,7 +2034,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2046,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2059,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -2182,7 +2114,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2194,7 +2126,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2207,7 +2139,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Waiting) GetText() string {
@@ -2225,7 +2157,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2169,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2182,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 type StatusReply struct {
@@ -2271,7 +2203,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2215,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2228,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -2384,7 +2316,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2328,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2341,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -2474,7 +2406,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2418,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2431,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -2541,15 +2473,14 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xe9\x02\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xb4\x02\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
 	"\aopening\x18\x03 \x01(\v2\x14.millrace.v1.OpeningH\x00R\aopening\x123\n" +
 	"\bmanifest\x18\x04 \x01(\v2\x15.millrace.v1.ManifestH\x00R\bmanifest\x12-\n" +
 	"\x06offers\x18\x05 \x01(\v2\x13.millrace.v1.OffersH\x00R\x06offers\x12*\n" +
-	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x123\n" +
-	"\x06health\x18\a \x01(\v2\x19.millrace.v1.LoaderHealthH\x00R\x06healthB\a\n" +
+	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatalB\a\n" +
 	"\x05event\"M\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -2576,11 +2507,7 @@ const file_roles_proto_rawDesc = "" +
 	"endOrdinal\"7\n" +
 	"\x05Fatal\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"P\n" +
-	"\fLoaderHealth\x12\x1d\n" +
-	"\n" +
-	"held_bytes\x18\x01 \x01(\x03R\theldBytes\x12!\n" +
-	"\fbudget_bytes\x18\x02 \x01(\x03R\vbudgetBytes\"\x9d\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x9d\x02\n" +
 	"\vLoaderOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12-\n" +
 	"\x04open\x18\x02 \x01(\v2\x17.millrace.v1.OpenSourceH\x00R\x04open\x12+\n" +
@@ -2747,106 +2674,104 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
 	(*Opening)(nil),       // 2: millrace.v1.Opening
 	(*Offers)(nil),        // 3: millrace.v1.Offers
 	(*Fatal)(nil),         // 4: millrace.v1.Fatal
-	(*LoaderHealth)(nil),  // 5: millrace.v1.LoaderHealth
-	(*LoaderOrder)(nil),   // 6: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),    // 7: millrace.v1.OpenSource
-	(*ReadFrom)(nil),      // 8: millrace.v1.ReadFrom
-	(*Want)(nil),          // 9: millrace.v1.Want
-	(*Release)(nil),       // 10: millrace.v1.Release
-	(*Bye)(nil),           // 11: millrace.v1.Bye
-	(*FetchRequest)(nil),  // 12: millrace.v1.FetchRequest
-	(*FetchReply)(nil),    // 13: millrace.v1.FetchReply
-	(*SidecarEvent)(nil),  // 14: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 15: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 16: millrace.v1.RankPosition
-	(*Join)(nil),          // 17: millrace.v1.Join
-	(*Commit)(nil),        // 18: millrace.v1.Commit
-	(*Left)(nil),          // 19: millrace.v1.Left
-	(*SidecarOrder)(nil),  // 20: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 21: millrace.v1.Committed
-	(*Welcome)(nil),       // 22: millrace.v1.Welcome
-	(*Begin)(nil),         // 23: millrace.v1.Begin
-	(*Refusal)(nil),       // 24: millrace.v1.Refusal
-	(*Loaders)(nil),       // 25: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 26: millrace.v1.LoaderStripe
-	(*Waiting)(nil),       // 27: millrace.v1.Waiting
-	(*StatusRequest)(nil), // 28: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 29: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 30: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 31: millrace.v1.RoleStatus
-	nil,                   // 32: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 33: millrace.v1.Fence
-	(*Manifest)(nil),      // 34: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 35: millrace.v1.Quarantine
-	(*Anchor)(nil),        // 36: millrace.v1.Anchor
-	(*Saved)(nil),         // 37: millrace.v1.Saved
-	(*Plan)(nil),          // 38: millrace.v1.Plan
-	(*Ended)(nil),         // 39: millrace.v1.Ended
+	(*LoaderOrder)(nil),   // 5: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),    // 6: millrace.v1.OpenSource
+	(*ReadFrom)(nil),      // 7: millrace.v1.ReadFrom
+	(*Want)(nil),          // 8: millrace.v1.Want
+	(*Release)(nil),       // 9: millrace.v1.Release
+	(*Bye)(nil),           // 10: millrace.v1.Bye
+	(*FetchRequest)(nil),  // 11: millrace.v1.FetchRequest
+	(*FetchReply)(nil),    // 12: millrace.v1.FetchReply
+	(*SidecarEvent)(nil),  // 13: millrace.v1.SidecarEvent
+	(*SidecarHello)(nil),  // 14: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 15: millrace.v1.RankPosition
+	(*Join)(nil),          // 16: millrace.v1.Join
+	(*Commit)(nil),        // 17: millrace.v1.Commit
+	(*Left)(nil),          // 18: millrace.v1.Left
+	(*SidecarOrder)(nil),  // 19: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 20: millrace.v1.Committed
+	(*Welcome)(nil),       // 21: millrace.v1.Welcome
+	(*Begin)(nil),         // 22: millrace.v1.Begin
+	(*Refusal)(nil),       // 23: millrace.v1.Refusal
+	(*Loaders)(nil),       // 24: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 25: millrace.v1.LoaderStripe
+	(*Waiting)(nil),       // 26: millrace.v1.Waiting
+	(*StatusRequest)(nil), // 27: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 28: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 29: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 30: millrace.v1.RoleStatus
+	nil,                   // 31: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 32: millrace.v1.Fence
+	(*Manifest)(nil),      // 33: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 34: millrace.v1.Quarantine
+	(*Anchor)(nil),        // 35: millrace.v1.Anchor
+	(*Saved)(nil),         // 36: millrace.v1.Saved
+	(*Plan)(nil),          // 37: millrace.v1.Plan
+	(*Ended)(nil),         // 38: millrace.v1.Ended
 }
 var file_roles_proto_depIdxs = []int32{
-	33, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	32, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	2,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	34, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	33, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	3,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
 	4,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	5,  // 6: millrace.v1.LoaderEvent.health:type_name -> millrace.v1.LoaderHealth
-	35, // 7: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	36, // 8: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
-	33, // 9: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	7,  // 10: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	8,  // 11: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	9,  // 12: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
-	10, // 13: millrace.v1.LoaderOrder.release:type_name -> millrace.v1.Release
-	11, // 14: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	36, // 15: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
-	33, // 16: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	33, // 17: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	15, // 18: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	17, // 19: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	18, // 20: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	37, // 21: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	19, // 22: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	4,  // 23: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	16, // 24: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	33, // 25: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	22, // 26: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	23, // 27: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	24, // 28: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	38, // 29: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	39, // 30: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	4,  // 31: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	25, // 32: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	27, // 33: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	11, // 34: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	21, // 35: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	34, // 36: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	26, // 37: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	33, // 38: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	32, // 39: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	35, // 40: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	31, // 41: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	30, // 42: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 43: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	14, // 44: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	28, // 45: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	12, // 46: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	6,  // 47: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	20, // 48: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	29, // 49: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	13, // 50: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	47, // [47:51] is the sub-list for method output_type
-	43, // [43:47] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	34, // 6: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	35, // 7: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
+	32, // 8: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	6,  // 9: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	7,  // 10: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	8,  // 11: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
+	9,  // 12: millrace.v1.LoaderOrder.release:type_name -> millrace.v1.Release
+	10, // 13: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	35, // 14: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
+	32, // 15: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	32, // 16: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	14, // 17: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	16, // 18: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	17, // 19: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	36, // 20: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	18, // 21: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	4,  // 22: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	15, // 23: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	32, // 24: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	21, // 25: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	22, // 26: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	23, // 27: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	37, // 28: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	38, // 29: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	4,  // 30: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	24, // 31: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	26, // 32: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	10, // 33: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	20, // 34: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	33, // 35: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	25, // 36: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	32, // 37: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	31, // 38: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	34, // 39: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	30, // 40: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	29, // 41: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 42: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	13, // 43: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	27, // 44: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	11, // 45: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	5,  // 46: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	19, // 47: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	28, // 48: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	12, // 49: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	46, // [46:50] is the sub-list for method output_type
+	42, // [42:46] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -2861,16 +2786,15 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Manifest)(nil),
 		(*LoaderEvent_Offers)(nil),
 		(*LoaderEvent_Fatal)(nil),
-		(*LoaderEvent_Health)(nil),
 	}
-	file_roles_proto_msgTypes[6].OneofWrappers = []any{
+	file_roles_proto_msgTypes[5].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Want)(nil),
 		(*LoaderOrder_Release)(nil),
 		(*LoaderOrder_Bye)(nil),
 	}
-	file_roles_proto_msgTypes[14].OneofWrappers = []any{
+	file_roles_proto_msgTypes[13].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
@@ -2878,7 +2802,7 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Left)(nil),
 		(*SidecarEvent_Fatal)(nil),
 	}
-	file_roles_proto_msgTypes[20].OneofWrappers = []any{
+	file_roles_proto_msgTypes[19].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -2896,7 +2820,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -556,7 +556,8 @@ type Plan struct {
 	Placement     []byte                 `protobuf:"bytes,7,opt,name=placement,proto3" json:"placement,omitempty"`
 	Leaves        []byte                 `protobuf:"bytes,8,opt,name=leaves,proto3" json:"leaves,omitempty"` // 16 bytes each, rank-major
 	Last          bool                   `protobuf:"varint,9,opt,name=last,proto3" json:"last,omitempty"`
-	State         []byte                 `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"` // run state after the step, JSON, as the trainer saves it
+	State         []byte                 `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"` // run state after the step, JSON, as the trainer saves it; on the wire only, the store keeps `delta`
+	Delta         []byte                 `protobuf:"bytes,11,opt,name=delta,proto3" json:"delta,omitempty"` // from the planner's state before the step to that after it; planner.Delta says how
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +658,13 @@ func (x *Plan) GetLast() bool {
 func (x *Plan) GetState() []byte {
 	if x != nil {
 		return x.State
+	}
+	return nil
+}
+
+func (x *Plan) GetDelta() []byte {
+	if x != nil {
+		return x.Delta
 	}
 	return nil
 }
@@ -785,6 +793,7 @@ type Record struct {
 	//	*Record_Ended
 	//	*Record_Saved
 	//	*Record_Assigned
+	//	*Record_Masked
 	Fact          isRecord_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -917,6 +926,15 @@ func (x *Record) GetAssigned() *Assigned {
 	return nil
 }
 
+func (x *Record) GetMasked() *Masked {
+	if x != nil {
+		if x, ok := x.Fact.(*Record_Masked); ok {
+			return x.Masked
+		}
+	}
+	return nil
+}
+
 type isRecord_Fact interface {
 	isRecord_Fact()
 }
@@ -961,6 +979,10 @@ type Record_Assigned struct {
 	Assigned *Assigned `protobuf:"bytes,10,opt,name=assigned,proto3,oneof"`
 }
 
+type Record_Masked struct {
+	Masked *Masked `protobuf:"bytes,11,opt,name=masked,proto3,oneof"`
+}
+
 func (*Record_Created) isRecord_Fact() {}
 
 func (*Record_Term) isRecord_Fact() {}
@@ -980,6 +1002,8 @@ func (*Record_Ended) isRecord_Fact() {}
 func (*Record_Saved) isRecord_Fact() {}
 
 func (*Record_Assigned) isRecord_Fact() {}
+
+func (*Record_Masked) isRecord_Fact() {}
 
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1042,11 +1066,14 @@ func (x *Created) GetBy() string {
 }
 
 // Sealed: the plan of (attempt, step) is in the ledger, written in the same commit; it is a Plan message.
+// delta is the planner's; chain = blake2b-128(chain of the step before, content, placement, delta), from the attempt's number.
 type Sealed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	Content       []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Delta         []byte                 `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"`
+	Chain         []byte                 `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1102,6 +1129,218 @@ func (x *Sealed) GetContent() []byte {
 	return nil
 }
 
+func (x *Sealed) GetDelta() []byte {
+	if x != nil {
+		return x.Delta
+	}
+	return nil
+}
+
+func (x *Sealed) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+// OrdinalRange: a step holds segments of ordinals from … to (included) of a source.
+type OrdinalRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        uint32                 `protobuf:"varint,1,opt,name=source,proto3" json:"source,omitempty"`
+	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrdinalRange) Reset() {
+	*x = OrdinalRange{}
+	mi := &file_records_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrdinalRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrdinalRange) ProtoMessage() {}
+
+func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrdinalRange.ProtoReflect.Descriptor instead.
+func (*OrdinalRange) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *OrdinalRange) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
+func (x *OrdinalRange) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *OrdinalRange) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// Mask: this segment turned out bad after its plan was sealed. It keeps its place: pad tokens, loss_mask 0, everywhere and for ever.
+type Mask struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Ordinal       uint64                 `protobuf:"varint,2,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Offset        uint32                 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        uint32                 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	Sample        *Quarantine            `protobuf:"bytes,5,opt,name=sample,proto3" json:"sample,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Step          uint64                 `protobuf:"varint,7,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mask) Reset() {
+	*x = Mask{}
+	mi := &file_records_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mask) ProtoMessage() {}
+
+func (x *Mask) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mask.ProtoReflect.Descriptor instead.
+func (*Mask) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Mask) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Mask) GetOrdinal() uint64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *Mask) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Mask) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *Mask) GetSample() *Quarantine {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+func (x *Mask) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Mask) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+type Masked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Masks         []*Mask                `protobuf:"bytes,1,rep,name=masks,proto3" json:"masks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Masked) Reset() {
+	*x = Masked{}
+	mi := &file_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Masked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Masked) ProtoMessage() {}
+
+func (x *Masked) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Masked.ProtoReflect.Descriptor instead.
+func (*Masked) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Masked) GetMasks() []*Mask {
+	if x != nil {
+		return x.Masks
+	}
+	return nil
+}
+
 type TermTaken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -1111,7 +1350,7 @@ type TermTaken struct {
 
 func (x *TermTaken) Reset() {
 	*x = TermTaken{}
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1123,7 +1362,7 @@ func (x *TermTaken) String() string {
 func (*TermTaken) ProtoMessage() {}
 
 func (x *TermTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1136,7 +1375,7 @@ func (x *TermTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermTaken.ProtoReflect.Descriptor instead.
 func (*TermTaken) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{11}
+	return file_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TermTaken) GetTerm() uint64 {
@@ -1155,7 +1394,7 @@ type Pinned struct {
 
 func (x *Pinned) Reset() {
 	*x = Pinned{}
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1406,7 @@ func (x *Pinned) String() string {
 func (*Pinned) ProtoMessage() {}
 
 func (x *Pinned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1419,7 @@ func (x *Pinned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pinned.ProtoReflect.Descriptor instead.
 func (*Pinned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{12}
+	return file_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pinned) GetManifest() *Manifest {
@@ -1205,7 +1444,7 @@ type Opened struct {
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1456,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1469,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{13}
+	return file_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Opened) GetAttempt() uint32 {
@@ -1281,7 +1520,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1532,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1545,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{14}
+	return file_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Acknowledged) GetAttempt() uint32 {
@@ -1341,7 +1580,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1592,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1605,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{15}
+	return file_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Quarantined) GetAttempt() uint32 {
@@ -1402,7 +1641,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1653,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1666,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{16}
+	return file_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ended) GetAttempt() uint32 {
@@ -1460,7 +1699,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1711,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1724,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{17}
+	return file_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Saved) GetStep() uint64 {
@@ -1495,16 +1734,23 @@ func (x *Saved) GetStep() uint64 {
 	return 0
 }
 
+// Assigned: a term was given to a member for a stripe, as its primary from that step on, or as its standby until further notice.
 type Assigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,3,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Member        string                 `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
+	Standby       bool                   `protobuf:"varint,5,opt,name=standby,proto3" json:"standby,omitempty"`
+	Step          uint64                 `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assigned) Reset() {
 	*x = Assigned{}
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1762,7 @@ func (x *Assigned) String() string {
 func (*Assigned) ProtoMessage() {}
 
 func (x *Assigned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1775,7 @@ func (x *Assigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assigned.ProtoReflect.Descriptor instead.
 func (*Assigned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{18}
+	return file_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assigned) GetTerm() uint64 {
@@ -1537,6 +1783,48 @@ func (x *Assigned) GetTerm() uint64 {
 		return x.Term
 	}
 	return 0
+}
+
+func (x *Assigned) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Assigned) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *Assigned) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Assigned) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
+}
+
+func (x *Assigned) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Assigned) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // Snapshot is the whole orchestrator state at a journal index.
@@ -1556,13 +1844,15 @@ type Snapshot struct {
 	Saved          uint64                 `protobuf:"varint,12,opt,name=saved,proto3" json:"saved,omitempty"`
 	HasSaved       bool                   `protobuf:"varint,13,opt,name=has_saved,json=hasSaved,proto3" json:"has_saved,omitempty"`
 	Through        []uint32               `protobuf:"varint,14,rep,packed,name=through,proto3" json:"through,omitempty"` // ranks that have consumed the whole stream of the attempt
+	Masks          []*Mask                `protobuf:"bytes,15,rep,name=masks,proto3" json:"masks,omitempty"`
+	Chain          []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"` // of the newest sealed step
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1864,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1877,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{19}
+	return file_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Snapshot) GetIdentity() []byte {
@@ -1688,6 +1978,20 @@ func (x *Snapshot) GetThrough() []uint32 {
 	return nil
 }
 
+func (x *Snapshot) GetMasks() []*Mask {
+	if x != nil {
+		return x.Masks
+	}
+	return nil
+}
+
+func (x *Snapshot) GetChain() []byte {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -1741,7 +2045,7 @@ const file_records_proto_rawDesc = "" +
 	" \x03(\rR\n" +
 	"microbatch\x12\x10\n" +
 	"\x03row\x18\v \x03(\rR\x03row\x12\x14\n" +
-	"\x05start\x18\f \x03(\rR\x05start\"\xb4\x02\n" +
+	"\x05start\x18\f \x03(\rR\x05start\"\xca\x02\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
@@ -1753,7 +2057,8 @@ const file_records_proto_rawDesc = "" +
 	"\x06leaves\x18\b \x01(\fR\x06leaves\x12\x12\n" +
 	"\x04last\x18\t \x01(\bR\x04last\x12\x14\n" +
 	"\x05state\x18\n" +
-	" \x01(\fR\x05state\"\xd3\x01\n" +
+	" \x01(\fR\x05state\x12\x14\n" +
+	"\x05delta\x18\v \x01(\fR\x05delta\"\xd3\x01\n" +
 	"\aPlacing\x12\x14\n" +
 	"\x05ranks\x18\x01 \x01(\rR\x05ranks\x12\x1f\n" +
 	"\vmicro_batch\x18\x02 \x01(\rR\n" +
@@ -1764,7 +2069,7 @@ const file_records_proto_rawDesc = "" +
 	"\tcap_slack\x18\x06 \x01(\tR\bcapSlack\x12\x0e\n" +
 	"\x02tp\x18\a \x01(\rR\x02tp\x12\x0e\n" +
 	"\x02cp\x18\b \x01(\rR\x02cp\x12\x0e\n" +
-	"\x02pp\x18\t \x01(\rR\x02pp\"\x89\x04\n" +
+	"\x02pp\x18\t \x01(\rR\x02pp\"\xb8\x04\n" +
 	"\x06Record\x120\n" +
 	"\acreated\x18\x01 \x01(\v2\x14.millrace.v1.CreatedH\x00R\acreated\x12,\n" +
 	"\x04term\x18\x02 \x01(\v2\x16.millrace.v1.TermTakenH\x00R\x04term\x12-\n" +
@@ -1776,16 +2081,33 @@ const file_records_proto_rawDesc = "" +
 	"\x05ended\x18\b \x01(\v2\x12.millrace.v1.EndedH\x00R\x05ended\x12*\n" +
 	"\x05saved\x18\t \x01(\v2\x12.millrace.v1.SavedH\x00R\x05saved\x123\n" +
 	"\bassigned\x18\n" +
-	" \x01(\v2\x15.millrace.v1.AssignedH\x00R\bassignedB\x06\n" +
+	" \x01(\v2\x15.millrace.v1.AssignedH\x00R\bassigned\x12-\n" +
+	"\x06masked\x18\v \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06maskedB\x06\n" +
 	"\x04fact\"^\n" +
 	"\aCreated\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"P\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"|\n" +
 	"\x06Sealed\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
-	"\acontent\x18\x03 \x01(\fR\acontent\"\x1f\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent\x12\x14\n" +
+	"\x05delta\x18\x04 \x01(\fR\x05delta\x12\x14\n" +
+	"\x05chain\x18\x05 \x01(\fR\x05chain\"J\n" +
+	"\fOrdinalRange\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\rR\x06source\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\"\xc7\x01\n" +
+	"\x04Mask\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
+	"\aordinal\x18\x02 \x01(\x04R\aordinal\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\rR\x06length\x12/\n" +
+	"\x06sample\x18\x05 \x01(\v2\x17.millrace.v1.QuarantineR\x06sample\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04step\x18\a \x01(\x04R\x04step\"1\n" +
+	"\x06Masked\x12'\n" +
+	"\x05masks\x18\x01 \x03(\v2\x11.millrace.v1.MaskR\x05masks\"\x1f\n" +
 	"\tTermTaken\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\";\n" +
 	"\x06Pinned\x121\n" +
@@ -1809,9 +2131,15 @@ const file_records_proto_rawDesc = "" +
 	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x1b\n" +
 	"\x05Saved\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\x04R\x04step\"\x1e\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\"\xac\x01\n" +
 	"\bAssigned\x12\x12\n" +
-	"\x04term\x18\x01 \x01(\x04R\x04term\"\xe9\x04\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x03 \x01(\rR\x06stripe\x12\x16\n" +
+	"\x06member\x18\x04 \x01(\tR\x06member\x12\x18\n" +
+	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
+	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xa8\x05\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -1828,7 +2156,9 @@ const file_records_proto_rawDesc = "" +
 	"\vquarantined\x18\v \x03(\v2&.millrace.v1.Snapshot.QuarantinedEntryR\vquarantined\x12\x14\n" +
 	"\x05saved\x18\f \x01(\x04R\x05saved\x12\x1b\n" +
 	"\thas_saved\x18\r \x01(\bR\bhasSaved\x12\x18\n" +
-	"\athrough\x18\x0e \x03(\rR\athrough\x1a>\n" +
+	"\athrough\x18\x0e \x03(\rR\athrough\x12'\n" +
+	"\x05masks\x18\x0f \x03(\v2\x11.millrace.v1.MaskR\x05masks\x12\x14\n" +
+	"\x05chain\x18\x10 \x01(\fR\x05chain\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x10Z\x0emillrace/protob\x06proto3"
@@ -1845,7 +2175,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
@@ -1858,45 +2188,52 @@ var file_records_proto_goTypes = []any{
 	(*Record)(nil),       // 8: millrace.v1.Record
 	(*Created)(nil),      // 9: millrace.v1.Created
 	(*Sealed)(nil),       // 10: millrace.v1.Sealed
-	(*TermTaken)(nil),    // 11: millrace.v1.TermTaken
-	(*Pinned)(nil),       // 12: millrace.v1.Pinned
-	(*Opened)(nil),       // 13: millrace.v1.Opened
-	(*Acknowledged)(nil), // 14: millrace.v1.Acknowledged
-	(*Quarantined)(nil),  // 15: millrace.v1.Quarantined
-	(*Ended)(nil),        // 16: millrace.v1.Ended
-	(*Saved)(nil),        // 17: millrace.v1.Saved
-	(*Assigned)(nil),     // 18: millrace.v1.Assigned
-	(*Snapshot)(nil),     // 19: millrace.v1.Snapshot
-	nil,                  // 20: millrace.v1.Snapshot.QuarantinedEntry
+	(*OrdinalRange)(nil), // 11: millrace.v1.OrdinalRange
+	(*Mask)(nil),         // 12: millrace.v1.Mask
+	(*Masked)(nil),       // 13: millrace.v1.Masked
+	(*TermTaken)(nil),    // 14: millrace.v1.TermTaken
+	(*Pinned)(nil),       // 15: millrace.v1.Pinned
+	(*Opened)(nil),       // 16: millrace.v1.Opened
+	(*Acknowledged)(nil), // 17: millrace.v1.Acknowledged
+	(*Quarantined)(nil),  // 18: millrace.v1.Quarantined
+	(*Ended)(nil),        // 19: millrace.v1.Ended
+	(*Saved)(nil),        // 20: millrace.v1.Saved
+	(*Assigned)(nil),     // 21: millrace.v1.Assigned
+	(*Snapshot)(nil),     // 22: millrace.v1.Snapshot
+	nil,                  // 23: millrace.v1.Snapshot.QuarantinedEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
 	0,  // 1: millrace.v1.Plan.fence:type_name -> millrace.v1.Fence
 	5,  // 2: millrace.v1.Plan.assignments:type_name -> millrace.v1.Assignments
 	9,  // 3: millrace.v1.Record.created:type_name -> millrace.v1.Created
-	11, // 4: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
-	12, // 5: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
-	13, // 6: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
+	14, // 4: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
+	15, // 5: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
+	16, // 6: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
 	10, // 7: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
-	14, // 8: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
-	15, // 9: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
-	16, // 10: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
-	17, // 11: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
-	18, // 12: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
-	2,  // 13: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
-	7,  // 14: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
-	4,  // 15: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
-	2,  // 16: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
-	13, // 17: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
-	6,  // 18: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
-	16, // 19: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
-	4,  // 20: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
-	20, // 21: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	17, // 8: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
+	18, // 9: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
+	19, // 10: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
+	20, // 11: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
+	21, // 12: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
+	13, // 13: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
+	4,  // 14: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
+	12, // 15: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
+	2,  // 16: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
+	7,  // 17: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
+	4,  // 18: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
+	2,  // 19: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
+	16, // 20: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
+	6,  // 21: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
+	19, // 22: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
+	4,  // 23: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
+	23, // 24: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
+	12, // 25: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -1915,6 +2252,7 @@ func file_records_proto_init() {
 		(*Record_Ended)(nil),
 		(*Record_Saved)(nil),
 		(*Record_Assigned)(nil),
+		(*Record_Masked)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1922,7 +2260,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

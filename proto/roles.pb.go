@@ -33,6 +33,9 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Manifest
 	//	*LoaderEvent_Offers
 	//	*LoaderEvent_Fatal
+	//	*LoaderEvent_Leaving
+	//	*LoaderEvent_Trouble
+	//	*LoaderEvent_Standing
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -127,6 +130,33 @@ func (x *LoaderEvent) GetFatal() *Fatal {
 	return nil
 }
 
+func (x *LoaderEvent) GetLeaving() *Leaving {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Leaving); ok {
+			return x.Leaving
+		}
+	}
+	return nil
+}
+
+func (x *LoaderEvent) GetTrouble() *Trouble {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Trouble); ok {
+			return x.Trouble
+		}
+	}
+	return nil
+}
+
+func (x *LoaderEvent) GetStanding() *Standing {
+	if x != nil {
+		if x, ok := x.Event.(*LoaderEvent_Standing); ok {
+			return x.Standing
+		}
+	}
+	return nil
+}
+
 type isLoaderEvent_Event interface {
 	isLoaderEvent_Event()
 }
@@ -151,6 +181,18 @@ type LoaderEvent_Fatal struct {
 	Fatal *Fatal `protobuf:"bytes,6,opt,name=fatal,proto3,oneof"`
 }
 
+type LoaderEvent_Leaving struct {
+	Leaving *Leaving `protobuf:"bytes,7,opt,name=leaving,proto3,oneof"`
+}
+
+type LoaderEvent_Trouble struct {
+	Trouble *Trouble `protobuf:"bytes,8,opt,name=trouble,proto3,oneof"`
+}
+
+type LoaderEvent_Standing struct {
+	Standing *Standing `protobuf:"bytes,9,opt,name=standing,proto3,oneof"`
+}
+
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Opening) isLoaderEvent_Event() {}
@@ -161,11 +203,21 @@ func (*LoaderEvent_Offers) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Fatal) isLoaderEvent_Event() {}
 
+func (*LoaderEvent_Leaving) isLoaderEvent_Event() {}
+
+func (*LoaderEvent_Trouble) isLoaderEvent_Event() {}
+
+func (*LoaderEvent_Standing) isLoaderEvent_Event() {}
+
+// LoaderHello: standby asks to be a shadow where the run allows it; beat is the path of the heartbeat page, empty where there is none.
 type LoaderHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Standby       bool                   `protobuf:"varint,4,opt,name=standby,proto3" json:"standby,omitempty"`
+	Beat          string                 `protobuf:"bytes,5,opt,name=beat,proto3" json:"beat,omitempty"`
+	Version       *Version               `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +273,88 @@ func (x *LoaderHello) GetAddress() string {
 	return ""
 }
 
+func (x *LoaderHello) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
+}
+
+func (x *LoaderHello) GetBeat() string {
+	if x != nil {
+		return x.Beat
+	}
+	return ""
+}
+
+func (x *LoaderHello) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
+// Version is what two binaries must agree on to work in one run. A role of another protocol or planner is refused.
+type Version struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	Planner       uint32                 `protobuf:"varint,2,opt,name=planner,proto3" json:"planner,omitempty"`
+	Program       string                 `protobuf:"bytes,3,opt,name=program,proto3" json:"program,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Version) Reset() {
+	*x = Version{}
+	mi := &file_roles_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Version) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Version) ProtoMessage() {}
+
+func (x *Version) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Version.ProtoReflect.Descriptor instead.
+func (*Version) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Version) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *Version) GetPlanner() uint32 {
+	if x != nil {
+		return x.Planner
+	}
+	return 0
+}
+
+func (x *Version) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
 // Opening reports progress of indexing, bytes done of total.
 type Opening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -233,7 +367,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +379,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[2]
+	mi := &file_roles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +392,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{2}
+	return file_roles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Opening) GetSource() string {
@@ -303,7 +437,7 @@ type Offers struct {
 
 func (x *Offers) Reset() {
 	*x = Offers{}
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +449,7 @@ func (x *Offers) String() string {
 func (*Offers) ProtoMessage() {}
 
 func (x *Offers) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[3]
+	mi := &file_roles_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +462,7 @@ func (x *Offers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offers.ProtoReflect.Descriptor instead.
 func (*Offers) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{3}
+	return file_roles_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Offers) GetSource() string {
@@ -415,6 +549,165 @@ func (x *Offers) GetEndOrdinal() uint64 {
 	return 0
 }
 
+// Leaving: the process was asked to leave; it serves on until its stripes are handed over and Bye comes.
+type Leaving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leaving) Reset() {
+	*x = Leaving{}
+	mi := &file_roles_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leaving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leaving) ProtoMessage() {}
+
+func (x *Leaving) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leaving.ProtoReflect.Descriptor instead.
+func (*Leaving) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Leaving) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Trouble: reading a source fails for now and is tried again; empty text: it is over.
+type Trouble struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trouble) Reset() {
+	*x = Trouble{}
+	mi := &file_roles_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trouble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trouble) ProtoMessage() {}
+
+func (x *Trouble) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
+func (*Trouble) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Trouble) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Trouble) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Standing: as the standby of a stripe this loader could take over at once.
+type Standing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standing) Reset() {
+	*x = Standing{}
+	mi := &file_roles_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standing) ProtoMessage() {}
+
+func (x *Standing) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
+func (*Standing) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Standing) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Standing) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *Standing) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 // Fatal: a source cannot go on; the run fails with the reason.
 type Fatal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -426,7 +719,7 @@ type Fatal struct {
 
 func (x *Fatal) Reset() {
 	*x = Fatal{}
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +731,7 @@ func (x *Fatal) String() string {
 func (*Fatal) ProtoMessage() {}
 
 func (x *Fatal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[4]
+	mi := &file_roles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +744,7 @@ func (x *Fatal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fatal.ProtoReflect.Descriptor instead.
 func (*Fatal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{4}
+	return file_roles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Fatal) GetSource() string {
@@ -478,6 +771,8 @@ type LoaderOrder struct {
 	//	*LoaderOrder_Want
 	//	*LoaderOrder_Release
 	//	*LoaderOrder_Bye
+	//	*LoaderOrder_Promote
+	//	*LoaderOrder_Drop
 	Order         isLoaderOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -485,7 +780,7 @@ type LoaderOrder struct {
 
 func (x *LoaderOrder) Reset() {
 	*x = LoaderOrder{}
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -497,7 +792,7 @@ func (x *LoaderOrder) String() string {
 func (*LoaderOrder) ProtoMessage() {}
 
 func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[5]
+	mi := &file_roles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -510,7 +805,7 @@ func (x *LoaderOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderOrder.ProtoReflect.Descriptor instead.
 func (*LoaderOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{5}
+	return file_roles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LoaderOrder) GetFence() *Fence {
@@ -572,6 +867,24 @@ func (x *LoaderOrder) GetBye() *Bye {
 	return nil
 }
 
+func (x *LoaderOrder) GetPromote() *Promote {
+	if x != nil {
+		if x, ok := x.Order.(*LoaderOrder_Promote); ok {
+			return x.Promote
+		}
+	}
+	return nil
+}
+
+func (x *LoaderOrder) GetDrop() *Drop {
+	if x != nil {
+		if x, ok := x.Order.(*LoaderOrder_Drop); ok {
+			return x.Drop
+		}
+	}
+	return nil
+}
+
 type isLoaderOrder_Order interface {
 	isLoaderOrder_Order()
 }
@@ -596,6 +909,14 @@ type LoaderOrder_Bye struct {
 	Bye *Bye `protobuf:"bytes,6,opt,name=bye,proto3,oneof"`
 }
 
+type LoaderOrder_Promote struct {
+	Promote *Promote `protobuf:"bytes,7,opt,name=promote,proto3,oneof"`
+}
+
+type LoaderOrder_Drop struct {
+	Drop *Drop `protobuf:"bytes,8,opt,name=drop,proto3,oneof"`
+}
+
 func (*LoaderOrder_Open) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Read) isLoaderOrder_Order() {}
@@ -606,6 +927,10 @@ func (*LoaderOrder_Release) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Bye) isLoaderOrder_Order() {}
 
+func (*LoaderOrder_Promote) isLoaderOrder_Order() {}
+
+func (*LoaderOrder_Drop) isLoaderOrder_Order() {}
+
 type OpenSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -615,7 +940,7 @@ type OpenSource struct {
 
 func (x *OpenSource) Reset() {
 	*x = OpenSource{}
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +952,7 @@ func (x *OpenSource) String() string {
 func (*OpenSource) ProtoMessage() {}
 
 func (x *OpenSource) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[6]
+	mi := &file_roles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +965,7 @@ func (x *OpenSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSource.ProtoReflect.Descriptor instead.
 func (*OpenSource) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{6}
+	return file_roles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OpenSource) GetSource() string {
@@ -650,6 +975,7 @@ func (x *OpenSource) GetSource() string {
 	return ""
 }
 
+// ReadFrom: read a stripe. As its standby: follow releases, keep the head warm, offer nothing, serve what is asked under the term.
 type ReadFrom struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -658,13 +984,14 @@ type ReadFrom struct {
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Ordinal       uint64                 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Anchor        *Anchor                `protobuf:"bytes,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	Standby       bool                   `protobuf:"varint,7,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReadFrom) Reset() {
 	*x = ReadFrom{}
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +1003,7 @@ func (x *ReadFrom) String() string {
 func (*ReadFrom) ProtoMessage() {}
 
 func (x *ReadFrom) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[7]
+	mi := &file_roles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +1016,7 @@ func (x *ReadFrom) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFrom.ProtoReflect.Descriptor instead.
 func (*ReadFrom) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{7}
+	return file_roles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadFrom) GetSource() string {
@@ -734,6 +1061,143 @@ func (x *ReadFrom) GetAnchor() *Anchor {
 	return nil
 }
 
+func (x *ReadFrom) GetStandby() bool {
+	if x != nil {
+		return x.Standby
+	}
+	return false
+}
+
+// Promote: the stripe that was followed as a standby under this term is now this loader's own, from that step on: offer.
+type Promote struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Promote) Reset() {
+	*x = Promote{}
+	mi := &file_roles_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Promote) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Promote) ProtoMessage() {}
+
+func (x *Promote) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Promote.ProtoReflect.Descriptor instead.
+func (*Promote) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Promote) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Promote) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *Promote) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Promote) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+// Drop: stop reading a stripe under this term.
+type Drop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drop) Reset() {
+	*x = Drop{}
+	mi := &file_roles_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drop) ProtoMessage() {}
+
+func (x *Drop) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drop.ProtoReflect.Descriptor instead.
+func (*Drop) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Drop) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Drop) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *Drop) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 type Want struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -744,7 +1208,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -756,7 +1220,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[8]
+	mi := &file_roles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -769,7 +1233,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{8}
+	return file_roles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Want) GetSource() string {
@@ -786,17 +1250,19 @@ func (x *Want) GetUntil() uint64 {
 	return 0
 }
 
+// Release: nobody asks for ordinals below; anchor is the newest known that is not after `below`.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Below         uint64                 `protobuf:"varint,2,opt,name=below,proto3" json:"below,omitempty"`
+	Anchor        *Anchor                `protobuf:"bytes,3,opt,name=anchor,proto3" json:"anchor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +1274,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[9]
+	mi := &file_roles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +1287,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{9}
+	return file_roles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Release) GetSource() string {
@@ -838,6 +1304,13 @@ func (x *Release) GetBelow() uint64 {
 	return 0
 }
 
+func (x *Release) GetAnchor() *Anchor {
+	if x != nil {
+		return x.Anchor
+	}
+	return nil
+}
+
 // Bye: leave; the reason is for the log.
 type Bye struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -848,7 +1321,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1333,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[10]
+	mi := &file_roles_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1346,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{10}
+	return file_roles_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Bye) GetReason() string {
@@ -892,13 +1365,15 @@ type FetchRequest struct {
 	Ordinal       []uint64               `protobuf:"varint,5,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
 	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // one more token is sent where the document goes on
+	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these: no switch
+	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // these could not be decoded: read them anew from the file
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1385,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[11]
+	mi := &file_roles_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1398,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{11}
+	return file_roles_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FetchRequest) GetFence() *Fence {
@@ -975,6 +1450,20 @@ func (x *FetchRequest) GetLength() []uint32 {
 	return nil
 }
 
+func (x *FetchRequest) GetHedge() bool {
+	if x != nil {
+		return x.Hedge
+	}
+	return false
+}
+
+func (x *FetchRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
 type FetchReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Arrow         []byte                 `protobuf:"bytes,1,opt,name=arrow,proto3" json:"arrow,omitempty"`
@@ -984,7 +1473,7 @@ type FetchReply struct {
 
 func (x *FetchReply) Reset() {
 	*x = FetchReply{}
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1485,7 @@ func (x *FetchReply) String() string {
 func (*FetchReply) ProtoMessage() {}
 
 func (x *FetchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[12]
+	mi := &file_roles_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1498,7 @@ func (x *FetchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchReply.ProtoReflect.Descriptor instead.
 func (*FetchReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{12}
+	return file_roles_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FetchReply) GetArrow() []byte {
@@ -1030,6 +1519,8 @@ type SidecarEvent struct {
 	//	*SidecarEvent_Saved
 	//	*SidecarEvent_Left
 	//	*SidecarEvent_Fatal
+	//	*SidecarEvent_Switched
+	//	*SidecarEvent_Bad
 	Event         isSidecarEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1037,7 +1528,7 @@ type SidecarEvent struct {
 
 func (x *SidecarEvent) Reset() {
 	*x = SidecarEvent{}
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1540,7 @@ func (x *SidecarEvent) String() string {
 func (*SidecarEvent) ProtoMessage() {}
 
 func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[13]
+	mi := &file_roles_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1553,7 @@ func (x *SidecarEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarEvent.ProtoReflect.Descriptor instead.
 func (*SidecarEvent) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{13}
+	return file_roles_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SidecarEvent) GetFence() *Fence {
@@ -1133,6 +1624,24 @@ func (x *SidecarEvent) GetFatal() *Fatal {
 	return nil
 }
 
+func (x *SidecarEvent) GetSwitched() *Switched {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Switched); ok {
+			return x.Switched
+		}
+	}
+	return nil
+}
+
+func (x *SidecarEvent) GetBad() *Bad {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Bad); ok {
+			return x.Bad
+		}
+	}
+	return nil
+}
+
 type isSidecarEvent_Event interface {
 	isSidecarEvent_Event()
 }
@@ -1161,6 +1670,14 @@ type SidecarEvent_Fatal struct {
 	Fatal *Fatal `protobuf:"bytes,7,opt,name=fatal,proto3,oneof"`
 }
 
+type SidecarEvent_Switched struct {
+	Switched *Switched `protobuf:"bytes,8,opt,name=switched,proto3,oneof"`
+}
+
+type SidecarEvent_Bad struct {
+	Bad *Bad `protobuf:"bytes,9,opt,name=bad,proto3,oneof"`
+}
+
 func (*SidecarEvent_Hello) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Join) isSidecarEvent_Event() {}
@@ -1173,19 +1690,24 @@ func (*SidecarEvent_Left) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Fatal) isSidecarEvent_Event() {}
 
+func (*SidecarEvent_Switched) isSidecarEvent_Event() {}
+
+func (*SidecarEvent_Bad) isSidecarEvent_Event() {}
+
 // SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands.
 type SidecarHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Ranks         []*RankPosition        `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
+	Version       *Version               `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SidecarHello) Reset() {
 	*x = SidecarHello{}
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1719,7 @@ func (x *SidecarHello) String() string {
 func (*SidecarHello) ProtoMessage() {}
 
 func (x *SidecarHello) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[14]
+	mi := &file_roles_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1732,7 @@ func (x *SidecarHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarHello.ProtoReflect.Descriptor instead.
 func (*SidecarHello) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{14}
+	return file_roles_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SidecarHello) GetName() string {
@@ -1234,6 +1756,13 @@ func (x *SidecarHello) GetRanks() []*RankPosition {
 	return nil
 }
 
+func (x *SidecarHello) GetVersion() *Version {
+	if x != nil {
+		return x.Version
+	}
+	return nil
+}
+
 type RankPosition struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1246,7 +1775,7 @@ type RankPosition struct {
 
 func (x *RankPosition) Reset() {
 	*x = RankPosition{}
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1787,7 @@ func (x *RankPosition) String() string {
 func (*RankPosition) ProtoMessage() {}
 
 func (x *RankPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[15]
+	mi := &file_roles_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1800,7 @@ func (x *RankPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPosition.ProtoReflect.Descriptor instead.
 func (*RankPosition) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{15}
+	return file_roles_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RankPosition) GetRank() uint32 {
@@ -1319,7 +1848,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1860,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[16]
+	mi := &file_roles_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1873,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{16}
+	return file_roles_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Join) GetRank() uint32 {
@@ -1403,6 +1932,168 @@ func (x *Join) GetCall() uint64 {
 	return 0
 }
 
+// Switched: the primary of a stripe is dead or silent; this host asks its standby, under the standby's term, from that step on.
+type Switched struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Switched) Reset() {
+	*x = Switched{}
+	mi := &file_roles_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Switched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Switched) ProtoMessage() {}
+
+func (x *Switched) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Switched.ProtoReflect.Descriptor instead.
+func (*Switched) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Switched) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Switched) GetStripe() uint32 {
+	if x != nil {
+		return x.Stripe
+	}
+	return 0
+}
+
+func (x *Switched) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Switched) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Switched) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// Bad: a segment of a sealed plan that could not be decoded by two readings.
+type Bad struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          uint64                 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Source        uint32                 `protobuf:"varint,2,opt,name=source,proto3" json:"source,omitempty"`
+	Ordinal       uint64                 `protobuf:"varint,3,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Offset        uint32                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        uint32                 `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"`
+	Sample        *Quarantine            `protobuf:"bytes,6,opt,name=sample,proto3" json:"sample,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bad) Reset() {
+	*x = Bad{}
+	mi := &file_roles_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bad) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bad) ProtoMessage() {}
+
+func (x *Bad) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bad.ProtoReflect.Descriptor instead.
+func (*Bad) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Bad) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Bad) GetSource() uint32 {
+	if x != nil {
+		return x.Source
+	}
+	return 0
+}
+
+func (x *Bad) GetOrdinal() uint64 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *Bad) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Bad) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *Bad) GetSample() *Quarantine {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1414,7 +2105,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +2117,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[17]
+	mi := &file_roles_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +2130,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{17}
+	return file_roles_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Commit) GetRank() uint32 {
@@ -1472,7 +2163,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +2175,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[18]
+	mi := &file_roles_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +2188,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{18}
+	return file_roles_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Left) GetRank() uint32 {
@@ -1522,6 +2213,8 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Waiting
 	//	*SidecarOrder_Bye
 	//	*SidecarOrder_Committed
+	//	*SidecarOrder_Masked
+	//	*SidecarOrder_Alerts
 	Order         isSidecarOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1529,7 +2222,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +2234,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[19]
+	mi := &file_roles_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +2247,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{19}
+	return file_roles_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -1661,6 +2354,24 @@ func (x *SidecarOrder) GetCommitted() *Committed {
 	return nil
 }
 
+func (x *SidecarOrder) GetMasked() *Masked {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Masked); ok {
+			return x.Masked
+		}
+	}
+	return nil
+}
+
+func (x *SidecarOrder) GetAlerts() *Alerts {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_Alerts); ok {
+			return x.Alerts
+		}
+	}
+	return nil
+}
+
 type isSidecarOrder_Order interface {
 	isSidecarOrder_Order()
 }
@@ -1705,6 +2416,14 @@ type SidecarOrder_Committed struct {
 	Committed *Committed `protobuf:"bytes,11,opt,name=committed,proto3,oneof"`
 }
 
+type SidecarOrder_Masked struct {
+	Masked *Masked `protobuf:"bytes,12,opt,name=masked,proto3,oneof"`
+}
+
+type SidecarOrder_Alerts struct {
+	Alerts *Alerts `protobuf:"bytes,13,opt,name=alerts,proto3,oneof"`
+}
+
 func (*SidecarOrder_Welcome) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Begin) isSidecarOrder_Order() {}
@@ -1725,6 +2444,10 @@ func (*SidecarOrder_Bye) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Committed) isSidecarOrder_Order() {}
 
+func (*SidecarOrder_Masked) isSidecarOrder_Order() {}
+
+func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
+
 // Committed answers a Commit: the orchestrator knows that the rank stands at `below`.
 type Committed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1737,7 +2460,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +2472,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[20]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +2485,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{20}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -1790,13 +2513,14 @@ func (x *Committed) GetBelow() uint64 {
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Manifests     []*Manifest            `protobuf:"bytes,1,rep,name=manifests,proto3" json:"manifests,omitempty"`
+	Masks         []*Mask                `protobuf:"bytes,2,rep,name=masks,proto3" json:"masks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +2532,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[21]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2545,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{21}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -1829,6 +2553,119 @@ func (x *Welcome) GetManifests() []*Manifest {
 		return x.Manifests
 	}
 	return nil
+}
+
+func (x *Welcome) GetMasks() []*Mask {
+	if x != nil {
+		return x.Masks
+	}
+	return nil
+}
+
+// Alerts is what the run lacks now, for people; the whole list each time.
+type Alerts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Alerts        []*Alert               `protobuf:"bytes,1,rep,name=alerts,proto3" json:"alerts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alerts) Reset() {
+	*x = Alerts{}
+	mi := &file_roles_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alerts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alerts) ProtoMessage() {}
+
+func (x *Alerts) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
+func (*Alerts) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Alerts) GetAlerts() []*Alert {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+// Alert: kind is one of unprotected, disk, quarantine, source, role; since is unix milliseconds.
+type Alert struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Since         int64                  `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alert) Reset() {
+	*x = Alert{}
+	mi := &file_roles_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alert) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alert) ProtoMessage() {}
+
+func (x *Alert) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alert.ProtoReflect.Descriptor instead.
+func (*Alert) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Alert) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Alert) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Alert) GetSince() int64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
 }
 
 type Begin struct {
@@ -1845,7 +2682,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2694,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[22]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2707,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{22}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -1926,7 +2763,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2775,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[23]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2788,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{23}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -1985,7 +2822,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2834,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[24]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2847,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{24}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -2020,6 +2857,7 @@ func (x *Loaders) GetStripes() []*LoaderStripe {
 	return nil
 }
 
+// beat is the path of the loader's heartbeat page. standby may be asked at any time under its own, higher term, without asking anybody.
 type LoaderStripe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -2028,13 +2866,15 @@ type LoaderStripe struct {
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Address       string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Beat          string                 `protobuf:"bytes,7,opt,name=beat,proto3" json:"beat,omitempty"`
+	Standby       *Standby               `protobuf:"bytes,8,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2886,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[25]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2899,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{25}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -2104,6 +2944,88 @@ func (x *LoaderStripe) GetName() string {
 	return ""
 }
 
+func (x *LoaderStripe) GetBeat() string {
+	if x != nil {
+		return x.Beat
+	}
+	return ""
+}
+
+func (x *LoaderStripe) GetStandby() *Standby {
+	if x != nil {
+		return x.Standby
+	}
+	return nil
+}
+
+type Standby struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Beat          string                 `protobuf:"bytes,4,opt,name=beat,proto3" json:"beat,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Standby) Reset() {
+	*x = Standby{}
+	mi := &file_roles_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Standby) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Standby) ProtoMessage() {}
+
+func (x *Standby) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Standby.ProtoReflect.Descriptor instead.
+func (*Standby) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Standby) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Standby) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Standby) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Standby) GetBeat() string {
+	if x != nil {
+		return x.Beat
+	}
+	return ""
+}
+
 // Waiting names what the plan is waiting for, for the trainer's log.
 type Waiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2114,7 +3036,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +3048,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[26]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +3061,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{26}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Waiting) GetText() string {
@@ -2157,7 +3079,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +3091,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +3104,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 type StatusReply struct {
@@ -2197,13 +3119,15 @@ type StatusReply struct {
 	Waiting       string                   `protobuf:"bytes,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	Ended         bool                     `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
 	Pid           int64                    `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`
+	Alerts        []*Alert                 `protobuf:"bytes,11,rep,name=alerts,proto3" json:"alerts,omitempty"`
+	Masked        uint64                   `protobuf:"varint,12,opt,name=masked,proto3" json:"masked,omitempty"` // segments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +3139,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +3152,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -2301,6 +3225,20 @@ func (x *StatusReply) GetPid() int64 {
 	return 0
 }
 
+func (x *StatusReply) GetAlerts() []*Alert {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+func (x *StatusReply) GetMasked() uint64 {
+	if x != nil {
+		return x.Masked
+	}
+	return 0
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -2316,7 +3254,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +3266,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +3279,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -2406,7 +3344,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +3356,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +3369,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -2469,23 +3407,227 @@ func (x *RoleStatus) GetTerm() uint64 {
 	return 0
 }
 
+// LedgerRequest: one of step and sample. sample is source/id, as in batch.segments.
+type LedgerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ByStep        bool                   `protobuf:"varint,1,opt,name=by_step,json=byStep,proto3" json:"by_step,omitempty"`
+	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerRequest) Reset() {
+	*x = LedgerRequest{}
+	mi := &file_roles_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerRequest) ProtoMessage() {}
+
+func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
+func (*LedgerRequest) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *LedgerRequest) GetByStep() bool {
+	if x != nil {
+		return x.ByStep
+	}
+	return false
+}
+
+func (x *LedgerRequest) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *LedgerRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *LedgerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// LedgerReply: one (attempt, step). The segments are there where the full plan is retained; ranges always.
+type LedgerReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Content       []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
+	Placement     []byte                 `protobuf:"bytes,4,opt,name=placement,proto3" json:"placement,omitempty"`
+	Acknowledged  bool                   `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // segments holds all that was asked for
+	Segments      *Assignments           `protobuf:"bytes,7,opt,name=segments,proto3" json:"segments,omitempty"`
+	Ids           []string               `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`                // by segment
+	Sources       []string               `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`        // by segment
+	Masked        []bool                 `protobuf:"varint,10,rep,packed,name=masked,proto3" json:"masked,omitempty"` // by segment
+	Ranges        []*OrdinalRange        `protobuf:"bytes,11,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerReply) Reset() {
+	*x = LedgerReply{}
+	mi := &file_roles_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerReply) ProtoMessage() {}
+
+func (x *LedgerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
+func (*LedgerReply) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *LedgerReply) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LedgerReply) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *LedgerReply) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetPlacement() []byte {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
+}
+
+func (x *LedgerReply) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *LedgerReply) GetSegments() *Assignments {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetMasked() []bool {
+	if x != nil {
+		return x.Masked
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetRanges() []*OrdinalRange {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
 var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xb4\x02\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xcd\x03\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
 	"\aopening\x18\x03 \x01(\v2\x14.millrace.v1.OpeningH\x00R\aopening\x123\n" +
 	"\bmanifest\x18\x04 \x01(\v2\x15.millrace.v1.ManifestH\x00R\bmanifest\x12-\n" +
 	"\x06offers\x18\x05 \x01(\v2\x13.millrace.v1.OffersH\x00R\x06offers\x12*\n" +
-	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatalB\a\n" +
-	"\x05event\"M\n" +
+	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x120\n" +
+	"\aleaving\x18\a \x01(\v2\x14.millrace.v1.LeavingH\x00R\aleaving\x120\n" +
+	"\atrouble\x18\b \x01(\v2\x14.millrace.v1.TroubleH\x00R\atrouble\x123\n" +
+	"\bstanding\x18\t \x01(\v2\x15.millrace.v1.StandingH\x00R\bstandingB\a\n" +
+	"\x05event\"\xab\x01\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"K\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
+	"\astandby\x18\x04 \x01(\bR\astandby\x12\x12\n" +
+	"\x04beat\x18\x05 \x01(\tR\x04beat\x12.\n" +
+	"\aversion\x18\x06 \x01(\v2\x14.millrace.v1.VersionR\aversion\"Y\n" +
+	"\aVersion\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
+	"\aplanner\x18\x02 \x01(\rR\aplanner\x12\x18\n" +
+	"\aprogram\x18\x03 \x01(\tR\aprogram\"K\n" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
@@ -2504,36 +3646,58 @@ const file_roles_proto_rawDesc = "" +
 	" \x03(\v2\x13.millrace.v1.AnchorR\aanchors\x12\x10\n" +
 	"\x03end\x18\v \x01(\bR\x03end\x12\x1f\n" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
-	"endOrdinal\"7\n" +
+	"endOrdinal\"!\n" +
+	"\aLeaving\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
+	"\aTrouble\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"N\n" +
+	"\bStanding\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"7\n" +
 	"\x05Fatal\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x9d\x02\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xf8\x02\n" +
 	"\vLoaderOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12-\n" +
 	"\x04open\x18\x02 \x01(\v2\x17.millrace.v1.OpenSourceH\x00R\x04open\x12+\n" +
 	"\x04read\x18\x03 \x01(\v2\x15.millrace.v1.ReadFromH\x00R\x04read\x12'\n" +
 	"\x04want\x18\x04 \x01(\v2\x11.millrace.v1.WantH\x00R\x04want\x120\n" +
 	"\arelease\x18\x05 \x01(\v2\x14.millrace.v1.ReleaseH\x00R\arelease\x12$\n" +
-	"\x03bye\x18\x06 \x01(\v2\x10.millrace.v1.ByeH\x00R\x03byeB\a\n" +
+	"\x03bye\x18\x06 \x01(\v2\x10.millrace.v1.ByeH\x00R\x03bye\x120\n" +
+	"\apromote\x18\a \x01(\v2\x14.millrace.v1.PromoteH\x00R\apromote\x12'\n" +
+	"\x04drop\x18\b \x01(\v2\x11.millrace.v1.DropH\x00R\x04dropB\a\n" +
 	"\x05order\"$\n" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"\xaf\x01\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\"\xc9\x01\n" +
 	"\bReadFrom\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
 	"\astripes\x18\x03 \x01(\rR\astripes\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x18\n" +
 	"\aordinal\x18\x05 \x01(\x04R\aordinal\x12+\n" +
-	"\x06anchor\x18\x06 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\"4\n" +
+	"\x06anchor\x18\x06 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\x12\x18\n" +
+	"\astandby\x18\a \x01(\bR\astandby\"a\n" +
+	"\aPromote\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x04R\x04step\"J\n" +
+	"\x04Drop\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\"4\n" +
 	"\x04Want\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05until\x18\x02 \x01(\x04R\x05until\"7\n" +
+	"\x05until\x18\x02 \x01(\x04R\x05until\"d\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05below\x18\x02 \x01(\x04R\x05below\"\x1d\n" +
+	"\x05below\x18\x02 \x01(\x04R\x05below\x12+\n" +
+	"\x06anchor\x18\x03 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\"\x1d\n" +
 	"\x03Bye\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xc6\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xf2\x01\n" +
 	"\fFetchRequest\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -2541,10 +3705,12 @@ const file_roles_proto_rawDesc = "" +
 	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x18\n" +
 	"\aordinal\x18\x05 \x03(\x04R\aordinal\x12\x16\n" +
 	"\x06offset\x18\x06 \x03(\rR\x06offset\x12\x16\n" +
-	"\x06length\x18\a \x03(\rR\x06length\"\"\n" +
+	"\x06length\x18\a \x03(\rR\x06length\x12\x14\n" +
+	"\x05hedge\x18\b \x01(\bR\x05hedge\x12\x14\n" +
+	"\x05again\x18\t \x01(\bR\x05again\"\"\n" +
 	"\n" +
 	"FetchReply\x12\x14\n" +
-	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\xcd\x02\n" +
+	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\xa8\x03\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -2552,12 +3718,15 @@ const file_roles_proto_rawDesc = "" +
 	"\x06commit\x18\x04 \x01(\v2\x13.millrace.v1.CommitH\x00R\x06commit\x12*\n" +
 	"\x05saved\x18\x05 \x01(\v2\x12.millrace.v1.SavedH\x00R\x05saved\x12'\n" +
 	"\x04left\x18\x06 \x01(\v2\x11.millrace.v1.LeftH\x00R\x04left\x12*\n" +
-	"\x05fatal\x18\a \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatalB\a\n" +
-	"\x05event\"e\n" +
+	"\x05fatal\x18\a \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x123\n" +
+	"\bswitched\x18\b \x01(\v2\x15.millrace.v1.SwitchedH\x00R\bswitched\x12$\n" +
+	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03badB\a\n" +
+	"\x05event\"\x95\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
-	"\x05ranks\x18\x03 \x03(\v2\x19.millrace.v1.RankPositionR\x05ranks\"l\n" +
+	"\x05ranks\x18\x03 \x03(\v2\x19.millrace.v1.RankPositionR\x05ranks\x12.\n" +
+	"\aversion\x18\x04 \x01(\v2\x14.millrace.v1.VersionR\aversion\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -2573,13 +3742,26 @@ const file_roles_proto_rawDesc = "" +
 	"microbatch\x18\x06 \x01(\rR\n" +
 	"microbatch\x12\x1a\n" +
 	"\boverride\x18\a \x03(\tR\boverride\x12\x12\n" +
-	"\x04call\x18\b \x01(\x04R\x04call\"J\n" +
+	"\x04call\x18\b \x01(\x04R\x04call\"z\n" +
+	"\bSwitched\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x12\n" +
+	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xac\x01\n" +
+	"\x03Bad\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\rR\x06source\x12\x18\n" +
+	"\aordinal\x18\x03 \x01(\x04R\aordinal\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\rR\x06offset\x12\x16\n" +
+	"\x06length\x18\x05 \x01(\rR\x06length\x12/\n" +
+	"\x06sample\x18\x06 \x01(\v2\x17.millrace.v1.QuarantineR\x06sample\"J\n" +
 	"\x06Commit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x04R\x04step\"\x1a\n" +
 	"\x04Left\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\rR\x04rank\"\x96\x04\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\"\xf4\x04\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -2592,14 +3774,23 @@ const file_roles_proto_rawDesc = "" +
 	"\awaiting\x18\t \x01(\v2\x14.millrace.v1.WaitingH\x00R\awaiting\x12$\n" +
 	"\x03bye\x18\n" +
 	" \x01(\v2\x10.millrace.v1.ByeH\x00R\x03bye\x126\n" +
-	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommittedB\a\n" +
+	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommitted\x12-\n" +
+	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
+	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alertsB\a\n" +
 	"\x05order\"O\n" +
 	"\tCommitted\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05below\x18\x03 \x01(\x04R\x05below\">\n" +
+	"\x05below\x18\x03 \x01(\x04R\x05below\"g\n" +
 	"\aWelcome\x123\n" +
-	"\tmanifests\x18\x01 \x03(\v2\x15.millrace.v1.ManifestR\tmanifests\"\x93\x01\n" +
+	"\tmanifests\x18\x01 \x03(\v2\x15.millrace.v1.ManifestR\tmanifests\x12'\n" +
+	"\x05masks\x18\x02 \x03(\v2\x11.millrace.v1.MaskR\x05masks\"4\n" +
+	"\x06Alerts\x12*\n" +
+	"\x06alerts\x18\x01 \x03(\v2\x12.millrace.v1.AlertR\x06alerts\"E\n" +
+	"\x05Alert\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x03R\x05since\"\x93\x01\n" +
 	"\x05Begin\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\x12\x18\n" +
@@ -2614,17 +3805,24 @@ const file_roles_proto_rawDesc = "" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\">\n" +
 	"\aLoaders\x123\n" +
-	"\astripes\x18\x01 \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\"\x9a\x01\n" +
+	"\astripes\x18\x01 \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\"\xde\x01\n" +
 	"\fLoaderStripe\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
 	"\astripes\x18\x03 \x01(\rR\astripes\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x18\n" +
 	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x12\n" +
-	"\x04name\x18\x06 \x01(\tR\x04name\"\x1d\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04beat\x18\a \x01(\tR\x04beat\x12.\n" +
+	"\astandby\x18\b \x01(\v2\x14.millrace.v1.StandbyR\astandby\"_\n" +
+	"\aStandby\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
-	"\rStatusRequest\"\xc1\x03\n" +
+	"\rStatusRequest\"\x85\x04\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -2636,7 +3834,9 @@ const file_roles_proto_rawDesc = "" +
 	"\awaiting\x18\b \x01(\tR\awaiting\x12\x14\n" +
 	"\x05ended\x18\t \x01(\bR\x05ended\x12\x10\n" +
 	"\x03pid\x18\n" +
-	" \x01(\x03R\x03pid\x1aU\n" +
+	" \x01(\x03R\x03pid\x12*\n" +
+	"\x06alerts\x18\v \x03(\v2\x12.millrace.v1.AlertR\x06alerts\x12\x16\n" +
+	"\x06masked\x18\f \x01(\x04R\x06masked\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xb8\x01\n" +
@@ -2654,11 +3854,30 @@ const file_roles_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12\x12\n" +
-	"\x04term\x18\x05 \x01(\x04R\x04term2\xd1\x01\n" +
+	"\x04term\x18\x05 \x01(\x04R\x04term\"d\n" +
+	"\rLedgerRequest\x12\x17\n" +
+	"\aby_step\x18\x01 \x01(\bR\x06byStep\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\"\xe0\x02\n" +
+	"\vLedgerReply\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
+	"\acontent\x18\x03 \x01(\fR\acontent\x12\x1c\n" +
+	"\tplacement\x18\x04 \x01(\fR\tplacement\x12\"\n" +
+	"\facknowledged\x18\x05 \x01(\bR\facknowledged\x12\x1a\n" +
+	"\bcomplete\x18\x06 \x01(\bR\bcomplete\x124\n" +
+	"\bsegments\x18\a \x01(\v2\x18.millrace.v1.AssignmentsR\bsegments\x12\x10\n" +
+	"\x03ids\x18\b \x03(\tR\x03ids\x12\x18\n" +
+	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
+	"\x06masked\x18\n" +
+	" \x03(\bR\x06masked\x121\n" +
+	"\x06ranges\x18\v \x03(\v2\x19.millrace.v1.OrdinalRangeR\x06ranges2\x93\x02\n" +
 	"\fOrchestrator\x12>\n" +
 	"\x04Load\x12\x18.millrace.v1.LoaderEvent\x1a\x18.millrace.v1.LoaderOrder(\x010\x01\x12A\n" +
 	"\x05Serve\x12\x19.millrace.v1.SidecarEvent\x1a\x19.millrace.v1.SidecarOrder(\x010\x01\x12>\n" +
-	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply2G\n" +
+	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply\x12@\n" +
+	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x012G\n" +
 	"\x06Loader\x12=\n" +
 	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01B\x10Z\x0emillrace/protob\x06proto3"
 
@@ -2674,104 +3893,142 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
-	(*Opening)(nil),       // 2: millrace.v1.Opening
-	(*Offers)(nil),        // 3: millrace.v1.Offers
-	(*Fatal)(nil),         // 4: millrace.v1.Fatal
-	(*LoaderOrder)(nil),   // 5: millrace.v1.LoaderOrder
-	(*OpenSource)(nil),    // 6: millrace.v1.OpenSource
-	(*ReadFrom)(nil),      // 7: millrace.v1.ReadFrom
-	(*Want)(nil),          // 8: millrace.v1.Want
-	(*Release)(nil),       // 9: millrace.v1.Release
-	(*Bye)(nil),           // 10: millrace.v1.Bye
-	(*FetchRequest)(nil),  // 11: millrace.v1.FetchRequest
-	(*FetchReply)(nil),    // 12: millrace.v1.FetchReply
-	(*SidecarEvent)(nil),  // 13: millrace.v1.SidecarEvent
-	(*SidecarHello)(nil),  // 14: millrace.v1.SidecarHello
-	(*RankPosition)(nil),  // 15: millrace.v1.RankPosition
-	(*Join)(nil),          // 16: millrace.v1.Join
-	(*Commit)(nil),        // 17: millrace.v1.Commit
-	(*Left)(nil),          // 18: millrace.v1.Left
-	(*SidecarOrder)(nil),  // 19: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 20: millrace.v1.Committed
-	(*Welcome)(nil),       // 21: millrace.v1.Welcome
-	(*Begin)(nil),         // 22: millrace.v1.Begin
-	(*Refusal)(nil),       // 23: millrace.v1.Refusal
-	(*Loaders)(nil),       // 24: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 25: millrace.v1.LoaderStripe
-	(*Waiting)(nil),       // 26: millrace.v1.Waiting
-	(*StatusRequest)(nil), // 27: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 28: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 29: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 30: millrace.v1.RoleStatus
-	nil,                   // 31: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 32: millrace.v1.Fence
-	(*Manifest)(nil),      // 33: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 34: millrace.v1.Quarantine
-	(*Anchor)(nil),        // 35: millrace.v1.Anchor
-	(*Saved)(nil),         // 36: millrace.v1.Saved
-	(*Plan)(nil),          // 37: millrace.v1.Plan
-	(*Ended)(nil),         // 38: millrace.v1.Ended
+	(*Version)(nil),       // 2: millrace.v1.Version
+	(*Opening)(nil),       // 3: millrace.v1.Opening
+	(*Offers)(nil),        // 4: millrace.v1.Offers
+	(*Leaving)(nil),       // 5: millrace.v1.Leaving
+	(*Trouble)(nil),       // 6: millrace.v1.Trouble
+	(*Standing)(nil),      // 7: millrace.v1.Standing
+	(*Fatal)(nil),         // 8: millrace.v1.Fatal
+	(*LoaderOrder)(nil),   // 9: millrace.v1.LoaderOrder
+	(*OpenSource)(nil),    // 10: millrace.v1.OpenSource
+	(*ReadFrom)(nil),      // 11: millrace.v1.ReadFrom
+	(*Promote)(nil),       // 12: millrace.v1.Promote
+	(*Drop)(nil),          // 13: millrace.v1.Drop
+	(*Want)(nil),          // 14: millrace.v1.Want
+	(*Release)(nil),       // 15: millrace.v1.Release
+	(*Bye)(nil),           // 16: millrace.v1.Bye
+	(*FetchRequest)(nil),  // 17: millrace.v1.FetchRequest
+	(*FetchReply)(nil),    // 18: millrace.v1.FetchReply
+	(*SidecarEvent)(nil),  // 19: millrace.v1.SidecarEvent
+	(*SidecarHello)(nil),  // 20: millrace.v1.SidecarHello
+	(*RankPosition)(nil),  // 21: millrace.v1.RankPosition
+	(*Join)(nil),          // 22: millrace.v1.Join
+	(*Switched)(nil),      // 23: millrace.v1.Switched
+	(*Bad)(nil),           // 24: millrace.v1.Bad
+	(*Commit)(nil),        // 25: millrace.v1.Commit
+	(*Left)(nil),          // 26: millrace.v1.Left
+	(*SidecarOrder)(nil),  // 27: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 28: millrace.v1.Committed
+	(*Welcome)(nil),       // 29: millrace.v1.Welcome
+	(*Alerts)(nil),        // 30: millrace.v1.Alerts
+	(*Alert)(nil),         // 31: millrace.v1.Alert
+	(*Begin)(nil),         // 32: millrace.v1.Begin
+	(*Refusal)(nil),       // 33: millrace.v1.Refusal
+	(*Loaders)(nil),       // 34: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 35: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 36: millrace.v1.Standby
+	(*Waiting)(nil),       // 37: millrace.v1.Waiting
+	(*StatusRequest)(nil), // 38: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 39: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 40: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 41: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 42: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 43: millrace.v1.LedgerReply
+	nil,                   // 44: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 45: millrace.v1.Fence
+	(*Manifest)(nil),      // 46: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 47: millrace.v1.Quarantine
+	(*Anchor)(nil),        // 48: millrace.v1.Anchor
+	(*Saved)(nil),         // 49: millrace.v1.Saved
+	(*Plan)(nil),          // 50: millrace.v1.Plan
+	(*Ended)(nil),         // 51: millrace.v1.Ended
+	(*Masked)(nil),        // 52: millrace.v1.Masked
+	(*Mask)(nil),          // 53: millrace.v1.Mask
+	(*Assignments)(nil),   // 54: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 55: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	32, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	45, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
-	2,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	33, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
-	3,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
-	4,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
-	34, // 6: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	35, // 7: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
-	32, // 8: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
-	6,  // 9: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
-	7,  // 10: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
-	8,  // 11: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
-	9,  // 12: millrace.v1.LoaderOrder.release:type_name -> millrace.v1.Release
-	10, // 13: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
-	35, // 14: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
-	32, // 15: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	32, // 16: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
-	14, // 17: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
-	16, // 18: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
-	17, // 19: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	36, // 20: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
-	18, // 21: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
-	4,  // 22: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
-	15, // 23: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	32, // 24: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	21, // 25: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	22, // 26: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	23, // 27: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	37, // 28: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	38, // 29: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	4,  // 30: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	24, // 31: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	26, // 32: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	10, // 33: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	20, // 34: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	33, // 35: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	25, // 36: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	32, // 37: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	31, // 38: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	34, // 39: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	30, // 40: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	29, // 41: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 42: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	13, // 43: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	27, // 44: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	11, // 45: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	5,  // 46: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	19, // 47: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	28, // 48: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	12, // 49: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	46, // [46:50] is the sub-list for method output_type
-	42, // [42:46] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	3,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
+	46, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	4,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
+	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
+	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
+	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
+	7,  // 8: millrace.v1.LoaderEvent.standing:type_name -> millrace.v1.Standing
+	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
+	47, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	48, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
+	45, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
+	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
+	14, // 15: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
+	15, // 16: millrace.v1.LoaderOrder.release:type_name -> millrace.v1.Release
+	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
+	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
+	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
+	48, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
+	48, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
+	45, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	45, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	20, // 24: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
+	22, // 25: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
+	25, // 26: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
+	49, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	26, // 28: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
+	8,  // 29: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
+	23, // 30: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
+	24, // 31: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
+	21, // 32: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	2,  // 33: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	47, // 34: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	45, // 35: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	29, // 36: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	32, // 37: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	33, // 38: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	50, // 39: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	51, // 40: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	8,  // 41: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	34, // 42: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	37, // 43: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	16, // 44: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	28, // 45: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	52, // 46: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	30, // 47: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	46, // 48: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	53, // 49: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	31, // 50: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	35, // 51: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	36, // 52: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	45, // 53: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	44, // 54: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	47, // 55: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	41, // 56: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	31, // 57: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	54, // 58: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	55, // 59: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	40, // 60: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 61: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	19, // 62: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	38, // 63: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	42, // 64: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	17, // 65: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	9,  // 66: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	27, // 67: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	39, // 68: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	43, // 69: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	18, // 70: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	66, // [66:71] is the sub-list for method output_type
+	61, // [61:66] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -2786,23 +4043,30 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Manifest)(nil),
 		(*LoaderEvent_Offers)(nil),
 		(*LoaderEvent_Fatal)(nil),
+		(*LoaderEvent_Leaving)(nil),
+		(*LoaderEvent_Trouble)(nil),
+		(*LoaderEvent_Standing)(nil),
 	}
-	file_roles_proto_msgTypes[5].OneofWrappers = []any{
+	file_roles_proto_msgTypes[9].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
 		(*LoaderOrder_Read)(nil),
 		(*LoaderOrder_Want)(nil),
 		(*LoaderOrder_Release)(nil),
 		(*LoaderOrder_Bye)(nil),
+		(*LoaderOrder_Promote)(nil),
+		(*LoaderOrder_Drop)(nil),
 	}
-	file_roles_proto_msgTypes[13].OneofWrappers = []any{
+	file_roles_proto_msgTypes[19].OneofWrappers = []any{
 		(*SidecarEvent_Hello)(nil),
 		(*SidecarEvent_Join)(nil),
 		(*SidecarEvent_Commit)(nil),
 		(*SidecarEvent_Saved)(nil),
 		(*SidecarEvent_Left)(nil),
 		(*SidecarEvent_Fatal)(nil),
+		(*SidecarEvent_Switched)(nil),
+		(*SidecarEvent_Bad)(nil),
 	}
-	file_roles_proto_msgTypes[19].OneofWrappers = []any{
+	file_roles_proto_msgTypes[27].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -2813,6 +4077,8 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Waiting)(nil),
 		(*SidecarOrder_Bye)(nil),
 		(*SidecarOrder_Committed)(nil),
+		(*SidecarOrder_Masked)(nil),
+		(*SidecarOrder_Alerts)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2820,7 +4086,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

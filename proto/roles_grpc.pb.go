@@ -24,6 +24,7 @@ const (
 	Orchestrator_Load_FullMethodName   = "/millrace.v1.Orchestrator/Load"
 	Orchestrator_Serve_FullMethodName  = "/millrace.v1.Orchestrator/Serve"
 	Orchestrator_Status_FullMethodName = "/millrace.v1.Orchestrator/Status"
+	Orchestrator_Ledger_FullMethodName = "/millrace.v1.Orchestrator/Ledger"
 )
 
 // OrchestratorClient is the client API for Orchestrator service.
@@ -38,6 +39,8 @@ type OrchestratorClient interface {
 	Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SidecarEvent, SidecarOrder], error)
 	// Status answers what the run is doing.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
+	// Ledger answers from the store what a step held, or where a sample went.
+	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerReply], error)
 }
 
 type orchestratorClient struct {
@@ -84,6 +87,25 @@ func (c *orchestratorClient) Status(ctx context.Context, in *StatusRequest, opts
 	return out, nil
 }
 
+func (c *orchestratorClient) Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Orchestrator_ServiceDesc.Streams[2], Orchestrator_Ledger_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LedgerRequest, LedgerReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Orchestrator_LedgerClient = grpc.ServerStreamingClient[LedgerReply]
+
 // OrchestratorServer is the server API for Orchestrator service.
 // All implementations must embed UnimplementedOrchestratorServer
 // for forward compatibility.
@@ -96,6 +118,8 @@ type OrchestratorServer interface {
 	Serve(grpc.BidiStreamingServer[SidecarEvent, SidecarOrder]) error
 	// Status answers what the run is doing.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
+	// Ledger answers from the store what a step held, or where a sample went.
+	Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error
 	mustEmbedUnimplementedOrchestratorServer()
 }
 
@@ -114,6 +138,9 @@ func (UnimplementedOrchestratorServer) Serve(grpc.BidiStreamingServer[SidecarEve
 }
 func (UnimplementedOrchestratorServer) Status(context.Context, *StatusRequest) (*StatusReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
+}
+func (UnimplementedOrchestratorServer) Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error {
+	return status.Error(codes.Unimplemented, "method Ledger not implemented")
 }
 func (UnimplementedOrchestratorServer) mustEmbedUnimplementedOrchestratorServer() {}
 func (UnimplementedOrchestratorServer) testEmbeddedByValue()                      {}
@@ -168,6 +195,17 @@ func _Orchestrator_Status_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Orchestrator_Ledger_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LedgerRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(OrchestratorServer).Ledger(m, &grpc.GenericServerStream[LedgerRequest, LedgerReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Orchestrator_LedgerServer = grpc.ServerStreamingServer[LedgerReply]
+
 // Orchestrator_ServiceDesc is the grpc.ServiceDesc for Orchestrator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -192,6 +230,11 @@ var Orchestrator_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Orchestrator_Serve_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "Ledger",
+			Handler:       _Orchestrator_Ledger_Handler,
+			ServerStreams: true,
 		},
 	},
 	Metadata: "roles.proto",

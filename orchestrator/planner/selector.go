@@ -189,7 +189,7 @@ func (s *Selector) drop(sel *Selection) error {
 // finish notes why a draft found nothing more.
 func (s *Selector) finish(d *draft) {
 	s.over = Outcome{Kind: Finished, Reason: SourcesThrough}
-	if stop, ok := d.walk.stoppedBy(); ok {
+	if stop, ok := s.spec.stoppedBy(&d.walk.state); ok {
 		s.over.Reason, s.over.Source = SourceStopped, stop
 	}
 	for i, src := range d.walk.state.Sources {
@@ -201,7 +201,7 @@ func (s *Selector) finish(d *draft) {
 
 // adoptTail gives the last step what looking beyond it consumed. A stop is seen before the others are known, so then it is the stop alone.
 func (s *Selector) adoptTail() {
-	if stop, ok := s.tail.walk.stoppedBy(); ok {
+	if stop, ok := s.spec.stoppedBy(&s.tail.walk.state); ok {
 		s.step.After.Sources[stop].Finished = true
 		return
 	}

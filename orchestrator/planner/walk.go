@@ -27,30 +27,42 @@ func newWalk(spec *Spec, before State) (*walk, error) {
 	return w, nil
 }
 
-// share puts the mixture of the step in force for the sources that are left; none are once a stop source has ended. Where it gives none of them a share but a later
-// part of the schedule does, that part holds already: time does not pass without steps.
+// share puts the mixture of the step in force for the sources that are left.
 func (w *walk) share() {
-	active := make([]bool, len(w.state.Sources))
-	for i := range active {
-		active[i] = !w.state.Sources[i].Finished
-	}
-	if _, over := w.stoppedBy(); over {
-		clear(active)
-	}
-	step, tokens := uint64(w.state.Step), w.state.Tokens
-	w.shares = w.spec.Schedule.At(step, tokens).Shares(active)
-	if !positive(w.shares) {
-		if ahead, ok := nextPhase(w.spec.Schedule, step, tokens, active); ok {
-			w.shares = w.spec.Schedule.At(step+ahead, tokens+ahead).Shares(active)
-		}
-	}
+	w.shares = w.spec.sharesOf(&w.state)
 	w.mix.SetShares(w.shares)
 }
 
+// mixtureOf returns the mixture of the step that a state stands before, and which sources are left: none are once a stop source has ended.
+func (s *Spec) mixtureOf(st *State) (mix mixing.Proportions, active []bool) {
+	active = make([]bool, len(st.Sources))
+	for i := range active {
+		active[i] = !st.Sources[i].Finished
+	}
+	if _, over := s.stoppedBy(st); over {
+		clear(active)
+	}
+	return s.Schedule.At(uint64(st.Step), st.Tokens), active
+}
+
+// sharesOf returns the shares in force at a state. Where the mixture gives none of the sources that are left a share but a later part of the
+// schedule does, that part holds already: time does not pass without steps.
+func (s *Spec) sharesOf(st *State) []uint32 {
+	mix, active := s.mixtureOf(st)
+	shares := mix.Shares(active)
+	if !positive(shares) {
+		step, tokens := uint64(st.Step), st.Tokens
+		if ahead, ok := nextPhase(s.Schedule, step, tokens, active); ok {
+			shares = s.Schedule.At(step+ahead, tokens+ahead).Shares(active)
+		}
+	}
+	return shares
+}
+
 // stoppedBy returns the stop source that has ended, if one has.
-func (w *walk) stoppedBy() (source int, ok bool) {
-	for i, src := range w.state.Sources {
-		if src.Finished && w.spec.Sources[i].OnExhausted == Stop {
+func (s *Spec) stoppedBy(st *State) (source int, ok bool) {
+	for i := range st.Sources {
+		if st.Sources[i].Finished && s.Sources[i].OnExhausted == Stop {
 			return i, true
 		}
 	}

@@ -1,0 +1,280 @@
+package planner
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// Delta is what a step changed in a State, as bytes for the journal: a version, then the sources that are not as predicted. The deficits
+// of all sources move in every step; but how far follows from the shares in force before it and from what was charged, so that a source
+// which was not drawn costs nothing.
+//
+//	version  byte, deltaVersion
+//	count    uvarint, sources listed, ascending; each:
+//	  gap      uvarint, sources passed over since the one before
+//	  present  byte, one bit for each field that follows
+//	  fields   varint each, after minus before; the anchor has six of them
+//
+// A deficit's field is what is left of it after the prediction: 0 unless shares changed inside the step.
+type Delta []byte
+
+const deltaVersion = 1
+
+// The bits of a listed source's fields, in the order of the fields.
+const (
+	hasOrdinal = 1 << iota
+	hasOffset
+	hasEpoch
+	hasTokens
+	hasSamples
+	hasFinished // flipped; it has no field
+	hasDeficit
+	hasAnchor
+)
+
+// Differ makes and applies deltas of a spec. It remembers the shares of the last step, which are mostly those of the next. One owner; not
+// for concurrent use.
+type Differ struct {
+	spec   *Spec
+	mix    mixing.Proportions // in force when shares were divided
+	active []bool
+	shares []uint32
+}
+
+// NewDiffer returns the Differ of a spec. One without a spec applies counters alone: a State's deficits stay what they were.
+func NewDiffer(spec *Spec) *Differ { return &Differ{spec: spec} }
+
+// Diff returns what leads from the state before a step to that after it. It has applied it to make sure.
+func (d *Differ) Diff(before, after State) (Delta, error) {
+	if after.Step != before.Step+1 || len(after.Sources) != len(before.Sources) || after.Version != before.Version {
+		return nil, fmt.Errorf("difference of planner states: step %s with %d sources does not follow step %s with %d: %w",
+			after.Step, len(after.Sources), before.Step, len(before.Sources), millrace.ErrInvalid)
+	}
+	changes := make([]change, len(before.Sources))
+	for i := range changes {
+		changes[i] = changeOf(&before.Sources[i], &after.Sources[i])
+	}
+	for i, moved := range d.drift(&before, changes) {
+		changes[i].deficit = after.Sources[i].Deficit - before.Sources[i].Deficit - moved
+	}
+	out := encodeChanges(changes)
+	back, err := d.Patch(before, out)
+	if err == nil && !back.Equal(after) {
+		err = fmt.Errorf("what it leads to differs from the state after the step: %w", millrace.ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("difference of planner states at step %s: %w", before.Step, err)
+	}
+	return out, nil
+}
+
+// Patch returns the state after a step from that before it.
+func (d *Differ) Patch(before State, delta Delta) (State, error) {
+	changes := make([]change, len(before.Sources))
+	if err := delta.decode(changes); err != nil {
+		return State{}, fmt.Errorf("apply what step %s changed in the planner state: %w: %w", before.Step, err, millrace.ErrInvalid)
+	}
+	after := before.Clone()
+	after.Step++
+	for i := range changes {
+		changes[i].apply(&after.Sources[i])
+		after.Tokens += uint64(changes[i].tokens)
+	}
+	for i, moved := range d.drift(&before, changes) {
+		after.Sources[i].Deficit += moved + changes[i].deficit
+	}
+	return after, nil
+}
+
+// drift predicts how far the step moves each deficit: everyone's share of all that was charged, less what a source was charged itself.
+func (d *Differ) drift(before *State, changes []change) []int64 {
+	if d.spec == nil {
+		return nil
+	}
+	charged := int64(0)
+	for i := range changes {
+		charged += changes[i].charge(d.spec.Unit)
+	}
+	out := make([]int64, len(changes))
+	for i, share := range d.sharesOf(before) {
+		out[i] = int64(share)*charged - changes[i].charge(d.spec.Unit)*mixing.One
+	}
+	return out
+}
+
+// sharesOf is Spec.sharesOf, with memory. Shares that come from a later phase of the schedule depend on more than is compared here.
+func (d *Differ) sharesOf(st *State) []uint32 {
+	mix, active := d.spec.mixtureOf(st)
+	if d.shares == nil || !slices.Equal(mix, d.mix) || !slices.Equal(active, d.active) {
+		d.mix, d.active, d.shares = mix, active, mix.Shares(active)
+	}
+	if !positive(d.shares) {
+		return d.spec.sharesOf(st)
+	}
+	return d.shares
+}
+
+// change is a source's part of a Delta: differences that wrap, so that any two states have one.
+type change struct {
+	ordinal, offset, epoch, tokens, samples int64
+	finished                                bool
+	deficit                                 int64 // beside what is predicted
+	anchor                                  [anchorNumbers]int64
+}
+
+func (c *change) charge(unit Unit) int64 {
+	if unit == Tokens {
+		return c.tokens
+	}
+	return c.samples
+}
+
+func changeOf(a, b *SourceState) change {
+	c := change{
+		ordinal: int64(b.Ordinal - a.Ordinal), offset: int64(b.Offset) - int64(a.Offset), epoch: int64(b.Epoch) - int64(a.Epoch),
+		tokens: int64(b.Tokens - a.Tokens), samples: int64(b.Samples - a.Samples), finished: a.Finished != b.Finished,
+	}
+	x, y := a.Anchor, b.Anchor
+	c.anchor = [anchorNumbers]int64{int64(y.Ordinal - x.Ordinal), int64(y.Epoch) - int64(x.Epoch), int64(y.EpochStart - x.EpochStart),
+		int64(y.Shard) - int64(x.Shard), int64(y.Block) - int64(x.Block), int64(y.Record - x.Record)}
+	return c
+}
+
+// apply changes all but the deficit.
+func (c *change) apply(s *SourceState) {
+	s.Ordinal += millrace.Ordinal(c.ordinal)
+	s.Offset += uint32(c.offset)
+	s.Epoch += millrace.Epoch(c.epoch)
+	s.Tokens += uint64(c.tokens)
+	s.Samples += uint64(c.samples)
+	s.Finished = s.Finished != c.finished
+	a := &s.Anchor
+	a.Ordinal += millrace.Ordinal(c.anchor[0])
+	a.Epoch += millrace.Epoch(c.anchor[1])
+	a.EpochStart += millrace.Ordinal(c.anchor[2])
+	a.Shard += uint32(c.anchor[3])
+	a.Block += uint32(c.anchor[4])
+	a.Record += uint64(c.anchor[5])
+}
+
+// field is a number of a change and the bit that tells that it is there.
+type field struct {
+	bit   byte
+	value *int64
+}
+
+// fields lists the numbers in order; the anchor's follow them.
+func (c *change) fields() [6]field {
+	return [6]field{{hasOrdinal, &c.ordinal}, {hasOffset, &c.offset}, {hasEpoch, &c.epoch}, {hasTokens, &c.tokens}, {hasSamples, &c.samples}, {hasDeficit, &c.deficit}}
+}
+
+func encodeChanges(changes []change) Delta {
+	listed := 0
+	for i := range changes {
+		if changes[i] != (change{}) {
+			listed++
+		}
+	}
+	out := binary.AppendUvarint(Delta{deltaVersion}, uint64(listed))
+	next := 0
+	for i := range changes {
+		if changes[i] == (change{}) {
+			continue
+		}
+		out = changes[i].append(binary.AppendUvarint(out, uint64(i-next)))
+		next = i + 1
+	}
+	return out
+}
+
+func (c *change) append(out Delta) Delta {
+	at := len(out)
+	out = append(out, 0)
+	for _, f := range c.fields() {
+		if *f.value != 0 {
+			out[at] |= f.bit
+			out = binary.AppendVarint(out, *f.value)
+		}
+	}
+	if c.finished {
+		out[at] |= hasFinished
+	}
+	if c.anchor != [anchorNumbers]int64{} {
+		out[at] |= hasAnchor
+		for _, n := range c.anchor {
+			out = binary.AppendVarint(out, n)
+		}
+	}
+	return out
+}
+
+// decode fills in the changes, one for each source.
+func (delta Delta) decode(changes []change) error {
+	if len(delta) == 0 || delta[0] != deltaVersion {
+		return fmt.Errorf("it is of a version that this program does not know, which is %d", deltaVersion)
+	}
+	r := deltaReader{rest: delta[1:]}
+	next := uint64(0)
+	for listed := r.unsigned(); listed > 0 && !r.short; listed-- {
+		gap := r.unsigned()
+		if gap >= uint64(len(changes))-next {
+			return fmt.Errorf("it lists a source beyond the %d there are", len(changes))
+		}
+		r.change(&changes[next+gap])
+		next += gap + 1
+	}
+	if r.short || len(r.rest) > 0 {
+		return fmt.Errorf("its %d bytes do not end where its sources do", len(delta))
+	}
+	return nil
+}
+
+// deltaReader takes numbers off the front and remembers that there were too few.
+type deltaReader struct {
+	rest  []byte
+	short bool
+}
+
+func (r *deltaReader) unsigned() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *deltaReader) signed() int64 {
+	n, size := binary.Varint(r.rest)
+	r.skip(size)
+	return n
+}
+
+func (r *deltaReader) skip(size int) {
+	if size <= 0 {
+		r.rest, r.short = nil, true
+		return
+	}
+	r.rest = r.rest[size:]
+}
+
+func (r *deltaReader) change(c *change) {
+	if len(r.rest) == 0 {
+		r.short = true
+		return
+	}
+	present := r.rest[0]
+	r.rest = r.rest[1:]
+	for _, f := range c.fields() {
+		if present&f.bit != 0 {
+			*f.value = r.signed()
+		}
+	}
+	c.finished = present&hasFinished != 0
+	if present&hasAnchor != 0 {
+		for i := range c.anchor {
+			c.anchor[i] = r.signed()
+		}
+	}
+}

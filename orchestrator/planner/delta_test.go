@@ -1,0 +1,184 @@
+package planner
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// randomSchedule has up to four knots, with and without ramps, in steps or tokens; each leaves some sources without weight.
+func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule {
+	measure := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)]
+	unit := map[mixing.Measure]uint64{mixing.Steps: 1, mixing.Tokens: 900}[measure]
+	var knots []mixing.Knot
+	for at := uint64(0); len(knots) < 1+rng.IntN(4); at += unit * (1 + rng.Uint64N(6)) {
+		weights := make([]string, sources)
+		for i := range weights {
+			weights[i] = []string{"1", "0.25", "3", "0", "1e-9", "7"}[rng.IntN(6)]
+		}
+		weights[rng.IntN(sources)] = "2"
+		k := mixing.Knot{From: mixing.Point{Measure: measure, Count: at}, Weights: parseWeights(t, weights...)}
+		if len(knots) > 0 && rng.IntN(3) > 0 {
+			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{Measure: measure, Count: unit * (1 + rng.Uint64N(9))}
+		}
+		knots = append(knots, k)
+	}
+	return schedule(t, knots...)
+}
+
+// TestDeltasLeadAlongEveryRun: whatever the mixture, deltas lead from the first state through each that select comes to, by one Differ that
+// goes on and by a fresh one that starts anywhere; and they do so from anchors to anchors, through leaves and to the end.
+func TestDeltasLeadAlongEveryRun(t *testing.T) {
+	steps, left := 0, 0
+	for seed := range uint64(150) {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		sources := []int{1, 2, 3, 7, 40}[rng.IntN(5)]
+		spec := randomSpec(t, rng, sources)
+		spec.Schedule = randomSchedule(t, rng, sources)
+		spec.LastStep = []LastStep{PadLast, ShortLast, DropLast}[rng.IntN(3)]
+		for i := range spec.Sources {
+			spec.Sources[i].Name = fmt.Sprintf("s%03d", i)
+			spec.Sources[i].OnExhausted = []OnExhausted{Renormalize, Renormalize, Renormalize, Stop}[rng.IntN(4)]
+		}
+		c := anchored{randomCorpus(rng, sources, 60, spec.SequenceLength)}
+		run, _, err := collect(t, spec, NewState(sources), c, 60)
+		if err != nil && len(run) == 0 {
+			continue
+		}
+		writer, reader, before := NewDiffer(spec), NewDiffer(spec), NewState(sources)
+		for i := range run {
+			delta, err := writer.Diff(before, run[i].After)
+			if err != nil {
+				t.Fatalf("seed %d step %d: %v", seed, i, err)
+			}
+			for _, d := range []*Differ{reader, NewDiffer(spec)} {
+				if got, err := d.Patch(before, delta); err != nil || !got.Equal(run[i].After) {
+					t.Fatalf("seed %d step %d: %s leads to\n%s, not\n%s: %v", seed, i, before, got, run[i].After, err)
+				}
+			}
+			counted, err := NewDiffer(nil).Patch(before, delta)
+			if err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
+				t.Fatalf("seed %d step %d: without a spec the counters are %s: %v", seed, i, counted, err)
+			}
+			if slices.ContainsFunc(run[i].After.Sources, func(s SourceState) bool { return s.Finished }) {
+				left++
+			}
+			before = run[i].After
+			steps++
+		}
+	}
+	if steps < 1000 || left < 100 {
+		t.Errorf("only %d steps, %d of them after a source had left", steps, left)
+	}
+}
+
+// many is a mixture of a thousand sources whose documents fill a step with few of them.
+func many(t testing.TB, ramp mixing.Ramp) (*Spec, *corpus) {
+	const n = 1000
+	rng := rand.New(rand.NewPCG(5, 5))
+	first, second := make([]string, n), make([]string, n)
+	c := &corpus{docs: make([][]millrace.SampleMeta, n), epochs: make([]uint64, n)}
+	for i := range n {
+		first[i], second[i] = fmt.Sprint(1+rng.IntN(1000)), fmt.Sprint(1+rng.IntN(1000))
+		c.docs[i] = []millrace.SampleMeta{document(0, 4096-rng.Uint32N(500)), document(1, 3000)}
+	}
+	spec := newSpec(t, 4096, 3, first[:1]...)
+	knots := []mixing.Knot{{Weights: parseWeights(t, first...)}}
+	if ramp != mixing.RampNone {
+		knots = append(knots, mixing.Knot{From: mixing.Point{Count: 5}, Weights: parseWeights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
+	}
+	spec.Schedule, spec.Sources = schedule(t, knots...), nil
+	for i := range n {
+		spec.Sources = append(spec.Sources, SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: Renormalize})
+	}
+	return spec, c
+}
+
+// TestDeltaIsAsLargeAsWhatWasDrawn: of a thousand sources, those that were not drawn cost nothing, whether the mixture stands or ramps.
+func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
+	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine} {
+		spec, c := many(t, ramp)
+		run, _, err := collect(t, spec, NewState(1000), anchored{c}, 150)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, before, largest := NewDiffer(spec), NewState(1000), 0
+		for i := range run {
+			delta, err := d.Diff(before, run[i].After)
+			if err != nil {
+				t.Fatal(err)
+			}
+			drawn := map[uint32]bool{}
+			for _, s := range run[i].Segments {
+				drawn[s.Source] = true
+			}
+			if i > 0 && len(delta) > 8+32*len(drawn) { // anchors of all sources come with the first step
+				t.Fatalf("%s, step %d: %d bytes for %d sources drawn", ramp, i, len(delta), len(drawn))
+			}
+			if i > 0 {
+				largest = max(largest, len(delta))
+			}
+			before = run[i].After
+		}
+		t.Logf("ramp %s: at most %d bytes a step", ramp, largest)
+	}
+}
+
+// TestDeltaOfLeaveIsBounded: a source that leaves inside a step changes all shares there, which no prediction knows.
+func TestDeltaOfLeaveIsBounded(t *testing.T) {
+	spec, c := many(t, mixing.RampNone)
+	for i := range c.epochs {
+		c.epochs[i] = 1
+	}
+	run, _, err := collect(t, spec, NewState(1000), c, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, before, largest := NewDiffer(spec), NewState(1000), 0
+	for i := range run {
+		delta, err := d.Diff(before, run[i].After)
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest, before = max(largest, len(delta)), run[i].After
+	}
+	if largest > 10_000 {
+		t.Errorf("%d bytes", largest)
+	}
+}
+
+func TestDeltaRefused(t *testing.T) {
+	d := NewDiffer(newSpec(t, 10, 4, "1", "2"))
+	before, after := NewState(2), NewState(2)
+	after.Step, after.Tokens = 1, 12
+	after.Sources[1] = SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, Anchor: millrace.Anchor{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
+	good, err := d.Diff(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]Delta{
+		"empty": {}, "another version": append(Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {deltaVersion, 1, 2, 0}, "no end": {deltaVersion, 0x80},
+		"count": {deltaVersion, 200, 0},
+	} {
+		if got, err := d.Patch(before, bad); err == nil {
+			t.Errorf("%s: %x is taken: %s", name, bad, got)
+		}
+	}
+	for n := range good { // what is cut anywhere is refused
+		if _, err := d.Patch(before, good[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes are taken", n, len(good))
+		}
+	}
+	after.Step = 2
+	if _, err := d.Diff(before, after); err == nil {
+		t.Error("two steps in one are taken")
+	}
+	after.Step, after.Tokens = 1, 13
+	if _, err := d.Diff(before, after); err == nil {
+		t.Error("a state whose tokens do not add up is taken")
+	}
+}

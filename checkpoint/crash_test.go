@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -29,17 +30,23 @@ func (x *scissors) String() string { return "scissors" }
 
 func (x *scissors) MaybeError(op errorfs.Op) error {
 	switch op.Kind {
-	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWrite, errorfs.OpRename, errorfs.OpCreate, errorfs.OpRemove, errorfs.OpReuseForWrite, errorfs.OpFileClose:
+	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpRename, errorfs.OpCreate, errorfs.OpRemove,
+		errorfs.OpRemoveAll, errorfs.OpReuseForWrite, errorfs.OpLink, errorfs.OpMkdirAll:
 	default:
 		return nil
 	}
+	x.cut(fmt.Sprintf("before %v of %s", op.Kind, op.Path))
+	return nil
+}
+
+// cut takes the disk as it is now, with nothing, half and all of what was not synced.
+func (x *scissors) cut(where string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, kept := range []int{0, 50, 100}[len(x.cuts)%2:] { // 0 and 50 and 100 %, in turns of three and two
+	for _, kept := range []int{0, 50, 100} {
 		seed := uint64(len(x.cuts))
-		x.cuts = append(x.cuts, cut{x.disk.Crash(kept, seed), x.acked, x.begun, fmt.Sprintf("before %v of %s, %d %% kept", op.Kind, op.Path, kept)})
+		x.cuts = append(x.cuts, cut{x.disk.Crash(kept, seed), x.acked, x.begun, fmt.Sprintf("%s, %d %% kept", where, kept)})
 	}
-	return nil
 }
 
 func (x *scissors) do(t *testing.T, f func() error) {
@@ -55,7 +62,8 @@ func (x *scissors) do(t *testing.T, f func() error) {
 	x.mu.Unlock()
 }
 
-// TestCrashAnywhere cuts the power before every write, sync, rename, create and remove of a history with flushes, truncations and reopenings. Whatever
+// TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history in which everything happens that a store does: from its
+// creation on, commits, snapshots, flushes, truncations, dropped plans and snapshots, compactions and reopenings. Whatever
 // had returned must be there, whatever had not must be there whole or not at all, and the store must verify.
 func TestCrashAnywhere(t *testing.T) {
 	x := &scissors{disk: NewMemoryDisk()}
@@ -80,8 +88,11 @@ func TestCrashAnywhere(t *testing.T) {
 		})
 	}
 	reopen()
-	for step := uint64(1); step <= 24; step++ {
-		c := stepCommit(step, int(step*step*40))
+	for step := uint64(1); step <= 18; step++ {
+		c := stepCommit(step, int(step*step*60))
+		if step%5 == 0 {
+			c.Signposts = []Signpost{{Key: key(step), Body: body(step, 200)}}
+		}
 		act(func(m *model) { _ = m.commit(c) }, func() error { _, err := s.Commit(c); return err })
 		_, last := s.Bounds()
 		switch step % 6 {
@@ -89,7 +100,13 @@ func TestCrashAnywhere(t *testing.T) {
 			act(func(m *model) { m.snapshots[last-1] = Snapshot{last - 1, int64(step), []byte("state")} },
 				func() error { return s.SaveSnapshot(last-1, int64(step), []byte("state")) })
 		case 3:
-			if err := s.db.Flush(); err != nil {
+			if step == 9 {
+				act(func(*model) {}, func() error { return s.Compact(t.Context()) })
+				act(func(m *model) {
+					newest, _ := m.newest()
+					maps.DeleteFunc(m.snapshots, func(i uint64, _ Snapshot) bool { return i < newest.Index })
+				}, func() error { return s.DropSnapshots(last) })
+			} else if err := s.db.Flush(); err != nil {
 				t.Fatal(err)
 			}
 		case 4:
@@ -112,6 +129,7 @@ func TestCrashAnywhere(t *testing.T) {
 		}
 	}
 	mustClose(t, s)
+	x.cut("at the end")
 	t.Logf("%d power cuts in %d operations", len(x.cuts), x.acked)
 	if len(x.cuts) < 500 {
 		t.Fatalf("only %d power cuts: the scissors do not see the writes", len(x.cuts))

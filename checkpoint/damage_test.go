@@ -110,7 +110,7 @@ func TestWrongStructure(t *testing.T) {
 		"lost entry": {func(t *testing.T, s *Store) { drop(t, s, stepKey(tagEntry, key(2))) }, "it has no ledger entry", true},
 		"other plan": {func(t *testing.T, s *Store) {
 			k := stepKey(tagPlan, key(2))
-			put(t, s, k, encodePlan(k, []byte("another")))
+			put(t, s, k, encodeBare(k, []byte("another")))
 		}, "not the plan its ledger entry was written for", true},
 		"entry from the future": {func(t *testing.T, s *Store) {
 			k := stepKey(tagEntry, key(9))

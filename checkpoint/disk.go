@@ -18,6 +18,18 @@ type Disk struct {
 	fs vfs.FS
 	// ballast is the size of the reserve kept for a full disk, in bytes; 0 keeps none.
 	ballast int64
+	// roomy says what a disk in memory has left and has in all.
+	roomy func() (free, total uint64)
+}
+
+// room asks the file system under a folder for the bytes it has left and has in all.
+func (d *Disk) room(dir string) (free, total uint64, err error) {
+	if d.roomy != nil {
+		free, total = d.roomy()
+		return free, total, nil
+	}
+	u, err := d.fs.GetDiskUsage(dir)
+	return u.AvailBytes, u.TotalBytes, err
 }
 
 const ballastBytes = 8 << 20
@@ -25,14 +37,21 @@ const ballastBytes = 8 << 20
 func systemDisk() *Disk { return &Disk{fs: vfs.Default, ballast: ballastBytes} }
 
 // NewMemoryDisk returns an empty disk that lives in memory and remembers which bytes were synced, for tests and simulation.
-func NewMemoryDisk() *Disk { return &Disk{fs: vfs.NewCrashableMem()} }
+func NewMemoryDisk() *Disk {
+	return NewRoomyDisk(func() (free, total uint64) { return 1 << 40, 1 << 40 })
+}
+
+// NewRoomyDisk is NewMemoryDisk whose Store.Room answers what roomy says; writes succeed regardless.
+func NewRoomyDisk(roomy func() (free, total uint64)) *Disk {
+	return &Disk{fs: vfs.NewCrashableMem(), roomy: roomy}
+}
 
 // Crash returns the disk as a power cut at this moment would leave it: everything synced, and of the rest each block and each directory entry with a
 // chance of unsyncedPercent (0 to 100), drawn from seed. The receiver goes on unharmed. It panics for a disk that did not come from NewMemoryDisk.
 func (d *Disk) Crash(unsyncedPercent int, seed uint64) *Disk {
 	mem := vfs.Root(d.fs).(*vfs.MemFS)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	return &Disk{fs: mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})}
+	return &Disk{roomy: d.roomy, fs: mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})}
 }
 
 const ballastName = "BALLAST"

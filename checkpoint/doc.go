@@ -20,7 +20,9 @@
 //	store.go     Open, OpenReadOnly, Close
 //	journal.go   Commit, Append, Replay, Truncate
 //	snapshot.go  SaveSnapshot, NewestSnapshot, SnapshotBefore, DropSnapshots
-//	ledger.go    Entry, Plan, Ledger, DropPlans
+//	ledger.go    Entry, EntryBefore, Plan, Ledger, DropPlans
+//	signpost.go  Signpost, SignpostBefore, SignpostAfter
+//	upkeep.go    Compact, Room
 //	verify.go    Verify: walks everything and reports
 //	dump.go      Dump: prints everything, as text or JSON lines
 //	disk.go      the disk beneath, and what happens when it is full

@@ -18,13 +18,14 @@ const (
 	dumpRecord   = "record"
 	dumpEntry    = "entry"
 	dumpPlan     = "plan"
+	dumpSignpost = "signpost"
 )
 
 // DumpOptions says how a dump looks.
 type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
-	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry" or "plan"; kind is a record's Kind, else 0; of an entry,
+	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry", "plan" or "signpost"; kind is a record's Kind, else 0; of an entry,
 	// body is the digest. The store itself knows nothing about bodies.
 	Describe func(what string, kind uint8, body []byte) string
 }
@@ -42,7 +43,7 @@ type dumpLine struct {
 	Damaged string  `json:"damaged,omitempty"`
 }
 
-// Dump prints everything in the store: the format page, snapshots, journal, ledger entries and plans, a line each. It prints a damaged value as damaged, goes on,
+// Dump prints everything in the store: the format page, snapshots, journal, ledger entries, plans and signposts, a line each. It prints a damaged value as damaged, goes on,
 // and returns ErrCorrupt at the end.
 func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	leave, err := s.enter()
@@ -54,7 +55,7 @@ func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	sections := []struct {
 		tag  byte
 		line func(key, value []byte) (dumpLine, error)
-	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.plan}}
+	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.bare(dumpPlan)}, {tagSignpost, d.bare(dumpSignpost)}}
 	for _, section := range sections {
 		c := s.scanTag(section.tag)
 		for c.next() {
@@ -136,14 +137,17 @@ func (d *dumper) entry(key, value []byte) (dumpLine, error) {
 	return l, nil
 }
 
-func (d *dumper) plan(key, value []byte) (dumpLine, error) {
-	l := dumpLine{What: dumpPlan, Key: describeStepKey(key)}
-	body, err := decodePlan(key, value)
-	if err != nil {
-		return l, err
+// bare is the line of a value that is nothing but its body.
+func (d *dumper) bare(what string) func(key, value []byte) (dumpLine, error) {
+	return func(key, value []byte) (dumpLine, error) {
+		l := dumpLine{What: what, Key: describeStepKey(key)}
+		body, err := decodeBare(key, value)
+		if err != nil {
+			return l, err
+		}
+		l.Size, l.Digest, l.Says = len(body), bodyDigest(body), d.says(what, 0, body)
+		return l, nil
 	}
-	l.Size, l.Digest, l.Says = len(body), bodyDigest(body), d.says(dumpPlan, 0, body)
-	return l, nil
 }
 
 func (d *dumper) print(l dumpLine) error {

@@ -18,6 +18,8 @@ var (
 	ErrLocked = errors.New("in use")
 	// ErrNewerFormat: a newer program wrote the directory.
 	ErrNewerFormat = errors.New("written by a newer version of millrace")
+	// ErrOlderFormat: an older program wrote the directory, in a format that this one does not read.
+	ErrOlderFormat = errors.New("written by an older version of millrace")
 	// ErrCorrupt: what was read is not what was written.
 	ErrCorrupt = errors.New("damaged on disk")
 	// ErrDiskFull: the file system has no room. Nothing was written, and the store stays usable.

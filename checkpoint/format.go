@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of the layout in docs/format.md. It rises with every change to that page.
-const formatVersion = 1
+// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator keeps in it. It rises with every change to that page.
+const formatVersion = 2
 
 // NoStep is the Step of a record or snapshot that belongs to no step.
 const NoStep int64 = -1
@@ -28,7 +28,8 @@ const (
 	tagSnapshot byte = 3
 	tagEntry    byte = 4
 	tagPlan     byte = 5
-	tagEnd      byte = 6 // one past the last
+	tagSignpost byte = 6
+	tagEnd      byte = 7 // one past the last
 )
 
 // Bytes before the variable part of each value (docs/format.md).
@@ -38,7 +39,7 @@ const (
 	recordHead   = crcSize + 1 + 8
 	snapshotHead = crcSize + 8
 	entryHead    = crcSize + 8 + 4 + 4
-	planHead     = crcSize
+	bareHead     = crcSize
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -199,14 +200,15 @@ func decodeEntry(key, value []byte) (Entry, error) {
 	}, nil
 }
 
-func encodePlan(key, plan []byte) []byte {
-	return seal(key, append(newValue(len(plan)), plan...))
+// encodeBare is a value that is nothing but its body: a plan or a signpost.
+func encodeBare(key, body []byte) []byte {
+	return seal(key, append(newValue(len(body)), body...))
 }
 
-// decodePlan aliases value.
-func decodePlan(key, value []byte) ([]byte, error) {
-	if err := unseal(key, value, planHead); err != nil {
+// decodeBare aliases value.
+func decodeBare(key, value []byte) ([]byte, error) {
+	if err := unseal(key, value, bareHead); err != nil {
 		return nil, err
 	}
-	return value[planHead:], nil
+	return value[bareHead:], nil
 }

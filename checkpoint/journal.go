@@ -24,6 +24,8 @@ type Record struct {
 type Commit struct {
 	Records []Record // appended to the journal in this order; their Index is ignored
 	Plans   []Plan   // sealed steps for the ledger
+	// Signposts are kept for ever; one that is there already is written over.
+	Signposts []Signpost
 }
 
 // Append makes records durable, in one atomic batch and with one fsync, and returns the index of the last. Bodies are not kept.
@@ -42,7 +44,7 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 		return 0, err
 	}
 	defer leave()
-	if len(c.Records) == 0 && len(c.Plans) == 0 {
+	if len(c.Records) == 0 && len(c.Plans) == 0 && len(c.Signposts) == 0 {
 		return s.bounds.last, nil
 	}
 	if err := s.ballast.room(); err != nil {
@@ -59,6 +61,12 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 	if err := s.sealPlans(batch, last, c.Plans); err != nil {
 		_ = batch.Close() // nothing of it was applied; the refusal is what counts
 		return 0, err
+	}
+	for _, p := range c.Signposts {
+		key := stepKey(tagSignpost, p.Key)
+		if err := batch.Set(key, encodeBare(key, p.Body), nil); err != nil {
+			return 0, classify("commit to journal in", s.dir, err)
+		}
 	}
 	if err := s.apply("commit to journal in", batch); err != nil {
 		return 0, err
@@ -87,6 +95,12 @@ func (c Commit) validate() error {
 		seen[p.Key] = true
 		total += len(p.Body)
 	}
+	for _, p := range c.Signposts {
+		if err := p.Key.validate(); err != nil {
+			return fmt.Errorf("signpost %s: %w", p.Key, err)
+		}
+		total += len(p.Body)
+	}
 	if total > maxCommit {
 		return fmt.Errorf("%d bytes in one commit, at most %d are allowed", total, maxCommit)
 	}
@@ -102,6 +116,9 @@ func (c Commit) size() int {
 	}
 	for _, p := range c.Plans {
 		n += 2*(around+len(p.Key.Stream)) + len(p.Body) + len(p.Digest)
+	}
+	for _, p := range c.Signposts {
+		n += around + len(p.Key.Stream) + len(p.Body)
 	}
 	return n
 }

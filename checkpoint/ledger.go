@@ -64,7 +64,7 @@ func (s *Store) sealPlans(batch *pebble.Batch, index uint64, plans []Plan) error
 			}
 		}
 		key := stepKey(tagPlan, p.Key)
-		if err := batch.Set(key, encodePlan(key, p.Body), nil); err != nil {
+		if err := batch.Set(key, encodeBare(key, p.Body), nil); err != nil {
 			return classify("seal step in", s.dir, err)
 		}
 	}
@@ -79,6 +79,34 @@ func (s *Store) Entry(k StepKey) (Entry, bool, error) {
 	}
 	defer leave()
 	return s.entry(k)
+}
+
+// EntryBefore returns the newest entry of a stream at or before a key, in the order of the keys, and whether there is one.
+func (s *Store) EntryBefore(k StepKey) (e Entry, ok bool, err error) {
+	err = s.before(tagEntry, StepKey{Stream: k.Stream}, k, func(key, value []byte) (err error) {
+		e, err = decodeEntry(key, value)
+		ok = err == nil
+		return err
+	})
+	return e, ok, err
+}
+
+// before hands f the last key of one kind from key from on up to and including key to.
+func (s *Store) before(tag byte, from, to StepKey, f func(key, value []byte) error) error {
+	leave, err := s.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c := s.scan(stepKey(tag, from), append(stepKey(tag, to), 0))
+	if c.last() {
+		if value := c.value(); c.err == nil {
+			if err := f(c.key(), value); err != nil {
+				c.err = corrupt(s.dir, "step "+describeStepKey(c.key()), err.Error())
+			}
+		}
+	}
+	return c.close()
 }
 
 func (s *Store) entry(k StepKey) (Entry, bool, error) {
@@ -106,7 +134,7 @@ func (s *Store) Plan(k StepKey) ([]byte, bool, error) {
 	if err != nil || value == nil {
 		return nil, false, err
 	}
-	plan, err := decodePlan(key, value)
+	plan, err := decodeBare(key, value)
 	if err != nil {
 		return nil, false, corrupt(s.dir, "plan "+k.String(), err.Error())
 	}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"maps"
 	"reflect"
@@ -18,10 +19,11 @@ type model struct {
 	snapshots   map[uint64]Snapshot
 	entries     map[StepKey]Entry
 	plans       map[StepKey][]byte
+	signposts   map[StepKey][]byte
 }
 
 func newModel() *model {
-	return &model{first: 1, records: map[uint64]Record{}, snapshots: map[uint64]Snapshot{}, entries: map[StepKey]Entry{}, plans: map[StepKey][]byte{}}
+	return &model{first: 1, records: map[uint64]Record{}, snapshots: map[uint64]Snapshot{}, entries: map[StepKey]Entry{}, plans: map[StepKey][]byte{}, signposts: map[StepKey][]byte{}}
 }
 
 func (m *model) newest() (Snapshot, bool) {
@@ -48,12 +50,15 @@ func (m *model) commit(c Commit) error {
 		}
 		m.plans[p.Key] = p.Body
 	}
+	for _, p := range c.Signposts {
+		m.signposts[p.Key] = p.Body
+	}
 	return nil
 }
 
 // clone makes a model that goes its own way.
 func (m *model) clone() *model {
-	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans)}
+	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans), maps.Clone(m.signposts)}
 }
 
 // differs compares everything that can be read.
@@ -95,6 +100,23 @@ func (m *model) differs(s *Store) error {
 			return errors.Join(err, errors.New("plan differs"))
 		}
 	}
+	return m.signpostsDiffer(s)
+}
+
+// signpostsDiffer walks the signposts in both directions.
+func (m *model) signpostsDiffer(s *Store) error {
+	for k, want := range m.signposts {
+		got, ok, err := s.SignpostBefore(k)
+		if err != nil || !ok || got.Key != k || !bytes.Equal(got.Body, want) {
+			return errors.Join(err, errors.New("a signpost differs"))
+		}
+		next, ok, err := s.SignpostAfter(k)
+		after := slices.Collect(maps.Keys(m.signposts))
+		after = slices.DeleteFunc(after, func(o StepKey) bool { return o.Stream != k.Stream || o.Attempt != k.Attempt || o.Step <= k.Step })
+		if err != nil || ok != (len(after) > 0) || ok && slices.ContainsFunc(after, func(o StepKey) bool { return o.Step < next.Key.Step }) {
+			return errors.Join(err, errors.New("the signpost after one differs"))
+		}
+	}
 	return nil
 }
 
@@ -116,6 +138,9 @@ func drawCommit(t *rapid.T) Commit {
 	for _, step := range steps {
 		k := StepKey{rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"), rapid.Uint32Range(0, 2).Draw(t, "attempt"), step}
 		c.Plans = append(c.Plans, Plan{Key: k, Body: bytesOf("plan", 400), Digest: bytesOf("digest", 4)})
+		if rapid.Bool().Draw(t, "signpost") {
+			c.Signposts = append(c.Signposts, Signpost{Key: k, Body: bytesOf("signpost", 4)})
+		}
 	}
 	return c
 }
@@ -198,6 +223,23 @@ func TestModel(t *testing.T) {
 				}
 				if ok != wantOK || got.Index != want.Index {
 					t.Fatalf("snapshot before %d: got %d, %v, want %d, %v", index, got.Index, ok, want.Index, wantOK)
+				}
+			},
+			"compact": func(t *rapid.T) {
+				same(t, s.Compact(context.Background()), nil)
+			},
+			"entry before": func(t *rapid.T) {
+				k := StepKey{rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"), rapid.Uint32Range(0, 2).Draw(t, "attempt"), rapid.Uint64Range(0, 13).Draw(t, "step")}
+				got, ok, err := s.EntryBefore(k)
+				same(t, err, nil)
+				var want StepKey
+				for o := range m.entries {
+					if o.Stream == k.Stream && bytes.Compare(stepKey(0, o), stepKey(0, k)) <= 0 && (want == (StepKey{}) || bytes.Compare(stepKey(0, o), stepKey(0, want)) > 0) {
+						want = o
+					}
+				}
+				if got.Key != want || ok != (want != (StepKey{})) {
+					t.Fatalf("entry before %s: got %s, %v, want %s", k, got.Key, ok, want)
 				}
 			},
 			"reopen": func(t *rapid.T) {

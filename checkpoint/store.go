@@ -70,6 +70,7 @@ const (
 // Store is an open checkpoint store. Its methods may be called from several goroutines; commits are made one after the other.
 type Store struct {
 	dir      string
+	disk     *Disk
 	db       *pebble.DB
 	lock     *pebble.Lock
 	health   io.Closer
@@ -115,7 +116,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		return nil, fmt.Errorf("%s: no directory given", act)
 	}
 	cfg = cfg.withDefaults()
-	s = &Store{dir: cfg.Dir, readOnly: readOnly}
+	s = &Store{dir: cfg.Dir, disk: cfg.Disk, readOnly: readOnly}
 	s.life.init()
 	s.ballast = &ballast{fs: cfg.Disk.fs, dir: cfg.Dir, size: cfg.Disk.ballast, logger: cfg.Logger}
 	defer func() {
@@ -223,6 +224,10 @@ func (s *Store) checkFormat(createdBy string) error {
 	if version > formatVersion {
 		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program knows formats up to %d; use that version or a newer one",
 			s.dir, ErrNewerFormat, version, by, formatVersion)
+	}
+	if version < formatVersion {
+		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program reads format %d; finish the run with that version, or start a new run directory from the trainer's newest checkpoint",
+			s.dir, ErrOlderFormat, version, by, formatVersion)
 	}
 	return nil
 }

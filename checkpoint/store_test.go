@@ -27,7 +27,7 @@ func TestLayout(t *testing.T) {
 		{"record", record, encodeRecord(record, Record{Step: -1, Kind: 7, Body: []byte{0xaa}}), "020000000000000102|b0c1329407ffffffffffffffffaa"},
 		{"snapshot", snapshot, encodeSnapshot(snapshot, Snapshot{Step: 3, Body: []byte{0xbb}}), "030000000000000002|399fed790300000000000000bb"},
 		{"entry", entry, encodeEntry(entry, Entry{Index: 5, PlanSize: 6, PlanCRC: 7, Digest: []byte{0xcc}}), "046576000102030405060708090a0b0c|10fd19bb05000000000000000600000007000000cc"},
-		{"plan", plan, encodePlan(plan, []byte{0xdd}), "056576000102030405060708090a0b0c|260c0621dd"},
+		{"plan", plan, encodeBare(plan, []byte{0xdd}), "056576000102030405060708090a0b0c|260c0621dd"},
 	} {
 		if got := hex.EncodeToString(c.key) + "|" + hex.EncodeToString(c.value); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
@@ -196,11 +196,11 @@ func TestReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := verified(t, s); r.Records != 3 || r.Plans != 3 || r.Entries != 3 || r.CreatedBy != "test" || r.Format != 1 {
+	if r := verified(t, s); r.Records != 3 || r.Plans != 3 || r.Entries != 3 || r.CreatedBy != "test" || r.Format != formatVersion {
 		t.Errorf("report %+v", r)
 	}
 	_, err = s.Append(Record{})
-	for name, err := range map[string]error{"append": err, "snapshot": s.SaveSnapshot(1, 1, nil), "truncate": s.Truncate(1), "drop plans": s.DropPlans("train", 1), "drop snapshots": s.DropSnapshots(1)} {
+	for name, err := range map[string]error{"append": err, "snapshot": s.SaveSnapshot(1, 1, nil), "truncate": s.Truncate(1), "drop plans": s.DropPlans("train", 1), "drop snapshots": s.DropSnapshots(1), "compact": s.Compact(t.Context())} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
 		}
@@ -217,8 +217,19 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		s := mustOpen(t, disk)
 		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, formatVersion+1, "v99"))
 		mustClose(t, s)
-		if _, err := Open(memConfig(disk)); !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), "v99") || !strings.Contains(err.Error(), "format 2") {
+		if _, err := Open(memConfig(disk)); !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), "v99") || !strings.Contains(err.Error(), "format 3") {
 			t.Errorf("open: %v", err)
+		}
+	})
+	t.Run("older format", func(t *testing.T) {
+		disk := NewMemoryDisk()
+		s := mustOpen(t, disk)
+		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, 1, "v0"))
+		mustClose(t, s)
+		for _, open := range []func(Config) (*Store, error){Open, OpenReadOnly} {
+			if _, err := open(memConfig(disk)); !errors.Is(err, ErrOlderFormat) || !strings.Contains(err.Error(), "v0") || !strings.Contains(err.Error(), "new run directory") {
+				t.Errorf("open: %v", err)
+			}
 		}
 	})
 	t.Run("newer Pebble", func(t *testing.T) {
@@ -297,7 +308,7 @@ func TestDump(t *testing.T) {
 	if err := s.Dump(&text, DumpOptions{Describe: describe}); err != nil {
 		t.Fatal(err)
 	}
-	want := `format   size=12  version 1, created by test
+	want := `format   size=12  version 2, created by test
 snapshot index=1 step=5 size=5 digest=ccb356a16ce4d54a899465fe1ae32812  <snapshot 0 "state">
 record   index=1 step=5 kind=3 size=10 digest=3aa25a509aeb1a68a0b3c04454f05e8a  <record 3 "body of 5;">
 record   index=2 kind=9 size=5 digest=b5e9c1ad071b3e7fc779cfaa5e523818  <record 9 "hello">

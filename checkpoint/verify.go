@@ -20,6 +20,7 @@ type Report struct {
 	Newest      uint64 // index of the newest snapshot
 	Entries     uint64 // steps in the ledger
 	Plans       uint64 // of these, how many still have their plan
+	Signposts   uint64
 	Bytes       uint64 // of all values
 
 	Found    int      // how many problems there are
@@ -49,6 +50,7 @@ func (s *Store) Verify() (Report, error) {
 	s.verifyJournal(&r)
 	s.verifyEntries(&r)
 	s.verifyPlans(&r)
+	s.verifySignposts(&r)
 	s.verifyNothingElse(&r)
 	return r, nil
 }
@@ -137,7 +139,7 @@ func (s *Store) verifyPlans(r *Report) {
 	s.walk(r, "plans", tagPlan, func(key, value []byte) {
 		r.Plans++
 		where := "plan " + describeStepKey(key)
-		plan, err := decodePlan(key, value)
+		plan, err := decodeBare(key, value)
 		if err != nil {
 			r.problem(where, "%v", err)
 			return
@@ -154,6 +156,18 @@ func (s *Store) verifyPlans(r *Report) {
 			r.problem(where, "it has no ledger entry")
 		case int(e.PlanSize) != len(plan) || e.PlanCRC != crc32.Checksum(plan, castagnoli):
 			r.problem(where, "it is not the plan its ledger entry was written for")
+		}
+	})
+}
+
+func (s *Store) verifySignposts(r *Report) {
+	s.walk(r, "signposts", tagSignpost, func(key, value []byte) {
+		r.Signposts++
+		where := "signpost " + describeStepKey(key)
+		if _, err := decodeBare(key, value); err != nil {
+			r.problem(where, "%v", err)
+		} else if _, ok := parseStepKey(key); !ok {
+			r.problem(where, "no such key is ever written")
 		}
 	})
 }

@@ -1,0 +1,67 @@
+package checkpoint
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestCompactGivesRoomBack: what was truncated and dropped takes no room any more.
+func TestCompactGivesRoomBack(t *testing.T) {
+	disk := NewMemoryDisk()
+	size := func() (total int64) {
+		names, err := disk.fs.List(memDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			info, err := disk.fs.Stat(disk.fs.PathJoin(memDir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			total += info.Size()
+		}
+		return total
+	}
+	s := mustOpen(t, disk)
+	steps(t, s, 1, 200, 20_000)
+	full := size()
+	if err := s.SaveSnapshot(200, 200, []byte("state")); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []func() error{func() error { return s.Truncate(201) }, func() error { return s.DropPlans("train", 201) }} {
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, s) // the logs of this life are kept for reuse
+	s = mustOpen(t, disk)
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := verified(t, s); r.Entries != 200 || r.Records != 0 || r.Plans != 0 {
+		t.Errorf("left over: %+v", r)
+	}
+	mustClose(t, s)
+	if after := size(); after > full/20 {
+		t.Errorf("%d bytes of %d are still taken", after, full)
+	}
+}
+
+func TestRoom(t *testing.T) {
+	free := uint64(7)
+	s := mustOpen(t, NewRoomyDisk(func() (uint64, uint64) { return free, 100 }))
+	defer mustClose(t, s)
+	for _, free = range []uint64{7, 3} {
+		if left, total, err := s.Room(); err != nil || left != free || total != 100 {
+			t.Errorf("room %d of %d: %v", left, total, err)
+		}
+	}
+	real, err := Open(Config{Dir: filepath.Join(t.TempDir(), "checkpoint")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, real)
+	if left, total, err := real.Room(); err != nil || left == 0 || left > total {
+		t.Errorf("room %d of %d on this machine: %v", left, total, err)
+	}
+}

@@ -34,6 +34,7 @@ var rooms = []room{
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
+	{"internal/heartbeat", list("internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/event", list("internal/seam"), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
 	{"internal/wire", list(".", "proto"), all},
@@ -51,7 +52,7 @@ var rooms = []room{
 }
 
 // shell is what a role that meets the world may use.
-var shell = []string{"internal/wire", "internal/event", "internal/failpoint", "internal/seam"}
+var shell = []string{"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/seam"}
 
 // owners: a library that only these rooms may import.
 var owners = []struct {

@@ -1,0 +1,269 @@
+package heartbeat
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"millrace/internal/seam"
+)
+
+// childEnv makes the test binary a process that beats, in the directory that it names; burnEnv gives it so many busy goroutines.
+const (
+	childEnv = "MILLRACE_TEST_BEAT"
+	burnEnv  = "MILLRACE_TEST_BURN"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childEnv); dir != "" {
+		beat(dir)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// beat is a process with a page: it prints the page's name and lives until its input ends.
+func beat(dir string) {
+	p, err := Files{}.Create(Path(dir, "loader-0", os.Getpid()))
+	if err != nil {
+		panic(err)
+	}
+	for range len(os.Getenv(burnEnv)) {
+		go burn(p)
+	}
+	p.Begin() // it is asked for something all the time
+	go p.Run(context.Background())
+	fmt.Println(p.Path())
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	_ = p.Close()
+}
+
+func burn(p *Page) {
+	for x := uint64(1); ; x = x*6364136223846793005 + 1 {
+		if x&0xfffff == 1 {
+			p.Progress()
+		}
+	}
+}
+
+// process is a child that beats.
+type process struct {
+	cmd  *exec.Cmd
+	path string
+	stop func() // lets it leave by itself
+}
+
+func start(t testing.TB, burning int) process {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+dir, burnEnv+"="+strings.Repeat("x", burning))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	path, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process{cmd, strings.TrimSpace(path), func() {
+		in.Close()
+		_ = cmd.Wait()
+	}}
+}
+
+// watch looks until a verdict that is not alive, for at most d, and says how long that took.
+func watch(m *Monitor, j *Judge, d time.Duration) (Verdict, time.Duration) {
+	begin := time.Now()
+	for {
+		if v := j.Look(time.Now(), m.Sample()); v != Alive {
+			return v, time.Since(begin)
+		}
+		if time.Since(begin) > d {
+			return Alive, d
+		}
+		time.Sleep(Look)
+	}
+}
+
+// TestADeadProcessAndAStoppedOneAreSilent, one that goes on is alive again.
+func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		p := start(t, 0)
+		m, err := Files{}.Open(p.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := NewJudge(time.Hour)
+		r := m.Sample()
+		for m.Sample().Beats < r.Beats+10 { // it beats; the test binary's own deadline ends this
+			time.Sleep(Look)
+		}
+		if r := m.Sample(); r.Pid != p.cmd.Process.Pid || r.Period != Active || r.Pending != 1 {
+			t.Fatalf("its page says %+v", r)
+		}
+		if err := p.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := watch(m, j, 20*time.Second); v != Silent {
+			t.Fatalf("after %v it is %v", sig, v)
+		}
+		if sig == syscall.SIGSTOP {
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			was := m.Sample().Beats
+			for m.Sample().Beats == was {
+				time.Sleep(Look)
+			}
+			if v := j.Look(time.Now(), m.Sample()); v != Alive {
+				t.Fatalf("after it was let go on it is %v", v)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWhatIsNoPageIsRefused, and so is that of a process which is gone.
+func TestWhatIsNoPageIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, 0)
+	alien := Path(dir, "loader-0", os.Getpid())
+	target, err := os.Readlink(p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, alien); err != nil {
+		t.Fatal(err)
+	}
+	short, empty := Path(dir, "short", 7), Path(dir, "empty", 7)
+	if err := errors.Join(os.WriteFile(short, []byte("beat"), 0o600), os.WriteFile(empty, make([]byte, Size), 0o600),
+		syscall.Mkfifo(Path(dir, "pipe", 7), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		alien:                               "belongs to process",
+		short:                               "no heartbeats",
+		empty:                               "no heartbeats",
+		Path(dir, "pipe", 7):                "no heartbeats",
+		Path(dir, "nobody", 7):              "no such file",
+		filepath.Join(dir, "loader-0.beat"): "want a name like",
+	} {
+		if m, err := (Files{}).Open(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v, want an error that says %q", path, m, err, want)
+		}
+	}
+	if _, err := (Files{}).Create(Path(dir, "loader-0", 1)); err == nil {
+		t.Error("the page of another process was made")
+	}
+	p.stop()
+	if _, err := os.Lstat(p.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after it left its page is there: %v", err)
+	}
+}
+
+// TestAPageOutlivesItsOwner: a watcher reads on, and the name leads nowhere.
+func TestAPageOutlivesItsOwner(t *testing.T) {
+	p := start(t, 0)
+	m, err := Files{}.Open(p.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = m.Sample()
+	if r := m.Sample(); r.Pid != p.cmd.Process.Pid || r.Beats == 0 || !r.Down {
+		t.Errorf("the page of a dead process says %+v", r)
+	}
+	if _, err := (Files{}).Open(p.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("opening the page of a dead process: %v", err)
+	}
+}
+
+// TestBeatsSlowDown: a process of which nothing is asked promises less, and keeps it.
+func TestBeatsSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pages := NewMemory(seam.System{})
+		p, err := pages.Create("page")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }() // waited for below
+		m, err := pages.Open("page")
+		if err != nil {
+			t.Fatal(err)
+		}
+		beats := func(d time.Duration) uint64 {
+			was := m.Sample().Beats
+			time.Sleep(d)
+			return m.Sample().Beats - was
+		}
+		p.Begin()
+		time.Sleep(3 * time.Second)
+		if n, r := beats(time.Second), m.Sample(); n < 490 || r.Period != Active || r.Pending != 1 {
+			t.Errorf("with a request pending: %d beats a second, %+v", n, r)
+		}
+		p.End()
+		time.Sleep(3 * time.Second)
+		if n, r := beats(time.Second), m.Sample(); n > 55 || n < 45 || r.Period != Idle || r.Pending != 0 {
+			t.Errorf("idle: %d beats a second, %+v", n, r)
+		}
+		j := NewJudge(time.Second)
+		if v, _ := watch(m, j, 5*time.Second); v != Alive {
+			t.Errorf("idle it is %v", v)
+		}
+		p.Progress()
+		time.Sleep(Idle)
+		if r := m.Sample(); r.Period != Active || r.Progress != 1 {
+			t.Errorf("after progress: %+v", r)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if v, d := watch(m, j, time.Minute); v != Silent || d > Idle+overdue+Look {
+			t.Errorf("after its end it is %v, seen after %v", v, d)
+		}
+		if err := errors.Join(p.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+		if _, err := pages.Open("page"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a page that was closed: %v", err)
+		}
+	})
+}
+
+func TestNoPageCountsNothing(t *testing.T) {
+	var p *Page
+	p.Begin()
+	p.Progress()
+	p.End()
+	if p.Path() != "" || p.Close() != nil {
+		t.Error("no page has a name")
+	}
+}

@@ -1,0 +1,148 @@
+package heartbeat
+
+import (
+	"testing"
+	"time"
+)
+
+// looks plays readings to a judge.
+type looks struct {
+	j     *Judge
+	now   time.Time
+	r     Reading
+	since time.Duration
+}
+
+func newLooks(deadline time.Duration) *looks {
+	l := &looks{j: NewJudge(deadline), now: time.Unix(1000, 0), r: Reading{Pid: 1, Beats: 1, Period: Active}}
+	l.step(Look, 0, 0)
+	return l
+}
+
+func (l *looks) step(passed time.Duration, beats, progress uint64) Verdict {
+	l.now = l.now.Add(passed)
+	l.since += passed
+	if beats > 0 {
+		l.since = 0
+	}
+	l.r.Beats += beats
+	l.r.Progress += progress
+	return l.j.Look(l.now, l.r)
+}
+
+// until looks without a beat, again and again after passed, until it is not alive.
+func (l *looks) until(t *testing.T, passed time.Duration) (Verdict, time.Duration) {
+	t.Helper()
+	for range 100_000 {
+		if v := l.step(passed, 0, 0); v != Alive {
+			return v, l.since
+		}
+	}
+	t.Fatal("it is never anything but alive")
+	return Alive, 0
+}
+
+func TestBeatsMissedAreSilence(t *testing.T) {
+	l := newLooks(time.Hour)
+	for range 1000 {
+		if v := l.step(Look, 1, 0); v != Alive {
+			t.Fatalf("while it beats it is %v", v)
+		}
+	}
+	if v, after := l.until(t, Look); v != Silent || after != Active+overdue {
+		t.Errorf("%v after %v", v, after)
+	}
+	if v := l.step(Look, 1, 0); v != Alive {
+		t.Errorf("with a new beat it is %v", v)
+	}
+	l = newLooks(time.Hour)
+	l.r.Period = Idle
+	l.step(Look, 1, 0)
+	if v, after := l.until(t, Look); v != Silent || after != Idle+overdue {
+		t.Errorf("idle: %v after %v", v, after)
+	}
+}
+
+// TestTheKernelIsBelieved: no beat has to be waited for.
+func TestTheKernelIsBelieved(t *testing.T) {
+	l := newLooks(time.Hour)
+	l.r.Down = true
+	if v := l.step(Look, 0, 0); v != Silent {
+		t.Errorf("a process that is down is %v", v)
+	}
+	l.r.Down = false
+	if v := l.step(Look, 1, 0); v != Alive {
+		t.Errorf("a process that is up again is %v", v)
+	}
+}
+
+// TestALateLookGrantsAsMuch: the host was busy, or suspended, for both.
+func TestALateLookGrantsAsMuch(t *testing.T) {
+	l := newLooks(time.Second)
+	l.r.Pending = 1
+	looks := int((Active + overdue) / Look)
+	for range looks - 1 {
+		if v := l.step(time.Hour, 0, 0); v != Alive {
+			t.Fatalf("after a suspension it is %v", v)
+		}
+	}
+	if v := l.step(time.Hour, 0, 0); v != Silent {
+		t.Fatalf("after %d looks without a beat it is %v, however long they took", looks, v)
+	}
+}
+
+// TestLateBeatsStretchTheAllowance, for a while and not without bound.
+func TestLateBeatsStretchTheAllowance(t *testing.T) {
+	l := newLooks(time.Hour)
+	for range 15 {
+		l.step(Look, 0, 0)
+	}
+	l.step(Look, 1, 0)
+	late := 15*Look - Active
+	if _, after := l.until(t, Look); after != Active+2*late {
+		t.Errorf("after a beat that was %v late it is silent after %v", late, after)
+	}
+	for range 20 {
+		l.step(Look, 1, 0)
+		l.until(t, Look)
+	}
+	l.step(Look, 1, 0)
+	if _, after := l.until(t, Look); after != Active+mostLate {
+		t.Errorf("after many late beats it is silent after %v", after)
+	}
+	for range 10 * memory / Look {
+		l.step(Look, 1, 0)
+	}
+	if _, after := l.until(t, Look); after != Active+overdue {
+		t.Errorf("long after late beats it is silent after %v", after)
+	}
+}
+
+func TestBeatsWithoutProgressAreStuck(t *testing.T) {
+	l := newLooks(time.Second)
+	beat := func(d time.Duration, progress uint64) (v Verdict) {
+		for ; d > 0; d -= Look {
+			if v = l.step(Look, 1, progress); v != Alive {
+				return v
+			}
+		}
+		return v
+	}
+	if v := beat(time.Minute, 0); v != Alive {
+		t.Errorf("with nothing pending it is %v", v)
+	}
+	l.r.Pending = 1
+	if v := beat(time.Minute, 1); v != Alive {
+		t.Errorf("while it comes forward it is %v", v)
+	}
+	if v := beat(time.Second-2*Look, 0); v != Alive {
+		t.Errorf("before the deadline it is %v", v)
+	}
+	if v := beat(4*Look, 0); v != Stuck {
+		t.Errorf("after the deadline it is %v", v)
+	}
+	l.j.Rest()
+	if v := beat(time.Second-2*Look, 0); v != Alive {
+		t.Errorf("after a rest it is %v", v)
+	}
+}

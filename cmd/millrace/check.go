@@ -113,7 +113,9 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		fmt.Fprintln(w, "BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.")
 	}
 	m := &r.Memory
-	fmt.Fprintf(w, "\ncontext parallelism that pad_multiple admits: %v\n", r.CPSizes)
+	fmt.Fprintln(w)
+	printProcesses(w, &r.Run)
+	fmt.Fprintf(w, "context parallelism that pad_multiple admits: %v\n", r.CPSizes)
 	fmt.Fprintf(w, "sidecar memory: %s needed of %s; a step's tokens are %s, loaders hold %d steps of them in %s\n",
 		size(m.SidecarNeeded), size(m.SidecarLimit), size(m.StepPayload), m.PayloadSteps, size(m.LoaderLimit))
 	if r.Quarantined.Count > 0 {
@@ -155,6 +157,15 @@ func printRun(w io.Writer, run *dryrun.RunReport) {
 		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends by %s\n",
 			about(*run.Steps, run.Exact), about(*run.Tokens, run.Exact), run.Microbatches, run.Reason)
 	}
+}
+
+// printProcesses says what reads, and what stands by for it.
+func printProcesses(w io.Writer, run *dryrun.RunReport) {
+	lost := "which take over what a lost one was reading"
+	if run.Shadows == 0 {
+		lost = "so a lost loader is waited for"
+	}
+	fmt.Fprintf(w, "loaders on a host like this: %d; shadows: %d, %s\n", run.Loaders, run.Shadows, lost)
 }
 
 func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {

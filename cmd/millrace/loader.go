@@ -26,7 +26,7 @@ func loaderCommand() *cobra.Command {
 		if err != nil {
 			return asFailure(err)
 		}
-		memory := int64(r.cfg.Limits.LoaderMemory) / int64(setup.Loaders(r.cfg))
+		memory := setup.LoaderMemory(r.cfg)
 		memoryLimit(memory)
 		l := loader.New(loader.Config{
 			Name: r.name, Address: socket(r.runDir, r.name), Orchestrator: socket(r.runDir, "orchestrator"),

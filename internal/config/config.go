@@ -74,6 +74,8 @@ type Config struct {
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
 	// Loaders is the number of loader processes: auto, or a number.
 	Loaders Loaders `yaml:"loaders" jsonschema:"default=auto"`
+	// Reliability is what stands by for what may die.
+	Reliability Reliability `yaml:"reliability"`
 
 	// File is the name of the mixture file as the user gave it, for messages.
 	File string `yaml:"-"`
@@ -146,7 +148,7 @@ type Stop struct {
 
 // Limits bound what the processes of a run may hold. A size is a number of bytes or has a unit: 512MiB, 1GB.
 type Limits struct {
-	// LoaderMemory is what all loaders together hold of decoded documents, at least 64MiB and twice sample_bytes.
+	// LoaderMemory is what all loaders, shadows included, together hold of decoded documents, at least 64MiB and twice sample_bytes.
 	LoaderMemory Bytes `yaml:"loader_memory" jsonschema:"default=512MiB"`
 	// SidecarMemory is what the sidecar holds of finished batches for all ranks of a host, at least 64MiB.
 	SidecarMemory Bytes `yaml:"sidecar_memory" jsonschema:"default=512MiB"`
@@ -158,6 +160,13 @@ type Limits struct {
 type Quarantine struct {
 	// Budget is the fraction of a source's records that may be quarantined before the run fails, from 0 to 1.
 	Budget Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
+}
+
+// Reliability is what stands by for what may die. It decides how long a failure is felt, never what is delivered.
+type Reliability struct {
+	// Shadows is the number of loader processes that stand by: each follows some of the loaders and takes over at once when one of
+	// them is lost. With 0, a lost loader is started again and its sources wait for it.
+	Shadows uint32 `yaml:"shadows" jsonschema:"default=1,maximum=16"`
 }
 
 // The least memory limits: with them a run has been seen to end on files three times as large (docs/memory.md, e2e/test_memory.py).

@@ -316,7 +316,8 @@ func (k *check) memory() {
 	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
 	m.SidecarNeeded = 4 * m.Frame * int64(k.o.Ranks)
 	m.StepPayload = 4 * int64(c.GlobalBatchSize) * int64(c.SequenceLength)
-	m.PayloadSteps = m.LoaderLimit / 2 / m.StepPayload
+	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
+	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
 	for cp := 1; cp == 1 || 2*cp <= int(c.PadMultiple) && cp <= mostCP; cp++ {
 		// A rank takes a piece of each end of a segment, so that causal attention costs all ranks the same.
 		if cp == 1 || int(c.PadMultiple)%(2*cp) == 0 {

@@ -60,6 +60,8 @@ type RunReport struct {
 	Tokens       *uint64 `json:"tokens"`
 	Reason       string  `json:"reason,omitempty"`
 	Microbatches uint32  `json:"microbatches"` // a step and rank
+	Loaders      int     `json:"loaders"`      // processes, on a host like this one
+	Shadows      int     `json:"shadows"`      // loader processes that stand by
 }
 
 // StepReport is one planned and built step.
@@ -74,9 +76,9 @@ type StepReport struct {
 
 // MemoryReport is what a run holds, in bytes, against the limits.
 type MemoryReport struct {
-	LoaderLimit   int64 `json:"loader_limit"`
+	LoaderLimit   int64 `json:"loader_limit"`  // of all loaders and shadows; each has an equal part
 	StepPayload   int64 `json:"step_payload"`  // a step's tokens in the loaders
-	PayloadSteps  int64 `json:"payload_steps"` // steps whose tokens fit
+	PayloadSteps  int64 `json:"payload_steps"` // steps whose tokens fit into the loaders' parts
 	SidecarLimit  int64 `json:"sidecar_limit"`
 	SidecarNeeded int64 `json:"sidecar_needed"`
 	Frame         int64 `json:"frame"` // one microbatch

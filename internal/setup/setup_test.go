@@ -64,6 +64,19 @@ func TestStripesUseEveryLoader(t *testing.T) {
 	}
 }
 
+// TestLoaderMemoryIsForAll: whatever is promoted, all loaders and shadows together stay within the limit.
+func TestLoaderMemoryIsForAll(t *testing.T) {
+	for loaders := 1; loaders <= 5; loaders++ {
+		for shadows := 0; shadows <= 3; shadows++ {
+			c := parse(t, plain, "limits: {loader_memory: 100MiB, sample_bytes: 1MiB}", fmt.Sprintf("loaders: %d", loaders), fmt.Sprintf("reliability: {shadows: %d}", shadows))
+			all := int64(loaders+len(Shadows(c))) * LoaderMemory(c)
+			if all > 100<<20 || all < 100<<20-10 {
+				t.Errorf("%d loaders and %v hold %d bytes", loaders, Shadows(c), all)
+			}
+		}
+	}
+}
+
 // TestAllowedIsTheFractionRoundedUp, exactly, for any count.
 func TestAllowedIsTheFractionRoundedUp(t *testing.T) {
 	for _, budget := range []string{"0", "0.001", "0.3333", "0.000000001", "1"} {

@@ -76,6 +76,24 @@ func Loaders(c *config.Config) int {
 	return max(1, min(len(c.Sources), runtime.NumCPU()))
 }
 
+// ShadowName is the name of the i-th loader process that stands by.
+func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }
+
+// Shadows are the names of the loader processes that stand by when a run starts.
+func Shadows(c *config.Config) []string {
+	out := make([]string, c.Reliability.Shadows)
+	for i := range out {
+		out[i] = ShadowName(i)
+	}
+	return out
+}
+
+// LoaderMemory is one loader process's part of limits.loader_memory, in bytes. A shadow has the same part as a loader: promoted, it has
+// the same duty, and every process may be promoted before another has gone.
+func LoaderMemory(c *config.Config) int64 {
+	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
+}
+
 // Stripes deals the sources to the loaders: source i's stripes, by loader name. With fewer loaders than sources, sources share
 // loaders; with more, the first sources get several stripes, each loader one.
 func Stripes(c *config.Config) [][]string {

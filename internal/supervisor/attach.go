@@ -131,6 +131,12 @@ func (l *Life) Ready() error { return l.report("ready\n") }
 // Term tells the supervisor under which term this role acts, for `millrace status`.
 func (l *Life) Term(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
 
+// Fenced tells the supervisor that nobody listens to that process of a child any more: a fresh one is started in its place at once. Only
+// the orchestrator's word counts; a process that has died meanwhile is none of it.
+func (l *Life) Fenced(name string, pid int64) error {
+	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
+}
+
 func (l *Life) report(line string) error {
 	if l.reports == nil {
 		return nil

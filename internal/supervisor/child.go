@@ -39,7 +39,9 @@ type Verdict int
 
 // The verdicts. A child that dies while the run is stopping is never judged.
 const (
-	Restart Verdict = iota // start it again
+	Restart Verdict = iota // start it again; where that happens too often, the run has failed
+	Again                  // it left since it was asked to: start it again, without end
+	Await                  // what it needs is not there for now, as its last line says: start it again, later and later, without end
 	Finish                 // the run is complete
 	Fail                   // the run has failed; the child's last line is the reason
 )

@@ -36,13 +36,31 @@ func (s *syncWriter) line(b []byte) {
 	_, _ = s.w.Write(append(b, '\n')) // nobody is left to tell when stderr is gone
 }
 
+// refrain is what a child said in lives that ended because something lacks, digits left out, so that times and file numbers make no
+// difference: it will say the same again and again, and is to be heard once. Nil holds nothing.
+type refrain map[string]bool
+
+// maxRefrain bounds a refrain's lines.
+const maxRefrain = 64
+
+func withoutDigits(b []byte) string {
+	return string(bytes.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, b))
+}
+
 // lineWriter passes one process's output on by lines and keeps the last. From the first line of a runtime dump on, lines go to a
 // crash file instead. It is written by one goroutine and read after that has ended.
 type lineWriter struct {
 	out  *syncWriter
 	dir  string // run directory, for the crash file
 	name string
+	mute refrain // is not passed on
 
+	said    refrain // the first lines passed on
 	partial []byte
 	last    string
 	crash   *os.File
@@ -93,6 +111,16 @@ func (l *lineWriter) line(b []byte) {
 	}
 	if len(bytes.TrimSpace(b)) > 0 {
 		l.last = string(b)
+	}
+	text := withoutDigits(b)
+	if l.mute[text] {
+		return
+	}
+	if l.said == nil {
+		l.said = refrain{}
+	}
+	if len(l.said) < maxRefrain {
+		l.said[text] = true
 	}
 	l.out.line(b)
 }

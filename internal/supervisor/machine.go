@@ -8,7 +8,7 @@ import (
 	"millrace"
 )
 
-// An event is something that happened; a child is named by its index.
+// An event is something that happened. A child is named by its index; which of its lives is meant, by the pid.
 type event interface{}
 
 type (
@@ -18,14 +18,19 @@ type (
 		child int
 		err   error
 	}
-	evReady struct{ child int }
+	evReady struct{ child, pid int }
 	evTerm  struct {
+		child, pid int
+		term       millrace.Term
+	}
+	evFenced struct { // child says that nobody listens to that process any more
 		child int
-		term  millrace.Term
+		name  string
+		pid   int
 	}
 	evExited struct {
-		child int
-		exit  Exit
+		child, pid int
+		exit       Exit
 	}
 	evStop struct{} // stop in order
 	evKill struct{} // stop at once
@@ -38,7 +43,7 @@ type action interface{}
 type (
 	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; void once the machine is stopping
 	acSignal struct {
-		child  int
+		pid    int
 		signal syscall.Signal
 	}
 	acNotice   struct{ line string }   // tell the user
@@ -56,11 +61,13 @@ type life struct {
 	term    millrace.Term
 	started time.Time
 	due     time.Time // of the next start; zero where none is planned
+	lacks   string    // what it waits for to be there; "" where nothing
 }
 
 // machine decides about all children. It has no clock, process or file.
 type machine struct {
 	children []life
+	replaced []former
 	final    func(Child, Exit) Verdict
 	grace    time.Duration
 
@@ -89,7 +96,7 @@ func (m *machine) done() bool {
 			return false
 		}
 	}
-	return true
+	return len(m.replaced) == 0
 }
 
 // step takes one event and returns what to do about it.
@@ -103,10 +110,17 @@ func (m *machine) step(now time.Time, ev event) []action {
 	case evStartFailed:
 		return m.fail(now, fmt.Errorf("start %s: %w", m.children[ev.child].Name, ev.err))
 	case evReady:
-		return m.ready(ev.child)
+		return m.ready(ev.child, ev.pid)
 	case evTerm:
-		m.children[ev.child].term = ev.term
+		if c := &m.children[ev.child]; c.pid == ev.pid {
+			c.term = ev.term
+		}
+	case evFenced:
+		return m.fenced(now, ev)
 	case evExited:
+		if m.children[ev.child].pid != ev.pid {
+			return m.formerExited(now, ev)
+		}
 		return m.exited(now, ev.child, ev.exit)
 	case evStop:
 		return m.stop(now, Stopped)
@@ -131,11 +145,12 @@ func (m *machine) start(i int) action {
 	return acStart{i}
 }
 
-func (m *machine) ready(i int) []action {
-	if m.stopping || !m.children[i].alive {
+func (m *machine) ready(i, pid int) []action {
+	c := &m.children[i]
+	if m.stopping || c.pid != pid {
 		return nil
 	}
-	m.children[i].state = Running
+	c.state, c.lacks = Running, ""
 	if m.announced {
 		return nil
 	}
@@ -165,11 +180,30 @@ func (m *machine) exited(now time.Time, i int, exit Exit) []action {
 	case Fail:
 		return m.fail(now, &FailedError{Child: c.Child, Exit: exit})
 	}
-	delay, verdict := c.died(now, now.Sub(c.started), exit.outside())
+	return m.restart(now, i, exit)
+}
+
+// restart starts a child again after its death, as soon as the policy allows.
+func (m *machine) restart(now time.Time, i int, exit Exit) []action {
+	c := &m.children[i]
+	why, lacked := m.blame(c.Child, exit), c.lacks != ""
+	delay, verdict := c.died(now, now.Sub(c.started), why)
 	if verdict != "" {
 		return m.fail(now, &FailedError{Child: c.Child, Exit: exit, Verdict: verdict})
 	}
-	out := []action{acNotice{deathLine(c.Name, exit, delay)}}
+	c.restarts++
+	var out []action
+	if why == lacking {
+		c.lacks = exit.LastLine
+	} else {
+		c.lacks = ""
+	}
+	if why != lacking || !lacked { // what lacks is said once, however often it is tried again
+		out = append(out, acNotice{deathLine(c.Name, exit, why, delay)})
+	}
+	if why == outside && c.streak == loudStreak {
+		out = append(out, acNotice{fmt.Sprintf("%s was killed %d times in a row, never living %v: is a memory limit too small for it?", c.Name, c.streak, healthy)})
+	}
 	if delay > 0 {
 		c.due = now.Add(delay)
 		return out
@@ -177,14 +211,30 @@ func (m *machine) exited(now time.Time, i int, exit Exit) []action {
 	return append(out, m.start(i))
 }
 
+// blame says whose fault an exit is.
+func (m *machine) blame(c Child, exit Exit) blame {
+	switch {
+	case m.final(c, exit) == Await:
+		return lacking
+	case exit.outside() || m.final(c, exit) == Again:
+		return outside
+	}
+	return own
+}
+
 // deathLine is what the user reads about a death that the run survives.
-func deathLine(name string, exit Exit, delay time.Duration) string {
+func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 	again := "restarted"
 	if delay > 0 {
 		again = fmt.Sprintf("restarting in %v", delay)
 	}
-	if exit.Crash != "" {
+	switch {
+	case exit.Crash != "":
 		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, exit.LastLine, again, exit.Crash)
+	case why == lacking:
+		return name + " cannot go on for now; it is tried again until it can"
+	case why == outside && exit.Signal == 0:
+		return fmt.Sprintf("%s was asked to leave; %s", name, again)
 	}
 	return fmt.Sprintf("%s died (%v); %s", name, exit, again)
 }
@@ -194,7 +244,7 @@ func (m *machine) tick(now time.Time) []action {
 	if m.stopping {
 		return m.signalWaves(now)
 	}
-	var out []action
+	out := m.killLate(now)
 	for i := range m.children {
 		if due := m.children[i].due; !due.IsZero() && !due.After(now) {
 			out = append(out, m.start(i))
@@ -213,6 +263,11 @@ func (m *machine) deadline() (time.Time, bool) {
 	}
 	for i := range m.children {
 		consider(m.children[i].due)
+	}
+	for i := range m.replaced {
+		if !m.replaced[i].killed {
+			consider(m.replaced[i].kill)
+		}
 	}
 	for i := range m.waves {
 		if !m.waves[i].killed {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 var parts = map[string]func(runDir string) int{
-	"serve": serve, "stubborn": stubborn, "crash": crash, "fail": fail, "finish": finish, "blow": blow, "up": up, "deaf": deaf,
+	"serve": serve, "stubborn": stubborn, "crash": crash, "fail": fail, "finish": finish, "blow": blow, "up": up, "deaf": deaf, "fencer": fencing, "full": full,
 }
 
 // attach is how every role begins.
@@ -110,6 +110,34 @@ func up(runDir string) int {
 		return 1
 	}
 	return 0
+}
+
+// fencing is an orchestrator that fences whom the file `fence` names.
+func fencing(runDir string) int {
+	life, ctx, cancel := attach(runDir)
+	defer cancel()
+	_ = life.Ready()
+	for ctx.Err() == nil {
+		if b, err := os.ReadFile(filepath.Join(runDir, "fence")); err == nil {
+			var name string
+			var pid int64
+			_, _ = fmt.Sscan(string(b), &name, &pid)
+			_ = life.Fenced(name, pid)
+			_ = os.Remove(filepath.Join(runDir, "fence"))
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+	return 0
+}
+
+// full finds no room until the file `room` is there.
+func full(runDir string) int {
+	if _, err := os.Stat(filepath.Join(runDir, "room")); err == nil {
+		return serve(runDir)
+	}
+	fmt.Fprintf(os.Stderr, "time=%d no room for the reserve\n", time.Now().UnixNano())
+	fmt.Fprintln(os.Stderr, "write to journal: disk full")
+	return 4
 }
 
 func appendLine(runDir, line string) {

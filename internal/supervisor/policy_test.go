@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,8 +18,8 @@ func TestRestartPolicy(t *testing.T) {
 	ms, s := time.Millisecond, time.Second
 	type death struct {
 		after   time.Duration // life
-		outside bool
-		delay   time.Duration
+		why     blame
+		delay   time.Duration // -1: any
 		givenUp bool
 	}
 	repeat := func(n int, d death) (out []death) {
@@ -29,14 +30,17 @@ func TestRestartPolicy(t *testing.T) {
 	}
 	cases := map[string][]death{
 		"own faults back off and end": {
-			{0, false, 0, false}, {0, false, 50 * ms, false}, {0, false, 100 * ms, false}, {0, false, 200 * ms, false},
-			{0, false, 400 * ms, false}, {0, false, 800 * ms, false}, {0, false, 1600 * ms, false}, {0, false, 0, true},
+			{0, own, 0, false}, {0, own, 50 * ms, false}, {0, own, 100 * ms, false}, {0, own, 200 * ms, false},
+			{0, own, 400 * ms, false}, {0, own, 800 * ms, false}, {0, own, 1600 * ms, false}, {0, own, 0, true},
 		},
-		"a healthy life forgets the deaths, not yet the delays": append(append(repeat(1, death{0, false, 0, false}), death{0, false, 50 * ms, false}),
-			death{5 * s, false, 100 * ms, false}, death{10 * s, false, 0, false}, death{0, false, 50 * ms, false}),
-		"killed from outside restarts at once, however often":       repeat(40, death{s, true, 0, false}),
-		"deaths far apart are no loop":                              repeat(40, death{4900 * ms, false, -1, false}),
-		"killed from outside at birth backs off, and ends some day": append(repeat(63, death{0, true, -1, false}), death{0, true, 0, true}),
+		"a healthy life forgets the deaths, not yet the delays": append(append(repeat(1, death{0, own, 0, false}), death{0, own, 50 * ms, false}),
+			death{5 * s, own, 100 * ms, false}, death{10 * s, own, 0, false}, death{0, own, 50 * ms, false}),
+		"killed once a second for an hour restarts at once":        repeat(3600, death{s, outside, 0, false}),
+		"killed from outside at birth backs off and goes on":       append(repeat(500, death{0, outside, -1, false}), death{0, outside, maxDelay, false}, death{s, outside, -1, false}, death{s, outside, 0, false}),
+		"deaths far apart are no loop":                             repeat(40, death{4900 * ms, own, -1, false}),
+		"kills between own faults do not hide them":                append(slices.Concat(slices.Repeat([]death{{0, own, -1, false}, {0, outside, -1, false}}, 7)), death{0, own, 0, true}),
+		"what lacks is asked for later and later, without end":     slices.Concat([]death{{0, lacking, 50 * ms, false}, {0, lacking, 100 * ms, false}, {0, lacking, 200 * ms, false}}, repeat(500, death{0, lacking, -1, false}), repeat(1, death{0, lacking, maxDelay, false})),
+		"own faults after a long lack begin their count from zero": append(repeat(50, death{0, lacking, -1, false}), death{0, own, 0, false}, death{0, own, 50 * ms, false}),
 	}
 	for name, deaths := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +48,7 @@ func TestRestartPolicy(t *testing.T) {
 			now := time.Unix(1000, 0)
 			for i, d := range deaths {
 				now = now.Add(d.after)
-				delay, verdict := l.died(now, d.after, d.outside)
+				delay, verdict := l.died(now, d.after, d.why)
 				if d.delay >= 0 && delay != d.delay || (verdict != "") != d.givenUp || delay > maxDelay {
 					t.Fatalf("death %d: delay %v, verdict %q; want %+v", i, delay, verdict, d)
 				}
@@ -57,6 +61,13 @@ func TestRestartPolicy(t *testing.T) {
 // script drives a machine and prints what it does.
 func script(m *machine, now *time.Time, events ...any) string {
 	var out []string
+	pids := map[int]string{} // of the killed and asked, for print
+	for i := range m.children {
+		pids[m.children[i].pid] = m.children[i].Name
+	}
+	for _, f := range m.replaced {
+		pids[f.pid] = fmt.Sprintf("%s/%d", m.children[f.child].Name, f.pid)
+	}
 	for _, e := range events {
 		if d, ok := e.(time.Duration); ok {
 			*now = now.Add(d)
@@ -70,10 +81,10 @@ func script(m *machine, now *time.Time, events ...any) string {
 			case acStart:
 				if !m.stopping {
 					out = append(out, "start "+m.children[a.child].Name)
-					todo = append(todo, m.step(*now, evStarted{a.child, 100 + a.child})...)
+					todo = append(todo, m.step(*now, evStarted{a.child, 100 + a.child + 10*m.children[a.child].restarts})...)
 				}
 			case acSignal:
-				out = append(out, fmt.Sprintf("%v %s", Exit{Signal: a.signal}, m.children[a.child].Name))
+				out = append(out, fmt.Sprintf("%v %s", Exit{Signal: a.signal}, pids[a.pid]))
 			case acAllReady:
 				out = append(out, "all ready")
 			case acFailing:
@@ -95,22 +106,23 @@ func TestStopWaves(t *testing.T) {
 		}
 	}
 	check("start o, start l0, start l1, start s", evBegin{})
-	check("", evReady{0}, evReady{1}, evReady{2})
-	check("start l1", evExited{2, Exit{Signal: syscall.SIGKILL}})
-	check("", evReady{3}) // l1 has to come back first
-	check("all ready", evReady{2})
-	check("", evReady{2})
-	check("start l0", evExited{1, Exit{Code: 2}})
-	check("SIGTERM s", evExited{1, Exit{Code: 2}}, evStop{}) // l0 waits for its delay: it is not started any more
+	check("", evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
+	check("start l1", evExited{2, 102, Exit{Signal: syscall.SIGKILL}})
+	check("", evReady{3, 103}) // l1 has to come back first
+	check("", evReady{2, 102}) // of its former life
+	check("all ready", evReady{2, 112})
+	check("", evReady{2, 112})
+	check("start l0", evExited{1, 101, Exit{Code: 2}})
+	check("SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay: it is not started any more
 	check("", 999*time.Millisecond)
 	check("SIGTERM l1", time.Millisecond) // the sidecar has used up its part
-	check("SIGTERM o", evExited{2, Exit{}}, time.Second)
-	check("", evExited{0, Exit{}})
+	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
+	check("", evExited{0, 100, Exit{}})
 	if m.done() {
 		t.Fatal("done with a sidecar alive")
 	}
 	check("SIGKILL s", time.Second)
-	check("", evExited{3, Exit{Signal: syscall.SIGKILL}})
+	check("", evExited{3, 103, Exit{Signal: syscall.SIGKILL}})
 	if !m.done() || m.result != Stopped {
 		t.Fatalf("done %v, result %v", m.done(), m.result)
 	}
@@ -121,7 +133,7 @@ func TestAFailureOutrunsAStop(t *testing.T) {
 	for code, want := range map[int]Result{0: Stopped, 1: Failed, 2: Stopped} {
 		now := time.Unix(1000, 0)
 		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, verdicts, time.Second)
-		script(m, &now, evBegin{}, evStop{}, evExited{0, Exit{Code: code, LastLine: "bad file"}})
+		script(m, &now, evBegin{}, evStop{}, evExited{0, 100, Exit{Code: code, LastLine: "bad file"}})
 		if !m.done() || m.result != want || (m.err != nil) != (want == Failed) {
 			t.Errorf("exit %d: result %v, %v", code, m.result, m.err)
 		}
@@ -132,7 +144,7 @@ func TestExecFailureFailsTheRun(t *testing.T) {
 	now := time.Unix(1000, 0)
 	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, verdicts, time.Second)
 	script(m, &now, evBegin{})
-	script(m, &now, evExited{1, Exit{Code: 2}}, evExited{1, Exit{Code: 2}}) // the second restart waits
+	script(m, &now, evExited{1, 101, Exit{Code: 2}}, evExited{1, 111, Exit{Code: 2}}) // the second restart waits
 	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "failing, SIGTERM l0" {
 		t.Fatalf("got %q", got)
 	}
@@ -154,5 +166,106 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 	if l.last != "end" {
 		t.Errorf("last line %q", l.last)
+	}
+}
+
+// fleet is a started machine with an orchestrator and two loaders, pids 100 to 102; each restart adds 10.
+func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
+	now := time.Unix(1000, 0)
+	m = newMachine([]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}}, verdicts, 3*time.Second)
+	script(m, &now, evBegin{}, evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
+	return m, func(want string, events ...any) {
+		t.Helper()
+		if got := script(m, &now, events...); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
+	m, check := fleet(t)
+	check("", evFenced{1, "l1", 102}) // a loader has no say
+	check("", evFenced{0, "l1", 99})  // a former life's
+	check("start l1", evFenced{0, "l1", 102})
+	check("", evFenced{0, "l1", 102}, evReady{2, 102}, evTerm{2, 102, 7}) // it speaks for nobody any more
+	if r := m.roles()[2]; r.Pid != 112 || r.State != Starting || r.Term != 0 {
+		t.Fatalf("%+v", r)
+	}
+	check("", 59*time.Second, evReady{2, 112})
+	check("SIGKILL l1/102", time.Second)
+	check("", time.Hour)
+	check("", evExited{2, 102, Exit{Signal: syscall.SIGKILL}})
+	if r := m.roles()[2]; r.Pid != 112 || r.State != Running || len(m.replaced) != 0 {
+		t.Fatalf("%+v, %v", r, m.replaced)
+	}
+	// At a stop the replaced go first, and the run is over when they are.
+	check("start l0", evFenced{0, "l0", 101})
+	check("SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
+	check("SIGTERM o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
+	check("", evExited{0, 100, Exit{}})
+	if m.done() {
+		t.Fatal("done while a replaced process is there")
+	}
+	check("", evExited{1, 101, Exit{Signal: syscall.SIGKILL}})
+	if !m.done() || m.result != Stopped {
+		t.Fatalf("done %v, result %v", m.done(), m.result)
+	}
+}
+
+// TestReplacedProcessesDoNotPileUp: a child that is fenced again and again holds the memory of a few.
+func TestReplacedProcessesDoNotPileUp(t *testing.T) {
+	m, check := fleet(t)
+	for n := range maxFormer {
+		check("start l0", evFenced{0, "l0", 101 + 10*n})
+	}
+	check("SIGKILL l0/101, start l0", evFenced{0, "l0", 101 + 10*maxFormer})
+	check("SIGKILL l0/111, start l0", evFenced{0, "l0", 111 + 10*maxFormer})
+	if len(m.replaced) != maxFormer+2 {
+		t.Fatalf("%v", m.replaced)
+	}
+}
+
+// TestFencingHidesNoFault: a child that crashes again and again is given up, though each time it was fenced before it was gone.
+func TestFencingHidesNoFault(t *testing.T) {
+	_, check := fleet(t)
+	for n := range maxFaults {
+		check("start l0", evFenced{0, "l0", 101 + 10*n})
+		want := ""
+		if n == maxFaults-1 {
+			want = "failing, SIGTERM l1, SIGTERM l0"
+		}
+		check(want, evExited{1, 101 + 10*n, Exit{Code: 2}})
+	}
+}
+
+// TestNeverGivenUpForOthersDoing: kills, requests to leave and full disks end no run.
+func TestNeverGivenUpForOthersDoing(t *testing.T) {
+	for name, exit := range map[string]Exit{"killed": {Signal: syscall.SIGKILL}, "left": {Code: 3}, "full": {Code: 4, LastLine: "no room on /x"}} {
+		t.Run(name, func(t *testing.T) {
+			m, check := fleet(t)
+			check("start o", time.Second, evExited{0, 100, Exit{Code: 3}})
+			for n := 1; n < 200; n++ {
+				// It dies at birth, and is back before long.
+				check("start o", evExited{0, 100 + 10*n, exit}, maxDelay)
+				if lacks := m.roles()[0].Lacks; m.stopping || lacks != exit.LastLine {
+					t.Fatalf("after %d: stopping %v: %v; it lacks %q", n, m.stopping, m.err, lacks)
+				}
+			}
+			check("", evReady{0, m.children[0].pid})
+			if r := m.roles()[0]; r.Lacks != "" || r.State != Running {
+				t.Fatalf("%+v", r)
+			}
+		})
+	}
+}
+
+func TestReportsAreUnderstood(t *testing.T) {
+	for line, want := range map[string]event{
+		"ready": evReady{1, 5}, "term 7": evTerm{1, 5, 7}, "fenced loader-0 123": evFenced{1, "loader-0", 123},
+		"term": nil, "fenced loader-0": nil, "fenced loader-0 x": nil, "": nil, "leave": nil,
+	} {
+		if got := parseReport(1, 5, line); got != want {
+			t.Errorf("%q: %#v", line, got)
+		}
 	}
 }

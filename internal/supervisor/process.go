@@ -27,6 +27,9 @@ const drainGrace = time.Second
 // self is this program's own file, also after it has been replaced on disk.
 const self = "/proc/self/exe"
 
+// argv0 is how every child is listed, whatever file it was started from.
+const argv0 = "millrace"
+
 // process is one life of a child.
 type process struct {
 	cmd     *exec.Cmd
@@ -35,16 +38,16 @@ type process struct {
 }
 
 // startProcess executes a child. On success exactly one goroutine has to call follow.
-func (r *run) startProcess(c Child) (*process, error) {
+func (r *run) startProcess(c Child, mute refrain) (*process, error) {
 	reports, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make report pipe: %w", err)
 	}
 	defer theirs.Close()
-	p := &process{reports: reports, output: &lineWriter{out: r.stderr, dir: r.cfg.RunDir, name: c.Name}}
+	p := &process{reports: reports, output: &lineWriter{out: r.stderr, dir: r.cfg.RunDir, name: c.Name, mute: mute}}
 	p.cmd = &exec.Cmd{
 		Path:        r.cfg.Program[0],
-		Args:        slices.Concat([]string{"millrace"}, r.cfg.Program[1:], c.Args),
+		Args:        slices.Concat([]string{argv0}, r.cfg.Program[1:], c.Args),
 		Env:         childEnv(c.Env),
 		Stdout:      p.output, // the same writer: os/exec then uses one pipe and one goroutine, so lines stay whole
 		Stderr:      p.output,
@@ -72,24 +75,29 @@ func (p *process) follow(child int, events chan<- event) {
 	defer p.reports.Close()
 	lines := bufio.NewScanner(p.reports)
 	for lines.Scan() {
-		if ev := parseReport(child, lines.Text()); ev != nil {
+		if ev := parseReport(child, p.cmd.Process.Pid, lines.Text()); ev != nil {
 			events <- ev
 		}
 	}
 	err := p.cmd.Wait()
 	p.output.finish()
-	events <- evExited{child, exitOf(p.cmd, err, p.output)}
+	events <- evExited{child, p.cmd.Process.Pid, exitOf(p.cmd, err, p.output)}
 }
 
-// parseReport understands "ready" and "term N"; anything else is nil.
-func parseReport(child int, line string) event {
+// parseReport understands "ready", "term N" and "fenced NAME PID"; anything else is nil.
+func parseReport(child, pid int, line string) event {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "ready":
-		return evReady{child}
+		return evReady{child, pid}
 	case "term":
 		if n, err := strconv.ParseUint(rest, 10, 64); err == nil {
-			return evTerm{child, millrace.Term(n)}
+			return evTerm{child, pid, millrace.Term(n)}
+		}
+	case "fenced":
+		name, number, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(number); err == nil {
+			return evFenced{child, name, n}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -120,6 +121,67 @@ func TestSuccessorOfAKilledSupervisor(t *testing.T) {
 	if result != Stopped || err != nil {
 		t.Fatalf("got %v, %v", result, err)
 	}
+}
+
+// A child that is stopped when its supervisor is killed, or that was stopped before and replaced, does not keep the directory from a
+// successor, which is there within a second.
+func TestSuccessorWhileAnOrphanIsStopped(t *testing.T) {
+	cmd, dir, pids := startUp(t, "serve")
+	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// Not waited for: the dead supervisor is a zombie meanwhile.
+	succeed(t, dir)
+	_ = cmd.Wait()
+}
+
+// An orphan that does not leave is killed, since it is ours; what else has the directory open is not.
+func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
+	cmd, dir, pids := startUp(t, "deaf") // leaves late enough to be stopped first
+	reader := exec.Command("sleep", "60")
+	held, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	reader.ExtraFiles = []*os.File{held}
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Process.Kill(); _ = reader.Wait() }()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	// The kernel wakes what was stopped when it became an orphan; this one is stopped after that.
+	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	said := succeed(t, dir)
+	if !gone(pids[1]) && !zombie(pids[1]) {
+		t.Error("the stopped orphan is left")
+	}
+	if gone(reader.Process.Pid) || zombie(reader.Process.Pid) {
+		t.Error("a bystander was killed")
+	}
+	if want := fmt.Sprintf("process %d of a killed `millrace up` does not leave; it is killed\n", pids[1]); !strings.Contains(said, want) {
+		t.Errorf("said %q", said)
+	}
+}
+
+// succeed runs a supervisor on dir until it is ready, and returns what it said.
+func succeed(t *testing.T, dir string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	said := &text{}
+	result, err := Run(ctx, Config{RunDir: dir, Stderr: said, Children: []Child{child("loader", "loader-0", "serve", dir)}, OnReady: cancel})
+	if result != Stopped || err != nil {
+		t.Fatalf("got %v, %v", result, err)
+	}
+	return said.String()
 }
 
 func TestSecondSignalKills(t *testing.T) {

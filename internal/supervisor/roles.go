@@ -17,6 +17,7 @@ type Role struct {
 	State    State         `json:"state"`
 	Term     millrace.Term `json:"term"`
 	Restarts int           `json:"restarts"`
+	Lacks    string        `json:"lacks,omitempty"` // what it needs and waits for, such as room on a disk
 }
 
 // ReadRoles reads what the supervisor of a run directory wrote last; fs.ErrNotExist where no `up` runs.
@@ -37,7 +38,7 @@ func (m *machine) roles() []Role {
 	out := make([]Role, len(m.children))
 	for i := range m.children {
 		c := &m.children[i]
-		out[i] = Role{Role: c.Role, Name: c.Name, Pid: c.pid, State: c.state, Term: c.term, Restarts: c.restarts}
+		out[i] = Role{Role: c.Role, Name: c.Name, Pid: c.pid, State: c.state, Term: c.term, Restarts: c.restarts, Lacks: c.lacks}
 	}
 	return out
 }

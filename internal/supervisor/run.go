@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -65,9 +66,11 @@ type run struct {
 	lock      *os.File // the locked run directory
 	lifeline  *os.File // read end; children inherit it
 	events    chan event
-	processes []*process // by child; the latest life
+	processes map[int]*process // by pid, until their exit has been told
 	followers sync.WaitGroup
-	wrote     string // roles.json as it stands
+	refrains  []refrain // by child, while something lacks
+	wrote     string    // roles.json as it stands
+	unwritten string    // why it could not be written, as the user was told
 }
 
 // Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run; a second
@@ -75,7 +78,7 @@ type run struct {
 // *FailedError where a child brought the run down, and nil with the results Stopped and Finished.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
-	lock, err := lockDir(cfg.RunDir, cfg.Clock)
+	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
 	if err != nil {
 		return Failed, err
 	}
@@ -97,7 +100,8 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		lock:      lock,
 		lifeline:  lifeline,
 		events:    make(chan event),
-		processes: make([]*process, len(cfg.Children)),
+		processes: map[int]*process{},
+		refrains:  make([]refrain, len(cfg.Children)),
 	}
 	r.loop(ctx)
 	r.followers.Wait()
@@ -153,12 +157,33 @@ func (r *run) timer() <-chan time.Time {
 
 // feed steps the machine and performs what it asks for, in order, with all that follows from it.
 func (r *run) feed(ev event) {
+	gone, died := ev.(evExited)
+	lacked := died && r.machine.children[gone.child].lacks != ""
 	todo := r.machine.step(r.cfg.Clock.Now(), ev)
+	if died {
+		r.bury(gone, lacked)
+	}
 	for len(todo) > 0 {
 		next := todo[0]
 		todo = append(todo[1:], r.perform(next)...)
 	}
 	r.publish()
+}
+
+// bury forgets a process, but for what it will say again: what it lacks, and all that a life said which lacked it from the start.
+func (r *run) bury(gone evExited, lacked bool) {
+	p := r.processes[gone.pid]
+	delete(r.processes, gone.pid)
+	if r.machine.children[gone.child].lacks == "" {
+		r.refrains[gone.child] = nil
+		return
+	}
+	heard := refrain{withoutDigits([]byte(gone.exit.LastLine)): true}
+	maps.Copy(heard, r.refrains[gone.child])
+	if lacked {
+		maps.Copy(heard, p.output.said)
+	}
+	r.refrains[gone.child] = heard
 }
 
 func (r *run) perform(a action) []action {
@@ -170,7 +195,9 @@ func (r *run) perform(a action) []action {
 		return r.machine.step(r.cfg.Clock.Now(), r.start(a.child))
 	case acSignal:
 		// An error means that the process has just ended; its exit is on the way.
-		_ = r.processes[a.child].cmd.Process.Signal(a.signal)
+		if p := r.processes[a.pid]; p != nil {
+			_ = p.cmd.Process.Signal(a.signal)
+		}
 	case acNotice:
 		r.stderr.line([]byte(a.line))
 	case acAllReady:
@@ -185,27 +212,28 @@ func (r *run) perform(a action) []action {
 }
 
 func (r *run) start(child int) event {
-	p, err := r.startProcess(r.cfg.Children[child])
+	p, err := r.startProcess(r.cfg.Children[child], r.refrains[child])
 	if err != nil {
 		return evStartFailed{child, err}
 	}
-	r.processes[child] = p
+	r.processes[p.cmd.Process.Pid] = p
 	r.followers.Go(func() { p.follow(child, r.events) }) // ends with the process; loop takes its events until all have ended
 	return evStarted{child, p.cmd.Process.Pid}
 }
 
-// publish rewrites roles.json where it has changed.
+// publish rewrites roles.json where it has changed. Once it was written it can be written again on a full disk.
 func (r *run) publish() {
 	b, err := json.Marshal(r.machine.roles())
 	if err == nil && string(b) == r.wrote {
 		return
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), rolesName), append(b, '\n'))
+		err = exchangeFile(filepath.Join(RuntimeDir(r.cfg.RunDir), rolesName), b)
 	}
-	if err != nil {
-		r.stderr.line([]byte("write " + rolesName + ": " + err.Error()))
-		return
+	if err == nil {
+		r.wrote, r.unwritten = string(b), ""
+	} else if why := err.Error(); why != r.unwritten {
+		r.unwritten = why
+		r.stderr.line([]byte("write " + rolesName + ": " + why))
 	}
-	r.wrote = string(b)
 }

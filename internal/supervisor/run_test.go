@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -163,6 +164,10 @@ func verdicts(c Child, e Exit) Verdict {
 		return Finish
 	case e.Code == 1:
 		return Fail
+	case e.Code == 3:
+		return Again
+	case e.Code == 4:
+		return Await
 	}
 	return Restart
 }
@@ -232,7 +237,7 @@ func TestAnyModeWillDo(t *testing.T) {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
-		lock, err := lockDir(dir, seam.System{})
+		lock, err := lockDir(dir, seam.System{}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,5 +277,83 @@ func TestStaleLeftoversAreRemoved(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
 		t.Errorf("the journal went with the leftovers: %v", err)
+	}
+}
+
+// TestAStoppedProcessIsReplaced: while it is stopped, a fresh one runs in its slot; both are gone when the run is.
+func TestAStoppedProcessIsReplaced(t *testing.T) {
+	h := startHouse(t, Config{}, [3]string{"orchestrator", "orchestrator", "fencer"}, [3]string{"loader", "loader-0", "serve"})
+	old := h.role("loader-0", 0).Pid
+	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(filepath.Join(h.dir, "fence"), fmt.Appendf(nil, "loader-0 %d", old)); err != nil {
+		t.Fatal(err)
+	}
+	fresh := h.role("loader-0", 1).Pid
+	if fresh == old || gone(old) {
+		t.Fatalf("process %d runs instead of %d; gone: %v", fresh, old, gone(old))
+	}
+	h.stop()
+	h.wait()
+	if h.result != Stopped || h.err != nil || !gone(old) || !gone(fresh) {
+		t.Fatalf("got %v, %v; gone: %v, %v", h.result, h.err, gone(old), gone(fresh))
+	}
+	h.leavesNothing()
+}
+
+// TestAFullDiskIsWaitedFor: what a child lacks is said once and shown, and it serves when it is there.
+func TestAFullDiskIsWaitedFor(t *testing.T) {
+	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "full"}, [3]string{"loader", "loader-0", "serve"})
+	var lacking Role
+	eventually(t, "some lives", func() bool {
+		roles, _ := ReadRoles(h.dir)
+		if len(roles) > 0 {
+			lacking = roles[0]
+		}
+		return lacking.Restarts >= 4
+	})
+	if lacking.Lacks != "write to journal: disk full" {
+		t.Errorf("%+v", lacking)
+	}
+	if err := os.WriteFile(filepath.Join(h.dir, "room"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.role("orchestrator", 4); r.Lacks != "" {
+		t.Errorf("%+v", r)
+	}
+	text := h.stderr.String()
+	if said := strings.Count(text, "disk full"); said != 1 {
+		t.Errorf("said %d times:\n%s", said, text)
+	}
+	if said := strings.Count(text, "orchestrator cannot go on for now"); said != 1 {
+		t.Errorf("said %d times:\n%s", said, text)
+	}
+	if said := strings.Count(text, "no room for the reserve"); said > 2 {
+		t.Errorf("said %d times:\n%s", said, text)
+	}
+}
+
+// TestRolesTakeNoFurtherRoom: two files take turns, so that what was written once can be written on a full disk.
+func TestRolesTakeNoFurtherRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "roles.json")
+	inodes := map[uint64]bool{}
+	for _, size := range []int{10, 0, page - 1, page, 3 * page, 5} {
+		b := bytes.Repeat([]byte{'x'}, size)
+		if err := exchangeFile(path, b); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(bytes.TrimRight(got, " \n"), b) || len(got)%page != 0 || got[len(got)-1] != '\n' {
+			t.Errorf("%d bytes: %v, %d read", size, err, len(got))
+		}
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inodes[st.Sys().(*syscall.Stat_t).Ino] = true
+	}
+	if len(inodes) != 2 {
+		t.Errorf("%d files were made", len(inodes))
 	}
 }

@@ -3,12 +3,12 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,15 +23,11 @@ const (
 	reasonName  = "failed"
 )
 
-// orphanGrace is how long a new `up` waits for the orphans of a killed one to let go of the run directory; they leave within
-// [leaveGrace].
-const orphanGrace = 5 * time.Second
-
 // RuntimeDir is the directory, mode 0700, for sockets and other files that must not outlive `up`.
 func RuntimeDir(runDir string) string { return filepath.Join(runDir, runtimeName) }
 
 // lockDir makes and locks the run directory. The lock lives as long as the file is open here or in any child.
-func lockDir(runDir string, clock seam.Clock) (*os.File, error) {
+func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
 	}
@@ -42,22 +38,11 @@ func lockDir(runDir string, clock seam.Clock) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open run directory: %w", err)
 	}
-	for patience := clock.Now().Add(orphanGrace); ; {
-		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return dir, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			dir.Close()
-			return nil, fmt.Errorf("lock run directory %s: %w", runDir, err)
-		}
-		pid, alive := holder(runDir)
-		if alive || clock.Now().After(patience) {
-			dir.Close()
-			return nil, &inUseError{dir: runDir, holder: pid}
-		}
-		<-clock.After(10 * time.Millisecond)
+	if err := takeLock(dir, runDir, clock, say); err != nil {
+		dir.Close()
+		return nil, err
 	}
+	return dir, nil
 }
 
 // makeOurs gives us a directory of ours whose mode keeps us out. Of somebody else's the next step says what is wrong.
@@ -70,20 +55,6 @@ func makeOurs(runDir string) error {
 		return fmt.Errorf("open run directory: %w", err)
 	}
 	return nil
-}
-
-// holder names the `up` that has the directory. A dead one has orphans that are about to leave; one that has written no pid yet
-// counts as dead, and is alive at a later look.
-func holder(runDir string) (name string, alive bool) {
-	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), pidName))
-	if err != nil {
-		return "", false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || pid <= 0 {
-		return "", false
-	}
-	return fmt.Sprintf(" (pid %d)", pid), !errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
 // makeRuntime replaces what a killed `up` left by an empty runtime directory. The caller holds the lock.
@@ -129,6 +100,33 @@ func replaceFile(path string, b []byte) error {
 		return err
 	}
 	return os.Rename(tmp, path)
+}
+
+// page is the unit in which exchangeFile's files grow.
+const page = 4096
+
+// exchangeFile is replaceFile for a file that is written often, and has to be writable when the disk is full: two files take turns, and
+// neither gives its blocks back. Spaces fill what is left of the last block.
+func exchangeFile(path string, b []byte) error {
+	spare := path + ".tmp"
+	f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	padded := make([]byte, (len(b)/page+1)*page)
+	for i := copy(padded, b); i < len(padded)-1; i++ {
+		padded[i] = ' '
+	}
+	padded[len(padded)-1] = '\n'
+	_, err = f.Write(padded)
+	if err := errors.Join(err, f.Truncate(int64(len(padded))), f.Close()); err != nil {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the first time, or a file system that cannot
+		err = os.Rename(spare, path)
+	}
+	return err
 }
 
 // Reason is why the run is being stopped, for a role that has been asked to leave and has somebody to tell; "" where it has not

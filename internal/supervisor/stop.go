@@ -63,7 +63,7 @@ func (m *machine) stop(now time.Time, result Result) []action {
 	for w := range m.waves {
 		m.waves[w].at = now.Add(m.grace * time.Duration(w) / time.Duration(len(m.waves)))
 	}
-	return m.signalWaves(now)
+	return append(m.killReplaced(), m.signalWaves(now)...)
 }
 
 // signalWaves asks the next wave once the earlier ones are gone or late, and kills what outlived the grace.
@@ -101,7 +101,7 @@ func (m *machine) signal(children []int, s syscall.Signal) []action {
 	var out []action
 	for _, i := range children {
 		if m.children[i].alive {
-			out = append(out, acSignal{i, s})
+			out = append(out, acSignal{m.children[i].pid, s})
 		}
 	}
 	return out

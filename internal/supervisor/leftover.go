@@ -1,0 +1,135 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"millrace/internal/seam"
+)
+
+// What a new `up` does about the children of a killed one, which hold the run directory's lock until they have left.
+const (
+	// orphanGrace is how long they may take to leave by themselves; they do within [leaveGrace].
+	orphanGrace = 2 * time.Second
+	// killGrace is how long they may take to die. What a kill does not end hangs in the kernel, or is frozen from outside.
+	killGrace = 8 * time.Second
+	// quietWait is how long nobody is told that we wait.
+	quietWait = time.Second
+)
+
+// takeLock waits for the lock as long as only orphans hold it, and ends those that do not leave.
+func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) error {
+	start := clock.Now()
+	told, killed := false, false
+	for {
+		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return fmt.Errorf("lock run directory %s: %w", runDir, err)
+		}
+		if pid, alive := holder(runDir); alive {
+			return &inUseError{dir: runDir, holder: fmt.Sprintf(" (pid %d)", pid)}
+		}
+		waited := clock.Now().Sub(start)
+		if waited > quietWait && !told {
+			told = true
+			fmt.Fprintf(say, "waiting for processes of a killed `millrace up` to leave %s: %v\n", runDir, orphans(runDir))
+		}
+		if waited > orphanGrace && !killed {
+			killed = true
+			for _, pid := range orphans(runDir) {
+				fmt.Fprintf(say, "process %d of a killed `millrace up` does not leave; it is killed\n", pid)
+				_ = unix.Kill(pid, unix.SIGKILL) // whether it worked is seen by the lock
+			}
+		}
+		if waited > orphanGrace+killGrace {
+			return &leftoverError{dir: runDir, pids: orphans(runDir)}
+		}
+		<-clock.After(10 * time.Millisecond)
+	}
+}
+
+// leftoverError is an ErrInUse by processes that cannot be ended.
+type leftoverError struct {
+	dir  string
+	pids []int
+}
+
+func (e *leftoverError) Error() string {
+	if len(e.pids) == 0 {
+		return fmt.Sprintf("run directory %s is locked by a process that is not to be seen from here: stop what uses it, or name another --run-dir", e.dir)
+	}
+	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
+}
+
+func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
+
+// holder is the `up` that has the directory, and whether it lives: a dead one has orphans that are about to leave, and one that has
+// written no pid yet is taken for dead until a later look. The pid of a dead one may be another process by now, and a dead one may be a
+// zombie: neither has the directory open.
+func holder(runDir string) (pid int, alive bool) {
+	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), pidName))
+	if err != nil {
+		return 0, false
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 0 || errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		return 0, false
+	}
+	open, known := hasOpen(pid, runDir)
+	return pid, open || !known
+}
+
+// orphans are the processes that hold the directory and say that they are roles of a run there, ourselves excepted.
+func orphans(runDir string) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if args := strings.Split(string(line), "\x00"); err != nil || args[0] != argv0 || !slices.Contains(args, runDir) {
+			continue
+		}
+		if open, _ := hasOpen(pid, runDir); open {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// hasOpen tells whether a process has the run directory itself open, as an `up` and its children have; known is false where that is not
+// for us to see.
+func hasOpen(pid int, runDir string) (open, known bool) {
+	want, err := os.Stat(runDir)
+	if err != nil {
+		return false, false
+	}
+	at := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	entries, err := os.ReadDir(at)
+	if err != nil {
+		return false, errors.Is(err, os.ErrNotExist)
+	}
+	for _, e := range entries {
+		if st, err := os.Stat(filepath.Join(at, e.Name())); err == nil && os.SameFile(st, want) {
+			return true, true
+		}
+	}
+	return false, true
+}

@@ -68,11 +68,14 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 			return 0, classify("commit to journal in", s.dir, err)
 		}
 	}
+	s.fail.Hit("checkpoint/commit/before")
 	if err := s.apply("commit to journal in", batch); err != nil {
 		return 0, err
 	}
+	s.fail.Hit("checkpoint/commit/after")
 	s.bounds.last = last
 	s.witness(last)
+	s.fail.Hit("checkpoint/witness/after")
 	return last, nil
 }
 
@@ -204,9 +207,11 @@ func (s *Store) Truncate(before uint64) error {
 	if err := batch.DeleteRange(indexKey(tagRecord, 0), indexKey(tagRecord, before), nil); err != nil {
 		return classify("truncate journal in", s.dir, err)
 	}
+	s.fail.Hit("checkpoint/truncate/before")
 	if err := s.apply("truncate journal in", batch); err != nil {
 		return err
 	}
+	s.fail.Hit("checkpoint/truncate/after")
 	s.bounds.first = before
 	return nil
 }

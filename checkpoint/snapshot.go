@@ -38,9 +38,11 @@ func (s *Store) SaveSnapshot(index uint64, step int64, body []byte) error {
 	if err := batch.Set(key, encodeSnapshot(key, Snapshot{Step: step, Body: body}), nil); err != nil {
 		return classify("save snapshot in", s.dir, err)
 	}
+	s.fail.Hit("checkpoint/snapshot/before")
 	if err := s.apply("save snapshot in", batch); err != nil {
 		return err
 	}
+	s.fail.Hit("checkpoint/snapshot/after")
 	s.bounds.hasSnapshot, s.bounds.snapshot = true, index
 	return nil
 }
@@ -89,5 +91,6 @@ func (s *Store) DropSnapshots(before uint64) error {
 	if err := batch.DeleteRange(indexKey(tagSnapshot, 0), indexKey(tagSnapshot, before), nil); err != nil {
 		return classify("drop snapshots in", s.dir, err)
 	}
+	s.fail.Hit("checkpoint/dropsnapshots/before")
 	return s.apply("drop snapshots in", batch)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/internal/failpoint"
 )
 
 // Config says where a store lies and how it speaks.
@@ -24,6 +26,8 @@ type Config struct {
 	Disk *Disk
 	// Logger hears of slow disks, full disks and damage; nil is silent.
 	Logger *slog.Logger
+	// Fail is the failpoints of tests: between the stages of a write, and in the disk beneath; nil is none.
+	Fail *failpoint.Set
 	// Fatal ends the process when the disk fails beneath the journal, with a one-line error that names the directory and the cure. If it is nil or
 	// returns, the line goes to standard error and the process exits with status 1.
 	Fatal func(error)
@@ -33,6 +37,9 @@ func (c Config) withDefaults() Config {
 	if c.Disk == nil {
 		c.Disk = systemDisk()
 		c.Dir = canonical(c.Dir)
+	}
+	if c.Fail.Arms("checkpoint/") {
+		c.Disk = &Disk{fs: faultyFS{c.Disk.fs, c.Fail}, ballast: c.Disk.ballast}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -78,6 +85,7 @@ type Store struct {
 	ballast  *ballast
 	readOnly bool
 	fresh    bool // the folder was empty
+	fail     *failpoint.Set
 
 	life lifespan
 	// commit is held for the whole of a write, fsync included, and guards what follows. The bounds change only after the fsync.
@@ -116,7 +124,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 		return nil, fmt.Errorf("%s: no directory given", act)
 	}
 	cfg = cfg.withDefaults()
-	s = &Store{dir: cfg.Dir, disk: cfg.Disk, readOnly: readOnly}
+	s = &Store{dir: cfg.Dir, disk: cfg.Disk, readOnly: readOnly, fail: cfg.Fail}
 	s.life.init()
 	s.ballast = &ballast{fs: cfg.Disk.fs, dir: cfg.Dir, size: cfg.Disk.ballast, logger: cfg.Logger}
 	defer func() {
@@ -128,9 +136,11 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 	if err := fence(act, cfg.Dir, func() error { return s.acquire(cfg) }); err != nil {
 		return s, err
 	}
+	s.fail.Hit("checkpoint/open/before")
 	if err := fence(act, cfg.Dir, func() error { return s.openDB(cfg) }); err != nil {
 		return s, err
 	}
+	s.fail.Hit("checkpoint/open/after")
 	if err := s.checkFormat(cfg.CreatedBy); err != nil {
 		return s, err
 	}

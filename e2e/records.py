@@ -26,9 +26,29 @@ class Life:
                 break  # the kill came in the middle of a line
         self.began = self.records[0]["boottime_ns"] if self.records else 0
 
+    def until(self, boottime_ns: int) -> "Life":
+        """The life up to a moment."""
+        part = Life.__new__(Life)
+        part.name, part.pid, part.kind, part.began = self.name, self.pid, self.kind, self.began
+        part.records = [r for r in self.records if r["boottime_ns"] <= boottime_ns]
+        return part
+
+    def named(self, event: str) -> List[Record]:
+        return [r for r in self.records if r["event"] == event]
+
     def open(self) -> List[Tuple[Any, ...]]:
         """What was begun and not ended: of a process that was killed, what was in flight."""
-        return {"loader": self._fetches, "orchestrator": self._turns, "sidecar": self._slots}[self.kind]()
+        if self.named("start") and not self.named("ready") and self.kind != "trainer":
+            return [("start",)]
+        kinds = {"loader": self._fetches, "shadow": self._fetches, "orchestrator": self._turns, "sidecar": self._slots}
+        return kinds.get(self.kind, self._pairs)()
+
+    def _pairs(self) -> List[Tuple[Any, ...]]:
+        """A trainer's call that has not returned, and the children of an `up` that has not ended."""
+        last = self.records[-1] if self.records else {}
+        if self.kind == "trainer":
+            return [("ask", last["step"])] if last.get("event") in ("ask", "start") else []
+        return [("up",)] if self.named("ready") and not self.named("exit") else []
 
     def _fetches(self) -> List[Tuple[Any, ...]]:
         left: Dict[Tuple[Any, ...], int] = collections.Counter()

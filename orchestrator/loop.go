@@ -54,6 +54,7 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	if err := o.checkIdentity(s); err != nil {
 		return nil, err
 	}
+	opt.Fail.Hit("orchestrator/term/before")
 	if o.lease, _, err = lease.NewSolo(&terms{o, s}).Acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -63,6 +64,7 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 			return nil, err
 		}
 	}
+	opt.Fail.Hit("orchestrator/term/after")
 	o.m, err = NewMachine(cfg, s)
 	return o, err
 }
@@ -122,6 +124,7 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			o.opt.Fail.Hit("orchestrator/stop/before")
 			return o.snapshot()
 		case <-o.lease.Done():
 			return context.Cause(o.lease)
@@ -145,6 +148,7 @@ func (o *Orchestrator) turn() error {
 			for _, f := range facts {
 				o.m.Apply(f)
 			}
+			o.opt.Fail.Hit("orchestrator/apply/after")
 		}
 		o.perform(o.m.Actions())
 		if len(facts) == 0 || err != nil {
@@ -253,6 +257,20 @@ func (o *Orchestrator) record(f Fact) {
 		e.Step, e.Digest = int64(f.Plan.Step), fmt.Sprintf("%x", f.Plan.Content)
 	}
 	o.opt.Events.Write(e)
+	e.Event, e.Digest = "lost", ""
+	for _, q := range lost(f.Record) {
+		e.Key = fmt.Sprintf("%s %d %s", q.Source, q.Ordinal, q.Id)
+		o.opt.Events.Write(e)
+	}
+}
+
+// lost are the samples that a fact says nobody will get, or not in full.
+func lost(r *proto.Record) []*proto.Quarantine {
+	out := r.GetQuarantined().GetSamples()
+	for _, m := range r.GetMasked().GetMasks() {
+		out = append(out, m.Sample)
+	}
+	return out
 }
 
 // errStopped answers calls that come after the loop ended.

@@ -36,12 +36,18 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
 		return err
 	}
+	s.o.opt.Fail.Hit("orchestrator/loader/after")
 	return s.both(stream.Context(), box,
 		func(msg any) error { return stream.Send(msg.(*proto.LoaderOrder)) },
 		func(ctx context.Context) error {
 			e, err := stream.Recv()
 			if err != nil {
 				return err
+			}
+			if e.GetManifest() != nil {
+				s.o.opt.Fail.Hit("orchestrator/manifest/before")
+			} else if e.GetOffers() != nil {
+				s.o.opt.Fail.Hit("orchestrator/offers/before")
 			}
 			return s.o.post(ctx, func(m *Machine) { m.loaderEvent(box, hello.Name, e) })
 		})
@@ -75,12 +81,23 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 	if err := s.ask(stream.Context(), func(m *Machine) error { m.SidecarUp(box, hello); return nil }); err != nil {
 		return err
 	}
+	s.o.opt.Fail.Hit("orchestrator/sidecar/after")
 	return s.both(stream.Context(), box,
 		func(msg any) error { return stream.Send(msg.(*proto.SidecarOrder)) },
 		func(ctx context.Context) error {
 			e, err := stream.Recv()
 			if err != nil {
 				return err
+			}
+			switch e.GetEvent().(type) {
+			case *proto.SidecarEvent_Join:
+				s.o.opt.Fail.Hit("orchestrator/join/before")
+			case *proto.SidecarEvent_Commit:
+				s.o.opt.Fail.Hit("orchestrator/commit/before")
+			case *proto.SidecarEvent_Saved:
+				s.o.opt.Fail.Hit("orchestrator/saved/before")
+			case *proto.SidecarEvent_Left:
+				s.o.opt.Fail.Hit("orchestrator/left/before")
 			}
 			return s.o.post(ctx, func(m *Machine) { m.sidecarEvent(box, e) })
 		})

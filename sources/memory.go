@@ -41,13 +41,13 @@ type earlyLength struct {
 	tokens uint32
 }
 
-func openMemory(spec Spec, log *slog.Logger) (memory, error) {
+func openMemory(spec Spec, files index.FS, log *slog.Logger) (memory, error) {
 	m := memory{mu: new(sync.Mutex), stores: make(map[uint32]lengthStore), early: make(map[uint32][]earlyLength)}
 	if spec.IndexDir == "" {
 		m.blobs = &volatileBlobs{kept: make(map[blobKey][]byte)}
 		return m, nil
 	}
-	store, err := index.Open(spec.IndexDir, index.Options{Log: log})
+	store, err := index.Open(spec.IndexDir, index.Options{FS: files, Log: log})
 	if err != nil {
 		return m, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/sources/index"
 	"millrace/sources/tokenize"
 )
 
@@ -33,6 +34,7 @@ type Spec struct {
 // OpenOptions say how a source is opened; nothing in them changes what it is.
 type OpenOptions struct {
 	FS       FS                      // default: the operating system's
+	IndexFS  index.FS                // files of IndexDir; default: the operating system's
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	Deep     bool                    // hash every byte and compare with the hash first seen
@@ -102,7 +104,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	s.shards = newShardSet(s.openShard)
 	var err error
-	s.memory, err = openMemory(spec, s.log)
+	s.memory, err = openMemory(spec, opts.IndexFS, s.log)
 	return s, err
 }
 

@@ -55,7 +55,7 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 		return err
 	}
 	cfg.Log, cfg.Up = r.log, up
-	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log})
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log, Fail: r.fail})
 	if err != nil {
 		return err
 	}

@@ -78,14 +78,23 @@ func (r *role) start(ctx context.Context) (context.Context, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	r.events.Write(event.Record{Event: "start", Step: -1, Rank: -1, Micro: -1})
+	r.fail.OnTaken(taken(r.events))
+	r.events.Write(event.Weighed("start"))
 	ctx, leave := life.Context(ctx)
 	stop := func() {
 		profiled()
+		r.events.Write(event.Weighed("exit"))
 		r.events.Close()
 		leave()
 	}
 	return ctx, stop, nil
+}
+
+// taken notes in the event record what a failpoint is about to do.
+func taken(events *event.Log) func(point, action string) {
+	return func(point, action string) {
+		events.Write(event.Record{Event: "failpoint", Key: point + "=" + action, Step: -1, Rank: -1, Micro: -1})
+	}
 }
 
 // term reports under which term the role acts.
@@ -115,6 +124,7 @@ func profile(dir, name string) (func(), error) {
 
 // ready reports that the role serves. A supervisor that cannot hear it is gone, which the lifeline says as well.
 func (r *role) ready() {
+	r.events.Write(event.Weighed("ready"))
 	if err := r.life.Ready(); err != nil {
 		r.log.Warn("report ready", "error", err)
 	}

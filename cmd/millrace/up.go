@@ -17,6 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/internal/config"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/internal/seam"
 	"millrace/internal/setup"
 	"millrace/internal/supervisor"
 )
@@ -99,7 +102,19 @@ func (u *up) run(c *cobra.Command) error {
 }
 
 func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config, resolved []byte) error {
-	_, err := supervisor.Run(ctx, supervisor.Config{
+	fail, err := failpoint.Parse(os.Getenv(failpoint.Env), "up")
+	if err != nil {
+		return err
+	}
+	events, err := event.Open(u.events, "up", seam.System{})
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	fail.OnTaken(taken(events))
+	events.Write(event.Weighed("start"))
+	_, err = supervisor.Run(ctx, supervisor.Config{
+		Hit:    fail.Hit,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(envProgram)), Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -109,9 +124,11 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		},
 		Final: judge,
 		OnReady: func() {
+			events.Write(event.Weighed("ready"))
 			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks on %s\n", u.ranks, filepath.Join(u.runDir, "rank-<r>.sock"))
 		},
 	})
+	events.Write(event.Weighed("exit"))
 	var failed *supervisor.FailedError
 	if errors.As(err, &failed) {
 		// For trainers that no role was left to tell.

@@ -19,7 +19,7 @@ var rooms = []room{
 	// {mixing, sources, constructors, checkpoint} never import each other, but for the permutation that orders a source
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list("."), all},
-	{"checkpoint", none, all},
+	{"checkpoint", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/seam"), all},
 

@@ -29,6 +29,11 @@ type Record struct {
 	Micro   int    `json:"microbatch"`
 	Key     string `json:"key,omitempty"`
 	Digest  string `json:"digest,omitempty"`
+
+	// What the process holds, in the records start, ready and exit.
+	FDs        int   `json:"fds,omitempty"`        // descriptors
+	RSS        int64 `json:"rss_bytes,omitempty"`  // resident memory
+	Goroutines int   `json:"goroutines,omitempty"` // of the Go runtime
 }
 
 // Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating system before

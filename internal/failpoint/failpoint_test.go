@@ -1,14 +1,17 @@
 package failpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
 
 func TestParse(t *testing.T) {
-	for _, bad := range []string{"a", "a=explode", "a=kill@x", "a=sleep:soon"} {
+	for _, bad := range []string{"a", "a=explode", "a=kill@x", "a=sleep:soon", "a=sleep"} {
 		if _, err := Parse(bad, "loader-0"); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -33,6 +36,36 @@ func TestParse(t *testing.T) {
 	s.Hit("a")
 	if time.Since(start) < 2*time.Millisecond {
 		t.Error("every hit should sleep")
+	}
+}
+
+// What the disk answers, what of it was told, and that other places hear nothing of it.
+func TestFaults(t *testing.T) {
+	s, err := Parse("checkpoint/sync=eio@2;index/write=enospc:"+filepath.Join(t.TempDir(), "done")+"@0", "loader-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	s.OnTaken(func(point, action string) { told = append(told, point+" "+action) })
+	if err := s.Fault("checkpoint/sync"); err != nil {
+		t.Error(err)
+	}
+	if err := s.Fault("checkpoint/sync"); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	var wrote []byte
+	write := func(b []byte) (int, error) { wrote = append(wrote, b...); return len(b), nil }
+	if n, err := s.Write("index/write", []byte("abcd"), write); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+		t.Error(n, err)
+	}
+	if n, err := s.Write("index/write", []byte("abcd"), write); n != 4 || err != nil || string(wrote) != "abcd" {
+		t.Error(n, err, wrote)
+	}
+	if want := []string{"checkpoint/sync eio", "index/write enospc"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if !s.Arms("checkpoint/") || s.Arms("loader/") {
+		t.Error("the disk of the journal is armed, nothing else")
 	}
 }
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from . import _wire as wire
 from ._errors import Lost, RunError
+from ._failpoint import hit
 from ._where import dial
 
 BUFFER = 1 << 20  # bytes of socket buffer: room for large states
@@ -112,6 +113,7 @@ class Connection:
             raise Lost("a ring came without its memory")
         try:
             size, _, frames, _ = wire.RING_BODY.unpack(body)
+            hit("client/ring/before")
             # An older ring's mapping lives on with the arrays that still use it.
             self.ring = Ring(header.ring, fds[0], size, frames)
         finally:

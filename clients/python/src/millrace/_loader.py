@@ -20,6 +20,7 @@ from . import _wire as wire
 from ._batch import Batch
 from ._connection import Connection
 from ._errors import Abandoned, Lost, OutOfStep, RunError, StartError
+from ._failpoint import hit
 from ._where import find_socket, is_abandoned, outcome, rank_of
 
 log = logging.getLogger("millrace")
@@ -105,6 +106,7 @@ class DataLoader:
     def state_dict(self) -> Dict[str, Any]:
         """The state after the last batch yielded: JSON-serialisable, equal on all ranks at a step's boundary. Before the first batch it
         is the loaded state, or where none was loaded a note of the declared start."""
+        hit("client/state/before")
         if self._position is None:
             if self._loaded is not None:
                 copy: Dict[str, Any] = json.loads(json.dumps(self._loaded))
@@ -137,7 +139,9 @@ class DataLoader:
         conn = self._conn
         if conn is not None and self._position is not None:
             try:
+                hit("client/saved/before")
                 conn.send(wire.pack(wire.SAVED, attempt=self._position[0], step=self._saved))
+                hit("client/saved/after")
             except Lost:
                 pass  # said again on the next connection
 
@@ -155,6 +159,7 @@ class DataLoader:
     def close(self) -> None:
         """Leave the run. Arrays stay valid. The last step counts as taken only if the batch after it was asked for."""
         self._closed = True
+        hit("client/close/before")
         self._hang_up()
 
     def __enter__(self) -> "DataLoader":
@@ -182,6 +187,7 @@ class DataLoader:
             raise StopIteration
         if self._failure is not None:
             raise self._failure
+        hit("client/next/before")
         began = time.monotonic()
         patience = _Patience(self)
         while True:
@@ -189,10 +195,13 @@ class DataLoader:
                 conn = self._conn or self._open(patience)
                 conn.flush()
                 if self._uncommitted is not None and self._position is not None:
+                    hit("client/commit/before")
                     conn.send(wire.pack(wire.COMMIT, attempt=self._position[0], step=self._uncommitted))
                     self._uncommitted = None
+                    hit("client/commit/after")
                 batch = self._receive(conn, patience)
             except Lost as e:
+                hit("client/lost")
                 self._hang_up()
                 patience.lost(e)
                 continue
@@ -215,8 +224,10 @@ class DataLoader:
                 continue
             header, body = message
             if header.kind == wire.BATCH:
+                hit("client/batch/before")
                 return self._batch(conn, header, body)
             if header.kind == wire.END:
+                hit("client/end")
                 return None
             if header.kind == wire.STATUS:
                 patience.say(str(body, "utf-8", "replace"))
@@ -257,6 +268,7 @@ class DataLoader:
                 self._state = state
         self._counts["batches"] += 1
         self._counts["bytes"] += length
+        hit("client/batch/after")
         return batch
 
     def _root(self, conn: Connection, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
@@ -287,6 +299,7 @@ class DataLoader:
 
     def _open(self, patience: "_Patience") -> Connection:
         """Connect and say where this rank starts, or goes on; returns when every rank has."""
+        hit("client/connect/before")
         while True:
             try:
                 conn = Connection(self._path)
@@ -294,13 +307,16 @@ class DataLoader:
             except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError, NotADirectoryError, TimeoutError, BlockingIOError):
                 patience.pause()
         self._conn = conn
+        hit("client/connect/after")
         start: Dict[str, Any] = {"start": self._start or ""}
         if self._position is not None:
             start = {"start": "continue"}
         elif self._loaded is not None:
             start = {"start": "state", "state": self._loaded, "override": self._override}
         conn.hello(rank_of(self._path), start, self._position or (0, 0, 0))
+        hit("client/hello/after")
         header, body = self._greeting(conn, patience)
+        hit("client/begin/after")
         self._counts["connections"] += 1
         patience.arrived = True
         if self._position is None:

@@ -1,0 +1,56 @@
+"""Lets tests kill or delay the trainer at a named place of the client. Free unless points are armed; docs/failpoints.md lists them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Callable, Dict, List, Optional
+
+_points: Dict[str, List[str]] = {}  # by name: action, its file or duration, at which hit, hits
+_told: Optional[Callable[[str, str], None]] = None
+
+
+def arm(spec: str, me: str, told: Optional[Callable[[str, str], None]] = None) -> None:
+    """Arms the points of a specification as MILLRACE_FAILPOINTS has them (`[who:]name=action[:file][@n]`, separated by `;`) that are
+    for everybody or for `me`. Actions are kill and sleep:<seconds>. `told` hears of each before it is taken."""
+    global _told
+    _points.clear()
+    _told = told
+    for item in filter(None, map(str.strip, spec.split(";"))):
+        name, _, action = item.partition("=")
+        who, _, rest = name.rpartition(":")
+        if who in ("", me):
+            action, _, at = action.partition("@")
+            act, _, more = action.partition(":")
+            _points[rest] = [act, more, at or "1", "0"]
+
+
+def hit(name: str) -> None:
+    """Passes a named place."""
+    if _points:
+        _hit(name)
+
+
+def _hit(name: str) -> None:
+    point = _points.get(name)
+    if point is None:
+        return
+    action, more, at, hits = point
+    point[3] = hits = str(int(hits) + 1)
+    if at not in ("0", hits) or action == "kill" and more and not _mark(more):
+        return
+    if _told is not None:
+        _told(name, action)
+    if action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(float(more))
+
+
+def _mark(path: str) -> bool:
+    """Makes a file that was not there: the first of all lives."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True

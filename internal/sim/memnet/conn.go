@@ -1,0 +1,72 @@
+package memnet
+
+import (
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// conn is one end of a connection.
+type conn struct {
+	out, in *pipe
+	remote  string
+	host    *Host
+	once    sync.Once
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
+
+// Write implements net.Conn.
+func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
+
+// Close implements net.Conn: the other end reads what was written, and then that it is over.
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		c.out.finish(io.EOF)
+		c.in.deafen(net.ErrClosed)
+		c.host.leave(c)
+	})
+	return nil
+}
+
+// mute ends this end alone: nothing it does gets out, and the other end does not hear of it.
+func (c *conn) mute() {
+	c.out.mute()
+	c.in.deafen(net.ErrClosed)
+	c.host.leave(c)
+}
+
+// reset ends both ends; what is on its way is lost.
+func (c *conn) reset() {
+	c.out.fail(syscall.ECONNRESET)
+	c.in.fail(syscall.ECONNRESET)
+	c.host.leave(c)
+}
+
+// LocalAddr implements net.Conn.
+func (c *conn) LocalAddr() net.Addr { return place(c.host.name) }
+
+// RemoteAddr implements net.Conn.
+func (c *conn) RemoteAddr() net.Addr { return place(c.remote) }
+
+// SetDeadline implements net.Conn.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.in.expire(&c.in.readBy, t)
+	c.out.expire(&c.out.writeBy, t)
+	return nil
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.in.expire(&c.in.readBy, t)
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	c.out.expire(&c.out.writeBy, t)
+	return nil
+}

@@ -1,0 +1,167 @@
+// Package memnet is a network in memory, for roles that run in one process under test: streams of bytes that are late, held up, cut and
+// reset as its weather and its caller say. All waiting is by the time package, so that it is virtual where a test's time is.
+package memnet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"millrace/internal/seam"
+)
+
+// Weather is what new connections are like. The zero value is a network that takes no time and loses nothing.
+type Weather struct {
+	Latency time.Duration // a connection draws its own from 0 to this, one way
+	Jitter  time.Duration // each write draws its own from 0 to this; nothing overtakes what was written before it
+	Bytes   int           // bytes a second of a direction; 0: no limit
+	Read    int           // most bytes that one Read returns; 0: no limit
+	Fuse    int           // a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
+}
+
+// Net is a network. It is itself the seam of a host that is never harmed; other hosts are made by Host.
+type Net struct {
+	mu        sync.Mutex
+	listeners map[string]*listener
+	weather   Weather
+	rng       *rand.Rand
+	held      map[way]int   // how often a way is held up
+	frozen    map[*Host]int // how often a host is
+	changed   chan struct{} // closed and replaced when a hold ends
+	home      *Host
+}
+
+// way is a direction between two hosts, by name.
+type way struct{ from, to string }
+
+var _ seam.Net = (*Net)(nil)
+
+// New returns a network in fair weather, on which nobody listens.
+func New() *Net {
+	n := &Net{listeners: map[string]*listener{}, rng: rand.New(rand.NewPCG(0, 0)), held: map[way]int{}, frozen: map[*Host]int{}, changed: make(chan struct{})}
+	n.home = n.Host("")
+	return n
+}
+
+// Blow makes new connections as the weather is; what is random in it comes from seed.
+func (n *Net) Blow(w Weather, seed uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.weather, n.rng = w, rand.New(rand.NewPCG(seed, 7))
+}
+
+// Listen implements seam.Net. A new listener takes an address over from an old one, as a restarted process does.
+func (n *Net) Listen(address string) (net.Listener, error) { return n.home.Listen(address) }
+
+// Dial implements seam.Net. It fails at once where nobody listens.
+func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return n.home.Dial(ctx, address)
+}
+
+// Cut ends all connections that an address has accepted, in order: what was written before still arrives. The listener stays.
+func (n *Net) Cut(address string) error {
+	for _, c := range n.accepted(address) {
+		_ = c.Close() // never fails
+	}
+	return nil
+}
+
+// Reset ends all connections that an address has accepted at once: what is on its way is lost.
+func (n *Net) Reset(address string) {
+	for _, c := range n.accepted(address) {
+		c.reset()
+	}
+}
+
+func (n *Net) accepted(address string) []*conn {
+	n.mu.Lock()
+	l := n.listeners[address]
+	n.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	conns := l.conns
+	l.conns = nil
+	return conns
+}
+
+// Hold lets nothing pass from one host to another, by name, until release is called: what is sent meanwhile arrives then.
+func (n *Net) Hold(from, to string) (release func()) {
+	w := way{from, to}
+	return n.hold(func(by int) { n.held[w] += by })
+}
+
+// hold begins to hold something up, until release is called, which wakes those who may go on.
+func (n *Net) hold(count func(by int)) (release func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count(1)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		count(-1)
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+}
+
+// holds tells whether nothing passes from one host to another now; the channel closes when that may have changed.
+func (n *Net) holds(from, to *Host) (bool, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.held[way{from.name, to.name}] > 0 || n.frozen[from] > 0 || n.frozen[to] > 0, n.changed
+}
+
+// clear waits until something passes from one host to another.
+func (n *Net) clear(ctx context.Context, from, to *Host) error {
+	for {
+		held, changed := n.holds(from, to)
+		if !held {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// connect makes a connection between two hosts.
+func (n *Net) connect(from, to *Host, address string) (near, far *conn) {
+	n.mu.Lock()
+	w := n.weather
+	draw := func(most time.Duration) time.Duration {
+		if most <= 0 {
+			return 0
+		}
+		return time.Duration(n.rng.Int64N(int64(most) + 1))
+	}
+	var pipes [2]*pipe
+	latency := draw(w.Latency)
+	for i := range pipes {
+		pipes[i] = newPipe(w, n.rng.Uint64())
+		pipes[i].latency = latency
+	}
+	if w.Fuse > 0 {
+		pipes[n.rng.IntN(2)].fuse = 1 + n.rng.IntN(2*w.Fuse)
+	}
+	n.mu.Unlock()
+	pipes[0].net, pipes[0].from, pipes[0].to = n, from, to
+	pipes[1].net, pipes[1].from, pipes[1].to = n, to, from
+	near = &conn{out: pipes[0], in: pipes[1], remote: address, host: from}
+	far = &conn{out: pipes[1], in: pipes[0], remote: from.name, host: to}
+	pipes[0].blow, pipes[1].blow = near.reset, near.reset
+	return near, far
+}
+
+// refused is what a dial meets where nobody listens.
+func refused(address string) error {
+	return fmt.Errorf("dial %s: nobody listens: %w", address, syscall.ECONNREFUSED)
+}

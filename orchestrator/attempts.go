@@ -144,16 +144,9 @@ func (m *Machine) resolveState(j *join) error {
 	if err != nil {
 		return err
 	}
-	reordered, err := m.accept(rs, j.msg.Override)
+	st, err := m.fit(rs, j.msg.Override)
 	if err != nil {
 		return err
-	}
-	st, err := rs.planner(m.cfg.Spec)
-	if err != nil {
-		return err
-	}
-	if reordered {
-		st = st.PastCuts()
 	}
 	j.step, j.microbatch, j.placement = rs.Step, rs.Microbatch, rs.Placement
 	j.state = m.runState(rs.Attempt, st)

@@ -68,5 +68,5 @@ func (s *State) Planner() (planner.State, error) {
 	if err != nil {
 		return planner.State{}, err
 	}
-	return planner.ParseState(string(rs.Planner))
+	return rs.state()
 }

@@ -1,63 +1,82 @@
 package orchestrator
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"net/url"
 	"strings"
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	pb "millrace/proto"
 )
 
 // RunState is what a trainer saves: all that a fresh run directory needs to go on. Equal on all ranks at a step boundary.
 type RunState struct {
-	Version int             `json:"millrace"` // format of this object, 1
-	Step    uint64          `json:"step"`     // first step that was not consumed
-	Attempt uint32          `json:"attempt"`
-	Planner json.RawMessage `json:"planner"`
-	// Identity is the run's identity in its compact form; Sources the fingerprint of each source's files.
-	Identity json.RawMessage   `json:"identity"`
-	Sources  map[string]string `json:"sources"`
+	Version int    `json:"millrace"` // format of this object
+	Step    uint64 `json:"step"`     // first step that was not consumed
+	Attempt uint32 `json:"attempt"`
+	Planner string `json:"planner"` // planner.State, compact
+	// Sources names the planner's sources in its order, and what their files are: see packSources.
+	Sources string `json:"sources"`
+	// Identity is the run's identity in its compact form.
+	Identity json.RawMessage `json:"identity"`
 	// Mid-step only: microbatches of Step that were consumed, and that step's placement digest, without which they mean nothing.
 	Microbatch uint32 `json:"microbatch,omitempty"`
 	Placement  string `json:"placement,omitempty"`
 }
 
-const runStateVersion = 1
+const runStateVersion = 2
 
 // ParseRunState reads what a trainer saved.
 func ParseRunState(text []byte) (*RunState, error) {
+	var version struct {
+		Millrace *int `json:"millrace"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil || version.Millrace == nil {
+		return nil, unreadable(fmt.Errorf("it is no state of a run: %w", millrace.ErrInvalid))
+	}
+	if v := *version.Millrace; v != runStateVersion {
+		return nil, fmt.Errorf("read state: its format is version %d, this program reads version %d: go on with the program that saved it: %w", v, runStateVersion, millrace.ErrInvalid)
+	}
 	var rs RunState
 	if err := json.Unmarshal(text, &rs); err != nil {
-		return nil, fmt.Errorf("read state: %v: pass what state_dict() returned, unchanged: %w", err, millrace.ErrInvalid)
-	}
-	if rs.Version != runStateVersion {
-		return nil, fmt.Errorf("read state: its version is %d, this program reads %d: %w", rs.Version, runStateVersion, millrace.ErrInvalid)
+		return nil, unreadable(fmt.Errorf("%v: %w", err, millrace.ErrInvalid))
 	}
 	return &rs, nil
 }
 
-func (rs *RunState) planner(spec *planner.Spec) (planner.State, error) {
-	st, err := planner.ParseState(string(rs.Planner))
+// unreadable says what to do about a state that is not as it was saved.
+func unreadable(err error) error {
+	return fmt.Errorf("read state: %w: pass what state_dict() returned, unchanged", err)
+}
+
+// state is the planner's part, for whatever sources it has.
+func (rs *RunState) state() (planner.State, error) {
+	st, err := planner.ParseState(rs.Planner)
 	if err != nil {
-		return st, fmt.Errorf("read state: %w", err)
-	}
-	if err := st.Validate(len(spec.Sources)); err != nil {
-		return st, fmt.Errorf("read state: %w", err)
+		return st, unreadable(err)
 	}
 	if uint64(st.Step) != rs.Step {
-		return st, fmt.Errorf("read state: step %d, but its planner stands at %d: %w", rs.Step, st.Step, millrace.ErrInvalid)
+		return st, unreadable(fmt.Errorf("step %d, but its planner stands at %d: %w", rs.Step, st.Step, millrace.ErrInvalid))
 	}
 	return st, nil
 }
 
-// runState is the run state with the planner at st.
-func (m *Machine) runState(attempt uint32, st planner.State) []byte {
-	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: json.RawMessage(st.String()), Identity: m.cfg.Identity, Sources: map[string]string{}}
-	for name, mf := range m.s.Manifests {
-		rs.Sources[name] = fmt.Sprintf("%x", mf.Fingerprint[:8])
+// planner is the planner's part of a state of this run.
+func (rs *RunState) planner(spec *planner.Spec) (planner.State, error) {
+	st, err := rs.state()
+	if err == nil {
+		err = st.Validate(len(spec.Sources))
 	}
+	return st, err
+}
+
+// runState is the run state with the planner at st. It depends on these and on the run's identity and files alone, so that it is made
+// again byte for byte.
+func (m *Machine) runState(attempt uint32, st planner.State) []byte {
+	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: st.Compact(), Identity: m.cfg.Identity, Sources: packSources(m.files())}
 	text, err := json.Marshal(&rs)
 	if err != nil {
 		panic(fmt.Sprintf("encode run state: %v", err)) // plain fields only: cannot happen
@@ -65,34 +84,74 @@ func (m *Machine) runState(attempt uint32, st planner.State) []byte {
 	return text
 }
 
-// accept checks that a state belongs to this run, but for what is overridden by name. reordered tells that an ordinal may be another
-// document now than when the state was saved.
-func (m *Machine) accept(rs *RunState, override []string) (reordered bool, err error) {
-	changed, err := m.cfg.Changed(rs.Identity)
-	if err != nil {
-		return false, fmt.Errorf("read state: %w", err)
-	}
-	for name, mf := range m.s.Manifests {
-		if was := rs.Sources[name]; was != "" && was != fmt.Sprintf("%x", mf.Fingerprint[:8]) {
-			changed = append(changed, fmt.Sprintf("sources.%s.files: their names, sizes or contents", name))
-		}
-	}
-	changed = slices.DeleteFunc(changed, func(c string) bool {
-		name, _, _ := strings.Cut(c, ":")
-		overridden := slices.Contains(override, name) || slices.Contains(override, "*")
-		reordered = reordered || overridden && decidesDocuments(name)
-		return overridden
-	})
-	if len(changed) > 0 {
-		slices.Sort(changed)
-		return false, fmt.Errorf("the state was saved by a run of another identity: %s: restore what changed, or pass override=[names] to load_state_dict to go on regardless: %w",
-			strings.Join(changed, "; "), millrace.ErrMismatch)
-	}
-	return reordered, nil
+// sourceFiles is a source and what of its manifest a state remembers: enough to tell that its files changed.
+type sourceFiles struct {
+	name  string
+	files [4]byte
 }
 
-// decidesDocuments tells whether a part of the identity decides which document an ordinal is, or its tokens.
-func decidesDocuments(name string) bool {
-	room, _, _ := strings.Cut(name, ".")
-	return slices.Contains([]string{"version", "seed", "shuffle", "tokenizer", "limits", "sources"}, room)
+func (m *Machine) files() []sourceFiles {
+	out := make([]sourceFiles, len(m.cfg.Sources))
+	for i := range m.cfg.Sources {
+		out[i] = filesOf(m.cfg.Sources[i].Name, m.s.Manifests[m.cfg.Sources[i].Name])
+	}
+	return out
+}
+
+func filesOf(name string, mf *pb.Manifest) sourceFiles {
+	s := sourceFiles{name: name}
+	copy(s.files[:], mf.GetFingerprint())
+	return s
+}
+
+// prefixDigits say how many characters a name shares with the one before it.
+const prefixDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// filesText is the length of a fingerprint in base64.
+const filesText = 6
+
+// packSources writes sources separated by commas, each as a digit for what its escaped name shares with the one before, the files'
+// fingerprint in base64, and the rest of the name.
+func packSources(list []sourceFiles) string {
+	var b strings.Builder
+	before := ""
+	for i, s := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name := url.PathEscape(s.name)
+		shared := 0
+		for shared < min(len(name), len(before), len(prefixDigits)-1) && name[shared] == before[shared] {
+			shared++
+		}
+		b.WriteByte(prefixDigits[shared])
+		b.WriteString(base64.RawURLEncoding.EncodeToString(s.files[:]))
+		b.WriteString(name[shared:])
+		before = name
+	}
+	return b.String()
+}
+
+// unpackSources reads what packSources wrote.
+func unpackSources(text string) ([]sourceFiles, error) {
+	var out []sourceFiles
+	before := ""
+	for part := range strings.SplitSeq(text, ",") {
+		bad := fmt.Errorf("its sources are not readable at %q: %w", part, millrace.ErrInvalid)
+		if len(part) < 1+filesText {
+			return nil, bad
+		}
+		shared := strings.IndexByte(prefixDigits, part[0])
+		files, err := base64.RawURLEncoding.Strict().DecodeString(part[1 : 1+filesText])
+		if shared < 0 || shared > len(before) || err != nil {
+			return nil, bad
+		}
+		before = before[:shared] + part[1+filesText:]
+		name, err := url.PathUnescape(before)
+		if err != nil {
+			return nil, bad
+		}
+		out = append(out, sourceFiles{name: name, files: [4]byte(files)})
+	}
+	return out, nil
 }

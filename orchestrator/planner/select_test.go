@@ -103,7 +103,7 @@ func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
 		}
 		for k := range want {
-			st, err := ParseState(want[k].After.String())
+			st, err := ParseState(want[k].After.Compact())
 			if err != nil || !st.Equal(want[k].After) {
 				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
 			}

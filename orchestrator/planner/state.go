@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,8 +10,7 @@ import (
 	"millrace/mixing"
 )
 
-// State is all that select remembers between steps: restored, it goes on exactly where it was taken. Its JSON form is at most 16 KiB at
-// 64 sources.
+// State is all that select remembers between steps: restored, it goes on exactly where it was taken.
 type State struct {
 	Version int           `json:"planner"` // PlannerVersion that made it
 	Step    millrace.Step `json:"step"`    // next to plan
@@ -37,21 +35,7 @@ func NewState(sources int) State {
 	return State{Version: PlannerVersion, Sources: make([]SourceState, sources)}
 }
 
-// ParseState reads what State.String wrote. It refuses unknown keys and what Validate refuses.
-func ParseState(text string) (State, error) {
-	var s State
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return State{}, fmt.Errorf("parse planner state: %w", err)
-	}
-	if d.More() {
-		return State{}, fmt.Errorf("parse planner state: something follows it: %w", millrace.ErrInvalid)
-	}
-	return s, s.Validate(len(s.Sources))
-}
-
-// String returns the compact JSON form.
+// String returns the state for people, and for golden files. What is saved is Compact.
 func (s State) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -71,23 +55,10 @@ func (s State) Clone() State {
 	return s
 }
 
-// PastCuts returns the state with every cursor behind a document that is placed in part: for a run in which that ordinal is another
-// document, whose rest would be nothing's.
-func (s State) PastCuts() State {
-	s = s.Clone()
-	for i := range s.Sources {
-		if src := &s.Sources[i]; src.Offset > 0 {
-			src.Ordinal, src.Offset = src.Ordinal+1, 0
-		}
-	}
-	return s
-}
-
 // Validate tells whether a run with that many sources can go on from the state.
 func (s State) Validate(sources int) error {
-	if s.Version != PlannerVersion {
-		return fmt.Errorf("planner state: it is of planner version %d, this binary plans version %d; use a binary that does: %w",
-			s.Version, PlannerVersion, millrace.ErrInvalid)
+	if err := s.checkVersion(); err != nil {
+		return err
 	}
 	if len(s.Sources) != sources {
 		return fmt.Errorf("planner state: it has %d sources, the run has %d: %w", len(s.Sources), sources, millrace.ErrMismatch)
@@ -100,11 +71,19 @@ func (s State) Validate(sources int) error {
 				i, src.Ordinal, src.Anchor.Ordinal, src.Anchor.EpochStart, millrace.ErrInvalid)
 		}
 	}
-	if tokens != s.Tokens {
+	if tokens > s.Tokens { // fewer are well: a source may have been taken out of the mixture since
 		return fmt.Errorf("planner state: its sources placed %d tokens, it says %d: %w", tokens, s.Tokens, millrace.ErrInvalid)
 	}
 	if _, err := s.apportioner(); err != nil {
 		return fmt.Errorf("planner state: %w: %w", err, millrace.ErrInvalid)
+	}
+	return nil
+}
+
+func (s State) checkVersion() error {
+	if s.Version != PlannerVersion {
+		return fmt.Errorf("planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it: %w",
+			s.Version, PlannerVersion, millrace.ErrInvalid)
 	}
 	return nil
 }
@@ -117,12 +96,6 @@ func (s State) apportioner() (*mixing.Apportioner, error) {
 	}
 	return mixing.RestoreApportioner(accounts)
 }
-
-// sourceNumbers and anchorNumbers are the lengths of a SourceState's array without and of its anchor.
-const (
-	sourceNumbers = 7
-	anchorNumbers = 6
-)
 
 // MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished] and, where there is an anchor, [ordinals before
 // the cursor, epoch, ordinals into the epoch, shard, block, record] behind them.
@@ -144,58 +117,4 @@ func (s SourceState) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return append(b, ']'), nil
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (s *SourceState) UnmarshalJSON(text []byte) error {
-	var numbers []json.Number
-	if err := json.Unmarshal(text, &numbers); err != nil {
-		return err
-	}
-	if len(numbers) != sourceNumbers && len(numbers) != sourceNumbers+anchorNumbers {
-		return fmt.Errorf("a source has %d numbers, want %d or %d", len(numbers), sourceNumbers, sourceNumbers+anchorNumbers)
-	}
-	r := numberReader{numbers: numbers}
-	*s = SourceState{
-		Ordinal: millrace.Ordinal(r.unsigned(64)), Offset: uint32(r.unsigned(32)), Epoch: millrace.Epoch(r.unsigned(32)),
-		Tokens: r.unsigned(64), Samples: r.unsigned(64), Deficit: r.signed(), Finished: r.unsigned(1) == 1,
-	}
-	if len(numbers) > sourceNumbers {
-		a := &s.Anchor
-		a.Ordinal = s.Ordinal - millrace.Ordinal(r.unsigned(64))
-		a.Epoch = millrace.Epoch(r.unsigned(32))
-		a.EpochStart = a.Ordinal - millrace.Ordinal(r.unsigned(64))
-		a.Shard, a.Block, a.Record = uint32(r.unsigned(32)), uint32(r.unsigned(32)), r.unsigned(64)
-	}
-	return r.err
-}
-
-// numberReader reads integers one after the other and keeps the first error.
-type numberReader struct {
-	numbers []json.Number
-	err     error
-}
-
-func (r *numberReader) unsigned(bits int) uint64 {
-	n, err := strconv.ParseUint(r.next(), 10, bits)
-	r.keep(err)
-	return n
-}
-
-func (r *numberReader) signed() int64 {
-	n, err := strconv.ParseInt(r.next(), 10, 64)
-	r.keep(err)
-	return n
-}
-
-func (r *numberReader) next() string {
-	n := r.numbers[0]
-	r.numbers = r.numbers[1:]
-	return n.String()
-}
-
-func (r *numberReader) keep(err error) {
-	if r.err == nil {
-		r.err = err
-	}
 }

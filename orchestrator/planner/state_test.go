@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -27,58 +26,97 @@ func bigState() State {
 	return st
 }
 
+// hugeState has the widest numbers that fit, everywhere.
+func hugeState() State {
+	st := NewState(64)
+	st.Step, st.Tokens = 1<<64-1, 1<<64-1
+	for i := range st.Sources {
+		deficit := int64(1)<<62 - 1
+		if i%2 == 0 {
+			deficit = -deficit
+		}
+		st.Sources[i] = SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1<<58 - 1, Deficit: deficit, Finished: true,
+			Anchor: millrace.Anchor{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}
+	}
+	return st
+}
+
 func TestStateRoundTripAndSize(t *testing.T) {
-	for _, st := range []State{NewState(1), NewState(3), bigState()} {
-		text := st.String()
+	for _, c := range []struct {
+		st   State
+		most int // bytes of a source beside the 40 of the rest
+	}{{NewState(1), 10}, {NewState(3), 10}, {bigState(), 67}, {hugeState(), 128}} {
+		text := c.st.Compact()
 		back, err := ParseState(text)
-		if err != nil || !back.Equal(st) || back.String() != text {
-			t.Fatalf("%s comes back as %s: %v", text, back, err)
+		if err != nil || !back.Equal(c.st) || back.Compact() != text {
+			t.Fatalf("%s comes back as %s: %v", c.st, back, err)
 		}
-		if len(text) > 16<<10-2048 { // 2 KiB for what others put beside it
-			t.Errorf("%d bytes with %d sources", len(text), len(st.Sources))
+		if most := 40 + c.most*len(c.st.Sources); len(text) > most {
+			t.Errorf("%d bytes with %d sources, want at most %d", len(text), len(c.st.Sources), most)
 		}
-		embedded, err := json.Marshal(map[string]State{"planner": st})
-		var out map[string]State
-		if err != nil || json.Unmarshal(embedded, &out) != nil || !out["planner"].Equal(st) {
-			t.Fatalf("embedded: %s, %v", embedded, err)
-		}
-		clone := st.Clone()
+		clone := c.st.Clone()
 		clone.Sources[0].Tokens++
-		if clone.Equal(st) {
+		if clone.Equal(c.st) {
 			t.Error("a clone shares its sources")
 		}
 	}
 }
 
+// resum writes a state's bytes with the sum that they need.
+func resum(body []byte) string { return compactText.EncodeToString(append(body, sum(body)...)) }
+
 func TestStateRefused(t *testing.T) {
-	good := `{"planner":1,"step":3,"tokens":7,"sources":[[4,0,0,7,3,5,0],[0,0,0,0,0,-5,0]]}`
-	if _, err := ParseState(good); err != nil {
-		t.Fatal(err)
+	st := NewState(2)
+	st.Step, st.Tokens = 3, 7
+	st.Sources[0] = SourceState{Ordinal: 4, Tokens: 7, Samples: 3, Deficit: 5}
+	st.Sources[1] = SourceState{Deficit: -5}
+	edit := func(change func(*State)) string {
+		s := st.Clone()
+		change(&s)
+		return s.Compact()
 	}
-	for name, change := range map[string][2]string{
-		"another version":   {`"planner":1`, `"planner":2`},
-		"unknown key":       {`"step"`, `"leap"`},
-		"too few numbers":   {`[4,0,0,7,3,5,0]`, `[4,0,0,7,3,5]`},
-		"no integer":        {`[4,`, `[4.5,`},
-		"negative":          {`[4,`, `[-4,`},
-		"beyond 32 bits":    {`[4,0,`, `[4,4294967296,`},
-		"deficits":          {`-5`, `-6`},
-		"tokens":            {`"tokens":7`, `"tokens":8`},
-		"anchor behind":     {`[4,0,0,7,3,5,0]`, `[4,0,0,7,3,5,0,5,0,0,0,0,0]`},
-		"trailing":          {`]}`, `]} {}`},
-		"finished is a bit": {`-5,0`, `-5,2`},
+	text := st.Compact()
+	good, _ := compactText.DecodeString(text)
+	good = good[:len(good)-sumBytes]
+	for _, c := range []struct{ name, text, want string }{
+		{"as it is", text, ""},
+		{"empty", "", "it is not one"},
+		{"no base64", "{}", "it is not one"},
+		{"cut off", text[:len(text)-4], "cut off"},
+		{"edited", "B" + text[1:], "its sum does not match"},
+		{"another version", edit(func(s *State) { s.Version = 2 }), "planner version 2, this binary plans version 1: go on with the program that saved it"},
+		{"deficits", edit(func(s *State) { s.Sources[1].Deficit = -6 }), "deficits"},
+		{"tokens", edit(func(s *State) { s.Tokens = 6 }), "placed 7 tokens"},
+		{"anchor behind", edit(func(s *State) { s.Sources[0].Anchor.Ordinal = 5 }), "other numbers"},
+		{"epoch from behind its anchor", edit(func(s *State) { s.Sources[0].Anchor = millrace.Anchor{Ordinal: 2, EpochStart: 3} }), "other numbers"},
+		{"something follows", resum(append(good[:len(good):len(good)], 0)), "other numbers"},
+		{"a number is missing", resum(good[:len(good)-1]), "other numbers"},
+		{"more sources than there are", resum([]byte{1, 3, 7, 200}), "other numbers"},
 	} {
-		bad := strings.Replace(good, change[0], change[1], 1)
-		if name == "trailing" {
-			bad = good + " {}"
-		}
-		if _, err := ParseState(bad); err == nil || bad == good {
-			t.Errorf("%s: %s is taken", name, bad)
+		if _, err := ParseState(c.text); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 	if err := NewState(2).Validate(3); !errors.Is(err, millrace.ErrMismatch) {
 		t.Errorf("another number of sources: %v", err)
 	}
+}
+
+// FuzzParseState: whatever has a right sum is refused, or goes on as a state that is written back as it was.
+func FuzzParseState(f *testing.F) {
+	for _, st := range []State{NewState(0), NewState(3), bigState(), hugeState()} {
+		b, _ := compactText.DecodeString(st.Compact())
+		f.Add(b[:len(b)-sumBytes])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		st, err := ParseState(resum(body))
+		if err != nil {
+			return
+		}
+		if again, err := ParseState(st.Compact()); err != nil || !again.Equal(st) {
+			t.Errorf("%s comes back as %s: %v", st, again, err)
+		}
+	})
 }
 
 // anchored is a corpus in blocks of ten ordinals.
@@ -104,12 +142,47 @@ func TestAnchorsFollowTheCursor(t *testing.T) {
 	}
 }
 
-func TestPastCuts(t *testing.T) {
-	s := NewState(2)
-	s.Sources[0].Ordinal, s.Sources[0].Offset = 7, 64
-	s.Sources[1].Ordinal = 7
-	got := s.PastCuts()
-	if got.Sources[0].Ordinal != 8 || got.Sources[0].Offset != 0 || got.Sources[1].Ordinal != 7 || s.Sources[0].Offset != 64 {
-		t.Errorf("%s becomes %s", s, got)
+func TestAdapt(t *testing.T) {
+	st := NewState(3)
+	st.Step, st.Tokens = 9, 60
+	st.Sources[0] = SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, Anchor: millrace.Anchor{Ordinal: 5}}
+	st.Sources[1] = SourceState{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
+	st.Sources[2] = SourceState{Ordinal: 4, Offset: 1, Tokens: 30, Samples: 5, Deficit: 40}
+	same := st.Adapt([]Fit{{From: 0}, {From: 1}, {From: 2}})
+	if !same.Equal(st) {
+		t.Errorf("nothing changed, and it is %s", same)
+	}
+	for _, c := range []struct {
+		name string
+		fits []Fit
+		want string
+	}{
+		{"another document", []Fit{{From: 0, Other: true}, {From: 1, Other: true}, {From: 2}}, "[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]"},
+		{"another end", []Fit{{From: 0, Other: true}, {From: 1, Again: true}, {From: 2}}, "[8,0,0,10,8,-70,0],[3,0,0,20,3,30,0],[4,1,0,30,5,40,0]"},
+		{"added", []Fit{{From: -1}, {From: 0, Other: true}, {From: 1}, {From: 2}}, "[0,0,0,0,0,0,0],[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]"},
+		{"removed: who has not left gets it", []Fit{{From: 1}, {From: 2}}, "[3,0,0,20,3,30,1],[4,1,0,30,5,-30,0]"},
+		{"removed: evenly", []Fit{{From: 0, Other: true}, {From: 1, Again: true}}, "[8,0,0,10,8,-50,0],[3,0,0,20,3,50,0]"},
+		{"removed: all who stay have left", []Fit{{From: 1}}, "[3,0,0,20,3,0,1]"},
+		{"replaced by others", []Fit{{From: -1}, {From: -1}}, "[0,0,0,0,0,0,0],[0,0,0,0,0,0,0]"},
+		{"in another order", []Fit{{From: 2}, {From: -1}, {From: 1}}, "[4,1,0,30,5,-30,0],[0,0,0,0,0,0,0],[3,0,0,20,3,30,1]"},
+	} {
+		got := st.Adapt(c.fits)
+		if want := `{"planner":1,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
+		}
+		if err := got.Validate(len(c.fits)); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	odd := NewState(3)
+	odd.Sources[0].Deficit, odd.Sources[1].Deficit, odd.Sources[2].Deficit = 5, 2, -7
+	for drop := range 3 {
+		fits := []Fit{{From: (drop + 1) % 3}, {From: (drop + 2) % 3}}
+		if err := odd.Adapt(fits).Validate(2); err != nil {
+			t.Errorf("without source %d: %v", drop, err)
+		}
+	}
+	if forgiven := st.Forgive(); forgiven.Sources[0].Deficit != 0 || st.Sources[0].Deficit != -70 || forgiven.Validate(3) != nil {
+		t.Errorf("forgiven: %s", forgiven)
 	}
 }

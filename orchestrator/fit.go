@@ -1,0 +1,137 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// fit makes a state this run's: it refuses what differs and is not overridden, and moves the planner to what this run is.
+func (m *Machine) fit(rs *RunState, override []string) (planner.State, error) {
+	st, err := rs.state()
+	if err != nil {
+		return st, err
+	}
+	saved, err := unpackSources(rs.Sources)
+	if err == nil && len(saved) != len(st.Sources) {
+		err = fmt.Errorf("it names %d sources and holds %d: %w", len(saved), len(st.Sources), millrace.ErrInvalid)
+	}
+	if err != nil {
+		return st, unreadable(err)
+	}
+	f := fitting{saved: saved, now: m.files()}
+	lines, err := m.cfg.Changed(rs.Identity)
+	if err != nil {
+		return st, unreadable(err)
+	}
+	f.name(lines)
+	if err := f.judge(override); err != nil {
+		return st, err
+	}
+	return f.adapt(st), nil
+}
+
+// fitting compares what a state was saved of with what there is now.
+type fitting struct {
+	saved, now []sourceFiles
+	changes    []change
+}
+
+// change is one key that differs.
+type change struct {
+	name string // what overrides it
+	line string // for people: the name and how it differs
+}
+
+// name lists what differs: what the identity says, and of the sources what it may have shortened.
+func (f *fitting) name(identity []string) {
+	named := map[string]bool{}
+	for _, line := range identity {
+		name, _, _ := strings.Cut(line, ": ")
+		f.changes, named[name] = append(f.changes, change{name, line}), true
+	}
+	add := func(name, how string) {
+		if !named[name] {
+			f.changes = append(f.changes, change{name, name + ": " + how})
+		}
+	}
+	for _, s := range f.now {
+		switch was := find(f.saved, s.name); {
+		case was < 0:
+			add("sources."+s.name, "added")
+		case f.saved[was].files != s.files:
+			add("sources."+s.name+".files", "their names, sizes or contents")
+		}
+	}
+	for _, s := range f.saved {
+		if find(f.now, s.name) < 0 {
+			add("sources."+s.name, "removed")
+		}
+	}
+	slices.SortFunc(f.changes, func(a, b change) int { return strings.Compare(a.line, b.line) })
+}
+
+func find(list []sourceFiles, name string) int {
+	return slices.IndexFunc(list, func(s sourceFiles) bool { return s.name == name })
+}
+
+// shownChanges is how many changes an error names.
+const shownChanges = 8
+
+// judge refuses changes that are not overridden.
+func (f *fitting) judge(override []string) error {
+	var lines, names []string
+	for _, c := range f.changes {
+		if !f.overridden(c.name, override) {
+			lines, names = append(lines, c.line), append(names, fmt.Sprintf("%q", c.name))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	if n := len(lines) - shownChanges; n > 0 {
+		lines, names = append(lines[:shownChanges], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
+	}
+	return fmt.Errorf("the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless: %w",
+		strings.Join(lines, "; "), strings.Join(names, ", "), millrace.ErrMismatch)
+}
+
+// overridden tells whether a change is. A name stands for all below it; a source's for the weight that came or went with it.
+func (f *fitting) overridden(name string, override []string) bool {
+	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
+	moved := isWeight && (find(f.saved, source) < 0) != (find(f.now, source) < 0)
+	return slices.ContainsFunc(override, func(o string) bool {
+		return o == "*" || below(name, o) || moved && below("sources."+source, o)
+	})
+}
+
+func below(name, room string) bool {
+	rest, ok := strings.CutPrefix(name, room)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// adapt moves the planner's state: docs/resume.md says what each change means.
+func (f *fitting) adapt(st planner.State) planner.State {
+	fits := make([]planner.Fit, len(f.now))
+	for i, s := range f.now {
+		fits[i].From = find(f.saved, s.name)
+		for _, c := range f.changes {
+			mine := c.name == "sources" || c.name == "sources."+s.name || c.name == "sources."+s.name+".files"
+			fits[i].Other = fits[i].Other || mine || decidesDocuments(c.name)
+			fits[i].Again = fits[i].Again || mine || c.name == "stop.epochs"
+		}
+	}
+	st = st.Adapt(fits)
+	if slices.ContainsFunc(f.changes, func(c change) bool { return c.name == "mixture.unit" }) {
+		st = st.Forgive()
+	}
+	return st
+}
+
+// decidesDocuments tells whether a part of the identity decides which document an ordinal is, or its tokens, in every source.
+func decidesDocuments(name string) bool {
+	return slices.ContainsFunc([]string{"version", "seed", "shuffle", "tokenizer", "limits"}, func(room string) bool { return below(name, room) })
+}

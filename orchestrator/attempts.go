@@ -294,10 +294,23 @@ func (m *Machine) midStep(p *pb.Plan) {
 		return
 	}
 	m.midway = nil
-	if got := fmt.Sprintf("%x", p.Placement); got != j.placement {
-		m.refuseAll(fmt.Errorf("the state was saved inside step %d, after %d of its microbatches, under another placement (ranks, micro_batch_size, balance or layout differ): resume with the same, or from a state of a step's end: %w",
-			j.step, j.microbatch, millrace.ErrMismatch))
-		return
+	refuse := func(format string, args ...any) {
+		m.refuseAll(fmt.Errorf("the state was saved inside step %d, after %d of its microbatches, "+format+": %w", append([]any{j.step, j.microbatch}, append(args, millrace.ErrMismatch)...)...))
 	}
-	m.beginAll()
+	switch {
+	case fmt.Sprintf("%x", p.Placement) != j.placement:
+		refuse("under another placement (ranks, micro_batch_size, balance or layout differ): resume with the same, or from a state of a step's end")
+	case j.microbatch >= p.Microbatches:
+		refuse("and it has %d: pass what state_dict() returned, unchanged", p.Microbatches)
+	default:
+		m.beginAll()
+	}
+}
+
+// noMidStep refuses a start inside a step that the run does not come to.
+func (m *Machine) noMidStep() {
+	if j := m.midway; j != nil {
+		m.midway = nil
+		m.refuseAll(fmt.Errorf("the state was saved inside step %d, and the run ends before it: raise `stop`, or start from a state of a step's end: %w", j.step, millrace.ErrMismatch))
+	}
 }

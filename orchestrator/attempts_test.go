@@ -273,3 +273,34 @@ func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 		t.Fatalf("the run does not go on after a refused start: %v", got)
 	}
 }
+
+// TestMidStepStatesThatNothingFollows: one beyond the step's microbatches, or in a step that the run does not come to any more, is refused.
+func TestMidStepStatesThatNothingFollows(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(3)
+	rs, err := ParseRunState(state(t, w, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rs.Microbatch, rs.Placement = 4, strings.Fields(w.contents()[1][2])[1] // of 8 sequences, 2 ranks, 1 in a microbatch
+	w.sidecar.take()
+	w.joinAll("state", mustJSON(t, rs))
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2, after 4 of its microbatches, and it has 4") || has(got, "begin") {
+		t.Fatalf("got %v", got)
+	}
+	rs.Microbatch = 2
+	w = newWorld(t, 2)
+	w.cfg.Spec.StopSteps = 2
+	w.restart()
+	w.connect()
+	w.joinAll("state", mustJSON(t, rs))
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2, and the run ends before it") || !has(got, "refuse rank 1") || has(got, "begin") {
+		t.Fatalf("got %v", got)
+	}
+	w.joinAll("latest", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0") || !has(got, "ended after 2") {
+		t.Fatalf("the run does not go on after a refused start: %v", got)
+	}
+}

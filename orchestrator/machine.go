@@ -206,6 +206,7 @@ func (m *Machine) Apply(f Fact) {
 		}
 	case *proto.Record_Ended:
 		m.say("the run ends after %d steps: %s", r.Ended.Steps, r.Ended.Reason)
+		m.noMidStep()
 		m.tellEnd()
 	}
 }
@@ -227,8 +228,8 @@ func (m *Machine) acknowledge() []Fact {
 	if below > m.s.Watermark || len(through) > 0 {
 		return []Fact{acknowledged(m.s.Attempt.Attempt, max(below, m.s.Watermark), through)}
 	}
-	// A run that was complete before this `up` waits for ranks that say what they want of it.
-	m.done = (here || m.s.Attempt.Up == m.cfg.Up) && m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
+	// A run that was complete before this `up`, or whose end nobody has come to, waits for ranks that say what they want of it.
+	m.done = (here || m.s.Attempt.Up == m.cfg.Up && len(m.s.Through) > 0) && m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
 	return nil
 }
 

@@ -27,8 +27,8 @@ const (
 	max64 = 1<<64 - 1
 )
 
-// base64 without padding; strict, so that a state has one text only.
-var compactText = base64.RawStdEncoding.Strict()
+// compactText is base64 without padding; strict, so that a state has one text only.
+func compactText() *base64.Encoding { return base64.RawStdEncoding.Strict() }
 
 // Compact returns the form that ParseState reads.
 func (s State) Compact() string {
@@ -39,7 +39,7 @@ func (s State) Compact() string {
 	for i := range s.Sources {
 		b = s.Sources[i].compact(b)
 	}
-	return compactText.EncodeToString(append(b, sum(b)...))
+	return compactText().EncodeToString(append(b, sum(b)...))
 }
 
 func sum(b []byte) []byte {
@@ -77,7 +77,7 @@ func ParseState(text string) (State, error) {
 	refuse := func(why string) (State, error) {
 		return State{}, fmt.Errorf("planner state: %s: %w", why, millrace.ErrInvalid)
 	}
-	b, err := compactText.DecodeString(text)
+	b, err := compactText().DecodeString(text)
 	if err != nil || len(b) < sumBytes {
 		return refuse("it is not one, or cut off")
 	}

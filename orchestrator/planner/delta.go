@@ -118,6 +118,9 @@ func (d *Differ) sharesOf(st *State) []uint32 {
 	return d.shares
 }
 
+// anchorNumbers is how many numbers an anchor has.
+const anchorNumbers = 6
+
 // change is a source's part of a Delta: differences that wrap, so that any two states have one.
 type change struct {
 	ordinal, offset, epoch, tokens, samples int64

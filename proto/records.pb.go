@@ -1205,6 +1205,7 @@ func (x *OrdinalRange) GetTo() uint64 {
 }
 
 // Mask: this segment turned out bad after its plan was sealed. It keeps its place: pad tokens, loss_mask 0, everywhere and for ever.
+// tokens is the length that its whole document was planned with.
 type Mask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1214,6 +1215,7 @@ type Mask struct {
 	Sample        *Quarantine            `protobuf:"bytes,5,opt,name=sample,proto3" json:"sample,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Step          uint64                 `protobuf:"varint,7,opt,name=step,proto3" json:"step,omitempty"`
+	Tokens        uint32                 `protobuf:"varint,8,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1293,6 +1295,13 @@ func (x *Mask) GetAttempt() uint32 {
 func (x *Mask) GetStep() uint64 {
 	if x != nil {
 		return x.Step
+	}
+	return 0
+}
+
+func (x *Mask) GetTokens() uint32 {
+	if x != nil {
+		return x.Tokens
 	}
 	return 0
 }
@@ -1734,7 +1743,8 @@ func (x *Saved) GetStep() uint64 {
 	return 0
 }
 
-// Assigned: a term was given to a member for a stripe, as its primary from that step on, or as its standby until further notice.
+// Assigned: a term was given to a member for a stripe, as its primary from that step on, or as its standby until further notice. A standby
+// that takes over keeps its term. up names the `up` whose members they are.
 type Assigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -1744,6 +1754,7 @@ type Assigned struct {
 	Standby       bool                   `protobuf:"varint,5,opt,name=standby,proto3" json:"standby,omitempty"`
 	Step          uint64                 `protobuf:"varint,6,opt,name=step,proto3" json:"step,omitempty"`
 	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Up            string                 `protobuf:"bytes,8,opt,name=up,proto3" json:"up,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1827,6 +1838,13 @@ func (x *Assigned) GetReason() string {
 	return ""
 }
 
+func (x *Assigned) GetUp() string {
+	if x != nil {
+		return x.Up
+	}
+	return ""
+}
+
 // Snapshot is the whole orchestrator state at a journal index.
 type Snapshot struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1845,7 +1863,8 @@ type Snapshot struct {
 	HasSaved       bool                   `protobuf:"varint,13,opt,name=has_saved,json=hasSaved,proto3" json:"has_saved,omitempty"`
 	Through        []uint32               `protobuf:"varint,14,rep,packed,name=through,proto3" json:"through,omitempty"` // ranks that have consumed the whole stream of the attempt
 	Masks          []*Mask                `protobuf:"bytes,15,rep,name=masks,proto3" json:"masks,omitempty"`
-	Chain          []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"` // of the newest sealed step
+	Chain          []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"`     // of the newest sealed step
+	Holders        []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"` // the primary of each stripe, by (source, stripe)
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1992,6 +2011,13 @@ func (x *Snapshot) GetChain() []byte {
 	return nil
 }
 
+func (x *Snapshot) GetHolders() []*Assigned {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -2097,7 +2123,7 @@ const file_records_proto_rawDesc = "" +
 	"\fOrdinalRange\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\rR\x06source\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x04R\x02to\"\xc7\x01\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\"\xdf\x01\n" +
 	"\x04Mask\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x18\n" +
 	"\aordinal\x18\x02 \x01(\x04R\aordinal\x12\x16\n" +
@@ -2105,7 +2131,8 @@ const file_records_proto_rawDesc = "" +
 	"\x06length\x18\x04 \x01(\rR\x06length\x12/\n" +
 	"\x06sample\x18\x05 \x01(\v2\x17.millrace.v1.QuarantineR\x06sample\x12\x18\n" +
 	"\aattempt\x18\x06 \x01(\rR\aattempt\x12\x12\n" +
-	"\x04step\x18\a \x01(\x04R\x04step\"1\n" +
+	"\x04step\x18\a \x01(\x04R\x04step\x12\x16\n" +
+	"\x06tokens\x18\b \x01(\rR\x06tokens\"1\n" +
 	"\x06Masked\x12'\n" +
 	"\x05masks\x18\x01 \x03(\v2\x11.millrace.v1.MaskR\x05masks\"\x1f\n" +
 	"\tTermTaken\x12\x12\n" +
@@ -2131,7 +2158,7 @@ const file_records_proto_rawDesc = "" +
 	"\x05steps\x18\x02 \x01(\x04R\x05steps\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x1b\n" +
 	"\x05Saved\x12\x12\n" +
-	"\x04step\x18\x01 \x01(\x04R\x04step\"\xac\x01\n" +
+	"\x04step\x18\x01 \x01(\x04R\x04step\"\xbc\x01\n" +
 	"\bAssigned\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x16\n" +
@@ -2139,7 +2166,8 @@ const file_records_proto_rawDesc = "" +
 	"\x06member\x18\x04 \x01(\tR\x06member\x12\x18\n" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xa8\x05\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02up\x18\b \x01(\tR\x02up\"\xd9\x05\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -2158,7 +2186,8 @@ const file_records_proto_rawDesc = "" +
 	"\thas_saved\x18\r \x01(\bR\bhasSaved\x12\x18\n" +
 	"\athrough\x18\x0e \x03(\rR\athrough\x12'\n" +
 	"\x05masks\x18\x0f \x03(\v2\x11.millrace.v1.MaskR\x05masks\x12\x14\n" +
-	"\x05chain\x18\x10 \x01(\fR\x05chain\x1a>\n" +
+	"\x05chain\x18\x10 \x01(\fR\x05chain\x12/\n" +
+	"\aholders\x18\x11 \x03(\v2\x15.millrace.v1.AssignedR\aholders\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x10Z\x0emillrace/protob\x06proto3"
@@ -2229,11 +2258,12 @@ var file_records_proto_depIdxs = []int32{
 	4,  // 23: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
 	23, // 24: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
 	12, // 25: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	21, // 26: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }

@@ -1068,13 +1068,15 @@ func (x *ReadFrom) GetStandby() bool {
 	return false
 }
 
-// Promote: the stripe that was followed as a standby under this term is now this loader's own, from that step on: offer.
+// Promote: the stripe that was followed as a standby under this term is now this loader's own, from that step on: offer. What the stripe
+// holds below `ordinal` was offered already; it may be offered again.
 type Promote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
 	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"`
+	Ordinal       uint64                 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,6 +1135,13 @@ func (x *Promote) GetTerm() uint64 {
 func (x *Promote) GetStep() uint64 {
 	if x != nil {
 		return x.Step
+	}
+	return 0
+}
+
+func (x *Promote) GetOrdinal() uint64 {
+	if x != nil {
+		return x.Ordinal
 	}
 	return 0
 }
@@ -3120,7 +3129,9 @@ type StatusReply struct {
 	Ended         bool                     `protobuf:"varint,9,opt,name=ended,proto3" json:"ended,omitempty"`
 	Pid           int64                    `protobuf:"varint,10,opt,name=pid,proto3" json:"pid,omitempty"`
 	Alerts        []*Alert                 `protobuf:"bytes,11,rep,name=alerts,proto3" json:"alerts,omitempty"`
-	Masked        uint64                   `protobuf:"varint,12,opt,name=masked,proto3" json:"masked,omitempty"` // segments
+	Masked        uint64                   `protobuf:"varint,12,opt,name=masked,proto3" json:"masked,omitempty"`       // segments
+	Switches      uint64                   `protobuf:"varint,13,opt,name=switches,proto3" json:"switches,omitempty"`   // stripes that a standby took over while this orchestrator runs
+	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds since when every stripe has a standby that could take over at once; 0 where not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3239,6 +3250,20 @@ func (x *StatusReply) GetMasked() uint64 {
 	return 0
 }
 
+func (x *StatusReply) GetSwitches() uint64 {
+	if x != nil {
+		return x.Switches
+	}
+	return 0
+}
+
+func (x *StatusReply) GetProtected() int64 {
+	if x != nil {
+		return x.Protected
+	}
+	return 0
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -3248,6 +3273,8 @@ type SourceStatus struct {
 	Ordinal       uint64                 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offered       uint64                 `protobuf:"varint,6,opt,name=offered,proto3" json:"offered,omitempty"`
 	Target        float64                `protobuf:"fixed64,7,opt,name=target,proto3" json:"target,omitempty"`
+	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
+	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3327,6 +3354,20 @@ func (x *SourceStatus) GetOffered() uint64 {
 func (x *SourceStatus) GetTarget() float64 {
 	if x != nil {
 		return x.Target
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetStripes() uint32 {
+	if x != nil {
+		return x.Stripes
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetUnprotected() uint32 {
+	if x != nil {
+		return x.Unprotected
 	}
 	return 0
 }
@@ -3679,12 +3720,13 @@ const file_roles_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x18\n" +
 	"\aordinal\x18\x05 \x01(\x04R\aordinal\x12+\n" +
 	"\x06anchor\x18\x06 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\x12\x18\n" +
-	"\astandby\x18\a \x01(\bR\astandby\"a\n" +
+	"\astandby\x18\a \x01(\bR\astandby\"{\n" +
 	"\aPromote\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x12\n" +
-	"\x04step\x18\x04 \x01(\x04R\x04step\"J\n" +
+	"\x04step\x18\x04 \x01(\x04R\x04step\x12\x18\n" +
+	"\aordinal\x18\x05 \x01(\x04R\aordinal\"J\n" +
 	"\x04Drop\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
@@ -3822,7 +3864,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
-	"\rStatusRequest\"\x85\x04\n" +
+	"\rStatusRequest\"\xbf\x04\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -3836,10 +3878,12 @@ const file_roles_proto_rawDesc = "" +
 	"\x03pid\x18\n" +
 	" \x01(\x03R\x03pid\x12*\n" +
 	"\x06alerts\x18\v \x03(\v2\x12.millrace.v1.AlertR\x06alerts\x12\x16\n" +
-	"\x06masked\x18\f \x01(\x04R\x06masked\x1aU\n" +
+	"\x06masked\x18\f \x01(\x04R\x06masked\x12\x1a\n" +
+	"\bswitches\x18\r \x01(\x04R\bswitches\x12\x1c\n" +
+	"\tprotected\x18\x0e \x01(\x03R\tprotected\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xb8\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xf4\x01\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -3847,7 +3891,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x05share\x18\x04 \x01(\x01R\x05share\x12\x18\n" +
 	"\aordinal\x18\x05 \x01(\x04R\aordinal\x12\x18\n" +
 	"\aoffered\x18\x06 \x01(\x04R\aoffered\x12\x16\n" +
-	"\x06target\x18\a \x01(\x01R\x06target\"p\n" +
+	"\x06target\x18\a \x01(\x01R\x06target\x12\x18\n" +
+	"\astripes\x18\b \x01(\rR\astripes\x12 \n" +
+	"\vunprotected\x18\t \x01(\rR\vunprotected\"p\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +

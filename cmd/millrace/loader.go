@@ -29,7 +29,7 @@ func loaderCommand() *cobra.Command {
 		memory := setup.LoaderMemory(r.cfg)
 		memoryLimit(memory)
 		l := loader.New(loader.Config{
-			Name: r.name, Address: socket(r.runDir, r.name), Orchestrator: socket(r.runDir, "orchestrator"),
+			Name: r.name, Address: socket(r.runDir, r.name), Orchestrator: socket(r.runDir, "orchestrator"), Version: speaks(),
 			Spec: func(name string) (sources.Spec, error) {
 				src, ok := r.cfg.Source(name)
 				if !ok {

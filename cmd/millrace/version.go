@@ -7,8 +7,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/wire"
 	"millrace/orchestrator/planner"
+	"millrace/proto"
 )
+
+// speaks is what this program must have in common with the orchestrator's.
+func speaks() *proto.Version {
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "millrace " + programVersion()}
+}
 
 func versionCommand() *cobra.Command {
 	var asJSON bool

@@ -22,6 +22,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/seam"
 	"millrace/internal/sim/memnet"
+	"millrace/internal/wire"
 	"millrace/mixing"
 	"millrace/orchestrator"
 	"millrace/orchestrator/planner"
@@ -30,6 +31,10 @@ import (
 	"millrace/sources"
 	"millrace/sources/loader"
 )
+
+func version() *proto.Version {
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "sim"}
+}
 
 // ranks of the run, all on one host.
 const ranks = 2
@@ -179,7 +184,7 @@ func (s *system) orchestrate() {
 
 func (s *system) load(i int) {
 	name := fmt.Sprintf("loader-%d", i)
-	l := loader.New(loader.Config{Name: name, Address: name, Orchestrator: "orchestrator", Memory: 32 << 10, Parallel: 2, Net: s.net, Clock: seam.System{},
+	l := loader.New(loader.Config{Name: name, Address: name, Orchestrator: "orchestrator", Version: version(), Memory: 32 << 10, Parallel: 2, Net: s.net, Clock: seam.System{},
 		Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: func(source string) (sources.Spec, error) {
 			return sources.Spec{Name: source, Format: numbers{}, Base: filepath.Join(s.dir, source), Patterns: []string{"."}, Shuffle: millrace.Global, Seed: 7}, nil
 		}})
@@ -195,7 +200,7 @@ func (s *system) load(i int) {
 }
 
 func (s *system) serve() {
-	l := link.New(link.Config{Name: "sidecar-0", Orchestrator: "orchestrator", World: ranks, Ranks: ranks, Net: s.net, Clock: seam.System{},
+	l := link.New(link.Config{Name: "sidecar-0", Orchestrator: "orchestrator", Version: version(), World: ranks, Ranks: ranks, Net: s.net, Clock: seam.System{},
 		Log: slog.New(slog.DiscardHandler), Term: func(millrace.Term) {}})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

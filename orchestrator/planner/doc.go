@@ -16,3 +16,6 @@ package planner
 
 // PlannerVersion names the algorithms that decide a run's stream. It is part of the state; whatever changes a selection changes it.
 const PlannerVersion = 1
+
+// Supported tells whether this program plans what that version plans.
+func Supported(version uint32) bool { return version == PlannerVersion }

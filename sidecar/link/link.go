@@ -26,7 +26,8 @@ import (
 // Config is what a link needs.
 type Config struct {
 	Name         string
-	Orchestrator string // address
+	Orchestrator string         // address
+	Version      *proto.Version // of this program
 	Shape        millrace.Shape
 	PadMultiple  uint32
 	World        int // data-parallel ranks of the run
@@ -175,7 +176,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid())}
+	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Version: l.cfg.Version}
 	for r, p := range l.ranks {
 		hello.Ranks = append(hello.Ranks, &proto.RankPosition{Rank: uint32(r), Attempt: uint32(p.attempt), Below: p.committed, Serving: p.begun})
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	Name         string
 	Address      string                                    // where it serves
 	Orchestrator string                                    // where it reports
+	Version      *proto.Version                            // of this program
 	Spec         func(source string) (sources.Spec, error) // what a source is
 	Memory       int64                                     // bytes of payload held
 	Parallel     int                                       // goroutines; 0 is one a processor
@@ -132,7 +133,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	l.mu.Lock()
 	l.out = out
 	l.mu.Unlock()
-	if err := out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address}}}); err != nil {
+	if err := out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address, Version: l.cfg.Version}}}); err != nil {
 		return err
 	}
 	for {

@@ -1,6 +1,9 @@
 package millrace
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Shuffle is the order of a source's ordinals.
 type Shuffle string
@@ -39,6 +42,24 @@ func (m *Manifest) SampleName(id SampleID) string {
 		return id.String()
 	}
 	return m.Shards[id.Shard].Name + "#" + strconv.FormatUint(id.Record, 10)
+}
+
+// Sample is the inverse of SampleName; ok is false for a name of another source.
+func (m *Manifest) Sample(name string) (id SampleID, ok bool) {
+	at := strings.LastIndexByte(name, '#')
+	if at < 0 {
+		return id, false
+	}
+	record, err := strconv.ParseUint(name[at+1:], 10, 64)
+	if err != nil {
+		return id, false
+	}
+	for i := range m.Shards {
+		if m.Shards[i].Name == name[:at] {
+			return SampleID{Shard: uint32(i), Record: record}, m.SampleName(SampleID{Shard: uint32(i), Record: record}) == name
+		}
+	}
+	return id, false
 }
 
 // Anchor is a place from which a block-ordered stream can be read without counting what lies before it: the start of a block.

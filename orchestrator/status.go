@@ -15,6 +15,7 @@ func (m *Machine) Status() *proto.StatusReply {
 		r.Waiting = err.Error()
 		return r
 	}
+	r.Stripes = m.directory().GetLoaders().GetStripes()
 	var total uint64
 	for i := range st.Sources {
 		total += st.Sources[i].Tokens

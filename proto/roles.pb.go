@@ -3132,6 +3132,7 @@ type StatusReply struct {
 	Masked        uint64                   `protobuf:"varint,12,opt,name=masked,proto3" json:"masked,omitempty"`       // segments
 	Switches      uint64                   `protobuf:"varint,13,opt,name=switches,proto3" json:"switches,omitempty"`   // stripes that a standby took over while this orchestrator runs
 	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds since when every stripe has a standby that could take over at once; 0 where not
+	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`      // who reads what, and who stands by
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3262,6 +3263,13 @@ func (x *StatusReply) GetProtected() int64 {
 		return x.Protected
 	}
 	return 0
+}
+
+func (x *StatusReply) GetStripes() []*LoaderStripe {
+	if x != nil {
+		return x.Stripes
+	}
+	return nil
 }
 
 type SourceStatus struct {
@@ -3864,7 +3872,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
-	"\rStatusRequest\"\xbf\x04\n" +
+	"\rStatusRequest\"\xf4\x04\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -3880,7 +3888,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x06alerts\x18\v \x03(\v2\x12.millrace.v1.AlertR\x06alerts\x12\x16\n" +
 	"\x06masked\x18\f \x01(\x04R\x06masked\x12\x1a\n" +
 	"\bswitches\x18\r \x01(\x04R\bswitches\x12\x1c\n" +
-	"\tprotected\x18\x0e \x01(\x03R\tprotected\x1aU\n" +
+	"\tprotected\x18\x0e \x01(\x03R\tprotected\x123\n" +
+	"\astripes\x18\x0f \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xf4\x01\n" +
@@ -4057,24 +4066,25 @@ var file_roles_proto_depIdxs = []int32{
 	47, // 55: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
 	41, // 56: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
 	31, // 57: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	54, // 58: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	55, // 59: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	40, // 60: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 61: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	19, // 62: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	38, // 63: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	42, // 64: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	17, // 65: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	9,  // 66: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	27, // 67: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	39, // 68: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	43, // 69: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	18, // 70: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	66, // [66:71] is the sub-list for method output_type
-	61, // [61:66] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	35, // 58: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	54, // 59: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	55, // 60: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	40, // 61: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 62: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	19, // 63: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	38, // 64: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	42, // 65: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	17, // 66: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	9,  // 67: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	27, // 68: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	39, // 69: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	43, // 70: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	18, // 71: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	67, // [67:72] is the sub-list for method output_type
+	62, // [62:67] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }

@@ -79,8 +79,19 @@ type globalWalk struct {
 func (w *globalWalk) at(n millrace.Ordinal) (millrace.Epoch, millrace.SampleID) {
 	total := w.order.total()
 	e := millrace.Epoch(uint64(n) / total)
-	if w.perm.Len() == 0 || e != w.epoch {
-		w.epoch, w.perm = e, mixing.NewPermutation(total, w.order.globalKey(e))
-	}
+	w.enter(e)
 	return e, w.order.locate(w.perm.At(uint64(n) % total))
+}
+
+// inverse returns the place in an epoch's order of position x in the concatenation of all shards.
+func (w *globalWalk) inverse(e millrace.Epoch, x uint64) uint64 {
+	w.enter(e)
+	return w.perm.Inverse(x)
+}
+
+// enter makes perm that of the epoch.
+func (w *globalWalk) enter(e millrace.Epoch) {
+	if w.perm.Len() == 0 || e != w.epoch {
+		w.epoch, w.perm = e, mixing.NewPermutation(w.order.total(), w.order.globalKey(e))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -150,5 +151,58 @@ func TestBudget(t *testing.T) {
 	}
 	if !two.take(650) || two.take(1) {
 		t.Fatal("alone, a feed may have all")
+	}
+}
+
+// TestOrdinalsIsTheInverse: of every record, in every epoch, also where a bound cuts an epoch.
+func TestOrdinalsIsTheInverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		counts := rapid.SliceOfN(rapid.Uint64Range(0, 20), 1, 6).Draw(t, "counts")
+		seed := rapid.Uint64().Draw(t, "seed")
+		m := &millrace.Manifest{Source: "s", Shuffle: rapid.SampledFrom([]millrace.Shuffle{millrace.Global, millrace.InFileOrder}).Draw(t, "shuffle")}
+		var inOrder []millrace.SampleID
+		for i, n := range counts {
+			m.Shards = append(m.Shards, millrace.Shard{Name: strings.Repeat("a#1", i+1), Count: n, Counted: true})
+			for r := range n {
+				inOrder = append(inOrder, millrace.SampleID{Shard: uint32(i), Record: r})
+			}
+		}
+		if len(inOrder) == 0 {
+			return
+		}
+		below := millrace.Ordinal(rapid.IntRange(0, 3*len(inOrder)).Draw(t, "below"))
+		want := map[millrace.SampleID][]millrace.Ordinal{}
+		w := globalWalk{order: newGlobalOrder(order{seed: seed, source: "s"}, counts)}
+		for n := range below {
+			id := inOrder[int(n)%len(inOrder)]
+			if m.Shuffle == millrace.Global {
+				_, id = w.at(n)
+			}
+			want[id] = append(want[id], n)
+		}
+		for _, id := range inOrder {
+			if got, known := Ordinals(m, seed, id, below); !known || !slices.Equal(got, want[id]) {
+				t.Fatalf("%v is at %v (known: %v), want %v", id, got, known, want[id])
+			}
+			if back, ok := m.Sample(m.SampleName(id)); !ok || back != id {
+				t.Fatalf("%s is %v", m.SampleName(id), back)
+			}
+		}
+	})
+	blocks := &millrace.Manifest{Shuffle: millrace.Blocks, Shards: []millrace.Shard{{Count: 3, Counted: true}}}
+	uncounted := &millrace.Manifest{Shuffle: millrace.InFileOrder, Shards: []millrace.Shard{{Count: 3, Counted: true}, {}}}
+	for _, m := range []*millrace.Manifest{blocks, uncounted} {
+		if got, known := Ordinals(m, 1, millrace.SampleID{}, 100); known {
+			t.Errorf("%s: %v", m.Shuffle, got)
+		}
+	}
+	for _, name := range []string{"", "#", "#0", "a", "a#", "a#x", "a#-1", "a#01", "b#0"} {
+		if id, ok := (&millrace.Manifest{Shards: []millrace.Shard{{Name: "a"}}}).Sample(name); ok {
+			t.Errorf("%q is %v", name, id)
+		}
+	}
+	counted := &millrace.Manifest{Shuffle: millrace.Global, Shards: []millrace.Shard{{Count: 3, Counted: true}}}
+	if got, known := Ordinals(counted, 1, millrace.SampleID{Record: 3}, 100); !known || len(got) > 0 {
+		t.Errorf("a record beyond the last is at %v", got)
 	}
 }

@@ -13,8 +13,17 @@ import (
 )
 
 func loaderCommand() *cobra.Command {
+	return readerCommand("loader", "Read sources ahead (started by up)")
+}
+
+// shadowCommand is the loader's program: what a process of it does, the orchestrator decides.
+func shadowCommand() *cobra.Command {
+	return readerCommand("shadow", "Stand by for loaders (started by up)")
+}
+
+func readerCommand(use, short string) *cobra.Command {
 	r := &role{}
-	c := &cobra.Command{Use: "loader", Short: "Read sources ahead (started by up)"}
+	c := &cobra.Command{Use: use, Short: short}
 	roleFlags(c, r)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		ctx, stop, err := r.start(c.Context())

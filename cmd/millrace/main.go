@@ -21,6 +21,13 @@ const (
 	exitUsage  = 2
 )
 
+// The statuses of a role that only its supervisor understands.
+const (
+	exitAsked  = 3 // it left since it was asked to
+	exitNoRoom = 4 // the disk that it writes to is full
+	exitDisk   = 5 // a write to the journal failed: only a fresh process knows what the disk holds
+)
+
 func main() { os.Exit(run(os.Args[1:])) }
 
 // run carries out a command line and returns the exit status; the reason is the last line on standard error.
@@ -32,9 +39,13 @@ func run(args []string) int {
 		return exitDone
 	}
 	var usage *usageError
+	var left *departure
 	if text := err.Error(); text != "" {
 		// Names out of damaged files may be anything.
 		fmt.Fprintln(os.Stderr, strings.ToValidUTF8(strings.TrimRight(text, "\n"), "\ufffd"))
+	}
+	if errors.As(err, &left) {
+		return left.status
 	}
 	if errors.As(err, &usage) || errors.Is(err, millrace.ErrInvalid) {
 		return exitUsage
@@ -53,6 +64,14 @@ type failure struct{ reason string }
 
 func (e *failure) Error() string { return e.reason }
 
+// departure ends a role with a status for its supervisor; the reason may be empty.
+type departure struct {
+	status int
+	reason string
+}
+
+func (e *departure) Error() string { return e.reason }
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
@@ -69,8 +88,8 @@ every trainer rank of this host on a Unix socket, and the same mixture file give
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())}
 	})
-	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), checkpointCommand(), versionCommand(),
-		orchestratorCommand(), loaderCommand(), sidecarCommand())
+	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(), restartCommand(),
+		checkpointCommand(), versionCommand(), orchestratorCommand(), loaderCommand(), shadowCommand(), sidecarCommand())
 	return root
 }
 

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/seam"
 	"millrace/internal/setup"
+	"millrace/internal/supervisor"
 	"millrace/orchestrator"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -36,7 +37,7 @@ func orchestratorCommand() *cobra.Command {
 			return err
 		}
 		defer stop()
-		return asFailure(r.orchestrate(ctx, metrics, up))
+		return departing(ctx, r.orchestrate(ctx, metrics, up))
 	}
 	return c
 }
@@ -49,13 +50,37 @@ func asFailure(err error) error {
 	return &failure{err.Error()}
 }
 
+// departing tells the supervisor of an end that is not the run's: the orchestrator was asked to leave, or its disk is full.
+func departing(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, checkpoint.ErrDiskFull):
+		return &departure{exitNoRoom, err.Error()}
+	case (err == nil || errors.Is(err, context.Canceled)) && errors.Is(context.Cause(ctx), supervisor.ErrStopped):
+		return &departure{status: exitAsked}
+	}
+	return asFailure(err)
+}
+
+// die ends the process where the journal's disk fails beneath it. A damaged journal is the run's failure; of a failed write only a fresh
+// process can find out what it has left.
+func die(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	switch {
+	case errors.Is(err, checkpoint.ErrDiskFull):
+		os.Exit(exitNoRoom)
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		os.Exit(exitFailed)
+	}
+	os.Exit(exitDisk)
+}
+
 func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 	cfg, err := orchestratorConfig(r.cfg, r.world)
 	if err != nil {
 		return err
 	}
 	cfg.Log, cfg.Up = r.log, up
-	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log, Fail: r.fail})
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir(r.runDir), CreatedBy: programVersion(), Logger: r.log, Fail: r.fail, Fatal: die})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os/signal"
 	"syscall"
@@ -34,6 +33,26 @@ type statusView struct {
 	Sources     map[string]sourceView `json:"sources"`
 	Quarantined quarantineView        `json:"quarantined"`
 	Waiting     string                `json:"waiting"`
+	Alerts      []alertView           `json:"alerts"`  // what the run lacks now
+	Stripes     []stripeView          `json:"stripes"` // who reads what, and who stands by
+	Masked      uint64                `json:"masked"`  // segments that turned out bad after they were sealed
+}
+
+// alertView is something that the run lacks; since is a time of RFC 3339, empty where nobody noted it.
+type alertView struct {
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Since string `json:"since"`
+}
+
+// stripeView is a part of a source: its loader, and the shadow that can take over at once, empty where there is none.
+type stripeView struct {
+	Source     string        `json:"source"`
+	Stripe     uint32        `json:"stripe"`
+	Loader     string        `json:"loader"`
+	Term       millrace.Term `json:"term"`
+	Shadow     string        `json:"shadow"`
+	ShadowTerm millrace.Term `json:"shadow_term"`
 }
 
 type sourceView struct {
@@ -58,9 +77,10 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status DIR",
 		Short: "Say what a run is doing",
-		Long: `Say what the run in a run directory is doing: its processes, how far it is, what was drawn of each source, what was quarantined
-and what it waits for. While the orchestrator is being started again, its processes are shown alone. Of a run that is stopped the
-facts in its journal are shown; with --json, "running" is false then.`,
+		Long: `Say what the run in a run directory is doing: its processes, how far it is, what was drawn of each source, what was quarantined,
+what it waits for and what it lacks: a shadow for a loader, room on a disk, a source that cannot be reached. A process is a loader while
+it reads something for the run, and a shadow while it only stands by, whatever it was started as. While the orchestrator is being started
+again, its processes are shown alone. Of a run that is stopped the facts in its journal are shown; with --json, "running" is false then.`,
 		Example: "  millrace status runs/a\n  millrace status runs/a --json | jq .step\n  millrace status runs/a --watch",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -93,7 +113,8 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 
 // oneStatus prints the status once and tells whether the run goes on.
 func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
-	view := statusView{Sources: map[string]sourceView{}, Roles: []supervisor.Role{}, Quarantined: quarantineView{Recent: []millrace.Quarantine{}}}
+	view := statusView{Sources: map[string]sourceView{}, Roles: []supervisor.Role{}, Quarantined: quarantineView{Recent: []millrace.Quarantine{}},
+		Alerts: []alertView{}, Stripes: []stripeView{}}
 	roles, running, err := runs(dir)
 	if err != nil {
 		return false, &failure{err.Error()}
@@ -105,6 +126,7 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 		} else {
 			view.answer(reply)
 		}
+		view.lacking()
 	} else if err := view.stored(dir); err != nil {
 		return false, err
 	}
@@ -121,21 +143,29 @@ func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (
 }
 
 // askStatus asks the orchestrator of a run directory.
-func askStatus(ctx context.Context, dir string) (*proto.StatusReply, error) {
+func askStatus(ctx context.Context, dir string) (reply *proto.StatusReply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
+	err = askOrchestrator(dir, func(client proto.OrchestratorClient) error {
+		reply, err = client.Status(ctx, &proto.StatusRequest{}, grpc.WaitForReady(false))
+		return err
+	})
+	return reply, err
+}
+
+// askOrchestrator lets ask talk to the orchestrator of a run directory; its error is what a person reads.
+func askOrchestrator(dir string, ask func(proto.OrchestratorClient) error) error {
 	address := socket(dir, "orchestrator")
 	conn, err := grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return seam.UnixNet{}.Dial(ctx, address) }))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer conn.Close()
-	reply, err := proto.NewOrchestratorClient(conn).Status(ctx, &proto.StatusRequest{}, grpc.WaitForReady(false))
-	if err != nil {
-		return nil, errors.New(status.Convert(err).Message())
+	if err := ask(proto.NewOrchestratorClient(conn)); err != nil {
+		return errors.New(status.Convert(err).Message())
 	}
-	return reply, nil
+	return nil
 }
 
 func (v *statusView) answer(r *proto.StatusReply) {
@@ -144,12 +174,41 @@ func (v *statusView) answer(r *proto.StatusReply) {
 		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share}
 	}
 	v.quarantined(r.Quarantined, r.Recent)
-	// The supervisor knows who lives, the orchestrator under which term a loader was assigned its sources.
+	v.Masked = r.Masked
+	for _, a := range r.Alerts {
+		v.Alerts = append(v.Alerts, newAlertView(a))
+	}
+	for _, p := range r.Stripes {
+		v.Stripes = append(v.Stripes, stripeView{Source: p.Source, Stripe: p.Stripe, Loader: p.Name, Term: millrace.Term(p.Term),
+			Shadow: p.GetStandby().GetName(), ShadowTerm: millrace.Term(p.GetStandby().GetTerm())})
+	}
+	acting(v.Roles, r)
+}
+
+// acting corrects what the supervisor knows, who lives, by what the orchestrator knows: what a loader is by now, and under which term.
+func acting(roles []supervisor.Role, r *proto.StatusReply) {
 	for _, known := range r.Roles {
-		for i := range v.Roles {
-			if role := &v.Roles[i]; role.Name == known.Name && int64(role.Pid) == known.Pid {
-				role.Term = max(role.Term, millrace.Term(known.Term))
+		for i := range roles {
+			if role := &roles[i]; role.Name == known.Name && int64(role.Pid) == known.Pid {
+				role.Role, role.Term = known.Role, max(role.Term, millrace.Term(known.Term))
 			}
+		}
+	}
+}
+
+func newAlertView(a *proto.Alert) alertView {
+	out := alertView{Kind: a.Kind, Text: a.Text}
+	if a.Since != 0 {
+		out.Since = time.UnixMilli(a.Since).UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// lacking adds what a role lacks that cannot say so itself, since it does not live without.
+func (v *statusView) lacking() {
+	for _, r := range v.Roles {
+		if r.Lacks != "" {
+			v.Alerts = append(v.Alerts, alertView{Kind: "role", Text: r.Name + " cannot go on for now: " + r.Lacks})
 		}
 	}
 }
@@ -190,41 +249,6 @@ func (v *statusView) stored(dir string) error {
 			src := &st.Sources[i]
 			v.Sources[name] = sourceView{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Share: float64(src.Tokens) / float64(max(st.Tokens, 1))}
 		}
-	}
-	return nil
-}
-
-func (v *statusView) print(w io.Writer) error {
-	if v.Step != nil {
-		fmt.Fprintf(w, "step %d, planned up to %d, attempt %d\n", *v.Step, *v.Planned, v.Attempt)
-	}
-	if v.Waiting != "" {
-		fmt.Fprintf(w, "waiting: %s\n", v.Waiting)
-	}
-	rows := []string{row("\nROLE", "NAME", "PID", "STATE", "TERM", "RESTARTS")}
-	for _, r := range v.Roles {
-		rows = append(rows, row(r.Role, r.Name, r.Pid, r.State, r.Term, r.Restarts))
-	}
-	if len(v.Roles) > 0 {
-		if err := table(w, rows...); err != nil {
-			return err
-		}
-	}
-	rows = []string{row("\nSOURCE", "TOKENS", "SAMPLES", "EPOCH", "SHARE")}
-	for _, name := range sortedNames(v.Sources) {
-		s := v.Sources[name]
-		rows = append(rows, row(name, count(s.Tokens), count(s.Samples), s.Epoch, percent(s.Share)))
-	}
-	if len(v.Sources) > 0 {
-		if err := table(w, rows...); err != nil {
-			return err
-		}
-	}
-	if v.Quarantined.Count > 0 {
-		fmt.Fprintf(w, "\nquarantined: %d\n", v.Quarantined.Count)
-	}
-	for _, q := range v.Quarantined.Recent {
-		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
 	return nil
 }

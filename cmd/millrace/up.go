@@ -39,7 +39,11 @@ func upCommand() *cobra.Command {
 
 Prints a line that begins with "ready" when all sockets accept. A finite run ends by itself, with status 0, once every rank has taken
 everything. DIR keeps the run's journal: with a directory that has history, trainers say where they start (a saved state, "latest" or
-"fresh"). Ctrl-C or SIGTERM stops cleanly; whatever was killed goes on with the next up on the same directory.`,
+"fresh"). Ctrl-C or SIGTERM stops cleanly; whatever was killed goes on with the next up on the same directory.
+
+Every role is a process of its own and is started again when it dies. Of a loader that is lost a shadow takes over at once
+(reliability.shadows in the mixture file); a full disk is waited for. What the run lacks is said on stderr, "warning: …" when it begins
+and "over: …" when it ends, and by millrace status; millrace restart exchanges the processes one after the other.`,
 		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -144,12 +148,20 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 // outcomeFile says how the last `up` of a run directory failed; there is none while one runs, or where it ended well.
 func outcomeFile(runDir string) string { return filepath.Join(runDir, "outcome.json") }
 
-// judge: the orchestrator's end is the run's; anything else is started again.
+// judge: the orchestrator's end is the run's, unless it was asked to leave alone or waits for room on its disk. Anything else is started
+// again.
 func judge(child supervisor.Child, exit supervisor.Exit) supervisor.Verdict {
+	planner := child.Role == "orchestrator"
 	switch {
-	case child.Role == "orchestrator" && exit.Signal == 0 && exit.Code == exitDone:
+	case exit.Signal != 0:
+		return supervisor.Restart
+	case exit.Code == exitAsked, exit.Code == exitDone && !planner:
+		return supervisor.Again
+	case exit.Code == exitNoRoom:
+		return supervisor.Await
+	case exit.Code == exitDone:
 		return supervisor.Finish
-	case child.Role == "orchestrator" && exit.Signal == 0 && exit.Code == exitFailed:
+	case exit.Code == exitFailed && planner:
 		return supervisor.Fail
 	}
 	return supervisor.Restart

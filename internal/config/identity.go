@@ -61,6 +61,16 @@ func (c *Config) Identity() Identity {
 	return id
 }
 
+// Value returns the value of a key, with the default filled in; empty where there is none.
+func (id Identity) Value(name string) string {
+	for _, e := range id.Entries {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return ""
+}
+
 func (t *Tokenizer) identity() []Entry {
 	if t == nil {
 		return []Entry{{Name: "tokenizer", Value: "none"}}

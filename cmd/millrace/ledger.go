@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"millrace/proto"
+)
+
+// ledger is the flags of `millrace ledger`.
+type ledger struct {
+	dir, sample, source string
+	step                uint64
+	json                bool
+}
+
+func ledgerCommand() *cobra.Command {
+	l := &ledger{}
+	c := &cobra.Command{
+		Use:   "ledger DIR --step N | --sample SOURCE/ID",
+		Short: "Say what a step held, or where a sample went",
+		Long: `Say from the ledger of a run what a step held, or which steps a sample went into, while the run goes on or after.
+
+Each step is named once for every attempt in which it was sealed, with its digests and whether every rank has consumed it. ID is what
+batch.segments calls the sample, such as part-0.jsonl#5; SOURCE may be given with --source instead. The full plans of old steps are
+dropped, as checkpoint_saved allows; of those the digests and the ranges of ordinals stay, and "complete" is false with --json:
+millrace plan makes such a plan anew from the mixture file.`,
+		Example: "  millrace ledger runs/a --step 41200\n  millrace ledger runs/a --sample web/part-0.jsonl#5 --json",
+		Args:    exactArgs(1, "one run directory"),
+		RunE: func(c *cobra.Command, args []string) error {
+			l.dir = args[0]
+			if c.Flags().Changed("step") == c.Flags().Changed("sample") {
+				return &usageError{errors.New("millrace ledger: say either --step N or --sample SOURCE/ID")}
+			}
+			return l.run(c)
+		},
+	}
+	f := c.Flags()
+	f.Uint64Var(&l.step, "step", 0, "the step to show")
+	f.StringVar(&l.sample, "sample", "", "the sample to find, as SOURCE/ID")
+	f.StringVar(&l.source, "source", "", "the sample's source, where --sample is its bare id")
+	f.BoolVar(&l.json, "json", false, "print one JSON object a step and attempt")
+	return c
+}
+
+// answers are what a ledger says, and the names of the sources by their numbers.
+type answers struct {
+	sources []string
+	replies []*proto.LedgerReply
+}
+
+func (l *ledger) run(c *cobra.Command) error {
+	_, running, err := runs(l.dir)
+	if err != nil {
+		return &failure{err.Error()}
+	}
+	var found *answers
+	if running {
+		found, err = l.live(c)
+	} else {
+		found, err = l.stored()
+	}
+	if err != nil {
+		return err
+	}
+	if len(found.replies) == 0 {
+		return &failure{l.nothing()}
+	}
+	return page(c, func(w *bufio.Writer) error {
+		for _, r := range found.replies {
+			line := newLedgerLine(r, found.sources)
+			if l.json {
+				err = encode(w, line)
+			} else {
+				err = line.print(w)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (l *ledger) nothing() string {
+	if l.sample == "" {
+		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
+	}
+	return fmt.Sprintf("run directory %s: no step that was sealed holds %s: it comes later, or it was left out (see `millrace status %s` for quarantined records)", l.dir, l.sample, l.dir)
+}
+
+// request is the question with the sample's source told from its id; sources are those of the run.
+func (l *ledger) request(sources []string) (*proto.LedgerRequest, error) {
+	if l.sample == "" {
+		return &proto.LedgerRequest{ByStep: true, Step: l.step}, nil
+	}
+	source, id := l.source, l.sample
+	if source == "" {
+		for _, name := range sources { // a name may hold a slash: the longest counts
+			if rest, ok := strings.CutPrefix(l.sample, name+"/"); ok && len(name) > len(source) {
+				source, id = name, rest
+			}
+		}
+	}
+	for _, name := range sources {
+		if name == source {
+			return &proto.LedgerRequest{Source: source, Id: id}, nil
+		}
+	}
+	return nil, &usageError{fmt.Errorf("millrace ledger: %s names no source of this run: write SOURCE/ID, such as %s/part-0.jsonl#5; its sources are %s",
+		l.sample, sources[0], strings.Join(sources, ", "))}
+}
+
+// live asks the orchestrator of a run that goes on.
+func (l *ledger) live(c *cobra.Command) (*answers, error) {
+	now, err := askStatus(c.Context(), l.dir)
+	if err != nil {
+		return nil, &failure{fmt.Sprintf("the orchestrator of %s does not answer: %v", l.dir, err)}
+	}
+	out := &answers{sources: sortedNames(now.Sources)}
+	request, err := l.request(out.sources)
+	if err != nil {
+		return nil, err
+	}
+	err = askOrchestrator(l.dir, func(client proto.OrchestratorClient) error {
+		stream, err := client.Ledger(c.Context(), request)
+		if err != nil {
+			return err
+		}
+		for {
+			reply, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			out.replies = append(out.replies, reply)
+		}
+	})
+	if err != nil {
+		return nil, &failure{fmt.Sprintf("ask the ledger of %s: %v", l.dir, err)}
+	}
+	return out, nil
+}

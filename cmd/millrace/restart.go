@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"millrace/internal/seam"
+	"millrace/internal/supervisor"
+	"millrace/proto"
+)
+
+// restart is one rolling restart.
+type restart struct {
+	dir     string
+	names   []string // empty: every role
+	json    bool
+	timeout time.Duration // for one role
+}
+
+// restarted is what is printed of a role whose process was exchanged.
+type restarted struct {
+	Role    string  `json:"role"`
+	Name    string  `json:"name"`
+	Was     int     `json:"was"` // pid
+	Pid     int     `json:"pid"`
+	Seconds float64 `json:"seconds"`
+}
+
+func restartCommand() *cobra.Command {
+	r := &restart{}
+	c := &cobra.Command{
+		Use:   "restart DIR [NAME...]",
+		Short: "Exchange the processes of a run, one after the other, while it goes on",
+		Long: `Exchange the processes of the run in DIR, one after the other, while it goes on: each is asked to leave, hands over what it has, and its
+successor has to run, with every loader protected by a shadow again where there are shadows, before the next is asked. Without names,
+every role in the order shadows, loaders, sidecar, orchestrator. A program that was replaced on disk is not taken up: that needs a new up.`,
+		Example: "  millrace restart runs/a\n  millrace restart runs/a loader-1 orchestrator",
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return exactArgs(1, "one run directory and names of roles")(c, args)
+			}
+			r.dir, r.names = args[0], args[1:]
+			return r.run(c)
+		},
+	}
+	c.Flags().BoolVar(&r.json, "json", false, "print one JSON object a role")
+	c.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "how long one role may take before the rest is left as it is")
+	return c
+}
+
+func (r *restart) run(c *cobra.Command) error {
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	roles, running, err := runs(r.dir)
+	if err != nil {
+		return &failure{err.Error()}
+	}
+	if !running {
+		return &failure{fmt.Sprintf("no `millrace up` runs on %s: there is nothing to restart", r.dir)}
+	}
+	if reply, err := askStatus(ctx, r.dir); err == nil {
+		acting(roles, reply)
+	}
+	queue, err := r.queue(roles)
+	if err != nil {
+		return err
+	}
+	return page(c, func(w *bufio.Writer) error {
+		for i, name := range queue {
+			fmt.Fprintf(c.ErrOrStderr(), "%d of %d: %s\n", i+1, len(queue), name)
+			done, err := r.exchange(ctx, name)
+			if err != nil {
+				return &failure{fmt.Sprintf("restart %s: %v", name, err)}
+			}
+			if r.json {
+				err = encode(w, done)
+			} else {
+				_, err = fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", done.Role, done.Name, done.Pid, done.Was, done.Seconds)
+			}
+			if err := errors.Join(err, w.Flush()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// queue is the names of the roles to restart, in the order in which a run notices it least: what stands by first, then what it stands by
+// for; whoever plans comes last, when all others are new.
+func (r *restart) queue(roles []supervisor.Role) ([]string, error) {
+	order := []string{"shadow", "loader", "constructor", "sidecar", "orchestrator"}
+	var all []string
+	for _, kind := range order {
+		for _, role := range roles {
+			if role.Role == kind {
+				all = append(all, role.Name)
+			}
+		}
+	}
+	if len(r.names) == 0 {
+		return all, nil
+	}
+	for _, name := range r.names {
+		if !slices.Contains(all, name) {
+			return nil, &usageError{fmt.Errorf("millrace restart: %s has no role %q: its roles are %s", r.dir, name, strings.Join(all, ", "))}
+		}
+	}
+	return r.names, nil
+}
+
+// exchange asks one role to leave and waits for its successor.
+func (r *restart) exchange(ctx context.Context, name string) (*restarted, error) {
+	clock := seam.System{}
+	start := clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	before, err := r.await(ctx, name, func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != 0 })
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Kill(before.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return nil, fmt.Errorf("ask process %d to leave: %w", before.Pid, err)
+	}
+	after, err := r.await(ctx, name, func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != before.Pid })
+	if err != nil {
+		return nil, err
+	}
+	if err := r.settled(ctx); err != nil {
+		return nil, err
+	}
+	return &restarted{Role: after.Role, Name: name, Was: before.Pid, Pid: after.Pid, Seconds: clock.Now().Sub(start).Seconds()}, nil
+}
+
+// lookEvery is the pause between two looks at what changes.
+const lookEvery = 20 * time.Millisecond
+
+// await waits until a role is as wanted.
+func (r *restart) await(ctx context.Context, name string, wanted func(supervisor.Role) bool) (supervisor.Role, error) {
+	for {
+		roles, running, err := runs(r.dir)
+		if err != nil {
+			return supervisor.Role{}, err
+		}
+		if !running {
+			return supervisor.Role{}, errors.New("the run has ended")
+		}
+		for _, role := range roles {
+			if role.Name == name && wanted(role) {
+				return role, nil
+			}
+		}
+		if err := pause(ctx); err != nil {
+			return supervisor.Role{}, fmt.Errorf("%w: see `millrace status %s`", err, r.dir)
+		}
+	}
+}
+
+// settled waits until the run is as it was: every role is connected to the orchestrator, and what had a shadow to stand by for it has one.
+func (r *restart) settled(ctx context.Context) error {
+	for {
+		missing := "the orchestrator does not answer"
+		roles, running, err := runs(r.dir)
+		if err != nil {
+			return err
+		}
+		if !running {
+			return errors.New("the run has ended")
+		}
+		if reply, err := askStatus(ctx, r.dir); err == nil {
+			if missing = unsettled(roles, reply); missing == "" {
+				return nil
+			}
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("%w: %s; see `millrace status %s`", err, missing, r.dir)
+		}
+	}
+}
+
+// unsettled says what is not yet as it should be, or nothing.
+func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
+	shadows := false
+	for _, role := range roles {
+		shadows = shadows || role.Role == "shadow"
+		if !slices.ContainsFunc(reply.Roles, func(known *proto.RoleStatus) bool { return known.Name == role.Name && known.Pid == int64(role.Pid) }) {
+			return role.Name + " is not connected to the orchestrator yet"
+		}
+	}
+	for _, p := range reply.Stripes {
+		if shadows && p.Standby == nil {
+			return fmt.Sprintf("source %s is not protected by a shadow yet", p.Source)
+		}
+	}
+	return ""
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return errors.New("it takes too long")
+		}
+		return errors.New("interrupted")
+	case <-seam.System{}.After(lookEvery):
+		return nil
+	}
+}

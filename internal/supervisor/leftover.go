@@ -22,6 +22,9 @@ const (
 	orphanGrace = 2 * time.Second
 	// killGrace is how long they may take to die. What a kill does not end hangs in the kernel, or is frozen from outside.
 	killGrace = 8 * time.Second
+	// dyingGrace is how long an `up` that seems to live may yet turn out to be dying of a kill.
+	dyingGrace = 300 * time.Millisecond
+	pollEvery  = 10 * time.Millisecond
 	// quietWait is how long nobody is told that we wait.
 	quietWait = time.Second
 )
@@ -38,10 +41,14 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return fmt.Errorf("lock run directory %s: %w", runDir, err)
 		}
-		if pid, alive := holder(runDir); alive {
-			return &inUseError{dir: runDir, holder: fmt.Sprintf(" (pid %d)", pid)}
-		}
 		waited := clock.Now().Sub(start)
+		if pid, alive := holder(runDir); alive {
+			if waited > dyingGrace {
+				return &inUseError{dir: runDir, holder: fmt.Sprintf(" (pid %d)", pid)}
+			}
+			<-clock.After(pollEvery)
+			continue
+		}
 		if waited > quietWait && !told {
 			told = true
 			fmt.Fprintf(say, "waiting for processes of a killed `millrace up` to leave %s: %v\n", runDir, orphans(runDir))
@@ -56,7 +63,7 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		if waited > orphanGrace+killGrace {
 			return &leftoverError{dir: runDir, pids: orphans(runDir)}
 		}
-		<-clock.After(10 * time.Millisecond)
+		<-clock.After(pollEvery)
 	}
 }
 

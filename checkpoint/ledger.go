@@ -209,6 +209,7 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 	if batch.Empty() {
 		return batch.Close()
 	}
+	s.fail.Hit("checkpoint/dropplans/before")
 	return s.apply("drop plans in", batch)
 }
 

@@ -80,14 +80,7 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of BASE's sources."""
     at = tmp_path_factory.mktemp("corpus")
-    for i in range(3):
-        corpus.write_jsonl(at / "plain" / f"part-{i}.jsonl", corpus.mixed_texts(i, 60, 60), "meta.body")
-    corpus.write_jsonl(at / "packed" / "part-0.jsonl.gz", corpus.mixed_texts(10, 50, 40))
-    corpus.write_jsonl(at / "packed" / "part-1.jsonl.zst", corpus.mixed_texts(11, 50, 40))
-    corpus.write_zstd_frames(at / "frames" / "a.jsonl.zst", corpus.mixed_texts(20, 80, 40), 7)
-    for i, compression in enumerate(["snappy", "zstd", "gzip", "none"]):
-        corpus.write_parquet(at / "tables" / f"t{i}.parquet", corpus.mixed_texts(30 + i, 30, 50), "content.body", compression, 11)
-    corpus.write_megatron(at / "books" / "corpus", corpus.token_documents(40, 60, 700, 50000), "u2", pieces=3)
+    corpus.write_all(at)
     return at
 
 

@@ -164,3 +164,15 @@ def token_documents(seed: int, count: int, longest: int, vocabulary: int) -> Lis
     """Documents of tokens, some of them empty."""
     rng = random.Random(seed)
     return [[] if n % 13 == 4 else [rng.randrange(vocabulary) for _ in range(1 + int(longest * rng.random() ** 2))] for n in range(count)]
+
+
+def write_all(at: Path) -> None:
+    """A small file or two of every format: the sources of conftest's BASE."""
+    for i in range(3):
+        write_jsonl(at / "plain" / f"part-{i}.jsonl", mixed_texts(i, 60, 60), "meta.body")
+    write_jsonl(at / "packed" / "part-0.jsonl.gz", mixed_texts(10, 50, 40))
+    write_jsonl(at / "packed" / "part-1.jsonl.zst", mixed_texts(11, 50, 40))
+    write_zstd_frames(at / "frames" / "a.jsonl.zst", mixed_texts(20, 80, 40), 7)
+    for i, compression in enumerate(["snappy", "zstd", "gzip", "none"]):
+        write_parquet(at / "tables" / f"t{i}.parquet", mixed_texts(30 + i, 30, 50), "content.body", compression, 11)
+    write_megatron(at / "books" / "corpus", token_documents(40, 60, 700, 50000), "u2", pieces=3)

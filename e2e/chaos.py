@@ -1,0 +1,275 @@
+"""The campaign: seeded faults against real processes over real files, each run held against the fault-free one by the history checker.
+
+    python chaos.py --faults 200 --seed 1 [--beside 3] [--record] [--keep]
+
+A fault counts only if its victim had work in flight by its own event record: something begun and not ended, or a named point inside a
+stage of work. The table at the end says how often each point and each kind was hit. The exit status is 1 if anything was lost,
+doubled, out of order or different, or if a campaign of 3,000 faults left a point with fewer than 20 hits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import datetime
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+import corpus
+import faults
+import oracle
+from conftest import variant
+from harness import write_mixture
+from history import Check, History
+from ordeal import Ordeal
+
+RANKS = 2
+LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
+MOMENTS, SECONDS = 7, 1.6  # faults at random moments in a run, and in which time
+PAUSE = 0.012  # seconds of training for each batch
+BAD = (7, 23)  # records of the flawed source that are no text
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
+
+RUN: Dict[str, Any] = {"loaders": 2, "global_batch_size": 8, "micro_batch_size": 2, "stop": {"steps": 36}, "quarantine": {"budget": 0.9}}
+SOURCES: Dict[str, Any] = {
+    "frames": {"path": "frames/*.jsonl.zst"},
+    "tables": {"path": "tables/*.parquet", "text": "content.body"},
+    "books": {"format": "megatron", "path": "books/corpus"},
+    "flawed": {"path": "flawed.jsonl"},
+}
+MIXTURES: Dict[str, Dict[str, Any]] = {
+    "tokens": {
+        "mixture": {"schedule": [
+            {"from_step": 0, "weights": {"frames": 4, "tables": 2, "books": 2, "flawed": 1}},
+            {"from_step": 9, "weights": {"frames": 1, "tables": 2, "books": 3, "flawed": 3}, "ramp": "linear", "over_steps": 12},
+        ]},
+        "sources": SOURCES,
+    },
+    "samples": {
+        "mixture": {"unit": "samples", "weights": {"frames": 3, "tables": 2, "flawed": 2}},
+        "sources": {name: SOURCES[name] for name in ("frames", "tables", "flawed")},
+        "shuffle": "blocks", "layout": "varlen", "token_dtype": "int32", "pad_multiple": 8, "balance": "dp",
+    },
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What was done to whom; `counts` says that its record shows work in flight."""
+
+    what: str  # kill, eio …; for one at a moment also stop, term, memory, pair, cut, nap
+    where: str  # the point, or the kind of process
+    counts: bool
+
+
+def struck(h: History) -> Iterator[Fault]:
+    """All faults of a run, by its records."""
+    by_pid = {(life.name, life.pid): life for life in h.lives}
+    for _, r in h.each("failpoint"):
+        point, _, action = r["key"].partition("=")
+        yield Fault(action, point, True)
+    for _, r in h.each("fault", "driver"):
+        life = by_pid.get((r["name"], r["victim"]))
+        kind = re.sub(r"-\d+$", "", r["name"])
+        counts = life is not None and bool(life.until(r["boottime_ns"]).open())
+        if life is not None and r["key"] == "memory":
+            counts = counts and not life.named("exit")  # it lived on with what it had
+        yield Fault(r["key"], kind, counts)
+    for life in h.of("trainer"):
+        for event in ("cut", "nap"):
+            for _ in life.named(event):
+                yield Fault(event, "trainer", bool(life.named("batch")))
+
+
+class Stage:
+    """The files, the mixtures and what runs without faults gave."""
+
+    def __init__(self, binary: Path, scratch: Path) -> None:
+        self.binary, self.scratch = binary, scratch
+        self.files = scratch / "files"
+        corpus.write_all(self.files)
+        texts = corpus.synthetic_texts(77, 60, 40)
+        lines = [json.dumps({"text": 5 if n in BAD else text}) for n, text in enumerate(texts)]
+        (self.files / "flawed.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        self.checks: Dict[str, Check] = {}
+        self.passes: Dict[str, Dict[Tuple[str, str], int]] = {}
+        for name in MIXTURES:
+            self._golden(name, texts)
+
+    def mixture(self, name: str, run: str) -> Path:
+        """Every run has its own index, so that it is made under faults as well."""
+        return write_mixture(self.files, variant({**RUN, **MIXTURES[name], "index_dir": str(self.scratch / f"{run}.index")}), f"{run}.yaml")
+
+    def _golden(self, name: str, texts: List[str]) -> None:
+        """A run without faults; its points are armed with a pause of nothing, so that its records count how often each is passed."""
+        counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
+        o = Ordeal(self.binary, self.mixture(name, f"golden-{name}"), self.scratch / f"golden-{name}", RANKS, faults.Plan(counted, (), (), ()), 0, 0.0)
+        wrong = o.run()
+        h = History(o.events)
+        self.checks[name] = Check(h, self._manifest(MIXTURES[name], texts))
+        found = [*wrong, *self.checks[name].run(h)]
+        assert not found, "\n".join(map(str, found))
+        self.passes[name] = collections.Counter((life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint"))
+
+    def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
+        """What the sources hold, read by other libraries; a bad record is one that has to be accounted for."""
+        base = variant(mixture)
+        good = {name: source for name, source in mixture["sources"].items() if name != "flawed"}
+        out = {name: {i: len(t) for i, t in d.items()} for name, d in oracle.documents(self.files, {**base, "sources": good}).items()}
+        bpe, _ = oracle.encoding(base["tokenizer"]["name"])
+        out["flawed"] = {f"flawed.jsonl#{n}": 1 if n in BAD else 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(texts)}
+        return out
+
+    def processes(self, name: str) -> List[str]:
+        """The processes of a run, as its golden run had them."""
+        return sorted({life.name for life in self.checks[name].golden.lives if life.kind != "driver"})
+
+
+@dataclasses.dataclass
+class Outcome:
+    seed: int
+    faults: List[Fault]
+    wrong: List[str]
+    seconds: float
+    directory: Path
+    spec: str
+
+
+def one(stage: Stage, seed: int) -> Outcome:
+    """The run of a seed."""
+    name = list(MIXTURES)[seed % len(MIXTURES)]
+    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name)), stage.passes[name], MOMENTS, SECONDS)
+    run = f"run-{seed}"
+    o = Ordeal(stage.binary, stage.mixture(name, run), stage.scratch / run, RANKS, plan, seed, PAUSE)
+    began, wrong, found = time.monotonic(), [], []
+    try:
+        wrong = o.run()
+    except Exception:
+        wrong = [traceback.format_exc()]
+    h = History(o.events)
+    try:
+        found = [str(v) for v in dataclasses.replace(stage.checks[name], paused=o.paused).run(h)]
+    except Exception:
+        wrong = [*wrong, traceback.format_exc()]
+    return Outcome(seed, list(struck(h)), wrong + found, time.monotonic() - began, o.directory, o.spec)
+
+
+def clear(stage: Stage, outcome: Outcome) -> None:
+    for path in stage.scratch.glob(f"{outcome.directory.name}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+class Score:
+    """The totals of a campaign."""
+
+    def __init__(self) -> None:
+        self.hits: Dict[Tuple[str, str], int] = collections.Counter()
+        self.idle: Dict[Tuple[str, str], int] = collections.Counter()
+        self.failed: List[Outcome] = []
+        self.runs = 0
+
+    def add(self, o: Outcome) -> None:
+        self.runs += 1
+        for f in o.faults:
+            (self.hits if f.counts else self.idle)[f.where, f.what] += 1
+        if o.wrong:
+            self.failed.append(o)
+
+    def total(self) -> int:
+        return sum(self.hits.values())
+
+    def at(self, point: str) -> int:
+        return sum(n for (where, _), n in self.hits.items() if where == point)
+
+    def rare(self) -> List[str]:
+        return sorted(p.name for p in faults.points() if self.at(p.name) < LEAST)
+
+    def table(self) -> str:
+        lines = [f"{'where':34} {'what':8} {'in flight':>9} {'idle':>6}"]
+        for where, what in sorted(self.hits.keys() | self.idle.keys()):
+            lines.append(f"{where:34} {what:8} {self.hits[where, what]:9} {self.idle[where, what]:6}")
+        missed = [p.name for p in faults.points() if not self.at(p.name)]
+        return "\n".join([*lines, f"points never hit: {', '.join(missed) or 'none'}"])
+
+
+def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print) -> Tuple[Score, int]:
+    """Runs seeds from the first on, several beside each other, until enough faults counted. Returns the seed after the last."""
+    score, seed = Score(), first
+    with concurrent.futures.ThreadPoolExecutor(beside) as pool:
+        under_way = set()
+        while under_way or score.total() < wanted:
+            while score.total() < wanted and len(under_way) < beside:
+                under_way.add(pool.submit(one, stage, seed))
+                seed += 1
+            done, under_way = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                o = future.result()
+                score.add(o)
+                say(f"seed {o.seed}: {sum(f.counts for f in o.faults)} of {len(o.faults)} faults in flight, {o.seconds:.1f} s; {score.total()} in all"
+                    + (f"\n  WRONG, {o.directory}, {o.spec}\n  " + "\n  ".join(o.wrong) if o.wrong else ""))  # fmt: skip
+                if not o.wrong and not keep:
+                    clear(stage, o)
+    return score, seed
+
+
+def build(scratch: Path) -> Path:
+    """The binary under test: $MILLRACE, or built from this tree."""
+    if "MILLRACE" in os.environ:
+        return Path(os.environ["MILLRACE"]).resolve()
+    out = scratch / "millrace"
+    subprocess.run([shutil.which("go") or "/usr/local/go/bin/go", "build", "-o", str(out), "./cmd/millrace"], cwd=PAGE.parent.parent, check=True)
+    return out
+
+
+def main(arguments: List[str]) -> int:
+    parser = argparse.ArgumentParser(description="Faults against real processes, held against the fault-free run.")
+    parser.add_argument("--faults", type=int, default=200, help="faults with work in flight")
+    parser.add_argument("--seed", type=int, default=1, help="first seed; one seed is one run")
+    parser.add_argument("--beside", type=int, default=3, help="runs at a time")
+    parser.add_argument("--keep", action="store_true", help="keep the directories of runs that passed")
+    parser.add_argument("--record", action="store_true", help="append the totals to docs/campaigns.md")
+    a = parser.parse_args(arguments)
+    scratch = Path(tempfile.mkdtemp(prefix="chaos-"))
+    began = time.monotonic()
+    stage = Stage(build(scratch), scratch)
+    score, after = campaign(stage, a.faults, a.seed, a.beside, a.keep)
+    wall = time.monotonic() - began
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = usage.ru_utime + usage.ru_stime
+    print(score.table())
+    print(f"{score.total()} faults in {score.runs} runs, seeds {a.seed} to {after - 1}; {wall:.0f} s, {60 * score.total() / wall:.0f} faults a minute, {score.total() / cpu:.2f} a CPU second")
+    rare = score.rare() if a.faults >= LARGE else []
+    if rare:
+        print(f"hit fewer than {LEAST} times: {', '.join(rare)}")
+    for o in score.failed:
+        print(f"failed: seed {o.seed}, {o.directory}")
+    if not score.failed:
+        shutil.rmtree(scratch, ignore_errors=a.keep)
+    if a.record:
+        record(score, a.seed, after - 1, cpu)
+    return 1 if score.failed or rare else 0
+
+
+def record(score: Score, first: int, last: int, cpu: float) -> None:
+    """Appends the campaign to the page; its table is the page's last."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True).stdout.strip()
+    result = f"failed: seeds {', '.join(str(o.seed) for o in score.failed)}" if score.failed else "all bytes equal"
+    row = f"| {datetime.date.today()} | {commit} | {first}-{last} | {score.runs} | {score.total()} | {cpu / 3600:.2f} | {result} |\n"
+    with open(PAGE, "a", encoding="utf-8") as page:
+        page.write(row)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

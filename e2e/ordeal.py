@@ -1,0 +1,218 @@
+"""One run of the real binary and real trainers under the faults of a plan, kept going as a cluster's launcher would keep it going: an
+`up` that dies is started again, and when a trainer dies all of them are started again from a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import stub
+from faults import Plan
+from harness import processes_of
+
+TICK = 0.005  # seconds between two looks at everything
+STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
+PATIENCE = 30.0  # seconds without any batch, death or fault after which a run counts as hung
+
+# A clean process that forks the trainers: it has the client loaded, and none of the driver's threads.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["stub"])
+
+
+class Ordeal:
+    """A run directory with everything that happens in it. `run` returns what went wrong beside what the history shows."""
+
+    def __init__(self, binary: Path, mixture: Path, directory: Path, ranks: int, plan: Plan, seed: int, pause: float) -> None:
+        self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause = binary, mixture, directory, ranks, plan, pause
+        self.events, self.marks, self.checkpoints = (Path(f"{directory}.{what}") for what in ("events", "marks", "states"))
+        for made in (self.events, self.marks, self.checkpoints):
+            made.mkdir(parents=True)
+        self.spec = ";".join(plan.armed).replace("{marks}", str(self.marks))
+        self._rng = random.Random(seed)
+        self._record = stub.Record(str(self.events), "driver")
+        self._due: List[Tuple[float, Callable[[], None]]] = []
+        self._up: Optional[subprocess.Popen[bytes]] = None
+        self._trainers: List[Any] = []
+        self._finished = False
+        self.paused = 0.0  # seconds for which processes were stopped
+        self.stderr = Path(f"{directory}.stderr")
+
+    def run(self) -> List[str]:
+        """Runs to the end."""
+        try:
+            self._start_up()
+            self._start_trainers(start=None)
+            began = time.monotonic()
+            self._due = [(began + at, lambda what=what, number=number: self._happen(what, number)) for at, what, number in self.plan.moments]
+            return self._watch()
+        finally:
+            self._end()
+
+    def said(self) -> str:
+        return self.stderr.read_text(encoding="utf-8", errors="replace")
+
+    # Keeping it going.
+
+    def _watch(self) -> List[str]:
+        last, size = time.monotonic(), -1
+        while True:
+            now = time.monotonic()
+            while self._due and self._due[0][0] <= now:
+                self._due.pop(0)[1]()
+            moved = self._keep_up() | self._keep_trainers()
+            wrote = sum(p.stat().st_size for p in self.events.glob("trainer-*.jsonl"))
+            if moved or wrote != size:
+                last, size = now, wrote
+            if self._trainers and all(t.exitcode == 0 for t in self._trainers):
+                ended = self._ended()
+                if ended is not None:
+                    return ended
+            elif now - last > PATIENCE:
+                return [f"nothing happened for {PATIENCE:.0f} s; `up` said:\n{self.said()}"]
+            time.sleep(TICK)
+
+    def _keep_up(self) -> bool:
+        assert self._up is not None
+        code = self._up.poll()
+        if code is None or self._finished:
+            return False
+        self._finished = code == 0 and all(t.exitcode == 0 for t in self._trainers)
+        if code > 0:
+            raise AssertionError(f"`up` ended with {code}:\n{self.said()}")
+        if not self._finished:
+            self._start_up()
+        return True
+
+    def _ended(self) -> Optional[List[str]]:
+        """Every rank has everything: `up` ends by itself, or, where it is another one than theirs, when it is asked to."""
+        assert self._up is not None
+        self._due.clear()
+        try:
+            if self._ups > 1:
+                time.sleep(0.2)
+                self._up.terminate()
+            code = self._up.wait(20)
+        except subprocess.TimeoutExpired:
+            return [f"`up` did not end within 20 s after every rank had; it said:\n{self.said()}"]
+        if code < 0:  # a point on its way out
+            self._start_up()
+            return None
+        if code > 0:
+            return [f"`up` ended with {code}:\n{self.said()}"]
+        return []
+
+    def _keep_trainers(self) -> bool:
+        """As launchers do: one rank's death is everybody's, and all go on from one checkpoint."""
+        dead = [t for t in self._trainers if t.exitcode not in (None, 0)]
+        if not dead:
+            return False
+        for t in self._trainers:
+            t.kill()
+            t.join()
+        states = stub.checkpoints(str(self.checkpoints), self.ranks)
+        choice = self._rng.random()
+        if states and choice < 0.6:
+            self._start_trainers(state=states[-1])
+        elif states and choice < 0.85:
+            self._start_trainers(state=self._rng.choice(states))
+        else:
+            self._start_trainers(start="latest")
+        return True
+
+    _ups = 0
+
+    def _start_up(self) -> None:
+        env = {**os.environ, "MILLRACE_FAILPOINTS": self.spec}
+        command = [str(self.binary), "up", str(self.mixture), "--ranks", str(self.ranks), "--run-dir", str(self.directory), "--events", str(self.events)]
+        with open(self.stderr, "ab") as err:
+            self._up = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, env=env, start_new_session=True)
+        self._ups += 1
+
+    def _start_trainers(self, start: Optional[str] = None, state: Optional[Dict[str, Any]] = None) -> None:
+        first = not self._trainers
+        self._trainers = []
+        for rank in range(self.ranks):
+            orders = stub.Orders(rank, str(self.directory / f"rank-{rank}.sock"), str(self.events), str(self.checkpoints), start, state, self.pause,
+                                 naps=self.plan.naps if first else (), cuts=self.plan.cuts, failpoints=self.spec)  # fmt: skip
+            child = processes.Process(target=stub.train, args=(orders,), daemon=True)
+            child.start()
+            self._trainers.append(child)
+
+    # Faults at a moment.
+
+    def _happen(self, what: str, number: float) -> None:
+        rng = random.Random(number)
+        if what == "up":
+            assert self._up is not None
+            self._strike("kill", "up", self._up.pid)
+            return
+        if what == "trainer":
+            rank = rng.randrange(self.ranks)
+            if self._trainers[rank].exitcode is None:
+                self._strike("kill", f"trainer-{rank}", self._trainers[rank].pid)
+            return
+        roles = self._roles()
+        for name, pid in rng.sample(roles, min(len(roles), 2 if what == "pair" else 1)):
+            self._strike("kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else "")
+
+    def _roles(self) -> List[Tuple[str, int]]:
+        """The children that are there, in the order of their names, so that a seed draws the same ones."""
+        try:
+            listed = json.loads((self.directory / "run" / "roles.json").read_text())
+        except (OSError, ValueError):
+            return []
+        return sorted((r["name"], r["pid"]) for r in listed if r["pid"] and r["state"] == "running")
+
+    def _strike(self, what: str, name: str, pid: int, seconds: float = 0.0, also: str = "") -> None:
+        self._record.write("fault", key=also or what, name=name, victim=pid)
+        try:
+            if what == "memory":  # no page more than it has: the next larger allocation ends the process
+                resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
+                return
+            os.kill(pid, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}[what])
+        except (ProcessLookupError, PermissionError):
+            return  # it was faster
+        if what == "stop":
+            self.paused += seconds
+            self._due.append((time.monotonic() + seconds, lambda: self._resume(pid)))
+            self._due.sort(key=lambda d: d[0])
+
+    def _resume(self, pid: int) -> None:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    # The end.
+
+    def _end(self) -> None:
+        for t in self._trainers:
+            t.kill()
+            t.join()
+        if self._up is not None and self._up.poll() is None:
+            for pid in processes_of(self.directory):
+                os.kill(pid, signal.SIGKILL)
+            self._up.kill()
+            self._up.wait()
+        for left in self.leftovers():
+            self._record.write("left", key=left)
+
+    def leftovers(self) -> Sequence[str]:
+        """What of the run still exists and should not."""
+        until = time.monotonic() + 2
+        while processes_of(self.directory) and time.monotonic() < until:
+            time.sleep(0.02)
+        found = [f"process {pid}" for pid in processes_of(self.directory)]
+        found += [f"socket {p.name}" for p in self.directory.glob("*.sock")]
+        found += [f"temporary file {p.name}" for p in self.directory.rglob("*.tmp")]
+        if (self.directory / "run").exists():
+            found.append("the runtime directory")
+        return found

@@ -1,0 +1,110 @@
+"""A trainer that lives like a real one: takes batches, saves its state now and then, is killed, and starts again from an older checkpoint.
+What it took it writes down itself, so that the record stands whatever happens to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket as sockets
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import trainer  # noqa: F401  puts the client on the path
+from millrace import RunError, _failpoint, connect
+
+
+@dataclasses.dataclass(frozen=True)
+class Orders:
+    """One life of a rank's trainer."""
+
+    rank: int
+    socket: str
+    events: str  # directory of event records
+    checkpoints: str  # directory of saved states
+    start: Optional[str] = None
+    state: Optional[Dict[str, Any]] = None
+    pause: float = 0.0  # seconds of training for each batch
+    every: int = 4  # steps between two checkpoints
+    naps: Tuple[Tuple[int, float], ...] = ()  # at (batch, seconds) it trains longer
+    cuts: Tuple[int, ...] = ()  # before these batches the connection breaks
+    failpoints: str = ""
+
+
+class Record:
+    """Appends event records as the roles do; each is with the operating system before the trainer goes on."""
+
+    def __init__(self, directory: str, name: str) -> None:
+        self._name, self._seq = name, 0
+        self._fd = os.open(Path(directory, f"{name}-{os.getpid()}.jsonl"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def write(self, event: str, **more: Any) -> None:
+        self._seq += 1
+        line = {"seq": self._seq, "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME), "role": self._name, "pid": os.getpid(), "event": event}
+        os.write(self._fd, json.dumps({**line, "step": -1, **more}, separators=(",", ":")).encode() + b"\n")
+
+
+def held() -> Dict[str, int]:
+    """What the process holds now."""
+    return {"fds": len(os.listdir("/proc/self/fd")) - 1, "rss_bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
+
+
+def train(orders: Orders) -> None:
+    """Runs in a process of its own, until the run's end, an error, or its death."""
+    record = Record(orders.events, f"trainer-{orders.rank}")
+    _failpoint.arm(orders.failpoints, f"trainer-{orders.rank}", lambda point, action: record.write("failpoint", key=f"{point}={action}"))
+    state = orders.state or {}
+    record.write("start", start=orders.start or "", state_step=state.get("step", -1), state_microbatch=state.get("microbatch", 0), **held())
+    try:
+        _train(orders, record)
+        record.write("end", **held())
+    except RunError as e:
+        record.write("error", key=type(e).__name__, reason=e.reason)
+    except BaseException as e:
+        record.write("error", key="crash", reason=repr(e))
+
+
+def _train(orders: Orders, record: Record) -> None:
+    loader = connect(orders.socket, tensors="numpy", start=orders.start)
+    if orders.state is not None:
+        loader.load_state_dict(orders.state)
+    naps, taken = dict(orders.naps), 0
+    while True:
+        if taken in orders.cuts and loader._conn is not None:
+            record.write("cut")
+            loader._conn.sock.shutdown(sockets.SHUT_RDWR)
+        record.write("ask")
+        batch = next(loader, None)
+        if batch is None:
+            break
+        position = loader._position
+        assert position is not None
+        record.write("batch", step=batch.step, attempt=position[0], rank=orders.rank, microbatch=batch.microbatch, of=batch.num_microbatches,
+                     digest=batch.digest, segments=[tuple(s) for s in batch.segments])  # fmt: skip
+        last, step = batch.microbatch + 1 == batch.num_microbatches, batch.step
+        del batch
+        if taken in naps:
+            record.write("nap", step=step)
+        time.sleep(orders.pause + naps.get(taken, 0.0))
+        taken += 1
+        if last and step % orders.every == orders.every - 1:
+            save(orders, step, loader.state_dict())
+            record.write("saved", step=step)
+            loader.checkpoint_saved(max(0, step - 2 * orders.every))  # two older checkpoints are kept
+    loader.close()
+
+
+def save(orders: Orders, step: int, state: Dict[str, Any]) -> None:
+    """As trainers do: aside, then in place."""
+    path = Path(orders.checkpoints, f"{step:06d}-{orders.rank}.json")
+    path.with_suffix(".tmp").write_text(json.dumps(state))
+    path.with_suffix(".tmp").replace(path)
+
+
+def checkpoints(directory: str, ranks: int) -> List[Dict[str, Any]]:
+    """The states that all ranks have saved, oldest first; states of one step are equal on all ranks, so the first stands for all."""
+    steps: Dict[str, int] = {}
+    for path in Path(directory).glob("*.json"):
+        steps[path.name.split("-")[0]] = steps.get(path.name.split("-")[0], 0) + 1
+    return [json.loads(Path(directory, f"{step}-0.json").read_text()) for step in sorted(s for s, n in steps.items() if n == ranks)]

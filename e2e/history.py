@@ -25,7 +25,7 @@ Position = Tuple[int, int]  # step, microbatch
 Slot = Tuple[int, int, int]  # step, rank, microbatch
 
 FD_SLACK = 6  # descriptors that a role may hold more at its end than at its beginning: the runtime's own, and its log
-GOROUTINE_SLACK = 8
+GOROUTINE_SLACK = 40  # connections that are being closed have some of their own for a moment
 RSS_FACTOR, RSS_SLACK = 2.0, 128 << 20  # beside the largest of the kind in the golden run
 
 
@@ -215,6 +215,9 @@ class Check:
                     if waited > allowed:
                         yield Violation("P8", f"{life.name} waited {waited:.1f} s, {allowed:.1f} s are allowed", around(life, r))
                 asked = r if r["event"] == "ask" else asked if r["event"] == "failpoint" else None
+        for life, r in h.each("error", "trainer"):
+            if not self._excused(h, life, r):
+                yield Violation("P8", f"{life.name} saw an exception: {r['reason']}", around(life, r))
         for rank in h.ranks:
             last = h.trainers[rank][-1]
             if not last.named("end"):
@@ -222,6 +225,14 @@ class Check:
                 yield Violation("P8", f"rank {rank} did not come to the end of the run", around(last, tail))
         for rank in sorted(set(self.golden.ranks) - set(h.ranks)):
             yield Violation("P8", f"rank {rank} never began")
+
+    def _excused(self, h: History, life: Life, error: Record) -> bool:
+        """Whether the trainer's own `up` died while it waited: then the trainer is told, and its launcher starts it again."""
+        asked = max((r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]), default=0)
+        deaths = [up.records[-1]["boottime_ns"] for up in h.of("up") if not up.named("exit")]
+        deaths += [r["boottime_ns"] for _, r in h.each("fault", "driver") if r["name"] == "up"]
+        ends = [r["boottime_ns"] for _, r in h.each("exit", "up")]
+        return error["key"] != "crash" and (any(asked - 5e9 <= d <= error["boottime_ns"] for d in deaths) or any(asked <= e <= error["boottime_ns"] for e in ends))
 
     def leaks(self, h: History) -> Iterator[Violation]:
         """P9: what a process holds at its end is what it held at its beginning; nothing outlives the run (the driver's `left` records)."""

@@ -7,7 +7,9 @@ import dataclasses
 import json
 import os
 import socket as sockets
+import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -51,7 +53,7 @@ def held() -> Dict[str, int]:
 
 
 def train(orders: Orders) -> None:
-    """Runs in a process of its own, until the run's end, an error, or its death."""
+    """Runs in a process of its own, until the run's end, an error (then it exits with 1), or its death."""
     record = Record(orders.events, f"trainer-{orders.rank}")
     _failpoint.arm(orders.failpoints, f"trainer-{orders.rank}", lambda point, action: record.write("failpoint", key=f"{point}={action}"))
     state = orders.state or {}
@@ -61,8 +63,10 @@ def train(orders: Orders) -> None:
         record.write("end", **held())
     except RunError as e:
         record.write("error", key=type(e).__name__, reason=e.reason)
-    except BaseException as e:
-        record.write("error", key="crash", reason=repr(e))
+        sys.exit(1)
+    except Exception:
+        record.write("error", key="crash", reason=traceback.format_exc())
+        sys.exit(1)
 
 
 def _train(orders: Orders, record: Record) -> None:

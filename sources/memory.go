@@ -41,7 +41,7 @@ type earlyLength struct {
 	tokens uint32
 }
 
-func openMemory(spec Spec, files index.FS, log *slog.Logger) (memory, error) {
+func openMemory(spec Spec, files index.FS, spare bool, log *slog.Logger) (memory, error) {
 	m := memory{mu: new(sync.Mutex), stores: make(map[uint32]lengthStore), early: make(map[uint32][]earlyLength)}
 	if spec.IndexDir == "" {
 		m.blobs = &volatileBlobs{kept: make(map[blobKey][]byte)}
@@ -52,6 +52,9 @@ func openMemory(spec Spec, files index.FS, log *slog.Logger) (memory, error) {
 		return m, err
 	}
 	m.blobs = store
+	if spare {
+		m.blobs = &sparedBlobs{blobStore: store, kept: volatileBlobs{kept: make(map[blobKey][]byte)}, log: log}
+	}
 	if spec.Tokenizer != nil {
 		transform := spec.fingerprint()
 		m.lengths = func(shard millrace.Digest, count uint64) (lengthStore, error) {
@@ -108,6 +111,32 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 
 // Close implements blobStore.
 func (*volatileBlobs) Close() error { return nil }
+
+// sparedBlobs keeps in memory what its disk does not take: a full or broken index directory costs a run work at its next start, not
+// its life.
+type sparedBlobs struct {
+	blobStore
+	kept volatileBlobs
+	log  *slog.Logger
+}
+
+// Load implements blobStore.
+func (s *sparedBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
+	if blob, ok := s.kept.Load(d, kind); ok {
+		return blob, true
+	}
+	return s.blobStore.Load(d, kind)
+}
+
+// Save implements blobStore.
+func (s *sparedBlobs) Save(d millrace.Digest, kind string, blob []byte) error {
+	err := s.blobStore.Save(d, kind, blob)
+	if err == nil {
+		return nil
+	}
+	s.log.Warn("an index is kept in memory only, and will be made again at the next start", "err", err)
+	return s.kept.Save(d, kind, blob)
+}
 
 // lengthsOf returns the length store of a shard, nil where there is none (yet).
 func (s *Source) lengthsOf(shard uint32) lengthStore {

@@ -35,6 +35,7 @@ type Spec struct {
 type OpenOptions struct {
 	FS       FS                      // default: the operating system's
 	IndexFS  index.FS                // files of IndexDir; default: the operating system's
+	Spare    bool                    // where IndexDir cannot be written, log it and go on without; by default that is an error
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	Deep     bool                    // hash every byte and compare with the hash first seen
@@ -104,7 +105,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	s.shards = newShardSet(s.openShard)
 	var err error
-	s.memory, err = openMemory(spec, opts.IndexFS, s.log)
+	s.memory, err = openMemory(spec, opts.IndexFS, opts.Spare, s.log)
 	return s, err
 }
 

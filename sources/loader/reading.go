@@ -47,7 +47,7 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, name string) err
 		progress := func(done, total int64) {
 			_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: name, Done: done, Total: total}}})
 		}
-		src, err = sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log})
+		src, err = sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log})
 		if err != nil {
 			return l.fatal(ctx, out, name, err)
 		}

@@ -40,7 +40,13 @@ func (m *Machine) Opened(session Session, name string, mf *pb.Manifest) {
 	if l == nil {
 		return
 	}
-	if pinned := m.s.Manifests[mf.Source]; pinned != nil {
+	pinned := m.s.Manifests[mf.Source]
+	for _, seen := range m.toPin {
+		if seen.Source == mf.Source {
+			pinned = seen
+		}
+	}
+	if pinned != nil {
 		if err := m.cfg.Compare(wire.ManifestFromProto(pinned), wire.ManifestFromProto(mf)); err != nil {
 			m.fail(err)
 			return
@@ -108,12 +114,10 @@ func (m *Machine) pinned() bool { return len(m.s.Manifests) == len(m.cfg.Sources
 
 // startReading pins new manifests, then takes a term for loaders that have none yet.
 func (m *Machine) startReading() ([]Fact, error) {
-	for len(m.toPin) > 0 {
+	if len(m.toPin) > 0 {
 		mf := m.toPin[0]
 		m.toPin = m.toPin[1:]
-		if m.s.Manifests[mf.Source] == nil {
-			return []Fact{{Record: &pb.Record{Fact: &pb.Record_Pinned{Pinned: &pb.Pinned{Manifest: mf}}}}}, nil
-		}
+		return []Fact{{Record: &pb.Record{Fact: &pb.Record_Pinned{Pinned: &pb.Pinned{Manifest: mf}}}}}, nil
 	}
 	if !m.pinned() || len(m.unassigned()) == 0 {
 		return nil, nil

@@ -294,3 +294,30 @@ func mustJSON(t *testing.T, v any) []byte {
 	}
 	return b
 }
+
+// TestLoadersThatOpenASourceTogether: what the second one sees is compared although the first's is not journaled yet, and the sidecars are
+// welcomed.
+func TestLoadersThatOpenASourceTogether(t *testing.T) {
+	for _, second := range []byte{0, 1} {
+		w := newWorld(t, 1)
+		for i := range w.cfg.Sources {
+			w.cfg.Sources[i].Loaders = []string{"loader-0", "loader-1"}
+		}
+		w.restart()
+		w.sidecar = &box{}
+		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0"})
+		for i, name := range []string{"loader-0", "loader-1"} {
+			loader := &box{}
+			if err := w.m.LoaderUp(loader, &proto.LoaderHello{Name: name}); err != nil {
+				t.Fatal(err)
+			}
+			for _, source := range sourceNames {
+				w.m.Opened(loader, name, &proto.Manifest{Source: source, Fingerprint: append(make([]byte, 15), second*byte(i))})
+			}
+		}
+		w.turn()
+		if got := w.sidecar.take(); has(got, "Welcome") != (second == 0) || has(got, "failed: source code: its files changed") != (second != 0) {
+			t.Errorf("files that differ by %d: %v", second, got)
+		}
+	}
+}

@@ -62,11 +62,18 @@ func (numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ source
 
 type shard struct{ lengths []uint32 }
 
-func (s *shard) Count() (uint64, bool)                                          { return uint64(len(s.lengths)), true }
-func (s *shard) Seekable() bool                                                 { return true }
-func (s *shard) Close() error                                                   { return nil }
-func (s *shard) Index(context.Context, func(int64)) ([]byte, error)             { return nil, nil }
-func (s *shard) Scan(context.Context, uint64, func(sources.Record) error) error { return nil }
+func (s *shard) Count() (uint64, bool)                              { return uint64(len(s.lengths)), true }
+func (s *shard) Seekable() bool                                     { return true }
+func (s *shard) Close() error                                       { return nil }
+func (s *shard) Index(context.Context, func(int64)) ([]byte, error) { return nil, nil }
+
+func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	var all []uint64
+	for i := from; i < uint64(len(s.lengths)); i++ {
+		all = append(all, i)
+	}
+	return s.Read(ctx, all, fn)
+}
 
 func (s *shard) Read(_ context.Context, records []uint64, fn func(sources.Record) error) error {
 	for _, i := range records {

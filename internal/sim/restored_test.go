@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/internal/wire"
+	"millrace/orchestrator"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// placing is what may differ between a run and one that goes on from its state.
+type placing struct {
+	ranks, micro int
+	loaders      int // stripes of a source
+	runway       int // steps planned ahead of what was consumed; 1 is no prefetch
+}
+
+// outcome is what a step came to: equal steps are equal in all of it.
+type outcome struct {
+	content string // content digest
+	state   string // after the step, its attempt aside
+	bytes   string // of all tensors of all ranks
+	place   string // placement digest
+	micro   uint32 // microbatches of a rank
+}
+
+// history is a run's steps from a place on, and how it ended.
+type history struct {
+	from    uint64
+	steps   []outcome
+	ended   string
+	refusal string
+	begun   *proto.Begin
+}
+
+// run is the real orchestrator and the real constructor in one goroutine, with loaders that know a stream and ranks that take every step.
+type run struct {
+	t       *testing.T
+	x       *setting
+	p       placing
+	m       *orchestrator.Machine
+	loaders []*reader
+	out     history
+	collate *constructors.Collator
+}
+
+// reader is a loader as the orchestrator sees it.
+type reader struct {
+	name  string
+	reads map[string]*read
+	wants map[string]uint64
+}
+
+func (*reader) Send(any) {}
+
+type ear struct{}
+
+func (*ear) Send(any) {}
+
+// resume runs a setting from a state, or fresh, for so many steps or to its end (0).
+func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *history {
+	t.Helper()
+	options := x.options
+	options.MicroBatch = uint32(p.micro)
+	topology := millrace.Topology{Ranks: p.ranks, TP: 1, CP: 1, PP: 1}
+	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(p.ranks), MicroBatch: uint32(p.micro)}, Ranks: p.ranks, Identity: []byte(`{}`), Runway: p.runway,
+		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
+	r := &run{t: t, x: x, p: p, collate: constructors.New(options.Shape(x.spec.SequenceLength, millrace.Int32), x.spec.PadMultiple)}
+	for i := range p.loaders {
+		r.loaders = append(r.loaders, &reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
+	}
+	for _, s := range x.spec.Sources {
+		source := orchestrator.Source{Name: s.Name, Allowed: func(bool, uint64) uint64 { return 1 << 30 }}
+		for _, l := range r.loaders {
+			source.Loaders = append(source.Loaders, l.name)
+		}
+		cfg.Sources = append(cfg.Sources, source)
+	}
+	m, err := orchestrator.NewMachine(cfg, orchestrator.NewState())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.m = m
+	r.start(state)
+	for r.turn(steps) {
+	}
+	if err := m.Failed(); err != nil {
+		t.Fatalf("%s: %v", x.name, err)
+	}
+	return &r.out
+}
+
+func (r *run) start(state []byte) {
+	for _, l := range r.loaders {
+		if err := r.m.LoaderUp(l, &proto.LoaderHello{Name: l.name}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.m.SidecarUp(&ear{}, &proto.SidecarHello{Name: "sidecar-0"})
+	start := "fresh"
+	if state != nil {
+		start = "state"
+	}
+	for rank := range r.p.ranks {
+		r.m.Joined(&ear{}, &proto.Join{Rank: uint32(rank), Start: start, State: state, Call: uint64(rank)})
+	}
+}
+
+// turn lets the machine decide once; false where the run is over or has come far enough.
+func (r *run) turn(steps int) bool {
+	facts, err := r.m.Decide()
+	if err != nil {
+		r.t.Fatalf("%s: %v", r.x.name, err)
+	}
+	for _, f := range facts {
+		r.m.Apply(f)
+	}
+	acted := r.perform()
+	if steps > 0 && len(r.out.steps) >= steps || r.out.refusal != "" || r.m.Done() {
+		return false
+	}
+	if len(facts) == 0 && !acted {
+		r.t.Fatalf("%s: the run stands still at step %d: %s", r.x.name, r.out.from+uint64(len(r.out.steps)), r.m.Waiting())
+	}
+	return true
+}
+
+func (r *run) perform() bool {
+	actions := r.m.Actions()
+	for _, a := range actions {
+		switch msg := a.Msg.(type) {
+		case *proto.LoaderOrder:
+			r.load(a.To.(*reader), msg)
+		case *proto.SidecarOrder:
+			r.serve(msg)
+		}
+	}
+	return len(actions) > 0
+}
+
+func (r *run) load(l *reader, order *proto.LoaderOrder) {
+	switch o := order.Order.(type) {
+	case *proto.LoaderOrder_Open:
+		r.m.Opened(l, l.name, r.x.streams[o.Open.Source].manifest)
+	case *proto.LoaderOrder_Read:
+		rd := &read{stream: r.x.streams[o.Read.Source], order: o.Read, next: o.Read.Ordinal}
+		if err := rd.check(); err != nil {
+			r.t.Errorf("%s: %v", r.x.name, err)
+		}
+		l.reads[o.Read.Source] = rd
+	case *proto.LoaderOrder_Want:
+		rd := l.reads[o.Want.Source]
+		r.m.Offered(l, l.name, rd.order.Term, rd.offer(o.Want.Until))
+	}
+}
+
+func (r *run) serve(order *proto.SidecarOrder) {
+	switch o := order.Order.(type) {
+	case *proto.SidecarOrder_Begin:
+		r.out.begun, r.out.from = o.Begin, o.Begin.Step
+	case *proto.SidecarOrder_Refusal:
+		r.out.refusal = o.Refusal.Reason
+	case *proto.SidecarOrder_Plan:
+		r.take(o.Plan)
+	case *proto.SidecarOrder_Ended:
+		r.out.ended = fmt.Sprintf("after %d: %s", o.Ended.Steps, o.Ended.Reason)
+	}
+}
+
+// take builds a step's tensors and commits it on every rank.
+func (r *run) take(msg *proto.Plan) {
+	p, err := wire.PlanFromProto(msg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	h := sha256.New()
+	for rank := range millrace.Rank(p.Ranks) {
+		for micro := range p.Microbatches {
+			part := p.Part(rank, micro)
+			tensors, size := r.collate.Layout(part)
+			frame := make([]byte, size)
+			if err := r.collate.Build(frame, tensors, part, r.x.tokens(part)); err != nil {
+				r.t.Fatalf("%s: %v", r.x.name, err)
+			}
+			h.Write(frame)
+		}
+		r.m.Committed(&ear{}, &proto.Commit{Rank: uint32(rank), Attempt: msg.Fence.Attempt, Step: msg.Step})
+	}
+	r.out.steps = append(r.out.steps, outcome{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
+}
+
+// tokens stand for documents: what they are depends on the document and the place in it alone.
+func (x *setting) tokens(part []millrace.Assignment) [][]uint32 {
+	out := make([][]uint32, len(part))
+	for i, a := range part {
+		n := a.Length
+		if a.More {
+			n++
+		}
+		for k := range n {
+			out[i] = append(out[i], uint32(a.Source)<<28^uint32(a.ID.Shard)<<20^uint32(a.ID.Record)<<10^(a.Offset+k))
+		}
+	}
+	return out
+}
+
+// bare is a run state without its attempt, which counts how often a run was started.
+func bare(t *testing.T, state []byte) string {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(state, &fields); err != nil {
+		t.Fatal(err)
+	}
+	delete(fields, "attempt")
+	out, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// given is a bare state as a trainer gives it back, in the middle of a step where a placement is named.
+func given(state string, micro uint32, placement string) []byte {
+	out := bytes.TrimSuffix([]byte(state), []byte("}"))
+	if placement != "" {
+		out = fmt.Appendf(out, `,"microbatch":%d,"placement":"%s"`, micro, placement)
+	}
+	return append(out, `,"attempt":1}`...)
+}
+
+// first is what two runs differ in first.
+func first(got, want []outcome, from uint64) string {
+	for i := range got {
+		var names []string
+		for name, differs := range map[string]bool{"content": got[i].content != want[i].content, "state": got[i].state != want[i].state, "bytes": got[i].bytes != want[i].bytes} {
+			if differs {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 {
+			return fmt.Sprintf("step %d differs in %s", from+uint64(i), strings.Join(names, ", "))
+		}
+	}
+	return ""
+}

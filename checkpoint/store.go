@@ -89,8 +89,9 @@ type Store struct {
 
 	life lifespan
 	// commit is held for the whole of a write, fsync included, and guards what follows. The bounds change only after the fsync.
-	commit sync.Mutex
-	bounds bounds
+	commit  sync.Mutex
+	bounds  bounds
+	written uint64 // see Written
 }
 
 // bounds are the ends of the journal and the newest snapshot.
@@ -307,5 +308,6 @@ func (s *Store) enterWrite() (leave func(), err error) {
 
 // apply makes a batch durable.
 func (s *Store) apply(act string, b *pebble.Batch) error {
+	s.written += uint64(b.Len())
 	return fence(act, s.dir, func() error { return errors.Join(s.db.Apply(b, pebble.Sync), b.Close()) })
 }

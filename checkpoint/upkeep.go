@@ -22,6 +22,13 @@ func (s *Store) Compact(ctx context.Context) error {
 	return fence("compact", s.dir, func() error { return s.db.Compact(ctx, []byte{tagFormat}, []byte{tagEnd}, false) })
 }
 
+// Written returns the bytes of all that was made durable since Open, as it goes to the log.
+func (s *Store) Written() uint64 {
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	return s.written
+}
+
 // Room returns the bytes that the store's file system has left and has in all. What it has left counts without the reserve that the store keeps itself.
 func (s *Store) Room() (free, total uint64, err error) {
 	leave, err := s.enter()

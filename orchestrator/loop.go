@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	pbuf "google.golang.org/protobuf/proto"
-
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/event"
@@ -15,12 +13,6 @@ import (
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
-)
-
-// snapshotEvery is the journal records between two snapshots; retention the steps below the oldest needed one whose full plans stay.
-const (
-	snapshotEvery = 512
-	retention     = 1000
 )
 
 // Options are the orchestrator's seams and its store.
@@ -46,7 +38,7 @@ type Orchestrator struct {
 // outlive Run's. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
-	s, records, err := ReadState(opt.Store, cfg.Stream)
+	s, records, err := ReadState(opt.Store, cfg.Stream, cfg.Spec)
 	o.since = records
 	if err != nil {
 		return nil, err
@@ -84,7 +76,7 @@ func (t *terms) TakeTerm() (millrace.Term, error) {
 // note journals and applies one fact before there is a machine.
 func (o *Orchestrator) note(s *State, r *proto.Record) error {
 	f := Fact{Record: r}
-	if err := o.commit(s, []Fact{f}); err != nil {
+	if err := o.commit([]Fact{f}); err != nil {
 		return err
 	}
 	s.Apply(f)
@@ -103,10 +95,6 @@ func (o *Orchestrator) checkIdentity(s *State) error {
 		return fmt.Errorf("the run directory holds a run of another identity: %v: restore the mixture file, or use a new run directory: %w", changed, millrace.ErrMismatch)
 	}
 	return nil
-}
-
-func (o *Orchestrator) key(attempt uint32, step uint64) checkpoint.StepKey {
-	return checkpoint.StepKey{Stream: string(o.cfg.Stream), Attempt: attempt, Step: step}
 }
 
 // Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
@@ -142,7 +130,7 @@ func (o *Orchestrator) turn() error {
 			o.m.fail(err)
 		}
 		if len(facts) > 0 && err == nil {
-			if err := o.commit(o.m.s, facts); err != nil {
+			if err := o.commit(facts); err != nil {
 				return err
 			}
 			for _, f := range facts {
@@ -155,73 +143,6 @@ func (o *Orchestrator) turn() error {
 			return nil
 		}
 	}
-}
-
-// commit makes facts durable; sealed plans go to the ledger in the same batch.
-func (o *Orchestrator) commit(s *State, facts []Fact) error {
-	var c checkpoint.Commit
-	for _, f := range facts {
-		body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Record)
-		if err != nil {
-			return fmt.Errorf("encode record: %w", err)
-		}
-		step := checkpoint.NoStep
-		if f.Plan != nil {
-			step = int64(f.Plan.Step)
-			plan, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Plan)
-			if err != nil {
-				return fmt.Errorf("encode plan: %w", err)
-			}
-			c.Plans = append(c.Plans, checkpoint.Plan{Key: o.key(f.Plan.Fence.Attempt, f.Plan.Step), Body: plan, Digest: append(append([]byte{}, f.Plan.Content...), f.Plan.Placement...)})
-		}
-		c.Records = append(c.Records, checkpoint.Record{Step: step, Kind: kind(f.Record), Body: body})
-		o.record(f)
-	}
-	o.opt.Fail.Hit("orchestrator/journal/before")
-	last, err := o.opt.Store.Commit(c)
-	if err != nil {
-		return fmt.Errorf("write journal: %w", err)
-	}
-	o.opt.Fail.Hit("orchestrator/journal/after")
-	o.mark("journaled")
-	if o.since += len(facts); o.since >= snapshotEvery && o.m != nil {
-		// The snapshot is of the state before these facts: it covers the records up to them.
-		return o.snapshotAt(last - uint64(len(facts)))
-	}
-	return nil
-}
-
-// kind is the record's number in the journal: the field number of its fact.
-func kind(r *proto.Record) uint8 {
-	m := r.ProtoReflect()
-	return uint8(m.WhichOneof(m.Descriptor().Oneofs().ByName("fact")).Number())
-}
-
-func (o *Orchestrator) snapshot() error {
-	_, last := o.opt.Store.Bounds()
-	return o.snapshotAt(last)
-}
-
-func (o *Orchestrator) snapshotAt(index uint64) error {
-	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(o.m.s.snapshot())
-	if err != nil {
-		return fmt.Errorf("encode snapshot: %w", err)
-	}
-	if err := o.opt.Store.SaveSnapshot(index, int64(o.m.s.Watermark), body); err != nil {
-		return err
-	}
-	o.since = 0
-	if err := o.opt.Store.Truncate(index + 1); err != nil {
-		return err
-	}
-	if err := o.opt.Store.DropSnapshots(index); err != nil {
-		return err
-	}
-	keep := o.m.s.Watermark
-	if o.m.s.HasSaved {
-		keep = min(keep, o.m.s.Saved)
-	}
-	return o.opt.Store.DropPlans(string(o.cfg.Stream), keep-min(keep, retention))
 }
 
 // perform carries out what was decided, after it is durable.

@@ -292,7 +292,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		l.stop()
 		<-h.over
 		store := openStore(t, cut)
-		s, records, err := ReadState(store, millrace.Train)
+		s, records, err := ReadState(store, millrace.Train, newConfig(t, 1).Spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 			if _, ok, err := ReadPlan(store, key); err != nil || ok == gone {
 				t.Errorf("plan of step %d: there %v, %v", step, ok, err)
 			}
-			if e, ok, err := store.Entry(key); err != nil || !ok || fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:]) != h.contents[step] {
+			if e, ok, err := store.Entry(key); err != nil || !ok || fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:32]) != h.contents[step] {
 				t.Errorf("what is kept for ever of step %d: %v %v", step, ok, err)
 			}
 		}

@@ -48,6 +48,8 @@ type Machine struct {
 	ranks    []rank
 	queues   offers.Queues
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
+	planned  planner.State     // where the selector stands
+	differ   *planner.Differ
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
 	toSave   *proto.Saved
@@ -101,7 +103,8 @@ type join struct {
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *State) (*Machine, error) {
-	m := &Machine{cfg: cfg, s: s, loaders: map[string]*loader{}, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
+	m := &Machine{cfg: cfg, s: s, loaders: map[string]*loader{}, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources)),
+		differ: planner.NewDiffer(cfg.Spec)}
 	for _, src := range cfg.Sources {
 		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
 	}

@@ -73,6 +73,7 @@ type world struct {
 	lines   []string
 	records uint64 // of each source; 0 is endless
 	reject  func(source string, ordinal uint64) string
+	commit  func([]Fact) // hears of facts before they are applied; nil for a journal in memory alone
 }
 
 var sourceNames = []string{"code", "web"}
@@ -151,16 +152,24 @@ func (w *world) turn() {
 		if err != nil {
 			w.m.fail(err)
 		}
-		for _, f := range facts {
-			if err == nil {
-				w.journal = append(w.journal, f)
-				w.m.Apply(f)
-			}
+		if err == nil {
+			w.apply(facts)
 		}
 		acted := w.perform()
 		if len(facts) == 0 && !acted {
 			return
 		}
+	}
+}
+
+// apply journals facts and applies them.
+func (w *world) apply(facts []Fact) {
+	w.journal = append(w.journal, facts...)
+	if w.commit != nil && len(facts) > 0 {
+		w.commit(facts)
+	}
+	for _, f := range facts {
+		w.m.Apply(f)
 	}
 }
 
@@ -265,10 +274,14 @@ func (w *world) contents() map[uint32]map[uint64]string {
 	return out
 }
 
-// snapshotBytes is the state as a snapshot.
+// snapshotBytes is all that a state holds: as a snapshot, and the plans that it leaves to the ledger.
 func snapshotBytes(t *testing.T, s *State) string {
 	t.Helper()
-	b, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.snapshot())
+	m := s.snapshot()
+	for i, p := range m.Sealed {
+		m.Sealed[i] = s.Sealed[p.Step]
+	}
+	b, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,6 +72,7 @@ func (m *Machine) resumeSelector() error {
 		return err
 	}
 	m.selector, err = planner.NewSelector(m.cfg.Spec, st)
+	m.planned = st
 	return err
 }
 
@@ -83,7 +84,13 @@ func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
 	}
 	plan.Stream, plan.Attempt, plan.Term = m.cfg.Stream, m.s.attempt(), millrace.Term(m.s.Term)
 	msg := wire.PlanToProto(plan, m.runState(m.s.Attempt.Attempt, sel.After))
-	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: &pb.Sealed{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step), Content: plan.Content[:]}}}, Plan: msg}}
+	if msg.Delta, err = m.differ.Diff(m.planned, sel.After); err != nil {
+		return nil, err
+	}
+	m.planned = sel.After
+	chain := chained(m.s.Chain, m.s.Attempt.Attempt, msg.Content, msg.Placement, msg.Delta)
+	sealed := &pb.Sealed{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step), Content: msg.Content, Delta: msg.Delta, Chain: chain}
+	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg}}
 	if q := m.rejected(sel); q != nil {
 		facts = append(facts, Fact{Record: &pb.Record{Fact: &pb.Record_Quarantined{Quarantined: q}}})
 	}

@@ -2,11 +2,8 @@ package orchestrator
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
-
-	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
 	"millrace/proto"
@@ -36,41 +33,6 @@ func TestCrashAfterEveryFact(t *testing.T) {
 		if w.m.s.Watermark != 6 {
 			t.Fatalf("cut after %d facts: watermark %d", cut, w.m.s.Watermark)
 		}
-	}
-}
-
-// TestSnapshotIsTheStateAfterAnyFact.
-func TestSnapshotIsTheStateAfterAnyFact(t *testing.T) {
-	w := newWorld(t, 2)
-	w.reject = func(source string, o uint64) string {
-		if source == "web" && o == 5 {
-			return "invalid JSON"
-		}
-		return ""
-	}
-	w.connect()
-	w.joinAll("fresh", nil)
-	w.consume(4)
-	w.m.SavedCheckpoint(3)
-	w.turn()
-	s := NewState()
-	for i, f := range w.journal {
-		s.Apply(f)
-		raw := snapshotBytes(t, s)
-		var m proto.Snapshot
-		if err := pbuf.Unmarshal([]byte(raw), &m); err != nil {
-			t.Fatal(err)
-		}
-		back := restore(&m)
-		if got := snapshotBytes(t, back); got != raw {
-			t.Fatalf("after fact %d the restored state differs", i)
-		}
-		if back.Next != s.Next || back.Watermark != s.Watermark || string(back.tail()) != string(s.tail()) || !reflect.DeepEqual(back.Quarantined, s.Quarantined) {
-			t.Fatalf("after fact %d: %s became %s", i, s, back)
-		}
-	}
-	if s.Quarantined["web"] != 1 || !s.HasSaved || len(w.lines) == 0 || !strings.HasPrefix(w.lines[0], "quarantined web a.jsonl#5 at byte 5: invalid JSON") {
-		t.Errorf("quarantined %v, saved %v, lines %v", s.Quarantined, s.HasSaved, w.lines)
 	}
 }
 

@@ -77,7 +77,11 @@ func (rs *RunState) planner(spec *planner.Spec) (planner.State, error) {
 // again byte for byte.
 func (m *Machine) runState(attempt uint32, st planner.State) []byte {
 	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: st.Compact(), Identity: m.cfg.Identity, Sources: packSources(m.files())}
-	text, err := json.Marshal(&rs)
+	return rs.encode()
+}
+
+func (rs *RunState) encode() []byte {
+	text, err := json.Marshal(rs)
 	if err != nil {
 		panic(fmt.Sprintf("encode run state: %v", err)) // plain fields only: cannot happen
 	}

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"millrace"
@@ -27,13 +28,16 @@ type State struct {
 	Through        map[uint32]bool // ranks that have consumed the whole stream
 	Recent         []*proto.Quarantine
 	Quarantined    map[string]uint64 // per source
+	Masks          []*proto.Mask     // segments that turned out bad after they were sealed, in the order in which that was found
+	Chain          []byte            // digest chain up to the newest sealed step; empty where the attempt has none
+	Consumed       map[uint32]uint64 // earlier attempts: first step that not every rank had consumed when the next was opened
 	Saved          uint64            // newest step whose model checkpoint is durable
 	HasSaved       bool
 }
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{}}
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{}, Consumed: map[uint32]uint64{}}
 }
 
 // Fact is a record with the plan it sealed, which the ledger keeps apart from the journal.
@@ -54,12 +58,15 @@ func (s *State) Apply(f Fact) {
 	case *proto.Record_Pinned:
 		s.Manifests[r.Pinned.Manifest.Source] = r.Pinned.Manifest
 	case *proto.Record_Opened:
+		if s.Attempt != nil {
+			s.Consumed[s.Attempt.Attempt] = s.Watermark
+		}
 		s.Attempt, s.Base, s.Watermark, s.Next = r.Opened, r.Opened.State, r.Opened.Step, r.Opened.Step
-		s.Ended = nil
+		s.Ended, s.Chain = nil, nil
 		clear(s.Sealed)
 		clear(s.Through)
 	case *proto.Record_Sealed:
-		s.Sealed[r.Sealed.Step], s.Next = f.Plan, r.Sealed.Step+1
+		s.Sealed[r.Sealed.Step], s.Next, s.Chain = f.Plan, r.Sealed.Step+1, r.Sealed.Chain
 	case *proto.Record_Acknowledged:
 		s.acknowledge(r.Acknowledged.Below)
 		for _, rank := range r.Acknowledged.Through {
@@ -73,9 +80,20 @@ func (s *State) Apply(f Fact) {
 		s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
 	case *proto.Record_Ended:
 		s.Ended = r.Ended
+	case *proto.Record_Masked:
+		for _, mask := range r.Masked.Masks {
+			if !s.Masked(mask.Source, mask.Ordinal, mask.Offset) {
+				s.Masks = append(s.Masks, mask)
+			}
+		}
 	case *proto.Record_Saved:
 		s.Saved, s.HasSaved = max(s.Saved, r.Saved.Step), true
 	}
+}
+
+// Masked tells whether a segment is masked. Masks hold for every attempt: whoever reads it again must get the same bytes.
+func (s *State) Masked(source string, ordinal uint64, offset uint32) bool {
+	return slices.ContainsFunc(s.Masks, func(m *proto.Mask) bool { return m.Source == source && m.Ordinal == ordinal && m.Offset == offset })
 }
 
 func (s *State) acknowledge(below uint64) {
@@ -87,10 +105,11 @@ func (s *State) acknowledge(below uint64) {
 	}
 }
 
-// snapshot is the state as a message.
+// snapshot is the state as a message. Of plans it holds what the ledger cannot tell as quickly.
 func (s *State) snapshot() *proto.Snapshot {
 	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
-		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, Saved: s.Saved, HasSaved: s.HasSaved}
+		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, Saved: s.Saved, HasSaved: s.HasSaved,
+		Masks: s.Masks, Chain: s.Chain, Consumed: s.Consumed}
 	for _, name := range sortedKeys(s.Manifests) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
 	}
@@ -102,29 +121,26 @@ func (s *State) snapshot() *proto.Snapshot {
 	}
 	slices.Sort(out.Through)
 	for step := s.Watermark; step < s.Next; step++ {
-		out.Sealed = append(out.Sealed, s.Sealed[step])
+		p := s.Sealed[step]
+		out.Sealed = append(out.Sealed, &proto.Plan{Step: step, Content: p.Content, Delta: p.Delta})
 	}
 	return out
 }
 
-// restore is the state that snapshot wrote.
+// restore is the state that snapshot wrote, as it was at the watermark: what was sealed beyond is applied by whoever has the ledger.
 func restore(m *proto.Snapshot) *State {
 	s := NewState()
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
 	s.Watermark, s.Next, s.Ended, s.Recent, s.Saved, s.HasSaved = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent, m.Saved, m.HasSaved
-	s.Attempt = m.Attempt
+	s.Attempt, s.Masks = m.Attempt, m.Masks
 	if m.Attempt != nil {
 		s.Base = m.Attempt.State
 	}
 	for _, mf := range m.Manifests {
 		s.Manifests[mf.Source] = mf
 	}
-	for _, p := range m.Sealed {
-		s.Sealed[p.Step], s.Next = p, p.Step+1
-	}
-	for k, v := range m.Quarantined {
-		s.Quarantined[k] = v
-	}
+	maps.Copy(s.Quarantined, m.Quarantined)
+	maps.Copy(s.Consumed, m.Consumed)
 	for _, rank := range m.Through {
 		s.Through[rank] = true
 	}

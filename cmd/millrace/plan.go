@@ -153,7 +153,7 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		return err
 	}
 	defer store.Close()
-	state, _, err := orchestrator.ReadState(store, millrace.Train)
+	state, _, err := orchestrator.ReadCounters(store, millrace.Train)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,7 @@ func (v *statusView) stored(dir string) error {
 		return err
 	}
 	defer store.Close()
-	s, _, err := orchestrator.ReadState(store, millrace.Train)
+	s, st, err := orchestrator.ReadCounters(store, millrace.Train)
 	if err != nil {
 		return &failure{err.Error()}
 	}
@@ -239,10 +239,6 @@ func (v *statusView) stored(dir string) error {
 	v.quarantined(total, s.Recent)
 	if v.Waiting = "the run is stopped"; v.Ended && s.Watermark >= s.Ended.GetSteps() {
 		v.Waiting = "the run is complete: " + s.Ended.GetReason()
-	}
-	st, err := s.Planner()
-	if err != nil {
-		return &failure{err.Error()}
 	}
 	for i, name := range sortedNames(s.Manifests) {
 		if i < len(st.Sources) {

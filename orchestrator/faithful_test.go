@@ -1,0 +1,176 @@
+package orchestrator
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/proto"
+)
+
+// kept is a world whose facts also go into a real store, as the loop writes them.
+type kept struct {
+	*world
+	disk  *checkpoint.Disk
+	store *checkpoint.Store
+	o     *Orchestrator
+	// expect is what restored machines said that a step, named attempt/step, would hold.
+	expect map[string]string
+}
+
+func keep(t *testing.T, w *world) *kept {
+	k := &kept{world: w, disk: checkpoint.NewMemoryDisk(), expect: map[string]string{}}
+	k.store = openStore(t, k.disk)
+	t.Cleanup(func() {
+		if err := k.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	k.o = &Orchestrator{cfg: w.cfg, opt: Options{Store: k.store, Lines: io.Discard}, m: w.m}
+	w.commit = func(facts []Fact) {
+		if err := k.o.commit(facts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.commit(w.journal)
+	return k
+}
+
+// read restores the state from the store as a power cut would leave it now.
+func (k *kept) read() (*State, error) {
+	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", Disk: k.disk.Crash(0, 1)})
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	s, _, err := ReadState(store, millrace.Train, k.cfg.Spec)
+	return s, err
+}
+
+// check compares what the store says with the state in memory, and lets a machine of it plan a step further than the run has come.
+func (k *kept) check(what string) {
+	k.t.Helper()
+	s, err := k.read()
+	if err != nil {
+		k.t.Fatalf("after %s: %v", what, err)
+	}
+	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next || string(s.Base) != string(k.m.s.Base) || string(s.tail()) != string(k.m.s.tail()) {
+		k.t.Fatalf("after %s: the store says %s, it is %s", what, s, k.m.s)
+	}
+	ahead := &world{t: k.t, cfg: k.cfg, records: k.records, reject: k.reject}
+	ahead.cfg.Runway++
+	if ahead.m, err = NewMachine(ahead.cfg, s); err != nil {
+		k.t.Fatal(err)
+	}
+	ahead.connect()
+	for step, contents := range ahead.contents()[uint32(s.attempt())] {
+		k.expect[fmt.Sprint(s.attempt(), "/", step)] = contents
+	}
+}
+
+// reborn goes on from the store with a new machine, as after a crash.
+func (k *kept) reborn() {
+	s, err := k.read()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if k.m, err = NewMachine(k.cfg, s); err != nil {
+		k.t.Fatal(err)
+	}
+	k.o.m = k.m
+	k.apply([]Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}})
+	k.connect()
+}
+
+// act does something at random that a run may meet, and says what.
+func (k *kept) act(rng *rand.Rand) string {
+	s := k.m.s
+	switch n := rng.IntN(24); {
+	case n < 11:
+		for range 1 + rng.IntN(2) {
+			for r := range k.cfg.Ranks {
+				k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.attempt()), Step: k.m.ranks[r].below})
+			}
+			k.turn()
+		}
+		return "a step that all ranks consumed"
+	case n < 14:
+		r := rng.IntN(k.cfg.Ranks)
+		k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.attempt()), Step: k.m.ranks[r].below})
+	case n < 16:
+		k.m.SavedCheckpoint(s.Watermark)
+	case n < 18:
+		o := rng.Uint64N(50)
+		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.attempt()), Step: s.Watermark}
+		k.apply([]Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}})
+	case n < 19:
+		k.joinAll([]string{"fresh", "latest"}[rng.IntN(2)], nil)
+		return "all ranks anew"
+	case n < 20:
+		if s.Watermark > 1 {
+			k.joinAll("state", state(k.t, k.world, 1+rng.Uint64N(s.Watermark)))
+			return "back to an older state"
+		}
+	case n < 21:
+		k.reborn()
+		return "a crash"
+	default:
+		if err := k.o.snapshot(); err != nil {
+			k.t.Fatal(err)
+		}
+		return "a snapshot"
+	}
+	k.turn()
+	return fmt.Sprint("fact ", len(k.journal))
+}
+
+// TestTheStoreIsTheState: after any history of attempts opened back and forth, masks, commits, ends, crashes and snapshots, newest snapshot
+// and tail give the very state, and the next plan is the one that the run then makes.
+func TestTheStoreIsTheState(t *testing.T) {
+	seen, met, attempts, ends := map[string]int{}, 0, uint32(0), 0
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 77))
+		w := newWorld(t, 2)
+		w.records = []uint64{0, 60, 140, 400}[seed]
+		w.reject = func(source string, o uint64) string {
+			if source == "web" && o == 5 {
+				return "invalid JSON"
+			}
+			return ""
+		}
+		for i := range w.cfg.Sources {
+			w.cfg.Sources[i].Allowed = func(bool, uint64) uint64 { return 1 << 30 }
+		}
+		k := keep(t, w)
+		k.check("creation")
+		k.connect()
+		k.check("the sources were opened")
+		k.joinAll("fresh", nil)
+		for range 90 {
+			what := k.act(rng)
+			seen[what]++
+			k.check(what)
+			if k.m.s.Ended != nil {
+				ends++
+			}
+		}
+		for attempt, steps := range k.contents() {
+			for step, contents := range steps {
+				if want := k.expect[fmt.Sprint(attempt, "/", step)]; want != "" {
+					met++
+					if want != contents {
+						t.Fatalf("seed %d: attempt %d, step %d holds %s, the restored machine said %s", seed, attempt, step, contents, want)
+					}
+				}
+			}
+			attempts = max(attempts, attempt)
+		}
+	}
+	t.Logf("%d plans foretold, %d attempts, %d moments after an end, %v", met, attempts, ends, len(seen))
+	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 || seen["back to an older state"] == 0 {
+		t.Errorf("the histories hold too little: %d plans foretold, %d attempts, %d ends, %v", met, attempts, ends, seen)
+	}
+}

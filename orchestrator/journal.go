@@ -1,0 +1,125 @@
+package orchestrator
+
+import (
+	"fmt"
+
+	pbuf "google.golang.org/protobuf/proto"
+
+	"millrace/checkpoint"
+	"millrace/proto"
+)
+
+// snapshotEvery is the journal records between two snapshots; retention the steps below the oldest needed one whose full plans stay.
+const (
+	snapshotEvery = 512
+	retention     = 1000
+)
+
+func (o *Orchestrator) key(attempt uint32, step uint64) checkpoint.StepKey {
+	return checkpoint.StepKey{Stream: string(o.cfg.Stream), Attempt: attempt, Step: step}
+}
+
+// commit makes facts durable; sealed plans go to the ledger in the same batch.
+func (o *Orchestrator) commit(facts []Fact) error {
+	var c checkpoint.Commit
+	for _, f := range facts {
+		body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Record)
+		if err != nil {
+			return fmt.Errorf("encode record: %w", err)
+		}
+		step := checkpoint.NoStep
+		if f.Plan != nil {
+			step = int64(f.Plan.Step)
+			plan, err := o.stored(f)
+			if err != nil {
+				return err
+			}
+			c.Plans = append(c.Plans, plan)
+		}
+		c.Records = append(c.Records, checkpoint.Record{Step: step, Kind: kind(f.Record), Body: body})
+		o.record(f)
+	}
+	o.opt.Fail.Hit("orchestrator/journal/before")
+	last, err := o.opt.Store.Commit(c)
+	if err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	o.opt.Fail.Hit("orchestrator/journal/after")
+	o.mark("journaled")
+	if o.since += len(facts); o.since >= snapshotEvery && o.m != nil {
+		// The snapshot is of the state before these facts: it covers the records up to them.
+		return o.snapshotAt(last - uint64(len(facts)))
+	}
+	return nil
+}
+
+// stored is a sealed step as the ledger keeps it: the plan without its run state, which the deltas lead to.
+func (o *Orchestrator) stored(f Fact) (checkpoint.Plan, error) {
+	p := f.Plan
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(&proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
+		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta})
+	if err != nil {
+		return checkpoint.Plan{}, fmt.Errorf("encode plan: %w", err)
+	}
+	return checkpoint.Plan{Key: o.key(p.Fence.Attempt, p.Step), Body: body, Digest: entryOf(p, f.GetSealed().Chain).encode()}, nil
+}
+
+// kind is the record's number in the journal: the field number of its fact.
+func kind(r *proto.Record) uint8 {
+	m := r.ProtoReflect()
+	return uint8(m.WhichOneof(m.Descriptor().Oneofs().ByName("fact")).Number())
+}
+
+func (o *Orchestrator) snapshot() error {
+	_, last := o.opt.Store.Bounds()
+	return o.snapshotAt(last)
+}
+
+// snapshotAt keeps the state, which stands after journal record index, and drops what it makes superfluous.
+func (o *Orchestrator) snapshotAt(index uint64) error {
+	s := o.m.s
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.snapshot())
+	if err != nil {
+		return fmt.Errorf("encode snapshot: %w", err)
+	}
+	if err := o.leaveSignpost(); err != nil {
+		return err
+	}
+	if err := o.opt.Store.SaveSnapshot(index, int64(s.Watermark), body); err != nil {
+		return err
+	}
+	o.since = 0
+	return retire(o.opt.Store, string(o.cfg.Stream), s, index)
+}
+
+// leaveSignpost notes in the ledger where the sources stand at the watermark.
+func (o *Orchestrator) leaveSignpost() error {
+	if o.m.s.Attempt == nil {
+		return nil
+	}
+	st, err := o.m.base()
+	if err != nil {
+		return err
+	}
+	post := checkpoint.Signpost{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&st)}
+	if _, err := o.opt.Store.Commit(checkpoint.Commit{Signposts: []checkpoint.Signpost{post}}); err != nil {
+		return fmt.Errorf("leave signpost in the ledger: %w", err)
+	}
+	return nil
+}
+
+// retire drops what the snapshot of a state, taken after journal record index, makes superfluous: records, older snapshots, and plans that
+// neither the state nor a trainer's saved checkpoint needs.
+func retire(store *checkpoint.Store, stream string, s *State, index uint64) error {
+	if err := store.Truncate(index + 1); err != nil {
+		return err
+	}
+	if err := store.DropSnapshots(index); err != nil {
+		return err
+	}
+	keep := s.Watermark
+	if s.HasSaved {
+		keep = min(keep, s.Saved)
+	}
+	return store.DropPlans(stream, keep-min(keep, retention))
+}

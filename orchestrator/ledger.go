@@ -1,0 +1,57 @@
+package orchestrator
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+// Ledger answers from the store what a step held, or where a sample went. Of the loop it asks only how far the run is: reading takes as long
+// as it takes, and plans do not wait for it.
+func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
+	var l *Ledger
+	err := s.ask(stream.Context(), func(m *Machine) error {
+		l = m.s.ledger(s.o.opt.Store, string(s.o.cfg.Stream))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	found, err := l.answer(request)
+	if err != nil {
+		return wire.ToStatus(err)
+	}
+	for _, step := range found {
+		if err := stream.Send(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer finds what a request asks for. A sample is looked up in the plans that are kept; elsewhere only its ordinal finds it.
+func (l *Ledger) answer(request *proto.LedgerRequest) (out []LedgerStep, err error) {
+	if request.ByStep {
+		return l.FindStep(request.Step)
+	}
+	source := l.Source(request.Source)
+	if source < 0 {
+		return nil, fmt.Errorf("sample %s/%s: this run has no source %q: %w", request.Source, request.Id, request.Source, millrace.ErrInvalid)
+	}
+	ordinals, err := l.Locate(source, request.Id)
+	if err != nil {
+		return nil, err
+	}
+	for _, ordinal := range ordinals {
+		steps, err := l.FindOrdinal(source, ordinal)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, steps...)
+	}
+	return out, nil
+}

@@ -1,0 +1,163 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/proto"
+)
+
+// held is where each ordinal of each source went, as the journal's plans say: attempt/step by source and ordinal, in order.
+func held(w *world) map[int]map[uint64][]string {
+	out := map[int]map[uint64][]string{0: {}, 1: {}}
+	for _, f := range w.journal {
+		if f.Plan == nil {
+			continue
+		}
+		at := fmt.Sprint(f.Plan.Fence.Attempt, "/", f.Plan.Step)
+		for i, source := range f.Plan.Assignments.Source {
+			steps := out[int(source)][f.Plan.Assignments.Ordinal[i]]
+			if !slices.Contains(steps, at) {
+				out[int(source)][f.Plan.Assignments.Ordinal[i]] = append(steps, at)
+			}
+		}
+	}
+	return out
+}
+
+// TestEverySampleIsFoundForEver: whatever the history, the ledger names the steps of every ordinal in every attempt, with segments and masks
+// while plans are kept and by range afterwards.
+func TestEverySampleIsFoundForEver(t *testing.T) {
+	w := newWorld(t, 2)
+	w.records = 500
+	k := keep(t, w)
+	k.connect()
+	k.joinAll("fresh", nil)
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range 150 {
+		k.act(rng)
+	}
+	want := held(w)
+	newest := uint32(k.m.s.attempt())
+	for _, dropped := range []uint64{0, 4, 1 << 40} {
+		if err := k.store.DropPlans("train", dropped); err != nil {
+			t.Fatal(err)
+		}
+		l, err := OpenLedger(k.store, millrace.Train)
+		if err != nil {
+			t.Fatal(err)
+		}
+		complete, masked := 0, 0
+		for source, ordinals := range want {
+			for ordinal, steps := range ordinals {
+				found, err := l.FindOrdinal(source, ordinal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []string
+				for _, s := range found {
+					got = append(got, fmt.Sprint(s.Attempt, "/", s.Step))
+					if s.Complete != (s.Step >= dropped) || s.Acknowledged != (s.Attempt < newest && s.Step < k.m.s.Consumed[s.Attempt] || s.Attempt == newest && s.Step < k.m.s.Watermark) {
+						t.Fatalf("%d/%d: complete %v, acknowledged %v", s.Attempt, s.Step, s.Complete, s.Acknowledged)
+					}
+					for i := range s.Segments.Source {
+						complete++
+						if s.Sources[i] != sourceNames[source] || s.Segments.Ordinal[i] != ordinal || s.Masked[i] != k.m.s.Masked(s.Sources[i], ordinal, s.Segments.Offset[i]) {
+							t.Fatalf("%d/%d holds %v", s.Attempt, s.Step, s)
+						}
+						if s.Masked[i] {
+							masked++
+						}
+					}
+				}
+				if !slices.Equal(got, steps) {
+					t.Fatalf("plans below %d are gone: ordinal %d of source %d was in %v, the ledger says %v", dropped, ordinal, source, steps, got)
+				}
+			}
+		}
+		if complete == 0 != (dropped > 1000) || dropped == 0 && masked == 0 {
+			t.Errorf("plans below %d are gone: %d segments, %d of them masked", dropped, complete, masked)
+		}
+		for attempt, steps := range k.contents() {
+			for step, contents := range steps {
+				found, err := l.FindStep(step)
+				at := slices.IndexFunc(found, func(s LedgerStep) bool { return s.Attempt == attempt })
+				if err != nil || at < 0 || fmt.Sprintf("%x %x", found[at].Content, found[at].Placement) != contents || len(found[at].Ranges) == 0 {
+					t.Fatalf("step %d of attempt %d: %v, %v", step, attempt, found, err)
+				}
+			}
+		}
+		if found, err := l.FindOrdinal(0, 1<<50); err != nil || len(found) > 0 {
+			t.Errorf("an ordinal that was never drawn is found: %v, %v", found, err)
+		}
+	}
+}
+
+// TestEntryKeepsWhatItHasRoomFor: with more sources than fit, an entry says that it is not whole.
+func TestEntryKeepsWhatItHasRoomFor(t *testing.T) {
+	for _, n := range []int{0, 1, 200, 1000} {
+		p := &proto.Plan{Content: make([]byte, 16), Placement: make([]byte, 16), Assignments: &proto.Assignments{}}
+		for i := range n {
+			p.Assignments.Source = append(p.Assignments.Source, uint32(2*i), uint32(2*i))
+			p.Assignments.Ordinal = append(p.Assignments.Ordinal, 1<<32+uint64(i)+7, 1<<32)
+		}
+		raw := entryOf(p, make([]byte, 16)).encode()
+		e, err := decodeEntry(raw)
+		if err != nil || len(raw) > checkpoint.MaxDigest || e.whole != (n <= 200) || len(e.ranges) < min(n, 200) {
+			t.Fatalf("%d sources: %d bytes, %v, %v", n, len(raw), e, err)
+		}
+		for i, r := range e.ranges {
+			if r.Source != uint32(2*i) || r.From != 1<<32 || r.To != 1<<32+uint64(i)+7 {
+				t.Fatalf("range %d is %v", i, r)
+			}
+		}
+		for cut := range raw {
+			if e, err := decodeEntry(raw[:cut]); err == nil && len(e.ranges) >= n && n > 0 {
+				t.Fatalf("%d of %d bytes are taken", cut, len(raw))
+			}
+		}
+	}
+}
+
+func TestLedgerAnswersBesideTheLoop(t *testing.T) {
+	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	l.load(0)
+	h := l.serve("fresh", 1, 6, quiet)
+	h.reach(t, 1, 6)
+	ask := func(r *proto.LedgerRequest) (out []*proto.LedgerReply, err error) {
+		stream, err := proto.NewOrchestratorClient(l.conn).Ledger(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			reply, err := stream.Recv()
+			if err == io.EOF {
+				return out, nil
+			}
+			if err != nil {
+				return out, err
+			}
+			out = append(out, reply)
+		}
+	}
+	steps, err := ask(&proto.LedgerRequest{ByStep: true, Step: 2})
+	if err != nil || len(steps) != 1 || !steps[0].Complete || len(steps[0].Ids) == 0 {
+		t.Fatalf("step 2: %v, %v", steps, err)
+	}
+	found, err := ask(&proto.LedgerRequest{Source: steps[0].Sources[0], Id: steps[0].Ids[0]})
+	if err != nil || !slices.ContainsFunc(found, func(s *proto.LedgerReply) bool { return s.Step == 2 && s.Ids[0] == steps[0].Ids[0] }) {
+		t.Errorf("sample %s of step 2: %v, %v", steps[0].Ids[0], found, err)
+	}
+	if found, err := ask(&proto.LedgerRequest{Source: "web", Id: "nowhere#1"}); err != nil || len(found) > 0 {
+		t.Errorf("a sample that is not there: %v, %v", found, err)
+	}
+	if _, err := ask(&proto.LedgerRequest{Source: "nothing"}); err == nil {
+		t.Error("an unknown source is taken")
+	}
+}

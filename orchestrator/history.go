@@ -32,7 +32,7 @@ func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, plan
 	if r.s.Attempt == nil {
 		return r.s, planner.NewState(len(r.s.Manifests)), nil
 	}
-	return r.s, r.states[r.s.Watermark], nil
+	return r.s, r.at, r.advance()
 }
 
 // ReadPlan reads a step's plan from the ledger, and whether it is still kept. Its run state is not in it.
@@ -49,21 +49,21 @@ func ReadPlan(store *checkpoint.Store, key checkpoint.StepKey) (*proto.Plan, boo
 }
 
 // replay follows the journal. The run states that plans carry in memory are large and few of them are needed in the end, so on the way it
-// keeps the planner's states alone, and stubs of plans.
+// keeps deltas and stubs of plans alone.
 type replay struct {
 	store   *checkpoint.Store
 	stream  string
 	differ  *planner.Differ
 	s       *State
 	records int
-	run     *RunState                // what all run states of the attempt have in common
-	base    uint64                   // the step that s.Base stands at
-	states  map[uint64]planner.State // at each step from the watermark to the next
+	run     *RunState       // what all run states of the attempt have in common
+	at      planner.State   // at s.Base, or where advance brought it
+	deltas  []planner.Delta // of all sealed steps from there on
 }
 
 // replayed applies the whole journal.
 func replayed(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (*replay, error) {
-	r := &replay{store: store, stream: string(stream), differ: planner.NewDiffer(spec), s: NewState(), states: map[uint64]planner.State{}}
+	r := &replay{store: store, stream: string(stream), differ: planner.NewDiffer(spec), s: NewState()}
 	snap, ok, err := store.NewestSnapshot()
 	if err != nil {
 		return nil, err
@@ -127,9 +127,10 @@ func (r *replay) begin() (err error) {
 	if r.run, err = ParseRunState(r.s.Base); err != nil {
 		return err
 	}
-	clear(r.states)
-	r.base = r.s.Watermark
-	r.states[r.base], err = r.run.state()
+	r.deltas = nil
+	if r.at, err = r.run.state(); err == nil && uint64(r.at.Step) != r.s.Watermark {
+		err = r.broken(r.s.Watermark, fmt.Sprintf("the attempt's state stands at step %s", r.at.Step))
+	}
 	return err
 }
 
@@ -141,19 +142,19 @@ func (r *replay) apply(f Fact) error {
 		}
 		f.Plan = &proto.Plan{Step: sealed.Step, Content: sealed.Content, Delta: sealed.Delta}
 	}
-	below, base := r.s.Watermark, r.s.Base
+	if below := f.GetAcknowledged().GetBelow(); below > r.s.Next {
+		return r.broken(below-1, "it was consumed before it was sealed")
+	}
+	base := r.s.Base
 	r.s.Apply(f)
 	if f.GetOpened() != nil {
 		return r.begin()
 	}
 	r.s.Base = base // what acknowledging made of it came from a stub
-	for ; below < r.s.Watermark; below++ {
-		delete(r.states, below)
-	}
 	return nil
 }
 
-// seal checks a sealed step against the ledger and the chain, and advances the planner's state by it.
+// seal checks a sealed step against the ledger and the chain.
 func (r *replay) seal(sealed *proto.Sealed) error {
 	e, ok, err := r.entry(sealed.Step)
 	switch {
@@ -168,8 +169,8 @@ func (r *replay) seal(sealed *proto.Sealed) error {
 	if string(want) != string(sealed.Chain) || string(want) != string(e.chain[:]) || string(sealed.Content) != string(e.content[:]) {
 		return r.broken(sealed.Step, "it does not follow from the step before and what the step holds")
 	}
-	r.states[sealed.Step+1], err = r.differ.Patch(r.states[sealed.Step], sealed.Delta)
-	return err
+	r.deltas = append(r.deltas, sealed.Delta)
+	return nil
 }
 
 func (r *replay) broken(step uint64, why string) error {
@@ -194,13 +195,33 @@ func (r *replay) entry(step uint64) (*entry, bool, error) {
 	return e, true, nil
 }
 
+// advance brings the planner's state to the watermark.
+func (r *replay) advance() error {
+	for uint64(r.at.Step) < r.s.Watermark {
+		if err := r.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step brings the planner's state behind the next sealed step.
+func (r *replay) step() error {
+	delta := r.deltas[0]
+	r.deltas = r.deltas[1:]
+	return r.differ.Apply(&r.at, delta)
+}
+
 // materialise makes the run states and fetches the plans from the watermark on.
 func (r *replay) materialise() error {
 	if r.s.Attempt == nil {
 		return nil
 	}
-	if r.s.Watermark > r.base {
-		r.s.Base = r.runState(r.s.Watermark)
+	if r.s.Watermark > uint64(r.at.Step) {
+		if err := r.advance(); err != nil {
+			return err
+		}
+		r.s.Base = r.runState()
 	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
 		p, ok, err := ReadPlan(r.store, r.key(step))
@@ -210,15 +231,18 @@ func (r *replay) materialise() error {
 		if !ok || string(p.Content) != string(r.s.Sealed[step].Content) {
 			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w", step, r.s.attempt(), checkpoint.ErrCorrupt)
 		}
-		p.State = r.runState(step + 1)
+		if err := r.step(); err != nil {
+			return err
+		}
+		p.State = r.runState()
 		r.s.Sealed[step] = p
 	}
 	return nil
 }
 
-// runState is the run state at a step, as the plan of the step before it had it.
-func (r *replay) runState(step uint64) []byte {
+// runState is the run state where the planner's stands, as the plan of the step before it had it.
+func (r *replay) runState() []byte {
 	rs := *r.run
-	rs.Step, rs.Attempt, rs.Planner = step, r.s.Attempt.Attempt, r.states[step].Compact()
+	rs.Step, rs.Attempt, rs.Planner = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact()
 	return rs.encode()
 }

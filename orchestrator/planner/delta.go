@@ -39,10 +39,11 @@ const (
 // Differ makes and applies deltas of a spec. It remembers the shares of the last step, which are mostly those of the next. One owner; not
 // for concurrent use.
 type Differ struct {
-	spec   *Spec
-	mix    mixing.Proportions // in force when shares were divided
-	active []bool
-	shares []uint32
+	spec    *Spec
+	mix     mixing.Proportions // in force when shares were divided
+	active  []bool
+	shares  []uint32
+	changes []change // memory of the last delta that was read
 }
 
 // NewDiffer returns the Differ of a spec. One without a spec applies counters alone: a State's deficits stay what they were.
@@ -54,15 +55,22 @@ func (d *Differ) Diff(before, after State) (Delta, error) {
 		return nil, fmt.Errorf("difference of planner states: step %s with %d sources does not follow step %s with %d: %w",
 			after.Step, len(after.Sources), before.Step, len(before.Sources), millrace.ErrInvalid)
 	}
-	changes := make([]change, len(before.Sources))
-	for i := range changes {
-		changes[i] = changeOf(&before.Sources[i], &after.Sources[i])
+	charged := int64(0)
+	for i := range after.Sources {
+		c := changeOf(i, &before.Sources[i], &after.Sources[i])
+		charged += c.charge(d.spec.Unit)
 	}
-	for i, moved := range d.drift(&before, changes) {
-		changes[i].deficit = after.Sources[i].Deficit - before.Sources[i].Deficit - moved
+	listed := make([]change, 0, 16)
+	for i, share := range d.sharesOf(&before) {
+		c := changeOf(i, &before.Sources[i], &after.Sources[i])
+		c.deficit = after.Sources[i].Deficit - before.Sources[i].Deficit - int64(share)*charged + c.charge(d.spec.Unit)*mixing.One
+		if c != (change{source: i}) {
+			listed = append(listed, c)
+		}
 	}
-	out := encodeChanges(changes)
-	back, err := d.Patch(before, out)
+	out := encodeChanges(listed)
+	back := before.Clone()
+	err := d.Apply(&back, out)
 	if err == nil && !back.Equal(after) {
 		err = fmt.Errorf("what it leads to differs from the state after the step: %w", millrace.ErrInvalid)
 	}
@@ -72,38 +80,37 @@ func (d *Differ) Diff(before, after State) (Delta, error) {
 	return out, nil
 }
 
-// Patch returns the state after a step from that before it.
-func (d *Differ) Patch(before State, delta Delta) (State, error) {
-	changes := make([]change, len(before.Sources))
-	if err := delta.decode(changes); err != nil {
-		return State{}, fmt.Errorf("apply what step %s changed in the planner state: %w: %w", before.Step, err, millrace.ErrInvalid)
+// Apply moves a state from before a step to after it. On error the state is of no use any more.
+func (d *Differ) Apply(st *State, delta Delta) error {
+	if err := d.read(delta, len(st.Sources)); err != nil {
+		return fmt.Errorf("apply what step %s changed in the planner state: %w: %w", st.Step, err, millrace.ErrInvalid)
 	}
-	after := before.Clone()
-	after.Step++
-	for i := range changes {
-		changes[i].apply(&after.Sources[i])
-		after.Tokens += uint64(changes[i].tokens)
+	if d.spec != nil {
+		d.drift(st)
 	}
-	for i, moved := range d.drift(&before, changes) {
-		after.Sources[i].Deficit += moved + changes[i].deficit
+	st.Step++
+	for i := range d.changes {
+		c := &d.changes[i]
+		c.apply(&st.Sources[c.source])
+		st.Tokens += uint64(c.tokens)
 	}
-	return after, nil
+	return nil
 }
 
-// drift predicts how far the step moves each deficit: everyone's share of all that was charged, less what a source was charged itself.
-func (d *Differ) drift(before *State, changes []change) []int64 {
-	if d.spec == nil {
-		return nil
-	}
+// drift moves the deficits: everyone's grows by its share of all that was charged, less what the source was charged itself, and by what was not
+// predicted.
+func (d *Differ) drift(st *State) {
 	charged := int64(0)
-	for i := range changes {
-		charged += changes[i].charge(d.spec.Unit)
+	for i := range d.changes {
+		charged += d.changes[i].charge(d.spec.Unit)
 	}
-	out := make([]int64, len(changes))
-	for i, share := range d.sharesOf(before) {
-		out[i] = int64(share)*charged - changes[i].charge(d.spec.Unit)*mixing.One
+	for i, share := range d.sharesOf(st) {
+		st.Sources[i].Deficit += int64(share) * charged
 	}
-	return out
+	for i := range d.changes {
+		c := &d.changes[i]
+		st.Sources[c.source].Deficit += c.deficit - c.charge(d.spec.Unit)*mixing.One
+	}
 }
 
 // sharesOf is Spec.sharesOf, with memory. Shares that come from a later phase of the schedule depend on more than is compared here.
@@ -123,6 +130,7 @@ const anchorNumbers = 6
 
 // change is a source's part of a Delta: differences that wrap, so that any two states have one.
 type change struct {
+	source                                  int
 	ordinal, offset, epoch, tokens, samples int64
 	finished                                bool
 	deficit                                 int64 // beside what is predicted
@@ -136,9 +144,10 @@ func (c *change) charge(unit Unit) int64 {
 	return c.samples
 }
 
-func changeOf(a, b *SourceState) change {
+// changeOf is the change of all but the deficit.
+func changeOf(source int, a, b *SourceState) change {
 	c := change{
-		ordinal: int64(b.Ordinal - a.Ordinal), offset: int64(b.Offset) - int64(a.Offset), epoch: int64(b.Epoch) - int64(a.Epoch),
+		source: source, ordinal: int64(b.Ordinal - a.Ordinal), offset: int64(b.Offset) - int64(a.Offset), epoch: int64(b.Epoch) - int64(a.Epoch),
 		tokens: int64(b.Tokens - a.Tokens), samples: int64(b.Samples - a.Samples), finished: a.Finished != b.Finished,
 	}
 	x, y := a.Anchor, b.Anchor
@@ -175,21 +184,12 @@ func (c *change) fields() [6]field {
 	return [6]field{{hasOrdinal, &c.ordinal}, {hasOffset, &c.offset}, {hasEpoch, &c.epoch}, {hasTokens, &c.tokens}, {hasSamples, &c.samples}, {hasDeficit, &c.deficit}}
 }
 
-func encodeChanges(changes []change) Delta {
-	listed := 0
-	for i := range changes {
-		if changes[i] != (change{}) {
-			listed++
-		}
-	}
-	out := binary.AppendUvarint(Delta{deltaVersion}, uint64(listed))
+func encodeChanges(listed []change) Delta {
+	out := binary.AppendUvarint(Delta{deltaVersion}, uint64(len(listed)))
 	next := 0
-	for i := range changes {
-		if changes[i] == (change{}) {
-			continue
-		}
-		out = changes[i].append(binary.AppendUvarint(out, uint64(i-next)))
-		next = i + 1
+	for i := range listed {
+		out = listed[i].append(binary.AppendUvarint(out, uint64(listed[i].source-next)))
+		next = listed[i].source + 1
 	}
 	return out
 }
@@ -215,19 +215,22 @@ func (c *change) append(out Delta) Delta {
 	return out
 }
 
-// decode fills in the changes, one for each source.
-func (delta Delta) decode(changes []change) error {
+// read decodes a delta for that many sources into d.changes.
+func (d *Differ) read(delta Delta, sources int) error {
 	if len(delta) == 0 || delta[0] != deltaVersion {
 		return fmt.Errorf("it is of a version that this program does not know, which is %d", deltaVersion)
 	}
 	r := deltaReader{rest: delta[1:]}
+	d.changes = d.changes[:0]
 	next := uint64(0)
 	for listed := r.unsigned(); listed > 0 && !r.short; listed-- {
 		gap := r.unsigned()
-		if gap >= uint64(len(changes))-next {
-			return fmt.Errorf("it lists a source beyond the %d there are", len(changes))
+		if gap >= uint64(sources)-next {
+			return fmt.Errorf("it lists a source beyond the %d there are", sources)
 		}
-		r.change(&changes[next+gap])
+		c := change{source: int(next + gap)}
+		r.change(&c)
+		d.changes = append(d.changes, c)
 		next += gap + 1
 	}
 	if r.short || len(r.rest) > 0 {

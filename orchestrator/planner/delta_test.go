@@ -56,12 +56,13 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 				t.Fatalf("seed %d step %d: %v", seed, i, err)
 			}
 			for _, d := range []*Differ{reader, NewDiffer(spec)} {
-				if got, err := d.Patch(before, delta); err != nil || !got.Equal(run[i].After) {
+				got := before.Clone()
+				if err := d.Apply(&got, delta); err != nil || !got.Equal(run[i].After) {
 					t.Fatalf("seed %d step %d: %s leads to\n%s, not\n%s: %v", seed, i, before, got, run[i].After, err)
 				}
 			}
-			counted, err := NewDiffer(nil).Patch(before, delta)
-			if err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
+			counted := before.Clone()
+			if err := NewDiffer(nil).Apply(&counted, delta); err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
 				t.Fatalf("seed %d step %d: without a spec the counters are %s: %v", seed, i, counted, err)
 			}
 			if slices.ContainsFunc(run[i].After.Sources, func(s SourceState) bool { return s.Finished }) {
@@ -164,12 +165,12 @@ func TestDeltaRefused(t *testing.T) {
 		"empty": {}, "another version": append(Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {deltaVersion, 1, 2, 0}, "no end": {deltaVersion, 0x80},
 		"count": {deltaVersion, 200, 0},
 	} {
-		if got, err := d.Patch(before, bad); err == nil {
-			t.Errorf("%s: %x is taken: %s", name, bad, got)
+		if err := d.Apply(&State{Version: PlannerVersion, Sources: make([]SourceState, 2)}, bad); err == nil {
+			t.Errorf("%s: %x is taken", name, bad)
 		}
 	}
 	for n := range good { // what is cut anywhere is refused
-		if _, err := d.Patch(before, good[:n]); err == nil {
+		if err := d.Apply(&State{Version: PlannerVersion, Sources: make([]SourceState, 2)}, good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are taken", n, len(good))
 		}
 	}

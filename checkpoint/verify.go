@@ -31,8 +31,13 @@ type Report struct {
 func (r *Report) OK() bool { return r.Found == 0 }
 
 func (r *Report) problem(where string, format string, args ...any) {
+	r.Problem(where + ": " + fmt.Sprintf(format, args...))
+}
+
+// Problem adds one that somebody else found.
+func (r *Report) Problem(text string) {
 	if r.Found++; len(r.Problems) < maxProblems {
-		r.Problems = append(r.Problems, where+": "+fmt.Sprintf(format, args...))
+		r.Problems = append(r.Problems, text)
 	}
 }
 

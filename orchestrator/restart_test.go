@@ -34,14 +34,14 @@ func (tokens scripted) Anchor(_ int, at millrace.Ordinal) millrace.Anchor {
 
 // planned is a run that only plans: no role is connected, and every step is consumed a runway later.
 type planned struct {
-	t       testing.TB
-	cfg     Config
-	o       *Orchestrator
-	differ  *planner.Differ
-	sel     *planner.Selector // nil where shares say who is drawn
-	shares  []uint32
-	at      planner.State
-	states  map[uint64]planner.State
+	t      testing.TB
+	cfg    Config
+	o      *Orchestrator
+	differ *planner.Differ
+	sel    *planner.Selector // nil where shares say who is drawn
+	shares []uint32
+	at     planner.State
+	states map[uint64]planner.State
 }
 
 const plannedRunway = 8

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,17 +12,18 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/orchestrator"
 	"millrace/proto"
 )
 
 func checkpointCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "checkpoint", Short: "Look into the journal of a stopped run", Args: noArgs,
-		Long:    "Look into the journal, the snapshots and the ledger of a run that is stopped. Nothing in them is changed.",
-		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined",
+		Long:    "Look into the journal, the snapshots and the ledger of a run that is stopped. Only compact changes them, and nothing that the run needs.",
+		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined\n  millrace checkpoint compact runs/a",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(dumpCommand(), verifyCommand())
+	c.AddCommand(dumpCommand(), verifyCommand(), compactCommand())
 	return c
 }
 
@@ -28,7 +31,7 @@ func dumpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1, "one run directory"),
-		Long:    "Print the format, the snapshots, the journal, the ledger and the plans of a run that is stopped, a line each. DIR is its run directory.",
+		Long:    "Print the format, the snapshots, the journal, the ledger, the plans and the signposts of a run that is stopped, a line each. DIR is its run directory.",
 		Example: "  millrace checkpoint dump runs/a\n  millrace checkpoint dump runs/a --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := openJournal(args[0])
@@ -49,7 +52,7 @@ func verifyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify DIR", Short: "Check every byte of a run's journal", Args: exactArgs(1, "one run directory"),
-		Long:    "Read every record, snapshot, ledger entry and plan of a run that is stopped and check their sums and that they fit together. Exit status 1 where they do not.",
+		Long:    "Read every record, snapshot, ledger entry and plan of a run that is stopped and check their sums, that they fit together, and that each step follows from the one before by the digest chain. Exit status 1 where they do not.",
 		Example: "  millrace checkpoint verify runs/a",
 		RunE:    func(c *cobra.Command, args []string) error { return verify(c, args[0], asJSON) },
 	}
@@ -64,13 +67,16 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 	}
 	defer store.Close()
 	r, err := store.Verify()
+	if err == nil {
+		err = orchestrator.VerifyLedger(store, millrace.Train, r.Problem)
+	}
 	if err != nil {
 		return &failure{err.Error()}
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
 			return encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
-				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
+				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "signposts": r.Signposts, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
 		}
 		_, err := fmt.Fprintf(w, "%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d plans, %s\n",
 			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, size(int64(r.Bytes)))
@@ -83,6 +89,59 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 		fmt.Fprintln(c.ErrOrStderr(), p)
 	}
 	return &failure{fmt.Sprintf("%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint", r.Dir, r.Found)}
+}
+
+func compactCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "compact DIR", Short: "Give back the room that a run's journal does not need", Args: exactArgs(1, "one run directory"),
+		Long: "Drop the records and plans that the newest snapshot of a stopped run makes superfluous, and rewrite the files without them. Plans that a saved checkpoint " +
+			"or the retention needs stay, and so does what the ledger keeps of every step for ever.",
+		Example: "  millrace checkpoint compact runs/a",
+		RunE:    func(c *cobra.Command, args []string) error { return compact(c, args[0]) },
+	}
+}
+
+// compact works in two lives of the store: logs of the first are given back by the second.
+func compact(c *cobra.Command, dir string) error {
+	before, after := int64(0), int64(0)
+	for _, act := range []func(*checkpoint.Store) error{
+		func(s *checkpoint.Store) error { return orchestrator.Retire(s, millrace.Train) },
+		func(s *checkpoint.Store) error { return s.Compact(c.Context()) },
+	} {
+		store, at, err := openJournalAs(dir, checkpoint.Open)
+		if err != nil {
+			return err
+		}
+		if before == 0 {
+			before, err = folderBytes(at)
+		}
+		if err = errors.Join(err, act(store), store.Close()); err == nil {
+			after, err = folderBytes(at)
+		}
+		if err != nil {
+			return &failure{err.Error()}
+		}
+	}
+	return page(c, func(w *bufio.Writer) error {
+		_, err := fmt.Fprintf(w, "%s: %s before, %s now\n", dir, size(before), size(after))
+		return err
+	})
+}
+
+// folderBytes adds up the files of a folder.
+func folderBytes(dir string) (total int64, err error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return 0, err
+		}
+		total += info.Size()
+	}
+	return total, nil
 }
 
 // describe turns what a store holds into a few words.
@@ -99,9 +158,9 @@ func describe(what string, _ uint8, body []byte) string {
 			return fmt.Sprintf("term %d, attempt %d, steps below %d consumed, %d sealed beyond, %d sources", s.Term, s.GetAttempt().GetAttempt(), s.Acknowledged, len(s.Sealed), len(s.Manifests))
 		}
 	case "entry":
-		if n := len(millrace.Digest{}); len(body) == 2*n {
-			return fmt.Sprintf("content %x, placement %x", body[:n], body[n:])
-		}
+		return orchestrator.DescribeEntry(body)
+	case "signpost":
+		return orchestrator.DescribeSignpost(body)
 	case "plan":
 		var p proto.Plan
 		if pbuf.Unmarshal(body, &p) == nil {
@@ -125,7 +184,7 @@ func describeRecord(r *proto.Record) string {
 	case *proto.Record_Opened:
 		return fmt.Sprintf("opened attempt %d at step %d on %d ranks", f.Opened.Attempt, f.Opened.Step, f.Opened.GetPlacing().GetRanks())
 	case *proto.Record_Sealed:
-		return fmt.Sprintf("sealed step %d of attempt %d, content %x", f.Sealed.Step, f.Sealed.Attempt, f.Sealed.Content)
+		return fmt.Sprintf("sealed step %d of attempt %d, content %x, chain %x, %d bytes of change", f.Sealed.Step, f.Sealed.Attempt, f.Sealed.Content, f.Sealed.Chain, len(f.Sealed.Delta))
 	case *proto.Record_Acknowledged:
 		return fmt.Sprintf("steps below %d consumed by every rank", f.Acknowledged.Below)
 	case *proto.Record_Quarantined:
@@ -134,6 +193,12 @@ func describeRecord(r *proto.Record) string {
 			ids[i] = q.Source + " " + q.Id
 		}
 		return "quarantined " + strings.Join(ids, ", ")
+	case *proto.Record_Masked:
+		ids := make([]string, len(f.Masked.Masks))
+		for i, m := range f.Masked.Masks {
+			ids[i] = fmt.Sprintf("%s %s from token %d on", m.Source, m.GetSample().GetId(), m.Offset)
+		}
+		return "masked " + strings.Join(ids, ", ")
 	case *proto.Record_Ended:
 		return fmt.Sprintf("ended after %d steps: %s", f.Ended.Steps, f.Ended.Reason)
 	case *proto.Record_Saved:

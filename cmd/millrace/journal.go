@@ -15,23 +15,29 @@ import (
 
 // openJournal opens the journal of a run directory, or a journal's own directory, for reading.
 func openJournal(dir string) (*checkpoint.Store, error) {
+	store, _, err := openJournalAs(dir, checkpoint.OpenReadOnly)
+	return store, err
+}
+
+// openJournalAs opens the journal of a run directory, or a journal's own directory, and names the latter.
+func openJournalAs(dir string, open func(checkpoint.Config) (*checkpoint.Store, error)) (store *checkpoint.Store, at string, err error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, &failure{fmt.Sprintf("open run directory: %v", err)}
+		return nil, "", &failure{fmt.Sprintf("open run directory: %v", err)}
 	}
-	at := journalDir(dir)
+	at = journalDir(dir)
 	if _, err := os.Stat(filepath.Join(dir, "CURRENT")); err == nil || isStore(dir) {
 		at = dir
 	} else if !isDir(at) {
-		return nil, &failure{fmt.Sprintf("%s is no run directory: it has no journal; name the --run-dir of a `millrace up`", dir)}
+		return nil, "", &failure{fmt.Sprintf("%s is no run directory: it has no journal; name the --run-dir of a `millrace up`", dir)}
 	}
-	store, err := checkpoint.OpenReadOnly(checkpoint.Config{Dir: at, Logger: newLogger("journal")})
+	store, err = open(checkpoint.Config{Dir: at, CreatedBy: programVersion(), Logger: newLogger("journal")})
 	if errors.Is(err, checkpoint.ErrLocked) {
-		return nil, &failure{fmt.Sprintf("the journal of %s is in use: the run goes on; stop it first, or ask it with `millrace status %s`", dir, dir)}
+		return nil, "", &failure{fmt.Sprintf("the journal of %s is in use: the run goes on; stop it first, or ask it with `millrace status %s`", dir, dir)}
 	}
 	if err != nil {
-		return nil, &failure{err.Error()}
+		return nil, "", &failure{err.Error()}
 	}
-	return store, nil
+	return store, at, nil
 }
 
 // isStore tells whether a directory holds a store's own files rather than a run.

@@ -31,7 +31,7 @@ func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
 		w.joinAll(start, nil)
 		w.restart()
 		w.connect()
-		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Serving: true}}})
+		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Serving: true}}})
 		w.turn()
 		w.sidecar.take()
 		if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
@@ -69,7 +69,7 @@ func TestEverySidecarKnowsWhatIsWaitedFor(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	late := &box{}
-	w.m.SidecarUp(late, &proto.SidecarHello{Name: "sidecar-1"})
+	w.m.SidecarUp(late, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
 	w.turn()
 	if got := late.take(); !has(got, "Waiting") {
 		t.Errorf("the late one heard %v", got)

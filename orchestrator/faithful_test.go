@@ -105,6 +105,7 @@ func (k *kept) act(rng *rand.Rand) string {
 	case n < 18:
 		o := rng.Uint64N(50)
 		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.attempt()), Step: s.Watermark}
+		mask.Sample = &proto.Quarantine{Source: mask.Source, Ordinal: o, Reason: "damaged"}
 		k.apply([]Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}})
 	case n < 19:
 		k.joinAll([]string{"fresh", "latest"}[rng.IntN(2)], nil)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/internal/seam"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -21,7 +23,12 @@ type Options struct {
 	Lines  io.Writer // for people: quarantined samples
 	Events *event.Log
 	Fail   *failpoint.Set
+	Clock  seam.Clock   // the system's where nil
+	Fenced func(Fenced) // told of processes that nobody listens to any more; must not block; may be nil
 }
+
+// tick is how often the machine hears of the time where nothing else happens.
+const tick = 200 * time.Millisecond
 
 // Orchestrator is the machine with its goroutine and its journal.
 type Orchestrator struct {
@@ -37,6 +44,9 @@ type Orchestrator struct {
 // New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx, which has to
 // outlive Run's. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
+	if opt.Clock == nil {
+		opt.Clock = seam.System{}
+	}
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
 	s, records, err := ReadState(opt.Store, cfg.Stream, cfg.Spec)
 	o.since = records
@@ -100,6 +110,8 @@ func (o *Orchestrator) checkIdentity(s *State) error {
 // Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
 func (o *Orchestrator) Run(ctx context.Context) error {
 	defer close(o.stopped)
+	o.m.Tick(o.opt.Clock.Now())
+	next := o.opt.Clock.After(tick)
 	for {
 		if err := o.turn(); err != nil {
 			return err
@@ -116,8 +128,15 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 			return o.snapshot()
 		case <-o.lease.Done():
 			return context.Cause(o.lease)
+		case <-next:
+			next = o.opt.Clock.After(tick)
+			o.m.Tick(o.opt.Clock.Now())
 		case observe := <-o.events:
 			observe(o.m)
+			// What has come meanwhile is answered with it, in one commit: after a restart that is every source's manifest.
+			for range len(o.events) {
+				(<-o.events)(o.m)
+			}
 		}
 	}
 }
@@ -153,10 +172,13 @@ func (o *Orchestrator) perform(actions []Action) {
 	o.mark("publish")
 	o.opt.Fail.Hit("orchestrator/publish/before")
 	for _, a := range actions {
-		if a.To != nil {
+		switch {
+		case a.To != nil:
 			a.To.Send(a.Msg)
-		} else {
+		case a.Fenced == nil:
 			fmt.Fprintln(o.opt.Lines, a.Line)
+		case o.opt.Fenced != nil:
+			o.opt.Fenced(*a.Fenced)
 		}
 	}
 	o.opt.Fail.Hit("orchestrator/publish/after")

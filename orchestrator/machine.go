@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sort"
+	"time"
 
 	"millrace"
 	"millrace/orchestrator/offers"
@@ -32,6 +33,7 @@ type Config struct {
 	Changed func(stored []byte) ([]string, error)
 	// Compare names the file that changed between a pinned manifest and what a loader sees now.
 	Compare func(pinned, now *millrace.Manifest) error
+	Shadows int    // how many shadows there are where nothing is wrong
 	Runway  int    // steps planned ahead of the slowest rank
 	By      string // program version
 	Up      string // names this `up`; all orchestrators that it starts have the same
@@ -43,7 +45,11 @@ type Config struct {
 type Machine struct {
 	cfg      Config
 	s        *State
-	loaders  map[string]*loader
+	members  map[string]*member
+	stripes  []*stripe // by source and index
+	byName   map[stripeKey]*stripe
+	fenced   map[process]bool
+	lost     map[string]time.Time // when a member was lost
 	sidecars map[string]*sidecar
 	ranks    []rank
 	queues   offers.Queues
@@ -53,21 +59,23 @@ type Machine struct {
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
 	toSave   *proto.Saved
-	midway   *join  // the attempt starts inside a step: ranks begin when its placement was compared
-	pending  string // what the next plan waits for
-	told     string // what the sidecars were told of it
+	toMask   []*proto.Mask // as toPin
+	midway   *join         // the attempt starts inside a step: ranks begin when its placement was compared
+	pending  string        // what the next plan waits for
+	told     string        // what the sidecars were told of it
 	failed   error
 	done     bool
 	out      []Action
-}
 
-// loader is one connected loader.
-type loader struct {
-	name, address string
-	pid           int64
-	session       Session
-	opened        map[string]bool // its manifest was accepted
-	terms         map[string]uint64
+	began, now time.Time
+	unsettled  bool   // who reads what may have to change
+	moved      bool   // the directory has changed, and the sidecars were not told
+	switches   uint64 // stripes that a standby took over
+	protected  int64  // unix milliseconds since when every stripe has a standing standby; 0 where not
+	alerts     []*proto.Alert
+	since      map[string]time.Time // what the run lacks, by kind and key
+
+	diskFree, diskTotal uint64 // of the journal, in bytes; 0 where not known
 }
 
 // sidecar is one connected sidecar.
@@ -103,10 +111,19 @@ type join struct {
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *State) (*Machine, error) {
-	m := &Machine{cfg: cfg, s: s, loaders: map[string]*loader{}, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources)),
+	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[stripeKey]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
+		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources)),
 		differ: planner.NewDiffer(cfg.Spec)}
 	for _, src := range cfg.Sources {
 		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
+	}
+	for _, st := range m.stripes {
+		m.byName[stripeKey{cfg.Sources[st.source].Name, uint32(st.index)}] = st
+	}
+	for _, mask := range s.Masks {
+		if st := m.stripe(mask.Source, 0); st != nil {
+			m.queues[st.source].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		}
 	}
 	for i := range m.ranks {
 		m.ranks[i].below = s.Watermark
@@ -122,9 +139,16 @@ type Session interface{ Send(msg any) }
 
 // Action is an effect to carry out after the records of its turn are durable.
 type Action struct {
-	To   Session // and
-	Msg  any     // a *proto.LoaderOrder or *proto.SidecarOrder
-	Line string  // or a line for people on standard error
+	To     Session // and
+	Msg    any     // a *proto.LoaderOrder or *proto.SidecarOrder
+	Line   string  // or a line for people on standard error
+	Fenced *Fenced // or a process that nobody listens to any more
+}
+
+// Fenced is a loader process that may live and must not: another has taken over what it held, and a fresh one is wanted in its slot.
+type Fenced struct {
+	Name string
+	Pid  int64
 }
 
 func (m *Machine) send(to Session, msg any) { m.out = append(m.out, Action{To: to, Msg: msg}) }
@@ -151,9 +175,7 @@ func (m *Machine) fail(err error) {
 		return
 	}
 	m.failed = err
-	for _, name := range sortedKeys(m.sidecars) {
-		m.send(m.sidecars[name].session, &proto.SidecarOrder{Fence: m.fence(), Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
-	}
+	m.broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
 }
 
 func (m *Machine) fence() *proto.Fence {
@@ -169,18 +191,38 @@ func (m *Machine) Decide() ([]Fact, error) {
 		m.toSave = nil
 		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: save}}}}, nil
 	}
+	if facts, err := m.mask(); facts != nil || err != nil {
+		return facts, err
+	}
 	if facts, err := m.open(); facts != nil || err != nil {
 		return facts, err
 	}
 	if facts := m.acknowledge(); facts != nil || m.done {
 		return facts, nil
 	}
-	if facts, err := m.startReading(); facts != nil || err != nil {
-		return facts, err
+	if facts := m.pin(); facts != nil {
+		return facts, nil
+	}
+	if facts := m.assign(); facts != nil {
+		return facts, nil
 	}
 	facts, err := m.plan()
+	m.tellLoaders()
+	m.tellAlerts()
 	m.tellWaiting()
 	return facts, err
+}
+
+// pinned tells whether every source's files are known.
+func (m *Machine) pinned() bool { return len(m.s.Manifests) == len(m.cfg.Sources) && len(m.toPin) == 0 }
+
+// pin journals the manifests that were seen first.
+func (m *Machine) pin() (facts []Fact) {
+	for _, mf := range m.toPin {
+		facts = append(facts, Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+	}
+	m.toPin = nil
+	return facts
 }
 
 // Apply advances the state and publishes.
@@ -188,9 +230,12 @@ func (m *Machine) Apply(f Fact) {
 	m.s.Apply(f)
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Pinned:
+		m.unsettled = true
 		m.welcome()
 	case *proto.Record_Assigned:
-		m.assigned()
+		m.assigned(r.Assigned)
+	case *proto.Record_Masked:
+		m.masked(r.Masked.Masks)
 	case *proto.Record_Opened:
 		m.opened()
 	case *proto.Record_Sealed:

@@ -12,6 +12,7 @@ import (
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/internal/wire"
 	"millrace/mixing"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
@@ -60,6 +61,10 @@ func line(msg any) string {
 		return strings.TrimPrefix(reflect.TypeOf(m.Order).Elem().Name(), "LoaderOrder_")
 	}
 	return fmt.Sprintf("%T", msg)
+}
+
+func testVersion() *proto.Version {
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "test"}
 }
 
 // world is a machine with its journal, a loader that knows lengths, and a sidecar.
@@ -205,7 +210,6 @@ func length(source string, ordinal uint64) uint32 {
 }
 
 func (w *world) offer(source string, until uint64) {
-	l := w.m.loaders["loader-0"]
 	q := w.queue(source)
 	m := &proto.Offers{Source: source}
 	for o := uint64(q.Next()); o < until; o++ {
@@ -220,7 +224,7 @@ func (w *world) offer(source string, until uint64) {
 		}
 		m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, o), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, o), append(m.Tokens, tokens)
 	}
-	w.m.Offered(w.loader, "loader-0", l.terms[source], m)
+	w.m.Offered(w.loader, "loader-0", w.m.stripe(source, 0).primary.term, m)
 }
 
 func (w *world) queue(source string) *offers.Queue {
@@ -230,10 +234,10 @@ func (w *world) queue(source string) *offers.Queue {
 func (w *world) connect() {
 	w.t.Helper()
 	w.loader, w.sidecar = &box{}, &box{}
-	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
 		w.t.Fatal(err)
 	}
-	w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0"})
+	w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"})
 	w.turn()
 }
 
@@ -318,10 +322,10 @@ func TestLoadersThatOpenASourceTogether(t *testing.T) {
 		}
 		w.restart()
 		w.sidecar = &box{}
-		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0"})
+		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"})
 		for i, name := range []string{"loader-0", "loader-1"} {
 			loader := &box{}
-			if err := w.m.LoaderUp(loader, &proto.LoaderHello{Name: name}); err != nil {
+			if err := w.m.LoaderUp(loader, &proto.LoaderHello{Version: testVersion(), Name: name}); err != nil {
 				t.Fatal(err)
 			}
 			for _, source := range sourceNames {

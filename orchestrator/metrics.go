@@ -20,6 +20,7 @@ type collector struct {
 	s                                      *Server
 	step, planned, quarantined, term       *prometheus.Desc
 	tokens, samples, share, epoch, offered *prometheus.Desc
+	masked, switches, unprotected, alert   *prometheus.Desc
 }
 
 func newCollector(o *Orchestrator) *collector {
@@ -35,13 +36,17 @@ func newCollector(o *Orchestrator) *collector {
 		samples:     d("source_samples_total", "Documents begun.", "source"),
 		share:       d("source_share", "Realised share of all tokens.", "source"),
 		epoch:       d("source_epoch", "Pass over the source.", "source"),
+		masked:      d("masked_total", "Segments that were masked after their step was planned."),
+		switches:    d("switches_total", "Stripes that a standby took over while this orchestrator runs."),
+		unprotected: d("unprotected_stripes", "Stripes without a standby that could take over at once."),
+		alert:       d("alert", "1 where the run lacks something, by kind.", "kind"),
 		offered:     d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered} {
+	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert} {
 		ch <- d
 	}
 }
@@ -64,13 +69,25 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.planned, float64(st.Planned))
 	gauge(c.term, float64(st.Fence.Term))
 	counter(c.quarantined, float64(st.Quarantined))
+	counter(c.masked, float64(st.Masked))
+	counter(c.switches, float64(st.Switches))
+	alerts := map[string]float64{}
+	for _, a := range st.Alerts {
+		alerts[a.Kind] = 1
+	}
+	for _, kind := range alertKinds() {
+		gauge(c.alert, alerts[kind], kind)
+	}
+	var unprotected uint32
 	for name, s := range st.Sources {
+		unprotected += s.Unprotected
 		counter(c.tokens, float64(s.Tokens), name)
 		counter(c.samples, float64(s.Samples), name)
 		gauge(c.share, s.Share, name)
 		gauge(c.epoch, float64(s.Epoch), name)
 		gauge(c.offered, float64(s.Offered), name)
 	}
+	gauge(c.unprotected, float64(unprotected))
 }
 
 // ServeMetrics serves /metrics on a TCP address until ctx ends.

@@ -116,7 +116,7 @@ func (m *Machine) rejected(sel *planner.Selection) *pb.Quarantined {
 func (m *Machine) budget(facts []Fact) error {
 	counts := map[string]uint64{}
 	for _, f := range facts {
-		for _, q := range f.GetQuarantined().GetSamples() {
+		for _, q := range append(f.GetQuarantined().GetSamples(), m.s.newlyBad(f.GetMasked().GetMasks())...) {
 			counts[q.Source]++
 			counted, records := m.records(q.Source, q.Ordinal)
 			allowed := m.source(q.Source).Allowed(counted, records)
@@ -163,9 +163,8 @@ func (m *Machine) want(source int, until millrace.Ordinal) {
 		return
 	}
 	m.wants[source] = until
-	name := m.cfg.Sources[source].Name
-	for _, l := range m.serving(name) {
-		m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Want{Want: &pb.Want{Source: name, Until: uint64(until)}}})
+	for _, l := range m.serving(source, false) {
+		m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Want{Want: &pb.Want{Source: m.cfg.Sources[source].Name, Until: uint64(until)}}})
 	}
 }
 
@@ -204,9 +203,7 @@ func (m *Machine) tellEnd() {
 	if m.s.Ended == nil {
 		return
 	}
-	for _, name := range sortedKeys(m.sidecars) {
-		m.send(m.sidecars[name].session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Ended{Ended: m.s.Ended}})
-	}
+	m.broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Ended{Ended: m.s.Ended}})
 }
 
 // released tells loaders what nobody can ask for any more.
@@ -218,8 +215,12 @@ func (m *Machine) released() {
 	for i, q := range m.queues {
 		below := st.Sources[i].Ordinal
 		q.Release(below)
-		for _, l := range m.serving(q.Source()) {
-			m.send(l.session, &pb.LoaderOrder{Fence: m.fence(), Order: &pb.LoaderOrder_Release{Release: &pb.Release{Source: q.Source(), Below: uint64(below)}}})
+		release := &pb.Release{Source: q.Source(), Below: uint64(below)}
+		if anchor, ok := q.AnchorAt(below); ok {
+			release.Anchor = wire.AnchorToProto(anchor)
+		}
+		for _, l := range m.serving(i, true) {
+			m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})
 		}
 	}
 }

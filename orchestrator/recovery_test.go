@@ -89,9 +89,9 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
-	old, terms := w.loader, w.m.loaders["loader-0"].terms["web"]
+	old, terms := w.loader, w.m.stripe("web", 0).primary.term
 	w.loader = &box{}
-	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0", Pid: 2}); err != nil {
 		t.Fatal(err)
 	}
 	w.turn()
@@ -104,11 +104,11 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 	if w.queue("web").Next() != before {
 		t.Error("an offer of an old session or term was taken")
 	}
-	if err := w.m.LoaderUp(&box{}, &proto.LoaderHello{Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
+	if err := w.m.LoaderUp(&box{}, &proto.LoaderHello{Version: testVersion(), Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
 		t.Errorf("an unknown loader: %v", err)
 	}
 	w.m.LoaderDown(old, "loader-0") // late news of the old session
-	if w.m.loaders["loader-0"] == nil {
+	if w.m.members["loader-0"] == nil {
 		t.Error("late news of an old session removed the new one")
 	}
 }
@@ -117,9 +117,8 @@ func TestAFactThatChangesFailsTheRun(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
-	l := w.m.loaders["loader-0"]
 	first := uint64(w.queue("web").First())
-	w.m.Offered(w.loader, "loader-0", l.terms["web"], &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
+	w.m.Offered(w.loader, "loader-0", w.m.stripe("web", 0).primary.term, &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
 	if err := w.m.Failed(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "changed during the run") {
 		t.Fatalf("got %v", err)
 	}
@@ -128,7 +127,7 @@ func TestAFactThatChangesFailsTheRun(t *testing.T) {
 		t.Error("the trainers were not told")
 	}
 	late := &box{}
-	w.m.SidecarUp(late, &proto.SidecarHello{Name: "sidecar-1"})
+	w.m.SidecarUp(late, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
 	w.turn()
 	if !has(late.take(), "failed: ") {
 		t.Error("a sidecar that came late was not told")
@@ -140,7 +139,7 @@ func TestChangedFilesAreRefusedAfterARestart(t *testing.T) {
 	w.connect()
 	w.restart()
 	b := &box{}
-	if err := w.m.LoaderUp(b, &proto.LoaderHello{Name: "loader-0"}); err != nil {
+	if err := w.m.LoaderUp(b, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
 		t.Fatal(err)
 	}
 	w.m.Opened(b, "loader-0", &proto.Manifest{Source: "web", Fingerprint: append(make([]byte, 15), 1)})

@@ -61,6 +61,12 @@ func (m *Machine) loaderEvent(from Session, name string, e *proto.LoaderEvent) {
 		m.Opened(from, name, ev.Manifest)
 	case *proto.LoaderEvent_Offers:
 		m.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
+	case *proto.LoaderEvent_Standing:
+		m.Standing(from, name, ev.Standing)
+	case *proto.LoaderEvent_Leaving:
+		m.Leaving(from, name)
+	case *proto.LoaderEvent_Trouble:
+		m.Trouble(from, name, ev.Trouble)
 	case *proto.LoaderEvent_Fatal:
 		m.Fatal(ev.Fatal)
 	}
@@ -78,7 +84,7 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 	}
 	box := newOutbox()
 	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })
-	if err := s.ask(stream.Context(), func(m *Machine) error { m.SidecarUp(box, hello); return nil }); err != nil {
+	if err := s.ask(stream.Context(), func(m *Machine) error { return m.SidecarUp(box, hello) }); err != nil {
 		return err
 	}
 	s.o.opt.Fail.Hit("orchestrator/sidecar/after")
@@ -113,6 +119,10 @@ func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
 		m.SavedCheckpoint(ev.Saved.Step)
 	case *proto.SidecarEvent_Left:
 		m.Left(ev.Left.Rank)
+	case *proto.SidecarEvent_Switched:
+		m.Switched(ev.Switched)
+	case *proto.SidecarEvent_Bad:
+		m.Bad(ev.Bad)
 	case *proto.SidecarEvent_Fatal:
 		m.Fatal(ev.Fatal)
 	}

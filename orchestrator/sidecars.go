@@ -8,7 +8,10 @@ import (
 )
 
 // SidecarUp observes a sidecar that connected, and where its ranks stand (after an orchestrator was lost they just go on).
-func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
+func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
+	if err := m.speaks(hello.Name, hello.Version); err != nil {
+		return err
+	}
 	if old := m.sidecars[hello.Name]; old != nil {
 		m.send(old.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + hello.Name}}})
 	}
@@ -26,6 +29,10 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) {
 	if m.failed != nil {
 		m.send(session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Failed{Failed: &pb.Fatal{Reason: m.failed.Error()}}})
 	}
+	if len(m.alerts) > 0 {
+		m.send(session, m.alertsOrder())
+	}
+	return nil
 }
 
 // welcome tells every new sidecar what it needs before plans make sense: the files' names, who serves them, and the plans so far.
@@ -39,7 +46,7 @@ func (m *Machine) welcome() {
 			continue
 		}
 		sc.welcomed = true
-		w := &pb.Welcome{}
+		w := &pb.Welcome{Masks: m.s.Masks}
 		for i := range m.cfg.Sources {
 			w.Manifests = append(w.Manifests, m.s.Manifests[m.cfg.Sources[i].Name])
 		}
@@ -86,7 +93,7 @@ func (m *Machine) answerCommit(to Session, c *pb.Commit) {
 
 // SavedCheckpoint observes that a step's model checkpoint is durable.
 func (m *Machine) SavedCheckpoint(step uint64) {
-	if !m.s.HasSaved || step > m.s.Saved {
+	if step > max(m.s.Saved, m.toSave.GetStep()) || !m.s.HasSaved && m.toSave == nil {
 		m.toSave = &pb.Saved{Step: step}
 	}
 }
@@ -98,9 +105,7 @@ func (m *Machine) tellWaiting() {
 		return
 	}
 	m.told = text
-	for _, name := range sortedKeys(m.sidecars) {
-		m.send(m.sidecars[name].session, m.waitingOrder(text))
-	}
+	m.broadcast(m.waitingOrder(text))
 }
 
 func (m *Machine) waitingOrder(text string) *pb.SidecarOrder {
@@ -135,11 +140,9 @@ func (m *Machine) Waiting() string {
 	if len(absent) > 0 {
 		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
 	}
-	for i := range m.cfg.Sources {
-		for _, name := range m.cfg.Sources[i].Loaders {
-			if m.loaders[name] == nil {
-				return fmt.Sprintf("%s (source %s) is not there; it is being restarted", name, m.cfg.Sources[i].Name)
-			}
+	for _, st := range m.stripes {
+		if st.primary.member == nil && m.members[st.home] == nil {
+			return fmt.Sprintf("%s (source %s) is not there; it is being restarted", st.home, m.cfg.Sources[st.source].Name)
 		}
 	}
 	if m.s.Next > m.s.Watermark {

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,17 +28,19 @@ type State struct {
 	Ended          *proto.Ended
 	Through        map[uint32]bool // ranks that have consumed the whole stream
 	Recent         []*proto.Quarantine
-	Quarantined    map[string]uint64 // per source
-	Masks          []*proto.Mask     // segments that turned out bad after they were sealed, in the order in which that was found
-	Chain          []byte            // digest chain up to the newest sealed step; empty where the attempt has none
-	Consumed       map[uint32]uint64 // earlier attempts: first step that not every rank had consumed when the next was opened
-	Saved          uint64            // newest step whose model checkpoint is durable
+	Quarantined    map[string]uint64             // per source
+	Masks          []*proto.Mask                 // segments that turned out bad after they were sealed, in the order in which that was found
+	Holders        map[stripeKey]*proto.Assigned // the primary of each stripe
+	Chain          []byte                        // digest chain up to the newest sealed step; empty where the attempt has none
+	Consumed       map[uint32]uint64             // earlier attempts: first step that not every rank had consumed when the next was opened
+	Saved          uint64                        // newest step whose model checkpoint is durable
 	HasSaved       bool
 }
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{}, Consumed: map[uint32]uint64{}}
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{},
+		Holders: map[stripeKey]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
 }
 
 // Fact is a record with the plan it sealed, which the ledger keeps apart from the journal.
@@ -55,6 +58,9 @@ func (s *State) Apply(f Fact) {
 		s.Term = max(s.Term, r.Term.Term)
 	case *proto.Record_Assigned:
 		s.AssignTerm = max(s.AssignTerm, r.Assigned.Term)
+		if !r.Assigned.Standby {
+			s.Holders[stripeKey{r.Assigned.Source, r.Assigned.Stripe}] = r.Assigned
+		}
 	case *proto.Record_Pinned:
 		s.Manifests[r.Pinned.Manifest.Source] = r.Pinned.Manifest
 	case *proto.Record_Opened:
@@ -81,11 +87,7 @@ func (s *State) Apply(f Fact) {
 	case *proto.Record_Ended:
 		s.Ended = r.Ended
 	case *proto.Record_Masked:
-		for _, mask := range r.Masked.Masks {
-			if !s.Masked(mask.Source, mask.Ordinal, mask.Offset) {
-				s.Masks = append(s.Masks, mask)
-			}
-		}
+		s.mask(r.Masked.Masks)
 	case *proto.Record_Saved:
 		s.Saved, s.HasSaved = max(s.Saved, r.Saved.Step), true
 	}
@@ -94,6 +96,31 @@ func (s *State) Apply(f Fact) {
 // Masked tells whether a segment is masked. Masks hold for every attempt: whoever reads it again must get the same bytes.
 func (s *State) Masked(source string, ordinal uint64, offset uint32) bool {
 	return slices.ContainsFunc(s.Masks, func(m *proto.Mask) bool { return m.Source == source && m.Ordinal == ordinal && m.Offset == offset })
+}
+
+// mask remembers masked segments for every attempt. Each of their documents counts as one that could not be decoded.
+func (s *State) mask(masks []*proto.Mask) {
+	for _, q := range s.newlyBad(masks) {
+		s.Quarantined[q.Source]++
+		s.Recent = append(s.Recent, q)
+	}
+	s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
+	for _, mask := range masks {
+		if !s.Masked(mask.Source, mask.Ordinal, mask.Offset) {
+			s.Masks = append(s.Masks, mask)
+		}
+	}
+}
+
+// newlyBad lists the documents of masks of which nothing was masked before, each once.
+func (s *State) newlyBad(masks []*proto.Mask) (out []*proto.Quarantine) {
+	for i, mask := range masks {
+		known := func(o *proto.Mask) bool { return o.Source == mask.Source && o.Ordinal == mask.Ordinal }
+		if !slices.ContainsFunc(s.Masks, known) && !slices.ContainsFunc(masks[:i], known) {
+			out = append(out, mask.Sample)
+		}
+	}
+	return out
 }
 
 func (s *State) acknowledge(below uint64) {
@@ -113,6 +140,12 @@ func (s *State) snapshot() *proto.Snapshot {
 	for _, name := range sortedKeys(s.Manifests) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
 	}
+	for _, h := range s.Holders {
+		out.Holders = append(out.Holders, h)
+	}
+	slices.SortFunc(out.Holders, func(a, b *proto.Assigned) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Stripe, b.Stripe))
+	})
 	if s.Attempt != nil {
 		out.Attempt = &proto.Opened{Attempt: s.Attempt.Attempt, Step: s.Attempt.Step, State: s.Base, Placing: s.Attempt.Placing, Up: s.Attempt.Up}
 	}
@@ -133,6 +166,9 @@ func restore(m *proto.Snapshot) *State {
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
 	s.Watermark, s.Next, s.Ended, s.Recent, s.Saved, s.HasSaved = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent, m.Saved, m.HasSaved
 	s.Attempt, s.Masks = m.Attempt, m.Masks
+	for _, h := range m.Holders {
+		s.Holders[stripeKey{h.Source, h.Stripe}] = h
+	}
 	if m.Attempt != nil {
 		s.Base = m.Attempt.State
 	}

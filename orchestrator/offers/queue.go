@@ -1,6 +1,7 @@
 package offers
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -19,12 +20,13 @@ type Queue struct {
 	waiting [][]millrace.SampleMeta // per stripe, offered but not yet next
 	anchors []millrace.Anchor       // ascending, the newest at or below `first` and all after it
 	ended   bool
-	end     millrace.Ordinal // where the source ends
+	end     millrace.Ordinal            // where the source ends
+	planned map[millrace.Ordinal]uint32 // lengths of documents that went bad after they were planned
 }
 
 // NewQueue returns the queue of a source that is read in so many stripes; it expects ordinals from 0 on.
 func NewQueue(source string, stripes int) *Queue {
-	return &Queue{source: source, stripes: uint64(stripes), rejects: map[millrace.Ordinal]millrace.Quarantine{}, waiting: make([][]millrace.SampleMeta, stripes)}
+	return &Queue{source: source, stripes: uint64(stripes), rejects: map[millrace.Ordinal]millrace.Quarantine{}, planned: map[millrace.Ordinal]uint32{}, waiting: make([][]millrace.SampleMeta, stripes)}
 }
 
 // Source returns the source's name.
@@ -32,8 +34,9 @@ func (q *Queue) Source() string { return q.source }
 
 // Reset forgets everything and expects ordinals from `from` on.
 func (q *Queue) Reset(from millrace.Ordinal) {
+	planned := q.planned
 	*q = *NewQueue(q.source, int(q.stripes))
-	q.first = from
+	q.first, q.planned = from, planned
 }
 
 // First is the first ordinal that is kept.
@@ -50,7 +53,38 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 
-// Add takes a loader's offers. A fact that is known already must be equal: a source that says otherwise has changed under the run.
+// Missing is an ordinal up to which a stripe's facts are known: who goes on with the stripe may leave out what lies below.
+func (q *Queue) Missing(stripe int) millrace.Ordinal {
+	if w := q.waiting[stripe]; len(w) > 0 {
+		return w[len(w)-1].Ordinal + 1
+	}
+	return q.Next()
+}
+
+// Planned says that a document which cannot be decoded any more has the length that it was planned with: it is taken so, however it is
+// offered, so that a replay plans the same.
+func (q *Queue) Planned(o millrace.Ordinal, tokens uint32) {
+	q.planned[o] = tokens
+	delete(q.rejects, o)
+	if o >= q.first && o < q.Next() {
+		q.metas[o-q.first] = q.asPlanned(q.metas[o-q.first])
+	}
+	for _, w := range q.waiting {
+		for i := range w {
+			w[i] = q.asPlanned(w[i])
+		}
+	}
+}
+
+func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
+	if tokens, ok := q.planned[meta.Ordinal]; ok && meta.Reject != "" {
+		meta.Reject, meta.Lengths.Tokens = "", tokens
+	}
+	return meta
+}
+
+// Add takes a loader's offers. What is said of an ordinal first holds: a document that another reading finds bad stays what it was, and so
+// does one that it finds good. One that is otherwise different has changed under the run.
 func (q *Queue) Add(b Batch) error {
 	if uint64(b.Stripe) >= q.stripes {
 		return fmt.Errorf("source %s: offer of stripe %d of %d", q.source, b.Stripe, q.stripes)
@@ -71,21 +105,33 @@ func (q *Queue) Add(b Batch) error {
 }
 
 func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millrace.Ordinal]millrace.Quarantine) error {
-	if r, ok := rejects[meta.Ordinal]; ok && meta.Ordinal >= q.first {
-		q.rejects[meta.Ordinal] = r
-	}
-	if meta.Ordinal < q.Next() {
-		if meta.Ordinal >= q.first && q.metas[meta.Ordinal-q.first] != meta {
-			return fmt.Errorf("source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run: %w",
-				q.source, meta.Ordinal, q.metas[meta.Ordinal-q.first], meta, millrace.ErrMismatch)
+	meta = q.asPlanned(meta)
+	w := q.waiting[stripe]
+	switch {
+	case meta.Ordinal < q.first:
+		return nil
+	case meta.Ordinal < q.Next():
+		return q.compare(q.metas[meta.Ordinal-q.first], meta)
+	case len(w) > 0 && meta.Ordinal <= w[len(w)-1].Ordinal:
+		if i, ok := slices.BinarySearchFunc(w, meta.Ordinal, func(m millrace.SampleMeta, o millrace.Ordinal) int { return cmp.Compare(m.Ordinal, o) }); ok {
+			return q.compare(w[i], meta)
 		}
 		return nil
 	}
-	w := q.waiting[stripe]
-	if len(w) == 0 || w[len(w)-1].Ordinal < meta.Ordinal {
-		q.waiting[stripe] = append(w, meta)
+	if r, ok := rejects[meta.Ordinal]; ok && meta.Reject != "" {
+		q.rejects[meta.Ordinal] = r
 	}
+	q.waiting[stripe] = append(w, meta)
 	return nil
+}
+
+// compare refuses another reading of an ordinal that finds another document there.
+func (q *Queue) compare(was, now millrace.SampleMeta) error {
+	if was == now || was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID && (was.Reject != "" || now.Reject != "") {
+		return nil
+	}
+	return fmt.Errorf("source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run: %w",
+		q.source, now.Ordinal, was, now, millrace.ErrMismatch)
 }
 
 // merge moves what is next in line.

@@ -110,7 +110,7 @@ func (o *Orchestrator) checkIdentity(s *State) error {
 // Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
 func (o *Orchestrator) Run(ctx context.Context) error {
 	defer close(o.stopped)
-	o.m.Tick(o.opt.Clock.Now())
+	o.look()
 	next := o.opt.Clock.After(tick)
 	for {
 		if err := o.turn(); err != nil {
@@ -130,7 +130,7 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 			return context.Cause(o.lease)
 		case <-next:
 			next = o.opt.Clock.After(tick)
-			o.m.Tick(o.opt.Clock.Now())
+			o.look()
 		case observe := <-o.events:
 			observe(o.m)
 			// What has come meanwhile is answered with it, in one commit: after a restart that is every source's manifest.
@@ -138,6 +138,14 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 				(<-o.events)(o.m)
 			}
 		}
+	}
+}
+
+// look tells the machine the time, and what room the journal's disk has. Where that cannot be told, writing to it will tell.
+func (o *Orchestrator) look() {
+	o.m.Tick(o.opt.Clock.Now())
+	if free, total, err := o.opt.Store.Room(); err == nil {
+		o.m.Disk(free, total)
 	}
 }
 

@@ -153,7 +153,7 @@ func (m *Machine) home(name string) bool {
 	return false
 }
 
-// openings tells members to open what they may have to serve: everybody its own sources, and who has nothing of its own to read all
+// openings tells members to open what they may have to serve: everybody what it read last and its own sources, and who has nothing of its own to read all
 // that somebody has opened already, so that nothing is indexed twice.
 func (m *Machine) openings() {
 	for _, name := range sortedKeys(m.members) {
@@ -161,7 +161,7 @@ func (m *Machine) openings() {
 		free := m.free(l)
 		for _, st := range m.stripes {
 			source := m.cfg.Sources[st.source].Name
-			if !l.asked[source] && (st.home == name || free && m.s.Manifests[source] != nil) {
+			if !l.asked[source] && (st.home == name || m.holder(st) == name || free && m.s.Manifests[source] != nil) {
 				l.asked[source] = true
 				m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: &pb.OpenSource{Source: source}}})
 			}

@@ -116,11 +116,7 @@ func (m *Machine) primaries() (facts []Fact) {
 // has nothing of its own to read.
 func (m *Machine) heir(st *stripe) *member {
 	source, going := m.cfg.Sources[st.source].Name, st.primary.member
-	names := []string{st.home}
-	if h := m.s.Holders[stripeKey{source, uint32(st.index)}]; h != nil && h.Up == m.cfg.Up && h.Member != st.home {
-		names = []string{h.Member, st.home}
-	}
-	for _, name := range names {
+	for _, name := range []string{m.holder(st), st.home} {
 		l := m.members[name]
 		switch {
 		case l != nil && l.leaving, l == nil && (going != nil || m.gone(name)):
@@ -133,6 +129,14 @@ func (m *Machine) heir(st *stripe) *member {
 	return m.least(source, func(l *member) bool { return l != going && m.free(l) }, m.holds)
 }
 
+// holder is the member that read a stripe last, under this `up`; its home where nobody did.
+func (m *Machine) holder(st *stripe) string {
+	if h := m.s.Holders[stripeKey{m.cfg.Sources[st.source].Name, uint32(st.index)}]; h != nil && h.Up == m.cfg.Up {
+		return h.Member
+	}
+	return st.home
+}
+
 // least is the member with the least load of those that have opened a source and may be given more.
 func (m *Machine) least(source string, may func(*member) bool, load func(*member) int) (best *member) {
 	for _, name := range sortedKeys(m.members) {
@@ -143,8 +147,8 @@ func (m *Machine) least(source string, may func(*member) bool, load func(*member
 	return best
 }
 
-// standbys grants every stripe that is read a standby on a member that reads nothing. One whose member has come to read others' stripes
-// is moved once there is such a member.
+// standbys grants every stripe that is read a standby on a member that reads nothing. Where losses have left none, a shadow that reads
+// something already stands by for what it does not read, and a home for what a shadow reads of it; they are moved once there is one.
 func (m *Machine) standbys() (facts []Fact) {
 	held, stands := map[*member]int{}, map[*member]int{}
 	for _, st := range m.stripes {
@@ -164,11 +168,19 @@ func (m *Machine) standbys() (facts []Fact) {
 		if valid && held[now] == 0 {
 			continue
 		}
-		l := m.least(m.cfg.Sources[st.source].Name, func(l *member) bool { return free[l] }, func(l *member) int { return stands[l] })
-		if now != nil && (l == nil || held[now] == 0) {
+		source, load := m.cfg.Sources[st.source].Name, func(l *member) int { return stands[l] }
+		l := m.least(source, func(l *member) bool { return free[l] }, load)
+		switch {
+		case l == nil && valid:
+			continue
+		case now != nil && (l == nil || held[now] == 0):
 			l = now // what it follows already it follows best
+		case l == nil:
+			l = m.least(source, func(l *member) bool {
+				return held[l] > 0 && l != st.primary.member && (l.name == st.home || !m.home(l.name))
+			}, load)
 		}
-		if l == nil || valid && l == now {
+		if l == nil {
 			continue
 		}
 		stands[now]--

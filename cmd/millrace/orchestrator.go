@@ -85,7 +85,7 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 		return err
 	}
 	defer store.Close()
-	o, err := orchestrator.New(context.WithoutCancel(ctx), cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail})
+	o, err := orchestrator.New(context.WithoutCancel(ctx), cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail, Fenced: r.fenced})
 	if err != nil {
 		return err
 	}
@@ -157,6 +157,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.DP(), Identity: identity, Compare: sources.Compare, By: programVersion(),
 		Place:   func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
 		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) },
+		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, runwayTokens/(int(c.GlobalBatchSize)*int(c.SequenceLength)))),
 	}
 	for i, loaders := range setup.Stripes(c) {

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
 	"millrace/internal/supervisor"
+	"millrace/orchestrator"
 )
 
 // The environment of a role, set by up.
@@ -101,6 +102,13 @@ func taken(events *event.Log) func(point, action string) {
 func (r *role) term(t millrace.Term) {
 	if err := r.life.Term(t); err != nil {
 		r.log.Warn("report term", "error", err)
+	}
+}
+
+// fenced has a fresh process started in the place of one that nobody listens to any more.
+func (r *role) fenced(f orchestrator.Fenced) {
+	if err := r.life.Fenced(f.Name, f.Pid); err != nil {
+		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)
 	}
 }
 

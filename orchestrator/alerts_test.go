@@ -1,0 +1,130 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+// kinds are the alerts that status shows and those that the sidecar heard of last; they must be the same.
+func (c *cluster) kinds() string {
+	c.t.Helper()
+	list := func(alerts []*proto.Alert) (out string) {
+		for _, a := range alerts {
+			out += fmt.Sprintf("%s@%d ", a.Kind, a.Since)
+		}
+		return strings.TrimSpace(out)
+	}
+	var heard []*proto.Alert
+	for _, msg := range c.sidecar.got {
+		if a := msg.(*proto.SidecarOrder).GetAlerts(); a != nil {
+			heard = a.Alerts
+		}
+	}
+	if shown := list(c.m.Status().Alerts); shown != list(heard) {
+		c.t.Fatalf("status says %q, the sidecar heard %q", shown, list(heard))
+	}
+	return list(heard)
+}
+
+// TestWhatARunLacksIsSaid, with since when, and that it lacks it no more.
+func TestWhatARunLacksIsSaid(t *testing.T) {
+	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
+	c.settle()
+	if got := c.kinds(); got != "" || c.m.Status().Protected == 0 {
+		t.Fatalf("a sound run lacks %q, protected since %d", got, c.m.Status().Protected)
+	}
+	shadow := c.slots["shadow-0"]
+	c.m.LoaderDown(shadow.box, "shadow-0")
+	c.slots["shadow-0"] = nil
+	c.turn()
+	lost := c.now
+	c.wait(absence / 2)
+	if got := c.kinds(); got != "" {
+		t.Errorf("at once it lacks %q", got)
+	}
+	c.wait(absence)
+	if got, want := c.kinds(), fmt.Sprintf("unprotected@%d", lost.UnixMilli()); got != want || c.m.Status().Protected != 0 || c.m.Status().Sources["web"].Unprotected != 2 {
+		t.Errorf("without a shadow it lacks %q, want %q", got, want)
+	}
+	c.settle()
+	if got := c.kinds(); got != "" {
+		t.Errorf("with a new shadow it lacks %q", got)
+	}
+	at := c.now.UnixMilli()
+	c.m.Disk(1<<30, 1<<40)
+	l := c.slots["loader-1"]
+	c.m.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web", Text: "connection refused"})
+	c.turn()
+	if got, want := c.kinds(), fmt.Sprintf("disk@%d source@%d", at, at); got != want {
+		t.Errorf("it lacks %q, want %q", got, want)
+	}
+	c.m.Disk(1<<40, 1<<40)
+	c.m.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web"})
+	c.m.LoaderDown(l.box, "loader-1")
+	c.slots["loader-1"] = nil
+	c.turn()
+	at = c.now.UnixMilli()
+	c.wait(absence)
+	if got := c.kinds(); got != fmt.Sprintf("role@%d unprotected@%d", at, at) || c.m.Status().Switches != 1 {
+		t.Errorf("without loader-1 it lacks %q; %d switches", got, c.m.Status().Switches)
+	}
+	late := &box{}
+	err := c.m.SidecarUp(late, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
+	c.turn()
+	if err != nil || !has(late.take(), "Alerts") {
+		t.Errorf("a sidecar that came late was not told: %v", err)
+	}
+}
+
+// TestALoaderThatIsAskedToLeaveHandsOverFirst.
+func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
+	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
+	c.settle()
+	p := c.slots["loader-0"]
+	old := c.m.stripe("code", 0).standby
+	c.m.Leaving(p.box, "loader-0")
+	c.turn()
+	if st := c.m.stripe("code", 0); st.primary.member.name != "shadow-0" || st.primary.term != old.term || !has(p.box.take(), "bye: it was asked") {
+		t.Errorf("it left to %v", st.primary)
+	}
+	p.open = false
+	c.slots["loader-0"], c.now = nil, c.now.Add(10*time.Millisecond)
+	c.settle()
+	roles := map[string]string{}
+	for _, r := range c.m.Status().Roles {
+		roles[r.Name] = r.Role
+	}
+	if roles["loader-0"] != "shadow" || roles["shadow-0"] != "loader" || roles["loader-1"] != "loader" || c.m.unprotected(-1) != 0 {
+		t.Errorf("roles %v, %d unprotected", roles, c.m.unprotected(-1))
+	}
+	alone := newCluster(t, 1, "loader-0", "loader-1")
+	alone.settle()
+	p = alone.slots["loader-0"]
+	alone.m.Leaving(p.box, "loader-0")
+	alone.turn()
+	if alone.m.members["loader-0"] != nil || !has(p.box.take(), "bye: ") {
+		t.Error("nobody can take over, and it was not let go")
+	}
+}
+
+// TestProgramsOfAnotherReleaseAreRefused, by name.
+func TestProgramsOfAnotherReleaseAreRefused(t *testing.T) {
+	w := newWorld(t, 1)
+	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"}, {Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {
+		for _, err := range []error{w.m.LoaderUp(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}), w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
+			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "the orchestrator is test") || v != nil && !strings.Contains(err.Error(), "millrace 9.9") {
+				t.Errorf("%v: %v", v, err)
+			}
+		}
+	}
+	if len(w.m.members)+len(w.m.sidecars) > 0 {
+		t.Error("one was taken in")
+	}
+}

@@ -1,0 +1,103 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// masks are what the sidecar was told is masked, by Welcome and after.
+func masks(b *box) (out []string) {
+	for _, msg := range b.got {
+		o := msg.(*proto.SidecarOrder)
+		for _, m := range append(o.GetWelcome().GetMasks(), o.GetMasked().GetMasks()...) {
+			out = append(out, fmt.Sprintf("%s %d+%d of %d", m.Source, m.Offset, m.Length, m.Tokens))
+		}
+	}
+	return out
+}
+
+// TestAReplayAfterDamagePlansTheSame: documents that were planned go bad on disk, one of several segments among them; every reading after
+// that rejects them, and every plan stays what it was.
+func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(5)
+	p := w.m.s.Sealed[5]
+	var bad []*proto.Bad
+	damaged := map[uint64]bool{}
+	for i, o := range p.Assignments.Ordinal {
+		if p.Assignments.Source[i] == 1 && (p.Assignments.Offset[i] > 0 || len(bad) == 0) && len(damaged) < 2 {
+			damaged[o] = true
+			bad = append(bad, &proto.Bad{Step: 5, Source: 1, Ordinal: o, Offset: p.Assignments.Offset[i], Length: p.Assignments.Length[i],
+				Sample: &proto.Quarantine{Id: fmt.Sprintf("a.jsonl#%d", o), Offset: int64(o), Reason: "the page is damaged"}})
+		}
+	}
+	if len(damaged) != 2 {
+		t.Fatal("the plan has too few documents")
+	}
+	w.reject = func(source string, o uint64) string {
+		if source == "web" && damaged[o] {
+			return "the page is damaged"
+		}
+		return ""
+	}
+	for range 2 { // said twice, masked once
+		for _, b := range bad {
+			w.m.Bad(b)
+		}
+		w.turn()
+	}
+	w.m.Bad(&proto.Bad{Step: 5, Source: 1, Ordinal: 999_999}) // of no plan
+	w.m.Bad(&proto.Bad{Step: 500, Source: 1, Ordinal: bad[0].Ordinal})
+	w.turn()
+	told := masks(w.sidecar)
+	if len(told) != len(bad) || len(w.m.s.Masks) != len(bad) || w.m.s.Quarantined["web"] != 2 {
+		t.Fatalf("told %v, %d masks, quarantined %v", told, len(w.m.s.Masks), w.m.s.Quarantined)
+	}
+	if st := w.m.Status(); st.Masked != uint64(len(bad)) || st.Quarantined != 2 || len(st.Recent) != 2 || !slices.ContainsFunc(w.lines, func(l string) bool { return strings.HasPrefix(l, "quarantined web a.jsonl#") }) {
+		t.Errorf("status %v, lines %v", st, w.lines)
+	}
+	w.consume(7)
+	before := w.contents()[1]
+	w.restart()
+	w.connect()
+	if again := masks(w.sidecar); !slices.Equal(again, told) {
+		t.Errorf("a sidecar that came later was told %v, not %v", again, told)
+	}
+	w.joinAll("fresh", nil)
+	w.consume(9)
+	for step, digest := range w.contents()[2] {
+		if was := before[step]; was != "" && digest != was {
+			t.Errorf("step %d was %s and is %s", step, was, digest)
+		}
+	}
+	if n := len(w.contents()[2]); n < 9 {
+		t.Errorf("only %d steps were planned again", n)
+	}
+}
+
+func TestMasksCountAgainstTheBudget(t *testing.T) {
+	w := newWorld(t, 1)
+	w.connect()
+	w.joinAll("fresh", nil)
+	as := w.m.s.Sealed[0].Assignments
+	for i, o := range as.Ordinal {
+		if as.Source[i] == 1 && as.Offset[i] == 0 {
+			w.m.Bad(&proto.Bad{Step: 0, Source: 1, Ordinal: o})
+		}
+	}
+	w.turn()
+	if err := w.m.Failed(); !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") {
+		t.Fatalf("got %v", err)
+	}
+	if len(w.m.s.Masks) != 0 {
+		t.Error("masks beyond the budget were journaled")
+	}
+}

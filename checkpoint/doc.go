@@ -18,7 +18,8 @@
 //
 //	format.go    keys and values, the codecs of docs/format.md
 //	store.go     Open, OpenReadOnly, Close
-//	journal.go   Commit, Append, Replay, Truncate
+//	commit.go    Commit, Append
+//	journal.go   Replay, Truncate
 //	snapshot.go  SaveSnapshot, NewestSnapshot, SnapshotBefore, DropSnapshots
 //	ledger.go    Entry, EntryBefore, Plan, Ledger, DropPlans
 //	signpost.go  Signpost, SignpostBefore, SignpostAfter

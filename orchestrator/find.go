@@ -134,18 +134,21 @@ func (l *Ledger) key(attempt uint32, step uint64) checkpoint.StepKey {
 	return checkpoint.StepKey{Stream: l.stream, Attempt: attempt, Step: step}
 }
 
+// behind is a key behind all of a stream's.
+func behind(stream string) checkpoint.StepKey { return checkpoint.StepKey{Stream: stream + "\x01"} }
+
 var errEnough = errors.New("enough")
 
 // attempts calls f with the first and the last step of each attempt that sealed any, in order.
 func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) error {
 	for attempt := uint32(0); ; attempt++ {
 		var first checkpoint.StepKey
-		err := l.store.Ledger(l.key(attempt, 0), checkpoint.StepKey{}, func(e checkpoint.Entry) error {
+		err := l.store.Ledger(l.key(attempt, 0), behind(l.stream), func(e checkpoint.Entry) error {
 			first = e.Key
 			return errEnough
 		})
-		if err != nil && !errors.Is(err, errEnough) || first.Stream != l.stream {
-			return err
+		if !errors.Is(err, errEnough) {
+			return err // nil where there is no such attempt
 		}
 		attempt = first.Attempt
 		last, _, err := l.store.EntryBefore(l.key(attempt, math.MaxUint64))

@@ -43,6 +43,12 @@ func TestEverySampleIsFoundForEver(t *testing.T) {
 	for range 150 {
 		k.act(rng)
 	}
+	for _, other := range []string{"eval", "train2", "z"} { // another stream's steps are not this one's
+		body := checkpoint.Plan{Key: checkpoint.StepKey{Stream: other, Attempt: 1, Step: 1}}
+		if _, err := k.store.Commit(checkpoint.Commit{Plans: []checkpoint.Plan{body}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	want := held(w)
 	newest := uint32(k.m.s.attempt())
 	for _, dropped := range []uint64{0, 4, 1 << 40} {

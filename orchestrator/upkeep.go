@@ -29,7 +29,7 @@ func VerifyLedger(store *checkpoint.Store, stream millrace.Stream, problem func(
 	var last checkpoint.StepKey
 	var chain []byte // up to last
 	from := checkpoint.StepKey{Stream: string(stream)}
-	return store.Ledger(from, checkpoint.StepKey{Stream: string(stream) + "\x01"}, func(stored checkpoint.Entry) error {
+	return store.Ledger(from, behind(string(stream)), func(stored checkpoint.Entry) error {
 		broken := func(why string) {
 			problem(fmt.Sprintf("ledger: the digest chain breaks at step %d of attempt %d: %s", stored.Key.Step, stored.Key.Attempt, why))
 		}

@@ -25,6 +25,10 @@ type Position struct {
 type FeedConfig struct {
 	Budget   *Budget // shared by the feeds of a process; default: one of its own of 256 MiB
 	Parallel int     // goroutines that read and tokenise; default GOMAXPROCS
+	// Standby: the feed stands by until Run. It reads at random what it is asked for, and nothing else but Warm's.
+	Standby bool
+	// Progress is told of every record made; nil: nobody counts.
+	Progress func()
 	// Hit passes a named place, so that tests can make a decoder fail there; nil: nobody looks.
 	Hit func(place string)
 }
@@ -93,6 +97,8 @@ type Feed struct {
 	sizes    sizes
 
 	blockFeed
+	first millrace.Anchor // where the feed began
+	aside *aside          // nil once packs serve everything
 }
 
 // sizes is what was learnt of the records so far, to size packs and charges.
@@ -117,21 +123,33 @@ func (s *Source) Feed(from Position, stripe Stripe, cfg FeedConfig) *Feed {
 	if cfg.Hit == nil {
 		cfg.Hit = func(string) {}
 	}
+	if cfg.Progress == nil {
+		cfg.Progress = func() {}
+	}
 	if cfg.Budget == nil {
 		cfg.Budget = NewBudget(defaultBudget)
 	}
 	f := &Feed{src: s, stripe: stripe, cfg: cfg, from: from.Ordinal, end: math.MaxUint64}
 	f.idle, f.news = sync.NewCond(&f.mu), sync.NewCond(&f.mu)
-	f.head = stripe.seat(from.Ordinal)
-	f.want, f.offered, f.frontier = f.head, f.head, f.head
 	f.sizes = sizes{guess: s.guessRecord(), window: firstWindow}
 	if s.global != nil {
 		f.end = s.global.end()
-	} else {
-		f.blockFeed = newBlockFeed(from.Anchor)
-		f.frontier = stripe.seat(from.Anchor.Ordinal)
 	}
+	if cfg.Standby {
+		f.aside = &aside{below: from.Ordinal, anchor: from.Anchor, warmed: math.MaxUint64, made: make(map[millrace.Ordinal]document)}
+	}
+	f.start(from)
 	return f
+}
+
+// start sets a feed that does not run yet to a position; the mutex is held, or nobody else has the feed.
+func (f *Feed) start(from Position) {
+	f.head = f.stripe.seat(from.Ordinal)
+	f.want, f.offered, f.frontier = f.head, f.head, f.head
+	if f.src.global == nil {
+		f.blockFeed, f.first = newBlockFeed(from.Anchor), from.Anchor
+		f.frontier = f.stripe.seat(from.Anchor.Ordinal)
+	}
 }
 
 // guessRecord estimates the bytes of a record's tokens before any was read.
@@ -250,6 +268,9 @@ func (f *Feed) Want(until millrace.Ordinal) {
 
 // Release says that ordinals below are not fetched any more; their payload is dropped.
 func (f *Feed) Release(below millrace.Ordinal) {
+	if a := f.standing(); a != nil {
+		a.follow(below, millrace.Anchor{})
+	}
 	f.mu.Lock()
 	f.head = max(f.head, f.stripe.seat(below))
 	f.offered = max(f.offered, f.head)

@@ -241,7 +241,7 @@ func (f *Feed) beginText(b *block, far bool, charge int64) move {
 			return err
 		}
 		if raw == nil || uint64(len(raw.records)) != b.size.Records {
-			return fmt.Errorf("scan %s: block %d no longer has the %d records it had: %w", f.src.manifest.Shards[b.shard].Path, b.anchor.Block, b.size.Records, millrace.ErrDamaged)
+			return f.src.blockChanged(b)
 		}
 		b.text, b.charge = raw, raw.size()
 		f.account.force(b.charge - charge)
@@ -249,6 +249,10 @@ func (f *Feed) beginText(b *block, far bool, charge int64) move {
 		f.spareText(b)
 		return nil
 	}
+}
+
+func (s *Source) blockChanged(b *block) error {
+	return fmt.Errorf("scan %s: block %d no longer has the %d records it had: %w", s.manifest.Shards[b.shard].Path, b.anchor.Block, b.size.Records, millrace.ErrDamaged)
 }
 
 // spareSlabs bounds the slabs kept for reuse, which no budget counts.
@@ -308,14 +312,22 @@ func (f *Feed) stopScans() {
 // makeFromText makes the tokens of a pack of a block whose text is held.
 func (m *maker) makeFromText(p *pack, text *rawBlock) error {
 	m.open(p, 0)
-	for i := range p.slots {
-		s := &p.slots[i]
+	if err := m.placeText(text); err != nil {
+		return err
+	}
+	m.finish()
+	return nil
+}
+
+// placeText makes every slot of the pack from its block's text.
+func (m *maker) placeText(text *rawBlock) error {
+	for i := range m.pack.slots {
+		s := &m.pack.slots[i]
 		m.record = text.record(s.record, m.record.Tokens[:0])
 		m.slots[0] = uint32(i)
 		if err := m.place(s.shard, &m.record, m.slots[:1]); err != nil {
 			return err
 		}
 	}
-	m.finish()
 	return nil
 }

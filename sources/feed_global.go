@@ -37,6 +37,15 @@ func (m *maker) split(ctx context.Context, p *pack) error {
 // readPart reads a part's records, shard by shard.
 func (m *maker) readPart(ctx context.Context, p *pack, part uint32, entries []entry) error {
 	m.open(p, part)
+	if err := m.readEntries(ctx, entries); err != nil {
+		return err
+	}
+	m.finish()
+	return nil
+}
+
+// readEntries reads records that are sorted by place, shard by shard.
+func (m *maker) readEntries(ctx context.Context, entries []entry) error {
 	for len(entries) > 0 {
 		n := 1
 		for n < len(entries) && entries[n].shard == entries[0].shard {
@@ -47,7 +56,6 @@ func (m *maker) readPart(ctx context.Context, p *pack, part uint32, entries []en
 		}
 		entries = entries[n:]
 	}
-	m.finish()
 	return nil
 }
 
@@ -74,7 +82,10 @@ func (m *maker) readShard(ctx context.Context, entries []entry) error {
 			if !errors.As(err, &caught) {
 				return err
 			}
-			m.refuse(entries[0].shard, &Record{Number: entries[0].record, Offset: -1}, appendSlots(nil, entries[:n]), fmt.Errorf("decoder failed: %s: %w", caught.Value, millrace.ErrBadSample))
+			failed := &Record{Number: entries[0].record, Offset: -1, Err: fmt.Errorf("decoder failed: %s: %w", caught.Value, millrace.ErrBadSample)}
+			if err := m.place(entries[0].shard, failed, appendSlots(nil, entries[:n])); err != nil {
+				return err
+			}
 		}
 		entries = entries[n:]
 	}

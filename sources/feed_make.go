@@ -29,6 +29,7 @@ type maker struct {
 	rec    *Record  // being tokenised
 	act    func() error
 	what   func() string
+	placed func(shard uint32, slots []uint32) error // nil but aside: a record's tokens are in buf, or its slots are rejects
 }
 
 func newMaker(f *Feed) *maker {
@@ -40,6 +41,7 @@ func newMaker(f *Feed) *maker {
 	m.act = func() (err error) {
 		m.feed.cfg.Hit("loader/decode/before")
 		m.buf, err = m.feed.src.transform.document(m.buf, m.enc, m.rec)
+		m.feed.cfg.Progress()
 		return err
 	}
 	m.what = func() string { return m.feed.src.sampleName(m.shard, m.rec.Number) }
@@ -103,7 +105,7 @@ func (m *maker) open(p *pack, part uint32) {
 
 // finish ends a part; the last part of a making completes it.
 func (m *maker) finish() {
-	m.feed.src.remember(m.shard, m.lengths)
+	m.note()
 	f, p := m.feed, m.pack
 	var tokens []uint32
 	if p.keep {
@@ -124,6 +126,9 @@ func (m *maker) finish() {
 	f.mu.Unlock()
 	account.wakeOthers()
 }
+
+// note remembers the lengths found in a part.
+func (m *maker) note() { m.feed.src.remember(m.shard, m.lengths) }
 
 // complete ends a making; the mutex is held.
 func (f *Feed) complete(p *pack) {
@@ -157,9 +162,17 @@ func (f *Feed) complete(p *pack) {
 // place makes the tokens of one record and files them under all its slots. An error is the feed's end; what is wrong with the
 // record alone becomes a reject or a fault.
 func (m *maker) place(shard uint32, r *Record, slots []uint32) error {
+	m.make(shard, r, slots)
+	if m.placed != nil {
+		return m.placed(shard, slots)
+	}
+	return nil
+}
+
+func (m *maker) make(shard uint32, r *Record, slots []uint32) {
 	if r.Err != nil {
 		m.refuse(shard, r, slots, r.Err)
-		return nil
+		return
 	}
 	if !m.pack.keep {
 		m.buf = m.buf[:0]
@@ -174,7 +187,7 @@ func (m *maker) place(shard uint32, r *Record, slots []uint32) error {
 	if err != nil {
 		m.buf = m.buf[:before]
 		m.refuse(shard, r, slots, err)
-		return nil
+		return
 	}
 	n := uint32(len(m.buf) - before)
 	if !m.pack.known {
@@ -183,7 +196,6 @@ func (m *maker) place(shard uint32, r *Record, slots []uint32) error {
 	for _, i := range slots {
 		m.file(i, r, uint32(before), n)
 	}
-	return nil
 }
 
 // file notes where a slot's tokens lie. Makers of one pack write different slots.
@@ -193,10 +205,14 @@ func (m *maker) file(i uint32, r *Record, off, n uint32) {
 	case !m.pack.known:
 		s.length = n
 	case s.length != n && !m.rejected(i):
-		m.fault(i, r, fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", s.length, n))
+		m.fault(i, r, lengthChanged(s.length, n))
 		return
 	}
 	s.part, s.off = m.part, off
+}
+
+func lengthChanged(was, is uint32) string {
+	return fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", was, is)
 }
 
 // rejected tells whether a slot was offered as a reject: its length is 0 whatever it holds now.

@@ -85,19 +85,13 @@ func (f *Feed) packAt(seat uint64) *pack {
 //
 // Documents that cannot be served are reported after all others, as joined *SampleError; errors of emit end the fetch.
 func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
-	byOrdinal := make([]int, len(reqs))
-	for i := range byOrdinal {
-		byOrdinal[i] = i
-		if !f.stripe.Has(reqs[i].Ordinal) {
-			return fmt.Errorf("fetch %s ordinal %d: it is not of stripe %d/%d: %w", f.src.spec.Name, reqs[i].Ordinal, f.stripe.Index, f.stripe.Of, millrace.ErrInvalid)
-		}
+	byOrdinal, err := f.sorted(reqs)
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(byOrdinal, func(a, b int) int {
-		if reqs[a].Ordinal != reqs[b].Ordinal {
-			return cmpOrdinal(reqs[a].Ordinal, reqs[b].Ordinal)
-		}
-		return a - b
-	})
+	if a := f.standing(); a != nil {
+		return f.fetchAside(ctx, a, reqs, byOrdinal, emit)
+	}
 	defer context.AfterFunc(ctx, f.nudge)()
 	var bad error
 	for len(byOrdinal) > 0 {
@@ -124,6 +118,48 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, token
 	return bad
 }
 
+// sorted returns the indexes of requests in ordinal order.
+func (f *Feed) sorted(reqs []Request) ([]int, error) {
+	byOrdinal := make([]int, len(reqs))
+	for i := range byOrdinal {
+		byOrdinal[i] = i
+		if !f.stripe.Has(reqs[i].Ordinal) {
+			return nil, fmt.Errorf("fetch %s ordinal %d: it is not of stripe %d/%d: %w", f.src.spec.Name, reqs[i].Ordinal, f.stripe.Index, f.stripe.Of, millrace.ErrInvalid)
+		}
+	}
+	slices.SortFunc(byOrdinal, func(a, b int) int {
+		if reqs[a].Ordinal != reqs[b].Ordinal {
+			return cmpOrdinal(reqs[a].Ordinal, reqs[b].Ordinal)
+		}
+		return a - b
+	})
+	return byOrdinal, nil
+}
+
+// FetchAgain is Fetch of requests that are read anew from the file, whatever of them is held.
+func (f *Feed) FetchAgain(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
+	byOrdinal, err := f.sorted(reqs)
+	if err != nil {
+		return err
+	}
+	var wanted []want
+	for _, i := range byOrdinal {
+		n := reqs[i].Ordinal
+		f.mu.Lock()
+		err := f.servable(n, f.stripe.seat(n))
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if last := len(wanted) - 1; last >= 0 && wanted[last].ordinal == n {
+			wanted[last].reqs = append(wanted[last].reqs, i)
+			continue
+		}
+		wanted = append(wanted, want{n, []int{i}})
+	}
+	return f.readAside(ctx, nil, wanted, serving(reqs, emit))
+}
+
 func cmpOrdinal(a, b millrace.Ordinal) int {
 	if a < b {
 		return -1
@@ -138,6 +174,9 @@ func (f *Feed) emitOne(p *pack, i int, r Request, emit func(int, []uint32) error
 	}
 	s := &p.slots[at]
 	until := uint64(r.Offset) + uint64(r.Length)
+	if q, ok := p.rejects[at]; ok && until > 0 { // another reading had offered it
+		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
+	}
 	if until > uint64(s.length) {
 		return fmt.Errorf("fetch %s %s tokens %d to %d: it has %d: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), r.Offset, until, s.length, millrace.ErrMismatch)
 	}
@@ -154,11 +193,8 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
-		if seat < f.head {
-			return nil, fmt.Errorf("fetch %s ordinal %d: it was released (all below %d): %w", f.src.spec.Name, n, f.stripe.ordinal(f.head), millrace.ErrInvalid)
-		}
-		if n >= f.end {
-			return nil, fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w", f.src.spec.Name, n, f.end, millrace.ErrInvalid)
+		if err := f.servable(n, seat); err != nil {
+			return nil, err
 		}
 		p := f.packAt(seat)
 		if p != nil && p.held {
@@ -178,6 +214,17 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 			return nil, err
 		}
 	}
+}
+
+// servable tells why an ordinal cannot be asked for; the mutex is held.
+func (f *Feed) servable(n millrace.Ordinal, seat uint64) error {
+	if seat < f.head {
+		return fmt.Errorf("fetch %s ordinal %d: it was released (all below %d): %w", f.src.spec.Name, n, f.stripe.ordinal(f.head), millrace.ErrInvalid)
+	}
+	if n >= f.end {
+		return fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w", f.src.spec.Name, n, f.end, millrace.ErrInvalid)
+	}
+	return nil
 }
 
 func (f *Feed) unpin(p *pack) {

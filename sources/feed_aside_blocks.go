@@ -1,0 +1,133 @@
+package sources
+
+import (
+	"context"
+	"fmt"
+
+	"millrace"
+)
+
+// find returns the block that holds an ordinal. Blocks that nobody knows yet are read for their size, from the newest anchor on.
+func (r *asideRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
+	s, at := r.f.src, r.anchor(n)
+	var scan *shardScan
+	defer func() { scan.close() }()
+	for {
+		if s.blocks.epochs > 0 && uint32(at.Epoch) >= s.blocks.epochs {
+			return nil, fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w: %w", s.spec.Name, n, at.Ordinal, errPastEnd, millrace.ErrInvalid)
+		}
+		shard := s.blocks.shardAt(at.Epoch, at.Shard)
+		size, known, over := s.tables.known(shard, at.Block)
+		if !known && !over {
+			if !scan.at(shard, at.Record) {
+				scan.close()
+				scan = &shardScan{shard: shard, record: at.Record}
+			}
+			raw, err := scan.read(ctx, s, newSlab)
+			if err != nil {
+				return nil, err
+			}
+			scan.rest(raw)
+			if over = raw == nil; !over {
+				size = blockSize{uint64(len(raw.records)), raw.raw}
+				s.tables.found(at, shard, size)
+				r.keepText(at, raw)
+			}
+		}
+		if over {
+			if err := s.tables.ended(shard, at.Block); err != nil {
+				return nil, fmt.Errorf("keep block table: %w", err)
+			}
+			was := at
+			if at = s.blocks.afterShard(was); at.Epoch != was.Epoch && was.EpochStart == was.Ordinal {
+				return nil, s.holdsNothing()
+			}
+			continue
+		}
+		next := afterBlock(at, size.Records)
+		if n < next.Ordinal {
+			return &block{anchor: at, shard: shard, size: size}, nil
+		}
+		at = next
+	}
+}
+
+// anchor is where the search for an ordinal begins.
+func (r *asideRead) anchor(n millrace.Ordinal) millrace.Anchor {
+	r.f.mu.Lock()
+	at, a := r.f.first, r.f.aside
+	for _, p := range r.f.packs {
+		if p.block != nil && p.block.anchor.Ordinal <= n {
+			at = p.block.anchor
+		}
+	}
+	r.f.mu.Unlock()
+	if a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.anchor.Ordinal >= at.Ordinal && a.anchor.Ordinal <= n {
+			at = a.anchor
+		}
+	}
+	return at
+}
+
+func newSlab() []byte { return make([]byte, 0, slabBytes) }
+
+// readBlock makes documents of one block: record by record where the shard can be read so, else from the block's text.
+func (r *asideRead) readBlock(ctx context.Context, b *block, wanted []want, slots []slot) error {
+	o, err := r.f.src.shards.acquire(ctx, b.shard)
+	if err != nil {
+		return err
+	}
+	seekable := o.Seekable()
+	r.f.src.shards.release(o)
+	if seekable {
+		return r.readSlots(ctx, wanted, slots)
+	}
+	text, err := r.blockText(ctx, b)
+	if err != nil {
+		return err
+	}
+	lengths, err := r.f.remembered(ctx, slots)
+	if err != nil {
+		return err
+	}
+	m := r.maker(&pack{slots: slots, block: b}, wanted, lengths)
+	defer m.note()
+	return m.placeText(text)
+}
+
+// blockText returns a block's text, reading it where it is not the one that is kept.
+func (r *asideRead) blockText(ctx context.Context, b *block) (*rawBlock, error) {
+	if r.a != nil {
+		r.a.reading.Lock()
+		defer r.a.reading.Unlock()
+		if r.a.text != nil && r.a.of == b.anchor {
+			return r.a.text, nil
+		}
+	}
+	scan := &shardScan{shard: b.shard, record: b.anchor.Record}
+	defer scan.close()
+	text, err := scan.read(ctx, r.f.src, newSlab)
+	if err != nil {
+		return nil, err
+	}
+	if text == nil || uint64(len(text.records)) != b.size.Records {
+		return nil, r.f.src.blockChanged(b)
+	}
+	if r.a != nil {
+		r.a.text, r.a.of = text, b.anchor
+	}
+	return text, nil
+}
+
+// keepText keeps the text of the block that was read last.
+func (r *asideRead) keepText(at millrace.Anchor, text *rawBlock) {
+	if r.a == nil {
+		return
+	}
+	r.a.reading.Lock()
+	defer r.a.reading.Unlock()
+	r.a.text, r.a.of = text, at
+}

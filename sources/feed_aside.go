@@ -252,6 +252,9 @@ func (f *Feed) readAside(ctx context.Context, a *aside, wanted []want, serve ser
 			return err
 		}
 	}
+	if len(rest) > 0 {
+		f.cfg.Hit("loader/aside/before")
+	}
 	err := r.read(ctx, rest)
 	return errors.Join(err, r.bad)
 }

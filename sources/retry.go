@@ -2,8 +2,10 @@ package sources
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,15 +14,41 @@ import (
 const (
 	readTries = 6
 	retryWait = 50 * time.Millisecond
+	tellTry   = 5 // failing that often, some 0.75 s, is told
 )
+
+// trouble tells whether any read of a source has been failing for long.
+type trouble struct {
+	tell func(text string)
+
+	mu      sync.Mutex // held while it is told, so that calls do not overlap
+	failing int        // reads
+}
+
+func (t *trouble) begin(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failing++; t.failing == 1 {
+		t.tell(text)
+	}
+}
+
+func (t *trouble) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failing--; t.failing == 0 {
+		t.tell("")
+	}
+}
 
 // retryFile retries reads that fail for the host's reasons (a network file system's hiccup). It remembers a failure that stayed,
 // because formats may report it as damage, which it is not.
 type retryFile struct {
 	OpenFile
-	done   <-chan struct{} // closed when the source is: nobody waits any more
-	wait   time.Duration
-	failed atomic.Pointer[error]
+	done    <-chan struct{} // closed when the source is: nobody waits any more
+	wait    time.Duration
+	trouble *trouble
+	failed  atomic.Pointer[error]
 }
 
 // ReadAt implements io.ReaderAt.
@@ -30,6 +58,10 @@ func (f *retryFile) ReadAt(p []byte, off int64) (int, error) {
 		n, err := f.OpenFile.ReadAt(p, off)
 		if err == nil || errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF) {
 			return n, err
+		}
+		if try == tellTry {
+			f.trouble.begin(fmt.Sprintf("reading %s fails and is tried again: %v", f.Name(), err))
+			defer f.trouble.end()
 		}
 		if try == readTries || errorsIsAny(err, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid) || !f.pause(wait) {
 			f.failed.Store(&err)

@@ -137,7 +137,7 @@ func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) 
 	if err != nil {
 		return nil, err
 	}
-	file := &retryFile{OpenFile: f, done: s.done, wait: s.retryWait}
+	file := &retryFile{OpenFile: f, done: s.done, wait: s.retryWait, trouble: s.trouble}
 	o := &openShard{file: file}
 	what := func() string { return sh.Path }
 	err = Fence(millrace.ErrDamaged, what, func() (err error) {

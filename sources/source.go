@@ -38,6 +38,7 @@ type OpenOptions struct {
 	Spare    bool                    // where IndexDir cannot be written, log it and go on without; by default that is an error
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
+	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
 	Deep     bool                    // hash every byte and compare with the hash first seen
 	Logger   *slog.Logger            // default: none
 }
@@ -48,6 +49,9 @@ func (o OpenOptions) withDefaults() OpenOptions {
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(string) {}
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
@@ -69,6 +73,7 @@ type Source struct {
 	memory    memory
 	shards    *shardSet
 	retryWait time.Duration
+	trouble   *trouble
 	done      chan struct{}
 	closing   sync.Once
 
@@ -101,6 +106,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		log:       opts.Logger.With("source", spec.Name),
 		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
 		retryWait: retryWait,
+		trouble:   &trouble{tell: opts.Trouble},
 		done:      make(chan struct{}),
 	}
 	s.shards = newShardSet(s.openShard)

@@ -18,6 +18,7 @@ import (
 // file: the one that can make it. The actions are
 //
 //	kill             SIGKILL to the process itself
+//	stop             SIGSTOP to the process itself
 //	panic            a panic
 //	sleep:<duration> a pause
 //	eio, enospc      the write or sync fails so; only at points of the disk (see Fault)
@@ -80,7 +81,7 @@ func parsePoint(item string) (string, *point, error) {
 	words := strings.Split(action, ":")
 	p.action, words = words[0], words[1:]
 	switch p.action {
-	case "kill", "panic", "eio", "enospc", "torn":
+	case "kill", "stop", "panic", "eio", "enospc", "torn":
 	case "sleep":
 		if len(words) == 0 {
 			return "", nil, fmt.Errorf("parse failpoint %q: sleep needs a duration", item)
@@ -91,7 +92,7 @@ func parsePoint(item string) (string, *point, error) {
 		}
 		words = words[1:]
 	default:
-		return "", nil, fmt.Errorf("parse failpoint %q: action is kill, panic, sleep:<duration>, eio, enospc or torn", item)
+		return "", nil, fmt.Errorf("parse failpoint %q: action is kill, stop, panic, sleep:<duration>, eio, enospc or torn", item)
 	}
 	p.once = strings.Join(words, ":")
 	return name, p, nil
@@ -140,6 +141,8 @@ func (s *Set) Fault(name string) error {
 	switch p.action {
 	case "kill":
 		die()
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "panic":
 		panic("failpoint " + name)
 	case "eio":

@@ -130,6 +130,8 @@ type world struct {
 	stop   func() error // ends the loader
 	left   func() error // waits until it ends by itself
 	terms  atomic.Int64
+	leave  <-chan struct{}
+	role   func(bool)
 }
 
 const seed = 7
@@ -152,7 +154,7 @@ func newWorld(t *testing.T, lines ...string) *world {
 func (w *world) start() *session {
 	w.t.Helper()
 	w.orchestrate()
-	l := New(Config{Name: "loader-0", Address: "loader-0", Orchestrator: "orchestrator", Spec: w.spec, Memory: 64 << 20, Parallel: 2, Net: w.net,
+	l := New(Config{Name: "loader-0", Address: "loader-0", Orchestrator: "orchestrator", Spec: w.spec, Leave: w.leave, Role: w.role, Memory: 64 << 20, Parallel: 2, Net: w.net,
 		Clock: seam.System{}, Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) { w.terms.Add(1) }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

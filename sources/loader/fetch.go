@@ -28,8 +28,10 @@ func Schema() *arrow.Schema {
 
 // Fetch implements proto.LoaderServer. A request under another term than the stripe's is refused.
 func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
-	r := l.reading(req.Source)
-	if r == nil || r.stripe != req.Stripe || r.term.Load() != req.GetFence().GetTerm() {
+	l.cfg.Beat.Begin()
+	defer l.cfg.Beat.End()
+	r := l.reading(stripe{req.Source, req.Stripe})
+	if r == nil || r.term.Load() != req.GetFence().GetTerm() {
 		return wire.ToStatus(fmt.Errorf("%s does not serve stripe %d of source %s under term %d: %w", l.cfg.Name, req.Stripe, req.Source, req.GetFence().GetTerm(), millrace.ErrFenced))
 	}
 	n := len(req.Ordinal)
@@ -49,7 +51,16 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 		l.cfg.Fail.Hit("loader/reply/after")
 		return err
 	})
-	if err := r.feed.Fetch(stream.Context(), reqs, reply.add); err != nil {
+	fetch := r.feed.Fetch
+	if req.Again {
+		l.cfg.Fail.Hit("loader/again/before")
+		fetch = r.feed.FetchAgain
+	}
+	add := func(i int, tokens []uint32) error {
+		l.cfg.Beat.Progress()
+		return reply.add(i, tokens)
+	}
+	if err := fetch(stream.Context(), reqs, add); err != nil {
 		return wire.ToStatus(err)
 	}
 	err := reply.flush()

@@ -17,6 +17,7 @@ import (
 	"millrace"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -28,8 +29,11 @@ type Config struct {
 	Name         string
 	Address      string                                    // where it serves
 	Orchestrator string                                    // where it reports
-	Version      *proto.Version                            // of this program
 	Spec         func(source string) (sources.Spec, error) // what a source is
+	Standby      bool                                      // it asks to be a shadow
+	Version      *proto.Version                            // of this binary
+	Beat         *heartbeat.Page                           // nil: nobody watches
+	Leave        <-chan struct{}                           // closed when the process is asked to leave: it hands over first; nil: never
 	Memory       int64                                     // bytes of payload held
 	Parallel     int                                       // goroutines; 0 is one a processor
 	Net          seam.Net
@@ -38,11 +42,20 @@ type Config struct {
 	Events       *event.Log
 	Log          *slog.Logger
 	Ready        func()              // called once it serves
-	Term         func(millrace.Term) // told every term under which it reads
+	Term         func(millrace.Term) // told every term under which it reads as a primary
+	Role         func(standby bool)  // told what it is, whenever that changes; nil: nobody asks
 }
 
-// retry is the wait between attempts to reach the orchestrator.
-const retry = 50 * time.Millisecond
+const (
+	retry      = 50 * time.Millisecond // wait between attempts to reach the orchestrator
+	leaveGrace = 4 * time.Second       // how long one that was asked to leave waits for its stripes to be handed over
+)
+
+// stripe is what a reading is of.
+type stripe struct {
+	source string
+	index  uint32
+}
 
 // Loader is one loader process's state.
 type Loader struct {
@@ -52,17 +65,23 @@ type Loader struct {
 	mu     sync.Mutex
 	open   map[string]*sources.Source
 	gates  map[string]*sync.Mutex // by source: held while it is being opened
-	reads  map[string]*reading    // by source: one stripe of a source a loader
-	out    *reporter              // of the newest session
-	term   uint64                 // highest orchestrator term seen; the session's own
+	reads  map[stripe]*reading
+	out    *reporter // of the newest session
+	going  string    // why it was asked to leave; empty: it was not
+	shadow bool      // as it was told to Role
+	term   uint64    // highest orchestrator term seen; the session's own
 }
 
 // New returns a loader; nothing runs before Run.
 func New(cfg Config) *Loader {
-	return &Loader{cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]*reading{}}
+	if cfg.Role == nil {
+		cfg.Role = func(bool) {}
+	}
+	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[stripe]*reading{}}
 }
 
-// Run serves until ctx ends or a source cannot go on (why, after the orchestrator was told).
+// Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to leave and has handed
+// over.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {
@@ -79,11 +98,16 @@ func (l *Loader) Run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return l.report(inner) })
+	group.Go(func() error { return l.leave(inner) })
+	if l.cfg.Beat != nil {
+		group.Go(func() error { return l.cfg.Beat.Run(inner) })
+	}
 	l.cfg.Ready()
 	err = group.Wait()
 	l.close()
-	if ctx.Err() != nil {
-		return nil // asked to stop: what was cut off by it is no fault
+	var left *farewell
+	if ctx.Err() != nil || errors.As(err, &left) {
+		return nil // what was cut off by that is no fault
 	}
 	return err
 }
@@ -101,8 +125,11 @@ func (l *Loader) report(ctx context.Context) error {
 	group.Go(func() error {
 		for {
 			err := l.session(ctx, proto.NewOrchestratorClient(conn), group)
-			var left *leave
-			if errors.As(err, &left) || ctx.Err() != nil {
+			var left *farewell
+			if errors.As(err, &left) {
+				l.cfg.Log.Warn("leaving", "reason", left.reason)
+			}
+			if left != nil || ctx.Err() != nil {
 				return err
 			}
 			l.cfg.Log.Debug("lost the orchestrator", "error", err)
@@ -116,10 +143,10 @@ func (l *Loader) report(ctx context.Context) error {
 	return group.Wait()
 }
 
-// leave is why a loader stops for good.
-type leave struct{ reason string }
+// farewell is why a loader stops for good.
+type farewell struct{ reason string }
 
-func (e *leave) Error() string { return e.reason }
+func (e *farewell) Error() string { return e.reason }
 
 // session is one stream: hello, then orders. What an order starts goes on after the stream: it lives in ctx.
 func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, group *errgroup.Group) error {
@@ -133,11 +160,18 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	l.mu.Lock()
 	l.out = out
 	l.mu.Unlock()
-	if err := out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address, Version: l.cfg.Version}}}); err != nil {
-		return err
+	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
+	l.cfg.Fail.Hit("loader/hello/before")
+	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv says why it failed
+	l.cfg.Fail.Hit("loader/hello/after")
+	if reason := l.leaving(); reason != "" {
+		out.leaving(reason)
 	}
 	for {
 		order, err := stream.Recv()
+		if err = wire.FromStatus(err); errors.Is(err, millrace.ErrFenced) {
+			return &farewell{"refused by the orchestrator: " + err.Error()}
+		}
 		if err != nil {
 			return err
 		}
@@ -160,15 +194,22 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 	case *proto.LoaderOrder_Read:
 		return l.read(ctx, out, o.Read, group)
 	case *proto.LoaderOrder_Want:
-		if r := l.reading(o.Want.Source); r != nil {
-			r.feed.Want(millrace.Ordinal(o.Want.Until))
+		for _, r := range l.readings(o.Want.Source) {
+			r.want(millrace.Ordinal(o.Want.Until))
 		}
 	case *proto.LoaderOrder_Release:
-		if r := l.reading(o.Release.Source); r != nil {
-			r.release(millrace.Ordinal(o.Release.Below))
+		for _, r := range l.readings(o.Release.Source) {
+			r.release(millrace.Ordinal(o.Release.Below), wire.AnchorFromProto(o.Release.Anchor))
 		}
+	case *proto.LoaderOrder_Promote:
+		l.promote(out, o.Promote)
+	case *proto.LoaderOrder_Drop:
+		l.cfg.Fail.Hit("loader/drop/before")
+		l.drop(stripe{o.Drop.Source, o.Drop.Stripe}, o.Drop.Term)
+		l.cfg.Fail.Hit("loader/drop/after")
 	case *proto.LoaderOrder_Bye:
-		return &leave{"told to leave: " + o.Bye.Reason}
+		l.cfg.Fail.Hit("loader/bye/before")
+		return &farewell{"told to leave: " + o.Bye.Reason}
 	}
 	return nil
 }
@@ -180,10 +221,22 @@ func (l *Loader) newest() *reporter {
 	return l.out
 }
 
-func (l *Loader) reading(source string) *reading {
+func (l *Loader) reading(of stripe) *reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reads[source]
+	return l.reads[of]
+}
+
+// readings are those of one source.
+func (l *Loader) readings(source string) (out []*reading) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for of, r := range l.reads {
+		if of.source == source {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // fatal tells the orchestrator that a source cannot go on. The process stays: the run's end ends it.

@@ -14,20 +14,24 @@ import (
 	"millrace/sources"
 )
 
-// reading is one stripe of one source being read under one term. Offers are kept until they are released, so that a restarted
-// orchestrator is told again without a byte being read again.
+// reading is one stripe of one source being read under one term, or followed as its standby. Offers are kept until they are released, so
+// that a restarted orchestrator is told again without a byte being read again.
 type reading struct {
-	source          string
-	stripe, stripes uint32
-	feed            *sources.Feed
-	cancel          context.CancelFunc
+	of      stripe
+	stripes uint32
+	feed    *sources.Feed
+	cancel  context.CancelFunc
+	own     chan struct{} // closed when the stripe is this loader's own
 
-	term   atomic.Uint64 // of the assignment
-	mu     sync.Mutex    // keeps offers in order; held while they are sent
-	out    *reporter
-	from   millrace.Ordinal // first ordinal that was not released
-	told   []sources.Batch  // what the orchestrator may still need, in order
-	failed bool             // the feed has ended with an error: nothing more comes
+	term    atomic.Uint64 // of the assignment
+	mu      sync.Mutex    // keeps offers in order; held while they are sent
+	out     *reporter
+	standby bool
+	stands  bool             // as a standby it could take over at once
+	from    millrace.Ordinal // first ordinal that was not released
+	wants   millrace.Ordinal // of the stripe's primary
+	told    []sources.Batch  // what the orchestrator may still need, in order
+	failed  bool             // the feed has ended with an error: nothing more comes
 }
 
 // openSource opens a source once and reports its manifest. An orchestrator that is back asks again, maybe while the opening for its
@@ -47,7 +51,10 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, name string) err
 		progress := func(done, total int64) {
 			_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: name, Done: done, Total: total}}})
 		}
-		src, err = sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log})
+		trouble := func(text string) {
+			_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: name, Text: text}}})
+		}
+		src, err = sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Trouble: trouble, Parallel: l.cfg.Parallel, Logger: l.cfg.Log})
 		if err != nil {
 			return l.fatal(ctx, out, name, err)
 		}
@@ -70,39 +77,103 @@ func (l *Loader) gate(source string) *sync.Mutex {
 
 // read begins a stripe, or goes on with one that is being read already and still holds what is asked for. Only the session calls it.
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
+	of := stripe{order.Source, order.Stripe}
 	l.mu.Lock()
-	src, old := l.open[order.Source], l.reads[order.Source]
+	src, old := l.open[order.Source], l.reads[of]
 	l.mu.Unlock()
 	if src == nil {
 		return fmt.Errorf("told to read source %s before it was opened: %w", order.Source, millrace.ErrInvalid)
 	}
-	l.cfg.Term(millrace.Term(order.Term))
-	at := millrace.Ordinal(order.Ordinal)
+	l.cfg.Fail.Hit("loader/assign/before")
+	defer l.cfg.Fail.Hit("loader/assign/after")
+	defer l.tellRole()
+	if !order.Standby {
+		l.cfg.Term(millrace.Term(order.Term))
+	}
+	l.endOthers(order)
 	if old != nil {
-		if old.adopt(out, order, at) {
+		if old.adopt(out, order) {
 			return nil
 		}
 		old.cancel()
 	}
-	position := sources.Position{Ordinal: at, Anchor: wire.AnchorFromProto(order.Anchor)}
-	feed := src.Feed(position, sources.Stripe{Index: order.Stripe, Of: order.Stripes}, sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel, Hit: l.cfg.Fail.Hit})
+	r := l.newReading(src, out, order)
 	own, cancel := context.WithCancel(ctx)
-	r := &reading{source: order.Source, stripe: order.Stripe, stripes: order.Stripes, feed: feed, cancel: cancel, out: out, from: at}
-	r.term.Store(order.Term)
+	r.cancel = cancel
 	l.mu.Lock()
-	l.reads[order.Source] = r
+	l.reads[of] = r
 	l.mu.Unlock()
 	group.Go(func() error {
-		inner, ictx := errgroup.WithContext(own)
-		inner.Go(func() error { return feed.Run(ictx) })
-		inner.Go(func() error { return l.offer(ictx, r) })
-		err := inner.Wait()
+		err := l.follow(own, r)
+		if err == nil {
+			err = l.serve(own, r)
+		}
 		if err == nil || own.Err() != nil {
 			return nil // another reading took over, or the process leaves
 		}
-		return l.fatal(ctx, r.fail(), r.source, err)
+		return l.fatal(ctx, r.fail(), of.source, err)
 	})
 	return nil
+}
+
+func (l *Loader) newReading(src *sources.Source, out *reporter, order *proto.ReadFrom) *reading {
+	at := sources.Position{Ordinal: millrace.Ordinal(order.Ordinal), Anchor: wire.AnchorFromProto(order.Anchor)}
+	feed := src.Feed(at, sources.Stripe{Index: order.Stripe, Of: order.Stripes},
+		sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: order.Standby, Progress: l.cfg.Beat.Progress, Hit: l.cfg.Fail.Hit})
+	r := &reading{of: stripe{order.Source, order.Stripe}, stripes: order.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: order.Standby, from: at.Ordinal}
+	r.term.Store(order.Term)
+	if !order.Standby {
+		close(r.own)
+	}
+	return r
+}
+
+// endOthers ends readings of a source that is cut into another number of stripes now.
+func (l *Loader) endOthers(order *proto.ReadFrom) {
+	for _, r := range l.readings(order.Source) {
+		if r.stripes != order.Stripes {
+			l.drop(r.of, r.term.Load())
+		}
+	}
+}
+
+// drop ends a reading, if it is of that term.
+func (l *Loader) drop(of stripe, term uint64) {
+	r := l.reading(of)
+	if r == nil || r.term.Load() != term {
+		return
+	}
+	l.mu.Lock()
+	delete(l.reads, of)
+	l.mu.Unlock()
+	r.cancel()
+	l.tellRole()
+}
+
+// tellRole tells what the process is: a shadow where it stands by and serves nothing as a primary.
+func (l *Loader) tellRole() {
+	l.mu.Lock()
+	primaries := 0
+	for _, r := range l.reads {
+		if !r.standing() {
+			primaries++
+		}
+	}
+	shadow := primaries == 0 && (l.cfg.Standby || len(l.reads) > 0)
+	changed := shadow != l.shadow
+	l.shadow = shadow
+	l.mu.Unlock()
+	if changed {
+		l.cfg.Role(shadow)
+	}
+}
+
+// serve reads a stripe ahead and offers it, until ctx ends.
+func (l *Loader) serve(ctx context.Context, r *reading) error {
+	inner, ictx := errgroup.WithContext(ctx)
+	inner.Go(func() error { return r.feed.Run(ictx) })
+	inner.Go(func() error { return l.offer(ictx, r) })
+	return inner.Wait()
 }
 
 // offer reports what the feed finds, until ctx ends.
@@ -116,7 +187,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Lock()
 		r.told = append(r.told, b)
 		// A lost stream is no fault of the reading: a new session is told everything from `told`.
-		_ = r.out.send(r.term.Load(), &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.source, r.stripe, b)}})
+		_ = r.out.send(r.term.Load(), &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
@@ -126,32 +197,53 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 }
 
 // adopt lets a new session take over a stripe that is being read, if nothing it needs was released; it is told all over again, but for
-// what lies below the place that it asks for.
-func (r *reading) adopt(out *reporter, order *proto.ReadFrom, at millrace.Ordinal) bool {
+// what lies below the place that it asks for. A standby that is told to read has been promoted.
+func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if order.Stripe != r.stripe || order.Stripes != r.stripes || at < r.from || r.failed {
+	at := millrace.Ordinal(order.Ordinal)
+	if order.Stripes != r.stripes || at < r.from || r.failed || order.Standby && !r.standby {
 		return false
 	}
-	r.forget(at)
+	r.forget(at, wire.AnchorFromProto(order.Anchor))
 	r.out = out
 	r.term.Store(order.Term)
+	if r.standby && !order.Standby {
+		r.promote()
+	}
+	if r.standby && r.stands {
+		r.tellStanding()
+	}
 	for _, b := range r.told {
-		_ = out.send(order.Term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.source, r.stripe, b)}})
+		_ = out.send(order.Term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 	}
 	return true
 }
 
-// release forgets what nobody can ask for any more.
-func (r *reading) release(below millrace.Ordinal) {
+// want asks for offers below an ordinal. A standby makes none, but will be asked for them once it is promoted.
+func (r *reading) want(until millrace.Ordinal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(below)
+	r.wants = max(r.wants, until)
+	if !r.standby {
+		r.feed.Want(r.wants)
+	}
+}
+
+// release forgets what nobody can ask for any more.
+func (r *reading) release(below millrace.Ordinal, anchor millrace.Anchor) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(below, anchor)
 }
 
 // forget is release with mu held.
-func (r *reading) forget(below millrace.Ordinal) {
-	r.feed.Release(below)
+func (r *reading) forget(below millrace.Ordinal, anchor millrace.Anchor) {
+	if r.standby {
+		r.feed.Follow(below, anchor)
+	} else {
+		r.feed.Release(below)
+	}
 	r.from = max(r.from, below)
 	n := 0
 	for n < len(r.told) && !r.told[n].End && len(r.told[n].Offers) > 0 && r.told[n].Offers[len(r.told[n].Offers)-1].Ordinal < below {

@@ -1,0 +1,89 @@
+package loader
+
+import (
+	"context"
+	"time"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// warmEvery is how often a standby makes the records at its cursor.
+const warmEvery = time.Second
+
+// follow keeps a standby's head warm until the stripe is its own. An error is the end of ctx: what cannot be read now is tried again, for
+// it is the primary's to say that a source cannot go on.
+func (l *Loader) follow(ctx context.Context, r *reading) error {
+	for {
+		select {
+		case <-r.own:
+			return nil
+		default:
+		}
+		l.cfg.Fail.Hit("loader/warm/before")
+		err := r.feed.Warm(ctx)
+		l.cfg.Fail.Hit("loader/warm/after")
+		r.warmed(err == nil, l.cfg.Fail.Hit)
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Log.Warn("standby cannot read", "source", r.of.source, "stripe", r.of.index, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.own:
+			return nil
+		case <-l.cfg.Clock.After(warmEvery):
+		}
+	}
+}
+
+// warmed notes whether a standby could take over at once, and tells it when that has become so.
+func (r *reading) warmed(ok bool, hit func(string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.stands
+	if r.stands = ok; ok && !was && r.standby {
+		hit("loader/standing/before")
+		r.tellStanding()
+		hit("loader/standing/after")
+	}
+}
+
+// tellStanding reports it with mu held.
+func (r *reading) tellStanding() {
+	term := r.term.Load()
+	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Standing{Standing: &proto.Standing{Source: r.of.source, Stripe: r.of.index, Term: term}}})
+}
+
+// promote makes a stripe that was followed this loader's own. Of another term it is an order that came too late.
+func (l *Loader) promote(out *reporter, order *proto.Promote) {
+	r := l.reading(stripe{order.Source, order.Stripe})
+	if r == nil || r.term.Load() != order.Term {
+		l.cfg.Log.Warn("told to take over a stripe that it does not follow", "source", order.Source, "stripe", order.Stripe, "term", order.Term)
+		return
+	}
+	l.cfg.Fail.Hit("loader/promote/before")
+	r.mu.Lock()
+	r.out = out
+	if r.standby {
+		r.promote()
+	}
+	r.mu.Unlock()
+	l.cfg.Term(millrace.Term(order.Term))
+	l.tellRole()
+	l.cfg.Fail.Hit("loader/promote/after")
+}
+
+// promote is done with mu held, once.
+func (r *reading) promote() {
+	r.standby = false
+	r.feed.Want(r.wants)
+	close(r.own)
+}
+
+// standing tells whether the stripe is another's.
+func (r *reading) standing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.standby
+}

@@ -45,22 +45,25 @@ func rows[T int32 | int64](n int) (count, none []T) {
 
 // Build fills dst with the microbatch's tensors. part is in (row, start) order; tokens[i] holds part[i]'s tokens, and one more
 // where its document goes on (Segment.More). Every byte of every tensor is written: dst may hold an older batch.
-func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32) error {
-	if err := c.check(dst, tensors, part, tokens); err != nil {
+//
+// masked, where it is not nil, tells which segments turned out bad after they were planned. Such a segment keeps its place, its length,
+// its positions and its number; its tokens are 0, its labels -100 and its loss mask 0, and tokens[i] is not looked at.
+func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
+	if err := c.check(dst, tensors, part, tokens, masked); err != nil {
 		return err
 	}
 	if c.shape.TokenDtype == millrace.Int32 {
-		build(c, dst, tensors, part, tokens, c.count32, c.none32)
+		build(c, dst, tensors, part, tokens, masked, c.count32, c.none32)
 	} else {
-		build(c, dst, tensors, part, tokens, c.count64, c.none64)
+		build(c, dst, tensors, part, tokens, masked, c.count64, c.none64)
 	}
 	return nil
 }
 
 // check makes sure that what follows cannot write out of bounds, whatever a plan or a loader sent.
-func (c *Collator) check(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32) error {
-	if len(part) != len(tokens) {
-		return fmt.Errorf("build microbatch: %d segments, tokens of %d", len(part), len(tokens))
+func (c *Collator) check(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
+	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
+		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d", len(part), len(tokens), len(masked))
 	}
 	if last := tensors[len(tensors)-1]; int64(len(dst)) < last.Offset+last.Bytes {
 		return fmt.Errorf("build microbatch: frame of %d bytes is too small", len(dst))
@@ -84,7 +87,7 @@ func (c *Collator) check(dst []byte, tensors []Tensor, part []millrace.Assignmen
 			i > 0 && a.Row < part[i-1].Row || uint64(a.Length) > uint64(len(c.ones)) {
 			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d", i, a.Source, a.Ordinal, a.Row, a.Start)
 		}
-		if len(tokens[i]) != want {
+		if len(tokens[i]) != want && (masked == nil || !masked[i]) {
 			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned: %w",
 				a.Source, a.Ordinal, a.Offset, len(tokens[i]), want, millrace.ErrMismatch)
 		}
@@ -111,7 +114,7 @@ type arrays[T int32 | int64] struct {
 	ones                      []float32
 }
 
-func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, part []millrace.Assignment, tokens [][]uint32, count, none []T) {
+func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool, count, none []T) {
 	a := arrays[T]{tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]), count: count, none: none, ones: c.ones}
 	stride := 0
 	if c.shape.Layout == millrace.Varlen {
@@ -130,7 +133,11 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, part []millrac
 		id++
 		start := int(p.Row)*stride + int(p.Start)
 		a.padding(at, start)
-		a.segment(start, tokens[i][:p.Length], tokens[i][p.Length:], id)
+		if masked != nil && masked[i] {
+			a.masked(start, int(p.Length), id)
+		} else {
+			a.segment(start, tokens[i][:p.Length], tokens[i][p.Length:], id)
+		}
 		at = start + int(p.Length)
 	}
 	a.padding(at, len(a.tokens))
@@ -151,6 +158,17 @@ func (a *arrays[T]) segment(at int, tokens, next []uint32, id int32) {
 	} else {
 		labels[n-1], mask[n-1] = ignored, 0
 	}
+	a.number(at, n, id)
+}
+
+// masked writes a segment that nobody can read: what a segment is by its place, and of its content only padding.
+func (a *arrays[T]) masked(at, n int, id int32) {
+	a.padding(at, at+n)
+	a.number(at, n, id)
+}
+
+// number writes positions and the segment's number in its row.
+func (a *arrays[T]) number(at, n int, id int32) {
 	copy(a.positions[at:at+n], a.count)
 	if a.ids != nil {
 		ids := a.ids[at : at+n]

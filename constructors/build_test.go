@@ -2,6 +2,7 @@ package constructors
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -86,7 +87,7 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 		for i := range frame {
 			frame[i] = byte(r.Uint32())
 		}
-		if err := c.Build(frame, tensors, part, tokens); err != nil {
+		if err := c.Build(frame, tensors, part, tokens, nil); err != nil {
 			t.Fatal(err)
 		}
 		if shape.Layout == millrace.Varlen {
@@ -96,6 +97,67 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskedSegmentsKeepTheirPlace: beside the build of the same part with every segment, nothing changes outside of the masked ones, and
+// in them only what they say, not where they are.
+func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for trial := range 200 {
+		shape := millrace.Shape{SequenceLength: 64, MicroBatch: 3, Layout: millrace.Packed, TokenDtype: millrace.Int64}
+		if trial%2 == 1 {
+			shape.Layout, shape.CapTokens, shape.TokenDtype = millrace.Varlen, 192, millrace.Int32
+		}
+		pad := uint32(1 + trial%3)
+		c := New(shape, pad)
+		part, tokens, _ := cut(r, shape, pad)
+		masked, given := make([]bool, len(part)), make([][]uint32, len(part))
+		inside := map[int]bool{}
+		for i, a := range part {
+			if given[i], masked[i] = tokens[i], r.IntN(4) == 0; !masked[i] {
+				continue
+			}
+			given[i] = nil
+			row := 0
+			if shape.Layout == millrace.Packed {
+				row = int(a.Row * shape.SequenceLength)
+			}
+			for j := range int(a.Length) {
+				inside[row+int(a.Start)+j] = true
+			}
+		}
+		ts, size := c.Layout(part)
+		whole, got := make([]byte, size), make([]byte, size)
+		for i := range got {
+			got[i] = byte(r.Uint32())
+		}
+		if err := errors.Join(c.Build(whole, ts, part, tokens, nil), c.Build(got, ts, part, given, masked)); err != nil {
+			t.Fatal(err)
+		}
+		for _, tensor := range ts {
+			n := 1
+			for _, d := range tensor.Shape {
+				n *= d
+			}
+			for i := range n {
+				want := at(whole, tensor, i)
+				if value, changes := map[string]int64{"tokens": 0, "labels": ignored, "loss_mask": 0}[tensor.Name]; changes && inside[i] {
+					want = value
+				}
+				if is := at(got, tensor, i); is != want {
+					t.Fatalf("trial %d: %s[%d] is %d, want %d (masked: %v)", trial, tensor.Name, i, is, want, inside[i])
+				}
+			}
+		}
+		if given[0] = nil; !masked[0] && c.Build(got, ts, part, given, masked) == nil {
+			t.Fatal("tokens that are missing were taken for masked ones")
+		}
+	}
+	if c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 1, Layout: millrace.Packed}, 1); c.Build(make([]byte, 4096), must(c.Layout(nil)), nil, nil, []bool{true}) == nil {
+		t.Error("a mask of no segment was accepted")
+	}
+}
+
+func must(ts []Tensor, _ int64) []Tensor { return ts }
 
 type want struct{ token, label, position, id, mask int64 }
 
@@ -158,7 +220,7 @@ func TestEmptyVarlenMicrobatchHoldsOneMaskedToken(t *testing.T) {
 	for i := range frame {
 		frame[i] = 0xff
 	}
-	if err := c.Build(frame, ts, nil, nil); err != nil {
+	if err := c.Build(frame, ts, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if ts[0].Shape[0] != 1 || at(frame, ts[0], 0) != 0 || at(frame, ts[1], 0) != -100 || at(frame, ts[3], 0) != 0 ||
@@ -189,12 +251,12 @@ func TestBuildRefuses(t *testing.T) {
 		"wraparound": {[]millrace.Assignment{seg(0, math.MaxUint32, 3)}, [][]uint32{three}},
 	} {
 		ts, size := c.Layout(x.part)
-		if err := c.Build(make([]byte, size), ts, x.part, x.tokens); err == nil {
+		if err := c.Build(make([]byte, size), ts, x.part, x.tokens, nil); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
 	ts, size := c.Layout(nil)
-	if err := c.Build(make([]byte, size-1), ts, nil, nil); err == nil {
+	if err := c.Build(make([]byte, size-1), ts, nil, nil, nil); err == nil {
 		t.Error("a short frame was accepted")
 	}
 }
@@ -207,7 +269,7 @@ func BenchmarkBuildPacked(b *testing.B) {
 	frame := make([]byte, size)
 	b.SetBytes(int64(shape.MicroBatch*shape.SequenceLength) * 4)
 	for b.Loop() {
-		if err := c.Build(frame, ts, part, tokens); err != nil {
+		if err := c.Build(frame, ts, part, tokens, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

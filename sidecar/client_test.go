@@ -21,8 +21,8 @@ import (
 
 // The numbers of docs/protocol.md, written down a second time so that a change of the protocol is noticed.
 const (
-	hello, begin, ringMsg, batchMsg, release, commit, saved, end, errorMsg, wait, status = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
-	magic                                                                                = 0x434c494d
+	hello, begin, ringMsg, batchMsg, release, commit, saved, end, errorMsg, wait, status, alerts, leaving = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+	magic                                                                                                 = 0x434c494d
 )
 
 // msg is a message as it lies on the wire.

@@ -45,6 +45,7 @@ type (
 	forwarded struct{ below millrace.Step } // commits of all steps below are safe upstream
 	received  struct{ header }              // RELEASE, COMMIT, CHECKPOINT_SAVED, WAIT
 	malformed struct{ err error }
+	alerted   struct{ alerts []Alert } // what the run lacks has changed
 )
 
 // What is to be done then.
@@ -88,6 +89,8 @@ func (d *delivery) on(e event) []action {
 		return d.finish()
 	case received:
 		return d.received(e.header)
+	case alerted:
+		return d.alerted(e.alerts)
 	case malformed:
 		return d.fail(errProtocol, e.err)
 	}
@@ -109,6 +112,15 @@ func (d *delivery) begun(b Begin) []action {
 		actions = append(actions, commit{b.Step - 1})
 	}
 	return actions
+}
+
+// alerted passes on what the run lacks; only clients that have begun are listening.
+func (d *delivery) alerted(alerts []Alert) []action {
+	m, err := alertsMessage(alerts)
+	if err != nil {
+		return d.fail(errRun, err)
+	}
+	return []action{send{m}}
 }
 
 func (d *delivery) built(b filled) []action {

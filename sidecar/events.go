@@ -17,6 +17,8 @@ const (
 	Saved     EventKind = "saved"     // the trainer's checkpoint of Slot.Step is durable
 	Ended     EventKind = "ended"     // the rank has everything
 	Failed    EventKind = "failed"    // the trainer was told Reason
+	Leaving   EventKind = "leaving"   // this sidecar was asked to leave and is about to say so
+	Parted    EventKind = "parted"    // it has said so
 	Gone      EventKind = "gone"      // the trainer left; its memory is given back
 	Refused   EventKind = "refused"   // a client was turned away for Reason
 )

@@ -113,7 +113,7 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		return filled{}, err
 	}
 	dst := b.frame.Bytes
-	if err := f.steps.collator.Build(dst[:size], tensors, part, tokens); err != nil {
+	if err := f.steps.collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.rank, m)); err != nil {
 		return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
 	}
 	copy(dst[b.lineage.offset:], f.blob)

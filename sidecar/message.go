@@ -35,6 +35,8 @@ const (
 	msgError   messageType = 9
 	msgWait    messageType = 10
 	msgStatus  messageType = 11
+	msgAlerts  messageType = 12
+	msgLeaving messageType = 13
 )
 
 const (
@@ -176,6 +178,19 @@ func beginMessage(rank millrace.Rank, b Begin) (message, error) {
 		kind: msgBegin, attempt: b.Attempt, term: b.Term, step: b.Step, microbatch: b.Microbatch, rank: uint32(rank),
 	}, body: body}, nil
 }
+
+func alertsMessage(alerts []Alert) (message, error) {
+	if alerts == nil {
+		alerts = []Alert{}
+	}
+	body, err := json.Marshal(alerts)
+	if err != nil {
+		return message{}, fmt.Errorf("write ALERTS: %w", err)
+	}
+	return message{header: header{kind: msgAlerts}, body: body}, nil
+}
+
+func leavingMessage() message { return message{header: header{kind: msgLeaving}} }
 
 func errorMessage(kind errorKind, reason string) message {
 	return message{header: header{kind: msgError, rank: uint32(kind)}, body: []byte(reason)}

@@ -100,7 +100,7 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 	part := plan.Part(rank, b.microbatch)
 	tensors, size := collator.Layout(part)
 	want := make([]byte, size)
-	if err := collator.Build(want, tensors, part, tokens); err != nil {
+	if err := collator.Build(want, tensors, part, tokens, nil); err != nil {
 		t.Fatal(err)
 	}
 	le := binary.LittleEndian
@@ -361,6 +361,55 @@ func TestStopAfterCommit(t *testing.T) {
 		h.close()
 		if got := h.run.Committed(0); got != 2 {
 			t.Fatalf("committed below step %d, want 2", got)
+		}
+	}
+}
+
+// TestLeaving: a client is told that another sidecar comes, after all that was pushed and before the end.
+func TestLeaving(t *testing.T) {
+	c := small
+	c.World = 1
+	h := open(t, c, nil)
+	tr := dial(t, h.path(0))
+	tr.hello("fresh", nil)
+	tr.want(begin)
+	first := tr.want(batchMsg)
+	h.until(sidecar.Pushed, 4)
+	h.cancel(nil)
+	last, n := msg{}, 1
+	for m := tr.next(); m.kind != 0; m = tr.next() {
+		if last = m; m.kind == batchMsg {
+			n++
+		}
+	}
+	if last.kind != leaving || n < 4 {
+		t.Errorf("the last message is %d, after %d batches", last.kind, n)
+	}
+	if first.step != 0 {
+		t.Errorf("the first batch is of step %d", first.step)
+	}
+	h.until(sidecar.Parted, 1)
+}
+
+// TestAlerts: what the run lacks is told to whoever has begun, and to nobody before.
+func TestAlerts(t *testing.T) {
+	c := small
+	c.World, c.Alert = 1, "source web has no standby"
+	h := open(t, c, nil)
+	tr := dial(t, h.path(0))
+	tr.hello("fresh", nil)
+	tr.want(begin)
+	for {
+		switch m := tr.next(); m.kind {
+		case batchMsg:
+			tr.release(m)
+		case alerts:
+			if string(m.body) != `[{"kind":"unprotected","text":"source web has no standby","since":1}]` {
+				t.Errorf("alerts %s", m.body)
+			}
+			return
+		case 0:
+			t.Fatal("no alerts came")
 		}
 	}
 }

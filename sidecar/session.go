@@ -102,11 +102,21 @@ func (s *session) loop(ctx context.Context, start Start) {
 			if errors.As(context.Cause(ctx), &run) && !s.act(ctx, s.order.fail(errRun, run)) {
 				return // it has parted
 			}
+			if run == nil && s.order.phase == serving {
+				s.leave()
+			}
 			_ = s.conn.CloseRead() // what was sent is still read, then comes the end
 			s.part(ctx)
 			return
 		}
 	}
+}
+
+// leave tells a client that this sidecar goes and another comes: the client has what was pushed, and connects anew for the rest.
+func (s *session) leave() {
+	s.notice(Event{Kind: Leaving})
+	_ = s.sendOut(leavingMessage())
+	s.notice(Event{Kind: Parted})
 }
 
 // gone: nothing more will come from the client.
@@ -173,7 +183,21 @@ func (s *session) feed(ctx context.Context, b Begin) error {
 		notice: s.notice, out: s.post,
 	}
 	s.g.Go(func() error { f.run(ctx); return nil })
+	s.g.Go(func() error { s.alarm(ctx); return nil })
 	return nil
+}
+
+// alarm passes on what the run lacks, whenever that changes, until ctx ends.
+func (s *session) alarm(ctx context.Context) {
+	version := uint64(0)
+	for {
+		alerts, now, err := s.server.config.Upstream.Alerts(ctx, version)
+		if err != nil {
+			return
+		}
+		version = now
+		s.post(alerted{alerts})
+	}
 }
 
 func (s *session) push(b filled) error {

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"slices"
 
 	"millrace"
 )
@@ -79,8 +80,22 @@ type Upstream interface {
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
 	// Left says that the rank's trainer is gone. It is called once for every Join that was called, after its commits.
 	Left(rank millrace.Rank)
-	// Waiting names what the next plan waits for, for the trainer's log; "" where nothing is known.
+	// Waiting names what the next batch waits for, for the trainer's log; "" where nothing is known.
 	Waiting() string
+	// Alerts returns what the run lacks, blocking while that is what it was at version after; 0 is before all.
+	Alerts(ctx context.Context, after uint64) (alerts []Alert, version uint64, err error)
+}
+
+// Alert is something that the run lacks: it goes on, but people should know.
+type Alert struct {
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Since int64  `json:"since"` // unix milliseconds
+}
+
+// Holds tells whether an alert is in a list.
+func Holds(alerts []Alert, a Alert) bool {
+	return slices.ContainsFunc(alerts, func(b Alert) bool { return a.Kind == b.Kind && a.Text == b.Text })
 }
 
 // Fetcher gets a step's tokens for all ranks of the host at once.
@@ -93,6 +108,8 @@ type Fetcher interface {
 type Payload interface {
 	// Tokens returns, for each segment of the part, its tokens, and one more where its document goes on.
 	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
+	// Masked tells which segments of the part turned out bad after they were planned and are masked; their tokens are not there. nil: none.
+	Masked(rank millrace.Rank, microbatch uint32) []bool
 	// Release ends the use of everything that Tokens returned; called once.
 	Release()
 }

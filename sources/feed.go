@@ -59,6 +59,11 @@ func (e *SampleError) Error() string {
 	return fmt.Sprintf("fetch %s %s (ordinal %d): %s", e.Quarantine.Source, e.Quarantine.ID, e.Ordinal, e.Quarantine.Reason)
 }
 
+// Sample says which document it is.
+func (e *SampleError) Sample() (millrace.Ordinal, millrace.Quarantine) {
+	return e.Ordinal, e.Quarantine
+}
+
 // Unwrap returns millrace.ErrBadSample.
 func (e *SampleError) Unwrap() error { return millrace.ErrBadSample }
 

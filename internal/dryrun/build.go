@@ -35,7 +35,7 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	var size int64
 	b.Tensors, size = w.collator.Layout(part)
 	b.frame = make([]byte, size)
-	if err := w.collator.Build(b.frame, b.Tensors, part, tokens); err != nil {
+	if err := w.collator.Build(b.frame, b.Tensors, part, tokens, nil); err != nil {
 		return nil, fmt.Errorf("step %d, rank %d, microbatch %d: %w", w.last.Step, r, microbatch, err)
 	}
 	b.Digest, err = b.digest()

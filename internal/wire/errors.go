@@ -32,7 +32,7 @@ func ToStatus(err error) error {
 	}
 	for _, row := range table {
 		if errors.Is(err, row.err) {
-			return status.Error(row.code, err.Error())
+			return withSamples(status.New(row.code, err.Error()), err).Err()
 		}
 	}
 	return status.Error(codes.Unknown, err.Error())
@@ -43,6 +43,9 @@ func FromStatus(err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok {
 		return err
+	}
+	if samples := samplesOf(st); len(samples) > 0 {
+		return &BadSamples{Samples: samples, text: st.Message()}
 	}
 	for _, row := range table {
 		if st.Code() == row.code {

@@ -52,6 +52,35 @@ func TestManifestAndAnchorRoundTrip(t *testing.T) {
 	}
 }
 
+// unread is an error that knows its document, as sources.SampleError does.
+type unread struct{ ordinal millrace.Ordinal }
+
+func (e *unread) Error() string { return fmt.Sprintf("ordinal %d", e.ordinal) }
+func (e *unread) Unwrap() error { return millrace.ErrBadSample }
+func (e *unread) Sample() (millrace.Ordinal, millrace.Quarantine) {
+	return e.ordinal, millrace.Quarantine{Source: "web", ID: "a#1", Offset: 7, Reason: "bad"}
+}
+
+// TestBadSamplesAreNamed, each of several, however they were joined and wrapped.
+func TestBadSamplesAreNamed(t *testing.T) {
+	var many error
+	for i := range millrace.Ordinal(2 * maxSamples) {
+		many = errors.Join(many, fmt.Errorf("fetch: %w", &unread{i}))
+	}
+	var bad *BadSamples
+	if got := FromStatus(ToStatus(many)); !errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) || len(bad.Samples) != maxSamples {
+		t.Fatalf("%d samples came", len(bad.Samples))
+	}
+	for i, q := range bad.Samples {
+		if q.Ordinal != uint64(i) || q.Source != "web" || q.Id != "a#1" || q.Offset != 7 || q.Reason != "bad" {
+			t.Fatalf("sample %d is %v", i, q)
+		}
+	}
+	if got := FromStatus(ToStatus(fmt.Errorf("x: %w", millrace.ErrBadSample))); errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) {
+		t.Fatalf("without a name it is %v", got)
+	}
+}
+
 func TestErrorsKeepTheirSentinel(t *testing.T) {
 	for _, row := range table {
 		err := fmt.Errorf("read web/a.gz: %w", row.err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,11 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/internal/sim/memnet"
 	"millrace/internal/wire"
@@ -36,14 +40,16 @@ type world struct {
 	net   *memnet.Net
 	link  *Link
 	orch  *script
+	pages *heartbeat.Memory
+	dump  string
 	ended chan error
 	term  atomic.Uint64 // newest that was reported
 }
 
 func newWorld(t *testing.T, ranks int) (*world, *session) {
-	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1)}
+	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1), pages: heartbeat.NewMemory(seam.System{}), dump: t.TempDir()}
 	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", World: 2, Ranks: ranks, PadMultiple: 4, Shape: millrace.Shape{SequenceLength: 64},
-		Net: w.net, Clock: seam.System{}, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
+		Net: w.net, Clock: seam.System{}, Pages: w.pages, Dump: w.dump, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
 	w.orchestrate()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { w.ended <- w.link.Run(ctx) }() // the cleanup waits for it
@@ -255,6 +261,9 @@ type store struct {
 
 	mu    sync.Mutex
 	asked [][]uint64                // ordinals of each request
+	reqs  []*proto.FetchRequest     // likewise
+	bad   map[uint64]int            // so many readings of an ordinal fail
+	other map[uint64]bool           // these ordinals have other tokens here
 	fault func(answered int) error  // tells after how many rows a request fails, and why; nil: never
 	spoil func(raw []byte) []byte   // what becomes of a reply
 	more  func(ordinal uint64) bool // whether a document goes on after its segment
@@ -283,15 +292,22 @@ func (s *store) requests() [][]uint64 {
 // Fetch implements proto.LoaderServer.
 func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) error {
 	s.mu.Lock()
-	s.asked = append(s.asked, req.Ordinal)
+	s.asked, s.reqs = append(s.asked, req.Ordinal), append(s.reqs, req)
 	fault, spoil, term, more := s.fault, s.spoil, s.term, s.more
 	s.mu.Unlock()
 	if req.GetFence().GetTerm() != term {
 		return wire.ToStatus(millrace.ErrFenced)
 	}
+	var bad error
 	for i, ordinal := range req.Ordinal {
+		if s.fails(ordinal) {
+			bad = errors.Join(bad, &unreadable{ordinal})
+			continue
+		}
 		if fault != nil {
-			if err := fault(i); err != nil {
+			if err := fault(i); status.Code(err) == codes.Unavailable {
+				return err
+			} else if err != nil {
 				return wire.ToStatus(err)
 			}
 		}
@@ -302,6 +318,9 @@ func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) 
 		r := row{index: uint32(i)}
 		for t := range n {
 			r.tokens = append(r.tokens, token(s.source, ordinal, req.Offset[i]+t))
+			if s.other[ordinal] {
+				r.tokens[t]++
+			}
 		}
 		raw := encode(r)
 		if spoil != nil {
@@ -311,5 +330,27 @@ func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) 
 			return err
 		}
 	}
-	return nil
+	return wire.ToStatus(bad)
+}
+
+// fails tells whether this reading of an ordinal fails.
+func (s *store) fails(ordinal uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bad[ordinal] == 0 {
+		return false
+	}
+	s.bad[ordinal]--
+	return true
+}
+
+// unreadable is a document that cannot be decoded.
+type unreadable struct{ ordinal uint64 }
+
+func (e *unreadable) Error() string { return fmt.Sprintf("ordinal %d: invalid JSON", e.ordinal) }
+func (e *unreadable) Unwrap() error { return millrace.ErrBadSample }
+
+// Sample says which one it is.
+func (e *unreadable) Sample() (millrace.Ordinal, millrace.Quarantine) {
+	return millrace.Ordinal(e.ordinal), millrace.Quarantine{Source: "web", ID: fmt.Sprintf("a.jsonl#%d", e.ordinal), Offset: 9, Reason: "invalid JSON"}
 }

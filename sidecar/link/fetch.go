@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
-	"millrace/internal/wire"
-	"millrace/proto"
 	"millrace/sidecar"
 )
 
-// payload is the tokens of one step for some ranks, by index into the plan's assignments.
+// payload is the tokens of one step for some ranks, by index into the plan's assignments. While it is fetched each entry belongs to the
+// need that its stripe is.
 type payload struct {
 	schema []byte // what a reply begins with
 	plan   *millrace.Plan
 	tokens [][]uint32
+	masked []bool            // by assignment; nil: none is
 	starts map[[2]uint32]int // (rank, microbatch): index of its first assignment
 }
 
@@ -34,11 +34,21 @@ func (p *payload) Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, err
 	return p.tokens[at : at+len(part)], nil
 }
 
+// Masked implements sidecar.Payload.
+func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
+	if p.masked == nil {
+		return nil
+	}
+	part := p.plan.Part(rank, microbatch)
+	at := p.starts[[2]uint32{uint32(rank), microbatch}]
+	return p.masked[at : at+len(part)]
+}
+
 // Release implements sidecar.Payload.
 func (p *payload) Release() { p.tokens = nil }
 
-// Fetch implements sidecar.Fetcher: every source and stripe at once, each until it is here. A loader that is gone is waited for; a
-// sample that no loader can give ends the run with its name.
+// Fetch implements sidecar.Fetcher: every source and stripe at once, each until it is here. A loader that is dead or silent is
+// replaced by its standby; where there is none it is waited for. What no other try can mend ends the run.
 func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	l.cfg.Fail.Hit("sidecar/fetch/before")
 	first, err := schema()
@@ -74,82 +84,70 @@ func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.
 		}
 		return nil, err
 	}
+	l.settle(p, wanted)
 	l.cfg.Fail.Hit("sidecar/fetch/after")
 	return p, nil
 }
 
-// fetchSource gets one source's segments, however often its loaders are replaced meanwhile.
-func (l *Link) fetchSource(ctx context.Context, p *payload, source uint32, indices []int) error {
-	for {
-		name, stripes, err := l.serving(source)
-		if err != nil {
-			return err
-		}
-		indices = slices.DeleteFunc(indices, func(i int) bool { return p.tokens[i] != nil })
-		if len(indices) == 0 {
-			return nil
-		}
-		if err := l.fetchStripes(ctx, p, stripes, indices); ctx.Err() != nil {
-			return ctx.Err()
-		} else if final(err) {
-			return err
-		}
-		if !slices.ContainsFunc(indices, func(i int) bool { return p.tokens[i] == nil }) {
-			l.wait("")
-			return nil
-		}
-		l.wait(fmt.Sprintf("step %d waits for a loader of source %s; it is being restarted", p.plan.Step, name))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-l.cfg.Clock.After(retry):
-		}
-	}
-}
-
-// serving is who serves a source now.
-func (l *Link) serving(source uint32) (name string, stripes []*proto.LoaderStripe, err error) {
+// settle marks what is masked, also where it could be read here: it is masked everywhere.
+func (l *Link) settle(p *payload, wanted map[uint32][]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if int(source) >= len(l.sources) {
-		return "", nil, fmt.Errorf("a plan names source %d, the run has %d: %w", source, len(l.sources), millrace.ErrMismatch)
-	}
-	name = l.sources[source].Name
-	return name, l.loaders[name], nil
-}
-
-// fetchStripes asks every stripe once. One that cannot be reached stops no other; one whose answer is final stops all.
-func (l *Link) fetchStripes(ctx context.Context, p *payload, stripes []*proto.LoaderStripe, indices []int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group errgroup.Group
-	for _, s := range stripes {
-		mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
-			return p.plan.Assignments[i].Ordinal.Stripe(uint64(s.Stripes)) != uint64(s.Stripe)
-		})
-		if len(mine) == 0 {
-			continue
-		}
-		group.Go(func() error {
-			err := l.fetchStripe(ctx, p, s, mine)
-			if final(err) {
-				cancel(err)
+	for _, indices := range wanted {
+		for _, i := range indices {
+			if !l.masked(&p.plan.Assignments[i]) {
+				continue
 			}
-			return err
-		})
+			if p.masked == nil {
+				p.masked = make([]bool, len(p.tokens))
+			}
+			p.masked[i], p.tokens[i] = true, nil
+		}
 	}
-	err := group.Wait()
-	if cause := context.Cause(ctx); final(cause) {
-		return cause
-	}
-	return err
 }
 
-// wait notes what the trainers wait for.
-func (l *Link) wait(text string) {
-	l.mu.Lock()
-	l.waiting = text
-	l.mu.Unlock()
+// fetchSource gets one source's segments, stripe by stripe at once. One that cannot be had holds up no other; one whose answer is final
+// stops all.
+func (l *Link) fetchSource(ctx context.Context, p *payload, source uint32, indices []int) error {
+	name, stripes, err := l.stripes(ctx, p.plan.Step, source)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for stripe := range stripes {
+		mine := slices.DeleteFunc(slices.Clone(indices), func(i int) bool {
+			return p.plan.Assignments[i].Ordinal.Stripe(uint64(stripes)) != uint64(stripe)
+		})
+		if len(mine) > 0 {
+			n := &need{link: l, payload: p, key: stripeKey{name, stripe}, indices: mine, bad: map[uint64]finding{}, from: map[int]string{}}
+			group.Go(func() error { return n.run(ctx) })
+		}
+	}
+	return group.Wait()
+}
+
+// stripes is a source's name and in how many stripes it is read, once any of them is known.
+func (l *Link) stripes(ctx context.Context, step millrace.Step, source uint32) (name string, stripes uint32, err error) {
+	n := &need{link: l, payload: &payload{plan: &millrace.Plan{Step: step}}}
+	defer l.wait(n, "")
+	var unknown error
+	err = l.await(ctx, func() bool {
+		if int(source) >= len(l.sources) {
+			unknown = fmt.Errorf("a plan names source %d, the run has %d: %w", source, len(l.sources), millrace.ErrMismatch)
+			return true
+		}
+		name = l.sources[source].Name
+		for key, r := range l.routes {
+			if key.source == name {
+				stripes = r.stripes
+			}
+		}
+		if _, waits := l.waits[n]; stripes == 0 && !waits {
+			l.waits[n] = wait{step, l.cfg.Clock.Now(), "a loader of source " + name + ": none has come yet"}
+		}
+		return stripes > 0
+	})
+	return name, stripes, errors.Join(err, unknown)
 }
 
 // final tells errors that no other try can mend.
@@ -157,39 +155,9 @@ func final(err error) bool {
 	return errors.Is(err, millrace.ErrBadSample) || errors.Is(err, millrace.ErrDamaged) || errors.Is(err, millrace.ErrMismatch) || errors.Is(err, millrace.ErrInvalid)
 }
 
-func (l *Link) fetchStripe(ctx context.Context, p *payload, s *proto.LoaderStripe, indices []int) error {
-	conn, err := l.dial(s.Address)
-	if err != nil {
-		return err
-	}
-	req := &proto.FetchRequest{Fence: &proto.Fence{Stream: string(p.plan.Stream), Attempt: uint32(p.plan.Attempt), Term: s.Term},
-		Source: s.Source, Stripe: s.Stripe, Step: uint64(p.plan.Step)}
-	for _, i := range indices {
-		a := &p.plan.Assignments[i]
-		req.Ordinal, req.Offset, req.Length = append(req.Ordinal, uint64(a.Ordinal)), append(req.Offset, a.Offset), append(req.Length, a.Length)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := proto.NewLoaderClient(conn).Fetch(ctx, req)
-	if err != nil {
-		return wire.FromStatus(err)
-	}
-	for {
-		reply, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return wire.FromStatus(err)
-		}
-		if err := p.take(reply.Arrow, indices); err != nil {
-			return fmt.Errorf("payload of step %d from %s: %w", p.plan.Step, s.Name, err)
-		}
-	}
-}
-
-// take files the rows of one reply. What cannot be read is a fault that no other try mends, and so is a panic on the way.
-func (p *payload) take(raw []byte, indices []int) (err error) {
+// take hands on the rows of one reply: file gets the index of an assignment and its tokens. What cannot be read is a fault that no other
+// try mends, and so is a panic on the way.
+func (p *payload) take(raw []byte, indices []int, file func(i int, tokens []uint32) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("decoder failed: %v: %w", v, millrace.ErrMismatch)
@@ -214,14 +182,14 @@ func (p *payload) take(raw []byte, indices []int) (err error) {
 		if err != nil {
 			return fmt.Errorf("decode: %w", err)
 		}
-		if err := p.rows(c, indices); err != nil {
+		if err := p.rows(c, indices, file); err != nil {
 			return err
 		}
 	}
 }
 
-// rows files the rows of one record batch, each as long as it was asked for.
-func (p *payload) rows(c columns, indices []int) error {
+// rows hands on the rows of one record batch, each as long as it was asked for.
+func (p *payload) rows(c columns, indices []int, file func(i int, tokens []uint32) error) error {
 	for i, row := range c.index {
 		from, to := c.offsets[i], c.offsets[i+1]
 		if uint64(row) >= uint64(len(indices)) || from > to || uint64(to) > uint64(len(c.values)) {
@@ -235,7 +203,9 @@ func (p *payload) rows(c columns, indices []int) error {
 		if uint64(to-from) != want {
 			return fmt.Errorf("%d tokens came for offset %d of source %d, ordinal %d, where %d were planned: %w", to-from, a.Offset, a.Source, a.Ordinal, want, millrace.ErrMismatch)
 		}
-		p.tokens[indices[row]] = c.values[from:to:to]
+		if err := file(indices[row], c.values[from:to:to]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"millrace"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
+	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
@@ -38,6 +39,8 @@ type Config struct {
 	Events       *event.Log
 	Log          *slog.Logger
 	Term         func(millrace.Term) // told every new term of the orchestrator
+	Pages        heartbeat.Pages     // of the loaders of this host; nil: only the end of a stream tells that one is dead
+	Dump         string              // directory for what two loaders gave differently; empty: it is not written
 }
 
 // retry is the wait before something that failed is tried again.
@@ -52,7 +55,15 @@ type Link struct {
 	stream   proto.Orchestrator_ServeClient
 	term     uint64
 	sources  []sidecar.SourceNames
-	loaders  map[string][]*proto.LoaderStripe // by source, by stripe
+	routes   map[stripeKey]*route
+	watched  map[string]*watched // by address
+	asks     int                 // requests in flight that are watched
+	awake    chan struct{}       // the first of them has begun
+	waits    map[*need]wait      // what fetches wait for
+	masks    map[segment]bool
+	bad      map[segment]*proto.Bad // told to every orchestrator until it is masked
+	alerts   []sidecar.Alert
+	alerted  uint64 // counts the lists of alerts
 	attempt  millrace.Attempt
 	plans    map[millrace.Step]*sidecar.StepPlan
 	end      *proto.Ended
@@ -84,11 +95,17 @@ type position struct {
 // New returns a link that is not connected before Run.
 func New(cfg Config) *Link {
 	return &Link{cfg: cfg, changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
-		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, loaders: map[string][]*proto.LoaderStripe{}}
+		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, routes: map[stripeKey]*route{},
+		watched: map[string]*watched{}, awake: make(chan struct{}, 1), waits: map[*need]wait{}, masks: map[segment]bool{}, bad: map[segment]*proto.Bad{}}
 }
 
-// Run keeps the stream to the orchestrator until ctx ends. It returns an error where another sidecar took this one's place.
+// Run keeps the stream to the orchestrator until ctx ends, and an eye on the loaders. It returns an error where another sidecar took
+// this one's place.
 func (l *Link) Run(ctx context.Context) error {
+	ctx, leave := context.WithCancel(ctx)
+	var eyes errgroup.Group
+	eyes.Go(func() error { l.watch(ctx); return nil })
+	defer func() { leave(); _ = eyes.Wait(); l.close() }()
 	conn, err := l.dial(l.cfg.Orchestrator)
 	if err != nil {
 		return err
@@ -96,11 +113,9 @@ func (l *Link) Run(ctx context.Context) error {
 	for {
 		err := l.session(ctx, proto.NewOrchestratorClient(conn))
 		if ctx.Err() != nil {
-			l.close()
 			return nil
 		}
 		if _, over := err.(*replaced); over {
-			l.close()
 			return err
 		}
 		l.cfg.Log.Debug("lost the orchestrator", "error", err)
@@ -117,9 +132,8 @@ type replaced struct{ reason string }
 
 func (e *replaced) Error() string { return "told to leave: " + e.reason }
 
-func (l *Link) dial(address string) (*grpc.ClientConn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// connect is dial where the caller holds mu.
+func (l *Link) connect(address string) (*grpc.ClientConn, error) {
 	if c := l.conns[address]; c != nil {
 		return c, nil
 	}
@@ -129,7 +143,7 @@ func (l *Link) dial(address string) (*grpc.ClientConn, error) {
 	c, err := grpc.NewClient("passthrough:///"+"role", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, address) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20), grpc.ForceCodecV2(wire.NewPayload())), grpc.WithReadBufferSize(512<<10),
-		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
+		grpc.WithIdleTimeout(0), grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
 	if err != nil {
@@ -145,6 +159,11 @@ func (l *Link) close() {
 	l.closed = true // a fetch that is still on its way would open one that nobody closes
 	for _, c := range l.conns {
 		c.Close()
+	}
+	for _, w := range l.watched {
+		if w.asks == 0 {
+			w.close()
+		}
 	}
 }
 
@@ -174,6 +193,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 
 // greet tells a new orchestrator where the ranks stand and repeats what was not answered.
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
+	l.cfg.Fail.Hit("sidecar/greet/before")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Version: l.cfg.Version}
@@ -199,10 +219,19 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 			l.sendCommit(r, p)
 		}
 	}
+	for _, r := range l.routes {
+		if r.switched != nil {
+			l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
+		}
+	}
+	for _, b := range l.bad {
+		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: b}})
+	}
 	if l.fatal != nil {
 		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: l.fatal}})
 	}
 	l.announce()
+	l.cfg.Fail.Hit("sidecar/greet/after")
 	return nil
 }
 

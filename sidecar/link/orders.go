@@ -27,14 +27,13 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		return &replaced{o.Bye.Reason}
 	case *proto.SidecarOrder_Welcome:
 		l.sources = names(o.Welcome)
+		l.mask(o.Welcome.Masks)
+	case *proto.SidecarOrder_Masked:
+		l.mask(o.Masked.Masks)
+	case *proto.SidecarOrder_Alerts:
+		l.alert(o.Alerts.Alerts)
 	case *proto.SidecarOrder_Loaders:
-		l.loaders = map[string][]*proto.LoaderStripe{}
-		for _, s := range o.Loaders.Stripes {
-			if s.Stripes == 0 {
-				return fmt.Errorf("directory of loaders: source %s has no stripes: %w", s.Source, millrace.ErrInvalid)
-			}
-			l.loaders[s.Source] = append(l.loaders[s.Source], s)
-		}
+		return l.direct(o.Loaders)
 	case *proto.SidecarOrder_Plan:
 		return l.plan(o.Plan)
 	case *proto.SidecarOrder_Begin:
@@ -59,6 +58,11 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 	return nil
 }
 
+// record notes what this host did about a loader, under the loader's term.
+func (l *Link) record(what string, step millrace.Step, key string, term uint64) {
+	l.cfg.Events.Write(event.Record{Event: what, Stream: string(millrace.Train), Attempt: uint32(l.attempt), Term: term, Step: int64(step), Rank: -1, Micro: -1, Key: key})
+}
+
 func names(w *proto.Welcome) []sidecar.SourceNames {
 	var out []sidecar.SourceNames
 	for _, m := range w.Manifests {
@@ -81,6 +85,7 @@ func (l *Link) enter(a millrace.Attempt) {
 
 // plan keeps a sealed plan. A second copy must be equal: a slot's value is immutable.
 func (l *Link) plan(m *proto.Plan) error {
+	l.cfg.Fail.Hit("sidecar/plan/before")
 	p, err := wire.PlanFromProto(m)
 	if err != nil {
 		return err
@@ -99,6 +104,7 @@ func (l *Link) plan(m *proto.Plan) error {
 	}
 	l.plans[p.Step] = &sidecar.StepPlan{Plan: p, State: m.State, Sources: l.sources}
 	l.cfg.Events.Write(event.Record{Event: "plan", Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: l.term, Step: int64(p.Step), Rank: -1, Micro: -1, Digest: p.Content.String()})
+	l.cfg.Fail.Hit("sidecar/plan/after")
 	return nil
 }
 

@@ -89,6 +89,7 @@ func (l *Link) Commit(ctx context.Context, rank millrace.Rank, attempt millrace.
 			l.sendCommit(rank, p)
 		}
 	})
+	defer l.cfg.Fail.Hit("sidecar/commit/after")
 	return l.await(ctx, func() bool {
 		p := l.ranks[rank]
 		return l.failed != nil || p == nil || p.attempt != attempt || p.known >= below
@@ -111,13 +112,6 @@ func (l *Link) Left(rank millrace.Rank) {
 		}
 		l.sendLeft(rank)
 	})
-}
-
-// Waiting implements sidecar.Upstream.
-func (l *Link) Waiting() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.waiting
 }
 
 var _ sidecar.Upstream = (*Link)(nil)

@@ -31,6 +31,7 @@ type Config struct {
 	FailReason   string        //
 	Crumbs       int           // from this step on every segment is one token, so that batches need larger frames; 0 never
 	PlanDelay    time.Duration // how long each plan takes
+	Alert        string        // what the run lacks
 }
 
 // Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
@@ -320,6 +321,8 @@ func (p *payload) Tokens(rank millrace.Rank, m uint32) ([][]uint32, error) {
 	return p.tokens[millrace.Slot{Rank: rank, Microbatch: m}], nil
 }
 
+func (p *payload) Masked(millrace.Rank, uint32) []bool { return nil }
+
 func (p *payload) Release() {
 	p.run.mu.Lock()
 	defer p.run.mu.Unlock()
@@ -361,6 +364,15 @@ func (r *Run) Waiting() string {
 		return fmt.Sprintf("%d of %d ranks are here", n, r.config.World)
 	}
 	return ""
+}
+
+// Alerts tells of one where the configuration has it.
+func (r *Run) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64, error) {
+	if r.config.Alert != "" && after == 0 {
+		return []sidecar.Alert{{Kind: "unprotected", Text: r.config.Alert, Since: 1}}, 1, nil
+	}
+	<-ctx.Done()
+	return nil, 0, ctx.Err()
 }
 
 // Payloads returns how many payloads are held.

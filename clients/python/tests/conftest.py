@@ -39,8 +39,7 @@ class House:
         self.events: List[Dict[str, Any]] = []
         self._news = threading.Condition()
         self.process: Any = None
-        self.lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.take_over()
 
     def start(self, *args: str) -> "House":
         self.args = args or self.args
@@ -80,6 +79,11 @@ class House:
 
     def path(self, rank: int = 0) -> str:
         return str(self.dir / f"rank-{rank}.sock")
+
+    def take_over(self) -> None:
+        """The birth of `up`. A client that looks whether anybody is there holds the lock for a moment."""
+        self.lock = os.open(self.dir, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def give_up(self) -> None:
         """The death of `up`: nobody holds the run directory any more."""

@@ -27,7 +27,7 @@ def digests(house, **kw):
 
 def test_sidecar_killed_at_every_batch(house):
     """kill -9 of the sidecar while the trainer holds tensors: they stay as they were, and the rank goes on at its own position."""
-    house.start(*SHAPE)
+    house.start(*SHAPE, "--frames", "3")
     want = digests(house)
     loader = millrace.connect(house.path(), start="fresh")
     got, held = [], []
@@ -36,12 +36,12 @@ def test_sidecar_killed_at_every_batch(house):
         held = [batch["tokens"], batch["tokens"].copy()]
         house.kill()
         batch["labels"][0, 0] = 7  # still ours to write
-        house.start(*SHAPE)
+        house.start()
         if len(got) % 2:
             del batch  # a release into a connection that is gone must not raise
         assert np.array_equal(*held)
     assert got == want
-    # What was pushed before the death is whole and is used; the next commit at the latest finds out.
+    # What was pushed before the death is whole and is used: three batches at most.
     assert loader.stats()["connections"] >= 6
     house.until("ended", 2)
     commits = [e["Slot"]["Step"] for e in house.events if e["Kind"] == "committed"]
@@ -78,7 +78,7 @@ def test_the_sidecar_says_what_it_waits_for(house, caplog, monkeypatch):
 def test_up_is_dead(house):
     """Nobody left to bring the sidecar back: an error that says so; while `up` lives, patience."""
     house.start(*SHAPE)
-    loader = millrace.connect(house.path())
+    loader = millrace.connect(house.path(), patience=0.5)
     next(loader)
     house.kill()
     gone = threading.Timer(2.0, house.give_up)
@@ -94,6 +94,58 @@ def test_up_is_dead(house):
         pytest.fail("no error")
     assert time.monotonic() - began > 1.9, "it gave up while `up` was alive"
     gone.join()
+
+
+def test_up_is_started_again(house, monkeypatch, caplog):
+    """`up` killed with all its children and started again: the rank goes on by itself, with what it would have got."""
+    monkeypatch.setenv("MILLRACE_PATIENCE", "20")
+    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.2)
+    house.start(*SHAPE)
+    want = digests(house)
+    loader = millrace.connect(house.path(), start="fresh")
+    got = [next(loader).digest, next(loader).digest]
+    house.give_up()
+    house.kill()
+    again = threading.Timer(2.0, lambda: (house.take_over(), house.start()))
+    again.start()
+    with caplog.at_level(logging.WARNING, "millrace"):
+        got += [b.digest for b in loader]
+    again.join()
+    assert got == want and loader.stats()["connections"] == 2
+    assert "is away" in caplog.text and "waiting is over after" in caplog.text
+
+
+def test_patience_is_a_number(house, monkeypatch):
+    monkeypatch.setenv("MILLRACE_PATIENCE", "long")
+    with pytest.raises(ValueError, match="MILLRACE_PATIENCE='long'"):
+        millrace.connect(house.path())
+
+
+def test_rolling_restart(house):
+    """SIGTERM of the sidecar and a new one, again and again: what the trainer holds of the old one it uses, and nothing is lost, doubled
+    or raised."""
+    house.start(*SHAPE, "--frames", "3")
+    want = digests(house)
+    loader = millrace.connect(house.path(), start="fresh")
+    got = []
+    for batch in loader:
+        got.append(batch.digest)
+        del batch
+        if len(got) % 4 == 0:
+            assert house.stop() == 0
+            house.start()
+    assert got == want and loader.stats()["connections"] > 2
+    house.until("leaving")
+
+
+def test_alerts_are_said_once(house, caplog):
+    house.start(*SHAPE, "--alert", "source web has no standby")
+    loader = millrace.connect(house.path())
+    with caplog.at_level(logging.WARNING, "millrace"):
+        assert sum(1 for _ in loader) == 18
+        assert caplog.text.count("alert (unprotected): source web has no standby") == 1
+        loader._alert([])
+        assert caplog.text.count("alert is over (unprotected)") == 1
 
 
 def test_the_outcome_is_told(house):

@@ -44,6 +44,7 @@ func run() error {
 	flag.StringVar(&c.FailReason, "fail-reason", "source web: part-0.jsonl.zst is truncated", "why")
 	flag.IntVar(&c.Crumbs, "crumbs", 0, "step from which segments are one token long")
 	flag.DurationVar(&c.PlanDelay, "plan-delay", 0, "time that each plan takes")
+	flag.StringVar(&c.Alert, "alert", "", "what the run lacks")
 	flag.Parse()
 	c.Layout = millrace.Layout(*layout)
 

@@ -48,6 +48,7 @@ class Connection:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
         self.unsent: Deque[Lease] = collections.deque()
+        self.deaf = False  # the sidecar takes nothing any more; what it had sent is still to be read
         self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
@@ -71,8 +72,13 @@ class Connection:
                 return
 
     def send(self, datagram: bytes) -> None:
+        """Where the sidecar has closed its end nothing is raised: what it sent before is still good, and then the end shows."""
+        if self.deaf:
+            return
         try:
             self.sock.send(datagram, socket.MSG_NOSIGNAL)
+        except (BrokenPipeError, ConnectionResetError):
+            self.deaf = True
         except OSError as e:
             raise Lost(f"send: {e}") from e
 
@@ -133,13 +139,15 @@ class Connection:
 
     def flush(self) -> None:
         """Send the releases that could not be sent when they happened."""
-        while self.unsent:
+        while self.unsent and not self.deaf:
             lease = self.unsent.popleft()
             try:
                 self._release(lease)
             except BlockingIOError:
                 self.unsent.appendleft(lease)
                 return
+            except (BrokenPipeError, ConnectionResetError):
+                self.deaf = True
             except OSError as e:
                 raise Lost(f"send: {e}") from e
 

@@ -27,14 +27,22 @@ log = logging.getLogger("millrace")
 
 TENSORS = ("numpy", "torch", "auto")
 STARTS = (None, "fresh", "latest")
-STAY = 1.0  # seconds for which a run that was there may be without an `up` before it counts as dead
-SAY_FIRST, SAY_MOST = 5.0, 60.0  # seconds of waiting until it is said, doubling up to
+STAY = 1.0  # seconds for which a run that said how it ended, or gave this rank all, may be without an `up` before it counts as over
+PATIENCE = 30.0  # seconds for which a run that was there may be without an `up` before it counts as dead
+SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until it is said, doubling up to
 PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
 
 Table = List[Tuple[str, "np.dtype[Any]", Tuple[int, ...], int]]
 
 
-def connect(path: Optional[str] = None, *, tensors: str = "auto", start: Optional[str] = None, wait: float = 5.0) -> "DataLoader":
+def connect(
+    path: Optional[str] = None,
+    *,
+    tensors: str = "auto",
+    start: Optional[str] = None,
+    wait: float = 5.0,
+    patience: Optional[float] = None,
+) -> "DataLoader":
     """A loader for the rank whose socket is at `path` (a run directory stands for its LOCAL_RANK's socket); without a path
     MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
 
@@ -42,14 +50,24 @@ def connect(path: Optional[str] = None, *, tensors: str = "auto", start: Optiona
     `start`: None, "fresh" or "latest" (the first step that not all ranks have acknowledged); a loaded state comes before it. It is
     declared at the first `next()`.
     `wait`: seconds to wait for a `millrace up` that is not there yet.
+    `patience`: seconds to wait for a new `millrace up` on the same run directory where one was killed; then `next()` raises. Without it
+    MILLRACE_PATIENCE, or 30. While `up` lives, and where it said how the run ended, this does not count.
     """
-    return DataLoader(find_socket(path), tensors=tensors, start=start, wait=wait)
+    return DataLoader(find_socket(path), tensors=tensors, start=start, wait=wait, patience=patience)
 
 
 class DataLoader:
     """Iterates over one rank's microbatches. Use one per process and rank; see `connect`."""
 
-    def __init__(self, path: str, *, tensors: str = "auto", start: Optional[str] = None, wait: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        tensors: str = "auto",
+        start: Optional[str] = None,
+        wait: float = 5.0,
+        patience: Optional[float] = None,
+    ) -> None:
         self._conn: Optional[Connection] = None
         if tensors not in TENSORS:
             raise ValueError(f"tensors={tensors!r}: want one of {', '.join(map(repr, TENSORS))}")
@@ -59,7 +77,9 @@ class DataLoader:
             importlib.import_module("torch")  # say now that it is missing
         self._path = path
         self._tensors = tensors
-        self._patience = wait
+        self._wait = wait
+        self._patience = _patience() if patience is None else patience
+        self._alerts: List[Tuple[str, str]] = []
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._closed = self._ended = self._last = False
@@ -210,6 +230,7 @@ class DataLoader:
                     raise RunError(str(e)) from None
                 batch = None  # everything was taken, and the run has gone home
             self._waited += time.monotonic() - began
+            patience.over()
             if batch is None:
                 self._ended = True
                 raise StopIteration
@@ -231,8 +252,23 @@ class DataLoader:
                 return None
             if header.kind == wire.STATUS:
                 patience.say(str(body, "utf-8", "replace"))
+            elif header.kind == wire.ALERTS:
+                self._alert(json.loads(bytes(body)))
+            elif header.kind == wire.LEAVING:
+                patience.left = True
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
+
+    def _alert(self, alerts: List[Dict[str, Any]]) -> None:
+        """Say once what the run lacks, and once when that is over."""
+        now = [(str(a["kind"]), str(a["text"])) for a in alerts]
+        for alert in now:
+            if alert not in self._alerts:
+                log.warning("alert (%s): %s", *alert)
+        for alert in self._alerts:
+            if alert not in now:
+                log.warning("alert is over (%s): %s", *alert)
+        self._alerts = now
 
     def _error(self, header: wire.Header, body: memoryview) -> RunError:
         reason = str(body, "utf-8", "replace")
@@ -366,6 +402,8 @@ class _Patience:
         self._pause = PAUSE_FIRST
         self._alone: Optional[float] = None  # since when there is no `up`
         self._lost = 0
+        self._said = False
+        self.left = False  # the sidecar said that it goes and another comes
         self.arrived = loader._position is not None
 
     def is_due(self) -> bool:
@@ -385,7 +423,7 @@ class _Patience:
         """A connection broke. The first time the next one may be made at once."""
         if self._loader._closed:
             raise RuntimeError("the loader was closed")
-        log.debug("connection to %s lost: %s", self._loader._path, why)
+        log.debug("connection to %s %s: %s", self._loader._path, "left" if self.left else "lost", why)
         if self._lost > 0:
             if isinstance(why, OutOfStep):
                 raise RunError(str(why))
@@ -395,7 +433,13 @@ class _Patience:
         self._lost += 1
 
     def say(self, status: str) -> None:
+        self._said = True
         log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
+
+    def over(self) -> None:
+        """It is here."""
+        if self._said:
+            log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
 
     def pause(self) -> None:
         """Wait a little for the socket to come (back), or raise where nobody is left to bring it."""
@@ -406,12 +450,20 @@ class _Patience:
             self._alone = None
         elif self._alone is None:
             self._alone = now
-        elif now - self._alone >= (STAY if self.arrived else self._loader._patience):
+        elif now - self._alone >= self._stay(path):
             told = outcome(path)
             raise Abandoned(f"no `millrace up` serves {os.path.dirname(path)}" + (f" any more: {told}" if told else ""))
         if self.is_due():
             self.say(f"the sidecar at {path} is away")
         self._rest()
+
+    def _stay(self, path: str) -> float:
+        """How long to go on without an `up`: it may just be being started again."""
+        if not self.arrived:
+            return self._loader._wait
+        if self._loader._last or outcome(path):
+            return min(STAY, self._loader._patience)
+        return self._loader._patience
 
     def _rest(self) -> None:
         time.sleep(self._pause)
@@ -437,6 +489,14 @@ class _Backoff:
             return False
         self._next = min(self._next * 2, self._next + 4096)
         return True
+
+
+def _patience() -> float:
+    said = os.environ.get("MILLRACE_PATIENCE")
+    try:
+        return float(said) if said else PATIENCE
+    except ValueError:
+        raise ValueError(f"MILLRACE_PATIENCE={said!r}: want a number of seconds") from None
 
 
 def _parse_table(table: bytes) -> Table:

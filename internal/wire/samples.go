@@ -1,0 +1,68 @@
+package wire
+
+import (
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"millrace"
+	"millrace/proto"
+)
+
+// maxSamples bounds the documents that one answer names; whoever asks for the rest again hears of them then.
+const maxSamples = 1000
+
+// BadSamples is an answer in which some documents could not be decoded; the others are served. It wraps millrace.ErrBadSample.
+type BadSamples struct {
+	Samples []*proto.Quarantine // by ordinal, as the loader found them
+	text    string
+}
+
+// Error is what the loader said.
+func (e *BadSamples) Error() string { return e.text }
+
+// Unwrap returns millrace.ErrBadSample.
+func (e *BadSamples) Unwrap() error { return millrace.ErrBadSample }
+
+// sampled is an error that knows its document.
+type sampled interface {
+	Sample() (millrace.Ordinal, millrace.Quarantine)
+}
+
+// withSamples adds the documents that an error names, however it is joined together.
+func withSamples(st *status.Status, err error) *status.Status {
+	var details []protoadapt.MessageV1
+	for _, q := range collect(nil, err) {
+		details = append(details, q)
+	}
+	if full, err := st.WithDetails(details...); err == nil {
+		return full
+	}
+	return st
+}
+
+func collect(to []*proto.Quarantine, err error) []*proto.Quarantine {
+	if len(to) == maxSamples {
+		return to
+	}
+	switch e := err.(type) {
+	case sampled:
+		ordinal, q := e.Sample()
+		return append(to, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(ordinal)})
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			to = collect(to, part)
+		}
+	case interface{ Unwrap() error }:
+		return collect(to, e.Unwrap())
+	}
+	return to
+}
+
+func samplesOf(st *status.Status) (out []*proto.Quarantine) {
+	for _, d := range st.Details() {
+		if q, ok := d.(*proto.Quarantine); ok {
+			out = append(out, q)
+		}
+	}
+	return out
+}

@@ -1,0 +1,450 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"millrace"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+// pair is a directory entry of web's one stripe with a standby.
+func pair(term uint64, address string, standby uint64, other string) *proto.LoaderStripe {
+	s := stripe("web", 0, 1, term, address)
+	s.Beat = address + ".beat"
+	if other != "" {
+		s.Standby = &proto.Standby{Term: standby, Address: other, Name: other, Beat: other + ".beat"}
+	}
+	return s
+}
+
+// duo is source web with a primary l1 of term 4 and a standby l2 of term 5, and a plan of 40 documents.
+func duo(t *testing.T) (w *world, x *session, first, second *store, p *millrace.Plan) {
+	w, x = newWorld(t, 1)
+	x.welcome("web")
+	first, second = newStore(w, "l1", 0, 4), newStore(w, "l2", 0, 5)
+	x.directory(pair(4, "l1", 5, "l2"))
+	eventually(t, func() bool { return w.link.served("web") == 1 })
+	return w, x, first, second, webPlan(t, 0)
+}
+
+func webPlan(t *testing.T, step uint64) *millrace.Plan {
+	p := wide(t)
+	p.Step = millrace.Step(step)
+	for i := range p.Assignments {
+		p.Assignments[i].Source = 0
+	}
+	return p
+}
+
+type fetched struct {
+	payload sidecar.Payload
+	err     error
+}
+
+func (w *world) fetching(p *millrace.Plan) chan fetched {
+	got := make(chan fetched, 1)
+	go func() { // ends with the fetch, which every test reads
+		payload, err := w.fetch(p)
+		got <- fetched{payload, err}
+	}()
+	return got
+}
+
+func (w *world) fetches(p *millrace.Plan) {
+	w.t.Helper()
+	got := <-w.fetching(p)
+	if got.err != nil {
+		w.t.Fatal(got.err)
+	}
+	verify(w.t, p, got.payload, false)
+}
+
+// gone is how a request ends whose loader was killed.
+func gone(after int) func(int) error {
+	return func(answered int) error {
+		if answered < after {
+			return nil
+		}
+		return status.Error(codes.Unavailable, "killed")
+	}
+}
+
+// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest and under its own term, then for everything; every orchestrator
+// hears of it until its directory says the same; and a directory that says less changes nothing.
+func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	first.set(func() { first.fault = gone(6) })
+	w.fetches(p)
+	asked, rest := first.requests()[0], second.requests()
+	if len(rest) != 1 || !slices.Equal(rest[0], asked[6:]) {
+		t.Fatalf("of %v the standby was asked for %v", asked, rest)
+	}
+	if r := second.reqs[0]; r.Fence.Term != 5 || r.Hedge || r.Again {
+		t.Errorf("the standby was asked %v", r)
+	}
+	if s := x.event().GetSwitched(); s.GetSource() != "web" || s.Term != 5 || s.Step != 0 || !strings.Contains(s.Reason, "l1") {
+		t.Fatalf("the orchestrator was told %v", s)
+	}
+	x.directory(pair(4, "l1", 5, "l2")) // it has not heard of it yet
+	w.fetches(webPlan(t, 1))
+	w.orchestrate()
+	x = w.orch.next(t)
+	if s := x.event().GetSwitched(); s.GetTerm() != 5 {
+		t.Fatalf("a new orchestrator was told %v", s)
+	}
+	x.directory(pair(4, "l1", 0, ""))
+	w.fetches(webPlan(t, 2))
+	x.directory() // its state is older still
+	w.fetches(webPlan(t, 3))
+	if n := len(first.requests()); n != 1 {
+		t.Errorf("the dead one was asked %d times", n)
+	}
+	x.directory(pair(5, "l2", 7, "l3"))
+	eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare != nil && spare.term == 7 })
+	w.orchestrate()
+	x = w.orch.next(t)
+	w.begin(x, 0, 1, 0) // what comes first is the join: of the switch nothing is left to say
+}
+
+// TestASilentPrimaryIsReplaced: it neither answers nor ends.
+func TestASilentPrimaryIsReplaced(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	stopped := make(chan struct{})
+	t.Cleanup(func() { close(stopped) })
+	first.set(func() { first.fault = func(n int) error { return hang(n == 3, stopped) } })
+	page, err := w.pages.Create("l1.beat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close() // it never beats
+	w.fetches(p)
+	if s := x.event().GetSwitched(); !strings.Contains(s.GetReason(), "silent") {
+		t.Errorf("the orchestrator was told %v", s)
+	}
+	if rest := second.requests(); len(rest) != 1 || len(rest[0]) != 37 {
+		t.Errorf("the standby was asked for %v", rest)
+	}
+}
+
+func hang(here bool, until <-chan struct{}) error {
+	if here {
+		<-until
+	}
+	return nil
+}
+
+// TestALivePrimaryIsNotReplaced however long it takes, and nobody looks at pages while nothing is asked.
+func TestALivePrimaryIsNotReplaced(t *testing.T) {
+	w, _, first, second, p := duo(t)
+	page, err := w.pages.Create("l1.beat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	beats := make(chan error, 1)
+	go func() { beats <- page.Run(ctx) }() // waited for below
+	defer func() { stop(); <-beats; page.Close() }()
+	first.set(func() {
+		first.fault = func(n int) error {
+			if n == 20 {
+				time.Sleep(300 * time.Millisecond)
+			}
+			return nil
+		}
+	})
+	w.fetches(p)
+	if n := len(second.requests()); n != 0 {
+		t.Errorf("the standby was asked %d times", n)
+	}
+	if w.link.look() != 0 {
+		t.Error("with nothing in flight it still looks")
+	}
+}
+
+// TestASilentPrimaryWithoutStandbyIsWaitedFor, by name, and goes on where it wakes; one that comes meanwhile as standby is taken at once.
+func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
+	for _, wakes := range []bool{true, false} {
+		t.Run(fmt.Sprint(wakes), func(t *testing.T) {
+			w, x, first, second, p := duo(t)
+			x.directory(pair(4, "l1", 0, ""))
+			eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare == nil })
+			page, err := w.pages.Create("l1.beat")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer page.Close()
+			stopped := make(chan struct{})
+			first.set(func() { first.fault = func(n int) error { return hang(n == 3, stopped) } })
+			got := w.fetching(p)
+			eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "l1 is silent") })
+			for _, says := range []string{"step 0 ", "source web", "shard a.jsonl", "since "} {
+				if text := w.link.Waiting(); !strings.Contains(text, says) {
+					t.Errorf("%q does not say %q", text, says)
+				}
+			}
+			if wakes {
+				close(stopped)
+			} else {
+				defer close(stopped)
+				x.directory(pair(4, "l1", 5, "l2"))
+			}
+			f := <-got
+			if f.err != nil {
+				t.Fatal(f.err)
+			}
+			verify(t, p, f.payload, false)
+			if asked := len(second.requests()) > 0; asked == wakes {
+				t.Errorf("the standby was asked: %v", asked)
+			}
+		})
+	}
+}
+
+// hedging makes the primary late at its fifth row, once it is known how fast it is.
+func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, release chan struct{}) {
+	w, _, first, second, p = duo(t)
+	for step := range uint64(30) {
+		w.fetches(webPlan(t, step))
+	}
+	release = make(chan struct{})
+	first.set(func() { first.fault = func(n int) error { return hang(n == 5, release) } })
+	return w, first, second, p, release
+}
+
+// TestALateReplyIsHedged: only what is missing is asked, nobody is replaced, and not more than the pace pays for.
+func TestALateReplyIsHedged(t *testing.T) {
+	w, first, second, p, release := hedging(t)
+	w.fetches(p)
+	req := second.reqs[0]
+	if !req.Hedge || req.Fence.Term != 5 || !slices.Equal(req.Ordinal, first.requests()[30][5:]) {
+		t.Errorf("the standby was asked %v", req)
+	}
+	w.fetches(webPlan(t, 31))
+	got := w.fetching(webPlan(t, 32))
+	close(release)
+	if f := <-got; f.err != nil {
+		t.Fatal(f.err)
+	}
+	if n := len(second.requests()); n != 2 {
+		t.Errorf("%d hedges in 33 requests", n)
+	}
+	if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" {
+		t.Errorf("a late loader was replaced by %v", using)
+	}
+}
+
+// TestCopiesThatDifferEndTheRun, with both on record: never is one of them picked.
+func TestCopiesThatDifferEndTheRun(t *testing.T) {
+	w, first, second, p, release := hedging(t)
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	// Both give the row that was late, one of them otherwise, and then nothing more.
+	first.set(func() {
+		first.fault = func(n int) error { return errors.Join(hang(n == 5, release), hang(n == 6, over)) }
+	})
+	second.set(func() {
+		second.other = map[uint64]bool{first.asked[0][5]: true}
+		second.fault = func(n int) error {
+			if n == 1 {
+				close(release)
+			}
+			return hang(n == 1, over)
+		}
+	})
+	got := <-w.fetching(p)
+	if !errors.Is(got.err, millrace.ErrMismatch) || !strings.Contains(got.err.Error(), "l1 and l2 give different tokens") && !strings.Contains(got.err.Error(), "l2 and l1 give different tokens") {
+		t.Fatalf("got %v", got.err)
+	}
+	files, _ := filepath.Glob(filepath.Join(w.dump, "differs-web-*.json"))
+	if len(files) != 1 {
+		t.Fatalf("written: %v", files)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil || !strings.Contains(string(text), `"l1":[`) || !strings.Contains(string(text), `"l2":[`) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestWhatIsBadOnceIsReadAgain, by the standby where there is one.
+func TestWhatIsBadOnceIsReadAgain(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	bad := uint64(p.Assignments[7].Ordinal)
+	first.set(func() { first.bad = map[uint64]int{bad: 9} })
+	w.fetches(p)
+	if r := second.reqs[0]; !r.Again || r.Fence.Term != 5 || !slices.Equal(r.Ordinal, []uint64{bad}) {
+		t.Errorf("the standby was asked %v", r)
+	}
+	x.directory(pair(4, "l1", 0, ""))
+	eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare == nil })
+	first.set(func() { first.bad = map[uint64]int{bad: 1} })
+	w.fetches(p)
+	if r := first.reqs[len(first.reqs)-1]; !r.Again || !slices.Equal(r.Ordinal, []uint64{bad}) {
+		t.Errorf("the same loader was asked %v", r)
+	}
+}
+
+// TestWhatIsBadTwiceIsMasked: by the orchestrator, whichever that is, and never asked for again.
+func TestWhatIsBadTwiceIsMasked(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	p.Assignments[8].Segment = p.Assignments[7].Segment // the document's next segment
+	p.Assignments[8].Offset += p.Assignments[7].Length
+	bad := uint64(p.Assignments[7].Ordinal)
+	first.set(func() { first.bad = map[uint64]int{bad: 9} })
+	second.set(func() { second.bad = map[uint64]int{bad: 9} })
+	got := w.fetching(p)
+	told := map[uint32]*proto.Bad{}
+	for range 2 {
+		b := x.event().GetBad()
+		if b.GetOrdinal() != bad || b.Source != 0 || b.Sample.Id != fmt.Sprintf("a.jsonl#%d", bad) || b.Sample.Reason != "invalid JSON" || b.Sample.Offset != 9 {
+			t.Fatalf("the orchestrator was told %v", b)
+		}
+		told[b.Offset] = b
+	}
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator to mask") })
+	w.orchestrate()
+	x = w.orch.next(t)
+	var masks []*proto.Mask
+	for range 2 {
+		b := x.event().GetBad()
+		if told[b.GetOffset()] == nil {
+			t.Fatalf("a new orchestrator was told %v", b)
+		}
+		masks = append(masks, &proto.Mask{Source: "web", Ordinal: b.Ordinal, Offset: b.Offset, Length: b.Length, Sample: b.Sample})
+	}
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Masked{Masked: &proto.Masked{Masks: masks}}})
+	f := <-got
+	if f.err != nil {
+		t.Fatal(f.err)
+	}
+	masked := f.payload.Masked(0, 0)
+	for i, m := range masked {
+		if m != (i == 7 || i == 8) {
+			t.Errorf("segment %d is masked: %v", i, m)
+		}
+	}
+	before := len(first.requests())
+	if f = <-w.fetching(p); f.err != nil || !f.payload.Masked(0, 0)[7] {
+		t.Fatalf("%v", f.err)
+	}
+	if asked := first.requests()[before:]; len(asked) != 1 || slices.Contains(asked[0], bad) {
+		t.Errorf("asked again: %v", asked)
+	}
+}
+
+// TestMasksOfBeforeAreKnown from the welcome; and a host that could read a segment masks it too.
+func TestMasksOfBeforeAreKnown(t *testing.T) {
+	w, x, first, _, p := duo(t)
+	a := p.Assignments[3]
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Welcome{Welcome: &proto.Welcome{
+		Manifests: []*proto.Manifest{{Source: "web", Shards: []*proto.Shard{{Name: "a.jsonl"}}}},
+		Masks:     []*proto.Mask{{Source: "web", Ordinal: uint64(a.Ordinal), Offset: a.Offset, Length: a.Length}}}}})
+	eventually(t, func() bool {
+		w.link.mu.Lock()
+		defer w.link.mu.Unlock()
+		return len(w.link.masks) == 1
+	})
+	f := <-w.fetching(p)
+	if f.err != nil || !f.payload.Masked(0, 0)[3] || slices.Contains(first.requests()[0], uint64(a.Ordinal)) {
+		t.Fatalf("%v: %v", f.err, first.requests())
+	}
+}
+
+// TestAHostsOwnFaultIsNoBadSample: the standby gives what the loader cannot read, and stays the standby.
+func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	first.set(func() { first.fault = func(int) error { return errors.New("read a.jsonl: input/output error") } })
+	w.fetches(p)
+	if r := second.reqs[0]; !r.Hedge || r.Again {
+		t.Errorf("the standby was asked %v", r)
+	}
+	first.set(func() { first.fault = nil })
+	w.fetches(webPlan(t, 1))
+	if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" {
+		t.Errorf("%v is asked now", using)
+	}
+	w.begin(x, 0, 1, 0) // nothing was said before the join
+}
+
+// TestWhoLeftTheDirectoryIsHungUpOn, and standbys are connected to before they are needed.
+func TestWhoLeftTheDirectoryIsHungUpOn(t *testing.T) {
+	w, x, _, _, _ := duo(t)
+	connected := func() (addresses []string) {
+		w.link.mu.Lock()
+		defer w.link.mu.Unlock()
+		for address := range w.link.conns {
+			addresses = append(addresses, address)
+		}
+		slices.Sort(addresses)
+		return addresses
+	}
+	if got := connected(); !slices.Equal(got, []string{"l1", "l2", "orchestrator"}) {
+		t.Errorf("connected to %v", got)
+	}
+	newStore(w, "l3", 0, 9)
+	x.directory(pair(9, "l3", 0, ""))
+	eventually(t, func() bool { return slices.Equal(connected(), []string{"l3", "orchestrator"}) })
+	w.fetches(webPlan(t, 0))
+}
+
+func TestAlertsArePassedOn(t *testing.T) {
+	w, x := newWorld(t, 1)
+	send := func(texts ...string) {
+		a := &proto.Alerts{}
+		for _, text := range texts {
+			a.Alerts = append(a.Alerts, &proto.Alert{Kind: "unprotected", Text: text, Since: 7})
+		}
+		x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Alerts{Alerts: a}})
+	}
+	send("source web has no standby")
+	alerts, version, err := w.link.Alerts(w.ctx(), 0)
+	if err != nil || len(alerts) != 1 || alerts[0] != (sidecar.Alert{Kind: "unprotected", Text: "source web has no standby", Since: 7}) {
+		t.Fatalf("%v: %v", err, alerts)
+	}
+	send()
+	if alerts, _, err = w.link.Alerts(w.ctx(), version); err != nil || len(alerts) != 0 {
+		t.Fatalf("%v: %v", err, alerts)
+	}
+}
+
+// TestPaceIsOfTheStripesOwn: late is what the stripe's own replies make late, and one request in twenty pays for a hedge.
+func TestPaceIsOfTheStripesOwn(t *testing.T) {
+	p := newPace()
+	for range paceKnown - 1 {
+		p.note(time.Millisecond)
+	}
+	if p.late() != 0 {
+		t.Error("something is late where too little is known")
+	}
+	p.note(time.Second) // one that stands out
+	if p.late() != leastLate {
+		t.Errorf("late after %v", p.late())
+	}
+	for range 2 * paceWindow {
+		p.note(10 * time.Millisecond)
+	}
+	if p.late() != 40*time.Millisecond {
+		t.Errorf("late after %v", p.late())
+	}
+	hedges := 0
+	for range 2000 {
+		p.asked()
+		if p.spend() {
+			hedges++
+		}
+	}
+	if hedges < 90 || hedges > 105 {
+		t.Errorf("%d hedges in 2000 requests", hedges)
+	}
+}

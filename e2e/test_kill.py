@@ -230,6 +230,40 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
         check_goes_on(run, first, second, golden)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
+    """kill -9 of `up`, and at once a new one on the same run directory: the ranks that were connected go on by themselves, in the same
+    attempt, and take each batch once."""
+    rng = random.Random(200 + seed)
+    directory = stage.new_dir()
+    with stage.up(training(), RANKS, directory) as first:
+        trainers = first.start(pause=0.005, patience=DEADLINE, states=True)
+        trainers.collect(until=rng.randint(2, 40))
+        first.kill_up()
+        with stage.up(training(), RANKS, directory) as run:
+            delivered = trainers.collect()
+            check_survived(run, delivered, golden)
+        for batches in delivered.ranks:
+            assert [(b.step, b.microbatch) for b in batches] == sorted({(b.step, b.microbatch) for b in batches})
+            assert max(json.loads(b.state)["attempt"] for b in batches) == 1
+
+
+def test_sidecar_leaves(stage: Any, golden: Delivered) -> None:
+    """SIGTERM of the sidecar, again and again, as a rolling restart does it: the trainers see nothing of it."""
+    with stage.up(training(), RANKS, stage.new_dir()) as run:
+        trainers = run.start(pause=0.012)
+        gone: set[int] = set()
+        for step in (3, 12, 25, 38):
+            trainers.collect(until=step)
+            roles = json.loads((run.directory / "run" / "roles.json").read_text())
+            pids = [r["pid"] for r in roles if r["role"] == "sidecar" and r["pid"] and r["state"] == "running"]
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            gone.update(pids)
+        check_survived(run, trainers.collect(), golden)
+    assert len(gone) >= 3, f"only {gone} were asked to leave"
+
+
 def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Delivered) -> None:
     """The second part begins at a step that not all ranks had finished, or the one after, and both are parts of the whole."""
     assert second.ends == ["end"] * RANKS, f"{second.ends}\n{run.stderr()}"

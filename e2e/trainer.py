@@ -27,6 +27,7 @@ class Orders:
     tensors: bool = False  # tell the arrays themselves
     states: bool = False  # tell state_dict() after every batch
     pause: float = 0.0  # seconds of training for each batch
+    patience: float = 1.0  # seconds to wait for an `up` that was killed
 
 
 @dataclasses.dataclass
@@ -45,7 +46,7 @@ class Taken:
 def train(pipe: Any, socket: str, orders: Orders) -> None:
     """Runs in a process of its own. Sends each Taken, then "end", "left", or ("error", type, reason)."""
     try:
-        loader = millrace.connect(socket, tensors="numpy", start=orders.start)
+        loader = millrace.connect(socket, tensors="numpy", start=orders.start, patience=orders.patience)
         if orders.state is not None:
             loader.load_state_dict(orders.state, override=orders.override)
         for batch in loader:

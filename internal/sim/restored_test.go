@@ -190,7 +190,7 @@ func (r *run) take(msg *proto.Plan) {
 			part := p.Part(rank, micro)
 			tensors, size := r.collate.Layout(part)
 			frame := make([]byte, size)
-			if err := r.collate.Build(frame, tensors, part, r.x.tokens(part)); err != nil {
+			if err := r.collate.Build(frame, tensors, part, r.x.tokens(part), nil); err != nil {
 				r.t.Fatalf("%s: %v", r.x.name, err)
 			}
 			h.Write(frame)

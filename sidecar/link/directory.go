@@ -33,7 +33,7 @@ type route struct {
 
 // spare is the standby, where it still is one.
 func (r *route) spare() *member {
-	if r.standby != nil && r.using != nil && r.standby.term > r.using.term && r.standby.address != r.using.address {
+	if r.standby != nil && r.using != nil && r.standby.term > r.using.term {
 		return r.standby
 	}
 	return nil
@@ -147,6 +147,14 @@ func (l *Link) change(key stripeKey, from *member, step millrace.Step, why strin
 	l.cfg.Fail.Hit("sidecar/switch/after")
 	l.announce()
 	return true
+}
+
+// isAhead tells that this host has switched a stripe and the orchestrator's directory does not say so yet.
+func (l *Link) isAhead(key stripeKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.routes[key]
+	return r != nil && r.switched != nil
 }
 
 // asked is who is asked for a stripe now and who could be instead, and the channel that is closed when that may have changed.

@@ -118,6 +118,30 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w.begin(x, 0, 1, 0) // what comes first is the join: of the switch nothing is left to say
 }
 
+// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost sight of it before it heard of the switch, and names it again under a
+// new term. The primary, whose term is lower than what was used here, is not asked again.
+func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	first.set(func() { first.fault = gone(6) })
+	w.fetches(p)
+	x.event()
+	first.set(func() { first.fault = nil })
+	second.set(func() { second.term = 8 })
+	x.directory(pair(4, "l1", 0, ""))
+	got := w.fetching(webPlan(t, 1))
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "is being restarted") })
+	x.directory(pair(4, "l1", 8, "l2"))
+	if f := <-got; f.err != nil {
+		t.Fatal(f.err)
+	}
+	if s := x.event().GetSwitched(); s.GetTerm() != 8 {
+		t.Errorf("the orchestrator was told %v", s)
+	}
+	if n := len(first.requests()); n != 1 {
+		t.Errorf("the primary was asked %d times", n)
+	}
+}
+
 // TestASilentPrimaryIsReplaced: it neither answers nor ends.
 func TestASilentPrimaryIsReplaced(t *testing.T) {
 	w, x, first, second, p := duo(t)

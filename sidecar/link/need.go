@@ -94,7 +94,9 @@ func (n *need) learn(ctx context.Context, asked, spare *member, changed <-chan s
 	case final(err):
 		return err
 	}
-	if asked != nil && isLost(err) && n.link.change(n.key, asked, n.payload.plan.Step, err.Error()) {
+	// A standby that took over here and was then fenced, before the orchestrator knew, is nobody's loader any more.
+	orphan := errors.Is(err, millrace.ErrFenced) && n.link.isAhead(n.key)
+	if asked != nil && (isLost(err) || orphan) && n.link.change(n.key, asked, n.payload.plan.Step, err.Error()) {
 		return nil
 	}
 	if asked != nil && spare != nil && !isLost(err) && !errors.Is(err, millrace.ErrFenced) {

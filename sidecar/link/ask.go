@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"millrace"
 	"millrace/internal/wire"
 	"millrace/proto"
 )
@@ -57,13 +58,14 @@ func (n *need) ask(ctx context.Context, m *member, rows []int) error {
 		}
 		select {
 		case err := <-first:
-			if err == nil && len(n.missing().plain) > 0 {
-				err = fmt.Errorf("it left out %d rows", len(n.missing().plain))
-			}
 			return err
 		case err := <-second:
-			if err != nil && final(err) || len(n.missing().plain) == 0 {
+			// What the standby cannot give or read is no matter while the loader is asked; what it gives otherwise is.
+			if final(err) && !errors.Is(err, millrace.ErrBadSample) {
 				return err
+			}
+			if len(n.missing().plain) == 0 {
+				return nil
 			}
 		case <-heard:
 			if !answered {
@@ -150,7 +152,7 @@ func (n *need) request(ctx context.Context, m *member, rows []int, how asking, h
 	for {
 		reply, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return n.complete(rows)
 		}
 		if err != nil {
 			return wire.FromStatus(err)

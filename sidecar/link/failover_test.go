@@ -269,6 +269,33 @@ func TestALateReplyIsHedged(t *testing.T) {
 	}
 }
 
+// TestAHedgeThatFailsChangesNothing: the standby is dead or cannot read; the loader is late, and that is all.
+func TestAHedgeThatFailsChangesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail func(s *store, missing []uint64)
+	}{
+		{"dead", func(s *store, _ []uint64) { s.fault = gone(1) }},
+		{"bad", func(s *store, missing []uint64) { s.bad = map[uint64]int{missing[0]: 9} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, first, second, p, release := hedging(t)
+			second.set(func() { c.fail(second, first.requests()[0][5:]) })
+			got := w.fetching(p)
+			eventually(t, func() bool { return len(second.requests()) == 1 })
+			close(release)
+			f := <-got
+			if f.err != nil {
+				t.Fatal(f.err)
+			}
+			verify(t, p, f.payload, false)
+			if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" || len(second.requests()) != 1 {
+				t.Errorf("%v is asked now; the standby was asked %d times", using, len(second.requests()))
+			}
+		})
+	}
+}
+
 // TestCopiesThatDifferEndTheRun, with both on record: never is one of them picked.
 func TestCopiesThatDifferEndTheRun(t *testing.T) {
 	w, first, second, p, release := hedging(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"millrace"
@@ -88,8 +89,7 @@ func (n *need) learn(ctx context.Context, asked, spare *member, changed <-chan s
 	switch {
 	case err == nil, errors.Is(err, errOther):
 		return nil
-	case errors.As(err, &bad) && len(bad.Samples) > 0:
-		n.convict(bad.Samples)
+	case errors.As(err, &bad) && n.convict(bad.Samples):
 		return nil
 	case final(err):
 		return err
@@ -122,12 +122,27 @@ func (n *need) learn(ctx context.Context, asked, spare *member, changed <-chan s
 	return nil
 }
 
-// convict notes documents that could not be decoded; of a second reading they are lost.
-func (n *need) convict(samples []*proto.Quarantine) {
+// convict notes documents that could not be decoded; of a second reading they are lost. It reports whether any of them was asked for.
+func (n *need) convict(samples []*proto.Quarantine) bool {
+	asked := false
 	for _, q := range samples {
 		_, before := n.bad[q.Ordinal]
 		n.bad[q.Ordinal] = finding{sample: q, twice: before}
+		asked = asked || slices.ContainsFunc(n.indices, func(i int) bool { return uint64(n.payload.plan.Assignments[i].Ordinal) == q.Ordinal })
 	}
+	return asked
+}
+
+// complete tells whether rows are here once an answer says that this was all.
+func (n *need) complete(rows []int) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, i := range rows {
+		if n.payload.tokens[i] == nil {
+			return fmt.Errorf("it left out a row that it was asked for (ordinal %d)", n.payload.plan.Assignments[i].Ordinal)
+		}
+	}
+	return nil
 }
 
 // missing sorts what is not here yet.
@@ -177,7 +192,7 @@ func (n *need) reread(ctx context.Context, using, spare *member, rows []int) err
 	defer n.link.cfg.Fail.Hit("sidecar/again/after")
 	if spare != nil {
 		n.wait("a second reading of source %s (shard %s) by %s", spare.name)
-		if err := n.request(ctx, spare, rows, asking{again: true, hedge: true}, nil); !isLost(err) {
+		if err := n.request(ctx, spare, rows, asking{again: true, hedge: true}, nil); err == nil || final(err) {
 			return err
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -36,20 +38,43 @@ func (s *syncWriter) line(b []byte) {
 	_, _ = s.w.Write(append(b, '\n')) // nobody is left to tell when stderr is gone
 }
 
-// refrain is what a child said in lives that ended because something lacks, digits left out, so that times and file numbers make no
-// difference: it will say the same again and again, and is to be heard once. Nil holds nothing.
-type refrain map[string]bool
+// refrain is what a child said in short lives that ended because something lacks: it will say the same again and again, and is to be heard
+// once.
+type refrain struct {
+	lines map[string]bool // without the logger's time
+	last  string          // the last line, without digits: it may name another file each time
+}
 
 // maxRefrain bounds a refrain's lines.
 const maxRefrain = 64
 
-func withoutDigits(b []byte) string {
-	return string(bytes.Map(func(r rune) rune {
+// stamp is how a logger's line begins.
+var stamp = regexp.MustCompile(`^time=[^ ]* `)
+
+func timeless(b []byte) string { return string(stamp.ReplaceAll(b, nil)) }
+
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
 		}
 		return r
-	}, b))
+	}, s)
+}
+
+// has tells whether a line was said before.
+func (r *refrain) has(b []byte) bool {
+	return r.lines[timeless(b)] || r.last != "" && r.last == withoutDigits(string(b))
+}
+
+// with is the refrain after another life.
+func (r *refrain) with(last string, said map[string]bool) refrain {
+	out := refrain{lines: maps.Clone(said), last: withoutDigits(last)}
+	if out.lines == nil {
+		out.lines = map[string]bool{}
+	}
+	maps.Copy(out.lines, r.lines)
+	return out
 }
 
 // lineWriter passes one process's output on by lines and keeps the last. From the first line of a runtime dump on, lines go to a
@@ -60,7 +85,7 @@ type lineWriter struct {
 	name string
 	mute refrain // is not passed on
 
-	said    refrain // the first lines passed on
+	said    map[string]bool // the first lines passed on, without the logger's time
 	partial []byte
 	last    string
 	crash   *os.File
@@ -112,15 +137,14 @@ func (l *lineWriter) line(b []byte) {
 	if len(bytes.TrimSpace(b)) > 0 {
 		l.last = string(b)
 	}
-	text := withoutDigits(b)
-	if l.mute[text] {
+	if l.mute.has(b) {
 		return
 	}
 	if l.said == nil {
-		l.said = refrain{}
+		l.said = map[string]bool{}
 	}
 	if len(l.said) < maxRefrain {
-		l.said[text] = true
+		l.said[timeless(b)] = true
 	}
 	l.out.line(b)
 }

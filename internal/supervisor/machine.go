@@ -62,6 +62,7 @@ type life struct {
 	started time.Time
 	due     time.Time // of the next start; zero where none is planned
 	lacks   string    // what it waits for to be there; "" where nothing
+	told    bool      // the user knows that it lacks something
 }
 
 // machine decides about all children. It has no clock, process or file.
@@ -186,20 +187,20 @@ func (m *machine) exited(now time.Time, i int, exit Exit) []action {
 // restart starts a child again after its death, as soon as the policy allows.
 func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 	c := &m.children[i]
-	why, lacked := m.blame(c.Child, exit), c.lacks != ""
-	delay, verdict := c.died(now, now.Sub(c.started), why)
+	why, lived := m.blame(c.Child, exit), now.Sub(c.started)
+	delay, verdict := c.died(now, lived, why)
 	if verdict != "" {
 		return m.fail(now, &FailedError{Child: c.Child, Exit: exit, Verdict: verdict})
 	}
 	c.restarts++
-	var out []action
+	c.lacks, c.told = "", c.told && why == lacking && lived < healthy
 	if why == lacking {
 		c.lacks = exit.LastLine
-	} else {
-		c.lacks = ""
 	}
-	if why != lacking || !lacked { // what lacks is said once, however often it is tried again
+	var out []action
+	if !c.told { // what lacks is said once, however often it is tried again
 		out = append(out, acNotice{deathLine(c.Name, exit, why, delay)})
+		c.told = why == lacking
 	}
 	if why == outside && c.streak == loudStreak {
 		out = append(out, acNotice{fmt.Sprintf("%s was killed %d times in a row, never living %v: is a memory limit too small for it?", c.Name, c.streak, healthy)})

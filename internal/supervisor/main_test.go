@@ -135,8 +135,11 @@ func full(runDir string) int {
 	if _, err := os.Stat(filepath.Join(runDir, "room")); err == nil {
 		return serve(runDir)
 	}
+	life, _, cancel := attach(runDir)
+	defer cancel()
+	_ = life.Ready() // it works until it has to write
 	fmt.Fprintf(os.Stderr, "time=%d no room for the reserve\n", time.Now().UnixNano())
-	fmt.Fprintln(os.Stderr, "write to journal: disk full")
+	fmt.Fprintf(os.Stderr, "write to journal %d: disk full\n", time.Now().UnixNano())
 	return 4
 }
 

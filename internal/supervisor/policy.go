@@ -41,7 +41,7 @@ type lives struct {
 // its own faults can bring that about: what kills from outside may go on for ever, and room on a disk may be made at any time.
 func (l *lives) died(now time.Time, lived time.Duration, why blame) (delay time.Duration, verdict string) {
 	if lived >= healthy {
-		l.streak, l.faults = 0, nil
+		l.streak, l.waits, l.faults = 0, 0, nil
 	}
 	if lived >= calmLife {
 		l.delays = 0

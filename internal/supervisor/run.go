@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -168,10 +167,9 @@ func (r *run) timer() <-chan time.Time {
 // feed steps the machine and performs what it asks for, in order, with all that follows from it.
 func (r *run) feed(ev event) {
 	gone, died := ev.(evExited)
-	lacked := died && r.machine.children[gone.child].lacks != ""
 	todo := r.machine.step(r.cfg.Clock.Now(), ev)
 	if died {
-		r.bury(gone, lacked)
+		r.bury(gone)
 	}
 	for len(todo) > 0 {
 		next := todo[0]
@@ -180,20 +178,16 @@ func (r *run) feed(ev event) {
 	r.publish()
 }
 
-// bury forgets a process, but for what it will say again: what it lacks, and all that a life said which lacked it from the start.
-func (r *run) bury(gone evExited, lacked bool) {
-	p := r.processes[gone.pid]
+// bury forgets a process, but for what it will say again if it lacks something. What it said in a long life is not that.
+func (r *run) bury(gone evExited) {
+	p, c := r.processes[gone.pid], &r.machine.children[gone.child]
 	delete(r.processes, gone.pid)
-	if r.machine.children[gone.child].lacks == "" {
-		r.refrains[gone.child] = nil
-		return
+	switch {
+	case c.lacks == "":
+		r.refrains[gone.child] = refrain{}
+	case len(p.output.said) < maxRefrain:
+		r.refrains[gone.child] = r.refrains[gone.child].with(gone.exit.LastLine, p.output.said)
 	}
-	heard := refrain{withoutDigits([]byte(gone.exit.LastLine)): true}
-	maps.Copy(heard, r.refrains[gone.child])
-	if lacked {
-		maps.Copy(heard, p.output.said)
-	}
-	r.refrains[gone.child] = heard
 }
 
 func (r *run) perform(a action) []action {

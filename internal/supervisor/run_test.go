@@ -311,9 +311,9 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 		if len(roles) > 0 {
 			lacking = roles[0]
 		}
-		return lacking.Restarts >= 4
+		return lacking.Restarts >= 4 && lacking.Lacks != ""
 	})
-	if lacking.Lacks != "write to journal: disk full" {
+	if !strings.HasSuffix(lacking.Lacks, ": disk full") {
 		t.Errorf("%+v", lacking)
 	}
 	if err := os.WriteFile(filepath.Join(h.dir, "room"), nil, 0o600); err != nil {
@@ -329,7 +329,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	if said := strings.Count(text, "orchestrator cannot go on for now"); said != 1 {
 		t.Errorf("said %d times:\n%s", said, text)
 	}
-	if said := strings.Count(text, "no room for the reserve"); said > 2 {
+	if said := strings.Count(text, "no room for the reserve"); said != 1 {
 		t.Errorf("said %d times:\n%s", said, text)
 	}
 }

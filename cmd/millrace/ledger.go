@@ -91,7 +91,8 @@ func (l *ledger) nothing() string {
 	if l.sample == "" {
 		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
 	}
-	return fmt.Sprintf("run directory %s: no step that was sealed holds %s: it comes later, or it was left out (see `millrace status %s` for quarantined records)", l.dir, l.sample, l.dir)
+	return fmt.Sprintf("run directory %s: no step that was sealed holds %s: it comes later, or it was quarantined (see `millrace status %s`); where its source is in block order, only the steps whose full plan is kept were searched",
+		l.dir, l.sample, l.dir)
 }
 
 // request is the question with the sample's source told from its id; sources are those of the run.

@@ -23,9 +23,15 @@ type Ledger struct {
 	stream    string
 	pinned    []*pb.Manifest       // by source
 	manifests []*millrace.Manifest // likewise, once they were asked for
+	identity  []byte
+	inverse   Inverse // nil: nobody knows
 	masked    map[segmentKey]bool
 	consumed  map[uint32]uint64 // by attempt, the newest one too: first step that not every rank had consumed
 }
+
+// Inverse is the inverse of the order of a run's sources: the ordinals below a bound at which a record stands, rising. Known is false where
+// only the plans say.
+type Inverse func(identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) (at []millrace.Ordinal, known bool)
 
 type segmentKey struct {
 	source  string
@@ -34,17 +40,17 @@ type segmentKey struct {
 }
 
 // OpenLedger returns the ledger of a stream of a stopped run.
-func OpenLedger(store *checkpoint.Store, stream millrace.Stream) (*Ledger, error) {
+func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse Inverse) (*Ledger, error) {
 	s, _, err := ReadCounters(store, stream)
 	if err != nil {
 		return nil, err
 	}
-	return s.ledger(store, string(stream)), nil
+	return s.ledger(store, string(stream), inverse), nil
 }
 
 // ledger is the ledger as far as the state has come. Nothing in it changes with the state.
-func (s *State) ledger(store *checkpoint.Store, stream string) *Ledger {
-	l := &Ledger{store: store, stream: stream, masked: map[segmentKey]bool{}, consumed: map[uint32]uint64{}}
+func (s *State) ledger(store *checkpoint.Store, stream string, inverse Inverse) *Ledger {
+	l := &Ledger{store: store, stream: stream, identity: s.Identity, inverse: inverse, masked: map[segmentKey]bool{}, consumed: map[uint32]uint64{}}
 	for _, name := range sortedKeys(s.Manifests) {
 		l.pinned = append(l.pinned, s.Manifests[name])
 	}
@@ -103,26 +109,13 @@ func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]LedgerStep, error) {
 	return out, err
 }
 
-// Locate returns the ordinals under which a sample, named as in a batch's segments, stands in the plans that are kept.
-func (l *Ledger) Locate(source int, id string) ([]uint64, error) {
-	var out []uint64
-	err := l.attempts(func(attempt uint32, first, last uint64) error {
-		for step := last + 1; step > first; step-- {
-			p, ok, err := ReadPlan(l.store, l.key(attempt, step-1))
-			if err != nil || !ok {
-				return err // plans below are gone as well
-			}
-			a := p.GetAssignments()
-			for i := range a.GetSource() {
-				if int(a.Source[i]) == source && l.name(a, i) == id && !slices.Contains(out, a.Ordinal[i]) {
-					out = append(out, a.Ordinal[i])
-				}
-			}
-		}
-		return nil
-	})
-	slices.Sort(out)
-	return out, err
+// Sources are the names of the sources, by index.
+func (l *Ledger) Sources() []string {
+	out := make([]string, len(l.pinned))
+	for i, m := range l.pinned {
+		out[i] = m.Source
+	}
+	return out
 }
 
 // Source returns the index of a source, -1 for none of that name.
@@ -252,8 +245,12 @@ func (l *Ledger) name(a *pb.Assignments, i int) string {
 	if source >= len(l.pinned) {
 		return id.String()
 	}
+	return l.manifest(source).SampleName(id)
+}
+
+func (l *Ledger) manifest(source int) *millrace.Manifest {
 	if l.manifests[source] == nil {
 		l.manifests[source] = wire.ManifestFromProto(l.pinned[source])
 	}
-	return l.manifests[source].SampleName(id)
+	return l.manifests[source]
 }

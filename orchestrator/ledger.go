@@ -15,13 +15,13 @@ import (
 func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
 	var l *Ledger
 	err := s.ask(stream.Context(), func(m *Machine) error {
-		l = m.s.ledger(s.o.opt.Store, string(s.o.cfg.Stream))
+		l = m.s.ledger(s.o.opt.Store, string(s.o.cfg.Stream), s.o.cfg.Inverse)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	found, err := l.answer(request)
+	found, err := l.Answer(request)
 	if err != nil {
 		return wire.ToStatus(err)
 	}
@@ -33,8 +33,8 @@ func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamin
 	return nil
 }
 
-// answer finds what a request asks for. A sample is looked up in the plans that are kept; elsewhere only its ordinal finds it.
-func (l *Ledger) answer(request *proto.LedgerRequest) (out []LedgerStep, err error) {
+// Answer finds what a request asks for.
+func (l *Ledger) Answer(request *proto.LedgerRequest) (out []LedgerStep, err error) {
 	if request.ByStep {
 		return l.FindStep(request.Step)
 	}

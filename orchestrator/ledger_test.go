@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,12 +56,16 @@ func TestEverySampleIsFoundForEver(t *testing.T) {
 		if err := k.store.DropPlans("train", dropped); err != nil {
 			t.Fatal(err)
 		}
-		l, err := OpenLedger(k.store, millrace.Train)
+		l, err := OpenLedger(k.store, millrace.Train, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		complete, masked := 0, 0
 		for source, ordinals := range want {
+			highest := slices.Max(slices.Collect(maps.Keys(ordinals)))
+			if below, err := l.drawn(source); err != nil || below <= highest || below > highest+2 {
+				t.Fatalf("source %d was drawn up to %d, the ledger says below %d: %v", source, highest, below, err)
+			}
 			for ordinal, steps := range ordinals {
 				found, err := l.FindOrdinal(source, ordinal)
 				if err != nil {

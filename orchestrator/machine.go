@@ -33,7 +33,9 @@ type Config struct {
 	Changed func(stored []byte) ([]string, error)
 	// Compare names the file that changed between a pinned manifest and what a loader sees now.
 	Compare func(pinned, now *millrace.Manifest) error
-	Shadows int    // how many shadows there are where nothing is wrong
+	Shadows int // how many shadows there are where nothing is wrong
+	// Inverse finds samples for the ledger; where it is nil they are looked up in the plans that are kept.
+	Inverse Inverse
 	Runway  int    // steps planned ahead of the slowest rank
 	By      string // program version
 	Up      string // names this `up`; all orchestrators that it starts have the same

@@ -1,5 +1,46 @@
 package main
 
-import "errors"
+import (
+	"encoding/json"
+	"strconv"
 
-func (l *ledger) stored() (*answers, error) { return nil, errors.New("TODO") }
+	"millrace"
+	"millrace/internal/config"
+	"millrace/orchestrator"
+	"millrace/sources"
+)
+
+// stored asks the ledger of a run that is stopped.
+func (l *ledger) stored() (*answers, error) {
+	store, err := openJournal(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	kept, err := orchestrator.OpenLedger(store, millrace.Train, inverse)
+	if err != nil {
+		return nil, &failure{err.Error()}
+	}
+	out := &answers{sources: kept.Sources()}
+	request, err := l.request(out.sources)
+	if err != nil {
+		return nil, err
+	}
+	if out.replies, err = kept.Answer(request); err != nil {
+		return nil, &failure{err.Error()}
+	}
+	return out, nil
+}
+
+// inverse is the inverse of the order of the sources of a run with this identity.
+func inverse(identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+	var run config.Identity
+	if err := json.Unmarshal(identity, &run); err != nil {
+		return nil, false
+	}
+	seed, err := strconv.ParseUint(run.Value("seed"), 10, 64)
+	if err != nil {
+		return nil, false
+	}
+	return sources.Ordinals(m, seed, id, below)
+}

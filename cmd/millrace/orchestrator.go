@@ -154,7 +154,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	}
 	options := setup.PlaceOptions(c)
 	out = orchestrator.Config{
-		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.DP(), Identity: identity, Compare: sources.Compare, By: programVersion(),
+		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.DP(), Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
 		Place:   func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
 		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) },
 		Shadows: int(c.Reliability.Shadows),

@@ -186,6 +186,7 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 		return err
 	}
 	defer leave()
+	s.fail.Hit("checkpoint/dropplans/before")
 	batch := s.db.NewBatch()
 	for attempt := uint32(0); ; attempt++ {
 		next, ok, err := s.nextPlan(StepKey{Stream: stream, Attempt: attempt})
@@ -209,7 +210,6 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 	if batch.Empty() {
 		return batch.Close()
 	}
-	s.fail.Hit("checkpoint/dropplans/before")
 	return s.apply("drop plans in", batch)
 }
 

@@ -37,7 +37,7 @@ from ordeal import Ordeal
 
 RANKS = 2
 LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
-MOMENTS, SECONDS = 7, 1.6  # faults at random moments in a run, and in which time
+MOMENTS = 9  # faults at random moments in a run
 PAUSE = 0.012  # seconds of training for each batch
 BAD = (7, 23)  # records of the flawed source that are no text
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
@@ -100,10 +100,11 @@ class Stage:
         self.binary, self.scratch = binary, scratch
         self.files = scratch / "files"
         corpus.write_all(self.files)
-        texts = corpus.synthetic_texts(77, 60, 40)
+        texts = corpus.synthetic_texts(77, 300, 20)
         lines = [json.dumps({"text": 5 if n in BAD else text}) for n, text in enumerate(texts)]
         (self.files / "flawed.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         self.checks: Dict[str, Check] = {}
+        self.sizes: Dict[str, int] = {}
         self.passes: Dict[str, Dict[Tuple[str, str], int]] = {}
         for name in MIXTURES:
             self._golden(name, texts)
@@ -121,6 +122,7 @@ class Stage:
         self.checks[name] = Check(h, self._manifest(MIXTURES[name], texts))
         found = [*wrong, *self.checks[name].run(h)]
         assert not found, "\n".join(map(str, found))
+        self.sizes[name] = o.written()
         self.passes[name] = collections.Counter((life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint"))
 
     def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
@@ -150,9 +152,9 @@ class Outcome:
 def one(stage: Stage, seed: int) -> Outcome:
     """The run of a seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
-    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name)), stage.passes[name], MOMENTS, SECONDS)
+    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name)), stage.passes[name], MOMENTS)
     run = f"run-{seed}"
-    o = Ordeal(stage.binary, stage.mixture(name, run), stage.scratch / run, RANKS, plan, seed, PAUSE)
+    o = Ordeal(stage.binary, stage.mixture(name, run), stage.scratch / run, RANKS, plan, seed, PAUSE, stage.sizes[name])
     began, wrong, found = time.monotonic(), [], []
     try:
         wrong = o.run()
@@ -255,8 +257,8 @@ def main(arguments: List[str]) -> int:
         print(f"hit fewer than {LEAST} times: {', '.join(rare)}")
     for o in score.failed:
         print(f"failed: seed {o.seed}, {o.directory}")
-    if not score.failed:
-        shutil.rmtree(scratch, ignore_errors=a.keep)
+    if not score.failed and not a.keep:
+        shutil.rmtree(scratch)
     if a.record:
         record(score, a.seed, after - 1, cpu)
     return 1 if score.failed or rare else 0

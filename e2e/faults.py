@@ -23,7 +23,7 @@ DISK = {
 }
 
 # What happens at random moments, and how often beside the others.
-MOMENTS = {"kill": 10, "stop": 3, "term": 2, "memory": 2, "pair": 2, "up": 1, "trainer": 2}
+MOMENTS = {"kill": 10, "stop": 3, "term": 2, "memory": 2, "pair": 2, "up": 1, "trainer": 1, "stranger": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Plan:
     """The faults of one run, all drawn before it begins."""
 
     armed: Tuple[str, ...]  # MILLRACE_FAILPOINTS, with {marks} for the directory of marks
-    moments: Tuple[Tuple[float, str, float], ...]  # seconds after the beginning, what, and a number to draw the victim and the rest from
+    moments: Tuple[Tuple[float, str, float], ...]  # after which part of the run, what, and a number to draw the victim and the rest from
     naps: Tuple[Tuple[int, float], ...]
     cuts: Tuple[int, ...]
 
 
-def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str], int], moments: int, seconds: float) -> Plan:
+def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str], int], moments: int) -> Plan:
     """The faults of a seed. `processes` are names by kind, `passes` how often a process of a kind passes a point in a run without faults.
     A seed's points are its part of a deck of all points, so that a range of seeds passes each of them as often as the others."""
     rng = random.Random(seed)
@@ -67,7 +67,7 @@ def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str
             mark = "" if action.startswith("sleep") else ":{marks}/" + f"{kind}-{i}"
             armed.append(f"{rng.choice(names)}:{point}={action}{mark}@{rng.randint(1, max(1, most // (1 + i % 2)))}")
     what, weights = list(MOMENTS), list(MOMENTS.values())
-    times = sorted(rng.uniform(0.05, seconds) for _ in range(moments))
+    times = sorted(rng.uniform(0.02, 0.98) for _ in range(moments))
     drawn = tuple((t, rng.choices(what, weights)[0], rng.random()) for t in times)
     naps = ((rng.randrange(40), rng.uniform(0.1, 0.5)),) if rng.random() < 0.5 else ()
     cuts = tuple(rng.sample(range(1, 40), rng.randint(0, 2)))

@@ -12,11 +12,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import stub
 from faults import Plan
 from harness import processes_of
+from millrace._connection import Connection
+from millrace._errors import Lost
 
 TICK = 0.005  # seconds between two looks at everything
 STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
@@ -30,8 +32,8 @@ processes.set_forkserver_preload(["stub"])
 class Ordeal:
     """A run directory with everything that happens in it. `run` returns what went wrong beside what the history shows."""
 
-    def __init__(self, binary: Path, mixture: Path, directory: Path, ranks: int, plan: Plan, seed: int, pause: float) -> None:
-        self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause = binary, mixture, directory, ranks, plan, pause
+    def __init__(self, binary: Path, mixture: Path, directory: Path, ranks: int, plan: Plan, seed: int, pause: float, size: int = 0) -> None:
+        self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause, self.size = binary, mixture, directory, ranks, plan, pause, size
         self.events, self.marks, self.checkpoints = (Path(f"{directory}.{what}") for what in ("events", "marks", "states"))
         for made in (self.events, self.marks, self.checkpoints):
             made.mkdir(parents=True)
@@ -41,7 +43,9 @@ class Ordeal:
         self._due: List[Tuple[float, Callable[[], None]]] = []
         self._up: Optional[subprocess.Popen[bytes]] = None
         self._trainers: List[Any] = []
+        self._dying: Set[int] = set()
         self._finished = False
+        self._outlived: Optional[float] = None  # when trainers that `up` did not wait for are started again with the others
         self.paused = 0.0  # seconds for which processes were stopped
         self.stderr = Path(f"{directory}.stderr")
 
@@ -50,8 +54,6 @@ class Ordeal:
         try:
             self._start_up()
             self._start_trainers(start=None)
-            began = time.monotonic()
-            self._due = [(began + at, lambda what=what, number=number: self._happen(what, number)) for at, what, number in self.plan.moments]
             return self._watch()
         finally:
             self._end()
@@ -59,16 +61,24 @@ class Ordeal:
     def said(self) -> str:
         return self.stderr.read_text(encoding="utf-8", errors="replace")
 
+    def written(self) -> int:
+        """How far the trainers have come, as bytes of their records."""
+        return sum(p.stat().st_size for p in self.events.glob("trainer-*.jsonl"))
+
     # Keeping it going.
 
     def _watch(self) -> List[str]:
-        last, size = time.monotonic(), -1
+        last, size, moments = time.monotonic(), -1, list(self.plan.moments)
         while True:
             now = time.monotonic()
             while self._due and self._due[0][0] <= now:
                 self._due.pop(0)[1]()
             moved = self._keep_up() | self._keep_trainers()
-            wrote = sum(p.stat().st_size for p in self.events.glob("trainer-*.jsonl"))
+            wrote = self.written()
+            if moments and wrote >= moments[0][0] * self.size:
+                _, what, number = moments.pop(0)
+                self._due.append((now + random.Random(number).uniform(0, 0.03), lambda what=what, number=number: self._happen(what, number)))
+                self._due.sort(key=lambda d: d[0])
             if moved or wrote != size:
                 last, size = now, wrote
             if self._trainers and all(t.exitcode == 0 for t in self._trainers):
@@ -88,6 +98,8 @@ class Ordeal:
         if code > 0:
             raise AssertionError(f"`up` ended with {code}:\n{self.said()}")
         if not self._finished:
+            if code == 0:  # every rank was through, but a trainer that had died before it knew is back, alone
+                self._outlived = time.monotonic() + 1
             self._start_up()
         return True
 
@@ -112,13 +124,17 @@ class Ordeal:
     def _keep_trainers(self) -> bool:
         """As launchers do: one rank's death is everybody's, and all go on from one checkpoint."""
         dead = [t for t in self._trainers if t.exitcode not in (None, 0)]
-        if not dead:
+        over = self._outlived is not None and time.monotonic() > self._outlived
+        if not dead and not over:
             return False
+        self._outlived = None
         for t in self._trainers:
             t.kill()
             t.join()
         states = stub.checkpoints(str(self.checkpoints), self.ranks)
         choice = self._rng.random()
+        if choice * 10 % 1 < 0.2:
+            self._stranger(0)  # the seat is free: it is heard out, and refused
         if states and choice < 0.6:
             self._start_trainers(state=states[-1])
         elif states and choice < 0.85:
@@ -150,6 +166,9 @@ class Ordeal:
 
     def _happen(self, what: str, number: float) -> None:
         rng = random.Random(number)
+        if what == "stranger":
+            self._stranger(rng.randrange(self.ranks))
+            return
         if what == "up":
             assert self._up is not None
             self._strike("kill", "up", self._up.pid)
@@ -171,7 +190,22 @@ class Ordeal:
             return []
         return sorted((r["name"], r["pid"]) for r in listed if r["pid"] and r["state"] == "running")
 
+    def _stranger(self, rank: int) -> None:
+        """A client that wants a seat that is taken, and names a place that is none; it is turned away."""
+        try:
+            caller = Connection(str(self.directory / f"rank-{rank}.sock"))
+            caller.hello(rank, {"start": "state", "state": {"no": "state"}}, (0, 0, 0))
+        except (OSError, Lost):
+            return  # nobody is there
+        self._record.write("fault", key="stranger", name="sidecar-0", victim=next((pid for name, pid in self._roles() if name == "sidecar-0"), 0))
+        self._due.append((time.monotonic() + 0.5, caller.close))
+        self._due.sort(key=lambda d: d[0])
+
     def _strike(self, what: str, name: str, pid: int, seconds: float = 0.0, also: str = "") -> None:
+        if pid in self._dying:
+            return
+        if what in ("kill", "term", "memory"):
+            self._dying.add(pid)
         self._record.write("fault", key=also or what, name=name, victim=pid)
         try:
             if what == "memory":  # no page more than it has: the next larger allocation ends the process

@@ -44,18 +44,23 @@ class Life:
         return kinds.get(self.kind, self._pairs)()
 
     def _pairs(self) -> List[Tuple[Any, ...]]:
-        """A trainer's call that has not returned, and the children of an `up` that has not ended."""
+        """A trainer's call that has not returned or the batch that it holds, and the children of an `up` that has not ended."""
         last = self.records[-1] if self.records else {}
         if self.kind == "trainer":
-            return [("ask", last["step"])] if last.get("event") in ("ask", "start") else []
+            return [(last["event"], last["step"])] if last.get("event") not in (None, "end", "error") else []
         return [("up",)] if self.named("ready") and not self.named("exit") else []
 
     def _fetches(self) -> List[Tuple[Any, ...]]:
+        """Replies that are not sent in full, and stripes that are being read."""
         left: Dict[Tuple[Any, ...], int] = collections.Counter()
+        reading: Dict[str, bool] = {}
         for r in self.records:
+            if r["event"] in ("reading", "read"):
+                reading[r["key"]] = r["event"] == "reading"
+                continue
             key = (r.get("attempt", 0), r["step"], r.get("key"), r.get("term"))
             left[key] += {"fetch": 1, "fetched": -1}.get(r["event"], 0)
-        return [key for key, n in left.items() if n > 0]
+        return [key for key, n in left.items() if n > 0] + [("reading", source) for source, on in reading.items() if on]
 
     def _turns(self) -> List[Tuple[Any, ...]]:
         """Facts whose turn did not come to its end (they may be durable or not), and plans that not every rank has consumed."""

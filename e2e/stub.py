@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import trainer  # noqa: F401  puts the client on the path
-from millrace import RunError, _failpoint, connect
+from millrace import RunError, _failpoint, _wire, connect
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _train(orders: Orders, record: Record) -> None:
     while True:
         if taken in orders.cuts and loader._conn is not None:
             record.write("cut")
-            loader._conn.sock.shutdown(sockets.SHUT_RDWR)
+            cut(loader._conn.sock)
         record.write("ask")
         batch = next(loader, None)
         if batch is None:
@@ -86,6 +86,8 @@ def _train(orders: Orders, record: Record) -> None:
         assert position is not None
         record.write("batch", step=batch.step, attempt=position[0], rank=orders.rank, microbatch=batch.microbatch, of=batch.num_microbatches,
                      digest=batch.digest, segments=[tuple(s) for s in batch.segments])  # fmt: skip
+        if taken == 0:
+            forget(orders, batch.step)
         last, step = batch.microbatch + 1 == batch.num_microbatches, batch.step
         del batch
         if taken in naps:
@@ -97,6 +99,22 @@ def _train(orders: Orders, record: Record) -> None:
             record.write("saved", step=step)
             loader.checkpoint_saved(max(0, step - 2 * orders.every))  # two older checkpoints are kept
     loader.close()
+
+
+def cut(sock: sockets.socket) -> None:
+    """A release of a frame that was never lent, and then the line is dead."""
+    try:
+        sock.send(_wire.pack(_wire.RELEASE, ring=0, frame=0, generation=1 << 40))
+        sock.shutdown(sockets.SHUT_RDWR)
+    except OSError:
+        pass  # it was dead already
+
+
+def forget(orders: Orders, step: int) -> None:
+    """A trainer that goes on at a step takes back what it had saved after it: its history is one line."""
+    for path in Path(orders.checkpoints).glob(f"*-{orders.rank}.json"):
+        if int(path.name.split("-")[0]) >= step:
+            path.unlink()
 
 
 def save(orders: Orders, step: int, state: Dict[str, Any]) -> None:

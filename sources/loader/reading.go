@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/event"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
@@ -103,6 +104,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	l.mu.Lock()
 	l.reads[of] = r
 	l.mu.Unlock()
+	l.cfg.Events.Write(event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: order.Source})
 	group.Go(func() error {
 		err := l.follow(own, r)
 		if err == nil {
@@ -191,6 +193,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
+			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.source})
 			return nil
 		}
 	}

@@ -1,7 +1,7 @@
 # `make` prints the targets. What a target needs and lacks, it says.
 
 .DEFAULT_GOAL := help
-.PHONY: bench-stream bench-plan help build test test-race test-adapters lint generate demo bench bench-tokenizer bench-handover fuzz clean
+.PHONY: bench-stream bench-plan help build test test-race test-adapters lint generate demo bench bench-tokenizer bench-handover chaos fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,11 @@ bench-plan: ## time and quality of plans at 16K and 64K segments
 bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt
 	.venv/bin/python bench/handover.py
+
+# One seed is one run; a failing seed is run again by itself with FAULTS=1 SEED=it.
+chaos: ## FAULTS=200 SEED=1: kill, stop, starve and fill the disks of real processes; RECORD=1 writes the totals down
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh

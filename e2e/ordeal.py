@@ -178,7 +178,8 @@ class Ordeal:
             if self._trainers[rank].exitcode is None:
                 self._strike("kill", f"trainer-{rank}", self._trainers[rank].pid)
             return
-        roles = self._roles()
+        # A sidecar that cannot map a ring tells its trainers so instead of dying: see docs/campaigns.md.
+        roles = [(name, pid) for name, pid in self._roles() if what != "memory" or not name.startswith("sidecar")]
         for name, pid in rng.sample(roles, min(len(roles), 2 if what == "pair" else 1)):
             self._strike("kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else "")
 

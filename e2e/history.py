@@ -199,9 +199,9 @@ class Check:
                     yield Violation("P7", f"{life.name} accepted {r['event']} {r.get('key', '')} of term {r['term']} after term {seen[about]}", around(life, r))
                 seen[about] = max(seen.get(about, 0), r["term"])
         highest = 0
-        for life, r in h.each("published", "orchestrator"):
+        for life, r in sorted(h.each("journal", "orchestrator"), key=lambda x: int(x[1]["boottime_ns"])):
             if r.get("term", 0) and r["term"] < highest:
-                yield Violation("P7", f"{life.name} published under term {r['term']} after term {highest}", around(life, r))
+                yield Violation("P7", f"{life.name} journaled under term {r['term']} after term {highest}", around(life, r))
             highest = max(highest, r.get("term", 0))
 
     def liveness(self, h: History) -> Iterator[Violation]:

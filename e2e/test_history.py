@@ -134,9 +134,9 @@ def stale_plan(files: Files) -> None:
     files["sidecar-0-30"].insert(3, {"event": "plan", "step": 0, "attempt": 1, "term": 9, "digest": "plan0"})
 
 
-def stale_publication(files: Files) -> None:
-    files["orchestrator-20"][-3]["term"] = 4
-    files["orchestrator-21"] = [{"event": "start"}, {"event": "published", "term": 3, "boottime_ns": 1_000_000_000}]
+def stale_decision(files: Files) -> None:
+    files["orchestrator-20"][-4]["term"] = 4
+    files["orchestrator-21"] = [{"event": "start"}, {"event": "journal", "key": "Acknowledged", "term": 3, "boottime_ns": 1_000_000_000}]
 
 
 def stall(files: Files) -> None:
@@ -183,7 +183,7 @@ def skipped(files: Files) -> None:
 DOCTORED: List[Any] = [
     ("P1", drop), ("P1", extra), ("P1", never_began), ("P2", twice), ("P3", swapped), ("P3", off_by_one), ("P3", gap), ("P4", second_plan),
     ("P4", second_seal), ("P5", other_bytes), ("P5", other_bytes_cut_off), ("P6", other_sample), ("P6", too_long), ("P7", stale_fetch),
-    ("P7", stale_plan), ("P7", stale_publication), ("P8", stall), ("P8", unfinished), ("P8", exception), ("P8", never_began), ("P9", descriptors),
+    ("P7", stale_plan), ("P7", stale_decision), ("P8", stall), ("P8", unfinished), ("P8", exception), ("P8", never_began), ("P9", descriptors),
     ("P9", goroutines), ("P9", memory), ("P9", left_behind), ("P10", unlogged), ("P10", skipped),
 ]  # fmt: skip
 

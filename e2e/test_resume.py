@@ -1,0 +1,267 @@
+"""What may change between a state and the run that goes on from it, and what becomes of each change."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+
+import pytest
+
+import corpus
+import millrace
+from conftest import Stage
+from harness import EPOCH, LENGTH, OFFSET, ORDINAL, SOURCE
+
+BATCH = 24
+SOURCES = ("code", "ids", "web")
+SETTING: Dict[str, Any] = {
+    "version": 1,
+    "seed": 5,
+    "tokenizer": {"name": "gpt2"},
+    "sequence_length": 64,
+    "global_batch_size": BATCH,
+    "micro_batch_size": 1,
+    "stop": {"epochs": 2},
+    "quarantine": {"budget": 1},
+    "mixture": {
+        "schedule": [
+            {"from_step": 0, "weights": {"code": 3, "ids": 1, "web": 6}},
+            {"from_step": 3, "weights": {"code": 5, "ids": 2, "web": 1}, "ramp": "linear", "over_steps": 4},
+        ]
+    },
+    "sources": {"code": {"path": "code/*.jsonl"}, "ids": {"format": "megatron", "path": "ids/x"}, "web": {"path": "web/*.jsonl.gz"}},
+}
+
+
+def write_corpus(at: Path) -> None:
+    """Some records of `code` cannot be decoded, a whole file's worth of them before any state is taken."""
+    for i in range(4):
+        corpus.write_jsonl(at / "code" / f"{i}.jsonl", corpus.synthetic_texts(i + 1, 30, 40))
+        with open(at / "code" / f"{i}.jsonl", "a", encoding="utf-8") as f:
+            f.write("\n" + "{broken\n" * (2 + i))
+    for i in range(2):
+        corpus.write_jsonl(at / "web" / f"{i}.jsonl.gz", corpus.synthetic_texts(i + 10, 90, 50))
+    corpus.write_jsonl(at / "more" / "0.jsonl", corpus.synthetic_texts(99, 60, 40))
+    corpus.write_megatron(at / "ids" / "x", [[(d * 7919 + k * 31) % 50000 for k in range(d * 13 % 150)] for d in range(40)], "u2", pieces=2)
+
+
+class Scene(Stage):
+    """The corpus above, with whole runs by their numbers of ranks and microbatch size."""
+
+    def whole(self, ranks: int, micro: int = 1, **change: Any) -> Any:
+        return self.delivered({**SETTING, "micro_batch_size": micro, **change}, ranks, states=True)
+
+    def state(self, step: int, **change: Any) -> Dict[str, Any]:
+        """After a step of the run with two ranks."""
+        batches = self.whole(2, **change).ranks[0]
+        found: Dict[str, Any] = json.loads([b.state for b in batches if b.step == step][-1])
+        return found
+
+    def resume(self, state: Any, ranks: int, mixture: Any, **orders: Any) -> Any:
+        with self.up(mixture, ranks) as run:
+            return run.train(state=state, **orders)
+
+
+@pytest.fixture(scope="module")
+def scene(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    at = tmp_path_factory.mktemp("resume")
+    write_corpus(at)
+    return Scene(binary, at, tmp_path_factory.mktemp("resumed"))
+
+
+def per_rank(ranks: int, micro: int) -> int:
+    return BATCH // micro // ranks
+
+
+# Ranks, microbatch size, loaders, and whether the trainer is slow: then all that may be read ahead was, and of it most is not consumed.
+CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (2, 2, 8, True)]
+
+
+def test_chain(scene: Scene) -> None:
+    """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
+    last = max(scene.whole(2).steps())
+    assert last > 2 * len(CHAIN)
+    state: Any = None
+    content: Dict[int, str] = {}
+    for i, (ranks, micro, loaders, slow) in enumerate(CHAIN):
+        whole = scene.whole(ranks, micro)
+        leave = None if i == len(CHAIN) - 1 else (2 * i + 1, per_rank(ranks, micro) - 1)
+        part = scene.resume(state, ranks, {**SETTING, "micro_batch_size": micro, "loaders": loaders}, states=True, leave_after=leave, pause=0.03 if slow else 0)
+        assert part.ends == ["left" if leave else "end"] * ranks, part.ends
+        assert part.bytes() == {s: d for s, d in whole.bytes().items() if 2 * i <= s[0] <= (leave or (last,))[0]}
+        content.update(part.content())
+        ends = [json.loads(batches[-1].state) for batches in part.ranks]
+        assert all(end == ends[0] for end in ends), "ranks differ at a step's end"
+        state = ends[i % ranks]
+    assert content == scene.whole(2).content()
+
+
+def test_edges(scene: Scene) -> None:
+    """From the first and last step of an epoch, of the run, and of the ramp."""
+    whole = scene.whole(2)
+    turns = sorted({min(step for step, segments in whole.steps().items() if any(s[SOURCE] == name and s[EPOCH] == 1 for s in segments)) for name in SOURCES})
+    last = max(whole.steps())
+    with scene.up(SETTING, 2) as run:
+        for step in sorted({0, 2, 3, 6, *(t - 1 for t in turns), *turns, last - 1, last}):
+            expected = {s: d for s, d in whole.bytes().items() if step < s[0] <= step + 1}
+            leave = (step + 1, per_rank(2, 1) - 1) if step < last else None
+            got = run.train(state=scene.state(step), leave_after=leave)
+            assert got.bytes() == expected and got.ends == ["left" if leave else "end"] * 2, (step, got.ends)
+
+
+def test_twice_from_one_state(scene: Scene) -> None:
+    """Each start below what was consumed opens the next attempt; one state gives the same bytes as often as it is loaded, and nothing is forgotten."""
+    attempts: List[int] = []
+    directory = scene.new_dir()
+    with scene.up(SETTING, 2, directory) as run:
+        for step, until in ((-1, 5), (2, 4), (2, 6), (0, 1)):
+            got = run.train(state=scene.state(step) if step >= 0 else None, states=True, leave_after=(until, per_rank(2, 1) - 1))
+            assert got.bytes() == {s: d for s, d in scene.whole(2).bytes().items() if step < s[0] <= until}
+            attempts.append(json.loads(got.ranks[0][-1].state)["attempt"])
+    assert attempts == [1, 2, 3, 4]
+
+
+def test_moved(scene: Scene, tmp_path: Path) -> None:
+    """A new run directory, and the files under another path."""
+    shutil.copytree(scene.corpus, tmp_path / "elsewhere")
+    there = Scene(scene.binary, tmp_path / "elsewhere", tmp_path)
+    for step in (1, 5):
+        got = there.resume(scene.state(step), 3, SETTING, leave_after=(step + 2, per_rank(3, 1) - 1))
+        assert got.bytes() == {s: d for s, d in scene.whole(3).bytes().items() if step < s[0] <= step + 2}
+
+
+Change = Callable[[Dict[str, Any]], None]
+
+
+def change(path: str, value: Any) -> Change:
+    def apply(mixture: Dict[str, Any]) -> None:
+        *rooms, key = path.split("/")
+        for room in rooms:
+            mixture = mixture[room]
+        mixture[key] = value
+
+    return apply
+
+
+def with_more(mixture: Dict[str, Any]) -> None:
+    mixture["sources"]["more"] = {"path": "more/*.jsonl"}
+    mixture["mixture"] = {"weights": {"code": 3, "ids": 1, "web": 6, "more": 20}}
+
+
+def without_web(mixture: Dict[str, Any]) -> None:
+    del mixture["sources"]["web"]
+    mixture["mixture"] = {"weights": {"code": 3, "ids": 1}}
+
+
+def other_files(mixture: Dict[str, Any]) -> None:
+    mixture["sources"]["code"]["path"] = "code/[013].jsonl"
+
+
+PLAIN = {"mixture": {"weights": {"code": 3, "ids": 1, "web": 6}}}
+STEP = 3
+# The state's run, what changes, the override that it takes, what the refusal names without it, and the sources that go on without a gap.
+OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str], Sequence[str]]] = [
+    ("added", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
+    ("removed", PLAIN, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
+    ("files", PLAIN, other_files, ("sources.code",), ("sources.code.files",), ("ids", "web")),
+    ("weights", PLAIN, change("mixture/weights/code", 40), ("mixture.weights.code",), ("mixture.weights.code: 3 -> 40",), SOURCES),
+    ("schedule", {}, change("mixture", PLAIN["mixture"]), ("mixture",), ("mixture.schedule[0]", "mixture.schedule[1]", "mixture.weights.code"), SOURCES),
+    ("unit", PLAIN, change("mixture/unit", "samples"), ("mixture.unit",), ("mixture.unit: tokens -> samples",), SOURCES),
+    ("seed", PLAIN, change("seed", 6), ("seed",), ("seed: 5 -> 6",), ()),
+    ("shuffle", PLAIN, change("shuffle", "none"), ("shuffle", "sources"), ("shuffle: global -> none",), ()),
+    ("tokenizer", PLAIN, change("tokenizer", {"name": "gpt2", "add_eos": False}), ("tokenizer",), ("tokenizer.add_eos: true -> false",), ("ids",)),
+    ("epochs", PLAIN, change("stop", {"epochs": 3}), ("stop.epochs",), ("stop.epochs: 2 -> 3",), SOURCES),
+    ("sequences", PLAIN, change("sequence_length", 128), ("sequence_length",), ("sequence_length: 64 -> 128",), SOURCES),
+    ("batch", PLAIN, change("global_batch_size", 48), ("global_batch_size", "packing"), ("global_batch_size: 24 -> 48",), SOURCES),
+    ("packing", PLAIN, change("packing", "pad"), ("packing",), ("packing: best_fit -> pad",), SOURCES),
+]
+
+
+@pytest.mark.parametrize("row", OVERRIDES, ids=lambda row: row[0])
+def test_overrides(scene: Scene, row: Any) -> None:
+    """Refused with the names of what changed; overridden, the run goes on, and what did not change goes on without a gap."""
+    _, before, apply, override, named, unbroken = row
+    mixture = copy.deepcopy({**SETTING, **before})
+    whole = scene.whole(2, **before)
+    apply(mixture)
+    with scene.up(mixture, 1) as run:
+        refused = run.train(state=scene.state(STEP, **before)).ends[0]
+        assert refused[1] == "StartError" and all(name in refused[2] for name in named), refused
+        rest = run.train(state=scene.state(STEP, **before), override=override)
+        assert rest.ends == ["end"] and run.wait() == 0, (rest.ends, run.stderr())
+    assert min(rest.steps()) == STEP + 1
+    taken = [s for step, segments in whole.steps().items() if step <= STEP for s in segments]
+    for name in unbroken:
+        check_unbroken([s for s in taken if s[SOURCE] == name], [s for s in rest.segments() if s[SOURCE] == name])
+    if row[0] == "added":
+        more = sorted((s[ORDINAL], s[OFFSET]) for s in rest.segments() if s[SOURCE] == "more")
+        assert more[0] == (0, 0)
+        first = [s for s in rest.steps()[STEP + 1]]
+        assert sum(s[LENGTH] for s in first if s[SOURCE] == "more") > sum(s[LENGTH] for s in first) / 2, "its weight is not in force at once"
+    if row[0] == "removed":
+        assert not any(s[SOURCE] == "web" for s in rest.segments())
+
+
+def check_unbroken(before: Sequence[Any], after: Sequence[Any]) -> None:
+    """The pieces of a source's documents, before and after, are each token once, in order, until the source's end."""
+    at: Dict[int, int] = {}
+    for ordinal, offset, length in sorted((s[ORDINAL], s[OFFSET], s[LENGTH]) for s in [*before, *after]):
+        assert offset == at.get(ordinal, 0), f"ordinal {ordinal}: {offset} follows {at.get(ordinal, 0)}"
+        at[ordinal] = offset + length
+    assert after and min(s[ORDINAL] for s in after) >= max(s[ORDINAL] for s in before) - 1
+
+
+def test_emptied(scene: Scene, tmp_path: Path) -> None:
+    """Of files that hold nothing any more the run says so, and goes on without their source when it is taken out."""
+    shutil.copytree(scene.corpus, tmp_path / "there")
+    for path in (tmp_path / "there" / "code").iterdir():
+        path.write_bytes(b"\n")
+    mixture = copy.deepcopy({**SETTING, **PLAIN})
+    there = Scene(scene.binary, tmp_path / "there", tmp_path)
+    refused = there.resume(scene.state(STEP, **PLAIN), 1, mixture, override=("*",)).ends[0]
+    assert refused[1] == "RunError" and "source code: no records in 4 files" in refused[2] and "take it out of the mixture" in refused[2]
+    del mixture["sources"]["code"], mixture["mixture"]["weights"]["code"]
+    rest = there.resume(scene.state(STEP, **PLAIN), 2, mixture, override=("sources.code",))
+    assert rest.ends == ["end"] * 2 and {s[SOURCE] for s in rest.segments()} == {"ids", "web"}
+
+
+def edited(name: str, value: Any) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
+    return lambda state: {**state, name: value}
+
+
+DAMAGES: List[Tuple[str, Callable[[Dict[str, Any]], Any], str]] = [
+    ("newer", edited("millrace", 99), "version 99"),
+    ("older", edited("millrace", 1), "version 1"),
+    ("of another loader", lambda state: {"epoch": 1, "samples": 5}, "no state of a run"),
+    ("empty", lambda state: {}, "no state of a run"),
+    ("cut", lambda state: {k: v for k, v in state.items() if k != "planner"}, "planner state"),
+    ("planner cut", lambda state: {**state, "planner": state["planner"][:-8]}, "cut off"),
+    ("planner edited", lambda state: {**state, "planner": state["planner"][:8] + "zz" + state["planner"][10:]}, "its sum does not match"),
+    ("step", edited("step", 7), "step 7, but its planner stands at"),
+    ("types", edited("attempt", "first"), "cannot unmarshal string"),
+    ("huge", edited("step", 10**30), "cannot unmarshal number"),
+    ("sources", edited("sources", ""), "its sources are not readable"),
+    ("identity", edited("identity", [1]), "read identity"),
+    ("microbatch", lambda state: {**state, "microbatch": 3, "placement": "00"}, "placement"),
+]
+
+
+def test_damaged_states(scene: Scene) -> None:
+    """An error that says what is wrong and what to do, and not one of Python's; then the same loader can start from what is right."""
+    state = scene.state(STEP)
+    with scene.up(SETTING, 1) as run:
+        loader = millrace.connect(run.sockets()[0], tensors="numpy")
+        for name, damage, expected in DAMAGES:
+            loader.load_state_dict(damage(state))
+            with pytest.raises(millrace.StartError) as refused:
+                next(loader)
+            assert expected in refused.value.reason, (name, refused.value.reason)
+            assert any(cure in refused.value.reason for cure in ("unchanged", "go on with the program", "resume with the same")), (name, refused.value.reason)
+        with pytest.raises(TypeError):
+            loader.load_state_dict([state])  # type: ignore[arg-type]
+        loader.load_state_dict(state)
+        assert next(loader).digest == scene.whole(1).bytes()[STEP + 1, 0, 0]
+        loader.close()

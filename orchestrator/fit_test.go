@@ -191,15 +191,15 @@ func TestSourcesPack(t *testing.T) {
 // differ in a few characters, and a source has less than 10^8 documents and 10^12 tokens.
 func TestRunStateIsSmall(t *testing.T) {
 	for _, c := range []struct {
-		sources, most int
-		name          string
-		of            planner.SourceState
+		sources, most, identity int // config gives it 5 KiB at most; of so many sources it says digests only
+		name                    string
+		of                      planner.SourceState
 	}{
-		{64, 16 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", planner.SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
+		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", planner.SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
 			Anchor: millrace.Anchor{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}},
-		{1000, 16<<10 + 936*64, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
+		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
 			Anchor: millrace.Anchor{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
-		{4096, 16<<10 + 4032*64, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
+		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
 			Anchor: millrace.Anchor{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
 	} {
 		var names []string
@@ -213,7 +213,7 @@ func TestRunStateIsSmall(t *testing.T) {
 			}
 		}
 		m := runOf(t, names...)
-		m.cfg.Identity = []byte(`"` + strings.Repeat("x", 3<<10-2) + `"`) // what config gives it at most
+		m.cfg.Identity = []byte(`"` + strings.Repeat("x", c.identity-2) + `"`)
 		text := m.runState(99, st)
 		if most := c.most - len(`,"microbatch":9999,"placement":""`) - 32; len(text) > most {
 			t.Errorf("%d sources: %d bytes, want at most %d", c.sources, len(text), most)

@@ -210,7 +210,7 @@ func (o *Orchestrator) record(f Fact) {
 	o.opt.Events.Write(e)
 	e.Event, e.Digest = "lost", ""
 	for _, q := range lost(f.Record) {
-		e.Key = fmt.Sprintf("%s %d %s", q.Source, q.Ordinal, q.Id)
+		e.Key = fmt.Sprintf("%s %d %s", q.GetSource(), q.GetOrdinal(), q.GetId())
 		o.opt.Events.Write(e)
 	}
 }

@@ -338,3 +338,50 @@ func TestLoadersThatOpenASourceTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestABadRecordIsCountedOnce: however often a step is planned again, and in every pass over the source for itself.
+func TestABadRecordIsCountedOnce(t *testing.T) {
+	w := newWorld(t, 1)
+	w.reject = func(source string, ordinal uint64) string {
+		if source == "web" && ordinal%20 == 7 && ordinal < 60 { // 3 records, as many as the budget takes
+			return "it is broken"
+		}
+		return ""
+	}
+	w.connect()
+	w.join(0, "fresh", nil)
+	w.consume(20)
+	if n := w.m.s.Quarantined["web"]; n != 3 {
+		t.Fatalf("%d counted, want 3", n)
+	}
+	lines := len(w.lines)
+	w.join(0, "fresh", nil)
+	w.consume(10)
+	w.m.s = restore(w.m.s.snapshot())
+	w.join(0, "fresh", nil)
+	w.consume(20)
+	if n, err := w.m.s.Quarantined["web"], w.m.Failed(); n != 3 || err != nil {
+		t.Errorf("after steps that came again %d are counted: %v", n, err)
+	}
+	if got := w.lines[lines:]; slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "quarantined") }) {
+		t.Errorf("said again: %v", got)
+	}
+}
+
+func TestTheBudgetIsForAPass(t *testing.T) {
+	m := &Machine{cfg: newConfig(t, 1), s: NewState()}
+	m.s.Manifests["web"] = &proto.Manifest{Shards: []*proto.Shard{{Count: 100, Counted: true}}}
+	for i := range m.cfg.Sources {
+		m.cfg.Sources[i].Allowed = func(_ bool, records uint64) uint64 { return records / 33 }
+	}
+	m.s.Quarantined["web"] = 3
+	bad := func(ordinal uint64) []Fact {
+		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: &proto.Quarantined{Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}}}}}}}
+	}
+	if err := m.budget(bad(99)); err == nil {
+		t.Error("a fourth bad record of 100 is within a budget of 3")
+	}
+	if err := m.budget(bad(100)); err != nil {
+		t.Errorf("the second pass has the first one's budget: %v", err)
+	}
+}

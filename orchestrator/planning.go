@@ -97,9 +97,13 @@ func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
 	return facts, m.budget(facts)
 }
 
+// rejected lists the bad records on a step's way, but for those that an earlier attempt came by.
 func (m *Machine) rejected(sel *planner.Selection) *pb.Quarantined {
 	var out *pb.Quarantined
 	for _, r := range sel.Rejects {
+		if uint64(r.Ordinal) < m.s.QuarantinedBelow[m.cfg.Sources[r.Source].Name] {
+			continue
+		}
 		if out == nil {
 			out = &pb.Quarantined{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step)}
 		}
@@ -129,6 +133,7 @@ func (m *Machine) budget(facts []Fact) error {
 	return nil
 }
 
+// records is how many records the budget is a part of: those of all passes over the source up to the ordinal's, where they are counted.
 func (m *Machine) records(source string, ordinal uint64) (counted bool, n uint64) {
 	counted = true
 	for _, sh := range m.s.Manifests[source].GetShards() {
@@ -136,7 +141,10 @@ func (m *Machine) records(source string, ordinal uint64) (counted bool, n uint64
 		counted = counted && sh.Counted
 	}
 	if !counted {
-		n = ordinal + 1
+		return false, ordinal + 1
+	}
+	if n > 0 {
+		n *= ordinal/n + 1
 	}
 	return counted, n
 }

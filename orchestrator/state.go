@@ -28,19 +28,21 @@ type State struct {
 	Ended          *proto.Ended
 	Through        map[uint32]bool // ranks that have consumed the whole stream
 	Recent         []*proto.Quarantine
-	Quarantined    map[string]uint64             // per source
-	Masks          []*proto.Mask                 // segments that turned out bad after they were sealed, in the order in which that was found
-	Holders        map[stripeKey]*proto.Assigned // the primary of each stripe
-	Chain          []byte                        // digest chain up to the newest sealed step; empty where the attempt has none
-	Consumed       map[uint32]uint64             // earlier attempts: first step that not every rank had consumed when the next was opened
-	Saved          uint64                        // newest step whose model checkpoint is durable
-	HasSaved       bool
+	Quarantined    map[string]uint64 // per source
+	// QuarantinedBelow: of ordinals below, per source, bad records are counted; a step that is planned again counts none twice.
+	QuarantinedBelow map[string]uint64
+	Masks            []*proto.Mask                 // segments that turned out bad after they were sealed, in the order in which that was found
+	Holders          map[stripeKey]*proto.Assigned // the primary of each stripe
+	Chain            []byte                        // digest chain up to the newest sealed step; empty where the attempt has none
+	Consumed         map[uint32]uint64             // earlier attempts: first step that not every rank had consumed when the next was opened
+	Saved            uint64                        // newest step whose model checkpoint is durable
+	HasSaved         bool
 }
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, Through: map[uint32]bool{},
-		Holders: map[stripeKey]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]*proto.Plan{}, Quarantined: map[string]uint64{}, QuarantinedBelow: map[string]uint64{},
+		Through: map[uint32]bool{}, Holders: map[stripeKey]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
 }
 
 // Fact is a record with the plan it sealed, which the ledger keeps apart from the journal.
@@ -81,6 +83,7 @@ func (s *State) Apply(f Fact) {
 	case *proto.Record_Quarantined:
 		for _, q := range r.Quarantined.Samples {
 			s.Quarantined[q.Source]++
+			s.QuarantinedBelow[q.Source] = max(s.QuarantinedBelow[q.Source], q.Ordinal+1)
 			s.Recent = append(s.Recent, q)
 		}
 		s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
@@ -135,7 +138,7 @@ func (s *State) acknowledge(below uint64) {
 // snapshot is the state as a message. Of plans it holds what the ledger cannot tell as quickly.
 func (s *State) snapshot() *proto.Snapshot {
 	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
-		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, Saved: s.Saved, HasSaved: s.HasSaved,
+		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, QuarantinedBelow: s.QuarantinedBelow, Saved: s.Saved, HasSaved: s.HasSaved,
 		Masks: s.Masks, Chain: s.Chain, Consumed: s.Consumed}
 	for _, name := range sortedKeys(s.Manifests) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
@@ -176,6 +179,7 @@ func restore(m *proto.Snapshot) *State {
 		s.Manifests[mf.Source] = mf
 	}
 	maps.Copy(s.Quarantined, m.Quarantined)
+	maps.Copy(s.QuarantinedBelow, m.QuarantinedBelow)
 	maps.Copy(s.Consumed, m.Consumed)
 	for _, rank := range m.Through {
 		s.Through[rank] = true

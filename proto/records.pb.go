@@ -1847,27 +1847,28 @@ func (x *Assigned) GetUp() string {
 
 // Snapshot is the whole orchestrator state at a journal index.
 type Snapshot struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Identity       []byte                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	PlannerVersion uint32                 `protobuf:"varint,2,opt,name=planner_version,json=plannerVersion,proto3" json:"planner_version,omitempty"`
-	Term           uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	AssignTerm     uint64                 `protobuf:"varint,4,opt,name=assign_term,json=assignTerm,proto3" json:"assign_term,omitempty"`
-	Manifests      []*Manifest            `protobuf:"bytes,5,rep,name=manifests,proto3" json:"manifests,omitempty"`
-	Attempt        *Opened                `protobuf:"bytes,6,opt,name=attempt,proto3" json:"attempt,omitempty"` // the open attempt, its state advanced to the watermark
-	Acknowledged   uint64                 `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	Sealed         []*Plan                `protobuf:"bytes,8,rep,name=sealed,proto3" json:"sealed,omitempty"` // steps at or after the watermark: step, content and delta alone, the ledger has the rest
-	Ended          *Ended                 `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
-	Recent         []*Quarantine          `protobuf:"bytes,10,rep,name=recent,proto3" json:"recent,omitempty"`
-	Quarantined    map[string]uint64      `protobuf:"bytes,11,rep,name=quarantined,proto3" json:"quarantined,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source
-	Saved          uint64                 `protobuf:"varint,12,opt,name=saved,proto3" json:"saved,omitempty"`
-	HasSaved       bool                   `protobuf:"varint,13,opt,name=has_saved,json=hasSaved,proto3" json:"has_saved,omitempty"`
-	Through        []uint32               `protobuf:"varint,14,rep,packed,name=through,proto3" json:"through,omitempty"` // ranks that have consumed the whole stream of the attempt
-	Masks          []*Mask                `protobuf:"bytes,15,rep,name=masks,proto3" json:"masks,omitempty"`
-	Chain          []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"`                                                                                   // of the newest sealed step
-	Holders        []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"`                                                                               // the primary of each stripe, by (source, stripe)
-	Consumed       map[uint32]uint64      `protobuf:"bytes,18,rep,name=consumed,proto3" json:"consumed,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // earlier attempts: first step that not every rank had consumed when the next one was opened
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Identity         []byte                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	PlannerVersion   uint32                 `protobuf:"varint,2,opt,name=planner_version,json=plannerVersion,proto3" json:"planner_version,omitempty"`
+	Term             uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	AssignTerm       uint64                 `protobuf:"varint,4,opt,name=assign_term,json=assignTerm,proto3" json:"assign_term,omitempty"`
+	Manifests        []*Manifest            `protobuf:"bytes,5,rep,name=manifests,proto3" json:"manifests,omitempty"`
+	Attempt          *Opened                `protobuf:"bytes,6,opt,name=attempt,proto3" json:"attempt,omitempty"` // the open attempt, its state advanced to the watermark
+	Acknowledged     uint64                 `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	Sealed           []*Plan                `protobuf:"bytes,8,rep,name=sealed,proto3" json:"sealed,omitempty"` // steps at or after the watermark: step, content and delta alone, the ledger has the rest
+	Ended            *Ended                 `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
+	Recent           []*Quarantine          `protobuf:"bytes,10,rep,name=recent,proto3" json:"recent,omitempty"`
+	Quarantined      map[string]uint64      `protobuf:"bytes,11,rep,name=quarantined,proto3" json:"quarantined,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source
+	Saved            uint64                 `protobuf:"varint,12,opt,name=saved,proto3" json:"saved,omitempty"`
+	HasSaved         bool                   `protobuf:"varint,13,opt,name=has_saved,json=hasSaved,proto3" json:"has_saved,omitempty"`
+	Through          []uint32               `protobuf:"varint,14,rep,packed,name=through,proto3" json:"through,omitempty"` // ranks that have consumed the whole stream of the attempt
+	Masks            []*Mask                `protobuf:"bytes,15,rep,name=masks,proto3" json:"masks,omitempty"`
+	Chain            []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"`                                                                                                                          // of the newest sealed step
+	Holders          []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"`                                                                                                                      // the primary of each stripe, by (source, stripe)
+	Consumed         map[uint32]uint64      `protobuf:"bytes,18,rep,name=consumed,proto3" json:"consumed,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`                                        // earlier attempts: first step that not every rank had consumed when the next one was opened
+	QuarantinedBelow map[string]uint64      `protobuf:"bytes,19,rep,name=quarantined_below,json=quarantinedBelow,proto3" json:"quarantined_below,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source: bad records of ordinals below are counted
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
@@ -2026,6 +2027,13 @@ func (x *Snapshot) GetConsumed() map[uint32]uint64 {
 	return nil
 }
 
+func (x *Snapshot) GetQuarantinedBelow() map[string]uint64 {
+	if x != nil {
+		return x.QuarantinedBelow
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -2175,7 +2183,7 @@ const file_records_proto_rawDesc = "" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02up\x18\b \x01(\tR\x02up\"\xd7\x06\n" +
+	"\x02up\x18\b \x01(\tR\x02up\"\xf6\a\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -2196,12 +2204,16 @@ const file_records_proto_rawDesc = "" +
 	"\x05masks\x18\x0f \x03(\v2\x11.millrace.v1.MaskR\x05masks\x12\x14\n" +
 	"\x05chain\x18\x10 \x01(\fR\x05chain\x12/\n" +
 	"\aholders\x18\x11 \x03(\v2\x15.millrace.v1.AssignedR\aholders\x12?\n" +
-	"\bconsumed\x18\x12 \x03(\v2#.millrace.v1.Snapshot.ConsumedEntryR\bconsumed\x1a>\n" +
+	"\bconsumed\x18\x12 \x03(\v2#.millrace.v1.Snapshot.ConsumedEntryR\bconsumed\x12X\n" +
+	"\x11quarantined_below\x18\x13 \x03(\v2+.millrace.v1.Snapshot.QuarantinedBelowEntryR\x10quarantinedBelow\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
 	"\rConsumedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1aC\n" +
+	"\x15QuarantinedBelowEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x10Z\x0emillrace/protob\x06proto3"
 
 var (
@@ -2216,7 +2228,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
@@ -2243,6 +2255,7 @@ var file_records_proto_goTypes = []any{
 	(*Snapshot)(nil),     // 22: millrace.v1.Snapshot
 	nil,                  // 23: millrace.v1.Snapshot.QuarantinedEntry
 	nil,                  // 24: millrace.v1.Snapshot.ConsumedEntry
+	nil,                  // 25: millrace.v1.Snapshot.QuarantinedBelowEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
@@ -2273,11 +2286,12 @@ var file_records_proto_depIdxs = []int32{
 	12, // 25: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
 	21, // 26: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
 	24, // 27: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	25, // 28: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
+	29, // [29:29] is the sub-list for method output_type
+	29, // [29:29] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -2304,7 +2318,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -15,7 +15,7 @@ import (
 // still tell that something changed; were it over the budget even so, the entries of weights, schedule and sources become one
 // digest each. The fingerprint is of the full values always.
 const (
-	maxCompact = 3 << 10 // bytes of JSON
+	maxCompact = 5 << 10 // bytes of JSON
 	maxValue   = 48      // bytes of a value that is written in full
 	shortMark  = "#"     // begins a short digest; no value begins with it
 )
@@ -30,7 +30,7 @@ type compact struct {
 	Sources     map[string]map[string]string `json:"sources,omitempty"` // value: source: weight
 }
 
-// MarshalJSON returns the compact form, at most 3 KiB for as many sources as a run may have.
+// MarshalJSON returns the compact form, at most 5 KiB for as many sources as a run may have.
 func (id Identity) MarshalJSON() ([]byte, error) {
 	full := id.Fingerprint()
 	b, err := json.Marshal(newCompact(shorten(id), full))

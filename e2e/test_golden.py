@@ -12,14 +12,14 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 import corpus
 import oracle
 from conftest import HERE
-from harness import Run, command, write_mixture
+from harness import Delivered, Run, command, write_mixture
 
 GOLDEN = HERE / "golden.json"
 QEMU = shutil.which("qemu-aarch64-static")
@@ -98,13 +98,16 @@ def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -
     with Run(binary, write_mixture(at, mixture, f"{name}.yaml"), directory, 2, **kwargs) as run:
         delivered = run.train()
         assert delivered.ends == ["end", "end"] and run.wait() == 0, f"{delivered.ends}\n{run.stderr()}"
+    content = delivered.content()
+    return {"documents": documents.hexdigest(), "steps": [[content[step], digest] for step, digest in digests(delivered)]}
+
+
+def digests(delivered: Delivered) -> List[Tuple[int, str]]:
+    """Of each step the digest of all batches' digests."""
     batches = {step: hashlib.blake2b(digest_size=16) for step in delivered.steps()}
     for (step, rank, microbatch), digest in sorted(delivered.bytes().items()):
         batches[step].update(f"{rank} {microbatch} {digest}\n".encode())
-    return {
-        "documents": documents.hexdigest(),
-        "steps": [[content, batches[step].hexdigest()] for step, content in delivered.content().items()],
-    }
+    return [(step, h.hexdigest()) for step, h in batches.items()]
 
 
 @pytest.mark.parametrize("name", MIXTURES)
@@ -134,3 +137,17 @@ def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> N
     got = deliver(arm64, golden_corpus, name, tmp_path / "run", env=env, launcher=[str(QEMU)])
     assert got == json.loads(GOLDEN.read_text())[name]
     assert json.loads(command(arm64, "version", "--json", launcher=[str(QEMU)]))["arch"] == "arm64"
+
+
+def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path: Path) -> None:
+    """A run that wanders between processors: each goes on from the other's state, with the same bytes."""
+    mixture = write_mixture(golden_corpus, {**COMMON, **MIXTURES["varlen"]}, "wandering.yaml")
+    golden = json.loads(GOLDEN.read_text())["varlen"]["steps"]
+    emulated = {"env": {"MILLRACE_PROGRAM": f"{QEMU} {arm64}"}, "launcher": [str(QEMU)]}
+    state, taken = None, []
+    for i, (program, how, until) in enumerate([(binary, {}, 2), (arm64, emulated, 5), (binary, {}, len(golden) - 1)]):
+        with Run(program, mixture, tmp_path / f"run-{i}", 2, **how) as run:
+            delivered = run.train(state=state, states=True)
+        taken += [(step, digest) for step, digest in digests(delivered) if step <= until]
+        state = json.loads([b.state for b in delivered.ranks[i % 2] if b.step == until][-1])
+    assert taken == [(step, digest) for step, (_, digest) in enumerate(golden)]

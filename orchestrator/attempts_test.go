@@ -304,3 +304,20 @@ func TestMidStepStatesThatNothingFollows(t *testing.T) {
 		t.Fatalf("the run does not go on after a refused start: %v", got)
 	}
 }
+
+// TestAStopBehindTheState: the run is over at once, and says so to every rank.
+func TestAStopBehindTheState(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(5)
+	from := state(t, w, 5)
+	w = newWorld(t, 2)
+	w.cfg.Spec.StopSteps = 3
+	w.restart()
+	w.connect()
+	w.joinAll("state", from)
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 5") || !has(got, "ended after 5") || has(got, "plan") {
+		t.Fatalf("got %v", got)
+	}
+}

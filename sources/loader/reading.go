@@ -193,7 +193,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
-			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.source})
+			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.of.source})
 			return nil
 		}
 	}

@@ -126,7 +126,7 @@ func (l *Loader) report(ctx context.Context) error {
 		for {
 			err := l.session(ctx, proto.NewOrchestratorClient(conn), group)
 			var left *farewell
-			if errors.As(err, &left) {
+			if errors.As(err, &left) && l.leaving() == "" {
 				l.cfg.Log.Warn("leaving", "reason", left.reason)
 			}
 			if left != nil || ctx.Err() != nil {

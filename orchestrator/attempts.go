@@ -191,14 +191,14 @@ func (m *Machine) stands(r *rank) bool {
 // through tells that a rank has consumed the whole stream: it will not come back.
 func (m *Machine) through(r *rank) bool { return m.s.Ended != nil && r.below >= m.s.Ended.Steps }
 
-// missed tells that a rank declares the very start of the open attempt, in which others have begun and it has not: its answer was lost
-// with the orchestrator that opened the attempt.
+// missed tells that a rank declares the very start of the open attempt, of which it has consumed nothing and in which others are: its
+// answer was lost, with the orchestrator that opened the attempt or on the way.
 func (m *Machine) missed(r *rank, j *join) bool {
-	if r.serving || m.s.Attempt == nil || m.s.Watermark != m.s.Attempt.Step || string(j.state) != string(m.s.Base) {
+	if m.s.Attempt == nil || m.s.Watermark != m.s.Attempt.Step || r.below != m.s.Watermark || string(j.state) != string(m.s.Base) {
 		return false
 	}
 	for i := range m.ranks {
-		if m.ranks[i].serving {
+		if other := &m.ranks[i]; other != r && other.serving && !other.away {
 			return true
 		}
 	}

@@ -48,6 +48,28 @@ func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
 	}
 }
 
+// TestARankWhoseAnswerWasLostOnTheWayBeginsAlone: the sidecar is lost, or its stream, after the answer of one rank of two was delivered.
+func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
+	for _, start := range []string{"fresh", "latest"} {
+		for _, ahead := range []uint64{0, 2} {
+			w := newWorld(t, 2)
+			w.connect()
+			w.joinAll(start, nil)
+			for step := range ahead {
+				w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
+			}
+			w.m.SidecarDown(w.sidecar, "sidecar-0")
+			w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Below: ahead, Serving: true}}})
+			w.turn()
+			w.sidecar.take()
+			w.join(1, start, nil)
+			if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 0") || has(got, "begin rank 0") {
+				t.Fatalf("start %q, rank 0 at step %d: %v", start, ahead, got)
+			}
+		}
+	}
+}
+
 // TestWaitingNamesWhoHasToStartAgain: one rank that goes back needs all others to do so.
 func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
 	w := newWorld(t, 2)

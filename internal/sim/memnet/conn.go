@@ -39,6 +39,13 @@ func (c *conn) mute() {
 	c.host.leave(c)
 }
 
+// breakOff is what the end sees that writes to a broken connection: it is told at once, the other end behind what was written.
+func (c *conn) breakOff() {
+	c.out.finish(syscall.ECONNRESET)
+	c.in.deafen(syscall.ECONNRESET)
+	c.host.leave(c)
+}
+
 // reset ends both ends; what is on its way is lost.
 func (c *conn) reset() {
 	c.out.fail(syscall.ECONNRESET)

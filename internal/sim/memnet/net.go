@@ -157,7 +157,7 @@ func (n *Net) connect(from, to *Host, address string) (near, far *conn) {
 	pipes[1].net, pipes[1].from, pipes[1].to = n, to, from
 	near = &conn{out: pipes[0], in: pipes[1], remote: address, host: from}
 	far = &conn{out: pipes[1], in: pipes[0], remote: from.name, host: to}
-	pipes[0].blow, pipes[1].blow = near.reset, near.reset
+	pipes[0].blow, pipes[1].blow = near.breakOff, far.breakOff
 	return near, far
 }
 

@@ -146,8 +146,11 @@ func TestBrokenConnections(t *testing.T) {
 			if !errors.Is(err, syscall.ECONNRESET) {
 				t.Fatalf("wrote %d bytes: %v", k, err)
 			}
+			if _, err := near.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("who was told that it broke reads %v", err)
+			}
 			got, err := io.ReadAll(far)
-			if !errors.Is(err, syscall.ECONNRESET) || len(got) > k {
+			if !errors.Is(err, syscall.ECONNRESET) || len(got) != k {
 				t.Errorf("read %d of %d: %v", len(got), k, err)
 			}
 			cuts = append(cuts, k)

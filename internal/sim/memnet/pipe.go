@@ -25,7 +25,7 @@ type pipe struct {
 	from, to *Host
 	weather  Weather
 	latency  time.Duration
-	blow     func() // resets the connection
+	blow     func() // breaks the connection behind what was written
 
 	ready, room chan struct{} // a token each: the reader, the writer may look again
 
@@ -150,7 +150,7 @@ func (p *pipe) write(b []byte) (int, error) {
 			p.put(segment{b: append([]byte(nil), b...)})
 			p.mu.Unlock()
 			if broken {
-				p.breakOff()
+				p.blow()
 				return len(b), syscall.ECONNRESET
 			}
 			return len(b), nil
@@ -176,15 +176,6 @@ func (p *pipe) put(s segment) {
 	p.last, p.size = s.due, p.size+len(s.b)
 	p.queue = append(p.queue, s)
 	poke(p.ready)
-}
-
-// breakOff resets the connection once what was written has had the time to arrive.
-func (p *pipe) breakOff() {
-	p.mu.Lock()
-	p.silent = true
-	due := p.last
-	p.mu.Unlock()
-	time.AfterFunc(time.Until(due), p.blow)
 }
 
 // finish ends the stream behind what was written.

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"encoding/json"
+	"strings"
+	"testing/synctest"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/orchestrator"
+)
+
+// judgeJournal stops the orchestrator, and compares what its journal says before and after: newest snapshot and all records since, and
+// the snapshot alone that it leaves.
+func (w *world) judgeJournal(stop func()) {
+	synctest.Wait()
+	before := w.disk.take()
+	before = before.Crash(0, 0) // what is synced has to be enough
+	stop()
+	if w.outcome.Violated != "" {
+		return
+	}
+	was, _ := w.restore(before)
+	is, store := w.restore(w.disk.take())
+	for i := range min(len(was), len(is)) {
+		if was[i] != is[i] {
+			w.fail("the journal restores to the same state", "before its end %.300s, after it %.300s", was[i], is[i])
+		}
+	}
+	if store == nil {
+		return
+	}
+	if !store.OK() {
+		w.fail("the journal verifies", "%s", strings.Join(store.Problems, "; "))
+	}
+}
+
+// restore reads a disk as the next orchestrator would.
+func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoint.Report) {
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
+	if err != nil {
+		w.fail("the journal opens", "%v", err)
+		return nil, nil
+	}
+	s, _, err := orchestrator.ReadState(store, millrace.Train)
+	if err != nil {
+		w.fail("the journal restores", "%v", err)
+	} else {
+		if s.Attempt != nil { // a snapshot keeps of it the state at the watermark, which is Base
+			s.Attempt.State = nil
+		}
+		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity} {
+			text, err := json.Marshal(part)
+			if err != nil {
+				w.fail("the journal restores", "%v", err)
+			}
+			state = append(state, string(text))
+		}
+	}
+	r, err := store.Verify()
+	if err != nil {
+		w.fail("the journal verifies", "%v", err)
+	}
+	if err := store.Close(); err != nil {
+		w.fail("the journal closes", "%v", err)
+	}
+	return state, &r
+}
+
+// judgeHistory looks at what every rank was given: each step once in the history that counts, up to the end.
+func (w *world) judgeHistory() {
+	if w.outcome.Violated != "" {
+		return
+	}
+	for _, x := range w.trainers {
+		for step := range w.load.steps {
+			if x.got[step] == "" {
+				w.fail("every step is delivered", "rank %d has not seen step %d", x.rank, step)
+			}
+		}
+		if x.step != w.load.steps || len(x.got) != int(w.load.steps) {
+			w.fail("every step is delivered", "rank %d ends at step %d with %d steps", x.rank, x.step, len(x.got))
+		}
+		w.outcome.Steps += len(x.got)
+	}
+}

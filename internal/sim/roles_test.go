@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/orchestrator"
+	"millrace/proto"
+	"millrace/sidecar/link"
+	"millrace/sources/loader"
+)
+
+// platter is the run's disk: what the next orchestrator finds, and what goes wrong with it meanwhile.
+type platter struct {
+	mu     sync.Mutex
+	disk   *checkpoint.Disk
+	full   bool
+	spent  bool // the reserve was given back
+	slow   time.Duration
+	doomed int // fsyncs until one fails; 0: none does
+}
+
+const (
+	journalDir   = "journal"
+	reserveBytes = 4 << 10
+)
+
+// take is the disk as it is now.
+func (d *platter) take() *checkpoint.Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.disk
+}
+
+// crash leaves the disk to the next process as a power cut would.
+func (d *platter) crash(percent int, seed uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.disk = d.disk.Crash(percent, seed)
+}
+
+// fault is what the disk says to an act of a process.
+func (d *platter) fault(p *process, act checkpoint.DiskAct, path string) error {
+	d.mu.Lock()
+	reserve := strings.HasSuffix(path, "BALLAST")
+	slow := time.Duration(0)
+	dies := false
+	defer func() {
+		d.mu.Unlock()
+		time.Sleep(slow)
+		if dies {
+			p.kill(again, 0)
+		}
+	}()
+	switch {
+	case p.dead():
+		return nil // its disk is not the run's any more
+	case act == checkpoint.DiskRemove && reserve:
+		d.spent = true
+	case act == checkpoint.DiskWrite && d.full && (reserve || !d.spent):
+		return syscall.ENOSPC
+	case act == checkpoint.DiskSync:
+		slow = d.slow
+		if d.doomed > 0 {
+			d.doomed--
+			dies = d.doomed == 0
+		}
+	}
+	return nil
+}
+
+// orchestrate is the orchestrator's role.
+func (w *world) orchestrate(p *process) (func(context.Context) error, func(), error) {
+	percent, seed := 100, p.rng.Uint64()
+	p.struck = func() {
+		w.mu.Lock()
+		percent = w.unsynced
+		w.mu.Unlock()
+		w.disk.crash(percent, seed)
+	}
+	disk := w.disk.take().Faulty(reserveBytes, func(act checkpoint.DiskAct, path string) error { return w.disk.fault(p, act, path) })
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }})
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := orchestrator.New(context.Background(), w.load.config, orchestrator.Options{Store: store, Lines: io.Discard})
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	listener, err := p.host.Listen(orchestratorName)
+	if err != nil && !p.dead() {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	w.tookTerm(p, o.Term())
+	server := grpc.NewServer(grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
+	run := func(ctx context.Context) error {
+		group, gctx := errgroup.WithContext(ctx)
+		if listener != nil {
+			group.Go(func() error { _ = server.Serve(listener); return nil })
+		}
+		group.Go(func() error {
+			defer stopServing(server)
+			if err := o.Run(gctx); err != nil {
+				return err
+			}
+			return nil
+		})
+		return group.Wait()
+	}
+	return run, func() {
+		if err := store.Close(); err != nil && !p.dead() {
+			w.fail("processes stop in order", "%s: %v", p.slot, err)
+		}
+	}, nil
+}
+
+// lastWords is how long a role may take to hear that the run has ended.
+const lastWords = 500 * time.Millisecond
+
+// stopServing lets last words out, as the command does.
+func stopServing(server *grpc.Server) {
+	late := time.AfterFunc(lastWords, server.Stop)
+	defer late.Stop()
+	server.GracefulStop()
+}
+
+// load is a loader's role. Its address is its own, so that two lives of a slot are never mistaken for each other.
+func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
+	l := loader.New(loader.Config{Name: p.slot, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName, Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
+		Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: w.rising(p, "a term of a loader"), Spec: w.load.spec})
+	return l.Run, func() {}, nil
+}
+
+// deliver is a sidecar's role.
+func (w *world) deliver(p *process) (func(context.Context) error, func(), error) {
+	host, ranks := 0, 0
+	for i := range w.load.hosts {
+		if sidecarName(i) == p.slot {
+			host = i
+		}
+	}
+	for r := range w.load.ranks {
+		if r%w.load.hosts == host {
+			ranks++
+		}
+	}
+	l := link.New(link.Config{Name: p.slot, Orchestrator: orchestratorName, World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
+		Log: slog.New(slog.DiscardHandler), Term: w.rising(p, "a term of the orchestrator")})
+	w.hosts[host].put(l, p.ctx)
+	return l.Run, func() {}, nil
+}
+
+// rising fails the run where what a process is told goes down.
+func (w *world) rising(p *process, what string) func(millrace.Term) {
+	var mu sync.Mutex
+	var highest millrace.Term
+	return func(t millrace.Term) {
+		mu.Lock()
+		defer mu.Unlock()
+		if t < highest {
+			w.fail("terms never go down", "%s, life %d: %s went from %d to %d", p.slot, p.life, what, highest, t)
+		}
+		highest = t
+	}
+}
+
+// tookTerm notes an orchestrator's term: each life has a higher one.
+func (w *world) tookTerm(p *process, t millrace.Term) {
+	if p.dead() {
+		return // nobody hears of it
+	}
+	w.mu.Lock()
+	was := w.term
+	w.term = max(w.term, t)
+	w.mu.Unlock()
+	if t <= was {
+		w.fail("terms never go down", "orchestrator, life %d: term %d after term %d", p.life, t, was)
+	}
+}
+
+// seat is where trainers find the sidecar of their host.
+type seat struct {
+	mu      sync.Mutex
+	link    *link.Link
+	life    context.Context // of link
+	changed chan struct{}   // closed and replaced when a new one is there
+}
+
+func (s *seat) put(l *link.Link, life context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link, s.life = l, life
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// after waits for a sidecar other than old.
+func (s *seat) after(ctx context.Context, old *link.Link) (*link.Link, context.Context, error) {
+	for {
+		s.mu.Lock()
+		l, life, changed := s.link, s.life, s.changed
+		s.mu.Unlock()
+		if l != nil && l != old {
+			return l, life, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// excuses tells whether an end or a start that failed is the doing of a fault.
+func (w *world) excuses(p *process, err error) bool {
+	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) || errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
+		err != nil && strings.Contains(err.Error(), "told to leave") && w.zombies.Load() > 0
+}

@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+
+	"millrace"
+)
+
+// What a campaign sets: see the target sim of the Makefile.
+var (
+	seeds  = flag.Uint64("seeds", 2000, "play so many seeds")
+	from   = flag.Uint64("from", 0, "the first of them")
+	totals = flag.String("totals", "", "append the totals as a row to this file")
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // many small worlds: what is collected less often costs less
+	os.Exit(m.Run())
+}
+
+// bench is what all seeds share: the workloads, and what each delivers where nothing goes wrong.
+type bench struct {
+	loads  []*workload
+	golden [][]map[millrace.Step]string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{}
+	dir := t.TempDir()
+	for i := range workloads {
+		b.loads = append(b.loads, newWorkload(t, dir, i))
+	}
+	for _, load := range b.loads {
+		calm := &script{Workload: load.number, Phases: []phase{{Start: "fresh", Until: int(load.steps)}}}
+		var got []map[millrace.Step]string
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(load, calm, nil)
+			if o := w.live(); o.Violated != "" {
+				t.Errorf("workload %d without faults: %s: %s", load.number, o.Violated, o.Detail)
+			}
+			for _, x := range w.trainers {
+				got = append(got, x.got)
+			}
+		})
+		b.golden = append(b.golden, got)
+	}
+	return b
+}
+
+// play runs a script.
+func (b *bench) play(t *testing.T, s *script) (o outcome) {
+	synctest.Test(t, func(*testing.T) { o = newWorld(b.loads[s.Workload], s, b.golden[s.Workload]).live() })
+	return o
+}
+
+// golden is what the workloads deliver: a change means that all runs that exist go on with other bytes.
+const golden = "07a60499a5919cc0b85b6562928cb066"
+
+func TestWorkloadsDeliverWhatTheyDid(t *testing.T) {
+	b := newBench(t)
+	h := sha256.New()
+	for _, load := range b.loads {
+		for r := range load.ranks {
+			for step := range load.steps {
+				fmt.Fprintf(h, "%d %d %d %s\n", load.number, r, step, b.golden[load.number][r][step])
+			}
+		}
+	}
+	if got := fmt.Sprintf("%x", h.Sum(nil)[:16]); got != golden {
+		t.Errorf("the workloads deliver %s, want %s", got, golden)
+	}
+}
+
+// TestSeeds: whatever goes wrong and whenever, every rank gets the bytes of a run in which nothing does, also after it goes back.
+func TestSeeds(t *testing.T) {
+	b, c := newBench(t), newCampaign()
+	t.Run("all", func(t *testing.T) {
+		for seed := *from; seed < *from+*seeds; seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				s := newScript(seed, b.loads)
+				o := b.play(t, s)
+				c.count(o)
+				if o.Violated == "" {
+					return
+				}
+				t.Errorf("workload %d: %s: %s", s.Workload, o.Violated, o.Detail)
+				path, err := keep(b.shrink(t, s, o))
+				if t.Logf("kept in %s", path); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+	c.report(t)
+}
+
+// TestSeedsThatFailedOnce come again, as often as it takes: what runs beside what is not the seed's to say.
+func TestSeedsThatFailedOnce(t *testing.T) {
+	b := newBench(t)
+	for _, f := range kept(t) {
+		for i := range replays {
+			if o := b.play(t, f.Script); o.Violated != "" {
+				t.Errorf("%s, replay %d: %s: %s", f.path, i, o.Violated, o.Detail)
+				break
+			}
+		}
+	}
+}
+
+// TestScriptsFollowFromSeeds: a seed and a commit give the same script, and one from a file is the same again.
+func TestScriptsFollowFromSeeds(t *testing.T) {
+	b := newBench(t)
+	for seed := range uint64(200) {
+		s := newScript(seed, b.loads)
+		text, err := (&failure{Script: s, Violated: "x", Detail: "a\nb", Commit: "c"}).text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parseFailure(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprintf("%+v", f.Script), fmt.Sprintf("%+v", newScript(seed, b.loads)); got != want {
+			t.Fatalf("seed %d:\n%s\n%s", seed, got, want)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"millrace/checkpoint"
+)
+
+// lull is the most time between two faults, however slowly the trainers go on.
+const lull = 2 * time.Second
+
+// storm lets the script's faults strike, until ctx ends; then all that still goes wrong is mended.
+func (w *world) storm(ctx context.Context) {
+	var mending sync.WaitGroup
+	defer mending.Wait()
+	for i := range w.script.Faults {
+		f := &w.script.Faults[i]
+		if !w.await(ctx, f.After) || !rest(ctx, f.Delay) {
+			return
+		}
+		w.note("%s at %s %s", f.Kind, f.At, f.To)
+		if mend := w.strike(f); mend != nil {
+			mending.Go(func() {
+				rest(ctx, f.For)
+				mend()
+			})
+		}
+		w.mu.Lock()
+		w.outcome.Struck[f.Kind]++
+		w.mu.Unlock()
+	}
+}
+
+// await waits until the trainers have passed so many places, or for a lull; false where ctx ends first.
+func (w *world) await(ctx context.Context, places int) bool {
+	timer := time.NewTimer(lull)
+	defer timer.Stop()
+	for {
+		w.mu.Lock()
+		passed, changed := w.passed, w.changed
+		w.mu.Unlock()
+		if passed >= places {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// rest waits; false where ctx ends first.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (w *world) slot(name string) *slot {
+	for _, s := range w.slots {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// strike lets one fault happen. What it returns mends it.
+func (w *world) strike(f *fault) (mend func()) {
+	p := w.slot(f.At).process()
+	if p == nil {
+		return nil
+	}
+	switch f.Kind {
+	case crash, vanish:
+		w.mu.Lock()
+		w.unsynced = f.Size
+		w.mu.Unlock()
+		if f.Kind == vanish {
+			p.kill(again, f.For)
+		} else {
+			p.kill(f.For, 0)
+		}
+	case freeze:
+		return p.freeze()
+	case zombie:
+		w.zombies.Add(1)
+		thaw := p.freeze()
+		p.free()
+		return thaw
+	case second:
+		return w.startBeside(p)
+	case partition:
+		there, back := w.net.Hold(f.At, f.To), w.net.Hold(f.To, f.At)
+		return func() { there(); back() }
+	case oneWay:
+		return w.net.Hold(f.At, f.To)
+	case reset:
+		w.net.Reset(w.address(p))
+	case cut:
+		_ = w.net.Cut(w.address(p)) // never fails
+	default:
+		return w.strikeHost(p, f)
+	}
+	return nil
+}
+
+// strikeHost is what goes wrong with a process's clock or its disk.
+func (w *world) strikeHost(p *process, f *fault) (mend func()) {
+	switch f.Kind {
+	case jump:
+		p.clock.jump(time.Duration(f.Size) * time.Second)
+	case late:
+		p.clock.lag(f.For)
+	case syncDeath:
+		w.disk.set(func(d *platter) { d.doomed = f.Size })
+	case diskFull:
+		w.disk.set(func(d *platter) { d.full = true })
+		return func() { w.disk.set(func(d *platter) { d.full, d.spent = false, false }) }
+	case slowDisk:
+		w.disk.set(func(d *platter) { d.slow = f.For })
+		return func() { w.disk.set(func(d *platter) { d.slow = 0 }) }
+	}
+	return nil
+}
+
+func (d *platter) set(change func(*platter)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+func (w *world) address(p *process) string {
+	if p.slot == orchestratorName {
+		return p.slot
+	}
+	return fmt.Sprintf("%s.%d", p.slot, p.life)
+}
+
+// startBeside freezes an orchestrator and starts another on the same disk, which the lock has to keep out.
+func (w *world) startBeside(p *process) (mend func()) {
+	thaw := p.freeze()
+	if p.dead() {
+		return thaw
+	}
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
+	if err == nil {
+		if store.Close(); !p.dead() {
+			w.fail("one orchestrator has the journal", "a second one opened it beside life %d", p.life)
+		}
+	}
+	return thaw
+}

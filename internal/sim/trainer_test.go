@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"millrace"
+	"millrace/sidecar"
+	"millrace/sidecar/link"
+)
+
+// trainer is one rank: it takes step after step, and remembers what it was given.
+type trainer struct {
+	w       *world
+	rank    millrace.Rank
+	attempt millrace.Attempt
+	step    millrace.Step // not yet taken
+	joined  *link.Link    // where it said where it starts
+	got     map[millrace.Step]string
+	states  map[millrace.Step][]byte // run state before each step
+}
+
+// run lives one phase of trainers. A sidecar that is lost is none of its business: it goes on with the next.
+func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error {
+	x.attempt = 0
+	var l *link.Link
+	for {
+		var life context.Context
+		var err error
+		if l, life, err = x.w.hosts[int(x.rank)%x.w.load.hosts].after(ctx, l); err != nil {
+			return nil // killed
+		}
+		both, cancel := context.WithCancel(ctx)
+		lost, over := context.AfterFunc(life, cancel), context.AfterFunc(x.w.over, cancel)
+		err = x.steps(both, l, ph, start)
+		lost()
+		over()
+		cancel()
+		switch {
+		case ctx.Err() != nil || x.w.over.Err() != nil && x.step == x.w.load.steps:
+			return nil
+		case err == nil || life.Err() == nil:
+			return err
+		}
+		if x.attempt != 0 {
+			start = sidecar.Start{Kind: sidecar.StartContinue, Attempt: x.attempt, Step: x.step}
+		}
+	}
+}
+
+func (x *trainer) steps(ctx context.Context, l *link.Link, ph phase, start sidecar.Start) error {
+	x.joined = l
+	b, err := l.Join(ctx, x.rank, start)
+	if err != nil {
+		return err
+	}
+	if err := x.begun(start, b); err != nil {
+		return err
+	}
+	for int(x.step) < ph.Until || x.w.load.ends && ph.Until == int(x.w.load.steps) {
+		x.w.pass()
+		p, err := l.Plan(ctx, x.attempt, x.step)
+		if errors.Is(err, io.EOF) && x.w.load.ends && x.step == x.w.load.steps {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.w.pass()
+		payload, err := l.Fetch(ctx, p.Plan, []millrace.Rank{x.rank})
+		if err != nil {
+			return err
+		}
+		if err := x.take(p, payload); err != nil {
+			return err
+		}
+		x.step++
+		time.Sleep(ph.Pace)
+		x.w.pass()
+		if ph.Save {
+			if err := l.CheckpointSaved(ctx, x.rank, x.attempt, x.step-1); err != nil {
+				return err
+			}
+		}
+		if err := l.Commit(ctx, x.rank, x.attempt, x.step-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begun checks where the run says that the rank starts.
+func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
+	switch start.Kind {
+	case sidecar.StartContinue:
+		if b.Attempt != x.attempt || b.Step != x.step {
+			return fmt.Errorf("it stood at step %d of attempt %d and goes on at %d of %d", x.step, x.attempt, b.Step, b.Attempt)
+		}
+	case sidecar.StartFresh:
+		if b.Step != 0 {
+			return fmt.Errorf("a fresh start is at step %d", b.Step)
+		}
+	case sidecar.StartState:
+		if b.Step != start.Step {
+			return fmt.Errorf("the state of step %d starts at step %d", start.Step, b.Step)
+		}
+	case sidecar.StartLatest:
+		if b.Step > x.step {
+			return fmt.Errorf("it has not seen step %d and latest is %d", x.step, b.Step)
+		}
+	}
+	x.attempt, x.step = b.Attempt, b.Step
+	return nil
+}
+
+// take notes a step's bytes. A step that comes again, in another attempt, has the same; and so has every step the bytes of the run
+// without faults.
+func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
+	if p.Step != x.step || p.Attempt != x.attempt {
+		return fmt.Errorf("it asked for step %d of attempt %d and got %d of %d", x.step, x.attempt, p.Step, p.Attempt)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s", p.Content, p.Placement)
+	for micro := range p.Microbatches {
+		tokens, err := payload.Tokens(x.rank, micro)
+		if err != nil {
+			return err
+		}
+		for i, a := range p.Part(x.rank, micro) {
+			fmt.Fprintf(h, "%d/%d/%d %v", micro, a.Row, a.Start, tokens[i])
+		}
+	}
+	payload.Release()
+	sum := fmt.Sprintf("%x", h.Sum(nil)[:8])
+	if was, ok := x.got[p.Step]; ok && was != sum {
+		return fmt.Errorf("step %d was %s, and is %s in attempt %d", p.Step, was, sum, p.Attempt)
+	}
+	if x.w.golden != nil && x.w.golden[x.rank][p.Step] != sum {
+		return fmt.Errorf("step %d of attempt %d is %s, without faults it is %s", p.Step, p.Attempt, sum, x.w.golden[x.rank][p.Step])
+	}
+	x.got[p.Step], x.states[p.Step+1] = sum, p.State
+	return nil
+}
+
+// train lives a phase with all ranks, and returns when they have come to its end or were killed.
+func (w *world) train(ctx context.Context, ph phase) {
+	ctx, kill := context.WithCancel(ctx)
+	defer kill()
+	w.mu.Lock()
+	w.killAt, w.kill = 0, kill
+	if ph.Kill > 0 {
+		w.killAt = w.passed + ph.Kill
+	}
+	w.mu.Unlock()
+	start := w.start(ph)
+	w.note("trainers start from %s %d", start.Kind, start.Step)
+	var group sync.WaitGroup
+	for _, x := range w.trainers {
+		group.Go(func() {
+			if err := x.run(ctx, ph, start); err != nil {
+				w.fail("trainers see no fault", "rank %d at step %d of attempt %d: %v", x.rank, x.step, x.attempt, err)
+			}
+		})
+	}
+	group.Wait()
+	for _, x := range w.trainers {
+		if x.joined != nil {
+			x.joined.Left(x.rank)
+			x.joined = nil
+		}
+	}
+}
+
+// start is where a phase starts: the same for all ranks.
+func (w *world) start(ph phase) sidecar.Start {
+	least := w.trainers[0].step
+	for _, x := range w.trainers {
+		least = min(least, x.step)
+	}
+	least -= min(least, millrace.Step(ph.Back))
+	switch {
+	case ph.Start == "latest":
+		return sidecar.Start{Kind: sidecar.StartLatest}
+	case ph.Start == "state" && least > 0:
+		return sidecar.Start{Kind: sidecar.StartState, State: w.trainers[0].states[least], Step: least}
+	}
+	return sidecar.Start{Kind: sidecar.StartFresh}
+}

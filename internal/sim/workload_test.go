@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// workloads is how many there are; a seed takes one of them.
+const workloads = 12
+
+// workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
+type workload struct {
+	number  int
+	dir     string
+	sources []millrace.Shuffle // by name: s0, s1, …
+	epochs  []uint32
+	memory  int64 // of a loader, bytes
+	stripes []int
+	loaders int
+	hosts   int // sidecars; rank r is on host r % hosts
+	ranks   int
+	steps   millrace.Step
+	ends    bool // the run ends with that many steps; else it would go on
+	config  orchestrator.Config
+}
+
+// newWorkload writes a workload's files below dir.
+func newWorkload(t *testing.T, dir string, number int) *workload {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(number), 11))
+	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(6 + rng.IntN(5)), ends: rng.IntN(2) == 0}
+	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
+	for i := range 2 + rng.IntN(4) {
+		shuffle := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}[rng.IntN(4)]
+		if i == 0 {
+			shuffle = millrace.Global
+		}
+		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3)) // some run dry
+		w.stripes = append(w.stripes, 1+rng.IntN(w.loaders))
+		w.write(t, rng, i)
+	}
+	w.epochs[0] = 12 // there is always one left
+	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
+	w.config = w.configure(t, rng)
+	return w
+}
+
+func name(source int) string { return fmt.Sprintf("s%d", source) }
+
+// write makes a source's files: two, some records of which are bad.
+func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
+	t.Helper()
+	longest, bads := 8+rng.IntN(150), rng.IntN(2)*rng.IntN(20)
+	if source == 0 {
+		longest = 150
+	}
+	for file := range 2 {
+		var text strings.Builder
+		if w.sources[source] == millrace.Blocks {
+			fmt.Fprintln(&text, streams)
+		}
+		for range 20 + rng.IntN(60) {
+			if rng.IntN(100) < bads {
+				fmt.Fprintln(&text, bad)
+			} else {
+				fmt.Fprintln(&text, 1+rng.IntN(longest))
+			}
+		}
+		path := filepath.Join(w.dir, name(source), fmt.Sprintf("%d.jsonl", file))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// spec is a source as loaders open it.
+func (w *workload) spec(source string) (sources.Spec, error) {
+	for i, shuffle := range w.sources {
+		if name(i) == source {
+			return sources.Spec{Name: source, Format: numbers{}, Base: filepath.Join(w.dir, source), Patterns: []string{"."}, Shuffle: shuffle, Seed: 7, Epochs: w.epochs[i]}, nil
+		}
+	}
+	return sources.Spec{}, fmt.Errorf("source %s: %w", source, millrace.ErrInvalid)
+}
+
+func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
+	t.Helper()
+	length := uint32(32 << rng.IntN(3))
+	batch := w.ranks * (1 + rng.IntN(3))
+	spec := &planner.Spec{SequenceLength: length, GlobalBatch: batch, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, Schedule: w.schedule(t, rng), LastStep: planner.PadLast}
+	if w.ends {
+		spec.StopSteps = uint64(w.steps)
+	}
+	micro := uint32(1)
+	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
+		micro = uint32(perRank)
+	}
+	topology := millrace.Topology{Ranks: w.ranks, TP: 1, CP: 1, PP: 1}
+	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast}
+	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.ranks)}, Ranks: w.ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
+		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
+	for i := range w.sources {
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: planner.Renormalize})
+		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
+		first := rng.IntN(w.loaders)
+		for stripe := range w.stripes[i] {
+			src.Loaders = append(src.Loaders, loaderName((first+stripe)%w.loaders))
+		}
+		c.Sources = append(c.Sources, src)
+	}
+	return c
+}
+
+// schedule has one to three stages.
+func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
+	t.Helper()
+	var knots []mixing.Knot
+	for stage := range 1 + rng.IntN(3) {
+		k := mixing.Knot{From: mixing.Point{Count: uint64(3 * stage)}}
+		for range w.sources {
+			weight, err := mixing.ParseWeight(fmt.Sprintf("0.%d", 1+rng.IntN(9)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.Weights = append(k.Weights, weight)
+		}
+		knots = append(knots, k)
+	}
+	s, err := mixing.NewSchedule(len(w.sources), knots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func loaderName(i int) string  { return fmt.Sprintf("loader-%d", i) }
+func sidecarName(i int) string { return fmt.Sprintf("sidecar-%d", i) }
+
+// slots names every process of the run.
+func (w *workload) slots() []string {
+	out := []string{orchestratorName}
+	for i := range w.loaders {
+		out = append(out, loaderName(i))
+	}
+	for i := range w.hosts {
+		out = append(out, sidecarName(i))
+	}
+	return out
+}
+
+const orchestratorName = "orchestrator"

@@ -1,0 +1,192 @@
+// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in memory, virtual time,
+// and a script of what goes wrong, which follows from a seed.
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/sim/memnet"
+)
+
+// patience is virtual: a run that takes longer is stuck. The longest script has about a minute of faults and a minute of slow trainers.
+const patience = 2 * time.Minute
+
+// world is one run under one script.
+type world struct {
+	load   *workload
+	script *script
+	golden []map[millrace.Step]string // by rank; nil: this run makes it
+	net    *memnet.Net
+	disk   *platter
+	slots  []*slot
+	hosts  []*seat
+
+	trainers []*trainer
+	group    sync.WaitGroup     // every goroutine of the world
+	stop     context.CancelFunc // ends the world
+	over     context.Context    // ends when the run is complete
+	complete context.CancelFunc
+
+	zombies, locked atomic.Int64 // faults that excuse a process which leaves, or an orchestrator that does not start
+
+	mu       sync.Mutex
+	alive    []*process    // every life there was
+	changed  chan struct{} // closed and replaced when the trainers passed a place
+	passed   int           // places
+	killAt   int           // the one where the trainers are killed; 0: none
+	kill     context.CancelFunc
+	term     millrace.Term // newest that an orchestrator took
+	unsynced int           // percent that the next crash leaves of what was not synced
+	outcome  outcome
+	history  hash.Hash
+}
+
+// outcome is what became of a run.
+type outcome struct {
+	Violated string // the first property that did not hold, empty where all did
+	Detail   string
+	Struck   map[string]int // faults by kind
+	Steps    int            // that trainers took
+	History  string         // digest of what happened and when
+	Virtual  time.Duration
+}
+
+// newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
+func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *world {
+	w := &world{load: load, script: s, golden: golden, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, changed: make(chan struct{}), unsynced: 100,
+		outcome: outcome{Struck: map[string]int{}}, history: sha256.New()}
+	w.net.Blow(s.Weather, s.Seed)
+	for _, name := range load.slots() {
+		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
+	}
+	for range load.hosts {
+		w.hosts = append(w.hosts, &seat{changed: make(chan struct{})})
+	}
+	for r := range load.ranks {
+		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, states: map[millrace.Step][]byte{}})
+	}
+	return w
+}
+
+func (w *world) role(name string) role {
+	switch name[0] {
+	case orchestratorName[0]:
+		return w.orchestrate
+	case 's':
+		return w.deliver
+	}
+	return w.serve
+}
+
+// live plays the script to its end and judges it.
+func (w *world) live() outcome {
+	began := time.Now()
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	w.stop = stop
+	w.over, w.complete = context.WithCancel(ctx)
+	defer w.complete()
+	var supervisors sync.WaitGroup
+	for _, s := range w.slots {
+		supervisors.Go(func() { w.keep(ctx, s) })
+	}
+	storm, calm := context.WithCancel(ctx)
+	var weather sync.WaitGroup
+	weather.Go(func() { w.storm(storm) })
+	for _, ph := range w.script.Phases {
+		if ctx.Err() == nil {
+			w.train(ctx, ph)
+		}
+	}
+	calm()
+	weather.Wait()
+	if ctx.Err() == context.DeadlineExceeded {
+		w.fail("no run is stuck", "%s", w.standing())
+	}
+	w.outcome.Virtual = time.Since(began)
+	stop()
+	supervisors.Wait()
+	w.end()
+	return w.outcome
+}
+
+// end stops every process in order and judges what is left. The orchestrator is last: its journal is complete then.
+func (w *world) end() {
+	for _, p := range w.alive {
+		if p.slot != orchestratorName {
+			p.cancel()
+		}
+	}
+	w.judgeJournal(func() {
+		for _, p := range w.alive {
+			p.cancel()
+		}
+		w.group.Wait()
+	})
+	w.judgeHistory()
+	w.outcome.History = fmt.Sprintf("%x", w.history.Sum(nil)[:8])
+}
+
+// fail notes the first property that does not hold, and ends the world.
+func (w *world) fail(property, format string, args ...any) {
+	w.mu.Lock()
+	if w.outcome.Violated == "" {
+		w.outcome.Violated, w.outcome.Detail = property, fmt.Sprintf(format, args...)
+	}
+	w.mu.Unlock()
+	w.stop()
+}
+
+// note adds to the history.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(w.history, "%d ", time.Now().UnixNano())
+	fmt.Fprintf(w.history, format+"\n", args...)
+}
+
+// pass is a place in a trainer's life where something may be struck.
+func (w *world) pass() {
+	w.note("pass")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed++
+	if w.passed == w.killAt {
+		w.outcome.Struck[trainersGo]++
+		w.kill()
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// finished notes that the run is complete. Trainers whose last answer was lost are told by the end of everything else, as by that of
+// the command that runs a run.
+func (w *world) finished() { time.AfterFunc(lastWords, w.complete) }
+
+// standing says where everybody is, for a run that does not end.
+func (w *world) standing() string {
+	text := ""
+	for _, x := range w.trainers {
+		text += fmt.Sprintf("rank %d at step %d of attempt %d; ", x.rank, x.step, x.attempt)
+	}
+	for i, h := range w.hosts {
+		h.mu.Lock()
+		if h.link != nil {
+			text += fmt.Sprintf("%s waits: %q; ", sidecarName(i), h.link.Waiting())
+		}
+		h.mu.Unlock()
+	}
+	for _, s := range w.slots {
+		if p := s.process(); p != nil {
+			text += fmt.Sprintf("%s life %d, dead %t; ", s.name, p.life, p.dead())
+		}
+	}
+	return text
+}

@@ -68,6 +68,13 @@ func (p *process) dead() bool {
 	return p.killed
 }
 
+// done tells that the process was killed or has ended.
+func (p *process) done() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed || p.freed
+}
+
 // freeze is SIGSTOP, as far as anybody else can see.
 func (p *process) freeze() (thaw func()) {
 	host, clock := p.host.Freeze(), p.clock.freeze()

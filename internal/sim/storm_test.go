@@ -151,12 +151,13 @@ func (w *world) address(p *process) string {
 // startBeside freezes an orchestrator and starts another on the same disk, which the lock has to keep out.
 func (w *world) startBeside(p *process) (mend func()) {
 	thaw := p.freeze()
-	if p.dead() {
+	if p.done() {
 		return thaw
 	}
+	w.locked.Add(1)
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
 	if err == nil {
-		if store.Close(); !p.dead() {
+		if store.Close(); !p.done() {
 			w.fail("one orchestrator has the journal", "a second one opened it beside life %d", p.life)
 		}
 	}

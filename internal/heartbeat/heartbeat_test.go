@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -192,6 +193,9 @@ func TestAPageOutlivesItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	for m.Sample().Beats == 0 { // until it has begun to beat
+		runtime.Gosched()
+	}
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	_ = m.Sample()

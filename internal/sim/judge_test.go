@@ -42,7 +42,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		w.fail("the journal opens", "%v", err)
 		return nil, nil
 	}
-	s, _, err := orchestrator.ReadState(store, millrace.Train)
+	s, _, err := orchestrator.ReadState(store, millrace.Train, w.config.Spec)
 	if err != nil {
 		w.fail("the journal restores", "%v", err)
 	} else {

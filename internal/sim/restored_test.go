@@ -25,8 +25,8 @@ type placing struct {
 	runway       int // steps planned ahead of what was consumed; 1 is no prefetch
 }
 
-// outcome is what a step came to: equal steps are equal in all of it.
-type outcome struct {
+// planned is what a step came to: equal steps are equal in all of it.
+type planned struct {
 	content string // content digest
 	state   string // after the step, its attempt aside
 	bytes   string // of all tensors of all ranks
@@ -37,7 +37,7 @@ type outcome struct {
 // history is a run's steps from a place on, and how it ended.
 type history struct {
 	from    uint64
-	steps   []outcome
+	steps   []planned
 	ended   string
 	refusal string
 	begun   *proto.Begin
@@ -197,7 +197,7 @@ func (r *run) take(msg *proto.Plan) {
 		}
 		r.m.Committed(&ear{}, &proto.Commit{Rank: uint32(rank), Attempt: msg.Fence.Attempt, Step: msg.Step})
 	}
-	r.out.steps = append(r.out.steps, outcome{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
+	r.out.steps = append(r.out.steps, planned{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
 }
 
 // tokens stand for documents: what they are depends on the document and the place in it alone.
@@ -239,7 +239,7 @@ func given(state string, micro uint32, placement string) []byte {
 }
 
 // first is what two runs differ in first.
-func first(got, want []outcome, from uint64) string {
+func first(got, want []planned, from uint64) string {
 	for i := range got {
 		var names []string
 		for name, differs := range map[string]bool{"content": got[i].content != want[i].content, "state": got[i].state != want[i].state, "bytes": got[i].bytes != want[i].bytes} {

@@ -155,7 +155,7 @@ func (x *setting) restore(t *testing.T, whole map[[2]int]*history, step uint64) 
 }
 
 // inside goes on from the middle of a step.
-func (x *setting) inside(t *testing.T, state string, ahead []outcome, p placing, step uint64) {
+func (x *setting) inside(t *testing.T, state string, ahead []planned, p placing, step uint64) {
 	t.Helper()
 	taken := 1 + uint32(step)%ahead[0].micro
 	text := given(state, taken, ahead[0].place)

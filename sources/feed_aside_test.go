@@ -78,7 +78,7 @@ func TestStandbySameTokens(t *testing.T) {
 				s := x.open(t, dir)
 				docs, anchors := dumbStream(corpus, x, s, 2)
 				rnd := rand.New(rand.NewPCG(uint64(of), 5))
-				for round := range 6 {
+				for round := range 3 {
 					name := fmt.Sprintf("%d shards/%s/of %d/round %d", len(corpus.shards), shuffle, of, round)
 					src := s
 					if round%2 == 0 { // nothing remembered of blocks
@@ -86,7 +86,7 @@ func TestStandbySameTokens(t *testing.T) {
 					}
 					at := rnd.IntN(len(docs) / 2)
 					f := src.Feed(Position{millrace.Ordinal(at), newestAnchor(anchors, at)}, Stripe{uint32(round) % of, of}, FeedConfig{Budget: NewBudget(1 << 20), Parallel: 2, Standby: true})
-					for range 8 {
+					for range 5 {
 						demand(t, f, rnd, docs, at, at+1+rnd.IntN(len(docs)))
 						at = min(at+rnd.IntN(10), len(docs)-1)
 						f.Follow(millrace.Ordinal(at), newestAnchor(anchors, at))

@@ -1,7 +1,7 @@
 # `make` prints the targets. What a target needs and lacks, it says.
 
 .DEFAULT_GOAL := help
-.PHONY: bench-stream bench-plan help build test test-race test-adapters lint generate demo bench bench-tokenizer bench-handover chaos fuzz clean
+.PHONY: bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ test-adapters: ## run the client's tests with PyTorch: tensors that share the me
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
 	@# By itself: it imports torch, and where torch is imported the client gives tensors.
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider examples/demo/check_torch.py
+
+# A campaign counts where its row is appended: TOTALS=docs/campaigns.md. Seeds that fail are kept, and replayed by make test.
+sim: ## play SEEDS (10000) seeds of the simulation FROM (2000) on; TOTALS=file appends a row of totals
+	cd internal/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args -seeds $(or $(SEEDS),10000) -from $(or $(FROM),2000) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...

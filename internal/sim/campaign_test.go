@@ -29,7 +29,7 @@ func newCampaign() *campaign {
 	return &campaign{began: time.Now(), spent: processorTime(), struck: map[string]int{}}
 }
 
-func (c *campaign) count(o outcome) {
+func (c *campaign) count(o verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.played++
@@ -52,7 +52,7 @@ func (c *campaign) report(t *testing.T) {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.struck[kind]))
 	}
 	wall := time.Since(c.began)
-	t.Logf("%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v (%.1f seeds/s, %.1f ms of processor a seed): %s", c.played, c.failed, faults, c.steps,
+	fmt.Printf("%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v (%.1f seeds/s, %.1f ms of processor a seed): %s\n", c.played, c.failed, faults, c.steps,
 		c.virtual.Round(time.Second), wall.Round(time.Second), float64(c.played)/wall.Seconds(), float64(cpu.Milliseconds())/float64(max(c.played, 1)), strings.Join(kinds, ", "))
 	if *totals == "" {
 		return

@@ -103,7 +103,7 @@ func commit() string {
 }
 
 // shrink leaves out faults and phases without which the same property is violated.
-func (b *bench) shrink(t *testing.T, s *script, o outcome) *failure {
+func (b *bench) shrink(t *testing.T, s *script, o verdict) *failure {
 	f := &failure{Script: s, Violated: o.Violated, Detail: o.Detail}
 	fails := func(s script) bool {
 		for range replays {

@@ -17,7 +17,7 @@ func (w *world) judgeJournal(stop func()) {
 	before := w.disk.take()
 	before = before.Crash(0, 0) // what is synced has to be enough
 	stop()
-	if w.outcome.Violated != "" {
+	if w.verdict.Violated != "" {
 		return
 	}
 	was, _ := w.restore(before)
@@ -42,7 +42,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		w.fail("the journal opens", "%v", err)
 		return nil, nil
 	}
-	s, _, err := orchestrator.ReadState(store, millrace.Train, w.config.Spec)
+	s, _, err := orchestrator.ReadState(store, millrace.Train, w.load.config.Spec)
 	if err != nil {
 		w.fail("the journal restores", "%v", err)
 	} else {
@@ -69,7 +69,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 
 // judgeHistory looks at what every rank was given: each step once in the history that counts, up to the end.
 func (w *world) judgeHistory() {
-	if w.outcome.Violated != "" {
+	if w.verdict.Violated != "" {
 		return
 	}
 	for _, x := range w.trainers {
@@ -81,6 +81,6 @@ func (w *world) judgeHistory() {
 		if x.step != w.load.steps || len(x.got) != int(w.load.steps) {
 			w.fail("every step is delivered", "rank %d ends at step %d with %d steps", x.rank, x.step, len(x.got))
 		}
-		w.outcome.Steps += len(x.got)
+		w.verdict.Steps += len(x.got)
 	}
 }

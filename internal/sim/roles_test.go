@@ -16,7 +16,9 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/planner"
 	"millrace/proto"
 	"millrace/sidecar/link"
 	"millrace/sources/loader"
@@ -137,10 +139,15 @@ func stopServing(server *grpc.Server) {
 	server.GracefulStop()
 }
 
-// load is a loader's role. Its address is its own, so that two lives of a slot are never mistaken for each other.
+func version() *proto.Version {
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "sim"}
+}
+
+// serve is a loader's role, and a shadow's. Its address is its own, so that two lives of a slot are never mistaken for each other.
 func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
-	l := loader.New(loader.Config{Name: p.slot, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName, Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
-		Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: w.rising(p, "a term of a loader"), Spec: w.load.spec})
+	l := loader.New(loader.Config{Name: p.slot, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
+		Version: version(), Pid: int64(p.life), Standby: strings.HasPrefix(p.slot, shadowName), Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
+		Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: w.load.spec})
 	return l.Run, func() {}, nil
 }
 
@@ -157,7 +164,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			ranks++
 		}
 	}
-	l := link.New(link.Config{Name: p.slot, Orchestrator: orchestratorName, World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
+	l := link.New(link.Config{Name: p.slot, Orchestrator: orchestratorName, Version: version(), World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
 		Log: slog.New(slog.DiscardHandler), Term: w.rising(p, "a term of the orchestrator")})
 	w.hosts[host].put(l, p.ctx)
 	return l.Run, func() {}, nil
@@ -227,5 +234,5 @@ func (s *seat) after(ctx context.Context, old *link.Link) (*link.Link, context.C
 // excuses tells whether an end or a start that failed is the doing of a fault.
 func (w *world) excuses(p *process, err error) bool {
 	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) || errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
-		err != nil && strings.Contains(err.Error(), "told to leave") && w.zombies.Load() > 0
+		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar") // a loader that was replaced leaves
 }

@@ -29,7 +29,7 @@ func (w *world) storm(ctx context.Context) {
 			})
 		}
 		w.mu.Lock()
-		w.outcome.Struck[f.Kind]++
+		w.verdict.Struck[f.Kind]++
 		w.mu.Unlock()
 	}
 }
@@ -95,7 +95,6 @@ func (w *world) strike(f *fault) (mend func()) {
 	case freeze:
 		return p.freeze()
 	case zombie:
-		w.zombies.Add(1)
 		thaw := p.freeze()
 		p.free()
 		return thaw

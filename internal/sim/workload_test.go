@@ -29,6 +29,7 @@ type workload struct {
 	memory  int64 // of a loader, bytes
 	stripes []int
 	loaders int
+	shadows int
 	hosts   int // sidecars; rank r is on host r % hosts
 	ranks   int
 	steps   millrace.Step
@@ -40,7 +41,7 @@ type workload struct {
 func newWorkload(t *testing.T, dir string, number int) *workload {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(number), 11))
-	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(6 + rng.IntN(5)), ends: rng.IntN(2) == 0}
+	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(5 + rng.IntN(4)), ends: rng.IntN(2) == 0}
 	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
 	for i := range 2 + rng.IntN(4) {
 		shuffle := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}[rng.IntN(4)]
@@ -54,6 +55,8 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	w.epochs[0] = 12 // there is always one left
 	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
 	w.config = w.configure(t, rng)
+	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
+	w.config.Shadows = w.shadows
 	return w
 }
 
@@ -158,10 +161,16 @@ func (w *workload) slots() []string {
 	for i := range w.loaders {
 		out = append(out, loaderName(i))
 	}
+	for i := range w.shadows {
+		out = append(out, fmt.Sprintf("%s-%d", shadowName, i))
+	}
 	for i := range w.hosts {
 		out = append(out, sidecarName(i))
 	}
 	return out
 }
 
-const orchestratorName = "orchestrator"
+const (
+	orchestratorName = "orchestrator"
+	shadowName       = "shadow"
+)

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,7 @@ type world struct {
 	over     context.Context    // ends when the run is complete
 	complete context.CancelFunc
 
-	zombies, locked atomic.Int64 // faults that excuse a process which leaves, or an orchestrator that does not start
+	locked atomic.Int64 // faults that excuse an orchestrator which does not start
 
 	mu       sync.Mutex
 	alive    []*process    // every life there was
@@ -45,12 +46,12 @@ type world struct {
 	kill     context.CancelFunc
 	term     millrace.Term // newest that an orchestrator took
 	unsynced int           // percent that the next crash leaves of what was not synced
-	outcome  outcome
+	verdict  verdict
 	history  hash.Hash
 }
 
-// outcome is what became of a run.
-type outcome struct {
+// verdict is what became of a run.
+type verdict struct {
 	Violated string // the first property that did not hold, empty where all did
 	Detail   string
 	Struck   map[string]int // faults by kind
@@ -62,7 +63,7 @@ type outcome struct {
 // newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
 func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *world {
 	w := &world{load: load, script: s, golden: golden, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, changed: make(chan struct{}), unsynced: 100,
-		outcome: outcome{Struck: map[string]int{}}, history: sha256.New()}
+		verdict: verdict{Struck: map[string]int{}}, history: sha256.New()}
 	w.net.Blow(s.Weather, s.Seed)
 	for _, name := range load.slots() {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
@@ -77,17 +78,17 @@ func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *wor
 }
 
 func (w *world) role(name string) role {
-	switch name[0] {
-	case orchestratorName[0]:
+	switch {
+	case name == orchestratorName:
 		return w.orchestrate
-	case 's':
+	case strings.HasPrefix(name, "sidecar"):
 		return w.deliver
 	}
 	return w.serve
 }
 
 // live plays the script to its end and judges it.
-func (w *world) live() outcome {
+func (w *world) live() verdict {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	w.stop = stop
@@ -110,11 +111,11 @@ func (w *world) live() outcome {
 	if ctx.Err() == context.DeadlineExceeded {
 		w.fail("no run is stuck", "%s", w.standing())
 	}
-	w.outcome.Virtual = time.Since(began)
+	w.verdict.Virtual = time.Since(began)
 	stop()
 	supervisors.Wait()
 	w.end()
-	return w.outcome
+	return w.verdict
 }
 
 // end stops every process in order and judges what is left. The orchestrator is last: its journal is complete then.
@@ -131,14 +132,14 @@ func (w *world) end() {
 		w.group.Wait()
 	})
 	w.judgeHistory()
-	w.outcome.History = fmt.Sprintf("%x", w.history.Sum(nil)[:8])
+	w.verdict.History = fmt.Sprintf("%x", w.history.Sum(nil)[:8])
 }
 
 // fail notes the first property that does not hold, and ends the world.
 func (w *world) fail(property, format string, args ...any) {
 	w.mu.Lock()
-	if w.outcome.Violated == "" {
-		w.outcome.Violated, w.outcome.Detail = property, fmt.Sprintf(format, args...)
+	if w.verdict.Violated == "" {
+		w.verdict.Violated, w.verdict.Detail = property, fmt.Sprintf(format, args...)
 	}
 	w.mu.Unlock()
 	w.stop()
@@ -159,7 +160,7 @@ func (w *world) pass() {
 	defer w.mu.Unlock()
 	w.passed++
 	if w.passed == w.killAt {
-		w.outcome.Struck[trainersGo]++
+		w.verdict.Struck[trainersGo]++
 		w.kill()
 	}
 	close(w.changed)

@@ -30,6 +30,7 @@ type Config struct {
 	Address      string                                    // where it serves
 	Orchestrator string                                    // where it reports
 	Spec         func(source string) (sources.Spec, error) // what a source is
+	Pid          int64                                     // of the process: two lives of a slot have two; 0: the operating system's
 	Standby      bool                                      // it asks to be a shadow
 	Version      *proto.Version                            // of this binary
 	Beat         *heartbeat.Page                           // nil: nobody watches
@@ -74,6 +75,9 @@ type Loader struct {
 
 // New returns a loader; nothing runs before Run.
 func New(cfg Config) *Loader {
+	if cfg.Pid == 0 {
+		cfg.Pid = int64(os.Getpid())
+	}
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
@@ -160,7 +164,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	l.mu.Lock()
 	l.out = out
 	l.mu.Unlock()
-	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
+	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: l.cfg.Pid, Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv says why it failed
 	l.cfg.Fail.Hit("loader/hello/after")

@@ -109,7 +109,7 @@ class Ordeal:
         self._due.clear()
         try:
             if self._ups > 1:
-                time.sleep(0.2)
+                self._wait_ready(self._up.pid)
                 self._up.terminate()
             code = self._up.wait(20)
         except subprocess.TimeoutExpired:
@@ -120,6 +120,14 @@ class Ordeal:
         if code > 0:
             return [f"`up` ended with {code}:\n{self.said()}"]
         return []
+
+    def _wait_ready(self, pid: int) -> None:
+        """Waits until an `up` has made the run directory its own, or has ended."""
+        record, until = self.events / f"up-{pid}.jsonl", time.monotonic() + 20
+        while time.monotonic() < until and self._up is not None and self._up.poll() is None:
+            if record.exists() and '"ready"' in record.read_text():
+                return
+            time.sleep(TICK)
 
     def _keep_trainers(self) -> bool:
         """As launchers do: one rank's death is everybody's, and all go on from one checkpoint."""

@@ -171,7 +171,7 @@ func (m *Machine) rejoin() bool {
 		if !m.stands(r) {
 			continue
 		}
-		r.join, r.serving, r.away, r.from, any = nil, true, false, j.session, true
+		r.join, r.serving, r.away, r.from, r.below, any = nil, true, false, j.session, max(r.below, j.step), true
 		m.begin(j.session, j.msg, j.step, 0, m.stateAt(j.step))
 		m.sendPlans()
 		m.tellEnd()
@@ -185,7 +185,12 @@ func (m *Machine) stands(r *rank) bool {
 	if j == nil || j.microbatch != 0 {
 		return false
 	}
-	return r.serving && j.kind != "fresh" && j.step == r.below || m.missed(r, j)
+	return r.serving && j.kind != "fresh" && j.step == r.below || m.ahead(r, j) || m.missed(r, j)
+}
+
+// ahead tells that a rank goes on from a state of the open attempt that proves it has taken more than it said: it died between the two.
+func (m *Machine) ahead(r *rank, j *join) bool {
+	return r.serving && j.kind == "state" && j.step > r.below && m.s.Sealed[j.step-1] != nil && string(j.state) == string(m.stateAt(j.step))
 }
 
 // through tells that a rank has consumed the whole stream: it will not come back.

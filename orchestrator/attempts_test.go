@@ -220,6 +220,27 @@ func TestARankThatStandsWhereItSaysGoesOnAlone(t *testing.T) {
 	}
 }
 
+// TestARankThatSavedMoreThanItSaid: a trainer saves its state after a step and dies before it asks for the next, so that nobody heard that
+// it has taken the step. The others have gone on; its state proves where it stands.
+func TestARankThatSavedMoreThanItSaid(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	saved := state(t, w, 3)
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
+	w.m.Left(1)
+	w.turn()
+	w.sidecar.take()
+	w.join(1, "state", saved)
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 3") {
+		t.Fatalf("got %v", got)
+	}
+	if w.m.s.Watermark != 3 {
+		t.Errorf("the watermark is %d, though every rank stands at 3", w.m.s.Watermark)
+	}
+}
+
 // TestRanksThatAllLeftStartTogether: the first one back does not go on alone, or the others could not say otherwise.
 func TestRanksThatAllLeftStartTogether(t *testing.T) {
 	w := newWorld(t, 2)

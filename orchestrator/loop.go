@@ -219,7 +219,7 @@ func (o *Orchestrator) record(f Fact) {
 func lost(r *proto.Record) []*proto.Quarantine {
 	out := r.GetQuarantined().GetSamples()
 	for _, m := range r.GetMasked().GetMasks() {
-		out = append(out, m.Sample)
+		out = append(out, &proto.Quarantine{Source: m.Source, Ordinal: m.Ordinal, Id: m.GetSample().GetId()})
 	}
 	return out
 }

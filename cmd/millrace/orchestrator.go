@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,11 +51,13 @@ func asFailure(err error) error {
 	return &failure{err.Error()}
 }
 
-// departing tells the supervisor of an end that is not the run's: the orchestrator was asked to leave, or its disk is full.
+// departing tells the supervisor of an end that is not the run's: the orchestrator was asked to leave, or its disk is full or failed.
 func departing(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrDiskFull):
 		return &departure{exitNoRoom, err.Error()}
+	case errors.Is(err, syscall.EIO):
+		return &departure{exitDisk, err.Error()}
 	case (err == nil || errors.Is(err, context.Canceled)) && errors.Is(context.Cause(ctx), supervisor.ErrStopped):
 		return &departure{status: exitAsked}
 	}

@@ -103,11 +103,11 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 
 func (r *run) start(state []byte) {
 	for _, l := range r.loaders {
-		if err := r.m.LoaderUp(l, &proto.LoaderHello{Name: l.name}); err != nil {
+		if err := r.m.LoaderUp(l, &proto.LoaderHello{Version: version(), Name: l.name}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
-	r.m.SidecarUp(&ear{}, &proto.SidecarHello{Name: "sidecar-0"})
+	r.m.SidecarUp(&ear{}, &proto.SidecarHello{Version: version(), Name: "sidecar-0"})
 	start := "fresh"
 	if state != nil {
 		start = "state"

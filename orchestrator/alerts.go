@@ -67,9 +67,9 @@ func (m *Machine) conditions() (out []condition) {
 	return out
 }
 
-// tellAlerts sends every sidecar what the run lacks, where that has changed.
+// tellAlerts tells people, on lines, what begins and ends to lack, and every sidecar the whole of it, where that has changed.
 func (m *Machine) tellAlerts() {
-	since := map[string]time.Time{}
+	since, said := map[string]time.Time{}, map[string]string{}
 	var now []*pb.Alert
 	for _, c := range m.conditions() {
 		key := c.kind + " " + c.key
@@ -78,9 +78,18 @@ func (m *Machine) tellAlerts() {
 		}
 		if m.now.Sub(since[key]) >= c.lasts {
 			now = append(now, &pb.Alert{Kind: c.kind, Text: c.text, Since: since[key].UnixMilli()})
+			if said[key] = m.said[key]; said[key] == "" { // a number in it that grows is no new warning
+				said[key] = c.text
+				m.out = append(m.out, Action{Line: "warning: " + c.text})
+			}
 		}
 	}
-	m.since = since
+	for _, key := range sortedKeys(m.said) {
+		if said[key] == "" {
+			m.out = append(m.out, Action{Line: "over: " + m.said[key]})
+		}
+	}
+	m.since, m.said = since, said
 	if !slices.EqualFunc(now, m.alerts, func(a, b *pb.Alert) bool { return proto.Equal(a, b) }) {
 		m.alerts = now
 		m.broadcast(m.alertsOrder())

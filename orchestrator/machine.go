@@ -76,6 +76,7 @@ type Machine struct {
 	protected  int64  // unix milliseconds since when every stripe has a standing standby; 0 where not
 	alerts     []*proto.Alert
 	since      map[string]time.Time // what the run lacks, by kind and key
+	said       map[string]string    // of it, what people were told
 
 	diskFree, diskTotal uint64 // of the journal, in bytes; 0 where not known
 }

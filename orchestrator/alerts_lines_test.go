@@ -1,0 +1,44 @@
+package orchestrator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "millrace/proto"
+)
+
+// TestAlertsAreToldTwice: a line when something begins to lack, none while it grows, and one when it is over.
+func TestAlertsAreToldTwice(t *testing.T) {
+	w := newWorld(t, 1)
+	lines := func() (out []string) {
+		w.m.tellAlerts()
+		for _, a := range w.m.Actions() {
+			if strings.HasPrefix(a.Line, "warning: ") || strings.HasPrefix(a.Line, "over: ") {
+				out = append(out, a.Line)
+			}
+		}
+		return out
+	}
+	now := time.Unix(1000, 0)
+	w.m.Tick(now)
+	before := lines() // whatever a world without loaders lacks
+	w.m.Disk(10<<30, 1<<40)
+	first := lines()
+	if len(first) != 1 || !strings.HasPrefix(first[0], "warning: the journal's disk has less than ") {
+		t.Fatalf("%q, before that %q", first, before)
+	}
+	w.m.Tick(now.Add(time.Millisecond))
+	w.m.Disk(9<<30, 1<<40)
+	if again := lines(); len(again) > 0 {
+		t.Errorf("told again: %q", again)
+	}
+	if kinds := w.m.Status().Alerts; !slices.ContainsFunc(kinds, func(a *pb.Alert) bool { return a.Kind == "disk" && a.Since == now.UnixMilli() }) {
+		t.Errorf("status says %v", kinds)
+	}
+	w.m.Disk(1<<39, 1<<40)
+	if over := lines(); len(over) != 1 || over[0] != "over: "+strings.TrimPrefix(first[0], "warning: ") {
+		t.Errorf("%q", over)
+	}
+}

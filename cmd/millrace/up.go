@@ -184,5 +184,8 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 	for i := range setup.Loaders(cfg) {
 		out = append(out, base("loader", setup.LoaderName(i)))
 	}
+	for _, name := range setup.Shadows(cfg) {
+		out = append(out, base("shadow", name))
+	}
 	return append(out, base("sidecar", "sidecar-0"))
 }

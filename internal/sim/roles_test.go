@@ -26,12 +26,13 @@ import (
 
 // platter is the run's disk: what the next orchestrator finds, and what goes wrong with it meanwhile.
 type platter struct {
-	mu     sync.Mutex
-	disk   *checkpoint.Disk
-	full   bool
-	spent  bool // the reserve was given back
-	slow   time.Duration
-	doomed int // fsyncs until one fails; 0: none does
+	mu      sync.Mutex
+	disk    *checkpoint.Disk
+	full    bool
+	spent   bool     // the reserve was given back
+	refused *process // the newest that found no room
+	slow    time.Duration
+	doomed  int // fsyncs until one fails; 0: none does
 }
 
 const (
@@ -71,8 +72,13 @@ func (d *platter) fault(p *process, act checkpoint.DiskAct, path string) error {
 		return nil // its disk is not the run's any more
 	case act == checkpoint.DiskRemove && reserve:
 		d.spent = true
-	case act == checkpoint.DiskWrite && d.full && (reserve || !d.spent):
+	case act == checkpoint.DiskWrite && d.full && reserve:
 		return syscall.ENOSPC
+	case act == checkpoint.DiskWrite && d.full && !d.spent:
+		if dies = d.refused == p; !dies { // Pebble gives the reserve back and tries again; where there is none, it ends the process
+			d.refused = p
+			return syscall.ENOSPC
+		}
 	case act == checkpoint.DiskSync:
 		slow = d.slow
 		if d.doomed > 0 {

@@ -55,13 +55,13 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ready DIR waits until every role of a run serves.
+// ready DIR waits until every role of a run serves, and its loaders were given what they read.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	var roles []supervisor.Role
 	for range 400 {
 		roles, _, _ = runs(ts.MkAbs(args[0]))
 		if len(roles) > 0 && !slices.ContainsFunc(roles, func(r supervisor.Role) bool {
-			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term == 0
+			return r.State != supervisor.Running || (r.Role == "orchestrator" || r.Role == "loader") && r.Term == 0
 		}) {
 			return
 		}

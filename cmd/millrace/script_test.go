@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"millrace"
 	"millrace/internal/supervisor"
 )
 
@@ -55,13 +56,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ready DIR waits until every role of a run serves, and its loaders were given what they read.
+// ready DIR [TERM] waits, for an orchestrator of that term where one is given, until every role of a run serves, and its loaders were given what they read.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	var roles []supervisor.Role
+	term := millrace.Term(1)
+	if len(args) > 1 { // the processes of a killed up are listed until they have gone
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		term = millrace.Term(n)
+	}
 	for range 400 {
 		roles, _, _ = runs(ts.MkAbs(args[0]))
 		if len(roles) > 0 && !slices.ContainsFunc(roles, func(r supervisor.Role) bool {
-			return r.State != supervisor.Running || (r.Role == "orchestrator" || r.Role == "loader") && r.Term == 0
+			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term < term || r.Role == "loader" && r.Term == 0
 		}) {
 			return
 		}

@@ -24,6 +24,7 @@ type process struct {
 
 	mu     sync.Mutex
 	killed bool
+	over   bool // it has ended by itself
 	freed  bool
 	again  time.Duration // until the slot is filled again
 }
@@ -72,7 +73,7 @@ func (p *process) dead() bool {
 func (p *process) done() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.killed || p.freed
+	return p.killed || p.over
 }
 
 // freeze is SIGSTOP, as far as anybody else can see.
@@ -164,9 +165,12 @@ func (w *world) begin(s *slot) *process {
 			w.exited(s, p, err)
 		}
 		p.host.Die()
-		p.free()
+		p.mu.Lock()
+		p.over = true
+		p.mu.Unlock()
 		p.cancel()
 		after()
+		p.free() // now: what it held, the disk's lock too, is given back
 		close(p.ended)
 	})
 	return p

@@ -244,7 +244,7 @@ func (x fixture) tryOpen(dir string) (*Source, error) {
 	}
 	s.retryWait = 1
 	if !x.format.lengths {
-		s.transform = transform{newAppender: func() appender { return byteAppender{} }, mark: fakeEOS, eos: true}
+		s.transform = transform{encoding: byteAppender{}, mark: fakeEOS, eos: true}
 	}
 	if x.blobs != nil {
 		s.memory.blobs = x.blobs

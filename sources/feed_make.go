@@ -15,7 +15,6 @@ const mostScratch = 4 << 20
 // maker does the moves of one goroutine: it looks up ids, reads records and makes their tokens.
 type maker struct {
 	feed *Feed
-	enc  appender
 
 	// of the part being made
 	pack    *pack
@@ -34,13 +33,10 @@ type maker struct {
 
 func newMaker(f *Feed) *maker {
 	m := &maker{feed: f, slots: make([]uint32, 1)}
-	if f.src.transform.newAppender != nil {
-		m.enc = f.src.transform.newAppender()
-	}
 	// Closures for the fence are made once: one a record would be garbage.
 	m.act = func() (err error) {
 		m.feed.cfg.Hit("loader/decode/before")
-		m.buf, err = m.feed.src.transform.document(m.buf, m.enc, m.rec)
+		m.buf, err = m.feed.src.transform.document(m.buf, m.rec)
 		m.feed.cfg.Progress()
 		return err
 	}

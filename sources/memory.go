@@ -211,7 +211,7 @@ func (v *lengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 		return get, nil
 	}
 	get := noLength
-	if v.src.transform.newAppender == nil {
+	if v.src.transform.encoding == nil {
 		o, err := v.src.shards.acquire(ctx, shard)
 		if err != nil {
 			return nil, err

@@ -140,7 +140,7 @@ func (s *Source) scanBlocks(ctx context.Context, shard uint32, from uint64, slab
 		}
 		defer s.shards.release(o)
 		cut := cutter{limit: s.blocks.limit}
-		tokens := s.transform.newAppender == nil
+		tokens := s.transform.encoding == nil
 		b := &rawBlock{first: from, tokens: tokens}
 		number := from
 		take := func(r Record) error {

@@ -10,23 +10,23 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// appender turns text into tokens; one goroutine uses it at a time.
+// appender turns text into tokens. Safe for concurrent use.
 type appender interface {
 	Append(dst []uint32, text []byte) []uint32
 }
 
 // transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats of tokens.
 type transform struct {
-	newAppender func() appender // nil for formats of tokens
-	mark        uint32          // bos and eos
-	bos, eos    bool
+	encoding appender // nil for formats of tokens
+	mark     uint32   // bos and eos
+	bos, eos bool
 }
 
 func newTransform(e *tokenize.Encoding, bos, eos bool) transform {
 	if e == nil {
 		return transform{}
 	}
-	return transform{newAppender: func() appender { return e.NewEncoder() }, mark: e.EOT(), bos: bos, eos: eos}
+	return transform{encoding: e, mark: e.EOT(), bos: bos, eos: eos}
 }
 
 // fingerprint identifies what decides the tokens of a shard's records apart from its bytes: the length store's key.
@@ -64,8 +64,8 @@ func digest128(in []byte) (d millrace.Digest) {
 }
 
 // document appends a record's tokens to dst.
-func (t *transform) document(dst []uint32, a appender, r *Record) ([]uint32, error) {
-	if t.newAppender == nil {
+func (t *transform) document(dst []uint32, r *Record) ([]uint32, error) {
+	if t.encoding == nil {
 		return append(dst, r.Tokens...), nil
 	}
 	if r.Tokens != nil {
@@ -74,7 +74,7 @@ func (t *transform) document(dst []uint32, a appender, r *Record) ([]uint32, err
 	if t.bos {
 		dst = append(dst, t.mark)
 	}
-	dst = a.Append(dst, r.Text)
+	dst = t.encoding.Append(dst, r.Text)
 	if t.eos {
 		dst = append(dst, t.mark)
 	}

@@ -106,3 +106,24 @@ func TestOneEncodingServesMany(t *testing.T) {
 	}
 	group.Wait()
 }
+
+// TestLentEncodersAreUsedAgain: what encodes a document now and then pays for no encoder each time, and concurrent ones do not mix.
+func TestLentEncodersAreUsedAgain(t *testing.T) {
+	e := load(t, "gpt2")
+	text := []byte("The quick brown fox jumps over the lazy dog, café, 12345.")
+	want := e.NewEncoder().Append(nil, text)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 50 {
+				if got := e.Append(nil, text); !slices.Equal(got, want) {
+					t.Errorf("lent encoder: %v, want %v", got, want)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := testing.AllocsPerRun(100, func() { e.Append(want[:0:len(want)], text) }); n != 0 {
+		t.Errorf("%v allocations for a document, want none", n)
+	}
+}

@@ -15,8 +15,8 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// Encoding is a vocabulary, its merge table and its pattern for splitting text. It is immutable and safe for concurrent
-// use; a process needs each only once (5 to 25 MB of tables).
+// Encoding is a vocabulary, its merge table and its pattern for splitting text. What it says never changes, and it
+// is safe for concurrent use; a process needs each only once (5 to 25 MB of tables).
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter
@@ -27,6 +27,7 @@ type Encoding struct {
 	size        int
 	eot         uint32
 	fingerprint [16]byte
+	lent        lender
 }
 
 // Name returns the name it was loaded by; for a file, the name of the known vocabulary that it holds, or else the file's

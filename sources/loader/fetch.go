@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -12,13 +13,16 @@ import (
 
 	"millrace"
 	"millrace/internal/event"
+	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
 )
 
-// replyTokens bounds the tokens of one reply: 1 MiB of payload.
-const replyTokens = 256 << 10
+const (
+	replyTokens = 256 << 10        // of one reply at most: 1 MiB of payload
+	replyHeld   = time.Millisecond // how long a row waits for others that are still being made
+)
 
 // Schema is the payload's: which request a row answers, and its tokens.
 func Schema() *arrow.Schema {
@@ -45,7 +49,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	}
 	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
 	l.cfg.Fail.Hit("loader/fetch/before")
-	reply := newReply(int(min(size, replyTokens)), func(b []byte) error {
+	reply := newReply(int(min(size, replyTokens)), l.cfg.Clock, func(b []byte) error {
 		l.cfg.Fail.Hit("loader/reply/before")
 		err := stream.Send(&proto.FetchReply{Arrow: b})
 		l.cfg.Fail.Hit("loader/reply/after")
@@ -61,7 +65,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 		return reply.add(i, tokens)
 	}
 	if err := fetch(stream.Context(), reqs, add); err != nil {
-		return wire.ToStatus(err)
+		return wire.ToStatus(errors.Join(err, reply.flush())) // what could be made need not be made again
 	}
 	err := reply.flush()
 	l.cfg.Fail.Hit("loader/fetch/after")
@@ -72,14 +76,16 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 // reply gathers rows into record batches. Its slices are used again after every flush; what is sent is not.
 type reply struct {
 	send    func([]byte) error
+	clock   seam.Clock
+	sent    time.Time // when it last was, or began
 	index   []uint32
 	offsets []int32
 	values  []uint32
 }
 
 // newReply makes a reply for so many tokens; one that gets more grows.
-func newReply(size int, send func([]byte) error) *reply {
-	return &reply{send: send, offsets: []int32{0}, values: make([]uint32, 0, size)}
+func newReply(size int, clock seam.Clock, send func([]byte) error) *reply {
+	return &reply{send: send, clock: clock, sent: clock.Now(), offsets: []int32{0}, values: make([]uint32, 0, size)}
 }
 
 func (r *reply) add(i int, tokens []uint32) error {
@@ -91,7 +97,10 @@ func (r *reply) add(i int, tokens []uint32) error {
 	r.index = append(r.index, uint32(i))
 	r.values = append(r.values, tokens...)
 	r.offsets = append(r.offsets, int32(len(r.values)))
-	return nil
+	if r.clock.Now().Sub(r.sent) < replyHeld {
+		return nil
+	}
+	return r.flush() // the next may take as long
 }
 
 func (r *reply) flush() error {
@@ -106,7 +115,9 @@ func (r *reply) flush() error {
 		return fmt.Errorf("encode payload: %w", err)
 	}
 	r.index, r.offsets, r.values = r.index[:0], r.offsets[:1], r.values[:0]
-	return r.send(out.Bytes())
+	err := r.send(out.Bytes())
+	r.sent = r.clock.Now()
+	return err
 }
 
 // record is a view of the gathered rows.

@@ -96,7 +96,7 @@ func (n *need) hedge(ctx context.Context, spare *member) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	n.link.record("hedged", n.payload.plan.Step, n.key.source+" "+spare.name, spare.term)
+	n.link.record("hedged", int64(n.payload.plan.Step), n.key.source+" "+spare.name, spare.term)
 	return n.request(ctx, spare, rows, asking{hedge: true}, nil)
 }
 
@@ -161,6 +161,9 @@ func (n *need) request(ctx context.Context, m *member, rows []int, how asking, h
 		err = n.payload.take(reply.Arrow, rows, func(i int, tokens []uint32) error { return n.file(ctx, m.name, i, tokens) })
 		if err != nil {
 			return fmt.Errorf("payload of step %d from %s: %w", plan.Step, m.name, err)
+		}
+		if !how.hedge {
+			n.link.heard(n.key, m, plan.Step)
 		}
 		n.link.cfg.Fail.Hit("sidecar/reply/after")
 		select {

@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 
@@ -28,7 +29,27 @@ type route struct {
 	using    *member         // who is asked; nil where nobody is there
 	standby  *member         // who may be asked without asking anybody, under a higher term; nil where there is none
 	switched *proto.Switched // what every orchestrator is told until its directory says the same
+	heard    uint64          // highest term under which a row came from who is asked
 	pace     pace
+}
+
+// names says for the event record who is asked and who could be.
+func (r *route) names() string {
+	out := []string{"-", "-"}
+	for i, m := range []*member{r.using, r.spare()} {
+		if m != nil {
+			out[i] = m.name
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// term is the one that is used, 0 where nobody is there.
+func (r *route) term() uint64 {
+	if r.using == nil {
+		return 0
+	}
+	return r.using.term
 }
 
 // spare is the standby, where it still is one.
@@ -77,7 +98,11 @@ func (l *Link) direct(d *proto.Loaders) error {
 		l.routes[key].stripes = s.Stripes
 	}
 	for key, r := range l.routes {
+		before := r.names()
 		r.follow(named[key])
+		if now := r.names(); now != before {
+			l.record("directed", -1, fmt.Sprintf("%s %d %s", key.source, key.stripe, now), r.term())
+		}
 	}
 	l.hangUp()
 	for _, r := range l.routes {
@@ -142,11 +167,21 @@ func (l *Link) change(key stripeKey, from *member, step millrace.Step, why strin
 	r.switched = &proto.Switched{Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
 		Reason: fmt.Sprintf("%s: %s", from.name, why)}
 	l.cfg.Log.Warn("a loader was replaced by its standby", "source", key.source, "stripe", key.stripe, "step", uint64(step), "loader", from.name, "standby", to.name, "reason", why)
-	l.record("switched", step, fmt.Sprintf("%s %d %s", key.source, key.stripe, to.name), to.term)
+	l.record("switched", int64(step), fmt.Sprintf("%s %d %s", key.source, key.stripe, to.name), to.term)
 	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
 	l.cfg.Fail.Hit("sidecar/switch/after")
 	l.announce()
 	return true
+}
+
+// heard notes in the event record the first rows that came from a stripe's loader under a term: from then on it is known to serve.
+func (l *Link) heard(key stripeKey, m *member, step millrace.Step) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r := l.routes[key]; r != nil && r.heard < m.term {
+		r.heard = m.term
+		l.record("heard", int64(step), fmt.Sprintf("%s %d %s", key.source, key.stripe, m.name), m.term)
+	}
 }
 
 // isAhead tells that this host has switched a stripe and the orchestrator's directory does not say so yet.

@@ -50,7 +50,7 @@ func (l *Link) accuse(p *millrace.Plan, found map[int]*proto.Quarantine) {
 			}
 			l.cfg.Fail.Hit("sidecar/bad/before")
 			l.bad[s] = &proto.Bad{Step: uint64(p.Step), Source: a.Source, Ordinal: uint64(a.Ordinal), Offset: a.Offset, Length: a.Length, Sample: q}
-			l.record("bad", p.Step, s.source+"/"+q.GetId(), l.term)
+			l.record("bad", int64(p.Step), s.source+"/"+q.GetId(), l.term)
 			l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: l.bad[s]}})
 			l.cfg.Fail.Hit("sidecar/bad/after")
 		}

@@ -59,8 +59,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 }
 
 // record notes what this host did about a loader, under the loader's term.
-func (l *Link) record(what string, step millrace.Step, key string, term uint64) {
-	l.cfg.Events.Write(event.Record{Event: what, Stream: string(millrace.Train), Attempt: uint32(l.attempt), Term: term, Step: int64(step), Rank: -1, Micro: -1, Key: key})
+func (l *Link) record(what string, step int64, key string, term uint64) {
+	l.cfg.Events.Write(event.Record{Event: what, Stream: string(millrace.Train), Attempt: uint32(l.attempt), Term: term, Step: step, Rank: -1, Micro: -1, Key: key})
 }
 
 func names(w *proto.Welcome) []sidecar.SourceNames {

@@ -25,7 +25,7 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import corpus
 import faults
@@ -33,7 +33,7 @@ import oracle
 from conftest import variant
 from harness import write_mixture
 from history import Check, History
-from ordeal import Ordeal
+from ordeal import Ordeal, written
 
 RANKS = 2
 LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
@@ -94,12 +94,13 @@ def struck(h: History) -> Iterator[Fault]:
 
 
 class Stage:
-    """The files, the mixtures and what runs without faults gave."""
+    """The files, the mixtures and what runs without faults gave. `kept` is a directory where a stage was made before, or will be found."""
 
-    def __init__(self, binary: Path, scratch: Path) -> None:
-        self.binary, self.scratch = binary, scratch
-        self.files = scratch / "files"
-        corpus.write_all(self.files)
+    def __init__(self, binary: Path, scratch: Path, kept: Optional[Path] = None) -> None:
+        self.binary, self.scratch, self.kept = binary, scratch, kept or scratch
+        self.files = self.kept / "files"
+        if not self.files.exists():
+            corpus.write_all(self.files)
         texts = corpus.synthetic_texts(77, 300, 20)
         lines = [json.dumps({"text": 5 if n in BAD else text}) for n, text in enumerate(texts)]
         (self.files / "flawed.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -116,13 +117,15 @@ class Stage:
     def _golden(self, name: str, texts: List[str]) -> None:
         """A run without faults; its points are armed with a pause of nothing, so that its records count how often each is passed."""
         counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
-        o = Ordeal(self.binary, self.mixture(name, f"golden-{name}"), self.scratch / f"golden-{name}", RANKS, faults.Plan(counted, (), (), ()), 0, 0.0)
-        wrong = o.run()
-        h = History(o.events)
+        directory, wrong = self.kept / f"golden-{name}", []
+        if not directory.exists():
+            wrong = Ordeal(self.binary, self.mixture(name, f"golden-{name}"), directory, RANKS, faults.Plan(counted, (), (), ()), 0, 0.0).run()
+        events = Path(f"{directory}.events")
+        h = History(events)
         self.checks[name] = Check(h, self._manifest(MIXTURES[name], texts))
         found = [*wrong, *self.checks[name].run(h)]
         assert not found, "\n".join(map(str, found))
-        self.sizes[name] = o.written()
+        self.sizes[name] = written(events)
         self.passes[name] = collections.Counter((life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint"))
 
     def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
@@ -206,13 +209,18 @@ class Score:
         return "\n".join([*lines, f"points never hit: {', '.join(missed) or 'none'}"])
 
 
-def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print) -> Tuple[Score, int]:
-    """Runs seeds from the first on, several beside each other, until enough faults counted. Returns the seed after the last."""
+def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print, stop: bool = False) -> Tuple[Score, int]:
+    """Runs seeds from the first on, several beside each other, until enough faults counted or, with `stop`, a run went wrong. Returns the
+    seed after the last."""
     score, seed = Score(), first
     with concurrent.futures.ThreadPoolExecutor(beside) as pool:
         under_way = set()
-        while under_way or score.total() < wanted:
-            while score.total() < wanted and len(under_way) < beside:
+
+        def wants() -> bool:
+            return score.total() < wanted and not (stop and score.failed)
+
+        while under_way or wants():
+            while wants() and len(under_way) < beside:
                 under_way.add(pool.submit(one, stage, seed))
                 seed += 1
             done, under_way = concurrent.futures.wait(under_way, return_when=concurrent.futures.FIRST_COMPLETED)
@@ -241,12 +249,14 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="first seed; one seed is one run")
     parser.add_argument("--beside", type=int, default=3, help="runs at a time")
     parser.add_argument("--keep", action="store_true", help="keep the directories of runs that passed")
+    parser.add_argument("--stop", action="store_true", help="begin no run after one that went wrong")
+    parser.add_argument("--stage", type=Path, help="directory of files and fault-free runs; made where it is not there")
     parser.add_argument("--record", action="store_true", help="append the totals to docs/campaigns.md")
     a = parser.parse_args(arguments)
     scratch = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
-    stage = Stage(build(scratch), scratch)
-    score, after = campaign(stage, a.faults, a.seed, a.beside, a.keep)
+    stage = Stage(build(scratch), scratch, a.stage)
+    score, after = campaign(stage, a.faults, a.seed, a.beside, a.keep, stop=a.stop)
     wall = time.monotonic() - began
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = usage.ru_utime + usage.ru_stime

@@ -29,6 +29,11 @@ processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["stub"])
 
 
+def written(events: Path) -> int:
+    """How far the trainers of a run have come, as bytes of their records."""
+    return sum(p.stat().st_size for p in events.glob("trainer-*.jsonl"))
+
+
 class Ordeal:
     """A run directory with everything that happens in it. `run` returns what went wrong beside what the history shows."""
 
@@ -61,10 +66,6 @@ class Ordeal:
     def said(self) -> str:
         return self.stderr.read_text(encoding="utf-8", errors="replace")
 
-    def written(self) -> int:
-        """How far the trainers have come, as bytes of their records."""
-        return sum(p.stat().st_size for p in self.events.glob("trainer-*.jsonl"))
-
     # Keeping it going.
 
     def _watch(self) -> List[str]:
@@ -74,7 +75,7 @@ class Ordeal:
             while self._due and self._due[0][0] <= now:
                 self._due.pop(0)[1]()
             moved = self._keep_up() | self._keep_trainers()
-            wrote = self.written()
+            wrote = written(self.events)
             if moments and wrote >= moments[0][0] * self.size:
                 _, what, number = moments.pop(0)
                 self._due.append((now + random.Random(number).uniform(0, 0.03), lambda what=what, number=number: self._happen(what, number)))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "clients" / "python" / "src"))
+CLIENT = Path(__file__).resolve().parent.parent / "clients" / "python" / "src"
+sys.path.insert(0, os.environ.get("MILLRACE_CLIENT", str(CLIENT)))
 
 import millrace  # noqa: E402
 

@@ -46,7 +46,7 @@ func (o *Orchestrator) commit(facts []Fact) error {
 	}
 	o.opt.Fail.Hit("orchestrator/journal/after")
 	o.mark("journaled")
-	if o.since += len(facts); o.since >= snapshotEvery && o.m != nil {
+	if o.since += len(facts); o.since >= o.opt.Snapshots && o.m != nil {
 		// The snapshot is of the state before these facts: it covers the records up to them.
 		return o.snapshotAt(last - uint64(len(facts)))
 	}

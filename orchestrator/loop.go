@@ -25,6 +25,8 @@ type Options struct {
 	Fail   *failpoint.Set
 	Clock  seam.Clock   // the system's where nil
 	Fenced func(Fenced) // told of processes that nobody listens to any more; must not block; may be nil
+	// Snapshots is the journal records between two snapshots; 0 is 512.
+	Snapshots int
 }
 
 // tick is how often the machine hears of the time where nothing else happens.
@@ -46,6 +48,9 @@ type Orchestrator struct {
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	if opt.Clock == nil {
 		opt.Clock = seam.System{}
+	}
+	if opt.Snapshots == 0 {
+		opt.Snapshots = snapshotEvery
 	}
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
 	s, records, err := ReadState(opt.Store, cfg.Stream, cfg.Spec)

@@ -43,6 +43,13 @@ func (c *campaign) count(o verdict) {
 	}
 }
 
+// wrong tells that a seed has failed.
+func (c *campaign) wrong() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.failed > 0
+}
+
 // report prints the totals, and appends them to a file where one is named: a row of docs/campaigns.md.
 func (c *campaign) report(t *testing.T) {
 	cpu := processorTime() - c.spent

@@ -2,6 +2,9 @@ package sim
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing/synctest"
 
@@ -49,7 +52,8 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		if s.Attempt != nil { // a snapshot keeps of it the state at the watermark, which is Base
 			s.Attempt.State = nil
 		}
-		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity} {
+		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity,
+			s.QuarantinedBelow, s.Masks, s.Consumed, s.Chain, slices.Sorted(maps.Values(holders(s)))} {
 			text, err := json.Marshal(part)
 			if err != nil {
 				w.fail("the journal restores", "%v", err)
@@ -65,6 +69,15 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		w.fail("the journal closes", "%v", err)
 	}
 	return state, &r
+}
+
+// holders says who reads each stripe, by the journal.
+func holders(s *orchestrator.State) map[string]string {
+	out := map[string]string{}
+	for key, h := range s.Holders {
+		out[fmt.Sprint(key)] = fmt.Sprintf("%v: %v", key, h)
+	}
+	return out
 }
 
 // judgeHistory looks at what every rank was given: each step once in the history that counts, up to the end.

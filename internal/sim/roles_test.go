@@ -38,6 +38,7 @@ type platter struct {
 const (
 	journalDir   = "journal"
 	reserveBytes = 4 << 10
+	snapshots    = 12 // records between two: some starts find a snapshot, some none, and most records behind it
 )
 
 // take is the disk as it is now.
@@ -103,7 +104,7 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := orchestrator.New(context.Background(), w.load.config, orchestrator.Options{Store: store, Lines: io.Discard})
+	o, err := orchestrator.New(context.Background(), w.load.config, orchestrator.Options{Store: store, Lines: io.Discard, Snapshots: snapshots})
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}

@@ -40,6 +40,7 @@ type fault struct {
 // The kinds of fault.
 const (
 	crash      = "crash"      // kill -9; the disk keeps Size percent of what was not synced; the slot is filled again after For
+	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
 	vanish     = "vanish"     // a crash that nobody hears of before For is over
 	freeze     = "freeze"     // SIGSTOP for For
 	zombie     = "zombie"     // a loader is frozen for For, while another process takes its slot
@@ -127,7 +128,7 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 	loader := func() string { return loaderName(rng.IntN(w.loaders)) }
 	ms := func(most int) time.Duration { return time.Duration(1+rng.IntN(most)) * time.Millisecond }
 	f := fault{After: after, Delay: time.Duration(rng.IntN(30_000)) * time.Microsecond, At: any()}
-	switch rng.IntN(16) {
+	switch rng.IntN(17) {
 	case 0, 1, 2, 3:
 		f.Kind, f.For, f.Size = crash, ms(300), []int{0, 100, rng.IntN(101)}[rng.IntN(3)]
 	case 4:
@@ -154,6 +155,8 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 		f.Kind, f.At, f.Size = syncDeath, orchestratorName, 1+rng.IntN(8)
 	case 15:
 		f.Kind, f.At, f.For = []string{diskFull, slowDisk}[rng.IntN(2)], orchestratorName, ms(1500)
+	case 16:
+		f.Kind, f.At, f.For = stop, orchestratorName, 0
 	}
 	return f
 }

@@ -92,6 +92,8 @@ func (w *world) strike(f *fault) (mend func()) {
 		} else {
 			p.kill(f.For, 0)
 		}
+	case stop:
+		p.cancel()
 	case freeze:
 		return p.freeze()
 	case zombie:

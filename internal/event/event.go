@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -43,8 +44,13 @@ type Log struct {
 	clock seam.Clock
 	seq   atomic.Uint64
 	mu    sync.Mutex
-	file  *os.File
+	file  io.Closer // nil: the writer is the caller's
 	buf   *bufio.Writer
+}
+
+// To writes to w, which stays the caller's: one Write a record.
+func To(w io.Writer, role string, clock seam.Clock) *Log {
+	return &Log{role: role, clock: clock, buf: bufio.NewWriter(w)}
 }
 
 // Open makes dir/<role>-<pid>.jsonl; an empty dir gives a nil Log.
@@ -77,7 +83,7 @@ func (l *Log) Write(r Record) {
 
 // Close closes the file.
 func (l *Log) Close() error {
-	if l == nil {
+	if l == nil || l.file == nil {
 		return nil
 	}
 	l.mu.Lock()

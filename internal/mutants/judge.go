@@ -97,7 +97,7 @@ func (b *bench) sim(ctx context.Context, dir string, files map[string]string) (v
 	}
 	play := exec.CommandContext(ctx, binary, "-test.run=^TestSeeds$", "-judge", fmt.Sprint("-seeds=", b.seeds))
 	play.Dir = dir
-	return judged(play, regexp.MustCompile(`(?m)judged: (.*)|^(panic: .*|fatal error: .*)`), fmt.Sprintf("%d seeds", b.seeds))
+	return judged(play, regexp.MustCompile(`(?m)judged: (.*)|(workload \d+ without faults: .*)|^(panic: .*|fatal error: .*)`), fmt.Sprintf("%d seeds", b.seeds))
 }
 
 // chaos lets faults happen to real processes. The fault-free runs that they are held against are those of the product as it is.
@@ -141,8 +141,10 @@ func judged(play *exec.Cmd, finding *regexp.Regexp, survived string) (verdict, e
 		v.how = survived
 		return v, nil
 	}
-	for _, found := range finding.FindStringSubmatch(out.String()) {
-		v.how, v.caught = found, true
+	for i, found := range finding.FindStringSubmatch(out.String()) {
+		if i > 0 && found != "" {
+			v.how, v.caught = found, true
+		}
 	}
 	var exit *exec.ExitError
 	if !v.caught && (errors.As(err, &exit) || errors.Is(err, fs.ErrNotExist)) {

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing/synctest"
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/event"
 	"millrace/orchestrator"
 )
 
@@ -96,4 +98,29 @@ func (w *world) judgeHistory() {
 		}
 		w.verdict.Steps += len(x.got)
 	}
+}
+
+// witness follows what a loader writes down: it answers only under the term that it holds a stripe by.
+type witness struct {
+	w     *world
+	p     *process
+	mu    sync.Mutex
+	holds map[string]event.Record // by stripe: the newest order to read it
+}
+
+// Write implements io.Writer: each call is a record.
+func (e *witness) Write(line []byte) (int, error) {
+	var r event.Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return 0, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch held := e.holds[r.Key]; {
+	case r.Event == "reading":
+		e.holds[r.Key] = r
+	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, either order is right
+		e.w.fail("nobody is answered under a term that is over", "%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key, held.Term, r.Term)
+	}
+	return len(line), nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/event"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/planner"
@@ -154,7 +155,7 @@ func version() *proto.Version {
 func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 	l := loader.New(loader.Config{Name: p.slot, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
 		Version: version(), Pid: int64(p.life), Standby: strings.HasPrefix(p.slot, shadowName), Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
-		Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: w.load.spec})
+		Events: event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock), Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: w.load.spec})
 	return l.Run, func() {}, nil
 }
 

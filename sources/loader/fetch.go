@@ -47,7 +47,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 		size += uint64(req.Length[i])
 		reqs[i] = sources.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
 	}
-	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
+	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
 	l.cfg.Fail.Hit("loader/fetch/before")
 	reply := newReply(int(min(size, replyTokens)), l.cfg.Clock, func(b []byte) error {
 		l.cfg.Fail.Hit("loader/reply/before")
@@ -69,7 +69,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	}
 	err := reply.flush()
 	l.cfg.Fail.Hit("loader/fetch/after")
-	l.cfg.Events.Write(event.Record{Event: "fetched", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: req.Source})
+	l.cfg.Events.Write(event.Record{Event: "fetched", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
 	return err
 }
 

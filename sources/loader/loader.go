@@ -58,6 +58,8 @@ type stripe struct {
 	index  uint32
 }
 
+func (s stripe) String() string { return fmt.Sprintf("%s/%d", s.source, s.index) }
+
 // Loader is one loader process's state.
 type Loader struct {
 	proto.UnimplementedLoaderServer

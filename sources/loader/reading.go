@@ -92,6 +92,8 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 		l.cfg.Term(millrace.Term(order.Term))
 	}
 	l.endOthers(order)
+	// Before the term holds: whoever is answered under it is answered afterwards.
+	l.cfg.Events.Write(event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: of.String()})
 	if old != nil {
 		if old.adopt(out, order) {
 			return nil
@@ -104,7 +106,6 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	l.mu.Lock()
 	l.reads[of] = r
 	l.mu.Unlock()
-	l.cfg.Events.Write(event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: order.Source})
 	group.Go(func() error {
 		err := l.follow(own, r)
 		if err == nil {
@@ -193,7 +194,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
-			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.of.source})
+			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.of.String()})
 			return nil
 		}
 	}

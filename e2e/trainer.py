@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import sys
 import time
@@ -30,6 +31,7 @@ class Orders:
     states: bool = False  # tell state_dict() after every batch
     pause: float = 0.0  # seconds of training for each batch
     patience: float = 1.0  # seconds to wait for an `up` that was killed
+    log: Optional[str] = None  # a file for what the client says to people
 
 
 @dataclasses.dataclass
@@ -47,6 +49,8 @@ class Taken:
 
 def train(pipe: Any, socket: str, orders: Orders) -> None:
     """Runs in a process of its own. Sends each Taken, then "end", "left", or ("error", type, reason)."""
+    if orders.log is not None:
+        logging.basicConfig(filename=orders.log, format="%(created).3f %(message)s", force=True)
     try:
         loader = millrace.connect(socket, tensors="numpy", start=orders.start, patience=orders.patience)
         if orders.state is not None:

@@ -102,6 +102,9 @@ func (s *fakeShard) Scan(ctx context.Context, from uint64, fn func(Record) error
 }
 
 func (s *fakeShard) Read(ctx context.Context, numbers []uint64, fn func(Record) error) error {
+	if _, counted := s.Count(); !counted || !s.Seekable() {
+		return fmt.Errorf("read records of %s: not at random: %w", s.name, millrace.ErrInvalid)
+	}
 	for _, i := range numbers {
 		if err := s.hand(ctx, i, fn); err != nil {
 			return err

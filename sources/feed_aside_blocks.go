@@ -80,9 +80,10 @@ func (r *asideRead) readBlock(ctx context.Context, b *block, wanted []want, slot
 	if err != nil {
 		return err
 	}
-	seekable := o.Seekable()
+	_, counted := o.Count() // in block orders nobody makes an index
+	random := counted && o.Seekable()
 	r.f.src.shards.release(o)
-	if seekable {
+	if random {
 		return r.readSlots(ctx, wanted, slots)
 	}
 	text, err := r.blockText(ctx, b)

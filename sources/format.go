@@ -46,7 +46,7 @@ type Shard interface {
 	// Scan hands on records in file order from record number `from` until fn fails or the file ends. A record's memory is valid
 	// only until fn returns. Damage to the whole file is returned (millrace.ErrDamaged); damage to one record is in Record.Err.
 	Scan(ctx context.Context, from uint64, fn func(Record) error) error
-	// Read hands on the given records (ascending numbers); only where Seekable.
+	// Read hands on the given records (ascending numbers); only where Seekable, and counted.
 	Read(ctx context.Context, numbers []uint64, fn func(Record) error) error
 	io.Closer
 }

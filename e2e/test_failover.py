@@ -1,0 +1,129 @@
+"""Loaders and shadows of a real run come and go; the trainers get the same bytes, and everybody who asks is told the truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, TypeVar
+
+import pytest
+
+from conftest import variant
+from harness import Delivered, Run, Trainers, command
+
+RANKS = 2
+AGAIN = 5.0  # seconds in which a run is protected again
+
+T = TypeVar("T")
+
+
+def training(**change: Any) -> Dict[str, Any]:
+    """Two loaders over every format, about 70 steps, and a shadow."""
+    return variant({"loaders": 2, "global_batch_size": 8, "micro_batch_size": 2, "reliability": {"shadows": 1}, **change})
+
+
+@pytest.fixture(scope="module")
+def golden(stage: Any) -> Delivered:
+    return stage.delivered(training(), RANKS)
+
+
+class Watch:
+    """A run as `status` tells it, and its trainers' log."""
+
+    def __init__(self, stage: Any, run: Run) -> None:
+        self.stage, self.run = stage, run
+        self.log = Path(f"{run.directory}.log")
+
+    def start(self, pause: float, **orders: Any) -> Trainers:
+        return self.run.start(pause=pause, log=str(self.log), **orders)
+
+    def status(self) -> Dict[str, Any]:
+        return json.loads(command(self.stage.binary, "status", str(self.run.directory), "--json"))
+
+    def until(self, what: Callable[[Dict[str, Any]], T], within: float = AGAIN) -> T:
+        """What a status says, once it says it."""
+        began = time.monotonic()
+        while True:
+            status = self.status()
+            found = what(status)
+            if found:
+                return found
+            assert time.monotonic() - began < within, f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
+
+    def protected(self) -> Dict[str, Any]:
+        """Everything is read, by who lives, and has a shadow."""
+
+        def whole(s: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+            stripes = s["stripes"]
+            return s if stripes and all(p["loader"] and p["shadow"] for p in stripes) and not s["alerts"] else None
+
+        return self.until(whole)
+
+    def pid(self, name: str) -> int:
+        """The process in a slot, once one runs there."""
+        return self.until(lambda s: next((r["pid"] for r in s["roles"] if r["name"] == name and r["state"] == "running"), 0))
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+
+def titles(pids: List[int]) -> List[str]:
+    """What `ps` says."""
+    return subprocess.run(["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True).stdout.splitlines()
+
+
+def holder(status: Dict[str, Any], source: str) -> str:
+    return next(p["loader"] for p in status["stripes"] if p["source"] == source)
+
+
+def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
+    """Killed, stopped, alone and together: no byte differs, the dead come back as shadows, and what the run lacked was said, and when it was over."""
+    slow = "shadow-0:loader/standing/before=sleep:2s@1"  # a shadow that takes its time is missed
+    with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
+        watch = Watch(stage, run)
+        trainers = watch.start(pause=0.1)
+        assert "unprotected" in watch.until(lambda s: [a["kind"] for a in s["alerts"]])
+        loader = holder(watch.protected(), "plain")
+        trainers.collect(until=3)
+
+        killed = watch.pid(loader)
+        os.kill(killed, signal.SIGKILL)
+        taken = watch.until(lambda s: s if holder(s, "plain") == "shadow-0" else None)
+        assert next(r["role"] for r in taken["roles"] if r["name"] == "shadow-0") == "loader"
+        after = watch.protected()
+        assert holder(after, "plain") == "shadow-0" and next(r["role"] for r in after["roles"] if r["name"] == loader) == "shadow"
+        titled = titles([watch.pid("shadow-0"), watch.pid(loader)])
+        assert any(t.startswith("millrace loader") and "shadow-0" in t for t in titled), titled
+        assert any(t.startswith("millrace shadow") and loader in t for t in titled), titled
+
+        stopped = watch.pid("shadow-0")
+        os.kill(stopped, signal.SIGSTOP)
+        watch.until(lambda s: holder(s, "plain") == loader)
+        fresh = watch.until(lambda s: next((r["pid"] for r in s["roles"] if r["name"] == "shadow-0" and r["pid"] != stopped and r["state"] == "running"), 0))
+        assert os.path.exists(f"/proc/{stopped}") and fresh != stopped
+        watch.protected()
+        os.kill(stopped, signal.SIGCONT)
+        gone = time.monotonic() + AGAIN
+        while os.path.exists(f"/proc/{stopped}"):
+            assert time.monotonic() < gone, "it was fenced, and goes on living"
+            time.sleep(0.02)
+
+        first = watch.status()["step"]
+        os.kill(fresh, signal.SIGKILL)
+        watch.until(lambda s: any(a["kind"] == "unprotected" for a in s["alerts"]))
+        watch.protected()
+        both = [watch.pid(loader), watch.pid("shadow-0")]
+        for pid in both:
+            os.kill(pid, signal.SIGKILL)
+        delivered = trainers.collect()
+        assert first < len(golden.steps()) - 2, "it came too late to show anything"
+        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.bytes() == golden.bytes()
+        said, log = run.stderr(), watch.said()
+    assert said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2, said
+    assert "alert (unprotected)" in log and "alert is over (unprotected)" in log, log
+    assert f"shadow-0 (pid {stopped}) was fenced" in said and f"the fenced shadow-0 (pid {stopped}) has left" in said, said

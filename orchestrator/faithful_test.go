@@ -29,7 +29,7 @@ func keep(t *testing.T, w *world) *kept {
 			t.Error(err)
 		}
 	})
-	k.o = &Orchestrator{cfg: w.cfg, opt: Options{Store: k.store, Lines: io.Discard}, m: w.m}
+	k.o = &Orchestrator{cfg: w.cfg, opt: Options{Store: k.store, Lines: io.Discard, Snapshots: snapshotEvery}, m: w.m}
 	w.commit = func(facts []Fact) {
 		if err := k.o.commit(facts); err != nil {
 			t.Fatal(err)

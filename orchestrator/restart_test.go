@@ -74,7 +74,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: planner.NewState(len(cfg.Sources)), states: map[uint64]planner.State{}}
 	m := &Machine{cfg: cfg, s: NewState()}
-	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard}, m: m}
+	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard, Snapshots: snapshotEvery}, m: m}
 	facts := []Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
 		{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: 1}}}}}
 	for i := range cfg.Sources {

@@ -34,7 +34,7 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 	} {
 		store := openStore(t, checkpoint.NewMemoryDisk())
 		w := newWorld(t, 1)
-		o := &Orchestrator{cfg: w.cfg, opt: Options{Store: store}, m: w.m}
+		o := &Orchestrator{cfg: w.cfg, opt: Options{Store: store, Snapshots: snapshotEvery}, m: w.m}
 		commit := func(facts []Fact) {
 			for i, f := range facts {
 				if f.Plan != nil && f.Plan.Step == 2 {

@@ -12,7 +12,7 @@ import (
 // anyRank in HELLO: the client does not know the number in its socket's name.
 const anyRank = ^uint32(0)
 
-// grace is how long a newcomer waits for the one before it to be noticed as gone.
+// grace is how long a newcomer waits for the one before it to go.
 const grace = 250 * time.Millisecond
 
 // seat is the one place of a rank: who holds it is served.
@@ -30,7 +30,7 @@ func newSeat(number int, rank millrace.Rank) *seat {
 	return &seat{number: number, rank: rank, changed: make(chan struct{})}
 }
 
-// take waits for the seat while its holder is leaving, and refuses while the holder lives.
+// take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives.
 func (s *seat) take(ctx context.Context, by *session) error {
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
@@ -41,7 +41,7 @@ func (s *seat) take(ctx context.Context, by *session) error {
 			s.mu.Unlock()
 			return nil
 		}
-		pid, leaving, changed := s.holder.peer.pid, s.leaving, s.changed
+		holder, leaving, changed := s.holder, s.leaving, s.changed
 		s.mu.Unlock()
 		expired := patience.C
 		if leaving {
@@ -50,7 +50,11 @@ func (s *seat) take(ctx context.Context, by *session) error {
 		select {
 		case <-changed:
 		case <-expired:
-			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first", s.rank, pid)
+			if holder.hungUp() { // a busy machine has not come to noticing it
+				patience.Reset(grace)
+				continue
+			}
+			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first", s.rank, holder.peer.pid)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,0 +1,50 @@
+package sidecar
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestASeatWhoseHolderHungUp is waited for, however long the sidecar takes to notice: on a busy machine that is longer than any grace.
+func TestASeatWhoseHolderHungUp(t *testing.T) {
+	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"}
+	listener, err := net.ListenUnix("unixpacket", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err := net.DialUnix("unixpacket", nil, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := listener.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	p, err := peerOf(conn, []uint32{uint32(os.Getuid())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	s := newSeat(0, 0)
+	if err := s.take(context.Background(), &session{conn: conn, peer: p}); err != nil {
+		t.Fatal(err)
+	}
+	client.Close()
+	took := make(chan error, 1)
+	go func() { took <- s.take(context.Background(), &session{}) }() // waited for below
+	select {
+	case err := <-took:
+		t.Fatalf("the holder has hung up, and whoever follows is told: %v", err)
+	case <-time.After(2 * grace):
+	}
+	s.give()
+	if err := <-took; err != nil {
+		t.Error(err)
+	}
+}

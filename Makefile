@@ -1,7 +1,7 @@
 # `make` prints the targets. What a target needs and lacks, it says.
 
 .DEFAULT_GOAL := help
-.PHONY: bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos fuzz clean
+.PHONY: bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos mutants fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ bench-handover: build ## hand-over time and trainer CPU for each batch
 chaos: ## FAULTS=200 SEED=1: kill, stop, starve and fill the disks of real processes; RECORD=1 writes the totals down
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
+
+mutants: ## break the product on purpose, in one place at a time; the simulation or the checker has to notice. ONLY=name,name
+	@tools/venv.sh .venv-e2e e2e/requirements.txt
+	go run ./internal/mutants $(if $(ONLY),-only $(ONLY))
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh

@@ -49,6 +49,7 @@ var rooms = []room{
 	// the house
 	{"internal/archtest", none, none},
 	{"internal/testreport", none, none},
+	{"internal/mutants", none, none},
 }
 
 // shell is what a role that meets the world may use.

@@ -29,7 +29,8 @@ func newCampaign() *campaign {
 	return &campaign{began: time.Now(), spent: processorTime(), struck: map[string]int{}}
 }
 
-func (c *campaign) count(o verdict) {
+// count adds a seed, and tells how many there are.
+func (c *campaign) count(o verdict) (played int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.played++
@@ -41,6 +42,7 @@ func (c *campaign) count(o verdict) {
 	for kind, n := range o.Struck {
 		c.struck[kind] += n
 	}
+	return c.played
 }
 
 // wrong tells that a seed has failed.

@@ -98,12 +98,12 @@ func TestSeeds(t *testing.T) {
 				}
 				s := newScript(seed, b.loads)
 				o := b.play(t, s)
-				c.count(o)
+				n := c.count(o)
 				if o.Violated == "" {
 					return
 				}
 				if *judge {
-					t.Fatalf("judged: seed %d: %s: %s", seed, o.Violated, o.Detail)
+					t.Fatalf("judged: seed %d, number %d: %s: %s", seed, n, o.Violated, o.Detail)
 				}
 				t.Errorf("workload %d: %s: %s", s.Workload, o.Violated, o.Detail)
 				path, err := keep(b.shrink(t, s, o))

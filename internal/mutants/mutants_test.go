@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Wanted of the list as a whole.
+const (
+	leastMutants = 40
+	mostInAFile  = 8
+	every        = 20 // the simulation's mutants that are judged with every test: one in so many, by name
+)
+
+func patchesHere(t *testing.T) (root string, list []*mutant) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err = load("patches"); err != nil {
+		t.Fatal(err)
+	}
+	return root, list
+}
+
+// TestPatchesFit: each changes what stands in the product now.
+func TestPatchesFit(t *testing.T) {
+	root, list := patchesHere(t)
+	files := map[string]int{}
+	for _, m := range list {
+		changed, err := m.apply(root)
+		if err != nil {
+			t.Error(err)
+		}
+		for file := range changed {
+			files[file]++
+		}
+		if m.breaks == "" || m.python() && m.judge != byChaos {
+			t.Errorf("%s says too little, or has a judge that does not see it", m.name)
+		}
+	}
+	if len(list) < leastMutants {
+		t.Errorf("%d mutants, want %d", len(list), leastMutants)
+	}
+	for file, n := range files {
+		if n > mostInAFile {
+			t.Errorf("%d mutants are of %s, at most %d", n, file, mostInAFile)
+		}
+	}
+}
+
+// TestPatchesAreRead: what is no patch, or fits twice or not at all, is an error and no mutant that survives.
+func TestPatchesAreRead(t *testing.T) {
+	for _, text := range []string{"", "it\n", "it\njudge: me\n--- go.mod\n@@\n-module millrace\n", "it\njudge: sim\n@@\n-a\n", "it\njudge: sim\n--- go.mod\n-a\n", "it\njudge: sim\n--- go.mod\n@@\n\n", "it\njudge: sim\n"} {
+		if _, err := parse("x", text); err == nil {
+			t.Errorf("%q is a patch", text)
+		}
+	}
+	for _, was := range []string{"-require (", "-module rill", "-module"} {
+		m, err := parse("x", "it\njudge: sim\n--- go.mod\n@@\n"+was+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.apply("../.."); err == nil || !strings.Contains(err.Error(), "write the patch anew") {
+			t.Errorf("%q: %v", was, err)
+		}
+	}
+}
+
+// TestSomeMutants: the simulation catches a few, chosen by a fixed rule, and leaves the product as it is alone.
+func TestSomeMutants(t *testing.T) {
+	root, list := patchesHere(t)
+	list = slices.DeleteFunc(list, func(m *mutant) bool { return m.judge != bySim })
+	var some []*mutant
+	for i := every / 2; i < len(list); i += every {
+		some = append(some, list[i])
+	}
+	b := &bench{root: root, scratch: t.TempDir(), seeds: 300, limit: 5 * time.Minute}
+	var out bytes.Buffer
+	if err := b.all(context.Background(), &out, some); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	t.Log(out.String())
+}
+
+// TestASurvivorIsTold: a patch that breaks nothing is not caught, and that is an error.
+func TestASurvivorIsTold(t *testing.T) {
+	root, _ := patchesHere(t)
+	m, err := parse("harmless", "Nothing\njudge: sim\n--- mixing/doc.go\n@@\n package mixing\n+\n+// Nothing is changed.\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{root: root, scratch: t.TempDir(), seeds: 12, limit: 5 * time.Minute}
+	var out bytes.Buffer
+	if err := b.all(context.Background(), &out, []*mutant{m}); err == nil || !strings.Contains(err.Error(), "harmless") || !strings.Contains(out.String(), "survived") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 import pytest
 
 from conftest import variant
-from harness import Delivered, Run, Trainers, command
+from harness import Delivered, Run, Trainers, command, write_mixture
 
 RANKS = 2
 AGAIN = 5.0  # seconds in which a run is protected again
@@ -127,3 +128,27 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
     assert said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2, said
     assert "alert (unprotected)" in log and "alert is over (unprotected)" in log, log
     assert f"shadow-0 (pid {stopped}) was fenced" in said and f"the fenced shadow-0 (pid {stopped}) has left" in said, said
+
+
+def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
+    """A source whose directory is away while its loader is being started again: it is waited for, by name, and the run goes on when it is back."""
+    shutil.copytree(stage.corpus, tmp_path / "corpus")
+    mixture = write_mixture(tmp_path / "corpus", training(loaders=1, reliability={"shadows": 0}))
+    with Run(stage.binary, mixture, stage.new_dir(), RANKS) as run:
+        watch = Watch(stage, run)
+        trainers = watch.start(pause=0.02)
+        trainers.collect(until=3)
+        (tmp_path / "corpus" / "tables").rename(tmp_path / "tables")
+        os.kill(watch.pid("loader-0"), signal.SIGKILL)
+        alert = watch.until(lambda s: [a for a in s["alerts"] if a["kind"] == "source"])[0]["text"]
+        assert "source tables cannot be read by loader-0" in alert and "tables" in alert.split(":", 1)[1], alert
+        waits = time.monotonic() + AGAIN
+        while "waiting for" not in watch.said() or "alert (source)" not in watch.said():
+            assert time.monotonic() < waits, f"the trainer says: {watch.said()}"
+            time.sleep(0.05)
+        (tmp_path / "tables").rename(tmp_path / "corpus" / "tables")
+        delivered = trainers.collect()
+        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.bytes() == golden.bytes()
+        assert "warning: source tables" in run.stderr() and "over: source tables" in run.stderr()
+        assert "alert is over (source)" in watch.said() and "waiting is over" in watch.said(), watch.said()

@@ -163,10 +163,20 @@ func (m *Machine) openings() {
 			source := m.cfg.Sources[st.source].Name
 			if !l.asked[source] && (st.home == name || m.holder(st) == name || free && m.s.Manifests[source] != nil) {
 				l.asked[source] = true
-				m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: &pb.OpenSource{Source: source}}})
+				m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: &pb.OpenSource{Source: source, Known: m.known(source)}}})
 			}
 		}
 	}
+}
+
+// known tells whether a source has been read under this `up`: then its files were there, and are waited for where they are away.
+func (m *Machine) known(source string) bool {
+	for _, h := range m.s.Holders {
+		if h.Source == source && h.Up == m.cfg.Up {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Machine) order(l *member, o *pb.LoaderOrder) {

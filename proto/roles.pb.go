@@ -931,9 +931,11 @@ func (*LoaderOrder_Promote) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Drop) isLoaderOrder_Order() {}
 
+// OpenSource: known tells that this run has read the source already: files that are not there are waited for.
 type OpenSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Known         bool                   `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -973,6 +975,13 @@ func (x *OpenSource) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *OpenSource) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
 }
 
 // ReadFrom: read a stripe. As its standby: follow releases, keep the head warm, offer nothing, serve what is asked under the term.
@@ -3717,10 +3726,11 @@ const file_roles_proto_rawDesc = "" +
 	"\x03bye\x18\x06 \x01(\v2\x10.millrace.v1.ByeH\x00R\x03bye\x120\n" +
 	"\apromote\x18\a \x01(\v2\x14.millrace.v1.PromoteH\x00R\apromote\x12'\n" +
 	"\x04drop\x18\b \x01(\v2\x11.millrace.v1.DropH\x00R\x04dropB\a\n" +
-	"\x05order\"$\n" +
+	"\x05order\":\n" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
-	"\x06source\x18\x01 \x01(\tR\x06source\"\xc9\x01\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\"\xc9\x01\n" +
 	"\bReadFrom\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +

@@ -245,7 +245,7 @@ func (x fixture) tryOpen(dir string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.retryWait = 1
+	s.patience.wait = 1
 	if !x.format.lengths {
 		s.transform = transform{encoding: byteAppender{}, mark: fakeEOS, eos: true}
 	}

@@ -207,5 +207,13 @@ func notThere(full, format string) error {
 	if st, err := os.Stat(full); err == nil && st.IsDir() {
 		near = full
 	}
-	return fmt.Errorf("no %s is there: looked for %s, nearest directory that exists is %s: %w", kind, full, near, millrace.ErrInvalid)
+	return &missing{fmt.Sprintf("no %s is there: looked for %s, nearest directory that exists is %s: %v", kind, full, near, millrace.ErrInvalid)}
 }
+
+// missing: a file is not there. For who wrote the mixture that is a mistake; where it was there before, it may be again.
+type missing struct{ text string }
+
+func (e *missing) Error() string { return e.text }
+
+// Unwrap returns both of its classes.
+func (e *missing) Unwrap() []error { return []error{millrace.ErrInvalid, fs.ErrNotExist} }

@@ -1,21 +1,39 @@
 package sources
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"millrace"
 )
 
-// readTries is how often a failing read is tried; the waits between them double from retryWait, some 1.5 s in all.
+// How often a failing read is tried where nobody wants to wait longer; the waits between them double from retryWait, some 1.5 s in all.
 const (
 	readTries = 6
 	retryWait = 50 * time.Millisecond
-	tellTry   = 5 // failing that often, some 0.75 s, is told
+	retryMost = time.Second // wait of those who have patience
+	tellTry   = 5           // failing that often, some 0.75 s, is told
 )
+
+// Passing tells whether an error is of the host and may be over by itself: a file that is not there just now, a device that does not
+// answer. What is wrong with the bytes never is, nor what somebody was not allowed.
+func Passing(err error) bool {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true
+	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
+		return false
+	}
+	return !errorsIsAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG)
+}
 
 // trouble tells whether any read of a source has been failing for long.
 type trouble struct {
@@ -41,46 +59,68 @@ func (t *trouble) end() {
 	}
 }
 
-// retryFile retries reads that fail for the host's reasons (a network file system's hiccup). It remembers a failure that stayed,
-// because formats may report it as damage, which it is not.
-type retryFile struct {
-	OpenFile
+// patience is how a source waits for what fails for the host's reasons (a network file system's hiccup, one that is not mounted just now).
+type patience struct {
 	done    <-chan struct{} // closed when the source is: nobody waits any more
-	wait    time.Duration
+	wait    time.Duration   // before the second try
+	long    bool            // as long as it takes
+	tried   func()          // told of every try that failed
 	trouble *trouble
-	failed  atomic.Pointer[error]
 }
 
-// ReadAt implements io.ReaderAt.
-func (f *retryFile) ReadAt(p []byte, off int64) (int, error) {
-	wait := f.wait
+// try does an act until it succeeds, or fails in a way that another try does not mend, or there is no time for more.
+func (p *patience) try(ctx context.Context, what string, passing func(error) bool, act func() error) error {
+	wait := p.wait
 	for try := 1; ; try++ {
-		n, err := f.OpenFile.ReadAt(p, off)
-		if err == nil || errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF) {
-			return n, err
+		err := act()
+		if err == nil || !passing(err) {
+			return err
 		}
+		p.tried()
 		if try == tellTry {
-			f.trouble.begin(fmt.Sprintf("reading %s fails and is tried again: %v", f.Name(), err))
-			defer f.trouble.end()
+			p.trouble.begin(fmt.Sprintf("%s fails and is tried again: %v", what, err))
+			defer p.trouble.end()
 		}
-		if try == readTries || errorsIsAny(err, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid) || !f.pause(wait) {
-			f.failed.Store(&err)
-			return n, err
+		if try == readTries && !p.long || !p.pause(ctx, wait) {
+			return err
 		}
-		wait *= 2
+		wait = min(2*wait, max(retryMost, p.wait))
 	}
 }
 
-// pause waits, false if the source was closed meanwhile.
-func (f *retryFile) pause(d time.Duration) bool {
+// pause waits, false if that was cut short.
+func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-f.done:
-		return false
+	case <-p.done:
+	case <-ctx.Done():
 	}
+	return false
+}
+
+// retryFile tries failing reads again. It remembers a failure that stayed, because formats may report it as damage, which it is not.
+type retryFile struct {
+	OpenFile
+	patience *patience
+	failed   atomic.Pointer[error]
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
+	passing := func(err error) bool {
+		return !errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid)
+	}
+	err = f.patience.try(context.Background(), "reading "+f.Name(), passing, func() error {
+		n, err = f.OpenFile.ReadAt(p, off)
+		return err
+	})
+	if err != nil && !errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF) {
+		f.failed.Store(&err)
+	}
+	return n, err
 }
 
 // failure returns the read that failed for good, if one did.

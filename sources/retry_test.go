@@ -2,9 +2,16 @@ package sources
 
 import (
 	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"millrace"
 )
 
 // hiccup fails its first reads.
@@ -22,17 +29,90 @@ func (h *hiccup) ReadAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
-// TestTroubleIsToldAndItsEnd: only where reads fail for long, and once.
+func patient(long bool, tell func(string)) *patience {
+	return &patience{wait: 1, long: long, tried: func() {}, trouble: &trouble{tell: tell}}
+}
+
+// TestTroubleIsToldAndItsEnd: only where reads fail for long, and once. Who has patience waits for the end of it.
 func TestTroubleIsToldAndItsEnd(t *testing.T) {
-	for fails, want := range map[int]int{0: 0, tellTry - 1: 0, tellTry: 2, readTries: 2} {
-		var told []string
-		f := &retryFile{OpenFile: &hiccup{left: fails}, wait: 1, trouble: &trouble{tell: func(text string) { told = append(told, text) }}}
-		_, err := f.ReadAt(make([]byte, 1), 0)
-		if (err != nil) != (fails >= readTries) || len(told) != want {
-			t.Errorf("%d reads fail: %v, told %q", fails, err, told)
+	for fails, want := range map[int]int{0: 0, tellTry - 1: 0, tellTry: 2, readTries: 2, 3 * readTries: 2} {
+		for _, long := range []bool{false, true} {
+			var told []string
+			f := &retryFile{OpenFile: &hiccup{left: fails}, patience: patient(long, func(text string) { told = append(told, text) })}
+			_, err := f.ReadAt(make([]byte, 1), 0)
+			if (err != nil) != (fails >= readTries && !long) || len(told) != want || (err != nil) != (f.failure() != nil) {
+				t.Errorf("%d reads fail: %v, told %q", fails, err, told)
+			}
+			if want > 0 && (!strings.Contains(told[0], "a.jsonl") || !strings.Contains(told[0], "host is down") || !slices.Equal(told[1:], []string{""})) {
+				t.Errorf("%d reads fail: told %q", fails, told)
+			}
 		}
-		if want > 0 && (!strings.Contains(told[0], "a.jsonl") || !strings.Contains(told[0], "host is down") || !slices.Equal(told[1:], []string{""})) {
-			t.Errorf("%d reads fail: told %q", fails, told)
+	}
+}
+
+// TestPatienceEnds: with the source, and at once for what waiting does not mend.
+func TestPatienceEnds(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	for name, c := range map[string]struct {
+		err   error
+		tries int
+	}{
+		"the source is closed": {errors.New("host is down"), 1},
+		"forbidden":            {fs.ErrPermission, 1},
+		"the file's end":       {io.EOF, 1},
+	} {
+		tries := 0
+		p := patient(true, func(string) {})
+		p.done, p.wait = done, time.Hour
+		f := &retryFile{OpenFile: &failing{err: c.err, tries: &tries}, patience: p}
+		if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, c.err) || tries != c.tries {
+			t.Errorf("%s: %v after %d tries", name, err, tries)
+		}
+	}
+}
+
+type failing struct {
+	OpenFile
+	err   error
+	tries *int
+}
+
+func (*failing) Name() string { return "a.jsonl" }
+
+func (f *failing) ReadAt([]byte, int64) (int, error) {
+	*f.tries++
+	return 0, f.err
+}
+
+// TestAwayAndBack: a file that was there is waited for; one that is another by then ends the wait.
+func TestAwayAndBack(t *testing.T) {
+	c := corpus{}
+	c.add("a.jsonl", "one", "two")
+	dir := c.write(t)
+	path, away := filepath.Join(dir, "a.jsonl"), filepath.Join(t.TempDir(), "away")
+	for _, change := range []string{"", "three\n"} {
+		s := fixture{shuffle: millrace.Global, epochs: 1}.open(t, dir)
+		s.shards.close() // as if it had been closed for others
+		told := make(chan string, 2)
+		s.patience.long, s.patience.trouble.tell = true, func(text string) { told <- text }
+		if err := os.Rename(path, away); err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan error, 1)
+		go func() { _, err := s.shards.acquire(t.Context(), 0); failed <- err }()
+		if text := <-told; !strings.Contains(text, path) {
+			t.Errorf("told %q", text)
+		}
+		data, err := os.ReadFile(away)
+		if err == nil {
+			err = os.WriteFile(path, append(data, change...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err, text := <-failed, <-told; text != "" || errors.Is(err, millrace.ErrMismatch) != (change != "") {
+			t.Errorf("it is back with %q: %v, told %q", change, err, text)
 		}
 	}
 }

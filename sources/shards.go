@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -43,7 +44,15 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*openShard, error
 		o.refs++
 		o.used = s.clock
 		s.mu.Unlock()
-		<-o.ready
+		select {
+		case <-o.ready:
+		case <-ctx.Done():
+			s.release(o)
+			return nil, ctx.Err()
+		}
+		if errors.Is(o.err, context.Canceled) && ctx.Err() == nil {
+			return s.acquire(ctx, shard) // who was opening it gave up
+		}
 		if o.err != nil {
 			return nil, o.err
 		}
@@ -126,7 +135,7 @@ func (o *openShard) explain(err error) error {
 		return err
 	}
 	if cause := o.file.failure(); cause != nil && isDamage(err) {
-		return fmt.Errorf("read shard %s after %d tries: %w", o.file.Name(), readTries, cause)
+		return fmt.Errorf("read shard %s: %w", o.file.Name(), cause)
 	}
 	return err
 }
@@ -137,7 +146,7 @@ func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) 
 	if err != nil {
 		return nil, err
 	}
-	file := &retryFile{OpenFile: f, done: s.done, wait: s.retryWait, trouble: s.trouble}
+	file := &retryFile{OpenFile: f, patience: &s.patience}
 	o := &openShard{file: file}
 	what := func() string { return sh.Path }
 	err = Fence(millrace.ErrDamaged, what, func() (err error) {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
-	"time"
 
 	"millrace"
 	"millrace/sources/index"
@@ -39,6 +38,8 @@ type OpenOptions struct {
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
+	Patient  bool                    // what fails for the host's reasons is tried for as long as the source is open; by default some 1.5 s
+	Tried    func()                  // told of every try that failed; calls may overlap
 	Deep     bool                    // hash every byte and compare with the hash first seen
 	Logger   *slog.Logger            // default: none
 }
@@ -52,6 +53,9 @@ func (o OpenOptions) withDefaults() OpenOptions {
 	}
 	if o.Trouble == nil {
 		o.Trouble = func(string) {}
+	}
+	if o.Tried == nil {
+		o.Tried = func() {}
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
@@ -72,9 +76,9 @@ type Source struct {
 	transform transform
 	memory    memory
 	shards    *shardSet
-	retryWait time.Duration
-	trouble   *trouble
-	done      chan struct{}
+	patience  patience
+	halt      func() // nobody waits for a failing read any more
+	unbind    func() bool
 	closing   sync.Once
 
 	global *globalOrder // exactly one of the two is set
@@ -83,12 +87,14 @@ type Source struct {
 }
 
 // Open finds a source's files, digests and inspects them, decides the shuffle their bytes allow and indexes what that shuffle
-// needs. Work already in IndexDir is not done again. The caller closes the source after its feeds have ended.
+// needs. Work already in IndexDir is not done again. The caller closes the source after its feeds have ended; where ctx ends, what fails
+// to be read is not tried again, also after Open.
 func Open(ctx context.Context, spec Spec, opts OpenOptions) (*Source, error) {
 	s, err := newSource(spec, opts.withDefaults())
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", spec.Name, err)
 	}
+	s.unbind = context.AfterFunc(ctx, s.halt)
 	if err := s.open(ctx, opts.withDefaults()); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("source %s: %w", spec.Name, err)
@@ -105,10 +111,11 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		fs:        opts.FS,
 		log:       opts.Logger.With("source", spec.Name),
 		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
-		retryWait: retryWait,
-		trouble:   &trouble{tell: opts.Trouble},
-		done:      make(chan struct{}),
+		unbind:    func() bool { return true },
 	}
+	done := make(chan struct{})
+	s.halt = sync.OnceFunc(func() { close(done) })
+	s.patience = patience{done: done, wait: retryWait, long: opts.Patient, tried: opts.Tried, trouble: &trouble{tell: opts.Trouble}}
 	s.shards = newShardSet(s.openShard)
 	var err error
 	s.memory, err = openMemory(spec, opts.IndexFS, opts.Spare, s.log)
@@ -238,7 +245,8 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 func (s *Source) Close() error {
 	var err error
 	s.closing.Do(func() {
-		close(s.done)
+		s.unbind()
+		s.halt()
 		s.shards.close()
 		err = s.memory.close()
 	})

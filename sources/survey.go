@@ -158,9 +158,21 @@ func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard) (*openShard
 	return s.openFile(ctx, sh, nil)
 }
 
-// openShard opens a shard of the manifest, for the shard set.
-func (s *Source) openShard(ctx context.Context, shard uint32) (*openShard, error) {
-	return s.openShardOf(ctx, s.manifest.Shards[shard])
+// openShard opens a shard of the manifest, for the shard set. It was there when the source was opened, so that it is waited for.
+func (s *Source) openShard(ctx context.Context, shard uint32) (o *openShard, err error) {
+	sh := s.manifest.Shards[shard]
+	err = s.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
+		o, err = s.openShardOf(ctx, sh)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, ctx.Err()
+	case err == nil && o.file.Size() != sh.Size:
+		o.close()
+		return nil, fmt.Errorf("open shard %s: it had %d bytes and has %d: %w", sh.Path, sh.Size, o.file.Size(), millrace.ErrMismatch)
+	}
+	return o, err
 }
 
 // progress adds up the bytes that several shards report.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -49,6 +50,7 @@ type Config struct {
 
 const (
 	retry      = 50 * time.Millisecond // wait between attempts to reach the orchestrator
+	reopen     = time.Second           // wait before a source whose files are away is looked for again
 	leaveGrace = 4 * time.Second       // how long one that was asked to leave waits for its stripes to be handed over
 )
 
@@ -63,16 +65,17 @@ func (s stripe) String() string { return fmt.Sprintf("%s/%d", s.source, s.index)
 // Loader is one loader process's state.
 type Loader struct {
 	proto.UnimplementedLoaderServer
-	cfg    Config
-	budget *sources.Budget
-	mu     sync.Mutex
-	open   map[string]*sources.Source
-	gates  map[string]*sync.Mutex // by source: held while it is being opened
-	reads  map[stripe]*reading
-	out    *reporter // of the newest session
-	going  string    // why it was asked to leave; empty: it was not
-	shadow bool      // as it was told to Role
-	term   uint64    // highest orchestrator term seen; the session's own
+	cfg      Config
+	budget   *sources.Budget
+	mu       sync.Mutex
+	open     map[string]*sources.Source
+	gates    map[string]*sync.Mutex // by source: held while it is being opened
+	reads    map[stripe]*reading
+	out      *reporter         // of the newest session
+	going    string            // why it was asked to leave; empty: it was not
+	shadow   bool              // as it was told to Role
+	troubles map[string]string // by source: what fails for now
+	term     uint64            // highest orchestrator term seen; the session's own
 }
 
 // New returns a loader; nothing runs before Run.
@@ -83,7 +86,7 @@ func New(cfg Config) *Loader {
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
-	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[stripe]*reading{}}
+	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[stripe]*reading{}, troubles: map[string]string{}}
 }
 
 // Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to leave and has handed
@@ -163,13 +166,16 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		return err
 	}
 	out := &reporter{stream: stream}
-	l.mu.Lock()
-	l.out = out
-	l.mu.Unlock()
 	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: l.cfg.Pid, Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv says why it failed
 	l.cfg.Fail.Hit("loader/hello/after")
+	l.mu.Lock()
+	l.out = out // what others send comes after the hello
+	l.mu.Unlock()
+	for source, text := range l.troubled() {
+		out.trouble(source, text)
+	}
 	if reason := l.leaving(); reason != "" {
 		out.leaving(reason)
 	}
@@ -196,7 +202,7 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 	}
 	switch o := order.GetOrder().(type) {
 	case *proto.LoaderOrder_Open:
-		group.Go(func() error { return l.openSource(ctx, out, o.Open.Source) })
+		group.Go(func() error { return l.openSource(ctx, out, o.Open) })
 	case *proto.LoaderOrder_Read:
 		return l.read(ctx, out, o.Read, group)
 	case *proto.LoaderOrder_Want:
@@ -218,6 +224,13 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 		return &farewell{"told to leave: " + o.Bye.Reason}
 	}
 	return nil
+}
+
+// troubled is what fails for now, by source.
+func (l *Loader) troubled() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.troubles)
 }
 
 // newest is the reporter of the newest session.

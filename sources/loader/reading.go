@@ -37,7 +37,8 @@ type reading struct {
 
 // openSource opens a source once and reports its manifest. An orchestrator that is back asks again, maybe while the opening for its
 // predecessor is under way: then it is waited for.
-func (l *Loader) openSource(ctx context.Context, out *reporter, name string) error {
+func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.OpenSource) error {
+	name := order.Source
 	gate := l.gate(name)
 	gate.Lock()
 	defer gate.Unlock()
@@ -49,14 +50,7 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, name string) err
 		if err != nil {
 			return l.fatal(ctx, out, name, err)
 		}
-		progress := func(done, total int64) {
-			_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: name, Done: done, Total: total}}})
-		}
-		trouble := func(text string) {
-			_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: name, Text: text}}})
-		}
-		src, err = sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Trouble: trouble, Parallel: l.cfg.Parallel, Logger: l.cfg.Log})
-		if err != nil {
+		if src, err = l.openFiles(ctx, spec, order.Known); err != nil {
 			return l.fatal(ctx, out, name, err)
 		}
 		l.mu.Lock()
@@ -65,6 +59,41 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, name string) err
 	}
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
 	return nil
+}
+
+// openFiles opens a source. One that the run has read already is waited for where its files are away.
+func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (*sources.Source, error) {
+	progress := func(done, total int64) {
+		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: spec.Name, Done: done, Total: total}}})
+	}
+	troubled := false
+	for {
+		src, err := sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log,
+			Trouble: func(text string) { l.trouble(spec.Name, text) }, Patient: true, Tried: l.cfg.Beat.Progress})
+		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
+			if troubled {
+				l.trouble(spec.Name, "")
+			}
+			return src, err
+		}
+		l.trouble(spec.Name, fmt.Sprintf("opening it fails and is tried again: %v", err))
+		troubled = true
+		select {
+		case <-ctx.Done():
+		case <-l.cfg.Clock.After(reopen):
+		}
+	}
+}
+
+// trouble tells the orchestrator, this one and those to come, what fails for now; empty: it is over.
+func (l *Loader) trouble(source, text string) {
+	l.mu.Lock()
+	if l.troubles[source] = text; text == "" {
+		delete(l.troubles, source)
+	}
+	out := l.out
+	l.mu.Unlock()
+	out.trouble(source, text)
 }
 
 func (l *Loader) gate(source string) *sync.Mutex {

@@ -33,6 +33,11 @@ func (r *reporter) send(term uint64, e *proto.LoaderEvent) error {
 	return r.stream.Send(e)
 }
 
+// trouble reports what fails for now with reading a source; empty: it is over.
+func (r *reporter) trouble(source, text string) {
+	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: source, Text: text}}})
+}
+
 // offers encodes a feed's batch.
 func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
 	n := len(b.Offers)

@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -27,17 +30,49 @@ func (w *world) judgeJournal(stop func()) {
 	}
 	was, _ := w.restore(before)
 	is, store := w.restore(w.disk.take())
+	w.same(was, is)
+	if store == nil || w.verdict.Violated != "" {
+		return
+	}
+	if w.script.Seed%4 != 0 { // it costs as much as all else at the end
+		return
+	}
+	again, _ := w.restore(w.reopened())
+	w.same(was[1:], again[min(1, len(again)):]) // but for the term, which is another's
+	if !store.OK() {
+		w.fail("the journal verifies", "%s", strings.Join(store.Problems, "; "))
+	}
+}
+
+// same compares what a journal restores to.
+func (w *world) same(was, is []string) {
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
 			w.fail("the journal restores to the same state", "before its end %.300s, after it %.300s", was[i], is[i])
 		}
 	}
-	if store == nil {
-		return
+}
+
+// reopened is the disk after another orchestrator that has nothing to do but to leave a snapshot.
+func (w *world) reopened() *checkpoint.Disk {
+	disk := w.disk.take()
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
+	if err != nil {
+		w.fail("the journal opens", "%v", err)
+		return disk
 	}
-	if !store.OK() {
-		w.fail("the journal verifies", "%s", strings.Join(store.Problems, "; "))
+	config := w.load.config
+	config.Up = "another"
+	o, err := orchestrator.New(context.Background(), config, orchestrator.Options{Store: store, Lines: io.Discard})
+	if err == nil {
+		ended, end := context.WithCancel(context.Background())
+		end()
+		err = o.Run(ended)
 	}
+	if err = errors.Join(err, store.Close()); err != nil {
+		w.fail("processes stop in order", "an orchestrator with nothing to do: %v", err)
+	}
+	return disk
 }
 
 // restore reads a disk as the next orchestrator would.

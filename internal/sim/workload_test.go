@@ -65,7 +65,8 @@ func name(source int) string { return fmt.Sprintf("s%d", source) }
 // write makes a source's files: two, some records of which are bad.
 func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 	t.Helper()
-	longest, bads := 8+rng.IntN(150), rng.IntN(2)*rng.IntN(20)
+	// Where documents are short, a step takes many: more than one run of a stripe, and more than one epoch.
+	longest, bads := []int{6, 24, 8 + rng.IntN(150)}[rng.IntN(3)], rng.IntN(2)*rng.IntN(20)
 	if source == 0 {
 		longest = 150
 	}

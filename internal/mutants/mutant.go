@@ -1,4 +1,4 @@
-// Mutants checks the checkers: each patch in its folder breaks the product in one place, and the simulation, or the checker of histories
+// Command mutants checks the checkers: each patch in its folder breaks the product in one place, and the simulation, or the checker of histories
 // over real processes, has to notice. A mutant that nobody notices is a hole in them.
 //
 //	go run ./internal/mutants [-only name,name] [-seeds 1000] [-faults 60]

@@ -14,6 +14,8 @@ type Budget struct {
 	used  int64
 	peak  int64
 	feeds map[*account]struct{}
+
+	turns // of makings
 }
 
 // NewBudget returns a budget of limit bytes.
@@ -32,7 +34,10 @@ func (b *Budget) Used() (now, peak int64) {
 type account struct {
 	budget *Budget
 	used   int64
-	wake   func() // tells the feed that room was given back; called without any lock held
+	short  bool   // it was refused room
+	wake   func() // tells the feed to look again; called without any lock held
+
+	turn // its makings
 }
 
 // open adds a feed. wake must not call back into the budget.
@@ -50,9 +55,11 @@ func (a *account) close() {
 	b.mu.Lock()
 	b.used -= a.used
 	a.used = 0
+	b.leave(a)
 	delete(b.feeds, a)
 	b.mu.Unlock()
-	a.wakeOthers()
+	b.wakeShort()
+	b.callNext()
 }
 
 // share returns the bytes that are this feed's in any case.
@@ -73,6 +80,7 @@ func (a *account) take(n int64) bool {
 		limit -= limit / 4
 	}
 	if b.used+n > limit {
+		a.short = true
 		return false
 	}
 	a.charge(n)
@@ -92,14 +100,14 @@ func (a *account) charge(n int64) {
 	a.budget.peak = max(a.budget.peak, a.budget.used)
 }
 
-// wakeOthers tells the other feeds that there is room again. No lock of any feed may be held.
-func (a *account) wakeOthers() {
-	b := a.budget
+// wakeShort tells the feeds that were refused room that there is some. No lock of any feed may be held.
+func (b *Budget) wakeShort() {
 	b.mu.Lock()
-	wakes := make([]func(), 0, len(b.feeds))
-	for other := range b.feeds {
-		if other != a {
-			wakes = append(wakes, other.wake)
+	var wakes []func()
+	for a := range b.feeds {
+		if a.short {
+			a.short = false
+			wakes = append(wakes, a.wake)
 		}
 	}
 	b.mu.Unlock()

@@ -241,6 +241,14 @@ func (f *Feed) await(ctx context.Context) (move, error) {
 			return nil, err
 		}
 		act, err := f.choose()
+		if f.account.decline() { // it had a turn and made nothing of it
+			f.mu.Unlock()
+			f.cfg.Budget.callNext()
+			f.mu.Lock()
+			if act == nil && err == nil {
+				continue
+			}
+		}
 		if act != nil || err != nil {
 			return act, err
 		}
@@ -292,7 +300,7 @@ func (f *Feed) Release(below millrace.Ordinal) {
 	f.idle.Broadcast()
 	f.mu.Unlock()
 	if n > 0 && account != nil {
-		account.wakeOthers()
+		account.budget.wakeShort()
 	}
 }
 

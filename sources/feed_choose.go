@@ -9,8 +9,8 @@ import (
 // What a feed aims at. None of it changes what is delivered.
 const (
 	packBytes   = 256 << 10 // bytes of one part of a making: tokens, or about as much text
-	firstWindow = 256 << 10 // bytes of the first pack in global order; each further pack is four times the one before, up to a quarter of the budget's share
-	leastAhead  = 4 << 20   // bytes read ahead of what is wanted, at least
+	firstWindow = 256 << 10 // bytes of the first pack in global order; each further pack is four times the one before
+	leastAhead  = 4 << 20   // bytes read ahead of what is wanted, at least, as far as that is a quarter of the budget's share
 	maxPack     = 64 << 10  // records of a pack
 )
 
@@ -65,7 +65,7 @@ func (f *Feed) choose() (move, error) {
 // wanted lies beyond the head.
 func (f *Feed) ahead() uint64 {
 	want := max(f.want, f.demanded, f.head)
-	least := min(uint64(leastAhead*int64(max(f.cfg.Parallel/4, 1))/f.sizes.record()), maxPack)
+	least := min(uint64(min(leastAhead*int64(max(f.cfg.Parallel/4, 1)), f.account.share()/4)/f.sizes.record()), maxPack)
 	more := max(want-f.head, least, stripeRun)
 	if want > math.MaxUint64-more {
 		return math.MaxUint64
@@ -100,6 +100,10 @@ func (f *Feed) advance(p *pack, must bool) move {
 		if !f.room(need, p, must) {
 			return nil
 		}
+		if !f.turn(p) {
+			f.account.force(-need)
+			return nil
+		}
 		p.charge = need
 		return f.begin(p, true)
 	}
@@ -111,7 +115,19 @@ func (f *Feed) measure(p *pack) move {
 	if p.block != nil && p.block.text == nil {
 		return f.readText(p.block, p, true, true)
 	}
+	if !f.turn(p) {
+		return nil
+	}
 	return f.begin(p, false)
+}
+
+// turn tells whether a pack may be made now: what a Fetch waits for always.
+func (f *Feed) turn(p *pack) bool {
+	if p.demand == 0 {
+		p.counted = f.account.begin()
+		return p.counted
+	}
+	return true
 }
 
 // begin starts the making of a pack.
@@ -178,9 +194,10 @@ func (f *Feed) extend(limit uint64) (move, error) {
 	if f.frontier >= limit {
 		return nil, nil
 	}
-	n := uint64(min(max(f.sizes.window/f.sizes.record(), stripeRun), maxPack))
+	quarter := f.account.share() / 4
+	n := uint64(min(max(min(f.sizes.window, quarter)/f.sizes.record(), stripeRun), maxPack))
 	p := &pack{lo: f.frontier, hi: min(f.frontier+n, f.stripe.seat(f.end))}
-	f.sizes.window = min(4*f.sizes.window, max(f.account.share()/4, firstWindow))
+	f.sizes.window = min(4*f.sizes.window, max(quarter, firstWindow))
 	f.frontier = p.hi
 	f.packs = append(f.packs, p)
 	return f.gather(p), nil

@@ -115,12 +115,17 @@ func (m *maker) finish() {
 		p.parts[m.part] = tokens
 	}
 	p.left--
+	over := p.left == 0 && p.counted
 	if p.left == 0 {
+		p.counted = false
 		f.complete(p)
 	}
 	account := f.account
 	f.mu.Unlock()
-	account.wakeOthers()
+	account.budget.wakeShort()
+	if over {
+		account.end()
+	}
 }
 
 // note remembers the lengths found in a part.

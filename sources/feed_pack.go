@@ -37,6 +37,8 @@ type pack struct {
 	keep   bool // of the making in progress: tokens are kept, else only lengths
 	gone   bool // released; freed when nobody uses it any more
 
+	counted bool // of the making in progress: it is one of the budget's turns
+
 	demand int   // fetches waiting for the tokens
 	pins   int   // fetches reading them
 	left   int   // parts of the making in progress that are not finished

@@ -190,6 +190,12 @@ func (f *Feed) emitOne(p *pack, i int, r Request, emit func(int, []uint32) error
 // pin waits until the tokens around an ordinal are held and keeps them from being dropped.
 func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 	seat := f.stripe.seat(n)
+	hurried := false
+	defer func() {
+		if hurried {
+			f.cfg.Budget.calm()
+		}
+	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -202,6 +208,10 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 			return p, nil
 		}
 		f.demanded = max(f.demanded, seat+1)
+		if !hurried {
+			hurried = true
+			f.cfg.Budget.hurry()
+		}
 		if p != nil {
 			p.demand++
 		}
@@ -238,6 +248,6 @@ func (f *Feed) unpin(p *pack) {
 	f.idle.Broadcast()
 	f.mu.Unlock()
 	if gave {
-		account.wakeOthers()
+		account.budget.wakeShort()
 	}
 }

@@ -112,6 +112,9 @@ func (m *Machine) waitingOrder(text string) *pb.SidecarOrder {
 	return &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}}
 }
 
+// mostNamed is how many sources a line names.
+const mostNamed = 8
+
 // Waiting says in one line what the trainers wait for, empty where the next step is planned.
 func (m *Machine) Waiting() string {
 	switch {
@@ -127,7 +130,11 @@ func (m *Machine) Waiting() string {
 				missing = append(missing, m.cfg.Sources[i].Name)
 			}
 		}
-		return "opening sources " + strings.Join(missing, ", ")
+		more := ""
+		if n := len(missing) - mostNamed; n > 0 {
+			missing, more = missing[:mostNamed], fmt.Sprintf(" and %d more", n)
+		}
+		return "opening sources " + strings.Join(missing, ", ") + more
 	}
 	// Where one rank starts anew, all have to.
 	anew := m.anyJoin() != nil

@@ -5,14 +5,14 @@ import "runtime"
 // How many packs that no Fetch waits for are made at a time in the whole process, however many feeds it has: what is waited for must not
 // stand in line behind what nobody has asked for. Reads that wait for a disk want company, and so there are more of them than processors.
 const (
-	makingsBehind = 1 // while a Fetch waits
+	makingsBehind = 1 // while something is waited for
 	makingsEach   = 4 // for each processor, else
 )
 
 // turns shares out makings among the feeds of a budget, first come, first served. The budget's mutex guards it.
 type turns struct {
 	making  int
-	urgent  int // fetches that wait
+	urgent  int // Hurries without their Calm
 	waiting []*account
 }
 
@@ -95,15 +95,15 @@ func (b *Budget) callNext() {
 	}
 }
 
-// hurry says that a Fetch waits, until calm.
-func (b *Budget) hurry() {
+// Hurry says that something is waited for, a Fetch or a source that is being opened, until Calm.
+func (b *Budget) Hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.urgent++
 }
 
-// calm ends a hurry. No lock of any feed may be held.
-func (b *Budget) calm() {
+// Calm ends a Hurry. No lock of any feed may be held.
+func (b *Budget) Calm() {
 	b.mu.Lock()
 	b.urgent--
 	b.mu.Unlock()

@@ -178,9 +178,9 @@ func (f *Feed) fetchAside(ctx context.Context, a *aside, reqs []Request, byOrdin
 		f.aside = nil
 		f.mu.Unlock()
 	}
-	f.cfg.Budget.hurry()
+	f.cfg.Budget.Hurry()
 	err := f.readAside(ctx, a, wanted, serving(reqs, emit))
-	f.cfg.Budget.calm()
+	f.cfg.Budget.Calm()
 	bad, err = gather(bad, err)
 	return errors.Join(bad, err)
 }

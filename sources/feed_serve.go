@@ -193,7 +193,7 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 	hurried := false
 	defer func() {
 		if hurried {
-			f.cfg.Budget.calm()
+			f.cfg.Budget.Calm()
 		}
 	}()
 	f.mu.Lock()
@@ -210,7 +210,7 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 		f.demanded = max(f.demanded, seat+1)
 		if !hurried {
 			hurried = true
-			f.cfg.Budget.hurry()
+			f.cfg.Budget.Hurry()
 		}
 		if p != nil {
 			p.demand++

@@ -197,11 +197,11 @@ func TestFullDiskAndCrash(t *testing.T) {
 			if got, ok := s.Load(shard, "lines"); !ok || string(got) != "old" {
 				t.Fatalf("%s: got %q, %v, want the old blob", call, got, ok)
 			}
-			if left := files(t, dir); len(left) != 1 {
-				t.Fatalf("%s, crash %v: files left behind: %v", call, dead, left)
-			}
 			if err := s.Save(shard, "lines", []byte("new")); err != nil {
 				t.Fatal(err)
+			}
+			if left := files(t, dir); len(left) != 1 {
+				t.Fatalf("%s, crash %v: files left behind: %v", call, dead, left)
 			}
 		}
 	}

@@ -41,12 +41,14 @@ type Store struct {
 	fs  FS
 	log *slog.Logger
 
+	stale sync.Once // what writers left that died is cleared away before the first write: who only reads need not list the directory
+
 	mu     sync.Mutex
 	loaded map[string][]byte // whole files, mapped, by name
 	maps   [][]byte          // all that has to be unmapped, superseded ones too
 }
 
-// Open makes the directory where it is missing and clears away what writers left that died.
+// Open makes the directory where it is missing.
 func Open(dir string, o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = OSFS()
@@ -57,7 +59,6 @@ func Open(dir string, o Options) (*Store, error) {
 	if err := o.FS.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("open index directory: %w; set index_dir to a directory that can be written", err)
 	}
-	clearStale(dir)
 	return &Store{dir: dir, fs: o.FS, log: o.Log, loaded: make(map[string][]byte)}, nil
 }
 
@@ -120,6 +121,7 @@ func (s *Store) Save(shard millrace.Digest, kind string, blob []byte) error {
 
 // publish writes a file aside, syncs it and moves it into place. Without replace a file that is already there stays.
 func (s *Store) publish(name string, replace bool, write func(TempFile) error) (err error) {
+	s.stale.Do(func() { clearStale(s.dir) })
 	f, err := s.fs.CreateTemp(s.dir)
 	if err != nil {
 		return err

@@ -68,8 +68,10 @@ func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (
 	}
 	troubled := false
 	for {
+		l.budget.Hurry() // nothing begins before all sources are open
 		src, err := sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log,
 			Trouble: func(text string) { l.trouble(spec.Name, text) }, Patient: true, Tried: l.cfg.Beat.Progress})
+		l.budget.Calm()
 		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
 			if troubled {
 				l.trouble(spec.Name, "")

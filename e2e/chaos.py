@@ -16,6 +16,7 @@ import dataclasses
 import datetime
 import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -38,6 +39,7 @@ from ordeal import Ordeal, written
 RANKS = 2
 LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
 MOMENTS = 9  # faults at random moments in a run
+SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # of a run, drawn
 PAUSE = 0.012  # seconds of training for each batch
 BAD = (7, 23)  # records of the flawed source that are no text
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
@@ -110,9 +112,10 @@ class Stage:
         for name in MIXTURES:
             self._golden(name, texts)
 
-    def mixture(self, name: str, run: str) -> Path:
+    def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
         """Every run has its own index, so that it is made under faults as well."""
-        return write_mixture(self.files, variant({**RUN, **MIXTURES[name], "index_dir": str(self.scratch / f"{run}.index")}), f"{run}.yaml")
+        own = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
+        return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
         """A run without faults; its points are armed with a pause of nothing, so that its records count how often each is passed."""
@@ -137,9 +140,10 @@ class Stage:
         out["flawed"] = {f"flawed.jsonl#{n}": 1 if n in BAD else 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(texts)}
         return out
 
-    def processes(self, name: str) -> List[str]:
-        """The processes of a run, as its golden run had them."""
-        return sorted({life.name for life in self.checks[name].golden.lives if life.kind != "driver"})
+    def processes(self, name: str, shadows: int) -> List[str]:
+        """The processes of a run, as its golden run had them, but for its shadows."""
+        others = {life.name for life in self.checks[name].golden.lives if life.kind not in ("driver", "shadow")}
+        return sorted(others | {f"shadow-{i}" for i in range(shadows)})
 
 
 @dataclasses.dataclass
@@ -155,9 +159,10 @@ class Outcome:
 def one(stage: Stage, seed: int) -> Outcome:
     """The run of a seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
-    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name)), stage.passes[name], MOMENTS)
+    shadows = random.Random(seed).choice(SHADOWS)
+    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name, shadows)), stage.passes[name], MOMENTS)
     run = f"run-{seed}"
-    o = Ordeal(stage.binary, stage.mixture(name, run), stage.scratch / run, RANKS, plan, seed, PAUSE, stage.sizes[name])
+    o = Ordeal(stage.binary, stage.mixture(name, run, shadows), stage.scratch / run, RANKS, plan, seed, PAUSE, stage.sizes[name])
     began, wrong, found = time.monotonic(), [], []
     try:
         wrong = o.run()

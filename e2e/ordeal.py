@@ -87,7 +87,8 @@ class Ordeal:
                 if ended is not None:
                     return ended
             elif now - last > PATIENCE:
-                return [f"nothing happened for {PATIENCE:.0f} s; `up` said:\n{self.said()}"]
+                self._stacks()
+                return [f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log and {self.events}/*.log; `up` said:\n{self.said()}"]
             time.sleep(TICK)
 
     def _keep_up(self) -> bool:
@@ -170,6 +171,12 @@ class Ordeal:
             child = processes.Process(target=stub.train, args=(orders,), daemon=True)
             child.start()
             self._trainers.append(child)
+
+    def _stacks(self) -> None:
+        """Has everybody write down where it is: roles end by it, trainers do not."""
+        for pid in [pid for _, pid in self._roles()] + [t.pid for t in self._trainers if t.exitcode is None]:
+            os.kill(pid, signal.SIGQUIT)
+        time.sleep(1)
 
     # Faults at a moment.
 

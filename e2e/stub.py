@@ -4,8 +4,11 @@ What it took it writes down itself, so that the record stands whatever happens t
 from __future__ import annotations
 
 import dataclasses
+import faulthandler
 import json
+import logging
 import os
+import signal
 import socket as sockets
 import sys
 import time
@@ -55,6 +58,7 @@ def held() -> Dict[str, int]:
 def train(orders: Orders) -> None:
     """Runs in a process of its own, until the run's end, an error (then it exits with 1), or its death."""
     record = Record(orders.events, f"trainer-{orders.rank}")
+    told(Path(orders.events, f"trainer-{orders.rank}-{os.getpid()}.log"))
     _failpoint.arm(orders.failpoints, f"trainer-{orders.rank}", lambda point, action: record.write("failpoint", key=f"{point}={action}"))
     state = orders.state or {}
     record.write("start", start=orders.start or "", state_step=state.get("step", -1), state_microbatch=state.get("microbatch", 0), **held())
@@ -67,6 +71,12 @@ def train(orders: Orders) -> None:
     except Exception:
         record.write("error", key="crash", reason=traceback.format_exc())
         sys.exit(1)
+
+
+def told(path: Path) -> None:
+    """Keeps what the client says of its waits, and, at SIGQUIT, where the trainer is."""
+    logging.basicConfig(filename=path, format="%(asctime)s %(message)s", level=logging.DEBUG)
+    faulthandler.register(signal.SIGQUIT, file=open(path, "a"))
 
 
 def _train(orders: Orders, record: Record) -> None:

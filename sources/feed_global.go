@@ -59,7 +59,8 @@ func (m *maker) readEntries(ctx context.Context, entries []entry) error {
 	return nil
 }
 
-// readShard reads records of one shard. Where the decoder panics, the record it was at is tried alone, and rejected if it was it.
+// readShard reads records of one shard. Where the decoder panics, or the bytes are damaged that were whole when lengths were found, the
+// record it was at is tried alone, and rejected if it was it.
 func (m *maker) readShard(ctx context.Context, entries []entry) error {
 	o, err := m.feed.src.shards.acquire(ctx, entries[0].shard)
 	if err != nil {
@@ -67,29 +68,46 @@ func (m *maker) readShard(ctx context.Context, entries []entry) error {
 	}
 	defer m.feed.src.shards.release(o)
 	for len(entries) > 0 {
-		var caught *PanicError
 		entries, err = m.readRun(ctx, o, entries)
 		if err == nil {
 			continue
 		}
-		if !errors.As(err, &caught) {
+		if !m.survives(err) {
 			return err
 		}
-		m.feed.src.log.Warn("decoder panicked; the record is tried again alone", "at", caught.What, "panic", caught.Value)
-		m.feed.src.log.Debug("decoder panicked", "at", caught.What, "stack", string(caught.Stack))
 		n := sameRecord(entries)
 		if _, err = m.readRun(ctx, o, entries[:n]); err != nil {
-			if !errors.As(err, &caught) {
+			if !m.survives(err) {
 				return err
 			}
-			failed := &Record{Number: entries[0].record, Offset: -1, Err: fmt.Errorf("decoder failed: %s: %w", caught.Value, millrace.ErrBadSample)}
-			if err := m.place(entries[0].shard, failed, appendSlots(nil, entries[:n])); err != nil {
+			if err := m.place(entries[0].shard, failedRecord(entries[0].record, err), appendSlots(nil, entries[:n])); err != nil {
 				return err
 			}
 		}
 		entries = entries[n:]
 	}
 	return nil
+}
+
+// survives tells whether an error can be one record's alone. Damage can where lengths are known: plans may count on the other records.
+func (m *maker) survives(err error) bool {
+	var caught *PanicError
+	if errors.As(err, &caught) {
+		m.feed.src.log.Warn("decoder panicked", "at", caught.What, "panic", caught.Value)
+		m.feed.src.log.Debug("decoder panicked", "at", caught.What, "stack", string(caught.Stack))
+		return true
+	}
+	return isDamage(err) && (m.pack.known || m.placed != nil)
+}
+
+// failedRecord is a record that could not be read although it was tried alone.
+func failedRecord(number uint64, err error) *Record {
+	var caught *PanicError
+	reason := err.Error()
+	if errors.As(err, &caught) {
+		reason = "decoder failed: " + caught.Value
+	}
+	return &Record{Number: number, Offset: -1, Err: fmt.Errorf("%s: %w", reason, millrace.ErrBadSample)}
 }
 
 // readRun reads entries of an open shard and returns those that it did not come to.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -128,7 +129,7 @@ func compact(c *cobra.Command, dir string) error {
 	})
 }
 
-// folderBytes adds up the files of a folder.
+// folderBytes adds up the files of a folder. The open store drops files that it no longer needs meanwhile: what has gone counts nothing.
 func folderBytes(dir string) (total int64, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -136,6 +137,9 @@ func folderBytes(dir string) (total int64, err error) {
 	}
 	for _, f := range files {
 		info, err := f.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -204,11 +204,69 @@ func TestPanicIsOneLine(t *testing.T) {
 	}
 }
 
+// handClock is moved by hand, so that no grace ends before a busy machine has come to what it is for.
+type handClock struct {
+	seam.System
+	mu    sync.Mutex
+	now   time.Time
+	waits []wait
+}
+
+type wait struct {
+	due time.Time
+	c   chan time.Time
+}
+
+func (h *handClock) Now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+func (h *handClock) After(d time.Duration) <-chan time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := wait{h.now.Add(d), make(chan time.Time, 1)}
+	if d <= 0 {
+		w.c <- h.now
+	}
+	h.waits = append(h.waits, w)
+	return w.c
+}
+
+func (h *handClock) move(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = h.now.Add(d)
+	for _, w := range h.waits {
+		if !w.due.After(h.now) {
+			select {
+			case w.c <- h.now:
+			default: // it has been told
+			}
+		}
+	}
+}
+
 func TestStubbornChildIsKilledAfterTheGrace(t *testing.T) {
-	h := startHouse(t, Config{StopGrace: 200 * time.Millisecond}, [3]string{"loader", "loader-0", "serve"}, [3]string{"sidecar", "sidecar", "stubborn"})
+	clock := &handClock{now: time.Now()}
+	h := startHouse(t, Config{StopGrace: 10 * time.Second, Clock: clock}, [3]string{"loader", "loader-0", "serve"}, [3]string{"sidecar", "sidecar", "stubborn"})
 	pid := h.role("sidecar", 0).Pid
 	h.role("loader-0", 0)
 	h.stop()
+	eventually(t, "the stop", func() bool {
+		roles, _ := ReadRoles(h.dir)
+		return len(roles) > 0 && roles[0].State == Stopping
+	})
+	clock.move(5 * time.Second) // the sidecar's part of the grace
+	eventually(t, "the loader's leave", func() bool {
+		left, _ := os.ReadFile(filepath.Join(h.dir, "left"))
+		return len(left) > 0
+	})
+	if gone(pid) {
+		t.Error("the sidecar was killed before the grace was over")
+	}
+	clock.move(5 * time.Second)
 	h.wait()
 	if h.result != Stopped || h.err != nil || !gone(pid) {
 		t.Fatalf("got %v, %v; gone: %v", h.result, h.err, gone(pid))

@@ -318,6 +318,17 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
+// TestATrainerThatWasRefusedIsInNobodysWay: whoever follows waits for it to go, and is served.
+func TestATrainerThatWasRefusedIsInNobodysWay(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
+	refused := dial(t, h.path(0))
+	refused.hello("state", map[string]any{"state": "?"})
+	refused.want(errorMsg)
+	next := dial(t, h.path(0))
+	next.hello("fresh", nil)
+	next.want(begin)
+}
+
 // TestLeavesWhileJoining: a trainer that goes before the others have come is forgotten.
 func TestLeavesWhileJoining(t *testing.T) {
 	h := open(t, small, nil)

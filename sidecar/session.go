@@ -41,6 +41,7 @@ type session struct {
 	shared  sharing       // the attempt's steps, once begun
 	g       errgroup.Group
 	pushed  atomic.Pointer[millrace.Slot] // for Status
+	leaving func()                        // called as soon as the trainer can be replaced; more than once
 }
 
 func newSession(s *Server, rank millrace.Rank, c *net.UnixConn, p *peer) *session {
@@ -56,6 +57,7 @@ func newSession(s *Server, rank millrace.Rank, c *net.UnixConn, p *peer) *sessio
 // run serves the connection until the trainer is gone or told to go. In the end the memory is given back first; only then may the
 // commits that are still on their way hold it up. leaving is called as soon as the trainer can be replaced.
 func (s *session) run(ctx context.Context, start Start, leaving func()) {
+	s.leaving = leaving
 	live, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.g.Go(func() error { s.read(); return nil })
@@ -146,6 +148,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case status:
 			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
 		case hangUp:
+			s.leaving() // it may stay for a while to read why, and is in nobody's way
 			_ = s.conn.CloseWrite()
 			s.part(ctx)
 			return false

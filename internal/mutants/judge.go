@@ -124,7 +124,7 @@ func (b *bench) chaos(ctx context.Context, dir string, files map[string]string, 
 		fmt.Sprint("--faults=", b.faults), "--seed=1", "--beside=2", "--stop", "--stage", filepath.Join(b.scratch, "stage"))
 	play.Dir = dir
 	play.Env = append(os.Environ(), "MILLRACE="+binary, "MILLRACE_CLIENT="+path, "TMPDIR="+dir)
-	return judged(play, regexp.MustCompile(`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: .*)|^(\w+Error: .*)`), fmt.Sprintf("%d faults", b.faults))
+	return judged(play, regexp.MustCompile(`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: [^\n]*\n?[^\n]*)|^(\w+Error: .*)`), fmt.Sprintf("%d faults", b.faults))
 }
 
 // judged runs a judge, which ends with 0 where it has found nothing and says what it has found by `finding`.

@@ -86,6 +86,6 @@ func (b *bench) all(ctx context.Context, out io.Writer, list []*mutant) error {
 
 // short is a finding for a table's cell.
 func short(how string) string {
-	how = strings.ReplaceAll(how, "|", "/")
+	how = strings.NewReplacer("|", "/", "\n", " ").Replace(how)
 	return how[:min(len(how), 140)]
 }

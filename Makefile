@@ -1,7 +1,7 @@
 # `make` prints the targets. What a target needs and lacks, it says.
 
 .DEFAULT_GOAL := help
-.PHONY: bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos mutants fuzz clean
+.PHONY: bench-failover bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos mutants fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ else
 	@.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
 endif
 
-bench: bench-tokenizer bench-stream bench-plan bench-handover ## run all benchmarks; results belong into docs/benchmarks.md
+bench: bench-tokenizer bench-stream bench-plan bench-handover bench-failover ## run all benchmarks; results belong into docs/benchmarks.md
 
 bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 	bench/tokenizer.sh
@@ -56,6 +56,10 @@ bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, m
 
 bench-plan: ## time and quality of plans at 16K and 64K segments
 	go test ./orchestrator/planner -run XXX -bench "Plan|Pack" -benchtime 200x
+
+# LONG=1 takes hours: thousands of deaths. SECTIONS=takeover,cost takes some of it.
+bench-failover: ## deaths of loaders and of everything: how long, what trainers notice, what shadows cost, peers beside it
+	bench/failover.sh $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
 bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt

@@ -16,6 +16,7 @@ import (
 const (
 	warmRecords = 32       // made after the cursor
 	warmBytes   = 1 << 20  // of tokens of those, about
+	warmShare   = 32       // of so many that its primary has read meanwhile one at most is made, but for the first time
 	asideBytes  = 16 << 20 // of tokens made at random that are kept
 )
 
@@ -104,14 +105,17 @@ func (f *Feed) Warm(ctx context.Context) error {
 		return nil
 	}
 	a.mu.Lock()
-	from, moved := a.below, a.below != a.warmed
+	from, was := a.below, a.warmed
 	a.mu.Unlock()
-	if !moved {
+	if from == was {
 		return nil
 	}
 	f.mu.Lock()
 	end, n := f.end, uint64(max(min(warmBytes/f.sizes.record(), warmRecords), 1))
 	f.mu.Unlock()
+	if from > was {
+		n = min(n, max(uint64(from-was)/uint64(f.stripe.Of)/warmShare, 1))
+	}
 	var wanted []want
 	for seat := f.stripe.seat(from); n > 0 && f.stripe.ordinal(seat) < end; seat, n = seat+1, n-1 {
 		wanted = append(wanted, want{ordinal: f.stripe.ordinal(seat)})

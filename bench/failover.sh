@@ -1,0 +1,29 @@
+#!/bin/sh
+# Measures failover on real processes; arguments go to bench/failover. Makes the environment .venv-bench on its first run, and outside the
+# checkout one with the loaders of others: about 4 GB for PyTorch and what belongs to it.
+set -eu
+
+root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
+venv=${MILLRACE_BENCH_VENV:-$root/.venv-bench}
+peers=${MILLRACE_PEERS_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/venv-peers}
+
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+"$venv/bin/python" -c 'import numpy' 2>/dev/null || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check numpy==2.4.6
+
+case " $* " in
+*" --sections "*peers* | *"--sections="*peers*) wanted=yes ;;
+*" --sections"*) wanted= ;;
+*) wanted=yes ;;
+esac
+if [ -n "$wanted" ] && [ ! -x "$peers/bin/python" ]; then
+	python3 -m venv "$peers"
+	grep -v '^#' "$root/bench/requirements-peers.txt" | while read -r line; do
+		# shellcheck disable=SC2086 # several packages a line
+		"$peers/bin/python" -m pip install --quiet --disable-pip-version-check $line || echo "failover.sh: left out: $line" >&2
+	done
+fi
+
+build=$(mktemp -d)
+trap 'rm -rf "$build"' EXIT INT TERM
+(cd "$root" && go build -o "$build/millrace" ./cmd/millrace)
+"$venv/bin/python" "$root/bench/failover" --millrace "$build/millrace" --peers-python "$peers/bin/python" "$@"

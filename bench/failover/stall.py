@@ -1,0 +1,102 @@
+"""What trainers notice of a loader's death: the longest wait around it, and what is left of the fault-free speed under steady faults."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any, List, Optional
+
+from rig import Up, percentile, table, times, until, write_documents, write_mixture
+from takeover import Route
+
+# Rows of a step of 8, by how many finished steps wait for the trainer beside the one that it holds. What decides that is the sidecar's ring:
+# 32 MiB at the least limit, of which a token takes 32 bytes.
+LENGTHS = {1: 60_000, 2: 40_000, 4: 24_000}
+NOTICED = 0.005  # seconds of a wait that count as a stall
+
+
+def documents(work: Path) -> dict:
+    return {"docs": {"path": str(write_documents(work / "docs.jsonl", 40))}}
+
+
+def kill(up: Up, route: Route) -> Optional[float]:
+    """SIGKILL for the loader that is asked, busy or not: when. None where it is just being replaced."""
+    beats = up.beats(route.read().using)
+    if beats is None:
+        return None
+    at = time.clock_gettime(time.CLOCK_BOOTTIME)
+    try:
+        os.kill(beats.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return None
+    return at
+
+
+def stalls(a: Any, work: Path, mixture: Path, pause: float, kills: int, seconds: float) -> List[float]:
+    """The longest wait of the trainer, in milliseconds, from each death to when it has taken two more steps."""
+    rng, log, at = random.Random(1), work / "trainer.log", []
+    span, deadline = max(0.4, 3 * pause), time.monotonic() + seconds
+    with Up(a.millrace, mixture, work / "run") as up:
+        up.train(pause, log)
+        route = Route(up.tail())
+        until(lambda: len(times(log)) > 10, "ten steps")
+        while len(at) < kills and time.monotonic() < deadline:
+            until(route.protected, "protection")
+            time.sleep(rng.uniform(0.3, 0.3 + pause))
+            at.append(kill(up, route))
+            time.sleep(span)
+    waits = times(log)
+    return [1e3 * max((had - asked for asked, had in waits if had >= k and asked <= k + span), default=0.0) for k in at if k]
+
+
+def stall(a: Any, work: Path) -> None:
+    rows = []
+    for ahead, length in LENGTHS.items():
+        mix = write_mixture(work, f"stall-{ahead}", documents(work), 1, sequence_length=length, limits={"sidecar_memory": "64MiB"})
+        rows.append([f"{ahead}", "250 ms", stalls(a, work, mix, 0.25, a.stalls, a.seconds)])
+    mix = write_mixture(work, "stall-fast", documents(work), 1)
+    rows.append(["as many as fit", "20 ms", stalls(a, work, mix, 0.02, a.stalls, a.seconds)])
+    rows.append(["0: it takes all there is", "none", stalls(a, work, mix, 0.0, a.stalls, a.seconds)])
+    table("Longest wait of the trainer around a loader's death, one shadow, milliseconds", ["steps buffered", "step", "p50", "p99", "worst", "waits over 5 ms", "deaths"],
+          [[ahead, step, *(f"{percentile(s, p):.1f}" for p in (50, 99, 100)), sum(v > 1e3 * NOTICED for v in s), len(s)] for ahead, step, s in rows if s])
+
+
+def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds: float) -> tuple:
+    """Steps a second and the share of time in which the trainer did not wait, with a death every so often (0: none)."""
+    log = work / "trainer.log"
+    with Up(a.millrace, write_mixture(work, f"goodput-{shadows}", documents(work), shadows), work / "run") as up:
+        up.train(pause, log)
+        route = Route(up.tail())
+        until(lambda: len(times(log)) > 20, "twenty steps")
+        begin, faults = time.clock_gettime(time.CLOCK_BOOTTIME), 0
+        until(lambda: route.protected() or not shadows, "protection")
+        while (left := begin + seconds - time.clock_gettime(time.CLOCK_BOOTTIME)) > 0:
+            if not every or left < every:
+                time.sleep(left)
+                break
+            time.sleep(every)
+            faults += kill(up, route) is not None
+    waits = [(asked, had) for asked, had in times(log) if begin <= asked < begin + seconds]
+    stalled = sum(had - asked for asked, had in waits if had - asked > NOTICED)
+    return len(waits) / seconds, 1 - stalled / seconds, faults
+
+
+def goodput(a: Any, work: Path) -> None:
+    rows = []
+    for every, seconds in ((1.0, a.seconds), (30.0, max(a.seconds, 2 * a.seconds if a.long else 65.0))):
+        for pause in (0.05, 0.0):
+            if not pause and every > 1 and not a.long:
+                continue
+            for shadows in (0, 1, 2):
+                ratios, ettr, faults = [], [], 0
+                for _ in range(a.rounds):
+                    plain, _, _ = speed(a, work, shadows, pause, 0, min(seconds, 30))
+                    under, alive, n = speed(a, work, shadows, pause, every, seconds)
+                    ratios.append(under / plain)
+                    ettr.append(alive)
+                    faults += n
+                rows.append([f"{every:.0f} s", "50 ms" if pause else "none", shadows, f"{percentile(ratios, 50):.2%}", f"{percentile(ettr, 50):.2%}" if pause else "-", faults])
+    table("Steps under loader deaths over those of a run without", ["a death every", "step", "shadows", "goodput", "time not spent waiting", "deaths"], rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -152,3 +153,19 @@ def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
         assert delivered.bytes() == golden.bytes()
         assert "warning: source tables" in run.stderr() and "over: source tables" in run.stderr()
         assert "alert is over (source)" in watch.said() and "waiting is over" in watch.said(), watch.said()
+
+
+def test_sidecar_without_memory(stage: Any) -> None:
+    """A sidecar that gets no shared memory is replaced; no trainer hears of a failed run."""
+    large = training(sequence_length=4096, global_batch_size=64, micro_batch_size=32, stop={"steps": 3})
+    expected = stage.delivered(large, RANKS)
+    with stage.up(large, RANKS) as run:
+        watch = Watch(stage, run)
+        pid = watch.pid("sidecar-0")
+        size = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(pid, resource.RLIMIT_AS, (size + (4 << 20), resource.RLIM_INFINITY))
+        delivered = watch.start(pause=0.0).collect()
+        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.bytes() == expected.bytes()
+        said = run.stderr()
+    assert "sidecar-0" in said and "restarted" in said, said

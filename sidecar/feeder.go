@@ -26,14 +26,18 @@ type feeder struct {
 	doing  *atomic.Pointer[string]
 	notice func(Event)
 	out    func(event) // hands an event to the connection's loop
+	broken func(error) // this process cannot serve
 	blob   []byte      // lineage of the batch in hand
 }
 
-// run ends with the run's end (noMore), its failure (failed), or with ctx.
+// run ends with the run's end (noMore), its failure (failed), or with ctx. Where the process has no memory it is to be replaced: that is no
+// failure of the run.
 func (f *feeder) run(ctx context.Context) {
 	err := f.all(ctx)
 	switch {
 	case ctx.Err() != nil:
+	case errors.Is(err, ring.ErrMemory):
+		f.broken(err)
 	case err != nil:
 		f.out(failed{reason(err)})
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/sidecar/ring"
 )
 
 // Config is what a sidecar is made of.
@@ -66,6 +67,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	ctx      context.Context // of Run: what an attempt's steps live in
+	give     context.CancelCauseFunc
 	attempts map[millrace.Attempt]*steps
 }
 
@@ -82,8 +84,10 @@ func New(c Config) (*Server, error) {
 }
 
 // Run serves until ctx ends, and then takes its sockets away. Where ctx ends with a *RunError as its cause, every trainer is told.
-// It returns an error only where the sockets cannot be made.
+// It returns an error only where the sockets cannot be made, or where this process cannot serve: its clients are told that another comes.
 func (s *Server) Run(ctx context.Context) error {
+	ctx, give := context.WithCancelCause(ctx)
+	defer give(nil)
 	var sockets []*socket
 	defer func() {
 		for _, l := range sockets {
@@ -98,7 +102,7 @@ func (s *Server) Run(ctx context.Context) error {
 		sockets = append(sockets, l)
 	}
 	s.mu.Lock()
-	s.ctx = ctx
+	s.ctx, s.give = ctx, give
 	s.mu.Unlock()
 	var g errgroup.Group
 	for i, l := range sockets {
@@ -116,7 +120,17 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	_ = g.Wait()
 	s.closeAttempts()
+	if cause := context.Cause(ctx); errors.Is(cause, ring.ErrMemory) {
+		return cause
+	}
 	return nil
+}
+
+// broken has the server leave, for another process to take its place.
+func (s *Server) broken(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.give(err)
 }
 
 // accept serves one rank's socket until it is closed, and returns after its connections.

@@ -183,7 +183,7 @@ func (s *session) feed(ctx context.Context, b Begin) error {
 	s.shared = s.server.share(s.rank, b)
 	f := &feeder{
 		rank: s.rank, begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
-		notice: s.notice, out: s.post,
+		notice: s.notice, out: s.post, broken: s.server.broken,
 	}
 	s.g.Go(func() error { f.run(ctx); return nil })
 	s.g.Go(func() error { s.alarm(ctx); return nil })

@@ -46,18 +46,21 @@ func Stride(bytes int64) int64 {
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
+// ErrMemory: the system gives this process no shared memory. Another process may get it.
+var ErrMemory = errors.New("no shared memory")
+
 // newRing makes, seals, maps and touches a memfd.
 func newRing(number, frames uint32, bytes int64) (*Ring, error) {
 	stride := Stride(bytes)
 	size := stride * int64(frames)
 	fd, err := unix.MemfdCreate("millrace-ring", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("create memfd: %w", err)
+		return nil, fmt.Errorf("create memfd: %w: %w", ErrMemory, err)
 	}
 	file := os.NewFile(uintptr(fd), "millrace-ring")
 	r := &Ring{number: number, frames: frames, stride: stride, file: file}
 	if err := r.open(fd, size); err != nil {
-		return nil, errors.Join(fmt.Errorf("make ring of %d frames of %d bytes: %w", frames, stride, err), r.close())
+		return nil, errors.Join(fmt.Errorf("make ring of %d frames of %d bytes: %w: %w", frames, stride, ErrMemory, err), r.close())
 	}
 	return r, nil
 }

@@ -1,0 +1,119 @@
+"""Samples that turn out bad after their plan was sealed: a shard damaged on disk where the length store knows its records already."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import corpus
+from conftest import variant
+from harness import ID, LENGTH, ROW, SOURCE, START, Delivered, Run, Segment, Slot, command, write_mixture
+
+RANKS, STEPS = 2, 22
+TEXTS = corpus.synthetic_texts(5, 400, 250)
+BALLAST = "-" * 8192  # of each record: makes the file larger than what its digest holds, 1 MiB at both ends
+MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # records that lie between, of a text that is nowhere else
+
+
+def mixture(name: str, **change: Any) -> Dict[str, Any]:
+    return variant({
+        "sources": {"big": {"path": name}, "small": {"path": "small.jsonl"}}, "mixture": {"weights": {"big": 3, "small": 1}},
+        "global_batch_size": 8, "micro_batch_size": 2, "sequence_length": 512, "stop": {"steps": STEPS}, "loaders": 2,
+        "quarantine": {"budget": 0.9}, "reliability": {"shadows": 1}, **change,
+    })  # fmt: skip
+
+
+def written(directory: Path, name: str) -> Path:
+    corpus.write_jsonl(directory / "small.jsonl", TEXTS[:300], odd=False)
+    if name.endswith(".jsonl"):
+        (directory / name).write_text("".join(json.dumps({"text": text, "ballast": BALLAST}) + "\n" for text in TEXTS))
+    else:
+        table = pyarrow.table({"text": TEXTS, "ballast": [BALLAST] * len(TEXTS)})
+        pyarrow.parquet.write_table(table, directory / name, row_group_size=10, compression=None, use_dictionary=False, write_page_checksum=True)
+    return directory / name
+
+
+def whole_run(stage: Any, mixture: Path) -> Delivered:
+    with Run(stage.binary, mixture, stage.new_dir(), RANKS) as run:
+        out = run.train(tensors=True)
+        assert out.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
+    return out
+
+
+def damaged(path: Path, record: int) -> bytes:
+    """Breaks the file inside a record and returns what it was."""
+    was = path.read_bytes()
+    at = was.index(json.dumps(TEXTS[record]).encode() if path.suffix == ".jsonl" else TEXTS[record].encode())
+    assert 1 << 20 < at < len(was) - (1 << 20)
+    path.write_bytes(was[:at] + b"\x01" + was[at + 1 :])
+    return was
+
+
+def masked(golden: Delivered, bad: List[Tuple[int, Segment]]) -> Dict[Slot, Dict[str, np.ndarray]]:
+    """The golden run's tensors with these segments masked: pad tokens, no loss, everything else as it was."""
+    out = {slot: {name: a.copy() for name, a in b.tensors.items()} for slot, b in golden.slots().items() if b.tensors is not None}
+    slots = golden.slots()
+    for step, segment in bad:
+        slot = next(s for s, b in slots.items() if s[0] == step and segment in b.segments)
+        row, part = segment[ROW], slice(segment[START], segment[START] + segment[LENGTH])
+        for name, value in (("tokens", PAD), ("labels", IGNORED), ("loss_mask", 0)):
+            out[slot][name][row, part] = value
+    return out
+
+
+PAD, IGNORED = 0, -100  # of a padded place
+
+
+def same(delivered: Delivered, expected: Dict[Slot, Dict[str, np.ndarray]]) -> None:
+    for slot, batch in delivered.slots().items():
+        for name, a in expected[slot].items():
+            assert np.array_equal(batch.tensors[name], a), (slot, name, np.argwhere(batch.tensors[name] != a)[:9])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
+    """It is masked and nothing else changes; a trainer that goes back gets the same again, also when the file has been repaired."""
+    path = written(tmp_path, name)
+    golden = whole_run(stage, write_mixture(tmp_path, mixture(name)))
+    number = next(int(s[ID].split("#")[1]) for step, ss in golden.steps().items() for s in ss if s[SOURCE] == "big" and step > 3 and int(s[ID].split("#")[1]) in MIDDLE)
+    was = damaged(path, number)
+    group = {f"{name}#{number}"} if name == "a.jsonl" else {f"{name}#{number // 10 * 10 + i}" for i in range(10)}
+    bad = [(step, s) for step, ss in golden.steps().items() for s in ss if s[SOURCE] == "big" and s[ID] in group]
+    with Run(stage.binary, write_mixture(tmp_path, mixture(name)), stage.new_dir(), RANKS) as run:
+        first = run.train(tensors=True, states=True, leave_after=(STEPS - 2, 1))
+        bad = [(step, s) for step, s in bad if step < STEPS - 1]
+        same(first, masked(golden, bad))
+        status = json.loads(command(stage.binary, "status", str(run.directory), "--json"))
+        assert status["masked"] >= len(bad) and f"{name}#{number}" in {q["id"] for q in status["quarantined"]["recent"]}
+        step = next(at for at, _ in bad if at > 3)
+        path.write_bytes(was)
+        state = json.loads(next(b.state for b in first.ranks[0] if b.step == step - 2 and b.microbatch == 1))
+        second = run.train(state=state, tensors=True, leave_after=(STEPS - 2, 1))
+        assert min(second.steps()) == step - 1
+        same(second, masked(golden, bad))
+        held = [json.loads(line) for line in command(stage.binary, "ledger", str(run.directory), "--step", str(step), "--json").splitlines()]
+        assert [h["attempt"] for h in held] == [1, 2]
+        for h in held:
+            assert {s["id"] for s in h["segments"] if s["masked"]} == {s[ID] for at, s in bad if at == step}
+        lines = [line for line in run.stderr().splitlines() if line.startswith(f"quarantined big {name}#{number} ")]
+        assert lines and all("masked" in line for line in lines), run.stderr()
+
+
+def test_budget_spent_after_sealing(stage: Any, tmp_path: Path) -> None:
+    """More than the budget takes is the end, by name."""
+    path = written(tmp_path, "a.jsonl")
+    golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
+    number = next(int(s[ID].split("#")[1]) for s in golden.segments() if s[SOURCE] == "big" and int(s[ID].split("#")[1]) in MIDDLE)
+    damaged(path, number)
+    with Run(stage.binary, write_mixture(tmp_path, mixture("a.jsonl", quarantine={"budget": 0})), stage.new_dir(), RANKS) as run:
+        delivered = run.train()
+        assert run.wait() == 1
+        reason = run.stderr().strip().splitlines()[-1]
+    assert "big" in reason and "budget" in reason, reason
+    assert all(end[1] == "RunError" and end[2] == reason for end in delivered.ends), delivered.ends

@@ -207,7 +207,7 @@ def test_directories(stage: Any, tmp_path: Path) -> None:
     assert done.returncode in (1, 2) and str(tmp_path / "file") in done.stderr and "goroutine" not in done.stderr
 
 
-ROLES = {"loader", "shadow", "orchestrator", "constructor", "sidecar"}
+ROLES = {"loader", "shadow", "orchestrator", "sidecar"}
 STATES = {"starting", "running", "stopping"}
 
 
@@ -219,7 +219,7 @@ def check_status(status: Dict[str, Any], running: bool = True) -> None:
         assert role["role"] in ROLES and role["state"] in STATES and isinstance(role["pid"], int), role
     for source in status["sources"].values():
         assert set(source) >= {"tokens", "samples", "epoch", "share"}, source
-    assert {r["role"] for r in status["roles"]} == ({"loader", "orchestrator", "sidecar"} if running else set())
+    assert {r["role"] for r in status["roles"]} == ({"loader", "shadow", "orchestrator", "sidecar"} if running else set())
 
 
 def test_status(stage: Any) -> None:

@@ -25,11 +25,14 @@ fi
 steps+=(
 	"check:python-environment=tools/venv.sh .venv tools/requirements-test.txt"
 	'pytest:python=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" clients/python'
+	"check:build=go build -o build/millrace ./cmd/millrace"
 	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
-	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" e2e'
+	# Two files at a time, in the order of their names; the tests of a file share their runs.
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder --junitxml="$JUNIT" e2e'
 )
 
 mkdir -p build
+export MILLRACE=$PWD/build/millrace # for the tests that run it
 go build -o build/testreport ./internal/testreport || exit 1
 exec build/testreport -skips internal/testreport/testdata/skips.txt "${steps[@]}" </dev/null

@@ -3,9 +3,9 @@
     make demo              with NumPy; nothing heavy is downloaded
     make demo DEMO=torch   with PyTorch, which is
 
-A small GPT learns on two data-parallel ranks from a mixture of three sources that changes on the way. A loader is killed, the training is
-stopped, and goes on from its checkpoint on another number of ranks. A content digest of every step, computed by the trainers from what
-they got, is compared with what `millrace plan` says the step must hold. demo-run/report.html shows it all.
+A small GPT learns on two data-parallel ranks from a mixture of three sources that changes on the way. A loader is killed, and its shadow
+takes over; the training is stopped, and goes on from its checkpoint on another number of ranks. A content digest of every step, computed
+by the trainers from what they got, is compared with what `millrace plan` says the step must hold. demo-run/report.html shows it all.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
 
         def look() -> None:
             if kill.look():
-                say(f">> loader {kill.successor} is in its place, {kill.seconds:.2f} s after the kill")
+                say(f">> {kill.successor}, its shadow, is the loader now: seen {kill.seconds:.2f} s after the kill; a fresh process stands by for it")
 
         orders = [
             Orders(f"{run.directory}/rank-{r}.sock", r, size.ranks, model, shape, size.rate, size.steps, None, place / "checkpoint", size.saved_at, size.left_at)
@@ -88,7 +88,7 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
                 watch.step(step)
                 if step.step == size.kill_at:
                     kill.strike(step.step)
-                    say(f">> kill -9 {kill.killed}, a loader, after step {step.step}")
+                    say(f">> kill -9 {kill.killed}, the loader {kill.name}, after step {step.step}")
                 if step.saved:
                     state = Path(step.saved + ".json").stat().st_size
                     say(f">> checkpoint after step {step.step}: weights in checkpoint.npz, Millrace's state ({state} bytes of JSON) in checkpoint.json")
@@ -96,9 +96,10 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
         run.stop()
     need_clean(run, say)
     if not kill.successor:
-        raise RunFailed(f"loader {kill.killed} was killed after step {kill.step}, and no other came")
-    after = [s for s in steps if s.step > kill.step]
-    say(f"after the kill the trainers did {len(after)} more steps; the longest wait for a batch was {1e3 * max(s.waited for s in after):.0f} ms")
+        raise RunFailed(f"{kill.name} was killed after step {kill.step}, and no shadow took over")
+    before, after = ([s for s in steps if (s.step > kill.step) == later and s.step] for later in (False, True))
+    waits = [f"{1e3 * max(s.waited for s in part):.0f} ms" for part in (before, after)]
+    say(f"the longest wait for a batch: {waits[0]} in the steps before the kill, {waits[1]} in the {len(after)} after it")
     return steps, kill
 
 

@@ -9,7 +9,7 @@ import os
 import queue
 import signal
 import time
-from typing import Any, Callable, Dict, Generator, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Generator, Iterator, List, Sequence, Set
 
 import millrace
 from run import Run, RunFailed
@@ -108,22 +108,25 @@ def _together(parts: List[Taken], before: float) -> Step:
 
 
 class LoaderKill:
-    """Kills a loader with SIGKILL when told to, and sees its successor come."""
+    """Kills a loader with SIGKILL when told to, and sees its shadow take over."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.killed = 0  # pid
-        self.successor = 0
-        self.seconds = 0.0  # from the kill until the successor runs
+        self.name, self.killed = "", 0  # a pid
+        self.successor = ""
+        self.seconds = 0.0  # from the kill until the successor is a loader by name, as far as one looks
         self.step = -1
+        self._shadows: Set[str] = set()
         self._began = self._looked = 0.0
 
     def strike(self, step: int) -> None:
         """Kill it now."""
-        loaders = [r for r in self.run.roles() if r["role"] == "loader" and r["pid"]]
+        roles = self.run.roles()
+        loaders = [r for r in roles if r["role"] == "loader" and r["pid"]]
         if not loaders:
             raise RunFailed("millrace status shows no loader")
-        self.killed, self.step = loaders[0]["pid"], step
+        self._shadows = {r["name"] for r in roles if r["role"] == "shadow"}
+        self.name, self.killed, self.step = loaders[0]["name"], loaders[0]["pid"], step
         os.kill(self.killed, signal.SIGKILL)
         self._began = time.monotonic()
 
@@ -132,7 +135,7 @@ class LoaderKill:
         if not self.killed or self.successor or time.monotonic() - self._looked < 0.05:
             return False
         for role in self.run.roles():
-            if role["role"] == "loader" and role["pid"] not in (0, self.killed) and role["state"] == "running":
-                self.successor, self.seconds = role["pid"], time.monotonic() - self._began
+            if role["role"] == "loader" and role["name"] in self._shadows:
+                self.successor, self.seconds = role["name"], time.monotonic() - self._began
         self._looked = time.monotonic()
         return bool(self.successor)

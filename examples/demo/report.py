@@ -148,7 +148,7 @@ def _subtitle(f: Facts) -> str:
     kind = "PyTorch" if f.model == "torch" else "NumPy"
     return (
         f"A GPT with {f.shape.size() / 1e6:.1f} M parameters, computed by {kind}, learnt from {sum(f.documents.values()):,} documents of this machine in "
-        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed on the way; the training was stopped, and went on from its checkpoint on other ranks."
+        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed on the way, and its shadow took over; the training was stopped, and went on from its checkpoint on other ranks."
     )
 
 

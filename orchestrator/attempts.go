@@ -21,7 +21,8 @@ func (m *Machine) Joined(from Session, msg *pb.Join) {
 		m.goOn(r, from, msg)
 		return
 	}
-	r.join, r.away = &join{msg: msg, session: from}, r.away || r.serving
+	m.joins++
+	r.join, r.away = &join{msg: msg, session: from, number: m.joins}, r.away || r.serving
 }
 
 // goOn lets a rank whose sidecar died take up its own position in the open attempt.
@@ -33,6 +34,7 @@ func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
 	}
 	r.serving, r.away, r.from, r.below, r.join = true, false, from, max(r.below, msg.Step), nil
 	m.begin(from, msg, msg.Step, msg.Microbatch, nil)
+	m.callRoll(from)
 	m.sendPlans()
 	m.tellEnd()
 }
@@ -87,20 +89,20 @@ func (m *Machine) open() ([]Fact, error) {
 func (m *Machine) resolve() {
 	for i := range m.ranks {
 		j := m.ranks[i].join
-		if j == nil || j.kind != "" {
+		if j == nil || j.kind != "" && j.kind != "latest" { // latest is where all stand when the last one has said so
 			continue
 		}
-		if err := m.resolveOne(j); err != nil {
+		if err := m.resolveOne(&m.ranks[i], j); err != nil {
 			m.refuse(j.session, j.msg, err)
 			m.ranks[i].join = nil
 		}
 	}
 }
 
-func (m *Machine) resolveOne(j *join) error {
+func (m *Machine) resolveOne(r *rank, j *join) error {
 	j.kind = j.msg.Start
 	if j.kind == "" {
-		if m.history() {
+		if m.history() && !m.unheard(r) {
 			return fmt.Errorf("this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\"): %w",
 				m.s.attempt(), m.s.Watermark, millrace.ErrInvalid)
 		}
@@ -139,6 +141,12 @@ func (m *Machine) history() bool {
 	return m.s.Watermark > 0
 }
 
+// unheard tells that a rank which says nothing of where it starts has yet to begin the attempt that was opened from nothing under this
+// `up`, in which others have gone ahead: what they consumed is no history to it.
+func (m *Machine) unheard(r *rank) bool {
+	return m.s.Attempt != nil && m.s.Attempt.Up == m.cfg.Up && m.missed(r, &join{state: m.runState(0, planner.NewState(len(m.cfg.Sources)))})
+}
+
 func (m *Machine) resolveState(j *join) error {
 	rs, err := ParseRunState(j.msg.State)
 	if err != nil {
@@ -154,15 +162,23 @@ func (m *Machine) resolveState(j *join) error {
 }
 
 // rejoin lets single ranks that declare just where they stand go on without the others; true if a turn was made. Of several that had
-// left all go on or none: one that cannot needs everybody to start again with it.
+// left all go on or none: one that cannot needs everybody to start again with it. That the others have not left is not known before their
+// hosts have said so: what a host says of ranks that left may take longer than another's ranks take to come back.
 func (m *Machine) rejoin() bool {
 	if m.placingChanged() || m.allJoined() {
 		return false
 	}
+	newest := uint64(0)
 	for i := range m.ranks {
-		if r := &m.ranks[i]; r.away && !m.through(r) && !m.stands(r) {
+		r := &m.ranks[i]
+		if m.stands(r) {
+			newest = max(newest, r.join.number)
+		} else if r.away && !m.through(r) {
 			return false
 		}
+	}
+	if newest == 0 || !m.others(newest) {
+		return false
 	}
 	any := false
 	for i := range m.ranks {
@@ -177,6 +193,39 @@ func (m *Machine) rejoin() bool {
 		m.tellEnd()
 	}
 	return any
+}
+
+// others tells whether every rank that does not stand was there after a join. Where that is not known the hosts are asked.
+func (m *Machine) others(number uint64) bool {
+	for i := range m.ranks {
+		if r := &m.ranks[i]; m.stands(r) || m.through(r) || m.s.Through[uint32(i)] || r.present >= number {
+			continue
+		}
+		if m.called < number {
+			m.called = number
+			for _, name := range sortedKeys(m.sidecars) {
+				m.callRoll(m.sidecars[name].session)
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// callRoll asks a host which of its ranks are there, if a join waits for that.
+func (m *Machine) callRoll(to Session) {
+	if m.called > 0 && m.anyJoin() != nil {
+		m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_RollCall{RollCall: &pb.RollCall{Call: m.called}}})
+	}
+}
+
+// Present observes which ranks of a host are there. It comes after all that the host had to say before it was asked.
+func (m *Machine) Present(msg *pb.Present) {
+	for _, rank := range msg.Ranks {
+		if int(rank) < len(m.ranks) {
+			m.ranks[rank].present = max(m.ranks[rank].present, msg.Call)
+		}
+	}
 }
 
 // stands tells that a rank declares just where it stands in the open attempt.

@@ -59,7 +59,7 @@ func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
 				w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
 			}
 			w.m.SidecarDown(w.sidecar, "sidecar-0")
-			w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Below: ahead, Serving: true}}})
+			w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Below: ahead, Serving: true}}})
 			w.turn()
 			w.sidecar.take()
 			w.join(1, start, nil)

@@ -62,6 +62,8 @@ type Machine struct {
 	toPin    []*proto.Manifest // seen, not yet journaled
 	toSave   *proto.Saved
 	toMask   []*proto.Mask // as toPin
+	joins    uint64        // counted
+	called   uint64        // newest join that sidecars were asked about: who else is there
 	midway   *join         // the attempt starts inside a step: ranks begin when its placement was compared
 	pending  string        // what the next plan waits for
 	told     string        // what the sidecars were told of it
@@ -98,6 +100,7 @@ type rank struct {
 	serving bool          // has begun in the open attempt
 	away    bool          // its trainer left, and has not begun again since
 	below   uint64        // first step it has not consumed
+	present uint64        // newest join of another that it was known to be there after
 	last    *proto.Commit // of the stream's last step, to be answered to `from` once it is durable
 }
 
@@ -110,6 +113,7 @@ type join struct {
 	microbatch uint32
 	state      []byte // run state to start from
 	placement  string // of a mid-step state
+	number     uint64 // of the join, counted from 1
 }
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.

@@ -188,6 +188,10 @@ func (w *world) perform() (acted bool) {
 		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == Session(w.loader) {
 			acted = w.answer(order) || acted
 		}
+		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil && a.To == Session(w.sidecar) {
+			w.m.Present(w.present(order.GetRollCall().Call))
+			acted = true
+		}
 	}
 	return acted
 }
@@ -229,6 +233,17 @@ func (w *world) offer(source string, until uint64) {
 
 func (w *world) queue(source string) *offers.Queue {
 	return w.m.queues[slices.Index(sourceNames, source)]
+}
+
+// present is what the host says that ranks joined from.
+func (w *world) present(call uint64) *proto.Present {
+	p := &proto.Present{Call: call}
+	for i, r := range w.m.ranks {
+		if r.serving && !r.away && r.from == Session(w.sidecar) {
+			p.Ranks = append(p.Ranks, uint32(i))
+		}
+	}
+	return p
 }
 
 func (w *world) connect() {

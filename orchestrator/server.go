@@ -119,6 +119,8 @@ func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
 		m.SavedCheckpoint(ev.Saved.Step)
 	case *proto.SidecarEvent_Left:
 		m.Left(ev.Left.Rank)
+	case *proto.SidecarEvent_Present:
+		m.Present(ev.Present)
 	case *proto.SidecarEvent_Switched:
 		m.Switched(ev.Switched)
 	case *proto.SidecarEvent_Bad:

@@ -23,6 +23,7 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
 		}
 	}
 	m.welcome()
+	m.callRoll(session)
 	if m.told != "" {
 		m.send(session, m.waitingOrder(m.told))
 	}

@@ -1539,6 +1539,7 @@ type SidecarEvent struct {
 	//	*SidecarEvent_Fatal
 	//	*SidecarEvent_Switched
 	//	*SidecarEvent_Bad
+	//	*SidecarEvent_Present
 	Event         isSidecarEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1660,6 +1661,15 @@ func (x *SidecarEvent) GetBad() *Bad {
 	return nil
 }
 
+func (x *SidecarEvent) GetPresent() *Present {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Present); ok {
+			return x.Present
+		}
+	}
+	return nil
+}
+
 type isSidecarEvent_Event interface {
 	isSidecarEvent_Event()
 }
@@ -1696,6 +1706,10 @@ type SidecarEvent_Bad struct {
 	Bad *Bad `protobuf:"bytes,9,opt,name=bad,proto3,oneof"`
 }
 
+type SidecarEvent_Present struct {
+	Present *Present `protobuf:"bytes,10,opt,name=present,proto3,oneof"`
+}
+
 func (*SidecarEvent_Hello) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Join) isSidecarEvent_Event() {}
@@ -1711,6 +1725,8 @@ func (*SidecarEvent_Fatal) isSidecarEvent_Event() {}
 func (*SidecarEvent_Switched) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Bad) isSidecarEvent_Event() {}
+
+func (*SidecarEvent_Present) isSidecarEvent_Event() {}
 
 // SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands.
 type SidecarHello struct {
@@ -2216,6 +2232,59 @@ func (x *Left) GetRank() uint32 {
 	return 0
 }
 
+// Present answers a RollCall: the host's ranks that have begun and whose trainers are there.
+type Present struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	Ranks         []uint32               `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Present) Reset() {
+	*x = Present{}
+	mi := &file_roles_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Present) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Present) ProtoMessage() {}
+
+func (x *Present) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Present.ProtoReflect.Descriptor instead.
+func (*Present) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Present) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *Present) GetRanks() []uint32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 type SidecarOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Fence *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
@@ -2233,6 +2302,7 @@ type SidecarOrder struct {
 	//	*SidecarOrder_Committed
 	//	*SidecarOrder_Masked
 	//	*SidecarOrder_Alerts
+	//	*SidecarOrder_RollCall
 	Order         isSidecarOrder_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2240,7 +2310,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2322,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2335,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -2390,6 +2460,15 @@ func (x *SidecarOrder) GetAlerts() *Alerts {
 	return nil
 }
 
+func (x *SidecarOrder) GetRollCall() *RollCall {
+	if x != nil {
+		if x, ok := x.Order.(*SidecarOrder_RollCall); ok {
+			return x.RollCall
+		}
+	}
+	return nil
+}
+
 type isSidecarOrder_Order interface {
 	isSidecarOrder_Order()
 }
@@ -2442,6 +2521,10 @@ type SidecarOrder_Alerts struct {
 	Alerts *Alerts `protobuf:"bytes,13,opt,name=alerts,proto3,oneof"`
 }
 
+type SidecarOrder_RollCall struct {
+	RollCall *RollCall `protobuf:"bytes,14,opt,name=roll_call,json=rollCall,proto3,oneof"`
+}
+
 func (*SidecarOrder_Welcome) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Begin) isSidecarOrder_Order() {}
@@ -2466,6 +2549,8 @@ func (*SidecarOrder_Masked) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
 
+func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
+
 // Committed answers a Commit: the orchestrator knows that the rank stands at `below`.
 type Committed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2478,7 +2563,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2575,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2588,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -2538,7 +2623,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2635,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2648,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -2590,7 +2675,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2687,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2700,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -2637,7 +2722,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2734,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2747,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Alert) GetKind() string {
@@ -2700,7 +2785,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2797,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2810,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -2781,7 +2866,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2878,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2891,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -2840,7 +2925,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +2937,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +2950,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -2892,7 +2977,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2904,7 +2989,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2917,7 +3002,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -2988,7 +3073,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3085,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3098,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3044,6 +3129,51 @@ func (x *Standby) GetBeat() string {
 	return ""
 }
 
+// RollCall asks a host which of its ranks are there. What it had to say before, of ranks that left, comes before the answer.
+type RollCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollCall) Reset() {
+	*x = RollCall{}
+	mi := &file_roles_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollCall) ProtoMessage() {}
+
+func (x *RollCall) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
+func (*RollCall) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RollCall) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
 // Waiting names what the plan is waiting for, for the trainer's log.
 type Waiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3054,7 +3184,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3196,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3209,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Waiting) GetText() string {
@@ -3097,7 +3227,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3239,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3252,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 type StatusReply struct {
@@ -3148,7 +3278,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3290,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3303,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -3298,7 +3428,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3440,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3453,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -3402,7 +3532,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3544,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3557,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -3478,7 +3608,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3620,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3633,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -3554,7 +3684,7 @@ type LedgerReply struct {
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3566,7 +3696,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3579,7 +3709,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -3770,7 +3900,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x05again\x18\t \x01(\bR\x05again\"\"\n" +
 	"\n" +
 	"FetchReply\x12\x14\n" +
-	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\xa8\x03\n" +
+	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\xda\x03\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -3780,7 +3910,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x04left\x18\x06 \x01(\v2\x11.millrace.v1.LeftH\x00R\x04left\x12*\n" +
 	"\x05fatal\x18\a \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x123\n" +
 	"\bswitched\x18\b \x01(\v2\x15.millrace.v1.SwitchedH\x00R\bswitched\x12$\n" +
-	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03badB\a\n" +
+	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03bad\x120\n" +
+	"\apresent\x18\n" +
+	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresentB\a\n" +
 	"\x05event\"\x95\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -3821,7 +3953,10 @@ const file_roles_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x04R\x04step\"\x1a\n" +
 	"\x04Left\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\rR\x04rank\"\xf4\x04\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\"3\n" +
+	"\aPresent\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
+	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xaa\x05\n" +
 	"\fSidecarOrder\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\awelcome\x18\x02 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12*\n" +
@@ -3836,7 +3971,8 @@ const file_roles_proto_rawDesc = "" +
 	" \x01(\v2\x10.millrace.v1.ByeH\x00R\x03bye\x126\n" +
 	"\tcommitted\x18\v \x01(\v2\x16.millrace.v1.CommittedH\x00R\tcommitted\x12-\n" +
 	"\x06masked\x18\f \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12-\n" +
-	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alertsB\a\n" +
+	"\x06alerts\x18\r \x01(\v2\x13.millrace.v1.AlertsH\x00R\x06alerts\x124\n" +
+	"\troll_call\x18\x0e \x01(\v2\x15.millrace.v1.RollCallH\x00R\brollCallB\a\n" +
 	"\x05order\"O\n" +
 	"\tCommitted\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
@@ -3879,7 +4015,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
-	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1d\n" +
+	"\x04beat\x18\x04 \x01(\tR\x04beat\"\x1e\n" +
+	"\bRollCall\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\x04R\x04call\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
 	"\rStatusRequest\"\xf4\x04\n" +
@@ -3958,7 +4096,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
@@ -3987,50 +4125,52 @@ var file_roles_proto_goTypes = []any{
 	(*Bad)(nil),           // 24: millrace.v1.Bad
 	(*Commit)(nil),        // 25: millrace.v1.Commit
 	(*Left)(nil),          // 26: millrace.v1.Left
-	(*SidecarOrder)(nil),  // 27: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 28: millrace.v1.Committed
-	(*Welcome)(nil),       // 29: millrace.v1.Welcome
-	(*Alerts)(nil),        // 30: millrace.v1.Alerts
-	(*Alert)(nil),         // 31: millrace.v1.Alert
-	(*Begin)(nil),         // 32: millrace.v1.Begin
-	(*Refusal)(nil),       // 33: millrace.v1.Refusal
-	(*Loaders)(nil),       // 34: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 35: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 36: millrace.v1.Standby
-	(*Waiting)(nil),       // 37: millrace.v1.Waiting
-	(*StatusRequest)(nil), // 38: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 39: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 40: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 41: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 42: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 43: millrace.v1.LedgerReply
-	nil,                   // 44: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 45: millrace.v1.Fence
-	(*Manifest)(nil),      // 46: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 47: millrace.v1.Quarantine
-	(*Anchor)(nil),        // 48: millrace.v1.Anchor
-	(*Saved)(nil),         // 49: millrace.v1.Saved
-	(*Plan)(nil),          // 50: millrace.v1.Plan
-	(*Ended)(nil),         // 51: millrace.v1.Ended
-	(*Masked)(nil),        // 52: millrace.v1.Masked
-	(*Mask)(nil),          // 53: millrace.v1.Mask
-	(*Assignments)(nil),   // 54: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 55: millrace.v1.OrdinalRange
+	(*Present)(nil),       // 27: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 28: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 29: millrace.v1.Committed
+	(*Welcome)(nil),       // 30: millrace.v1.Welcome
+	(*Alerts)(nil),        // 31: millrace.v1.Alerts
+	(*Alert)(nil),         // 32: millrace.v1.Alert
+	(*Begin)(nil),         // 33: millrace.v1.Begin
+	(*Refusal)(nil),       // 34: millrace.v1.Refusal
+	(*Loaders)(nil),       // 35: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 36: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 37: millrace.v1.Standby
+	(*RollCall)(nil),      // 38: millrace.v1.RollCall
+	(*Waiting)(nil),       // 39: millrace.v1.Waiting
+	(*StatusRequest)(nil), // 40: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 41: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 42: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 43: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 44: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 45: millrace.v1.LedgerReply
+	nil,                   // 46: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 47: millrace.v1.Fence
+	(*Manifest)(nil),      // 48: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 49: millrace.v1.Quarantine
+	(*Anchor)(nil),        // 50: millrace.v1.Anchor
+	(*Saved)(nil),         // 51: millrace.v1.Saved
+	(*Plan)(nil),          // 52: millrace.v1.Plan
+	(*Ended)(nil),         // 53: millrace.v1.Ended
+	(*Masked)(nil),        // 54: millrace.v1.Masked
+	(*Mask)(nil),          // 55: millrace.v1.Mask
+	(*Assignments)(nil),   // 56: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 57: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	45, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	47, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	3,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	46, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	48, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	4,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
 	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	7,  // 8: millrace.v1.LoaderEvent.standing:type_name -> millrace.v1.Standing
 	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	47, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	48, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
-	45, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	49, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	50, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
+	47, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	14, // 15: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
@@ -4038,63 +4178,65 @@ var file_roles_proto_depIdxs = []int32{
 	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	48, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
-	48, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
-	45, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	45, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	50, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
+	50, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
+	47, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	47, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
 	20, // 24: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
 	22, // 25: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
 	25, // 26: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	49, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	51, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
 	26, // 28: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
 	8,  // 29: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
 	23, // 30: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
 	24, // 31: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	21, // 32: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	2,  // 33: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	47, // 34: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	45, // 35: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	29, // 36: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	32, // 37: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	33, // 38: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	50, // 39: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	51, // 40: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	8,  // 41: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	34, // 42: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	37, // 43: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	16, // 44: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	28, // 45: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	52, // 46: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	30, // 47: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	46, // 48: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	53, // 49: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	31, // 50: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	35, // 51: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	36, // 52: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	45, // 53: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	44, // 54: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	47, // 55: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	41, // 56: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	31, // 57: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	35, // 58: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	54, // 59: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	55, // 60: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	40, // 61: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 62: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	19, // 63: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	38, // 64: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	42, // 65: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	17, // 66: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	9,  // 67: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	27, // 68: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	39, // 69: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	43, // 70: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	18, // 71: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	67, // [67:72] is the sub-list for method output_type
-	62, // [62:67] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	27, // 32: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	21, // 33: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	2,  // 34: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	49, // 35: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	47, // 36: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	30, // 37: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	33, // 38: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	34, // 39: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	52, // 40: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	53, // 41: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	8,  // 42: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	35, // 43: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	39, // 44: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	16, // 45: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	29, // 46: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	54, // 47: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	31, // 48: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	38, // 49: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	48, // 50: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	55, // 51: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	32, // 52: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	36, // 53: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	37, // 54: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	47, // 55: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	46, // 56: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	49, // 57: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	43, // 58: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	32, // 59: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	36, // 60: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	56, // 61: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	57, // 62: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	42, // 63: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 64: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	19, // 65: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	40, // 66: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	44, // 67: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	17, // 68: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	9,  // 69: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	28, // 70: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	41, // 71: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	45, // 72: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	18, // 73: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	69, // [69:74] is the sub-list for method output_type
+	64, // [64:69] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -4131,8 +4273,9 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Fatal)(nil),
 		(*SidecarEvent_Switched)(nil),
 		(*SidecarEvent_Bad)(nil),
+		(*SidecarEvent_Present)(nil),
 	}
-	file_roles_proto_msgTypes[27].OneofWrappers = []any{
+	file_roles_proto_msgTypes[28].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -4145,6 +4288,7 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Committed)(nil),
 		(*SidecarOrder_Masked)(nil),
 		(*SidecarOrder_Alerts)(nil),
+		(*SidecarOrder_RollCall)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4152,7 +4296,7 @@ func file_roles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

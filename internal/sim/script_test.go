@@ -99,9 +99,6 @@ func weather(rng *rand.Rand) memnet.Weather {
 func phases(rng *rand.Rand, w *workload) []phase {
 	var out []phase
 	n := 1 + rng.IntN(3)
-	if w.hosts > 1 {
-		n = 1 // that all ranks of a job are gone before the first is back, several hosts do not see in that order: one host is what there is
-	}
 	for i := range n {
 		p := phase{Start: "fresh", Until: int(w.steps), Save: rng.IntN(3) == 0}
 		if rng.IntN(4) == 0 {

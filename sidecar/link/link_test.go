@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,24 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	}
 	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Refusal{Refusal: &proto.Refusal{Call: late.Call, Reason: "late"}}}) // nobody waits for it
 	w.begin(x, 0, 2, 9)
+}
+
+// TestAHostSaysWhoIsThere: who has begun, and neither who left nor who was gone before its answer came.
+func TestAHostSaysWhoIsThere(t *testing.T) {
+	w, x := newWorld(t, 3)
+	x.welcome("web")
+	for rank := range uint32(2) {
+		w.begin(x, rank, 1, 0)
+	}
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 2, Call: 99, Attempt: 1}}})
+	w.link.Left(1)
+	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_RollCall{RollCall: &proto.RollCall{Call: 7}}})
+	if rank := x.event().GetLeft().GetRank(); rank != 1 {
+		t.Fatalf("rank %d left", rank)
+	}
+	if p := x.event().GetPresent(); p.GetCall() != 7 || !slices.Equal(p.GetRanks(), []uint32{0}) {
+		t.Errorf("it says %v", p)
+	}
 }
 
 func TestPlansAreGivenOnce(t *testing.T) {

@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/internal/event"
@@ -38,6 +39,8 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 		return l.plan(o.Plan)
 	case *proto.SidecarOrder_Begin:
 		l.begin(o.Begin)
+	case *proto.SidecarOrder_RollCall:
+		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Present{Present: l.present(o.RollCall.Call)}})
 	case *proto.SidecarOrder_Refusal:
 		l.answer(o.Refusal.Call, o.Refusal)
 	case *proto.SidecarOrder_Ended:
@@ -110,8 +113,20 @@ func (l *Link) plan(m *proto.Plan) error {
 
 func (l *Link) begin(b *proto.Begin) {
 	l.enter(millrace.Attempt(b.Attempt))
-	l.ranks[millrace.Rank(b.Rank)] = &position{attempt: l.attempt, committed: b.Step, known: b.Step, begun: true}
+	l.ranks[millrace.Rank(b.Rank)] = &position{attempt: l.attempt, committed: b.Step, known: b.Step, begun: true, left: l.calls[b.Call] == nil}
 	l.answer(b.Call, b)
+}
+
+// present names the ranks that have begun and whose trainers are there.
+func (l *Link) present(call uint64) *proto.Present {
+	p := &proto.Present{Call: call}
+	for rank, at := range l.ranks {
+		if at.begun && !at.left {
+			p.Ranks = append(p.Ranks, uint32(rank))
+		}
+	}
+	slices.Sort(p.Ranks)
+	return p
 }
 
 func (l *Link) answer(id uint64, msg any) {

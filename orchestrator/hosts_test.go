@@ -1,0 +1,144 @@
+package orchestrator
+
+import (
+	"testing"
+
+	"millrace/proto"
+)
+
+// hosts is a run whose two ranks are on two hosts.
+func hosts(t *testing.T) (w *world, other *box) {
+	w = newWorld(t, 2)
+	w.connect()
+	other = &box{}
+	w.m.SidecarUp(other, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
+	w.turn()
+	return w, other
+}
+
+func (w *world) joinFrom(from Session, rank uint32, start string) {
+	w.m.Joined(from, &proto.Join{Rank: rank, Start: start, Call: uint64(rank) + 1})
+	w.turn()
+}
+
+// asked is the number of the newest roll call that a host was sent, 0 where it was not.
+func asked(b *box) (call uint64) {
+	for _, msg := range b.got {
+		if o, ok := msg.(*proto.SidecarOrder); ok && o.GetRollCall() != nil {
+			call = o.GetRollCall().Call
+		}
+	}
+	return call
+}
+
+// TestRanksOfSeveralHostsStartTogether: all ranks died, and the first one is back before the other's host has said that it left.
+func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
+	w, other := hosts(t)
+	w.joinFrom(w.sidecar, 0, "fresh")
+	w.joinFrom(other, 1, "fresh")
+	w.consume(2)
+	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
+	w.m.Left(0)
+	w.turn()
+	w.sidecar.take()
+	other.take()
+	w.joinFrom(w.sidecar, 0, "latest")
+	if got := w.sidecar.take(); has(got, "begin") {
+		t.Fatalf("rank 0 began though nobody knows whether rank 1 is there: %v", got)
+	}
+	call := asked(other)
+	if call == 0 {
+		t.Fatal("the other host was not asked who is there")
+	}
+	w.m.Left(1)
+	w.m.Present(&proto.Present{Call: call})
+	w.turn()
+	w.joinFrom(other, 1, "latest")
+	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 2 step 2") || !has(got, "begin rank 1 attempt 2 step 2") {
+		t.Fatalf("got %v", got)
+	}
+}
+
+// TestARankGoesOnAloneWhereTheOthersAreThere: their host says so, or the one that takes its place, or once a rank has gone on there.
+func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
+	for _, how := range []string{"says so", "is replaced", "is replaced and its rank goes on later"} {
+		w, other := hosts(t)
+		w.joinFrom(w.sidecar, 0, "fresh")
+		w.joinFrom(other, 1, "fresh")
+		w.consume(2)
+		w.m.Left(0)
+		w.turn()
+		w.joinFrom(w.sidecar, 0, "latest")
+		w.sidecar.take()
+		call := asked(other)
+		if how != "says so" {
+			w.m.SidecarDown(other, "sidecar-1")
+			other = &box{}
+			hello := &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"}
+			if how == "is replaced" {
+				hello.Ranks = []*proto.RankPosition{{Rank: 1, Attempt: 1, Below: 2, Serving: true}}
+			}
+			w.m.SidecarUp(other, hello)
+			w.turn()
+			call = asked(other)
+		}
+		if how == "is replaced and its rank goes on later" {
+			w.m.Present(&proto.Present{Call: call})
+			w.turn()
+			other.take()
+			w.m.Joined(other, &proto.Join{Rank: 1, Start: "continue", Attempt: 1, Step: 2})
+			w.turn()
+			call = asked(other)
+		}
+		if got := w.sidecar.take(); has(got, "begin") || call == 0 {
+			t.Fatalf("%s: roll call %d, rank 0 was told %v", how, call, got)
+		}
+		w.m.Present(&proto.Present{Call: call, Ranks: []uint32{1}})
+		w.turn()
+		if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 1 step 2") {
+			t.Fatalf("%s: got %v", how, got)
+		}
+	}
+}
+
+// TestLatestIsWhereAllStandOnceAllHaveJoined: a commit that comes between two joins moves it.
+func TestLatestIsWhereAllStandOnceAllHaveJoined(t *testing.T) {
+	w, other := hosts(t)
+	w.joinFrom(w.sidecar, 0, "fresh")
+	w.joinFrom(other, 1, "fresh")
+	w.consume(2)
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
+	w.m.Left(0)
+	w.turn()
+	w.joinFrom(w.sidecar, 0, "latest")
+	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
+	w.m.Left(1)
+	w.turn()
+	w.sidecar.take()
+	w.joinFrom(other, 1, "latest")
+	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 1 step 3") || !has(got, "begin rank 1 attempt 1 step 3") {
+		t.Fatalf("got %v", got)
+	}
+}
+
+// TestARankThatSaidNothingBeginsBehindTheOthers: the answer of one was lost with its host's stream, and the other has gone ahead.
+func TestARankThatSaidNothingBeginsBehindTheOthers(t *testing.T) {
+	w, other := hosts(t)
+	w.joinFrom(w.sidecar, 0, "")
+	w.joinFrom(other, 1, "")
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 0})
+	w.m.SidecarDown(other, "sidecar-1")
+	other = &box{}
+	w.m.SidecarUp(other, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
+	w.turn()
+	w.joinFrom(other, 1, "")
+	if got := other.take(); !has(got, "begin rank 1 attempt 1 step 0") || has(got, "refuse") {
+		t.Fatalf("got %v", got)
+	}
+	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 0})
+	w.turn()
+	w.joinFrom(other, 1, "")
+	if got := other.take(); !has(got, "refuse rank 1: this run has history") {
+		t.Fatalf("one that has consumed a step has to say where it starts: %v", got)
+	}
+}

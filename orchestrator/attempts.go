@@ -85,11 +85,12 @@ func (m *Machine) open() ([]Fact, error) {
 	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}}}, nil
 }
 
-// resolve turns declared starts into steps; a wrong one is refused.
+// resolve turns declared starts into steps; a wrong one is refused. `latest` is where the run stands when it goes on: while a rank that
+// came back waits, others may still move it.
 func (m *Machine) resolve() {
 	for i := range m.ranks {
 		j := m.ranks[i].join
-		if j == nil || j.kind != "" && j.kind != "latest" { // latest is where all stand when the last one has said so
+		if j == nil || j.kind != "" && j.kind != "latest" {
 			continue
 		}
 		if err := m.resolveOne(&m.ranks[i], j); err != nil {
@@ -245,10 +246,10 @@ func (m *Machine) ahead(r *rank, j *join) bool {
 // through tells that a rank has consumed the whole stream: it will not come back.
 func (m *Machine) through(r *rank) bool { return m.s.Ended != nil && r.below >= m.s.Ended.Steps }
 
-// missed tells that a rank declares the very start of the open attempt, of which it has consumed nothing and in which others are: its
-// answer was lost, with the orchestrator that opened the attempt or on the way.
+// missed tells that a rank declares the place of the slowest, where others are under way and this orchestrator knows of nothing that the
+// rank has taken beyond it: its answer was lost with an orchestrator or on the way, or its trainer died and came back while there was none.
 func (m *Machine) missed(r *rank, j *join) bool {
-	if m.s.Attempt == nil || m.s.Watermark != m.s.Attempt.Step || r.below != m.s.Watermark || string(j.state) != string(m.s.Base) {
+	if m.s.Attempt == nil || r.below != m.s.Watermark || string(j.state) != string(m.s.Base) {
 		return false
 	}
 	for i := range m.ranks {

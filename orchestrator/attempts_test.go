@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -340,5 +341,66 @@ func TestAStopBehindTheState(t *testing.T) {
 	w.joinAll("state", from)
 	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 5") || !has(got, "ended after 5") || has(got, "plan") {
 		t.Fatalf("got %v", got)
+	}
+}
+
+// TestLatestIsWhereTheRunStandsThen: a rank that has taken more than the others and comes back alone waits for them, and goes on where it
+// stood once they are there: in the middle of the run, and at its end.
+func TestLatestIsWhereTheRunStandsThen(t *testing.T) {
+	for _, end := range []bool{false, true} {
+		w := newWorld(t, 2)
+		w.records = 40
+		w.connect()
+		w.joinAll("fresh", nil)
+		for end && w.m.s.Ended == nil {
+			w.consume(w.m.s.Watermark + 1)
+		}
+		from, to := w.m.s.Watermark, w.m.s.Watermark+2
+		if end {
+			to = w.m.s.Ended.Steps
+		}
+		if from == to {
+			t.Fatal("rank 1 has nothing left to take")
+		}
+		for step := from; step < to; step++ {
+			w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
+		}
+		w.m.Left(0)
+		w.turn()
+		w.sidecar.take()
+		w.join(0, "latest", nil)
+		if got := w.sidecar.take(); has(got, "begin") {
+			t.Fatalf("rank 0 began below where it stood: %v", got)
+		}
+		for step := from; step < to; step++ {
+			w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: step})
+		}
+		w.turn()
+		got := w.sidecar.take()
+		if !has(got, fmt.Sprintf("begin rank 0 attempt 1 step %d", to)) || has(got, "ended after") != end || w.m.Done() != end {
+			t.Fatalf("at the end %v: %v, done %v", end, got, w.m.Done())
+		}
+	}
+}
+
+// TestARankThatDiedBeforeTheOrchestrator comes back to one that has never heard of it, while the other ranks go on.
+func TestARankThatDiedBeforeTheOrchestrator(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(2)
+	w.restart()
+	w.connect()
+	w.m.Joined(w.sidecar, &proto.Join{Rank: 1, Start: "continue", Attempt: 1, Step: 2})
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: 3})
+	w.turn()
+	w.sidecar.take()
+	w.join(0, "latest", nil)
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 1 step 2") || has(got, "begin rank 1") {
+		t.Fatalf("got %v", got)
+	}
+	w.consume(5)
+	if w.m.s.attempt() != 1 || w.m.s.Watermark != 5 {
+		t.Fatalf("attempt %d, watermark %d", w.m.s.attempt(), w.m.s.Watermark)
 	}
 }

@@ -46,6 +46,7 @@ type (
 	received  struct{ header }              // RELEASE, COMMIT, CHECKPOINT_SAVED, WAIT
 	malformed struct{ err error }
 	alerted   struct{ alerts []Alert } // what the run lacks has changed
+	outranked struct{ err error }      // a client that was served before wants its seat back
 )
 
 // What is to be done then.
@@ -91,6 +92,10 @@ func (d *delivery) on(e event) []action {
 		return d.received(e.header)
 	case alerted:
 		return d.alerted(e.alerts)
+	case outranked:
+		if d.phase == joining && d.start != StartContinue {
+			return d.fail(errBusy, e.err)
+		}
 	case malformed:
 		return d.fail(errProtocol, e.err)
 	}

@@ -30,10 +30,12 @@ func newSeat(number int, rank millrace.Rank) *seat {
 	return &seat{number: number, rank: rank, changed: make(chan struct{})}
 }
 
-// take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives.
-func (s *seat) take(ctx context.Context, by *session) error {
+// take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives. Whoever goes on had the seat
+// before: a holder that nothing was given to yet makes room.
+func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
 	patience := time.NewTimer(grace)
 	defer patience.Stop()
+	var asked *session
 	for {
 		s.mu.Lock()
 		if s.holder == nil {
@@ -43,6 +45,10 @@ func (s *seat) take(ctx context.Context, by *session) error {
 		}
 		holder, leaving, changed := s.holder, s.leaving, s.changed
 		s.mu.Unlock()
+		if goesOn && holder != asked {
+			asked = holder
+			holder.post(outranked{fmt.Errorf("rank %d goes on in process %d: one trainer process a rank; close that one first", s.rank, by.peer.pid)})
+		}
 		expired := patience.C
 		if leaving {
 			expired = nil

@@ -32,12 +32,12 @@ func TestASeatWhoseHolderHungUp(t *testing.T) {
 	}
 	defer p.close()
 	s := newSeat(0, 0)
-	if err := s.take(context.Background(), &session{conn: conn, peer: p}); err != nil {
+	if err := s.take(context.Background(), &session{conn: conn, peer: p}, false); err != nil {
 		t.Fatal(err)
 	}
 	client.Close()
 	took := make(chan error, 1)
-	go func() { took <- s.take(context.Background(), &session{}) }() // waited for below
+	go func() { took <- s.take(context.Background(), &session{}, false) }() // waited for below
 	select {
 	case err := <-took:
 		t.Fatalf("the holder has hung up, and whoever follows is told: %v", err)

@@ -184,7 +184,7 @@ func (s *Server) serve(ctx context.Context, at *seat, c *net.UnixConn) {
 		}
 	}
 	session := newSession(s, at.rank, c, p)
-	if err := at.take(ctx, session); err != nil {
+	if err := at.take(ctx, session, start.Kind == StartContinue); err != nil {
 		s.refuse(at, p.pid, c, errBusy, err)
 		return
 	}

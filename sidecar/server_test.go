@@ -318,6 +318,29 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
+// TestWhoGoesOnHasTheSeat: a stranger that came while the trainer was connecting anew, and was given nothing yet, makes room for it at
+// once; the next one is told who is served, and keeps nobody from the seat while it reads why.
+func TestWhoGoesOnHasTheSeat(t *testing.T) {
+	h := open(t, small, nil)
+	stranger := dial(t, h.path(0))
+	stranger.hello("latest", nil) // waits for rank 1
+	h.until(sidecar.Joined, 1)
+	trainer := dial(t, h.path(0))
+	trainer.send(msg{kind: hello, attempt: 1, step: 2, rank: ^uint32(0), body: []byte(`{"start":"continue"}`)})
+	if e := stranger.want(errorMsg); e.rank != 3 || !strings.Contains(string(e.body), "goes on in process") {
+		t.Errorf("error %d %q", e.rank, e.body)
+	}
+	stranger.close()
+	if b := trainer.want(begin); b.step != 2 {
+		t.Errorf("it goes on at step %d", b.step)
+	}
+	late := dial(t, h.path(0))
+	late.send(msg{kind: hello, attempt: 1, step: 2, rank: ^uint32(0), body: []byte(`{"start":"continue"}`)})
+	if e := late.want(errorMsg); e.rank != 3 || !strings.Contains(string(e.body), "being served to process") {
+		t.Errorf("error %d %q", e.rank, e.body)
+	}
+}
+
 // TestATrainerThatWasRefusedIsInNobodysWay: whoever follows waits for it to go, and is served.
 func TestATrainerThatWasRefusedIsInNobodysWay(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)

@@ -70,6 +70,7 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 			s.post(forwarded{below})
 		})
 	})
+	s.leaving = leaving
 	s.loop(live, start)
 	leaving()
 	cancel(nil)

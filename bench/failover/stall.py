@@ -12,9 +12,9 @@ from typing import Any, List, Optional
 from rig import Up, percentile, table, times, until, write_documents, write_mixture
 from takeover import Route
 
-# Rows of a step of 8, by how many finished steps wait for the trainer beside the one that it holds. What decides that is the sidecar's ring:
-# 32 MiB at the least limit, of which a token takes 32 bytes.
-LENGTHS = {1: 60_000, 2: 40_000, 4: 24_000}
+# The sequence length of a step of 8, by how many finished steps wait for the trainer beside the one that it holds. What decides that is the
+# sidecar's ring: 32 MiB at the least limit, of which a token takes 32 bytes. It holds three batches at least.
+LENGTHS = {2: 40_000, 4: 24_000}
 NOTICED = 0.005  # seconds of a wait that count as a stall
 
 

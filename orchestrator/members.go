@@ -68,6 +68,9 @@ func (m *Machine) Leaving(session Session, name string) {
 		if st.standby.member == l {
 			st.standby = grant{}
 		}
+		if st.primary.member == l {
+			st.reason = l.name + " was asked to leave"
+		}
 	}
 	m.moved, m.unsettled = true, true
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (Files) Create(path string) (*Page, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map heartbeat page: %w", err), file.Close())
 	}
-	p := &Page{page: (*page)(unsafe.Pointer(&mapped[0])), path: path, pause: sleep}
+	p := &Page{page: (*page)(unsafe.Pointer(&mapped[0])), path: path, pause: sleep, alone: thread}
 	p.page.init(pid)
 	unlink := func() error {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -136,6 +137,13 @@ func down(state io.ReaderAt) bool {
 func sleep(_ context.Context, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil) // a signal ends it early: a beat too many
+}
+
+// thread keeps an operating system's thread for the beats, one that is woken before others.
+func thread() (done func()) {
+	runtime.LockOSThread()
+	prefer()
+	return runtime.UnlockOSThread
 }
 
 // prefer asks the kernel to wake this thread before others. It is refused to most users; then a busy host shows as late beats, for which

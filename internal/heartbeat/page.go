@@ -3,7 +3,6 @@ package heartbeat
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -44,6 +43,7 @@ type Page struct {
 	page  *page
 	path  string
 	pause func(ctx context.Context, d time.Duration)
+	alone func() (done func()) // has what beats keep an operating system's thread to itself
 	close func() error
 }
 
@@ -55,11 +55,9 @@ func (p *Page) Path() string {
 	return p.path
 }
 
-// Run beats until ctx ends. It keeps an operating system's thread to itself.
+// Run beats until ctx ends.
 func (p *Page) Run(ctx context.Context) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	prefer()
+	defer p.alone()()
 	var seen uint64
 	var still time.Duration // since anything was asked or done
 	for ctx.Err() == nil {

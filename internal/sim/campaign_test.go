@@ -23,10 +23,11 @@ type campaign struct {
 	steps   int
 	virtual time.Duration
 	struck  map[string]int
+	seen    map[string]int // seeds, by what came of the faults
 }
 
 func newCampaign() *campaign {
-	return &campaign{began: time.Now(), spent: processorTime(), struck: map[string]int{}}
+	return &campaign{began: time.Now(), spent: processorTime(), struck: map[string]int{}, seen: map[string]int{}}
 }
 
 // count adds a seed, and tells how many there are.
@@ -41,6 +42,9 @@ func (c *campaign) count(o verdict) (played int) {
 	}
 	for kind, n := range o.Struck {
 		c.struck[kind] += n
+	}
+	for kind := range o.Seen {
+		c.seen[kind]++
 	}
 	return c.played
 }
@@ -60,13 +64,17 @@ func (c *campaign) report(t *testing.T) {
 		faults += c.struck[kind]
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, c.struck[kind]))
 	}
+	var came []string
+	for _, kind := range slices.Sorted(maps.Keys(c.seen)) {
+		came = append(came, fmt.Sprintf("%s %d", kind, c.seen[kind]))
+	}
 	wall := time.Since(c.began)
-	fmt.Printf("%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v (%.1f seeds/s, %.1f ms of processor a seed): %s\n", c.played, c.failed, faults, c.steps,
-		c.virtual.Round(time.Second), wall.Round(time.Second), float64(c.played)/wall.Seconds(), float64(cpu.Milliseconds())/float64(max(c.played, 1)), strings.Join(kinds, ", "))
+	fmt.Printf("%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v (%.1f seeds/s, %.1f ms of processor a seed): %s; seeds: %s\n", c.played, c.failed, faults, c.steps,
+		c.virtual.Round(time.Second), wall.Round(time.Second), float64(c.played)/wall.Seconds(), float64(cpu.Milliseconds())/float64(max(c.played, 1)), strings.Join(kinds, ", "), strings.Join(came, ", "))
 	if *totals == "" {
 		return
 	}
-	row := fmt.Sprintf("| %s | %s | %d-%d | %d | %d | %.2f | %s |\n", c.began.UTC().Format(time.DateOnly), commit(), *from, *from+*seeds-1, faults, c.failed, cpu.Hours(), strings.Join(kinds, ", "))
+	row := fmt.Sprintf("| %s | %s | %d-%d | %d | %d | %.2f | %s; seeds: %s |\n", c.began.UTC().Format(time.DateOnly), commit(), *from, *from+*seeds-1, faults, c.failed, cpu.Hours(), strings.Join(kinds, ", "), strings.Join(came, ", "))
 	f, err := os.OpenFile(*totals, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)

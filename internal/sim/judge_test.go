@@ -86,6 +86,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 	if err != nil {
 		w.fail("the journal restores", "%v", err)
 	} else {
+		w.promotions(s)
 		if s.Attempt != nil { // a snapshot keeps of it the state at the watermark, which is Base
 			s.Attempt.State = nil
 		}

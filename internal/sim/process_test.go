@@ -21,6 +21,7 @@ type process struct {
 	struck func()        // what a kill does besides: it takes the disk away
 	gone   chan struct{} // closed when the slot is free: the process was killed, has ended, or another may be started beside it
 	ended  chan struct{} // closed when its goroutines are done
+	leave  chan struct{} // closed when it is asked to leave: a loader hands over first
 
 	mu     sync.Mutex
 	killed bool
@@ -74,6 +75,17 @@ func (p *process) done() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.killed || p.over
+}
+
+// askToLeave is SIGTERM to a loader.
+func (p *process) askToLeave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.leave:
+	default:
+		close(p.leave)
+	}
 }
 
 // freeze is SIGSTOP, as far as anybody else can see.
@@ -139,7 +151,7 @@ func (w *world) begin(s *slot) *process {
 	s.mu.Unlock() // a start may wait, and who waits for a lock stops the clock of a bubble
 	seed := w.script.Seed<<16 ^ uint64(life)<<8 ^ uint64(len(s.name)) ^ uint64(s.name[len(s.name)-1])
 	p := &process{slot: s.name, life: life, rng: rand.New(rand.NewPCG(seed, 2)), host: w.net.Host(s.name), clock: newClock(seed),
-		gone: make(chan struct{}), ended: make(chan struct{}), again: again}
+		gone: make(chan struct{}), ended: make(chan struct{}), leave: make(chan struct{}), again: again}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.mu.Lock()
 	w.alive = append(w.alive, p)
@@ -154,6 +166,9 @@ func (w *world) begin(s *slot) *process {
 		if !w.excuses(p, err) {
 			w.fail("processes start", "%s, life %d: %v", s.name, life, err)
 		}
+		p.mu.Lock()
+		p.over = true
+		p.mu.Unlock()
 		p.free()
 		p.cancel()
 		close(p.ended)

@@ -17,6 +17,7 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/event"
+	"millrace/internal/heartbeat"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/planner"
@@ -153,10 +154,14 @@ func version() *proto.Version {
 
 // serve is a loader's role, and a shadow's. Its address is its own, so that two lives of a slot are never mistaken for each other.
 func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
-	l := loader.New(loader.Config{Name: p.slot, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
+	page, err := w.pages.By(p.clock).Create(heartbeat.Path("", p.slot, p.life))
+	if err != nil {
+		return nil, nil, err
+	}
+	l := loader.New(loader.Config{Name: p.slot, Beat: page, Leave: p.leave, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
 		Version: version(), Pid: int64(p.life), Standby: strings.HasPrefix(p.slot, shadowName), Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
 		Events: event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock), Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: w.load.spec})
-	return l.Run, func() {}, nil
+	return l.Run, func() { _ = page.Close() }, nil // never fails
 }
 
 // deliver is a sidecar's role.
@@ -172,8 +177,9 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 			ranks++
 		}
 	}
-	l := link.New(link.Config{Name: p.slot, Orchestrator: orchestratorName, Version: version(), World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
-		Log: slog.New(slog.DiscardHandler), Term: w.rising(p, "a term of the orchestrator")})
+	watch := &watcher{w: w, p: p, terms: map[string]uint64{}}
+	l := link.New(link.Config{Name: p.slot, Pages: w.pages, Events: event.To(watch, p.slot, p.clock), Orchestrator: orchestratorName, Version: version(), World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
+		Log: slog.New(watch), Term: w.rising(p, "a term of the orchestrator")})
 	w.hosts[host].put(l, p.ctx)
 	return l.Run, func() {}, nil
 }

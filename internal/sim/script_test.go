@@ -41,6 +41,7 @@ type fault struct {
 const (
 	crash      = "crash"      // kill -9; the disk keeps Size percent of what was not synced; the slot is filled again after For
 	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
+	leave      = "leave"      // SIGTERM: a loader hands over what it reads, and then ends
 	vanish     = "vanish"     // a crash that nobody hears of before For is over
 	freeze     = "freeze"     // SIGSTOP for For
 	zombie     = "zombie"     // a loader is frozen for For, while another process takes its slot
@@ -123,9 +124,10 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 	slots := w.slots()
 	any := func() string { return slots[rng.IntN(len(slots))] }
 	loader := func() string { return loaderName(rng.IntN(w.loaders)) }
+	reader := func() string { return slots[1+rng.IntN(w.loaders+w.shadows)] }
 	ms := func(most int) time.Duration { return time.Duration(1+rng.IntN(most)) * time.Millisecond }
 	f := fault{After: after, Delay: time.Duration(rng.IntN(30_000)) * time.Microsecond, At: any()}
-	switch rng.IntN(17) {
+	switch rng.IntN(18) {
 	case 0, 1, 2, 3:
 		f.Kind, f.For, f.Size = crash, ms(300), []int{0, 100, rng.IntN(101)}[rng.IntN(3)]
 	case 4:
@@ -154,6 +156,8 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 		f.Kind, f.At, f.For = []string{diskFull, slowDisk}[rng.IntN(2)], orchestratorName, ms(1500)
 	case 16:
 		f.Kind, f.At, f.For = stop, orchestratorName, 0
+	case 17:
+		f.Kind, f.At = leave, reader()
 	}
 	return f
 }

@@ -83,6 +83,19 @@ func (b *bench) delivered() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
+// TestSeedsThatFailedOnce come again, as often as it takes: what runs beside what is not the seed's to say.
+func TestSeedsThatFailedOnce(t *testing.T) {
+	b := newBench(t)
+	for _, f := range kept(t) {
+		for i := range replays {
+			if o := b.play(t, f.Script); o.Violated != "" {
+				t.Errorf("%s, replay %d: %s: %s", f.path, i, o.Violated, o.Detail)
+				break
+			}
+		}
+	}
+}
+
 // TestSeeds: whatever goes wrong and whenever, every rank gets the bytes of a run in which nothing does, also after it goes back.
 func TestSeeds(t *testing.T) {
 	b, c := newBench(t), newCampaign()
@@ -114,19 +127,6 @@ func TestSeeds(t *testing.T) {
 		}
 	})
 	c.report(t)
-}
-
-// TestSeedsThatFailedOnce come again, as often as it takes: what runs beside what is not the seed's to say.
-func TestSeedsThatFailedOnce(t *testing.T) {
-	b := newBench(t)
-	for _, f := range kept(t) {
-		for i := range replays {
-			if o := b.play(t, f.Script); o.Violated != "" {
-				t.Errorf("%s, replay %d: %s: %s", f.path, i, o.Violated, o.Detail)
-				break
-			}
-		}
-	}
 }
 
 // TestScriptsFollowFromSeeds: a seed and a commit give the same script, and one from a file is the same again.

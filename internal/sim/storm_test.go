@@ -94,6 +94,8 @@ func (w *world) strike(f *fault) (mend func()) {
 		}
 	case stop:
 		p.cancel()
+	case leave:
+		p.askToLeave()
 	case freeze:
 		return p.freeze()
 	case zombie:

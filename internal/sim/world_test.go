@@ -14,6 +14,8 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/heartbeat"
+	"millrace/internal/seam"
 	"millrace/internal/sim/memnet"
 )
 
@@ -27,6 +29,7 @@ type world struct {
 	golden []map[millrace.Step]string // by rank; nil: this run makes it
 	net    *memnet.Net
 	disk   *platter
+	pages  *heartbeat.Memory
 	slots  []*slot
 	hosts  []*seat
 
@@ -55,6 +58,7 @@ type verdict struct {
 	Violated string // the first property that did not hold, empty where all did
 	Detail   string
 	Struck   map[string]int // faults by kind
+	Seen     map[string]int // what came of them, by kind
 	Steps    int            // that trainers took
 	History  string         // digest of what happened and when
 	Virtual  time.Duration
@@ -62,8 +66,8 @@ type verdict struct {
 
 // newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
 func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *world {
-	w := &world{load: load, script: s, golden: golden, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, changed: make(chan struct{}), unsynced: 100,
-		verdict: verdict{Struck: map[string]int{}}, history: sha256.New()}
+	w := &world{load: load, script: s, golden: golden, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100,
+		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
 	w.net.Blow(s.Weather, s.Seed)
 	for _, name := range load.slots() {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
@@ -143,6 +147,13 @@ func (w *world) fail(property, format string, args ...any) {
 	}
 	w.mu.Unlock()
 	w.stop()
+}
+
+// saw counts something that came of a fault.
+func (w *world) saw(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.verdict.Seen[what]++
 }
 
 // note adds to the history.

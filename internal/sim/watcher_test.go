@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"millrace/internal/event"
+	"millrace/orchestrator"
+)
+
+// What comes of faults, as campaigns count it: a seed counts once for each.
+const (
+	bySilence  = "switched by silence"     // a sidecar saw no beats
+	byStuck    = "switched by a stuck one" // or beats and no progress
+	byStream   = "switched by a stream's end"
+	hedged     = "hedged"
+	lostByDown = "promoted: connection lost" // the orchestrator saw a loader's stream end
+	lostByHost = "promoted: switched"        // a sidecar told it
+	lostByTerm = "promoted: asked to leave"
+)
+
+// watcher follows what a sidecar writes down and logs: whom it asks, under terms that never go down, and why it switched.
+type watcher struct {
+	w     *world
+	p     *process
+	mu    sync.Mutex
+	terms map[string]uint64 // by stripe: the highest under which rows came or which it switched to
+}
+
+// Write implements io.Writer: each call is a record.
+func (x *watcher) Write(line []byte) (int, error) {
+	var r event.Record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return 0, err
+	}
+	switch r.Event {
+	case "hedged":
+		x.w.saw(hedged)
+	case "directed", "switched", "heard":
+		x.follow(r)
+	}
+	return len(line), nil
+}
+
+// follow fails the run where a stripe's term goes down. A directory without anybody has none.
+func (x *watcher) follow(r event.Record) {
+	words := strings.Fields(r.Key)
+	if len(words) < 2 || r.Term == 0 {
+		return
+	}
+	of := words[0] + "/" + words[1]
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r.Term < x.terms[of] && r.Event != "heard" { // rows may be on their way when another is asked
+		x.w.fail("terms never go down", "%s, life %d: stripe %s is asked under term %d after %d (%s)", x.p.slot, x.p.life, of, r.Term, x.terms[of], r.Event)
+	}
+	x.terms[of] = max(x.terms[of], r.Term)
+}
+
+// Enabled implements slog.Handler.
+func (x *watcher) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// WithAttrs implements slog.Handler.
+func (x *watcher) WithAttrs([]slog.Attr) slog.Handler { return x }
+
+// WithGroup implements slog.Handler.
+func (x *watcher) WithGroup(string) slog.Handler { return x }
+
+// Handle implements slog.Handler.
+func (x *watcher) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "a loader was replaced by its standby" {
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key != "reason" {
+			return true
+		}
+		switch reason := a.Value.String(); {
+		case strings.Contains(reason, "it is silent"):
+			x.w.saw(bySilence)
+		case strings.Contains(reason, "it is stuck"):
+			x.w.saw(byStuck)
+		default:
+			x.w.saw(byStream)
+		}
+		return false
+	})
+	return nil
+}
+
+// promotions counts why those who hold the stripes at the end were given them.
+func (w *world) promotions(s *orchestrator.State) {
+	for _, h := range s.Holders {
+		switch reason := h.Reason; {
+		case reason == "":
+		case strings.Contains(reason, "was asked to leave"):
+			w.saw(lostByTerm)
+		case strings.Contains(reason, "its connection ended"):
+			w.saw(lostByDown)
+		default:
+			w.saw(lostByHost)
+		}
+	}
+}

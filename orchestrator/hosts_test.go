@@ -142,3 +142,29 @@ func TestARankThatSaidNothingBeginsBehindTheOthers(t *testing.T) {
 		t.Fatalf("one that has consumed a step has to say where it starts: %v", got)
 	}
 }
+
+// TestTheLaterProcessOfASidecarStays, also where the earlier one's hello comes late.
+func TestTheLaterProcessOfASidecarStays(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		w := newWorld(t, 1)
+		first, second := &box{}, &box{}
+		up := func(b *box, born int64) {
+			w.m.SidecarUp(b, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1", Born: born})
+			w.turn()
+		}
+		if late {
+			up(second, 2)
+			up(first, 1)
+		} else {
+			up(first, 1)
+			up(second, 2)
+		}
+		if got := first.take(); !has(got, "Bye") {
+			t.Errorf("late %t: the first was told %v", late, got)
+		}
+		w.m.SidecarDown(first, "sidecar-1")
+		if got := second.take(); has(got, "Bye") || w.m.sidecars["sidecar-1"] == nil {
+			t.Errorf("late %t: the second was told %v", late, got)
+		}
+	}
+}

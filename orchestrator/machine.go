@@ -87,6 +87,7 @@ type Machine struct {
 type sidecar struct {
 	name     string
 	pid      int64
+	born     int64 // of two processes of a name, the later one has taken the other's place
 	session  Session
 	welcomed bool
 	sent     uint64 // plans below this step of the attempt were sent

@@ -12,10 +12,13 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
 	if err := m.speaks(hello.Name, hello.Version); err != nil {
 		return err
 	}
-	if old := m.sidecars[hello.Name]; old != nil {
-		m.send(old.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + hello.Name}}})
+	if old := m.sidecars[hello.Name]; old != nil && hello.Born < old.born {
+		m.replaced(session, hello.Name) // what a process said before it died may come after what its successor says
+		return nil
+	} else if old != nil {
+		m.replaced(old.session, hello.Name)
 	}
-	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, session: session}
+	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
 			r := &m.ranks[p.Rank]
@@ -34,6 +37,10 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
 		m.send(session, m.alertsOrder())
 	}
 	return nil
+}
+
+func (m *Machine) replaced(to Session, name string) {
+	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + name}}})
 }
 
 // welcome tells every new sidecar what it needs before plans make sense: the files' names, who serves them, and the plans so far.

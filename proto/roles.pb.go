@@ -1728,13 +1728,15 @@ func (*SidecarEvent_Bad) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Present) isSidecarEvent_Event() {}
 
-// SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands.
+// SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands. born is when the process began, in
+// nanoseconds since its host did.
 type SidecarHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
 	Ranks         []*RankPosition        `protobuf:"bytes,3,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Version       *Version               `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	Born          int64                  `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1795,6 +1797,13 @@ func (x *SidecarHello) GetVersion() *Version {
 		return x.Version
 	}
 	return nil
+}
+
+func (x *SidecarHello) GetBorn() int64 {
+	if x != nil {
+		return x.Born
+	}
+	return 0
 }
 
 type RankPosition struct {
@@ -3913,12 +3922,13 @@ const file_roles_proto_rawDesc = "" +
 	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03bad\x120\n" +
 	"\apresent\x18\n" +
 	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresentB\a\n" +
-	"\x05event\"\x95\x01\n" +
+	"\x05event\"\xa9\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12/\n" +
 	"\x05ranks\x18\x03 \x03(\v2\x19.millrace.v1.RankPositionR\x05ranks\x12.\n" +
-	"\aversion\x18\x04 \x01(\v2\x14.millrace.v1.VersionR\aversion\"l\n" +
+	"\aversion\x18\x04 \x01(\v2\x14.millrace.v1.VersionR\aversion\x12\x12\n" +
+	"\x04born\x18\x05 \x01(\x03R\x04born\"l\n" +
 	"\fRankPosition\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +

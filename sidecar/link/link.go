@@ -48,7 +48,8 @@ const retry = 20 * time.Millisecond
 
 // Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected; calls wait while it is not.
 type Link struct {
-	cfg Config
+	cfg  Config
+	born int64
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced whenever something below changes
@@ -94,7 +95,7 @@ type position struct {
 
 // New returns a link that is not connected before Run.
 func New(cfg Config) *Link {
-	return &Link{cfg: cfg, changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
+	return &Link{cfg: cfg, born: cfg.Clock.Boottime(), changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
 		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, routes: map[stripeKey]*route{},
 		watched: map[string]*watched{}, awake: make(chan struct{}, 1), waits: map[*need]wait{}, masks: map[segment]bool{}, bad: map[segment]*proto.Bad{}}
 }
@@ -196,7 +197,7 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Version: l.cfg.Version}
+	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Version: l.cfg.Version, Born: l.born}
 	for r, p := range l.ranks {
 		hello.Ranks = append(hello.Ranks, &proto.RankPosition{Rank: uint32(r), Attempt: uint32(p.attempt), Below: p.committed, Serving: p.begun})
 	}

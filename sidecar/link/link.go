@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -101,7 +102,7 @@ func New(cfg Config) *Link {
 }
 
 // Run keeps the stream to the orchestrator until ctx ends, and an eye on the loaders. It returns an error where another sidecar took
-// this one's place.
+// this one's place, or where the orchestrator refuses this program.
 func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	var eyes errgroup.Group
@@ -116,7 +117,8 @@ func (l *Link) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if _, over := err.(*replaced); over {
+		switch err.(type) {
+		case *replaced, *refused:
 			return err
 		}
 		l.cfg.Log.Debug("lost the orchestrator", "error", err)
@@ -127,11 +129,6 @@ func (l *Link) Run(ctx context.Context) error {
 		}
 	}
 }
-
-// replaced: another process serves these ranks now.
-type replaced struct{ reason string }
-
-func (e *replaced) Error() string { return "told to leave: " + e.reason }
 
 // connect is dial where the caller holds mu.
 func (l *Link) connect(address string) (*grpc.ClientConn, error) {
@@ -181,6 +178,9 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 		}
 		for {
 			order, err := stream.Recv()
+			if err := wire.FromStatus(err); errors.Is(err, millrace.ErrInvalid) {
+				return &refused{err.Error()}
+			}
 			if err != nil {
 				return err
 			}

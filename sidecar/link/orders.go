@@ -154,3 +154,13 @@ func (l *Link) forget() {
 		}
 	}
 }
+
+// replaced: another process serves these ranks now.
+type replaced struct{ reason string }
+
+func (e *replaced) Error() string { return "told to leave: " + e.reason }
+
+// refused: this program has no place in the run. Another try would be refused likewise.
+type refused struct{ reason string }
+
+func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }

@@ -138,7 +138,8 @@ func (l *Loader) report(ctx context.Context) error {
 			if errors.As(err, &left) && l.leaving() == "" {
 				l.cfg.Log.Warn("leaving", "reason", left.reason)
 			}
-			if left != nil || ctx.Err() != nil {
+			var no *refused
+			if left != nil || ctx.Err() != nil || errors.As(err, &no) {
 				return err
 			}
 			l.cfg.Log.Debug("lost the orchestrator", "error", err)
@@ -156,6 +157,11 @@ func (l *Loader) report(ctx context.Context) error {
 type farewell struct{ reason string }
 
 func (e *farewell) Error() string { return e.reason }
+
+// refused: this program, or its name, has no place in the run. Another try would be refused likewise.
+type refused struct{ reason string }
+
+func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }
 
 // session is one stream: hello, then orders. What an order starts goes on after the stream: it lives in ctx.
 func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, group *errgroup.Group) error {
@@ -183,6 +189,9 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		order, err := stream.Recv()
 		if err = wire.FromStatus(err); errors.Is(err, millrace.ErrFenced) {
 			return &farewell{"refused by the orchestrator: " + err.Error()}
+		}
+		if errors.Is(err, millrace.ErrInvalid) {
+			return &refused{err.Error()}
 		}
 		if err != nil {
 			return err

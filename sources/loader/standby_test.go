@@ -2,7 +2,9 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -162,26 +164,31 @@ func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	}
 }
 
-// refusing is an orchestrator that knows of a newer process of the same slot.
+// refusing is an orchestrator that has no place for a process.
 type refusing struct {
 	proto.UnimplementedOrchestratorServer
+	with error
 }
 
-func (refusing) Load(proto.Orchestrator_LoadServer) error { return wire.ToStatus(millrace.ErrFenced) }
+func (r refusing) Load(proto.Orchestrator_LoadServer) error { return wire.ToStatus(r.with) }
 
+// TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program does not fit the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
-	w := newWorld(t, lengths(40)...)
-	w.start()
-	w.orch.server.Stop()
-	w.orch.server = grpc.NewServer()
-	proto.RegisterOrchestratorServer(w.orch.server, refusing{})
-	l, err := w.net.Listen("orchestrator")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go w.orch.server.Serve(l) // ends with Stop
-	if err := w.left(); err != nil {
-		t.Errorf("it ended with %v", err)
+	for _, with := range []error{millrace.ErrFenced, fmt.Errorf("loader-0 is millrace 0.1, the orchestrator is 0.2: %w", millrace.ErrInvalid)} {
+		w := newWorld(t, lengths(40)...)
+		w.start()
+		w.orch.server.Stop()
+		w.orch.server = grpc.NewServer()
+		proto.RegisterOrchestratorServer(w.orch.server, refusing{with: with})
+		l, err := w.net.Listen("orchestrator")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go w.orch.server.Serve(l) // ends with Stop
+		err = w.left()
+		if fenced := errors.Is(with, millrace.ErrFenced); (err == nil) != fenced || !fenced && !strings.Contains(err.Error(), with.Error()) {
+			t.Errorf("refused with %v, it ended with %v", with, err)
+		}
 	}
 }
 

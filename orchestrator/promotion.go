@@ -2,16 +2,25 @@ package orchestrator
 
 import (
 	"fmt"
+	"strconv"
 
 	"millrace/internal/wire"
 	pb "millrace/proto"
 )
 
 // Switched observes that a host found a stripe's primary dead or silent and asks the standby, under the standby's term. What is said of
-// any other term is old.
+// a lower term than the primary's is old. Under a higher one that nobody holds any more, because that standby was lost meanwhile, the host
+// would wait for ever: it takes no lower term again, so that the stripe is given anew.
 func (m *Machine) Switched(s *pb.Switched) {
 	st := m.stripe(s.Source, s.Stripe)
-	if st == nil || st.standby.member == nil || st.standby.term != s.Term {
+	switch {
+	case st == nil:
+		return
+	case st.standby.member == nil && st.primary.member != nil && s.Term > st.primary.term && s.Term <= m.s.AssignTerm:
+		st.primary, st.from, st.reason = grant{}, s.Step, "its standby of term "+strconv.FormatUint(s.Term, 10)+" was lost"
+		m.moved, m.unsettled = true, true
+		return
+	case st.standby.member == nil || st.standby.term != s.Term:
 		return
 	}
 	if l := st.primary.member; l != nil {

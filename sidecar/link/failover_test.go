@@ -236,12 +236,17 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// hedging makes the primary late at its fifth row, once it is known how fast it is.
+// hedging makes the primary late at its fifth row, once it is known how fast it is; nothing that a busy machine does of itself is late.
 func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, release chan struct{}) {
 	w, _, first, second, p = duo(t)
 	for step := range uint64(30) {
 		w.fetches(webPlan(t, step))
 	}
+	w.link.mu.Lock()
+	known := pace{took: slices.Repeat([]time.Duration{50 * time.Millisecond}, paceWindow), credits: hedgeCost + 30}
+	w.link.routes[stripeKey{"web", 0}].pace = known
+	w.link.mu.Unlock()
+	second.set(func() { second.reqs = nil })
 	release = make(chan struct{})
 	first.set(func() { first.fault = func(n int) error { return hang(n == 5, release) } })
 	return w, first, second, p, release

@@ -132,12 +132,18 @@ type world struct {
 	terms  atomic.Int64
 	leave  <-chan struct{}
 	role   func(bool)
+	clock  seam.Clock
 }
+
+// still is a clock by which nothing takes time.
+type still struct{ seam.System }
+
+func (still) Now() time.Time { return time.Unix(1, 0) }
 
 const seed = 7
 
 func newWorld(t *testing.T, lines ...string) *world {
-	w := &world{t: t, net: memnet.New(), format: numbers{reads: &atomic.Int64{}, index: &atomic.Int64{}}, dir: t.TempDir()}
+	w := &world{t: t, net: memnet.New(), format: numbers{reads: &atomic.Int64{}, index: &atomic.Int64{}}, dir: t.TempDir(), clock: seam.System{}}
 	if err := os.WriteFile(filepath.Join(w.dir, "a.jsonl"), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +161,7 @@ func (w *world) start() *session {
 	w.t.Helper()
 	w.orchestrate()
 	l := New(Config{Name: "loader-0", Address: "loader-0", Orchestrator: "orchestrator", Spec: w.spec, Leave: w.leave, Role: w.role, Memory: 64 << 20, Parallel: 2, Net: w.net,
-		Clock: seam.System{}, Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) { w.terms.Add(1) }})
+		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) { w.terms.Add(1) }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }() // stop waits for it

@@ -12,9 +12,9 @@ from typing import Any, List, Optional
 from rig import Up, percentile, table, times, until, write_documents, write_mixture
 from takeover import Route
 
-# The sequence length of a step of 8, by how many finished steps wait for the trainer beside the one that it holds. What decides that is the
-# sidecar's ring: 32 MiB at the least limit, of which a token takes 32 bytes. It holds three batches at least.
-LENGTHS = {2: 40_000, 4: 24_000}
+# What a step is, by how many finished ones wait for the trainer beside the batch that it holds: a ring has three frames of 1 MiB and more
+# (32 bytes a token), eight of less, and a frame is one microbatch of eight rows.
+AHEAD = {1: {"global_batch_size": 16, "sequence_length": 8192}, 2: {"sequence_length": 8192}, 3: {"global_batch_size": 16}, 7: {}}
 NOTICED = 0.005  # seconds of a wait that count as a stall
 
 
@@ -54,11 +54,12 @@ def stalls(a: Any, work: Path, mixture: Path, pause: float, kills: int, seconds:
 
 def stall(a: Any, work: Path) -> None:
     rows = []
-    for ahead, length in LENGTHS.items():
-        mix = write_mixture(work, f"stall-{ahead}", documents(work), 1, sequence_length=length, limits={"sidecar_memory": "64MiB"})
-        rows.append([f"{ahead}", "250 ms", stalls(a, work, mix, 0.25, a.stalls, a.seconds)])
+    for ahead, shape in AHEAD.items():
+        mix = write_mixture(work, f"stall-{ahead}", documents(work), 1, **shape)
+        pause = 0.25 / (shape.get("global_batch_size", 8) // 8)
+        rows.append([f"{ahead}", "250 ms", stalls(a, work, mix, pause, a.stalls, a.seconds)])
     mix = write_mixture(work, "stall-fast", documents(work), 1)
-    rows.append(["as many as fit", "20 ms", stalls(a, work, mix, 0.02, a.stalls, a.seconds)])
+    rows.append(["7", "20 ms", stalls(a, work, mix, 0.02, a.stalls, a.seconds)])
     rows.append(["0: it takes all there is", "none", stalls(a, work, mix, 0.0, a.stalls, a.seconds)])
     table("Longest wait of the trainer around a loader's death, one shadow, milliseconds", ["steps buffered", "step", "p50", "p99", "worst", "waits over 5 ms", "deaths"],
           [[ahead, step, *(f"{percentile(s, p):.1f}" for p in (50, 99, 100)), sum(v > 1e3 * NOTICED for v in s), len(s)] for ahead, step, s in rows if s])

@@ -109,6 +109,9 @@ func (p *Pool) grow(bytes int64) error {
 	frames := p.frames
 	if frames == 0 {
 		frames = Frames(bytes)
+		for frames > least && p.limit > 0 && Stride(bytes)*int64(frames) > p.limit {
+			frames--
+		}
 	}
 	if size := Stride(bytes) * int64(frames); p.limit > 0 && size > p.limit {
 		return fmt.Errorf("%w: %d frames of %d bytes are %d bytes, limits.sidecar_memory leaves %d for a rank: raise it or lower micro_batch_size or sequence_length",

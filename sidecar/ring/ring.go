@@ -14,6 +14,7 @@ const (
 	large    = 1 << 20 // frames from this size on are few
 	fewest   = 3       // held by the trainer, ready, filling
 	most     = 8
+	least    = 2 // where memory has no room for more: one is filled while the trainer holds the other
 )
 
 // seals are what a trainer must not be able to undo: the size, and the seals themselves.

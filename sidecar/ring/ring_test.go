@@ -102,6 +102,21 @@ func TestGrowRetiresOldRing(t *testing.T) {
 	}
 }
 
+// TestFewFrames: where the limit has no room for as many frames as are usual there are fewer, and two at least.
+func TestFewFrames(t *testing.T) {
+	for _, limit := range []int64{2 << 20, 5 << 19} {
+		p := NewPool(0, limit)
+		defer p.Close()
+		mustAcquire(t, p, 1<<20)
+		mustAcquire(t, p, 1<<20)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Acquire(ctx, 1<<20, 1<<20); !errors.Is(err, context.Canceled) {
+			t.Errorf("limit %d: a third frame: %v", limit, err)
+		}
+	}
+}
+
 func TestLimit(t *testing.T) {
 	p := NewPool(0, 1<<20)
 	defer p.Close()

@@ -92,6 +92,7 @@ type Feed struct {
 	err     error      // why the feed ended
 
 	packs    []*pack
+	edges    edges
 	frontier uint64           // seat after the last pack
 	head     uint64           // seats below are released
 	want     uint64           // seats below may be offered
@@ -207,7 +208,7 @@ func (f *Feed) shut(err error, stopped bool) {
 	if stopped {
 		f.err = fmt.Errorf("source %s: %w", f.src.spec.Name, errStopped)
 	}
-	f.packs, f.ready, f.account = nil, nil, nil
+	f.packs, f.edges, f.ready, f.account = nil, edges{}, nil, nil
 	f.news.Broadcast()
 }
 
@@ -293,6 +294,7 @@ func (f *Feed) Release(below millrace.Ordinal) {
 		n++
 	}
 	f.packs = slices.Delete(f.packs, 0, n)
+	f.edges.shift(n)
 	if f.src.global != nil {
 		f.frontier = max(f.frontier, f.head)
 	}
@@ -318,6 +320,9 @@ func (f *Feed) release(p *pack) {
 // drop frees a pack's tokens; the mutex is held.
 func (f *Feed) drop(p *pack) {
 	p.parts, p.held = nil, false
+	if !p.gone {
+		f.edges.held = min(f.edges.held, f.indexOf(p))
+	}
 	f.account.force(-p.charge)
 	p.charge = 0
 }

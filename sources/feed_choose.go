@@ -27,8 +27,8 @@ func (f *Feed) choose() (move, error) {
 		f.ready = f.ready[1:]
 		return act, nil
 	}
-	for _, p := range f.packs {
-		if p.demand > 0 && !p.held {
+	for _, p := range f.edges.asking {
+		if !p.held && !p.gone {
 			if act := f.advance(p, true); act != nil {
 				return act, nil
 			}
@@ -36,7 +36,14 @@ func (f *Feed) choose() (move, error) {
 	}
 	limit := f.ahead()
 	refused := false
-	for i, p := range f.packs {
+	for i := f.unheld(); i < len(f.packs); i++ {
+		if refused {
+			i = max(i, f.unknown()) // the budget refuses what is known already
+			if i == len(f.packs) {
+				break
+			}
+		}
+		p := f.packs[i]
 		if p.lo >= limit || refused && p.lo >= f.want {
 			return nil, nil
 		}
@@ -173,7 +180,7 @@ func (f *Feed) room(n int64, p *pack, must bool) bool {
 
 // evict drops the tokens of the newest pack behind p, or, where p must be had, of any but the first.
 func (f *Feed) evict(p *pack, must bool) bool {
-	for _, q := range slices.Backward(f.packs) {
+	for _, q := range slices.Backward(f.packs[:f.lastHeld()]) {
 		if q.lo <= p.lo && !must || q == f.packs[0] {
 			return false
 		}

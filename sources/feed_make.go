@@ -143,6 +143,9 @@ func (f *Feed) complete(p *pack) {
 	}
 	if p.keep {
 		p.held = true
+		if !p.gone {
+			f.edges.tail = max(f.edges.tail, f.indexOf(p)+1)
+		}
 		var size int64
 		for _, a := range p.parts {
 			size += 4 * int64(cap(a))

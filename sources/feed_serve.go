@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
 
 	"millrace"
 )
@@ -73,7 +72,7 @@ func (f *Feed) epochOf(p *pack, n millrace.Ordinal) millrace.Epoch {
 
 // packAt returns the pack that holds a seat, nil where there is none.
 func (f *Feed) packAt(seat uint64) *pack {
-	i := sort.Search(len(f.packs), func(i int) bool { return f.packs[i].hi > seat })
+	i := f.packsBefore(seat)
 	if i == len(f.packs) || f.packs[i].lo > seat {
 		return nil
 	}
@@ -213,12 +212,12 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 			f.cfg.Budget.Hurry()
 		}
 		if p != nil {
-			p.demand++
+			f.ask(p)
 		}
 		f.idle.Broadcast()
 		err := f.wait(ctx)
 		if p != nil {
-			p.demand--
+			f.unask(p)
 		}
 		if err != nil {
 			return nil, err

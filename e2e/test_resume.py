@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
@@ -13,7 +14,7 @@ import pytest
 import corpus
 import millrace
 from conftest import Stage
-from harness import EPOCH, LENGTH, OFFSET, ORDINAL, SOURCE
+from harness import DEADLINE, EPOCH, LENGTH, OFFSET, ORDINAL, SOURCE
 
 BATCH = 24
 SOURCES = ("code", "ids", "web")
@@ -221,8 +222,13 @@ def test_emptied(scene: Scene, tmp_path: Path) -> None:
         path.write_bytes(b"\n")
     mixture = copy.deepcopy({**SETTING, **PLAIN})
     there = Scene(scene.binary, tmp_path / "there", tmp_path)
-    refused = there.resume(scene.state(STEP, **PLAIN), 1, mixture, override=("*",)).ends[0]
-    assert refused[1] == "RunError" and "source code: no records in 4 files" in refused[2] and "take it out of the mixture" in refused[2]
+    # Perhaps before anybody could connect.
+    path, directory = there.mixture(mixture), there.new_dir()
+    done = subprocess.run([scene.binary, "up", path, "--run-dir", directory], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+    said = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and "source code: no records in 4 files" in said and "take it out of the mixture" in said, done
+    with pytest.raises(millrace.RunError, match="source code: no records in 4 files"):
+        next(iter(millrace.connect(str(directory / "rank-0.sock"), patience=1)))
     del mixture["sources"]["code"], mixture["mixture"]["weights"]["code"]
     rest = there.resume(scene.state(STEP, **PLAIN), 2, mixture, override=("sources.code",))
     assert rest.ends == ["end"] * 2 and {s[SOURCE] for s in rest.segments()} == {"ids", "web"}

@@ -94,6 +94,16 @@ type script struct {
 	proto.UnimplementedOrchestratorServer
 	server   *grpc.Server
 	sessions chan *session
+	stopped  atomic.Bool // its streams live on, it answers nothing
+}
+
+// Status implements proto.OrchestratorServer.
+func (s *script) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.StatusReply, error) {
+	if s.stopped.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &proto.StatusReply{}, nil
 }
 
 // session is one sidecar's stream.

@@ -65,7 +65,9 @@ type Link struct {
 	masks    map[segment]bool
 	bad      map[segment]*proto.Bad // told to every orchestrator until it is masked
 	alerts   []sidecar.Alert
-	alerted  uint64 // counts the lists of alerts
+	alerted  uint64        // counts the lists of alerts
+	doubt    chan struct{} // somebody asked what is waited for
+	mute     time.Time     // since when the orchestrator answers nothing; zero: it answers
 	attempt  millrace.Attempt
 	plans    map[millrace.Step]*sidecar.StepPlan
 	end      *proto.Ended
@@ -98,7 +100,7 @@ type position struct {
 func New(cfg Config) *Link {
 	return &Link{cfg: cfg, born: cfg.Clock.Boottime(), changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
 		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, routes: map[stripeKey]*route{},
-		watched: map[string]*watched{}, awake: make(chan struct{}, 1), waits: map[*need]wait{}, masks: map[segment]bool{}, bad: map[segment]*proto.Bad{}}
+		watched: map[string]*watched{}, awake: make(chan struct{}, 1), doubt: make(chan struct{}, 1), waits: map[*need]wait{}, masks: map[segment]bool{}, bad: map[segment]*proto.Bad{}}
 }
 
 // Run keeps the stream to the orchestrator until ctx ends, and an eye on the loaders. It returns an error where another sidecar took
@@ -172,6 +174,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 	if err != nil {
 		return err
 	}
+	group.Go(func() error { return l.pulse(ctx, client) })
 	group.Go(func() error {
 		if err := l.greet(stream); err != nil {
 			return err

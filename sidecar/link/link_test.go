@@ -217,6 +217,15 @@ func TestWaitingIsSaidInWords(t *testing.T) {
 	eventually(t, func() bool { return w.link.Waiting() == "" })
 }
 
+// TestAStoppedOrchestratorIsNamed: no stream ends where it is stopped, or hangs.
+func TestAStoppedOrchestratorIsNamed(t *testing.T) {
+	w, _ := newWorld(t, 1)
+	w.orch.stopped.Store(true)
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator answers nothing, since") })
+	w.orch.stopped.Store(false)
+	eventually(t, func() bool { return w.link.Waiting() == "" })
+}
+
 // TestOrdersOfAnOldTermAreRefused, that to leave as well.
 func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 	w, x := newWorld(t, 1)

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"millrace"
@@ -43,14 +44,21 @@ func (l *Link) Waiting() string {
 			first, found = w, true
 		}
 	}
-	if !found {
-		return l.waiting
+	select {
+	case l.doubt <- struct{}{}:
+	default: // it is being asked
 	}
-	text := fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, first.text, l.cfg.Clock.Now().Sub(first.since).Seconds())
+	var texts []string
+	if found {
+		texts = append(texts, fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, first.text, l.cfg.Clock.Now().Sub(first.since).Seconds()))
+	}
+	if !l.mute.IsZero() {
+		texts = append(texts, fmt.Sprintf("the orchestrator answers nothing, since %.1f s: is it stopped?", l.cfg.Clock.Now().Sub(l.mute).Seconds()))
+	}
 	if l.waiting != "" {
-		text += "; " + l.waiting
+		texts = append(texts, l.waiting)
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 // Alerts implements sidecar.Upstream.

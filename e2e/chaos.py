@@ -38,7 +38,7 @@ from ordeal import Ordeal, written
 
 RANKS = 2
 LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
-MOMENTS = 9  # faults at random moments in a run
+MOMENTS = 7  # faults at random moments in a run
 SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # of a run, drawn
 PAUSE = 0.012  # seconds of training for each batch
 BAD = (7, 23)  # records of the flawed source that are no text
@@ -50,19 +50,27 @@ SOURCES: Dict[str, Any] = {
     "tables": {"path": "tables/*.parquet", "text": "content.body"},
     "books": {"format": "megatron", "path": "books/corpus"},
     "flawed": {"path": "flawed.jsonl"},
+    "hurt": {"path": "hurt.jsonl"},
 }
+HURT = range(120, 280, 8)  # records of that source that are damaged once their lengths are known
+HURT_TEXTS = corpus.synthetic_texts(78, 400, 120)
+BALLAST = "-" * 9000  # makes it larger than what its digest holds, 1 MiB at both ends
 MIXTURES: Dict[str, Dict[str, Any]] = {
     "tokens": {
         "mixture": {"schedule": [
             {"from_step": 0, "weights": {"frames": 4, "tables": 2, "books": 2, "flawed": 1}},
             {"from_step": 9, "weights": {"frames": 1, "tables": 2, "books": 3, "flawed": 3}, "ramp": "linear", "over_steps": 12},
         ]},
-        "sources": SOURCES,
+        "sources": {name: SOURCES[name] for name in ("frames", "tables", "books", "flawed")},
     },
     "samples": {
         "mixture": {"unit": "samples", "weights": {"frames": 3, "tables": 2, "flawed": 2}},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "flawed")},
         "shuffle": "blocks", "layout": "varlen", "token_dtype": "int32", "pad_multiple": 8, "balance": "dp",
+    },
+    "damaged": {
+        "mixture": {"weights": {"hurt": 3, "frames": 2, "flawed": 1}},
+        "sources": {name: SOURCES[name] for name in ("hurt", "frames", "flawed")},
     },
 }  # fmt: skip
 
@@ -109,12 +117,26 @@ class Stage:
         self.checks: Dict[str, Check] = {}
         self.sizes: Dict[str, int] = {}
         self.passes: Dict[str, Dict[Tuple[str, str], int]] = {}
+        self._hurt(self.files / "hurt.jsonl")
         for name in MIXTURES:
             self._golden(name, texts)
 
+    def _hurt(self, path: Path) -> None:
+        """A shard that was whole when its lengths were remembered."""
+        known = self.kept / "known.index"
+        if known.exists():
+            return
+        lines = [json.dumps({"text": text, "ballast": BALLAST}) + "\n" for text in HURT_TEXTS]
+        path.write_text("".join(lines), encoding="utf-8")
+        mixture = write_mixture(self.files, variant({**RUN, **MIXTURES["damaged"], "index_dir": str(known)}), "known.yaml")
+        subprocess.run([str(self.binary), "index", "--lengths", "--source", "hurt", str(mixture)], check=True, stdout=subprocess.DEVNULL)
+        path.write_text("".join(line.replace('"text"', '"tezt"') if n in HURT else line for n, line in enumerate(lines)), encoding="utf-8")
+
     def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
-        """Every run has its own index, so that it is made under faults as well."""
-        own = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
+        """Every run has its own index, so that it is made under faults as well; of what will be hurt it has the lengths."""
+        own: Dict[str, Any] = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
+        if "hurt" in MIXTURES[name]["sources"]:
+            shutil.copytree(self.kept / "known.index", own["index_dir"])
         return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
@@ -134,10 +156,11 @@ class Stage:
     def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
         """What the sources hold, read by other libraries; a bad record is one that has to be accounted for."""
         base = variant(mixture)
-        good = {name: source for name, source in mixture["sources"].items() if name != "flawed"}
+        good = {name: source for name, source in mixture["sources"].items() if name not in ("flawed", "hurt")}
         out = {name: {i: len(t) for i, t in d.items()} for name, d in oracle.documents(self.files, {**base, "sources": good}).items()}
         bpe, _ = oracle.encoding(base["tokenizer"]["name"])
         out["flawed"] = {f"flawed.jsonl#{n}": 1 if n in BAD else 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(texts)}
+        out["hurt"] = {f"hurt.jsonl#{n}": 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(HURT_TEXTS)}
         return out
 
     def processes(self, name: str, shadows: int) -> List[str]:

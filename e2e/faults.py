@@ -20,7 +20,19 @@ DISK = {
     "index/reserve": ("eio", "enospc"),
     "index/sync": ("eio", "sleep:300ms"),
     "index/publish/before": ("eio", "enospc"),
+    "loader/reply/before": ("kill", "sleep:600ms"),  # a reply that is late is asked of the standby too
 }
+
+# Points that only a shard passes that was damaged after its lengths were known; where it is, three of a hand are of them.
+DAMAGE = ("loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after", "sidecar/masked/before", "sidecar/masked/after")
+
+# What has to happen at a moment so that a point is passed: a sidecar is asked to leave, a stranger comes to a seat that is taken, or free.
+BRINGS = {"sidecar/leaving": ("leave",), "sidecar/parted": ("leave",), "sidecar/refused": ("stranger", "stranger"), "sidecar/failed": ("early",)}
+
+# Points that are often armed in vain are dealt more often.
+OFTEN = {"sidecar/hedge/before": 3, "sidecar/hedge/after": 2, "sidecar/refused": 2, "sidecar/failed": 2, "sidecar/parted": 2, "sidecar/leaving": 2, "loader/bye/before": 2}
+HANDS = {"up": 2, "trainer": 2, "orchestrator": 6, "sidecar": 6}
+HAND = 4
 
 # What happens at random moments, and how often beside the others.
 MOMENTS = {"kill": 10, "stop": 3, "term": 2, "memory": 2, "pair": 2, "up": 1, "trainer": 1, "stranger": 1}
@@ -55,23 +67,30 @@ def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str
     A seed's points are its part of a deck of all points, so that a range of seeds passes each of them as often as the others."""
     rng = random.Random(seed)
     armed: List[str] = []
-    deck = points()
+    brought: List[str] = []
     for kind in sorted(set(processes.values())):
         names = sorted(name for name, k in processes.items() if k == kind)
-        cards = [(p.name, action) for p in deck if p.kind == kind for action in actions(p.name)]
-        random.Random(kind).shuffle(cards)
-        hand = min(len(cards), 2 if kind in ("up", "trainer") else 4)
-        for i in range(hand):
-            point, action = cards[(seed * hand + i) % len(cards)]
+        for i, (point, action) in enumerate(hand(seed, kind, passes)):
             most = max(1, passes.get((kind, point), 1) * 2 // (3 * len(names)) if kind != "up" else passes.get((kind, point), 1))
             mark = "" if action.startswith("sleep") else ":{marks}/" + f"{kind}-{i}"
             armed.append(f"{rng.choice(names)}:{point}={action}{mark}@{rng.randint(1, max(1, most // (1 + i % 2)))}")
+            brought += BRINGS.get(point, ())
     what, weights = list(MOMENTS), list(MOMENTS.values())
-    times = sorted(rng.uniform(0.02, 0.98) for _ in range(moments))
-    drawn = tuple((t, rng.choices(what, weights)[0], rng.random()) for t in times)
+    whats = rng.choices(what, weights, k=moments) + brought
+    drawn = tuple(sorted((rng.uniform(0.02, 0.98), what, rng.random()) for what in whats))
     naps = ((rng.randrange(40), rng.uniform(0.1, 0.5)),) if rng.random() < 0.5 else ()
     cuts = tuple(rng.sample(range(1, 40), rng.randint(0, 2)))
     return Plan(tuple(armed), drawn, naps, cuts)
+
+
+def hand(seed: int, kind: str, passes: Mapping[Tuple[str, str], int]) -> List[Tuple[str, str]]:
+    """The cards of a kind of process: its seed's part of the deck, and some of those that only this mixture can play."""
+    own = [p.name for p in points() if p.kind == kind]
+    damage = [(name, "kill") for name in own if name in DAMAGE and passes.get((kind, name))]
+    deck = [(name, action) for name in own if name not in DAMAGE for action in actions(name) for _ in range(OFTEN.get(name, 1))]
+    random.Random(kind).shuffle(deck)
+    few, many = min(3, len(damage)), min(HANDS.get(kind, HAND), len(deck))
+    return [damage[(seed * few + i) % len(damage)] for i in range(few)] + [deck[(seed * many + i) % len(deck)] for i in range(many)]
 
 
 def actions(point: str) -> Sequence[str]:

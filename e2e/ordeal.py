@@ -143,7 +143,8 @@ class Ordeal:
             t.join()
         states = stub.checkpoints(str(self.checkpoints), self.ranks)
         choice = self._rng.random()
-        if choice * 10 % 1 < 0.2:
+        if choice * 10 % 1 < 0.2 or self._early:
+            self._early = False
             self._stranger(0)  # the seat is free: it is heard out, and refused
         if states and choice < 0.6:
             self._start_trainers(state=states[-1])
@@ -154,6 +155,7 @@ class Ordeal:
         return True
 
     _ups = 0
+    _early = False  # at the next start of trainers a stranger comes first
 
     def _start_up(self) -> None:
         env = {**os.environ, "MILLRACE_FAILPOINTS": self.spec}
@@ -189,13 +191,15 @@ class Ordeal:
             assert self._up is not None
             self._strike("kill", "up", self._up.pid)
             return
-        if what == "trainer":
+        if what in ("trainer", "early"):
+            self._early |= what == "early"
             rank = rng.randrange(self.ranks)
             if self._trainers[rank].exitcode is None:
                 self._strike("kill", f"trainer-{rank}", self._trainers[rank].pid)
             return
-        # A sidecar that cannot map a ring tells its trainers so instead of dying: see docs/campaigns.md.
-        roles = [(name, pid) for name, pid in self._roles() if what != "memory" or not name.startswith("sidecar")]
+        roles = self._roles()
+        if what == "leave":
+            roles, what = [(name, pid) for name, pid in roles if name.startswith("sidecar")], "term"
         for name, pid in rng.sample(roles, min(len(roles), 2 if what == "pair" else 1)):
             self._strike("kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else "")
 

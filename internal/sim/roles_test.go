@@ -23,6 +23,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 	"millrace/sidecar/link"
+	"millrace/sources"
 	"millrace/sources/loader"
 )
 
@@ -160,7 +161,11 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 	}
 	l := loader.New(loader.Config{Name: p.slot, Beat: page, Leave: p.leave, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
 		Version: version(), Pid: int64(p.life), Standby: strings.HasPrefix(p.slot, shadowName), Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
-		Events: event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock), Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: w.load.spec})
+		Events: event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock), Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: func(source string) (sources.Spec, error) {
+			spec, err := w.load.spec(source)
+			spec.Format = numbers{rot: w.rot, p: p}
+			return spec, err
+		}})
 	return l.Run, func() { _ = page.Close() }, nil // never fails
 }
 

@@ -42,6 +42,7 @@ const (
 	crash      = "crash"      // kill -9; the disk keeps Size percent of what was not synced; the slot is filled again after For
 	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
 	leave      = "leave"      // SIGTERM: a loader hands over what it reads, and then ends
+	rotten     = "rot"        // a record goes bad after it was planned: for everybody, or, with To, for the process at At alone; all other readers are killed
 	vanish     = "vanish"     // a crash that nobody hears of before For is over
 	freeze     = "freeze"     // SIGSTOP for For
 	zombie     = "zombie"     // a loader is frozen for For, while another process takes its slot
@@ -127,7 +128,7 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 	reader := func() string { return slots[1+rng.IntN(w.loaders+w.shadows)] }
 	ms := func(most int) time.Duration { return time.Duration(1+rng.IntN(most)) * time.Millisecond }
 	f := fault{After: after, Delay: time.Duration(rng.IntN(30_000)) * time.Microsecond, At: any()}
-	switch rng.IntN(18) {
+	switch rng.IntN(20) {
 	case 0, 1, 2, 3:
 		f.Kind, f.For, f.Size = crash, ms(300), []int{0, 100, rng.IntN(101)}[rng.IntN(3)]
 	case 4:
@@ -158,6 +159,11 @@ func newFault(rng *rand.Rand, w *workload, after int) fault {
 		f.Kind, f.At, f.For = stop, orchestratorName, 0
 	case 17:
 		f.Kind, f.At = leave, reader()
+	case 18, 19:
+		f.Kind, f.At, f.Size = rotten, reader(), rng.IntN(100)
+		if rng.IntN(3) == 0 {
+			f.To = f.At
+		}
 	}
 	return f
 }

@@ -8,8 +8,6 @@ import (
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
-
-	"millrace"
 )
 
 // What a campaign sets: see the target sim of the Makefile.
@@ -27,8 +25,8 @@ func TestMain(m *testing.M) {
 
 // bench is what all seeds share: the workloads, and what each delivers where nothing goes wrong.
 type bench struct {
-	loads  []*workload
-	golden [][]map[millrace.Step]string
+	loads []*workload
+	calm  []*world // by workload: where nothing goes wrong
 }
 
 func newBench(t *testing.T) *bench {
@@ -40,24 +38,21 @@ func newBench(t *testing.T) *bench {
 	}
 	for _, load := range b.loads {
 		calm := &script{Workload: load.number, Phases: []phase{{Start: "fresh", Until: int(load.steps)}}}
-		var got []map[millrace.Step]string
+		var w *world
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(load, calm, nil)
+			w = newWorld(load, calm, nil)
 			if o := w.live(); o.Violated != "" {
 				t.Errorf("workload %d without faults: %s: %s", load.number, o.Violated, o.Detail)
 			}
-			for _, x := range w.trainers {
-				got = append(got, x.got)
-			}
 		})
-		b.golden = append(b.golden, got)
+		b.calm = append(b.calm, w)
 	}
 	return b
 }
 
 // play runs a script.
 func (b *bench) play(t *testing.T, s *script) (o verdict) {
-	synctest.Test(t, func(*testing.T) { o = newWorld(b.loads[s.Workload], s, b.golden[s.Workload]).live() })
+	synctest.Test(t, func(*testing.T) { o = newWorld(b.loads[s.Workload], s, b.calm[s.Workload]).live() })
 	return o
 }
 
@@ -76,7 +71,7 @@ func (b *bench) delivered() string {
 	for _, load := range b.loads {
 		for r := range load.ranks {
 			for step := range load.steps {
-				fmt.Fprintf(h, "%d %d %d %s\n", load.number, r, step, b.golden[load.number][r][step])
+				fmt.Fprintf(h, "%d %d %d %s\n", load.number, r, step, b.calm[load.number].trainers[r].got[step])
 			}
 		}
 	}

@@ -16,7 +16,10 @@ import (
 
 // numbers is a format of tokens: each line is the length of a record, or says that it is bad. A file that begins with `streams` is one
 // that only streams.
-type numbers struct{}
+type numbers struct {
+	rot *rot // nil: nothing goes bad
+	p   *process
+}
 
 const (
 	streams = "streams"
@@ -25,14 +28,14 @@ const (
 
 func (numbers) Name() string { return "jsonl" }
 
-func (numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, _ []byte) (sources.Shard, error) {
+func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, _ []byte) (sources.Shard, error) {
 	raw, err := io.ReadAll(sources.NewReader(f, 0, f.Size()))
 	if err != nil {
 		return nil, err
 	}
 	h := fnv.New32a()
 	io.WriteString(h, filepath.Base(filepath.Dir(f.Name()))+filepath.Base(f.Name()))
-	s := &shard{name: f.Name(), salt: h.Sum32()}
+	s := &shard{numbers: n, name: f.Name(), salt: h.Sum32()}
 	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
 		switch text := lines.Text(); text {
 		case streams:
@@ -52,6 +55,7 @@ func (numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ source
 
 // shard is a file of numbers. Its tokens tell file, record and place.
 type shard struct {
+	numbers numbers
 	name    string
 	salt    uint32
 	streams bool
@@ -83,7 +87,7 @@ func (s *shard) Read(_ context.Context, records []uint64, fn func(sources.Record
 
 func (s *shard) record(i uint64) sources.Record {
 	r := sources.Record{Number: i, Offset: -1, Raw: 1}
-	if s.lengths[i] < 0 {
+	if s.lengths[i] < 0 || !s.numbers.rot.reads(s.numbers.p, fmt.Sprintf("%s/%s#%d", filepath.Base(filepath.Dir(s.name)), filepath.Base(s.name), i)) {
 		r.Err = fmt.Errorf("%s#%d is no number: %w", s.name, i, millrace.ErrBadSample)
 		return r
 	}

@@ -96,6 +96,15 @@ func (w *world) strike(f *fault) (mend func()) {
 		p.cancel()
 	case leave:
 		p.askToLeave()
+	case rotten:
+		w.mu.Lock()
+		last := w.last
+		w.mu.Unlock()
+		w.rot.mu.Lock()
+		if last {
+			w.rot.armed = f
+		}
+		w.rot.mu.Unlock()
 	case freeze:
 		return p.freeze()
 	case zombie:

@@ -24,14 +24,18 @@ const patience = 2 * time.Minute
 
 // world is one run under one script.
 type world struct {
-	load   *workload
-	script *script
-	golden []map[millrace.Step]string // by rank; nil: this run makes it
-	net    *memnet.Net
-	disk   *platter
-	pages  *heartbeat.Memory
-	slots  []*slot
-	hosts  []*seat
+	load      *workload
+	script    *script
+	golden    []map[millrace.Step]string  // by rank; nil: this run makes it
+	whole     []map[millrace.Step][]piece // as golden, segment by segment
+	documents map[string]*document        // of the golden run, by record
+	rot       *rot
+	last      bool // the trainers live for the last time
+	net       *memnet.Net
+	disk      *platter
+	pages     *heartbeat.Memory
+	slots     []*slot
+	hosts     []*seat
 
 	trainers []*trainer
 	group    sync.WaitGroup     // every goroutine of the world
@@ -65,9 +69,15 @@ type verdict struct {
 }
 
 // newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
-func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *world {
-	w := &world{load: load, script: s, golden: golden, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100,
+func newWorld(load *workload, s *script, calm *world) *world {
+	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100,
 		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
+	if calm != nil {
+		w.documents = calm.documents
+		for _, x := range calm.trainers {
+			w.golden, w.whole = append(w.golden, x.got), append(w.whole, x.pieced)
+		}
+	}
 	w.net.Blow(s.Weather, s.Seed)
 	for _, name := range load.slots() {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
@@ -76,7 +86,7 @@ func newWorld(load *workload, s *script, golden []map[millrace.Step]string) *wor
 		w.hosts = append(w.hosts, &seat{changed: make(chan struct{})})
 	}
 	for r := range load.ranks {
-		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, states: map[millrace.Step][]byte{}})
+		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, pieced: map[millrace.Step][]piece{}, states: map[millrace.Step][]byte{}})
 	}
 	return w
 }
@@ -105,7 +115,10 @@ func (w *world) live() verdict {
 	storm, calm := context.WithCancel(ctx)
 	var weather sync.WaitGroup
 	weather.Go(func() { w.storm(storm) })
-	for _, ph := range w.script.Phases {
+	for i, ph := range w.script.Phases {
+		w.mu.Lock()
+		w.last = i == len(w.script.Phases)-1
+		w.mu.Unlock()
 		if ctx.Err() == nil {
 			w.train(ctx, ph)
 		}

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"millrace"
+	"millrace/sidecar"
+)
+
+// document is what a run without faults delivers of a record.
+type document struct {
+	ordinal millrace.Ordinal
+	last    millrace.Step // that holds a piece of it
+	whole   bool          // its end was delivered
+	again   bool          // it comes under several ordinals
+}
+
+// piece is one segment of a batch as a rank was given it.
+type piece struct {
+	of     string // the record
+	sum    string // of its tokens
+	masked bool
+}
+
+// rot is what goes bad on the disk while the run goes on: records that are planned already, so that nothing else changes.
+type rot struct {
+	mu    sync.Mutex
+	armed *fault              // strikes at the next plan that holds a record which may go bad
+	bad   map[string]*process // by record: who cannot read it; nil: nobody can
+}
+
+// recordName is a record's as plans know it.
+func recordName(source string, shard, record any) string {
+	return fmt.Sprintf("%s/%v.jsonl#%v", source, shard, record)
+}
+
+// reads tells whether a process can read a record.
+func (r *rot) reads(p *process, record string) bool {
+	if r == nil {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	who, bad := r.bad[record]
+	return !bad || who != nil && who != p
+}
+
+// has tells whether a record went bad.
+func (r *rot) has(record string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, bad := r.bad[record]
+	return bad
+}
+
+// know remembers what a run without faults delivers.
+func (w *world) know(p *sidecar.StepPlan) {
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		name := recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record)
+		d := w.documents[name]
+		if d == nil {
+			d = &document{ordinal: a.Ordinal}
+			w.documents[name] = d
+		}
+		d.again = d.again || d.ordinal != a.Ordinal
+		d.last, d.whole = max(d.last, p.Step), d.whole || !a.More
+	}
+}
+
+// decay lets a record of a plan go bad that nobody will ask for in another one, if that is its time: for everybody, or for one process. All
+// others that may hold it are killed, so that it is read again.
+func (w *world) decay(p *sidecar.StepPlan) {
+	who, did := w.spoil(p)
+	if !did {
+		return
+	}
+	for _, s := range w.slots {
+		if p := s.process(); p != nil && p != who && (strings.HasPrefix(s.name, "loader") || strings.HasPrefix(s.name, shadowName)) {
+			p.kill(again, 0)
+		}
+	}
+}
+
+func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
+	w.rot.mu.Lock()
+	defer w.rot.mu.Unlock()
+	f := w.rot.armed
+	if f == nil || w.golden == nil {
+		return nil, false
+	}
+	var names []string
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		name := recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record)
+		if d := w.documents[name]; d != nil && d.whole && !d.again && d.last <= p.Step && a.Length > 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, false
+	}
+	w.rot.armed = nil
+	if f.To != "" {
+		who = w.slot(f.At).process()
+	}
+	w.rot.bad[names[f.Size%len(names)]] = who
+	return who, true
+}
+
+// pieces is a step's batch of one rank, segment by segment.
+func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []piece, masked bool, err error) {
+	for micro := range p.Microbatches {
+		tokens, err := payload.Tokens(x.rank, micro)
+		if err != nil {
+			return nil, false, err
+		}
+		hidden := payload.Masked(x.rank, micro)
+		for i, a := range p.Part(x.rank, micro) {
+			s := piece{of: recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record), masked: hidden != nil && hidden[i]}
+			if s.sum = fmt.Sprintf("%d/%d/%d %v", micro, a.Row, a.Start, tokens[i]); s.masked {
+				s.sum, masked = "", true
+			}
+			out = append(out, s)
+		}
+	}
+	return out, masked, nil
+}
+
+// judge compares a batch of which something is masked with that of the run without faults: only what went bad is masked, and once it was
+// masked it stays so.
+func (x *trainer) judge(p *sidecar.StepPlan, got []piece) error {
+	want, before := x.w.whole[x.rank][p.Step], x.pieced[p.Step]
+	if len(got) != len(want) {
+		return fmt.Errorf("step %d of attempt %d has %d segments, without faults it has %d", p.Step, p.Attempt, len(got), len(want))
+	}
+	for i, s := range got {
+		switch {
+		case s.of != want[i].of || !s.masked && s.sum != want[i].sum:
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s differs from that of a run without faults", p.Step, p.Attempt, i, s.of)
+		case s.masked && !x.w.rot.has(s.of):
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s is masked, and its record can be read", p.Step, p.Attempt, i, s.of)
+		case before != nil && before[i].masked && !s.masked:
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s was masked and is so no more", p.Step, p.Attempt, i, s.of)
+		}
+	}
+	return nil
+}

@@ -101,7 +101,7 @@ class Trainers:
                 rank = self._pipes[pipe]
                 try:
                     told = pipe.recv()
-                except EOFError:
+                except (EOFError, OSError):  # the latter where it was killed while it told
                     self.delivered.ends[rank] = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
                     del self._pipes[pipe]
                     continue

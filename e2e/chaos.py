@@ -303,12 +303,14 @@ def main(arguments: List[str]) -> int:
 
 
 def record(score: Score, first: int, last: int, cpu: float) -> None:
-    """Appends the campaign to the page; its table is the page's last."""
+    """Appends the campaign to the totals of the page."""
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True).stdout.strip()
     result = f"failed: seeds {', '.join(str(o.seed) for o in score.failed)}" if score.failed else "all bytes equal"
     row = f"| {datetime.date.today()} | {commit} | {first}-{last} | {score.runs} | {score.total()} | {cpu / 3600:.2f} | {result} |\n"
-    with open(PAGE, "a", encoding="utf-8") as page:
-        page.write(row)
+    before, heading, totals = PAGE.read_text(encoding="utf-8").partition("## Totals\n")
+    rows = totals.splitlines(keepends=True)
+    last = max(i for i, line in enumerate(rows) if line.startswith("| 2"))
+    PAGE.write_text(before + heading + "".join([*rows[: last + 1], row, *rows[last + 1 :]]), encoding="utf-8")
 
 
 if __name__ == "__main__":

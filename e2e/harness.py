@@ -242,18 +242,16 @@ class Run:
         return found
 
 
-def processes_of(directory: Path) -> List[int]:
-    """The living processes with the run directory in their command line; trainers have not."""
+def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List[int]:
+    """The living processes, of all or of some, with the run directory in their command line; trainers have not."""
     wanted, out = str(directory).encode(), []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for pid in among if among is not None else [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]:
         try:
-            arguments = Path("/proc", entry, "cmdline").read_bytes().split(b"\0")
+            arguments = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if wanted in arguments and b"--run-dir" in arguments:
-            out.append(int(entry))
+            out.append(pid)
     return out
 
 

@@ -209,7 +209,8 @@ class Ordeal:
             listed = json.loads((self.directory / "run" / "roles.json").read_text())
         except (OSError, ValueError):
             return []
-        return sorted((r["name"], r["pid"]) for r in listed if r["pid"] and r["state"] == "running")
+        # Of an `up` that died, the list outlives the children, and a number may be another's by now.
+        return sorted((r["name"], r["pid"]) for r in listed if r["pid"] in processes_of(self.directory, [r["pid"]]) and r["state"] == "running")
 
     def _stranger(self, rank: int) -> None:
         """A client that wants a seat that is taken, and names a place that is none; it is turned away."""

@@ -154,6 +154,9 @@ func (e *witness) Write(line []byte) (int, error) {
 	defer e.mu.Unlock()
 	switch held := e.holds[r.Key]; {
 	case r.Event == "reading":
+		if r.Term < held.Term {
+			e.w.fail("terms never go down", "%s, life %d: stripe %s is read under term %d after %d", e.p.slot, e.p.life, r.Key, r.Term, held.Term)
+		}
 		e.holds[r.Key] = r
 	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, either order is right
 		e.w.fail("nobody is answered under a term that is over", "%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key, held.Term, r.Term)

@@ -237,6 +237,9 @@ class Check:
         heaviest: Dict[str, int] = collections.Counter()
         for life, r in [*self.golden.each("exit"), *self.golden.each("end")]:
             heaviest[life.kind] = max(heaviest[life.kind], r.get("rss_bytes", 0))
+        # One of them may come to read what all of them read.
+        readers = self.golden.of("loader", "shadow")
+        heaviest["loader"] = heaviest["shadow"] = len(readers) * max(heaviest["loader"], heaviest["shadow"])
         idle = max((r.get("goroutines", 0) for _, r in self.golden.each("exit")), default=0)
         for life, r in [*h.each("exit"), *h.each("end")]:
             start = life.records[0]

@@ -2,12 +2,16 @@ package loader
 
 import (
 	"context"
+	"time"
 
 	"millrace/proto"
 )
 
-// leave waits until the process is asked to leave. From then on it serves what it holds, until it was told that all of it is handed over
-// or its grace is spent.
+// absence is how long one that leaves waits for an orchestrator that is not there: as a rule the run has ended with it.
+const absence = 300 * time.Millisecond
+
+// leave waits until the process is asked to leave. From then on it serves what it holds, until it was told that all of it is handed over,
+// nobody is there who could tell, or its grace is spent.
 func (l *Loader) leave(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -24,12 +28,27 @@ func (l *Loader) leave(ctx context.Context) error {
 		out.leaving(reason)
 	}
 	l.cfg.Fail.Hit("loader/leave/after")
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-l.cfg.Clock.After(leaveGrace):
-		return &farewell{"nobody took over in time"}
+	late := l.cfg.Clock.After(leaveGrace)
+	for here := l.cfg.Clock.Now(); l.cfg.Clock.Now().Sub(here) < absence; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-late:
+			return &farewell{"nobody took over in time"}
+		case <-l.cfg.Clock.After(absence / 10):
+		}
+		if l.connected() {
+			here = l.cfg.Clock.Now()
+		}
 	}
+	return &farewell{"no orchestrator is there to hand over to"}
+}
+
+// connected tells whether an orchestrator listens.
+func (l *Loader) connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.online
 }
 
 // leaving is why the process was asked to leave, empty where it was not.

@@ -73,6 +73,7 @@ type Loader struct {
 	reads    map[stripe]*reading
 	out      *reporter         // of the newest session
 	going    string            // why it was asked to leave; empty: it was not
+	online   bool              // an orchestrator listens
 	shadow   bool              // as it was told to Role
 	troubles map[string]string // by source: what fails for now
 	term     uint64            // highest orchestrator term seen; the session's own
@@ -177,8 +178,13 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv says why it failed
 	l.cfg.Fail.Hit("loader/hello/after")
 	l.mu.Lock()
-	l.out = out // what others send comes after the hello
+	l.out, l.online = out, true // what others send comes after the hello
 	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.online = false
+		l.mu.Unlock()
+	}()
 	for source, text := range l.troubled() {
 		out.trouble(source, text)
 	}

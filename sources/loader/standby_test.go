@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -171,6 +172,20 @@ type refusing struct {
 }
 
 func (r refusing) Load(proto.Orchestrator_LoadServer) error { return wire.ToStatus(r.with) }
+
+// TestALoaderThatNobodyReplacesLeaves: where a run has ended its orchestrator is gone, and nothing is left to hand over.
+func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
+	w := newWorld(t, "1")
+	leave := make(chan struct{})
+	w.leave = leave
+	w.start()
+	w.orch.server.Stop()
+	close(leave)
+	began := time.Now()
+	if err := w.left(); err != nil || time.Since(began) > leaveGrace*3/4 {
+		t.Errorf("it left after %v with %v", time.Since(began), err)
+	}
+}
 
 // TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program does not fit the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {

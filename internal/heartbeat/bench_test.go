@@ -57,7 +57,7 @@ func BenchmarkDetect(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					j := NewJudge(time.Hour)
+					j := NewJudge(time.Hour, new(Caution))
 					if v, _ := watch(m, j, 50*time.Millisecond); v != Alive {
 						early++
 					}
@@ -89,7 +89,7 @@ func BenchmarkFalse(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer m.Close()
-			j := NewJudge(time.Hour)
+			j := NewJudge(time.Hour, new(Caution))
 			wrong := 0
 			for end := time.Now().Add(time.Duration(b.N) * time.Second); time.Now().Before(end); {
 				if v, _ := watch(m, j, time.Until(end)); v != Alive {

@@ -110,6 +110,7 @@ func (Files) Open(path string) (*Monitor, error) {
 		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), m.close())
 	}
 	m.down = func() bool { return down(state) }
+	m.ran = runs(pid)
 	m.close = func() error { return errors.Join(unix.Munmap(mapped), state.Close()) }
 	return m, nil
 }
@@ -131,6 +132,23 @@ func down(state io.ReaderAt) bool {
 	}
 	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
 	return bytes.ContainsAny(fields[0], "TZX") || err == nil && flags&exiting != 0
+}
+
+// runs tells, call by call, whether a process had processor time since the call before.
+func runs(pid int) func() bool {
+	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED): nanoseconds of all its threads,
+	// where /proc counts hundredths of a second.
+	clock := int32(^pid<<3 | 2)
+	var last unix.Timespec
+	return func() bool {
+		now := last
+		if unix.ClockGettime(clock, &now) != nil { // it is gone; that is said by down
+			return false
+		}
+		ran := now != last
+		last = now
+		return ran
+	}
 }
 
 // sleep keeps the thread that it is called on: one that waited for a timer of the runtime would be woken by whichever thread has time.

@@ -117,7 +117,7 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := NewJudge(time.Hour)
+		j := NewJudge(time.Hour, new(Caution))
 		r := m.Sample()
 		for m.Sample().Beats < r.Beats+10 { // it beats; the test binary's own deadline ends this
 			time.Sleep(Look)
@@ -131,11 +131,18 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 		if v, _ := watch(m, j, 20*time.Second); v != Silent {
 			t.Fatalf("after %v it is %v", sig, v)
 		}
+		m.ran()
+		if m.ran() {
+			t.Errorf("after %v it ran", sig)
+		}
 		if sig == syscall.SIGSTOP {
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
 			was := m.Sample().Beats
 			for m.Sample().Beats == was {
 				time.Sleep(Look)
+			}
+			if !m.ran() {
+				t.Error("after it was let go on it did not run")
 			}
 			if v := j.Look(time.Now(), m.Sample()); v != Alive {
 				t.Fatalf("after it was let go on it is %v", v)
@@ -237,7 +244,7 @@ func TestBeatsSlowDown(t *testing.T) {
 		if n, r := beats(time.Second), m.Sample(); n > 55 || n < 45 || r.Period != Idle || r.Pending != 0 {
 			t.Errorf("idle: %d beats a second, %+v", n, r)
 		}
-		j := NewJudge(time.Second)
+		j := NewJudge(time.Second, new(Caution))
 		if v, _ := watch(m, j, 5*time.Second); v != Alive {
 			t.Errorf("idle it is %v", v)
 		}

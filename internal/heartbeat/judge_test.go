@@ -8,13 +8,15 @@ import (
 // looks plays readings to a judge.
 type looks struct {
 	j     *Judge
+	c     *Caution
 	now   time.Time
 	r     Reading
 	since time.Duration
 }
 
 func newLooks(deadline time.Duration) *looks {
-	l := &looks{j: NewJudge(deadline), now: time.Unix(1000, 0), r: Reading{Pid: 1, Beats: 1, Period: Active}}
+	c := new(Caution)
+	l := &looks{j: NewJudge(deadline, c), c: c, now: time.Unix(1000, 0), r: Reading{Pid: 1, Beats: 1, Period: Active}}
 	l.step(Look, 0, 0)
 	return l
 }
@@ -30,9 +32,10 @@ func (l *looks) step(passed time.Duration, beats, progress uint64) Verdict {
 	return l.j.Look(l.now, l.r)
 }
 
-// until looks without a beat, again and again after passed, until it is not alive.
+// until looks without a beat, again and again after passed, until it is not alive. Caution comes of nothing else.
 func (l *looks) until(t *testing.T, passed time.Duration) (Verdict, time.Duration) {
 	t.Helper()
+	*l.c = Caution{}
 	for range 100_000 {
 		if v := l.step(passed, 0, 0); v != Alive {
 			return v, l.since
@@ -73,6 +76,72 @@ func TestTheKernelIsBelieved(t *testing.T) {
 	l.r.Down = false
 	if v := l.step(Look, 1, 0); v != Alive {
 		t.Errorf("a process that is up again is %v", v)
+	}
+}
+
+// TestWhoRunsIsAlive though its beats are missed, for as long as it may take to come forward.
+func TestWhoRunsIsAlive(t *testing.T) {
+	l := newLooks(time.Second)
+	l.r.Pending = 1
+	for d := time.Duration(0); d < time.Second-2*Look; d += Look {
+		l.r.Ran = d%(30*time.Millisecond) == 0 // others run as well
+		if v := l.step(Look, 0, 0); v != Alive {
+			t.Fatalf("while it runs it is %v after %v", v, d)
+		}
+	}
+	l.r.Ran = true
+	if v, _ := l.until(t, Look); v != Stuck {
+		t.Errorf("who runs for ever and does not come forward is %v", v)
+	}
+}
+
+// TestSuspicionsTeachCaution, what the kernel says does not; and it is for a while and not without bound.
+func TestSuspicionsTeachCaution(t *testing.T) {
+	l := newLooks(time.Second)
+	l.r.Pending = 1
+	suspect := func(want Verdict, beats uint64) time.Duration {
+		t.Helper()
+		l.j.Rest()
+		l.step(Look, 1, 1)
+		begin := l.now
+		for range 100_000 {
+			if v := l.step(Look, beats, 0); v == want {
+				return l.now.Sub(begin)
+			}
+		}
+		t.Fatalf("it is never %v", want)
+		return 0
+	}
+	down := func() {
+		l.r.Down = true
+		if took := suspect(Silent, 0); took != Look {
+			t.Errorf("that it is down was seen after %v", took)
+		}
+		l.r.Down = false
+	}
+	for _, times := range []time.Duration{1, 2, 4, 8, 16, 16} {
+		down()
+		if took := suspect(Silent, 0); took != Active+times*overdue {
+			t.Errorf("silent after %v, want %d times %v", took, times, overdue)
+		}
+	}
+	if took := suspect(Stuck, 1); took != mostCaution*time.Second {
+		t.Errorf("stuck after %v", took)
+	}
+	l.now = l.now.Add(calm)
+	if took := suspect(Stuck, 1); took != time.Second {
+		t.Errorf("long after the last suspicion it is stuck after %v", took)
+	}
+	other := &looks{j: NewJudge(time.Hour, l.c), c: l.c, now: l.now, r: Reading{Pid: 2, Beats: 1, Period: Active}}
+	other.step(Look, 1, 0)
+	for range int((Active + 2*overdue) / Look) {
+		if v := other.j.said; v != Alive {
+			t.Fatalf("another of the same host is %v too early", v)
+		}
+		other.step(Look, 0, 0)
+	}
+	if v := other.j.said; v != Silent {
+		t.Errorf("another of the same host is %v", v)
 	}
 }
 

@@ -64,5 +64,6 @@ func (m *Memory) Open(path string) (*Monitor, error) {
 	if own == nil {
 		return nil, fmt.Errorf("open heartbeat page %s: %w", path, os.ErrNotExist)
 	}
-	return &Monitor{page: own, pid: os.Getpid(), down: func() bool { return false }, close: func() error { return nil }}, nil
+	never := func() bool { return false }
+	return &Monitor{page: own, pid: os.Getpid(), down: never, ran: never, close: func() error { return nil }}, nil
 }

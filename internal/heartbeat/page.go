@@ -115,6 +115,7 @@ type Reading struct {
 	Progress uint64        // pieces of work done
 	Pending  uint64        // requests in flight
 	Down     bool          // the kernel says that it is stopped, ending or gone; asked only where there was no new beat
+	Ran      bool          // the kernel says that it had processor time since that was last asked: where there was no new beat
 }
 
 // Monitor watches the page of another process. Not safe for concurrent use.
@@ -123,6 +124,7 @@ type Monitor struct {
 	pid   int
 	beats uint64 // at the last look
 	down  func() bool
+	ran   func() bool // since the call before
 	close func() error
 }
 
@@ -131,7 +133,9 @@ func (m *Monitor) Sample() Reading {
 	ended := m.page.ended.Load() // before begun, so that their difference is never negative
 	r := Reading{Pid: m.pid, Beats: m.page.beats.Load(), Period: time.Duration(m.page.period.Load()), Progress: m.page.progress.Load(),
 		Pending: m.page.begun.Load() - ended}
-	r.Down = r.Beats == m.beats && m.down()
+	if r.Beats == m.beats {
+		r.Down, r.Ran = m.down(), m.ran()
+	}
 	m.beats = r.Beats
 	return r
 }

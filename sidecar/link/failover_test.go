@@ -162,6 +162,55 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
+// TestTwoSlowLoadersDoNotChaseEachOther: neither beats while it makes what is asked, which takes far longer than is allowed at first, and
+// each begins anew when it is asked. The rows come all the same, after a few switches.
+func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
+	w, x, first, second, p := duo(t)
+	slow := func(n int) error {
+		if n == 0 {
+			time.Sleep(300 * time.Millisecond)
+		}
+		return nil
+	}
+	for address, s := range map[string]*store{"l1": first, "l2": second} {
+		s.set(func() { s.fault = slow })
+		page, err := w.pages.Create(address + ".beat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer page.Close() // it never beats
+	}
+	got := w.fetching(p)
+	stores, switches := []*store{second, first}, 0
+	for over := false; !over; {
+		select {
+		case e := <-x.events: // the orchestrator makes the one that was left the standby
+			if e.GetSwitched() == nil {
+				continue
+			}
+			term, left := e.GetSwitched().Term, stores[(switches+1)%2]
+			switches++
+			left.set(func() { left.term = term + 1 })
+			names := []string{"l1", "l2"}
+			x.directory(pair(term, names[switches%2], term+1, names[(switches+1)%2]))
+		case f := <-got:
+			if f.err != nil {
+				t.Fatal(f.err)
+			}
+			verify(t, p, f.payload, false)
+			over = true
+		case <-time.After(patience):
+			t.Fatalf("no rows after %d switches", switches)
+		}
+		if switches > 10 {
+			t.Fatal("they chase each other")
+		}
+	}
+	if switches == 0 {
+		t.Error("nobody was suspected: the test tests nothing")
+	}
+}
+
 func hang(here bool, until <-chan struct{}) error {
 	if here {
 		<-until

@@ -59,6 +59,7 @@ type Link struct {
 	sources  []sidecar.SourceNames
 	routes   map[stripeKey]*route
 	watched  map[string]*watched // by address
+	caution  heartbeat.Caution   // of the judges of watched
 	asks     int                 // requests in flight that are watched
 	awake    chan struct{}       // the first of them has begun
 	waits    map[*need]wait      // what fetches wait for

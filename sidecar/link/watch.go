@@ -36,7 +36,7 @@ func (l *Link) attend(m *member) *watched {
 			l.cfg.Log.Debug("open a heartbeat page", "loader", m.name, "error", err)
 			return nil
 		}
-		w = &watched{monitor: monitor, judge: heartbeat.NewJudge(stuckAfter), dead: make(chan struct{})}
+		w = &watched{monitor: monitor, judge: heartbeat.NewJudge(stuckAfter, &l.caution), dead: make(chan struct{})}
 		l.watched[m.address] = w
 	}
 	if w.asks == 0 || w.verdict != heartbeat.Alive { // one that was given up and is asked again has a new chance

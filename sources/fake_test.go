@@ -134,7 +134,7 @@ func (s *fakeShard) hand(ctx context.Context, i uint64, fn func(Record) error) e
 // byteAppender makes a token of every byte, and panics where a text holds "boom".
 type byteAppender struct{}
 
-func (byteAppender) Append(dst []uint32, text []byte) []uint32 {
+func (byteAppender) Append(dst []uint32, text []byte, _ func()) []uint32 {
 	if bytes.Contains(text, []byte("boom")) {
 		panic("index out of range")
 	}

@@ -27,7 +27,7 @@ type FeedConfig struct {
 	Parallel int     // goroutines that read and tokenise; default GOMAXPROCS
 	// Standby: the feed stands by until Run. It reads at random what it is asked for, and nothing else but Warm's.
 	Standby bool
-	// Progress is told of every record made; nil: nobody counts.
+	// Progress is told of every record made, and of every MiB on the way; nil: nobody counts.
 	Progress func()
 	// Hit passes a named place, so that tests can make a decoder fail there; nil: nobody looks.
 	Hit func(place string)

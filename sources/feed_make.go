@@ -36,7 +36,7 @@ func newMaker(f *Feed) *maker {
 	// Closures for the fence are made once: one a record would be garbage.
 	m.act = func() (err error) {
 		m.feed.cfg.Hit("loader/decode/before")
-		m.buf, err = m.feed.src.transform.document(m.buf, m.rec)
+		m.buf, err = m.feed.src.transform.document(m.buf, m.rec, m.feed.cfg.Progress)
 		m.feed.cfg.Progress()
 		return err
 	}

@@ -64,7 +64,7 @@ type patience struct {
 	done    <-chan struct{} // closed when the source is: nobody waits any more
 	wait    time.Duration   // before the second try
 	long    bool            // as long as it takes
-	tried   func()          // told of every try that failed
+	tried   func()          // told of every try
 	trouble *trouble
 }
 
@@ -73,10 +73,10 @@ func (p *patience) try(ctx context.Context, what string, passing func(error) boo
 	wait := p.wait
 	for try := 1; ; try++ {
 		err := act()
+		p.tried()
 		if err == nil || !passing(err) {
 			return err
 		}
-		p.tried()
 		if try == tellTry {
 			p.trouble.begin(fmt.Sprintf("%s fails and is tried again: %v", what, err))
 			defer p.trouble.end()

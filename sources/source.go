@@ -39,7 +39,7 @@ type OpenOptions struct {
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
 	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
 	Patient  bool                    // what fails for the host's reasons is tried for as long as the source is open; by default some 1.5 s
-	Tried    func()                  // told of every try that failed; calls may overlap
+	Tried    func()                  // told of every try to open or read a file, whatever came of it; calls may overlap
 	Deep     bool                    // hash every byte and compare with the hash first seen
 	Logger   *slog.Logger            // default: none
 }

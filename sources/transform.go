@@ -12,7 +12,7 @@ import (
 
 // appender turns text into tokens. Safe for concurrent use.
 type appender interface {
-	Append(dst []uint32, text []byte) []uint32
+	Append(dst []uint32, text []byte, tell func()) []uint32
 }
 
 // transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats of tokens.
@@ -63,8 +63,8 @@ func digest128(in []byte) (d millrace.Digest) {
 	return d
 }
 
-// document appends a record's tokens to dst.
-func (t *transform) document(dst []uint32, r *Record) ([]uint32, error) {
+// document appends a record's tokens to dst; tell is told of every MiB of its text.
+func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
 	if t.encoding == nil {
 		return append(dst, r.Tokens...), nil
 	}
@@ -74,7 +74,7 @@ func (t *transform) document(dst []uint32, r *Record) ([]uint32, error) {
 	if t.bos {
 		dst = append(dst, t.mark)
 	}
-	dst = t.encoding.Append(dst, r.Text)
+	dst = t.encoding.Append(dst, r.Text, tell)
 	if t.eos {
 		dst = append(dst, t.mark)
 	}

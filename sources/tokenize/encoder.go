@@ -40,6 +40,7 @@ func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	for pos := 0; pos < len(text); {
 		n := e.splitter.Pieces(text, pos, &enc.ends)
 		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
+		enc.merger.stride.went(enc.ends[n-1] - pos)
 		pos = enc.ends[n-1]
 	}
 	return dst

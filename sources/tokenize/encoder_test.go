@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -116,14 +117,30 @@ func TestLentEncodersAreUsedAgain(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 50 {
-				if got := e.Append(nil, text); !slices.Equal(got, want) {
+				if got := e.Append(nil, text, nil); !slices.Equal(got, want) {
 					t.Errorf("lent encoder: %v, want %v", got, want)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if n := testing.AllocsPerRun(100, func() { e.Append(want[:0:len(want)], text) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { e.Append(want[:0:len(want)], text, func() {}) }); n != 0 {
 		t.Errorf("%v allocations for a document, want none", n)
+	}
+}
+
+// TestLongWorkIsTold whatever the text is made of: also one piece without end, and one whose windows have no good end.
+func TestLongWorkIsTold(t *testing.T) {
+	e := load(t, "cl100k_base")
+	for name, text := range map[string]string{"words": "a word ", "one piece": "\uA001\uA02F\uA100", "one letter": "a"} {
+		text := []byte(strings.Repeat(text, (3<<20)/len(text)+1))
+		told := 0
+		got := e.Append(nil, text, func() { told++ })
+		if told < 2 || told > 100 {
+			t.Errorf("%s: %d MiB were told of %d times", name, len(text)>>20, told)
+		}
+		if want := e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
+			t.Errorf("%s: telling changes the tokens", name)
+		}
 	}
 }

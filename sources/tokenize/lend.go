@@ -31,10 +31,13 @@ func (l *lender) give(enc *Encoder) {
 	}
 }
 
-// Append is Encoder.Append for who has no encoder: it is lent one. Safe for concurrent use.
-func (e *Encoding) Append(dst []uint32, text []byte) []uint32 {
+// Append is Encoder.Append for who has no encoder: it is lent one. tell, unless nil, is called about once a MiB, so that somebody who waits
+// knows that it comes forward. Safe for concurrent use.
+func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 	enc := e.lent.take(e)
+	enc.merger.stride = stride{left: strideBytes, tell: tell}
 	dst = enc.Append(dst, text)
+	enc.merger.stride.tell = nil
 	e.lent.give(enc) // not where it panicked
 	return dst
 }

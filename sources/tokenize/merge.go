@@ -12,6 +12,7 @@ type merger struct {
 	tokens  [scanMax]uint32 // by the byte where the part starts
 	keys    mergeKeys
 	windows windows
+	stride  stride
 }
 
 // merge appends the tokens of a piece to dst.

@@ -56,8 +56,9 @@ func (m *merger) mergeWindows(dst []uint32, piece []byte, window int) (tokens []
 }
 
 func (m *merger) mergeWindow(dst []uint32, window []byte) []uint32 {
+	m.stride.went(len(window))
 	if len(window) > scanMax {
-		return m.windows.queue.merge(dst, m.table, window)
+		return m.windows.queue.merge(dst, m.table, window, &m.stride)
 	}
 	return m.mergeShort(dst, window)
 }

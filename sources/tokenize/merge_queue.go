@@ -13,10 +13,11 @@ type mergeQueue struct {
 type candidate uint64
 
 // merge appends the tokens of a piece to dst.
-func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte) []uint32 {
+func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride *stride) []uint32 {
 	q.start(table, piece)
 	n := int32(len(piece))
 	for len(q.heap) > 0 {
+		stride.went(1)
 		rank, i := uint32(q.heap[0]>>32), int32(uint32(q.heap[0]))
 		q.pop()
 		if q.tokens[i] == noToken || q.next[i] == n || table.find(q.tokens[i], q.tokens[q.next[i]]) != rank {

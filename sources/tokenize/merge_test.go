@@ -74,7 +74,7 @@ func TestMergeAgainstItsDefinition(t *testing.T) {
 			if got := m.merge(nil, piece); !slices.Equal(got, want) {
 				t.Fatalf("%s, %q: merged to %v, want %v", name, piece, got, want)
 			}
-			if got := m.windows.queue.merge(nil, e.merges, piece); !slices.Equal(got, want) {
+			if got := m.windows.queue.merge(nil, e.merges, piece, &m.stride); !slices.Equal(got, want) {
 				t.Fatalf("%s, %q: queued to %v, want %v", name, piece, got, want)
 			}
 		}
@@ -88,7 +88,7 @@ func TestWindowsDoNotShow(t *testing.T) {
 	refused := 0
 	for range 150 {
 		piece := randomPiece(r, e, 1+r.IntN(3000))
-		want := m.windows.queue.merge(nil, e.merges, piece)
+		want := m.windows.queue.merge(nil, e.merges, piece, &m.stride)
 		for _, window := range []int{2, 7, 33, 200, 1000} {
 			got, ok := m.mergeWindows([]uint32{7}, piece, window)
 			if !ok {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 const (
 	leastMutants = 40
 	mostInAFile  = 8
-	every        = 20 // the simulation's mutants that are judged with every test: one in so many, by name
+	every        = 40 // the simulation's mutants that are judged with every test: one in so many, by name
 )
 
 func patchesHere(t *testing.T) (root string, list []*mutant) {
@@ -73,32 +74,25 @@ func TestPatchesAreRead(t *testing.T) {
 	}
 }
 
-// TestSomeMutants: the simulation catches a few, chosen by a fixed rule, and leaves the product as it is alone.
-func TestSomeMutants(t *testing.T) {
+// TestSomeMutantsAreCaught: the simulation catches a few, chosen by a fixed rule, and leaves the product as it is alone. One that breaks
+// nothing is not caught, and that is an error.
+func TestSomeMutantsAreCaught(t *testing.T) {
 	root, list := patchesHere(t)
 	list = slices.DeleteFunc(list, func(m *mutant) bool { return m.judge != bySim })
-	var some []*mutant
-	for i := 1; i < len(list); i += every {
-		some = append(some, list[i])
-	}
-	b := &bench{root: root, scratch: t.TempDir(), seeds: 150, limit: 5 * time.Minute}
-	var out bytes.Buffer
-	if err := b.all(context.Background(), &out, some); err != nil {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-	t.Log(out.String())
-}
-
-// TestASurvivorIsTold: a patch that breaks nothing is not caught, and that is an error.
-func TestASurvivorIsTold(t *testing.T) {
-	root, _ := patchesHere(t)
-	m, err := parse("harmless", "Nothing\njudge: sim\n--- mixing/doc.go\n@@\n package mixing\n+\n+// Nothing is changed.\n")
+	harmless, err := parse("harmless", "Nothing\njudge: sim\n--- checkpoint/doc.go\n@@\n package checkpoint\n+\n+// Nothing is changed.\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{root: root, scratch: t.TempDir(), seeds: 12, limit: 5 * time.Minute}
-	var out bytes.Buffer
-	if err := b.all(context.Background(), &out, []*mutant{m}); err == nil || !strings.Contains(err.Error(), "harmless") || !strings.Contains(out.String(), "survived") {
-		t.Errorf("%v\n%s", err, out.String())
+	some := []*mutant{harmless}
+	for i := 1; i < len(list); i += every {
+		some = append(some, list[i])
 	}
+	b := &bench{root: root, scratch: t.TempDir(), seeds: 60, limit: 5 * time.Minute}
+	var out bytes.Buffer
+	err = b.all(context.Background(), &out, some)
+	want := fmt.Sprintf("1 of %d mutants were not caught: harmless", len(some))
+	if err == nil || err.Error() != want || !strings.Contains(out.String(), "| **survived** 60 seeds |") {
+		t.Errorf("%v, want %s\n%s", err, want, out.String())
+	}
+	t.Log(out.String())
 }

@@ -87,6 +87,9 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		w.fail("the journal restores", "%v", err)
 	} else {
 		w.promotions(s)
+		if n := len(s.Through); w.verdict.Violated == "" && s.Ended != nil && n < w.load.ranks {
+			w.fail("the journal knows who is through", "%d of %d ranks: the run would wait for others that do not come back", n, w.load.ranks)
+		}
 		if s.Attempt != nil { // a snapshot keeps of it the state at the watermark, which is Base
 			s.Attempt.State = nil
 		}

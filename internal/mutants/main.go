@@ -17,7 +17,7 @@ const patches = "internal/mutants/patches"
 func main() {
 	only := flag.String("only", "", "names, separated by commas; all where it is empty")
 	seeds := flag.Int("seeds", 1000, "seeds of the simulation that a mutant may survive")
-	faults := flag.Int("faults", 60, "faults of real processes that a mutant may survive")
+	faults := flag.Int("faults", 150, "faults of real processes that a mutant may survive")
 	flag.Parse()
 	if err := run(os.Stdout, *only, *seeds, *faults); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)

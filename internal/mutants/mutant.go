@@ -1,7 +1,7 @@
 // Command mutants checks the checkers: each patch in its folder breaks the product in one place, and the simulation, or the checker of histories
 // over real processes, has to notice. A mutant that nobody notices is a hole in them.
 //
-//	go run ./internal/mutants [-only name,name] [-seeds 1000] [-faults 60]
+//	go run ./internal/mutants [-only name,name] [-seeds 1000] [-faults 150]
 //
 // A patch that does not fit the product's code any more is an error: it has to be written anew.
 package main

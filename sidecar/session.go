@@ -105,7 +105,7 @@ func (s *session) loop(ctx context.Context, start Start) {
 			if errors.As(context.Cause(ctx), &run) && !s.act(ctx, s.order.fail(errRun, run)) {
 				return // it has parted
 			}
-			if run == nil && s.order.phase == serving {
+			if run == nil && s.order.phase == serving && !errors.Is(context.Cause(ctx), ErrAlone) {
 				s.leave()
 			}
 			_ = s.conn.CloseRead() // what was sent is still read, then comes the end

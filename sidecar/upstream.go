@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"millrace"
@@ -59,6 +60,10 @@ type StepPlan struct {
 type RunError struct{ Reason string }
 
 func (e *RunError) Error() string { return e.Reason }
+
+// ErrAlone, as the cause that ends a server's context, tells that the run is gone and nobody follows: trainers must take nothing that
+// nobody would hear of, so they are not told to go on with what was pushed.
+var ErrAlone = errors.New("the run is gone")
 
 // StartError tells that the ranks cannot start as they said: they differ, the state is of another identity, a run with history was
 // given no start.

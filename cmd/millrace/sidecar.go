@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -75,6 +76,10 @@ func (r *role) reasoned(ctx context.Context) context.Context {
 	context.AfterFunc(ctx, func() {
 		if reason := supervisor.Reason(r.runDir); reason != "" {
 			cancel(&sidecar.RunError{Reason: reason})
+			return
+		}
+		if errors.Is(context.Cause(ctx), supervisor.ErrOrphaned) {
+			cancel(sidecar.ErrAlone)
 			return
 		}
 		cancel(context.Cause(ctx))

@@ -48,7 +48,9 @@ class Connection:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
         self.unsent: Deque[Lease] = collections.deque()
+        self.left = False  # it said that it leaves
         self.deaf = False  # the sidecar takes nothing any more; what it had sent is still to be read
+        self._rest: Deque[Message] = collections.deque()  # taken off a stream that has ended, in order
         self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
@@ -72,18 +74,35 @@ class Connection:
                 return
 
     def send(self, datagram: bytes) -> None:
-        """Where the sidecar has closed its end nothing is raised: what it sent before is still good, and then the end shows."""
-        if self.deaf:
-            return
+        """Where a sidecar that said that it leaves has closed its end nothing is raised: what it sent before is still good, and then the
+        end shows. Of one that is gone without a word nothing more is taken: nobody would hear that it was."""
+        if not self.deaf:
+            try:
+                self.sock.send(datagram, socket.MSG_NOSIGNAL)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                self.deaf = True
+            except OSError as e:
+                raise Lost(f"send: {e}") from e
+        if not self._took_leave():
+            raise Lost("the sidecar is gone")
+
+    def _took_leave(self) -> bool:
+        """Take what is left of a stream that has ended; tell whether the sidecar said that it leaves."""
         try:
-            self.sock.send(datagram, socket.MSG_NOSIGNAL)
-        except (BrokenPipeError, ConnectionResetError):
-            self.deaf = True
-        except OSError as e:
-            raise Lost(f"send: {e}") from e
+            while (message := self._receive()) is not None:
+                header, body = message
+                self._rest.append((header, memoryview(bytes(body))))
+                self.left = self.left or header.kind == wire.LEAVING
+        except Lost:
+            pass
+        return self.left
 
     def receive(self) -> Optional[Message]:
         """The next message, None where none came in time. Its body is valid until the next call."""
+        return self._rest.popleft() if self._rest else self._receive()
+
+    def _receive(self) -> Optional[Message]:
         whole = bytearray()
         while True:
             try:

@@ -255,7 +255,7 @@ class DataLoader:
             elif header.kind == wire.ALERTS:
                 self._alert(json.loads(bytes(body)))
             elif header.kind == wire.LEAVING:
-                patience.left = True
+                patience.left = conn.left = True
             elif header.kind == wire.ERROR:
                 raise self._error(header, body)
 

@@ -12,8 +12,12 @@ import (
 // anyRank in HELLO: the client does not know the number in its socket's name.
 const anyRank = ^uint32(0)
 
-// grace is how long a newcomer waits for the one before it to go.
-const grace = 250 * time.Millisecond
+// grace is how long a newcomer waits for the one before it to go; who goes on waits longer, since a refusal would end its training for
+// a stranger that is about to be turned away.
+const (
+	grace       = 250 * time.Millisecond
+	graceToGoOn = 2 * time.Second
+)
 
 // seat is the one place of a rank: who holds it is served.
 type seat struct {
@@ -33,7 +37,11 @@ func newSeat(number int, rank millrace.Rank) *seat {
 // take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives. Whoever goes on had the seat
 // before: a holder that nothing was given to yet makes room.
 func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
-	patience := time.NewTimer(grace)
+	long := grace
+	if goesOn {
+		long = graceToGoOn
+	}
+	patience := time.NewTimer(long)
 	defer patience.Stop()
 	var asked *session
 	for {

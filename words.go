@@ -83,12 +83,19 @@ type Segment struct {
 
 // Assignment is a segment's place: row and start column (packed), or row 0 and start in the 1-D arrays (varlen), of one microbatch
 // of one rank.
+//
+// Parts > 0: the segment is split over that many data-parallel ranks of the same microbatch, and this one holds slice Part of the
+// zigzag: chunks Part and 2*Parts-1-Part of 2*Parts equal ones. There is one assignment for each slice; the content digest counts the segment once.
+// Holder > 0: of the rank's context-parallel ranks, number Holder-1 alone holds the segment, whole; 0: all of them, each its slice.
 type Assignment struct {
 	Segment
 	Rank       Rank
 	Microbatch uint32
 	Row        uint32
 	Start      uint32
+	Part       uint32
+	Parts      uint32
+	Holder     uint32
 }
 
 // Slot names one microbatch of one rank in one attempt; its value is immutable.

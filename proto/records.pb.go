@@ -414,19 +414,23 @@ func (x *Quarantine) GetOrdinal() uint64 {
 
 // Columns of a plan's assignments, one entry an assignment, in (rank, microbatch, row, start) order.
 type Assignments struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        []uint32               `protobuf:"varint,1,rep,packed,name=source,proto3" json:"source,omitempty"`
-	Ordinal       []uint64               `protobuf:"varint,2,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
-	Epoch         []uint32               `protobuf:"varint,3,rep,packed,name=epoch,proto3" json:"epoch,omitempty"`
-	Shard         []uint32               `protobuf:"varint,4,rep,packed,name=shard,proto3" json:"shard,omitempty"`
-	Record        []uint64               `protobuf:"varint,5,rep,packed,name=record,proto3" json:"record,omitempty"`
-	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
-	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"`
-	More          []bool                 `protobuf:"varint,8,rep,packed,name=more,proto3" json:"more,omitempty"`
-	Rank          []uint32               `protobuf:"varint,9,rep,packed,name=rank,proto3" json:"rank,omitempty"`
-	Microbatch    []uint32               `protobuf:"varint,10,rep,packed,name=microbatch,proto3" json:"microbatch,omitempty"`
-	Row           []uint32               `protobuf:"varint,11,rep,packed,name=row,proto3" json:"row,omitempty"`
-	Start         []uint32               `protobuf:"varint,12,rep,packed,name=start,proto3" json:"start,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Source     []uint32               `protobuf:"varint,1,rep,packed,name=source,proto3" json:"source,omitempty"`
+	Ordinal    []uint64               `protobuf:"varint,2,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Epoch      []uint32               `protobuf:"varint,3,rep,packed,name=epoch,proto3" json:"epoch,omitempty"`
+	Shard      []uint32               `protobuf:"varint,4,rep,packed,name=shard,proto3" json:"shard,omitempty"`
+	Record     []uint64               `protobuf:"varint,5,rep,packed,name=record,proto3" json:"record,omitempty"`
+	Offset     []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
+	Length     []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"`
+	More       []bool                 `protobuf:"varint,8,rep,packed,name=more,proto3" json:"more,omitempty"`
+	Rank       []uint32               `protobuf:"varint,9,rep,packed,name=rank,proto3" json:"rank,omitempty"`
+	Microbatch []uint32               `protobuf:"varint,10,rep,packed,name=microbatch,proto3" json:"microbatch,omitempty"`
+	Row        []uint32               `protobuf:"varint,11,rep,packed,name=row,proto3" json:"row,omitempty"`
+	Start      []uint32               `protobuf:"varint,12,rep,packed,name=start,proto3" json:"start,omitempty"`
+	// Slices: empty where no assignment of the plan has any.
+	Part          []uint32 `protobuf:"varint,13,rep,packed,name=part,proto3" json:"part,omitempty"`
+	Parts         []uint32 `protobuf:"varint,14,rep,packed,name=parts,proto3" json:"parts,omitempty"`
+	Holder        []uint32 `protobuf:"varint,15,rep,packed,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +545,27 @@ func (x *Assignments) GetRow() []uint32 {
 func (x *Assignments) GetStart() []uint32 {
 	if x != nil {
 		return x.Start
+	}
+	return nil
+}
+
+func (x *Assignments) GetPart() []uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+func (x *Assignments) GetParts() []uint32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Assignments) GetHolder() []uint32 {
+	if x != nil {
+		return x.Holder
 	}
 	return nil
 }
@@ -2071,7 +2096,7 @@ const file_records_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\xa3\x02\n" +
+	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\xe5\x02\n" +
 	"\vAssignments\x12\x16\n" +
 	"\x06source\x18\x01 \x03(\rR\x06source\x12\x18\n" +
 	"\aordinal\x18\x02 \x03(\x04R\aordinal\x12\x14\n" +
@@ -2087,7 +2112,10 @@ const file_records_proto_rawDesc = "" +
 	" \x03(\rR\n" +
 	"microbatch\x12\x10\n" +
 	"\x03row\x18\v \x03(\rR\x03row\x12\x14\n" +
-	"\x05start\x18\f \x03(\rR\x05start\"\xca\x02\n" +
+	"\x05start\x18\f \x03(\rR\x05start\x12\x12\n" +
+	"\x04part\x18\r \x03(\rR\x04part\x12\x14\n" +
+	"\x05parts\x18\x0e \x03(\rR\x05parts\x12\x16\n" +
+	"\x06holder\x18\x0f \x03(\rR\x06holder\"\xca\x02\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +

@@ -127,13 +127,32 @@ func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uin
 		b = le.AppendUint64(b, a.ID.Record)
 		b = le.AppendUint32(b, a.Offset)
 		b = le.AppendUint32(b, a.Length)
-		more := byte(0)
-		if a.More {
-			more = 1
-		}
-		b = append(b, more)
+		b = append(b, flags(a))
 		b = le.AppendUint32(b, a.Row)
 		b = le.AppendUint32(b, a.Start)
+		if sliced(a) {
+			b = le.AppendUint32(b, a.Part)
+			b = le.AppendUint32(b, a.Parts)
+			b = le.AppendUint32(b, a.Holder)
+		}
 	}
 	return b
 }
+
+// The flags of an assignment in a leaf.
+const (
+	moreFlag   = 1
+	slicedFlag = 2 // part, parts and holder follow
+)
+
+func flags(a *millrace.Assignment) (b byte) {
+	if a.More {
+		b |= moreFlag
+	}
+	if sliced(a) {
+		b |= slicedFlag
+	}
+	return b
+}
+
+func sliced(a *millrace.Assignment) bool { return a.Part != 0 || a.Parts != 0 || a.Holder != 0 }

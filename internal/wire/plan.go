@@ -34,7 +34,24 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 		out.Shard[i], out.Record[i], out.Offset[i], out.Length[i] = a.ID.Shard, a.ID.Record, a.Offset, a.Length
 		out.More[i], out.Rank[i], out.Microbatch[i], out.Row[i], out.Start[i] = a.More, uint32(a.Rank), a.Microbatch, a.Row, a.Start
 	}
+	out.Part = column(as, func(a *millrace.Assignment) uint32 { return a.Part })
+	out.Parts = column(as, func(a *millrace.Assignment) uint32 { return a.Parts })
+	out.Holder = column(as, func(a *millrace.Assignment) uint32 { return a.Holder })
 	return out
+}
+
+// column is empty where no assignment has the number.
+func column(as []millrace.Assignment, of func(*millrace.Assignment) uint32) []uint32 {
+	for i := range as {
+		if of(&as[i]) != 0 {
+			out := make([]uint32, len(as))
+			for i := range as {
+				out[i] = of(&as[i])
+			}
+			return out
+		}
+	}
+	return nil
 }
 
 // PlanFromProto decodes a plan and checks that its columns agree.
@@ -68,12 +85,24 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
 	}
+	for _, l := range []int{len(m.GetPart()), len(m.GetParts()), len(m.GetHolder())} {
+		if l != n && l != 0 {
+			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
+		}
+	}
+	at := func(column []uint32, i int) uint32 {
+		if len(column) == 0 {
+			return 0
+		}
+		return column[i]
+	}
 	out := make([]millrace.Assignment, n)
 	for i := range out {
 		out[i] = millrace.Assignment{
 			Segment: millrace.Segment{Source: m.Source[i], Ordinal: millrace.Ordinal(m.Ordinal[i]), Epoch: millrace.Epoch(m.Epoch[i]),
 				ID: millrace.SampleID{Shard: m.Shard[i], Record: m.Record[i]}, Offset: m.Offset[i], Length: m.Length[i], More: m.More[i]},
 			Rank: millrace.Rank(m.Rank[i]), Microbatch: m.Microbatch[i], Row: m.Row[i], Start: m.Start[i],
+			Part: at(m.Part, i), Parts: at(m.Parts, i), Holder: at(m.Holder, i),
 		}
 	}
 	return out, nil

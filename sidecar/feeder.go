@@ -30,12 +30,12 @@ type feeder struct {
 	blob   []byte      // lineage of the batch in hand
 }
 
-// run ends with the run's end (noMore), its failure (failed), or with ctx. Where the process has no memory it is to be replaced: that is no
-// failure of the run.
+// run ends with the run's end (noMore), its failure (failed), or with ctx or the steps, in whatever order these end: then it says nothing,
+// since why is for others to say. Where the process has no memory it is to be replaced: that is no failure of the run.
 func (f *feeder) run(ctx context.Context) {
 	err := f.all(ctx)
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, f.steps.ctx.Err() != nil:
 	case errors.Is(err, ring.ErrMemory):
 		f.broken(err)
 	case err != nil:

@@ -35,7 +35,7 @@ func newSeat(number int, rank millrace.Rank) *seat {
 }
 
 // take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives. Whoever goes on had the seat
-// before: a holder that nothing was given to yet makes room.
+// before: a holder that nothing was given to yet makes room. Where ctx ends, its cause is returned.
 func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
 	long := grace
 	if goesOn {
@@ -70,7 +70,7 @@ func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
 			}
 			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first", s.rank, holder.peer.pid)
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }

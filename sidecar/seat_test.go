@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -46,5 +47,20 @@ func TestASeatWhoseHolderHungUp(t *testing.T) {
 	s.give()
 	if err := <-took; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestASeatOfARunThatFailed: whoever waits for a seat when the run fails is told why it failed.
+func TestASeatOfARunThatFailed(t *testing.T) {
+	s := newSeat(0, 0)
+	if err := s.take(t.Context(), &session{}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.leave(s.holder) // its commits are still on their way
+	ctx, fail := context.WithCancelCause(t.Context())
+	fail(&RunError{Reason: "the journal's disk is full"})
+	var run *RunError
+	if err := s.take(ctx, &session{}, false); !errors.As(err, &run) {
+		t.Errorf("it is told: %v", err)
 	}
 }

@@ -185,7 +185,7 @@ func (s *Server) serve(ctx context.Context, at *seat, c *net.UnixConn) {
 	}
 	session := newSession(s, at.rank, c, p)
 	if err := at.take(ctx, session, start.Kind == StartContinue); err != nil {
-		s.refuse(at, p.pid, c, errBusy, err)
+		s.turnAway(ctx, at, p, c, err)
 		return
 	}
 	defer at.give()
@@ -197,6 +197,18 @@ func (s *Server) serve(ctx context.Context, at *seat, c *net.UnixConn) {
 		return nil
 	})
 	session.run(ctx, start, func() { at.leave(session) })
+}
+
+// turnAway refuses a client its seat. A sidecar that leaves says at most why the run failed: a client that hears nothing comes again, and
+// asks whoever serves then.
+func (s *Server) turnAway(ctx context.Context, at *seat, p *peer, c *net.UnixConn, err error) {
+	var run *RunError
+	switch {
+	case errors.As(err, &run):
+		s.refuse(at, p.pid, c, errRun, run)
+	case ctx.Err() == nil:
+		s.refuse(at, p.pid, c, errBusy, err)
+	}
 }
 
 // errNothing: a client came and left without a word.

@@ -1,0 +1,39 @@
+package sidecar
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"millrace"
+)
+
+// pending is an upstream whose plans never come.
+type pending struct{ Upstream }
+
+func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*StepPlan, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in no order. A feeder whose steps ended first
+// says nothing: the connection tells the trainer why the sidecar leaves.
+func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
+	shape := millrace.Shape{SequenceLength: 16, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int64, CapTokens: 16}
+	serving, leave := context.WithCancel(t.Context())
+	begin := Begin{Attempt: 1, World: 1, Shape: shape, PadMultiple: 1}
+	steps := newSteps(serving, pending{}, nil, []millrace.Rank{0}, begin, 1)
+	defer steps.close()
+	steps.enter(0, 0)
+	told := make(chan event, 1)
+	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[string]{}, out: func(e event) { told <- e }}
+	ended := make(chan struct{})
+	go func() { defer close(ended); f.run(t.Context()) }() // waited for below; the connection's context is alive
+	leave()
+	<-ended
+	select {
+	case e := <-told:
+		t.Errorf("the trainer would be told: %+v", e)
+	default:
+	}
+}

@@ -60,6 +60,11 @@ func (k *kept) check(what string) {
 	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next || string(s.Base) != string(k.m.s.Base) || string(s.tail()) != string(k.m.s.tail()) {
 		k.t.Fatalf("after %s: the store says %s, it is %s", what, s, k.m.s)
 	}
+	if k.m.s.Attempt != nil {
+		if at, err := k.m.planner(k.m.s.Base); err != nil || !at.Equal(k.m.base) {
+			k.t.Fatalf("after %s: the machine has the planner at %s, its run state at %s (%v)", what, k.m.base, at, err)
+		}
+	}
 	ahead := &world{t: k.t, cfg: k.cfg, records: k.records, reject: k.reject}
 	ahead.cfg.Runway++
 	if ahead.m, err = NewMachine(ahead.cfg, s); err != nil {

@@ -97,11 +97,7 @@ func (o *Orchestrator) leaveSignpost() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
-	st, err := o.m.base()
-	if err != nil {
-		return err
-	}
-	post := checkpoint.Signpost{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&st)}
+	post := checkpoint.Signpost{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&o.m.base)}
 	if _, err := o.opt.Store.Commit(checkpoint.Commit{Signposts: []checkpoint.Signpost{post}}); err != nil {
 		return fmt.Errorf("leave signpost in the ledger: %w", err)
 	}

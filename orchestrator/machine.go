@@ -48,7 +48,8 @@ type Machine struct {
 	cfg      Config
 	s        *State
 	members  map[string]*member
-	stripes  []*stripe // by source and index
+	stripes  []*stripe   // by source and index
+	of       [][]*stripe // the same, of each source
 	byName   map[stripeKey]*stripe
 	fenced   map[process]bool
 	lost     map[string]time.Time // when a member was lost
@@ -57,6 +58,7 @@ type Machine struct {
 	queues   offers.Queues
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
 	planned  planner.State     // where the selector stands
+	base     planner.State     // at the watermark, as State.Base has it
 	differ   *planner.Differ
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
@@ -122,10 +124,12 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[stripeKey]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
 		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources)),
 		differ: planner.NewDiffer(cfg.Spec)}
+	m.of = make([][]*stripe, len(cfg.Sources))
 	for _, src := range cfg.Sources {
 		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
 	}
 	for _, st := range m.stripes {
+		m.of[st.source] = append(m.of[st.source], st)
 		m.byName[stripeKey{cfg.Sources[st.source].Name, uint32(st.index)}] = st
 	}
 	for _, mask := range s.Masks {
@@ -235,6 +239,9 @@ func (m *Machine) pin() (facts []Fact) {
 
 // Apply advances the state and publishes.
 func (m *Machine) Apply(f Fact) {
+	if below := f.GetAcknowledged().GetBelow(); below > m.s.Watermark {
+		m.advance(below)
+	}
 	m.s.Apply(f)
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Pinned:
@@ -303,12 +310,19 @@ func (m *Machine) newlyThrough(end *proto.Ended) (out []uint32) {
 	return out
 }
 
-// base is the planner's state at the watermark.
-func (m *Machine) base() (planner.State, error) {
-	if m.s.Attempt == nil {
-		return planner.NewState(len(m.cfg.Sources)), nil
+// advance brings the planner's state at the watermark to where that is about to be. Run states say the same; reading them takes longer.
+func (m *Machine) advance(watermark uint64) {
+	for step := m.s.Watermark; step < watermark; step++ {
+		if err := m.differ.Apply(&m.base, m.s.Sealed[step].GetDelta()); err != nil {
+			m.fail(err)
+			return
+		}
 	}
-	rs, err := ParseRunState(m.s.Base)
+}
+
+// planner reads the planner's state in a run state of this run.
+func (m *Machine) planner(runState []byte) (planner.State, error) {
+	rs, err := ParseRunState(runState)
 	if err != nil {
 		return planner.State{}, err
 	}

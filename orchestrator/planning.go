@@ -63,11 +63,7 @@ func ended(o planner.Outcome) string {
 }
 
 func (m *Machine) resumeSelector() error {
-	rs, err := ParseRunState(m.s.tail())
-	if err != nil {
-		return err
-	}
-	st, err := rs.planner(m.cfg.Spec)
+	st, err := m.planner(m.s.tail())
 	if err != nil {
 		return err
 	}
@@ -180,15 +176,10 @@ func (m *Machine) want(source int, until millrace.Ordinal) {
 func (m *Machine) publish(p *pb.Plan) {
 	m.midStep(p)
 	m.sendPlans()
-	rs, err := ParseRunState(p.State)
-	if err != nil {
-		return
-	}
-	if st, err := rs.planner(m.cfg.Spec); err == nil {
-		for i := range m.queues {
-			perStep := (st.Sources[i].Ordinal - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
-			m.want(i, st.Sources[i].Ordinal+max(firstWant, 2*perStep))
-		}
+	for i := range m.queues {
+		cursor := m.planned.Sources[i].Ordinal
+		perStep := (cursor - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
+		m.want(i, cursor+max(firstWant, 2*perStep))
 	}
 }
 
@@ -216,12 +207,11 @@ func (m *Machine) tellEnd() {
 
 // released tells loaders what nobody can ask for any more.
 func (m *Machine) released() {
-	st, err := m.base()
-	if err != nil {
-		return
-	}
 	for i, q := range m.queues {
-		below := st.Sources[i].Ordinal
+		below := m.base.Sources[i].Ordinal
+		if below == q.First() {
+			continue // they know
+		}
 		q.Release(below)
 		release := &pb.Release{Source: q.Source(), Below: uint64(below)}
 		if anchor, ok := q.AnchorAt(below); ok {

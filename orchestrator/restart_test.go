@@ -96,6 +96,7 @@ func (p *planned) commit(facts []Fact) {
 	s := p.o.m.s
 	if s.Attempt != nil && p.o.since+len(facts) >= snapshotEvery && s.Watermark > 0 {
 		s.Base = p.o.m.runState(1, p.states[s.Watermark])
+		p.o.m.base = p.states[s.Watermark]
 	}
 	if err := p.o.commit(facts); err != nil {
 		p.t.Fatal(err)

@@ -11,18 +11,13 @@ func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
 		Recent: m.s.Recent, Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
 		Alerts: m.alerts, Masked: uint64(len(m.s.Masks)), Switches: m.switches, Protected: m.protected}
-	st, err := m.base()
-	if err != nil {
-		r.Waiting = err.Error()
-		return r
-	}
 	r.Stripes = m.directory().GetLoaders().GetStripes()
 	var total uint64
-	for i := range st.Sources {
-		total += st.Sources[i].Tokens
+	for i := range m.base.Sources {
+		total += m.base.Sources[i].Tokens
 	}
 	for i := range m.cfg.Sources {
-		src := &st.Sources[i]
+		src := &m.base.Sources[i]
 		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].Next()),
 			Stripes: uint32(len(m.cfg.Sources[i].Loaders)), Unprotected: m.unprotected(i)}
 		if total > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
 
@@ -203,10 +204,7 @@ func assigned(a *pb.Assigned) Fact {
 
 // serving lists the members that read a source, and with standbys those that follow it, each once, by name.
 func (m *Machine) serving(source int, standbys bool) (out []*member) {
-	for _, st := range m.stripes {
-		if st.source != source {
-			continue
-		}
+	for _, st := range m.of[source] {
 		for _, l := range []*member{st.primary.member, st.standby.member} {
 			if l != nil && (l == st.primary.member || standbys) && !slices.Contains(out, l) {
 				out = append(out, l)
@@ -218,19 +216,21 @@ func (m *Machine) serving(source int, standbys bool) (out []*member) {
 }
 
 // reposition makes the queues stand at a newly opened attempt's state. A source that has to go back, or far ahead, is read anew.
-func (m *Machine) reposition() error {
-	st, err := m.base()
-	if err != nil {
-		return err
+func (m *Machine) reposition() (err error) {
+	m.base = planner.NewState(len(m.cfg.Sources))
+	if m.s.Attempt != nil {
+		if m.base, err = m.planner(m.s.Base); err != nil {
+			return err
+		}
 	}
 	for i, q := range m.queues {
-		at := st.Sources[i].Ordinal
+		at := m.base.Sources[i].Ordinal
 		if at >= q.First() && at <= q.Next() {
 			q.Release(at)
 			continue
 		}
 		q.Reset(at)
-		if a := st.Sources[i].Anchor; a != (millrace.Anchor{}) {
+		if a := m.base.Sources[i].Anchor; a != (millrace.Anchor{}) {
 			q.Anchor(a)
 		}
 		m.wants[i] = 0
@@ -242,10 +242,7 @@ func (m *Machine) reposition() error {
 // anew takes a source out of all hands, to be given again to those that held it.
 func (m *Machine) anew(source int) {
 	m.moved, m.unsettled = true, true
-	for _, st := range m.stripes {
-		if st.source != source {
-			continue
-		}
+	for _, st := range m.of[source] {
 		if st.standby.member != nil {
 			m.drop(st, st.standby)
 		}

@@ -36,6 +36,26 @@ type Topology struct {
 	PP    int
 }
 
+// Coordinates are a rank's place along each axis, from 0.
+type Coordinates struct {
+	TP int
+	CP int
+	DP int
+	PP int
+}
+
+// Coordinates returns the place of a rank of the world: tensor parallelism runs fastest, then context, data and pipeline parallelism, as
+// in Megatron's default order (tp-cp-ep-dp-pp).
+func (t Topology) Coordinates(r Rank) Coordinates {
+	n := int(r)
+	return Coordinates{TP: n % t.TP, CP: n / t.TP % t.CP, DP: n / (t.TP * t.CP) % t.DP(), PP: n / (t.TP * t.CP * t.DP())}
+}
+
+// Rank returns the rank of the world at a place: what Coordinates takes apart.
+func (t Topology) Rank(c Coordinates) Rank {
+	return Rank(c.TP + t.TP*(c.CP+t.CP*(c.DP+t.DP()*c.PP)))
+}
+
 // DP returns the number of data-parallel ranks.
 func (t Topology) DP() int { return t.Ranks / (t.TP * t.CP * t.PP) }
 

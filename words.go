@@ -34,7 +34,8 @@ type Term uint64
 // Attempt counts how often a run was started over from an earlier step; the first is 1, 0 means none yet.
 type Attempt uint32
 
-// Rank is a data-parallel rank, from 0.
+// Rank is a trainer rank, from 0: in plans and slots a data-parallel rank, of sockets, joins and commits a rank of the world, of which
+// Topology.Coordinates has the data-parallel one.
 type Rank uint32
 
 // Stream names one of several independent streams of a run.

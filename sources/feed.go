@@ -105,6 +105,7 @@ type Feed struct {
 	blockFeed
 	first millrace.Anchor // where the feed began
 	aside *aside          // nil once packs serve everything
+	asked bool            // tokens were
 }
 
 // sizes is what was learnt of the records so far, to size packs and charges.
@@ -141,7 +142,8 @@ func (s *Source) Feed(from Position, stripe Stripe, cfg FeedConfig) *Feed {
 	if s.global != nil {
 		f.end = s.global.end()
 	}
-	if cfg.Standby {
+	// What is asked first need not wait for all that lies around it.
+	if cfg.Standby || s.global != nil {
 		f.aside = &aside{below: from.Ordinal, anchor: from.Anchor, warmed: math.MaxUint64, made: make(map[millrace.Ordinal]document)}
 	}
 	f.start(from)

@@ -20,8 +20,8 @@ const (
 	asideBytes  = 16 << 20 // of tokens made at random that are kept
 )
 
-// aside is what a feed has that is asked at random, without the packs that lie before: one that stands by, and one that did until its
-// packs have caught up. Its own mutex guards it; it is never held together with the feed's.
+// aside is what a feed has that is asked at random, without the packs that lie before: one that stands by, and, where records can be read
+// one by one, every feed until its packs have caught up. Its own mutex guards it; it is never held together with the feed's.
 type aside struct {
 	mu     sync.Mutex
 	below  millrace.Ordinal
@@ -137,6 +137,41 @@ func (f *Feed) standing() *aside {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.aside
+}
+
+// asideFor returns what reads requests at random, nil where packs serve them. A feed that never stood by reads at random only what lies
+// within lengths that it knows: what it does not, its packs find out first, and what is wrong with the rest is theirs to say.
+func (f *Feed) asideFor(ctx context.Context, reqs []Request) (*aside, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() { f.asked = true }()
+	for _, r := range reqs {
+		if f.aside == nil || f.cfg.Standby {
+			break
+		}
+		if known, err := f.knows(ctx, r); err != nil || !known {
+			return nil, err
+		}
+	}
+	return f.aside, nil
+}
+
+// knows waits until the lengths around a request were looked up, and tells whether it lies within them; the mutex is held.
+func (f *Feed) knows(ctx context.Context, r Request) (bool, error) {
+	seat := f.stripe.seat(r.Ordinal)
+	for {
+		if err := f.servable(r.Ordinal, seat); err != nil {
+			return false, err
+		}
+		if p := f.packAt(seat); p != nil && p.stage > gathering {
+			return p.known && uint64(r.Offset)+uint64(r.Length) <= uint64(p.slots[seat-p.lo].length), nil
+		}
+		f.demanded = max(f.demanded, seat+1)
+		f.idle.Broadcast()
+		if err := f.wait(ctx); err != nil {
+			return false, err
+		}
+	}
 }
 
 // want is one document that is asked for aside, and the requests for parts of it.

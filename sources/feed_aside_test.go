@@ -146,3 +146,40 @@ func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsMadeThatNobodyAskedFor: where lengths are known a feed offers without making a token, and what is asked first is made by
+// itself; then it reads ahead. All of it is what the dumb version holds.
+func TestNothingIsMadeThatNobodyAskedFor(t *testing.T) {
+	c := randomCorpus(17, 4, 400)
+	x := fixture{shuffle: millrace.Global, epochs: 2, limit: 600, lengths: map[millrace.Digest]*fakeLengths{}}
+	dir := c.write(t)
+	s := x.open(t, dir)
+	docs, _ := dumbStream(c, x, s, 2)
+	learn := s.Feed(Position{}, Stripe{}, FeedConfig{})
+	stop := running(t, learn)
+	drain(t, learn, 0, len(docs), docs)
+	stop()
+
+	var made atomic.Int64
+	f := s.Feed(Position{}, Stripe{}, FeedConfig{Budget: NewBudget(1 << 20), Progress: func() { made.Add(1) }})
+	defer running(t, f)()
+	f.Want(millrace.Ordinal(len(docs)))
+	for end := false; !end; {
+		b, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = b.End
+	}
+	if n := made.Load(); n > 0 {
+		t.Errorf("%d records were made before one was asked for", n)
+	}
+	rnd := rand.New(rand.NewPCG(17, 5))
+	for range 50 {
+		demand(t, f, rnd, docs, 0, len(docs))
+	}
+	for f.standing() != nil { // until its packs have caught up
+		demand(t, f, rnd, docs, 0, 40)
+	}
+	demand(t, f, rnd, docs, 0, len(docs))
+}

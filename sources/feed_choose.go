@@ -47,7 +47,7 @@ func (f *Feed) choose() (move, error) {
 		if p.lo >= limit || refused && p.lo >= f.want {
 			return nil, nil
 		}
-		if p.held {
+		if p.held || p.known && f.unasked() {
 			continue
 		}
 		if !refused || p.stage == fresh {
@@ -62,11 +62,15 @@ func (f *Feed) choose() (move, error) {
 			}
 		}
 	}
-	if wanted := max(f.want, f.demanded); refused {
+	if wanted := max(f.want, f.demanded); refused || f.unasked() {
 		limit = min(limit, wanted)
 	}
 	return f.extend(limit)
 }
+
+// unasked tells that no token was asked of a feed that reads at random what is asked first. Until then tokens whose lengths are known are
+// not made: of a thousand sources few are drawn in a step, and those must not wait for the others.
+func (f *Feed) unasked() bool { return f.src.global != nil && f.aside != nil && !f.asked }
 
 // ahead returns the seat up to which packs are made where the budget allows: as far again beyond what is wanted as what is
 // wanted lies beyond the head.

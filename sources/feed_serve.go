@@ -88,10 +88,14 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, token
 	if err != nil {
 		return err
 	}
-	if a := f.standing(); a != nil {
+	defer context.AfterFunc(ctx, f.nudge)()
+	a, err := f.asideFor(ctx, reqs)
+	if err != nil {
+		return err
+	}
+	if a != nil {
 		return f.fetchAside(ctx, a, reqs, byOrdinal, emit)
 	}
-	defer context.AfterFunc(ctx, f.nudge)()
 	var bad error
 	for len(byOrdinal) > 0 {
 		p, err := f.pin(ctx, reqs[byOrdinal[0]].Ordinal)

@@ -187,13 +187,12 @@ func (l *Loader) drop(of stripe, term uint64) {
 // tellRole tells what the process is: a shadow where it stands by and serves nothing as a primary.
 func (l *Loader) tellRole() {
 	l.mu.Lock()
-	primaries := 0
+	shadow := l.cfg.Standby || len(l.reads) > 0
 	for _, r := range l.reads {
-		if !r.standing() {
-			primaries++
+		if shadow = shadow && r.standing(); !shadow {
+			break
 		}
 	}
-	shadow := primaries == 0 && (l.cfg.Standby || len(l.reads) > 0)
 	changed := shadow != l.shadow
 	l.shadow = shadow
 	l.mu.Unlock()

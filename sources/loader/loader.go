@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,14 +70,14 @@ type Loader struct {
 	budget   *sources.Budget
 	mu       sync.Mutex
 	open     map[string]*sources.Source
-	gates    map[string]*sync.Mutex // by source: held while it is being opened
-	reads    map[stripe]*reading
-	out      *reporter         // of the newest session
-	going    string            // why it was asked to leave; empty: it was not
-	online   bool              // an orchestrator listens
-	shadow   bool              // as it was told to Role
-	troubles map[string]string // by source: what fails for now
-	term     uint64            // highest orchestrator term seen; the session's own
+	gates    map[string]*sync.Mutex         // by source: held while it is being opened
+	reads    map[string]map[uint32]*reading // by source and stripe; none is empty
+	out      *reporter                      // of the newest session
+	going    string                         // why it was asked to leave; empty: it was not
+	online   bool                           // an orchestrator listens
+	shadow   bool                           // as it was told to Role
+	troubles map[string]string              // by source: what fails for now
+	term     uint64                         // highest orchestrator term seen; the session's own
 }
 
 // New returns a loader; nothing runs before Run.
@@ -87,7 +88,7 @@ func New(cfg Config) *Loader {
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
-	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[stripe]*reading{}, troubles: map[string]string{}}
+	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
 }
 
 // Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to leave and has handed
@@ -258,19 +259,14 @@ func (l *Loader) newest() *reporter {
 func (l *Loader) reading(of stripe) *reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.reads[of]
+	return l.reads[of.source][of.index]
 }
 
 // readings are those of one source.
-func (l *Loader) readings(source string) (out []*reading) {
+func (l *Loader) readings(source string) []*reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for of, r := range l.reads {
-		if of.source == source {
-			out = append(out, r)
-		}
-	}
-	return out
+	return slices.Collect(maps.Values(l.reads[source]))
 }
 
 // fatal tells the orchestrator that a source cannot go on. The process stays: the run's end ends it.

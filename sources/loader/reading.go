@@ -111,7 +111,7 @@ func (l *Loader) gate(source string) *sync.Mutex {
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
 	of := stripe{order.Source, order.Stripe}
 	l.mu.Lock()
-	src, old := l.open[order.Source], l.reads[of]
+	src, old := l.open[order.Source], l.reads[of.source][of.index]
 	l.mu.Unlock()
 	if src == nil {
 		return fmt.Errorf("told to read source %s before it was opened: %w", order.Source, millrace.ErrInvalid)
@@ -135,7 +135,10 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	own, cancel := context.WithCancel(ctx)
 	r.cancel = cancel
 	l.mu.Lock()
-	l.reads[of] = r
+	if l.reads[of.source] == nil {
+		l.reads[of.source] = map[uint32]*reading{}
+	}
+	l.reads[of.source][of.index] = r
 	l.mu.Unlock()
 	group.Go(func() error {
 		err := l.follow(own, r)
@@ -178,7 +181,9 @@ func (l *Loader) drop(of stripe, term uint64) {
 		return
 	}
 	l.mu.Lock()
-	delete(l.reads, of)
+	if delete(l.reads[of.source], of.index); len(l.reads[of.source]) == 0 {
+		delete(l.reads, of.source)
+	}
 	l.mu.Unlock()
 	r.cancel()
 	l.tellRole()
@@ -187,18 +192,25 @@ func (l *Loader) drop(of stripe, term uint64) {
 // tellRole tells what the process is: a shadow where it stands by and serves nothing as a primary.
 func (l *Loader) tellRole() {
 	l.mu.Lock()
-	shadow := l.cfg.Standby || len(l.reads) > 0
-	for _, r := range l.reads {
-		if shadow = shadow && r.standing(); !shadow {
-			break
-		}
-	}
+	shadow := (l.cfg.Standby || len(l.reads) > 0) && !l.serves()
 	changed := shadow != l.shadow
 	l.shadow = shadow
 	l.mu.Unlock()
 	if changed {
 		l.cfg.Role(shadow)
 	}
+}
+
+// serves tells whether any stripe is this loader's own; l.mu is held.
+func (l *Loader) serves() bool {
+	for _, stripes := range l.reads {
+		for _, r := range stripes {
+			if !r.standing() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // serve reads a stripe ahead and offers it, until ctx ends.

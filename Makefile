@@ -55,7 +55,7 @@ bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, m
 	bench/stream.sh
 
 bench-plan: ## time and quality of plans at 16K and 64K segments
-	go test ./orchestrator/planner -run XXX -bench "Plan|Pack" -benchtime 200x
+	go test ./orchestrator/planner -run '^$$' -bench "Plan|Pack" -benchtime 200x
 
 # LONG=1 takes hours: thousands of deaths. SECTIONS=takeover,cost takes some of it.
 bench-failover: ## deaths of loaders and of everything: how long, what trainers notice, what shadows cost, peers beside it

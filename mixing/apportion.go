@@ -170,13 +170,6 @@ func (a *Apportioner) Clone() *Apportioner {
 	return &c
 }
 
-// CopyFrom makes a equal to b, reusing a's memory.
-func (a *Apportioner) CopyFrom(b *Apportioner) {
-	accounts := append(a.accounts[:0], b.accounts...)
-	*a = *b
-	a.accounts = accounts
-}
-
 // State returns the accounts, one per source: all that RestoreApportioner needs to go on equally.
 func (a *Apportioner) State() []Account {
 	state := make([]Account, len(a.accounts))

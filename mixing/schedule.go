@@ -145,14 +145,6 @@ func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	return can
 }
 
-// ChangesAt reports whether the mixture of the step may differ from that of the step before it, which began after previousTokens. Balance windows end there.
-func (s *Schedule) ChangesAt(step, previousTokens, tokensPlaced uint64) bool {
-	if step == 0 {
-		return false
-	}
-	return !slices.Equal(s.At(step-1, previousTokens), s.At(step, tokensPlaced))
-}
-
 // inForce returns the last knot that begins at or before the place, and the place in that knot's measure.
 func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
 	place = step

@@ -109,11 +109,6 @@ func TestScheduleCanReceive(t *testing.T) {
 			t.Errorf("step %d: %v, want %v", step, got, want)
 		}
 	}
-	for step, want := range map[uint64]bool{0: false, 9: false, 10: false, 11: true, 20: true, 21: false, 30: true, 31: false} {
-		if got := s.ChangesAt(step, 0, 0); got != want {
-			t.Errorf("change at step %d: %v", step, got)
-		}
-	}
 }
 
 // Dumb version: the contract's formula in rationals, interrupted ramps found by recursion.

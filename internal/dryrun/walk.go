@@ -139,9 +139,6 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 	}
 }
 
-// Over says why no step follows, once the last was returned.
-func (w *Walk) Over() planner.Outcome { return w.over }
-
 // Found returns what is known of each source by now.
 func (w *Walk) Found() []Found { return w.found }
 

@@ -1,10 +1,9 @@
-// Package seam holds the small interfaces through which roles meet the world (clock, network, randomness; files have theirs in
+// Package seam holds the small interfaces through which roles meet the world (clock, network; files have theirs in
 // package sources), so that a simulation can stand in for it.
 package seam
 
 import (
 	"context"
-	"crypto/rand"
 	"net"
 	"os"
 	"path/filepath"
@@ -97,12 +96,3 @@ func shorten(path string) (string, func(), error) {
 	}
 	return filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), filepath.Base(path)), func() { dir.Close() }, nil
 }
-
-// Rand fills b with bytes nobody can foresee; nothing that reaches a plan may come from it.
-type Rand interface{ Read(b []byte) (int, error) }
-
-// SystemRand is the kernel's generator.
-type SystemRand struct{}
-
-// Read fills b.
-func (SystemRand) Read(b []byte) (int, error) { return rand.Read(b) }

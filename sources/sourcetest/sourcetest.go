@@ -25,15 +25,6 @@ type Want struct {
 	Bad    string
 }
 
-// Texts is one Want for each text.
-func Texts(texts ...string) []Want {
-	out := make([]Want, len(texts))
-	for i, t := range texts {
-		out[i].Text = t
-	}
-	return out
-}
-
 // Fixture is one shard with what it holds.
 type Fixture struct {
 	Name     string

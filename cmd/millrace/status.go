@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -162,10 +163,16 @@ func askOrchestrator(dir string, ask func(proto.OrchestratorClient) error) error
 		return err
 	}
 	defer conn.Close()
-	if err := ask(proto.NewOrchestratorClient(conn)); err != nil {
-		return errors.New(status.Convert(err).Message())
+	err = ask(proto.NewOrchestratorClient(conn))
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.Unavailable: // nobody listens, or nobody does any more
+		return errors.New("it is being started, or the run is just ending: ask again in a moment")
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("it said nothing for %v: ask again in a moment", answerWithin)
 	}
-	return nil
+	return errors.New(status.Convert(err).Message())
 }
 
 func (v *statusView) answer(r *proto.StatusReply) {

@@ -1,19 +1,21 @@
 package mixing
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"slices"
 	"testing"
 )
 
+var bijectionBits = flag.Int("bijection", 21, "the power of two up to which permutations are tested exhaustively")
+
 func testKey(i int) Key { return DeriveKey(uint64(i), Text("test"), Number(0), Text("order")) }
 
-// requireBijection marks every image in a table and takes it back by Inverse.
-func requireBijection(t *testing.T, n uint64, key Key) {
+// requireBijection marks every image in a table and takes it back by Inverse. The table has room for n images and is clear before and after.
+func requireBijection(t *testing.T, seen []bool, n uint64, key Key) {
 	t.Helper()
 	p := NewPermutation(n, key)
-	seen := make([]bool, n)
 	for i := range n {
 		x := p.At(i)
 		if x >= n || seen[x] {
@@ -24,29 +26,29 @@ func requireBijection(t *testing.T, n uint64, key Key) {
 			t.Fatalf("n=%d: Inverse(At(%d)) = %d", n, i, back)
 		}
 	}
+	clear(seen[:n])
 }
 
+// Every n to 4096, and what lies beside each power of two to 2^21: exhaustively. -bijection=24 goes further.
 func TestPermutationIsABijection(t *testing.T) {
+	seen := make([]bool, 1<<*bijectionBits+1)
 	for n := uint64(1); n <= 4096; n++ {
-		if n > 700 && n%7 != 0 { // every n to 700, every residue of small moduli after it
-			continue
-		}
-		requireBijection(t, n, testKey(int(n)))
+		requireBijection(t, seen, n, testKey(int(n)))
 	}
-	for k := 1; k <= 20; k++ {
+	for k := 12; k <= *bijectionBits; k++ {
 		for _, n := range []uint64{1<<k - 1, 1 << k, 1<<k + 1} {
-			requireBijection(t, n, testKey(k))
+			requireBijection(t, seen, n, testKey(k))
 		}
 	}
 	for n := uint64(1); n <= 64; n++ {
 		for k := range 50 {
-			requireBijection(t, n, testKey(k))
+			requireBijection(t, seen, n, testKey(k))
 		}
 	}
 }
 
 func TestPermutationRoundTripsOnLargeDomains(t *testing.T) {
-	for _, n := range []uint64{1e6, 1e9, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1e12, 1 << 40, 1<<40 + 1, 1<<62 - 1, 1 << 62} {
+	for _, n := range []uint64{1e6, 1e9, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1e12 - 1, 1e12, 1 << 40, 1<<40 + 1, 1<<62 - 1, 1 << 62} {
 		p := NewPermutation(n, testKey(int(n%1000)))
 		for j := range uint64(2000) {
 			i := splitMix(j) % n
@@ -204,7 +206,7 @@ func TestCeilSqrt(t *testing.T) {
 }
 
 func BenchmarkPermutation(b *testing.B) {
-	for _, n := range []uint64{1e6, 1<<20 + 1, 1e9, 1e12} {
+	for _, n := range []uint64{1e6, 1<<20 - 1, 1 << 20, 1<<20 + 1, 1e9, 1<<32 + 1, 1e12} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			p := NewPermutation(n, testKey(1))
 			var i, sum uint64

@@ -46,8 +46,9 @@ type Knot struct {
 	FromTokens *uint64 `yaml:"from_tokens" jsonschema:"maximum=9007199254740991"`
 	// Weights of every source from here on.
 	Weights Weights `yaml:"weights" jsonschema:"required"`
-	// Ramp is how the weights get from those of the knot before to these. none: at once. linear: in a straight line.
-	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear"`
+	// Ramp is how the weights get from those of the knot before to these. none: at once. linear: in a straight line. cosine: slowly
+	// at both ends, as (1 - cos(pi * way)) / 2.
+	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear,enum=cosine"`
 	// OverSteps is the length of the ramp in steps.
 	OverSteps uint64 `yaml:"over_steps" jsonschema:"minimum=1,maximum=9007199254740991"`
 	// OverTokens is the length of the ramp in tokens.
@@ -75,6 +76,7 @@ type Ramp string
 const (
 	RampNone   Ramp = "none"
 	RampLinear Ramp = "linear"
+	RampCosine Ramp = "cosine"
 )
 
 // Knots returns the schedule; plain weights are a schedule of one knot at step 0.

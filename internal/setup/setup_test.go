@@ -131,6 +131,7 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
     - {%[1]s: 0, weights: {books: 1, code: 0, web: 3}}
     - {%[1]s: 100, weights: {books: 3, code: 0, web: 1}, ramp: linear, %[2]s: 40}
     - {%[1]s: 200, weights: {books: 0, code: 1, web: 0}}`
+	cosine := strings.ReplaceAll(knots, "linear", "cosine")
 	first, middle, second, third := []uint64{1, 0, 3}, []uint64{2, 0, 2}, []uint64{3, 0, 1}, []uint64{0, 4, 0}
 	for _, c := range []struct {
 		mixture string
@@ -139,6 +140,7 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 	}{
 		{fmt.Sprintf(knots, "from_step", "over_steps"), false, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
 		{fmt.Sprintf(knots, "from_tokens", "over_tokens"), true, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
+		{fmt.Sprintf(cosine, "from_tokens", "over_tokens"), true, map[uint64][]uint64{99: first, 100: first, 120: middle, 140: second}},
 		{"weights: {books: 1, code: 0, web: 3}", false, map[uint64][]uint64{0: first, 1 << 40: first}},
 	} {
 		spec, err := PlanSpec(parse(t, c.mixture))

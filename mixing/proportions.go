@@ -23,25 +23,26 @@ type Proportions []uint64
 // Proportion scales weights to proportions that add up to 2^62 exactly, by largest remainder, ties to the smaller index.
 // A positive weight always keeps at least one part. It returns ErrNoWeight where every weight is zero or there is none.
 func Proportion(weights []Weight) (Proportions, error) {
-	var floor int8 = maxMagnitude
-	for _, w := range weights {
-		floor = min(floor, w.exponent)
-	}
-	sum, scaled := new(big.Int), make([]*big.Int, len(weights))
-	for i, w := range weights {
-		scaled[i] = w.scaled(floor)
-		sum.Add(sum, scaled[i])
+	return proportion(scaledTogether(weights, func(w Weight) Weight { return w }))
+}
+
+// proportion is Proportion of weights that are integers in one unit.
+func proportion(scaled []*big.Int) (Proportions, error) {
+	sum, positive := new(big.Int), make([]bool, len(scaled))
+	for i, x := range scaled {
+		sum.Add(sum, x)
+		positive[i] = x.Sign() > 0
 	}
 	if sum.Sign() == 0 {
 		return nil, ErrNoWeight
 	}
-	parts, rests := make(Proportions, len(weights)), make([]*big.Int, len(weights))
+	parts, rests := make(Proportions, len(scaled)), make([]*big.Int, len(scaled))
 	for i, x := range scaled {
-		quotient, rest := new(big.Int).QuoRem(x.Lsh(x, wholeBits), sum, new(big.Int))
+		quotient, rest := new(big.Int).QuoRem(new(big.Int).Lsh(x, wholeBits), sum, new(big.Int))
 		parts[i], rests[i] = quotient.Uint64(), rest
 	}
 	largestRemainder(parts, wholeParts, func(i, j int) int { return rests[i].Cmp(rests[j]) })
-	keepPositive(parts, func(i int) bool { return !weights[i].IsZero() })
+	keepPositive(parts, func(i int) bool { return positive[i] })
 	return parts, nil
 }
 

@@ -31,7 +31,8 @@ type Point struct {
 // Knot is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
 type Knot struct {
 	From    Point
-	Weights []Weight // one per source
+	Weights []Weight    // one per source
+	Parts   Proportions // in place of Weights, where they are not written one by one: as Flatten gives them
 	Ramp    Ramp
 	Over    Point // the zero Point without a ramp
 }
@@ -55,7 +56,8 @@ func (e *KnotError) Unwrap() error { return e.Err }
 // Ramps blend proportions, each knot's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
 // A ramp starts from the value that the schedule before it has at its point; where that is a running ramp, the interrupted ramp's value there, so nothing jumps.
 type Schedule struct {
-	knots []knot
+	knots  []knot
+	bounds Bounds
 }
 
 // knot is a validated Knot: before and after are what the ramp leads from and to. A knot without a ramp has over 0 and after alone.
@@ -77,9 +79,12 @@ func NewSchedule(sources int, knots []Knot) (*Schedule, error) {
 		if err := checkKnot(i, sources, knots); err != nil {
 			return nil, err
 		}
-		after, err := Proportion(k.Weights)
-		if err != nil {
-			return nil, &KnotError{i, "weights", err}
+		after := k.Parts
+		if after == nil {
+			var err error
+			if after, err = Proportion(k.Weights); err != nil {
+				return nil, &KnotError{i, "weights", err}
+			}
 		}
 		next := knot{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
 		if k.Ramp != RampNone {
@@ -97,8 +102,8 @@ func checkKnot(i, sources int, knots []Knot) error {
 		return &KnotError{i, field, fmt.Errorf(format, args...)}
 	}
 	switch {
-	case len(k.Weights) != sources:
-		return fail("weights", "there are %d weights for %d sources", len(k.Weights), sources)
+	case max(len(k.Weights), len(k.Parts)) != sources:
+		return fail("weights", "there are %d weights for %d sources", max(len(k.Weights), len(k.Parts)), sources)
 	case k.From.Measure > Tokens:
 		return fail("from", "unknown measure %d", k.From.Measure)
 	case i == 0 && k.From.Count != 0:
@@ -127,6 +132,17 @@ func checkKnot(i, sources int, knots []Knot) error {
 func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
 	k, place := s.inForce(step, tokensPlaced)
 	return s.knots[k].at(place)
+}
+
+// Bound puts bounds on what every source has of the mixture, at every step. It belongs to the making of a schedule.
+func (s *Schedule) Bound(b Bounds) { s.bounds = b }
+
+// Divide returns the shares of a mixture that At gave, for the sources that are active, all where active is nil, within the schedule's bounds.
+func (s *Schedule) Divide(mixture Proportions, active []bool) []uint32 {
+	if s.bounds.Least != nil || s.bounds.Most != nil {
+		mixture = mixture.Within(s.bounds, active)
+	}
+	return mixture.Shares(active)
 }
 
 // CanReceive reports per source whether it has positive weight at the step or may have at a later one. A run whose unfinished sources cannot receive any is over.

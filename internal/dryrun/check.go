@@ -242,7 +242,7 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 
 // sources reports every source, and what is too bad of it.
 func (k *check) sources(ctx context.Context) error {
-	shares := k.spec.Schedule.At(0, 0).Shares(nil)
+	shares := k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
 	allowed := setup.Allowed(k.c)
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, k.found)

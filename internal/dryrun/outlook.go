@@ -120,7 +120,7 @@ type forecast struct {
 
 func (f *forecast) run(supply []Supply) {
 	for range mostPhases {
-		shares := f.spec.Schedule.At(uint64(f.step), uint64(f.out.Tokens)).Shares(f.active)
+		shares := f.spec.Schedule.Divide(f.spec.Schedule.At(uint64(f.step), uint64(f.out.Tokens)), f.active)
 		rate, ok := f.rates(shares)
 		if !ok {
 			f.end(string(planner.SourcesThrough))

@@ -117,7 +117,7 @@ func (d *Differ) drift(st *State) {
 func (d *Differ) sharesOf(st *State) []uint32 {
 	mix, active := d.spec.mixtureOf(st)
 	if d.shares == nil || !slices.Equal(mix, d.mix) || !slices.Equal(active, d.active) {
-		d.mix, d.active, d.shares = mix, active, mix.Shares(active)
+		d.mix, d.active, d.shares = mix, active, d.spec.Schedule.Divide(mix, active)
 	}
 	if !positive(d.shares) {
 		return d.spec.sharesOf(st)

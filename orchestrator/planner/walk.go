@@ -49,11 +49,11 @@ func (s *Spec) mixtureOf(st *State) (mix mixing.Proportions, active []bool) {
 // schedule does, that part holds already: time does not pass without steps.
 func (s *Spec) sharesOf(st *State) []uint32 {
 	mix, active := s.mixtureOf(st)
-	shares := mix.Shares(active)
+	shares := s.Schedule.Divide(mix, active)
 	if !positive(shares) {
 		step, tokens := uint64(st.Step), st.Tokens
 		if ahead, ok := nextPhase(s.Schedule, step, tokens, active); ok {
-			shares = s.Schedule.At(step+ahead, tokens+ahead).Shares(active)
+			shares = s.Schedule.Divide(s.Schedule.At(step+ahead, tokens+ahead), active)
 		}
 	}
 	return shares

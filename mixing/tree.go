@@ -1,0 +1,79 @@
+package mixing
+
+import "math/big"
+
+// Node is a part of a hierarchical mixture: a source with its weight, or a group whose weight its own parts divide among themselves.
+// Weights are relative to those of the nodes beside it.
+type Node struct {
+	Weight Weight
+	Source int    // of a node without parts: its index
+	Parts  []Node // of a group
+	// Derived stands in place of the weights of Parts, which are then sources: one number for each, as Derivation.Sizes gives them.
+	Derived []*big.Int
+}
+
+// Flatten gives every source the product of the fractions that lead to it, as Proportion would if products could be written as
+// weights: exactly, in rationals, until the whole is divided into 2^62 parts. A source that no node names gets nothing, one that
+// several name gets their sum. It returns ErrNoWeight where a group that has weight holds none.
+func Flatten(sources int, parts []Node) (Proportions, error) {
+	fractions := make([]*big.Rat, sources)
+	for i := range fractions {
+		fractions[i] = new(big.Rat)
+	}
+	if err := flatten(fractions, &Node{Parts: parts}, big.NewRat(1, 1)); err != nil {
+		return nil, err
+	}
+	denominator := big.NewInt(1)
+	for _, f := range fractions { // the least common multiple
+		gcd := new(big.Int).GCD(nil, nil, denominator, f.Denom())
+		denominator.Mul(denominator, new(big.Int).Quo(f.Denom(), gcd))
+	}
+	whole := make([]*big.Int, sources)
+	for i, f := range fractions {
+		whole[i] = new(big.Int).Mul(f.Num(), new(big.Int).Quo(denominator, f.Denom()))
+	}
+	return proportion(whole)
+}
+
+// flatten adds the fractions of one group's sources; of is the group's own.
+func flatten(fractions []*big.Rat, group *Node, of *big.Rat) error {
+	weights := group.Derived
+	if weights == nil {
+		weights = scaledTogether(group.Parts, func(n Node) Weight { return n.Weight })
+	}
+	sum := new(big.Int)
+	for _, w := range weights {
+		sum.Add(sum, w)
+	}
+	if sum.Sign() == 0 {
+		return ErrNoWeight
+	}
+	for i := range group.Parts {
+		if weights[i].Sign() == 0 {
+			continue // what a group without weight holds may be anything
+		}
+		n, mine := &group.Parts[i], new(big.Rat).SetFrac(weights[i], sum)
+		mine.Mul(mine, of)
+		if len(n.Parts) > 0 {
+			if err := flatten(fractions, n, mine); err != nil {
+				return err
+			}
+			continue
+		}
+		fractions[n.Source].Add(fractions[n.Source], mine)
+	}
+	return nil
+}
+
+// scaledTogether returns the weights of several things as integers in one unit.
+func scaledTogether[T any](of []T, weight func(T) Weight) []*big.Int {
+	var floor int8 = maxMagnitude
+	for _, x := range of {
+		floor = min(floor, weight(x).exponent)
+	}
+	out := make([]*big.Int, len(of))
+	for i, x := range of {
+		out[i] = weight(x).scaled(floor)
+	}
+	return out
+}

@@ -77,6 +77,8 @@ type Shape struct {
 	Layout         Layout     //
 	TokenDtype     TokenDtype //
 	CapTokens      uint32     // varlen: most tokens in a microbatch
+	CP             uint32     // context-parallel ranks that share a microbatch; 0 is 1
+	Local          bool       // varlen: some documents are whole on one of them (Assignment.Holder)
 }
 
 // Plan is one sealed step: immutable. Assignments are ordered by (rank, microbatch, row, start). Leaves holds one digest for each

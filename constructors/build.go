@@ -10,20 +10,24 @@ import (
 // ignored is the label of a document's last token and of padding: what PyTorch's cross entropy ignores by default.
 const ignored = -100
 
-// Collator builds the microbatches of one shape. It is immutable after New and safe for concurrent use.
+// Collator builds one context-parallel rank's slices of the microbatches of one shape. It is immutable after New and safe for concurrent
+// use.
 type Collator struct {
 	shape millrace.Shape
 	pad   uint32 // segments are rounded up to a multiple of it
+	ranks uint32 // context-parallel, of which this one is number rank
+	rank  uint32
 	// Rows that are the same in every batch, copied instead of computed: 0, 1, 2 …; 1.0 …; -100 ….
 	count64, none64 []int64
 	count32, none32 []int32
 	ones            []float32
 }
 
-// New returns a collator for shape; padMultiple is the run's pad_multiple (1 or more).
+// New returns the collator for the first context-parallel rank of shape; padMultiple is the run's pad_multiple (1 or more), with several
+// ranks a multiple of twice their number.
 func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	n := int(max(shape.SequenceLength, shape.CapTokens, 1))
-	c := &Collator{shape: shape, pad: max(padMultiple, 1), ones: make([]float32, n)}
+	c := &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1), ones: make([]float32, n)}
 	for i := range c.ones {
 		c.ones[i] = 1
 	}
@@ -35,6 +39,13 @@ func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	return c
 }
 
+// For returns the collator for another context-parallel rank, from 0.
+func (c *Collator) For(rank uint32) *Collator {
+	other := *c
+	other.rank = rank
+	return &other
+}
+
 func rows[T int32 | int64](n int) (count, none []T) {
 	count, none = make([]T, n), make([]T, n)
 	for i := range count {
@@ -43,55 +54,65 @@ func rows[T int32 | int64](n int) (count, none []T) {
 	return count, none
 }
 
-// Build fills dst with the microbatch's tensors. part is in (row, start) order; tokens[i] holds part[i]'s tokens, and one more
-// where its document goes on (Segment.More). Every byte of every tensor is written: dst may hold an older batch.
+// Build fills dst with the tensors of the rank's slice of a microbatch. part is the whole microbatch's, in (row, start) order; tokens[i]
+// holds part[i]'s tokens, and one more where its document goes on (Segment.More). Every byte of every tensor is written: dst may hold an older batch.
 //
 // masked, where it is not nil, tells which segments turned out bad after they were planned. Such a segment keeps its place, its length,
 // its positions and its number; its tokens are 0, its labels -100 and its loss mask 0, and tokens[i] is not looked at.
 func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
-	if err := c.check(dst, tensors, part, tokens, masked); err != nil {
+	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
+		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d", len(part), len(tokens), len(masked))
+	}
+	for i := range part {
+		if a := &part[i]; a.Holder > c.ranks {
+			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d is held by context-parallel rank %d of %d: %w", a.Source, a.Ordinal, a.Holder-1, c.ranks, millrace.ErrMismatch)
+		}
+	}
+	in := c.arrange(part, tokens, masked)
+	if err := c.check(dst, tensors, in); err != nil {
 		return err
 	}
 	if c.shape.TokenDtype == millrace.Int32 {
-		build(c, dst, tensors, part, tokens, masked, c.count32, c.none32)
+		build(c, dst, tensors, in, c.count32, c.none32)
 	} else {
-		build(c, dst, tensors, part, tokens, masked, c.count64, c.none64)
+		build(c, dst, tensors, in, c.count64, c.none64)
 	}
 	return nil
 }
 
 // check makes sure that what follows cannot write out of bounds, whatever a plan or a loader sent.
-func (c *Collator) check(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
-	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
-		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d", len(part), len(tokens), len(masked))
-	}
+func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 	if last := tensors[len(tensors)-1]; int64(len(dst)) < last.Offset+last.Bytes {
 		return fmt.Errorf("build microbatch: frame of %d bytes is too small", len(dst))
 	}
-	rowLimit, colLimit := uint32(1), uint64(c.length(part))
+	rowLimit, colLimit := uint32(1), uint64(in.shared)
 	if c.shape.Layout != millrace.Varlen {
 		rowLimit, colLimit = c.shape.MicroBatch, uint64(c.shape.SequenceLength)
 	}
 	var row uint32
 	var end uint64
-	for i := range part {
-		a := &part[i]
-		if a.Row != row {
+	for i := range in.part {
+		a := &in.part[i]
+		if a.Row != row || i == in.segments {
 			row, end = a.Row, 0
+		}
+		if i == in.segments {
+			colLimit = uint64(in.shared)/uint64(c.ranks) + uint64(in.own)
+		}
+		room, ok := c.room(a)
+		if !ok || a.Row >= rowLimit || uint64(a.Start) < end || uint64(a.Start)+room > colLimit || a.Length == 0 ||
+			i > 0 && a.Row < in.part[i-1].Row || uint64(a.Length) > uint64(len(c.ones)) {
+			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d", i, a.Source, a.Ordinal, a.Row, a.Start)
 		}
 		want := int(a.Length)
 		if a.More {
 			want++
 		}
-		if a.Row >= rowLimit || uint64(a.Start) < end || uint64(a.Start)+uint64(a.Length) > colLimit || a.Length == 0 ||
-			i > 0 && a.Row < part[i-1].Row || uint64(a.Length) > uint64(len(c.ones)) {
-			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d", i, a.Source, a.Ordinal, a.Row, a.Start)
-		}
-		if len(tokens[i]) != want && (masked == nil || !masked[i]) {
+		if len(in.tokens[i]) != want && (in.masked == nil || !in.masked[i]) {
 			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned: %w",
-				a.Source, a.Ordinal, a.Offset, len(tokens[i]), want, millrace.ErrMismatch)
+				a.Source, a.Ordinal, a.Offset, len(in.tokens[i]), want, millrace.ErrMismatch)
 		}
-		end = uint64(a.Start) + uint64(a.Length)
+		end = uint64(a.Start) + room
 	}
 	return nil
 }
@@ -114,62 +135,74 @@ type arrays[T int32 | int64] struct {
 	ones                      []float32
 }
 
-func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool, count, none []T) {
+func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, count, none []T) {
 	a := arrays[T]{tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]), count: count, none: none, ones: c.ones}
 	stride := 0
 	if c.shape.Layout == millrace.Varlen {
 		a.mask = view[float32](dst, ts[3])
-		c.boundaries(view[int32](dst, ts[4]), view[int32](dst, ts[5]), part, len(a.tokens))
+		boundaries(view[int32](dst, ts[4]), view[int32](dst, ts[5]), in.part[:in.segments], 0, in.shared)
+		if c.shape.Local {
+			from := in.shared / int(c.ranks)
+			boundaries(view[int32](dst, ts[6]), view[int32](dst, ts[7]), in.part[in.segments:], from, from+in.own)
+		}
 	} else {
 		a.ids, a.mask = view[int32](dst, ts[3]), view[float32](dst, ts[4])
-		stride = int(c.shape.SequenceLength)
+		stride = int(c.shape.SequenceLength / c.ranks)
 	}
 	at, id, row := 0, int32(0), uint32(0)
-	for i := range part {
-		p := &part[i]
+	for i := range in.part {
+		p := &in.part[i]
 		if p.Row != row {
 			row, id = p.Row, 0
 		}
 		id++
-		start := int(p.Row)*stride + int(p.Start)
-		a.padding(at, start)
-		if masked != nil && masked[i] {
-			a.masked(start, int(p.Length), id)
-		} else {
-			a.segment(start, tokens[i][:p.Length], tokens[i][p.Length:], id)
+		runs, n := c.runs(p)
+		for _, r := range runs[:n] {
+			start := int(p.Row)*stride + r.at
+			a.padding(at, start)
+			if in.masked != nil && in.masked[i] {
+				a.masked(start, r, id)
+			} else {
+				a.segment(start, r, in.tokens[i], id)
+			}
+			at = start + r.to - r.from
 		}
-		at = start + int(p.Length)
 	}
 	a.padding(at, len(a.tokens))
 }
 
-// segment writes one segment at column `at`; next holds the document's following token, or nothing at its end.
-func (a *arrays[T]) segment(at int, tokens, next []uint32, id int32) {
-	n := len(tokens)
+// segment writes a run of a segment's tokens at column `at`; behind the segment's own, tokens holds the document's following one, or
+// nothing at its end.
+func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
+	n := r.to - r.from
+	if n == 0 {
+		return
+	}
 	out := a.tokens[at : at+n]
-	for i, v := range tokens {
+	for i, v := range tokens[r.from:r.to] {
 		out[i] = T(v)
 	}
 	labels, mask := a.labels[at:at+n], a.mask[at:at+n]
 	copy(labels, out[1:])
 	copy(mask, a.ones)
-	if len(next) > 0 {
-		labels[n-1] = T(next[0])
+	if r.to < len(tokens) {
+		labels[n-1] = T(tokens[r.to])
 	} else {
 		labels[n-1], mask[n-1] = ignored, 0
 	}
-	a.number(at, n, id)
+	a.number(at, r, id)
 }
 
-// masked writes a segment that nobody can read: what a segment is by its place, and of its content only padding.
-func (a *arrays[T]) masked(at, n int, id int32) {
-	a.padding(at, at+n)
-	a.number(at, n, id)
+// masked writes a run of a segment that nobody can read: what a segment is by its place, and of its content only padding.
+func (a *arrays[T]) masked(at int, r run, id int32) {
+	a.padding(at, at+r.to-r.from)
+	a.number(at, r, id)
 }
 
 // number writes positions and the segment's number in its row.
-func (a *arrays[T]) number(at, n int, id int32) {
-	copy(a.positions[at:at+n], a.count)
+func (a *arrays[T]) number(at int, r run, id int32) {
+	n := r.to - r.from
+	copy(a.positions[at:at+n], a.count[r.from:])
 	if a.ids != nil {
 		ids := a.ids[at : at+n]
 		for i := range ids {
@@ -194,11 +227,11 @@ func (a *arrays[T]) padding(from, to int) {
 	}
 }
 
-// boundaries writes cu_seqlens, the padded start of every segment and the end, and the longest of them.
-func (c *Collator) boundaries(cu, longest []int32, part []millrace.Assignment, length int) {
-	cu[0], cu[len(cu)-1], longest[0] = 0, int32(length), 0
+// boundaries writes the padded start of every segment less from, the end less from, and the longest of them.
+func boundaries(cu, longest []int32, part []millrace.Assignment, from, end int) {
+	cu[0], cu[len(cu)-1], longest[0] = 0, int32(end-from), 0
 	for i := range part {
-		cu[i] = int32(part[i].Start)
+		cu[i] = int32(int(part[i].Start) - from)
 	}
 	for i := range cu[1:] {
 		longest[0] = max(longest[0], cu[i+1]-cu[i])

@@ -14,14 +14,16 @@ type Tensor struct {
 	Bytes  int64
 }
 
-// Layout returns the microbatch's tensors and the frame's size in bytes. Packed: tokens, labels, position_ids, segment_ids,
-// loss_mask, each [micro_batch_size, sequence_length], whatever the part. Varlen: tokens, labels, position_ids, loss_mask, each
-// [n] with n the tokens placed (at least 1), cu_seqlens [segments + 1] and max_seqlen [].
+// Layout returns the tensors of the rank's slice of a microbatch and the frame's size in bytes. Packed: tokens, labels, position_ids,
+// segment_ids, loss_mask, each [micro_batch_size, sequence_length / cp], whatever the part. Varlen: tokens, labels, position_ids,
+// loss_mask, each [n] with n the tokens placed (at least 1), cu_seqlens [segments + 1] and max_seqlen []; these two are of the whole
+// microbatch, n is cu_seqlens[-1] / cp. With Shape.Local also cu_seqlens_local [held + 1] and max_seqlen_local [], of the documents that
+// this rank holds whole: they follow the slices, so that n is cu_seqlens[-1] / cp + cu_seqlens_local[-1].
 func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 	if c.shape.Layout == millrace.Varlen {
-		return c.varlen(c.length(part), max(len(part), 1))
+		return c.varlen(c.arrange(part, nil, nil).extent)
 	}
-	rows, cols := int(c.shape.MicroBatch), int(c.shape.SequenceLength)
+	rows, cols := int(c.shape.MicroBatch), int(c.shape.SequenceLength/c.ranks)
 	var b frame
 	b.add("tokens", c.tokenDtype(), rows, cols)
 	b.add("labels", c.tokenDtype(), rows, cols)
@@ -34,31 +36,32 @@ func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 // MaxBytes is the largest frame that any part of this shape needs.
 func (c *Collator) MaxBytes() int64 {
 	if c.shape.Layout == millrace.Varlen {
-		_, size := c.varlen(int(c.shape.CapTokens), int(c.shape.CapTokens))
+		all := int(c.shape.CapTokens)
+		e := extent{segments: all, shared: max(all, c.least())}
+		if c.shape.Local { // at worst all documents are held by one rank
+			e.held, e.own = all, all
+		}
+		_, size := c.varlen(e)
 		return size
 	}
 	_, size := c.Layout(nil)
 	return size
 }
 
-func (c *Collator) varlen(tokens, segments int) ([]Tensor, int64) {
+func (c *Collator) varlen(e extent) ([]Tensor, int64) {
 	var b frame
+	tokens := e.shared/int(c.ranks) + e.own
 	b.add("tokens", c.tokenDtype(), tokens)
 	b.add("labels", c.tokenDtype(), tokens)
 	b.add("position_ids", c.tokenDtype(), tokens)
 	b.add("loss_mask", "<f4", tokens)
-	b.add("cu_seqlens", "<i4", segments+1)
+	b.add("cu_seqlens", "<i4", max(e.segments, 1)+1)
 	b.add("max_seqlen", "<i4")
-	return b.tensors, b.size
-}
-
-// length is the varlen arrays' length: the padded end of the last segment, 1 for an empty microbatch.
-func (c *Collator) length(part []millrace.Assignment) int {
-	if len(part) == 0 {
-		return 1
+	if c.shape.Local {
+		b.add("cu_seqlens_local", "<i4", e.held+1)
+		b.add("max_seqlen_local", "<i4")
 	}
-	last := &part[len(part)-1]
-	return int(last.Start + c.padded(last.Length))
+	return b.tensors, b.size
 }
 
 func (c *Collator) padded(length uint32) uint32 { return (length + c.pad - 1) / c.pad * c.pad }

@@ -1,0 +1,38 @@
+package constructors
+
+import "millrace"
+
+// LossTokens returns how many labels of a microbatch take part in the loss, all context-parallel slices together: the tokens of its
+// segments less the last of each document. What is masked counts as if it were there, so that no denominator changes.
+func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
+	whole := *c
+	whole.ranks, whole.rank = 1, 0
+	labels := uint64(0)
+	for i := range part {
+		a := &part[i]
+		runs, n := whole.runs(a)
+		for _, r := range runs[:n] {
+			labels += uint64(r.to - r.from)
+			if !a.More && r.from < r.to && r.to == int(a.Length) {
+				labels--
+			}
+		}
+	}
+	return labels
+}
+
+// StepLossTokens is LossTokens of a whole step: of all its microbatches on all data-parallel ranks.
+func StepLossTokens(p *millrace.Plan) uint64 {
+	labels := uint64(0)
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		if a.Part > 0 {
+			continue // counted with the segment's first slice
+		}
+		labels += uint64(a.Length)
+		if !a.More {
+			labels--
+		}
+	}
+	return labels
+}

@@ -150,14 +150,14 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 		stride = int(c.shape.SequenceLength / c.ranks)
 	}
 	at, id, row := 0, int32(0), uint32(0)
+	var runs [2]run
 	for i := range in.part {
 		p := &in.part[i]
 		if p.Row != row {
 			row, id = p.Row, 0
 		}
 		id++
-		runs, n := c.runs(p)
-		for _, r := range runs[:n] {
+		for _, r := range c.runs(p, &runs) {
 			start := int(p.Row)*stride + r.at
 			a.padding(at, start)
 			if in.masked != nil && in.masked[i] {

@@ -8,10 +8,10 @@ func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
 	whole := *c
 	whole.ranks, whole.rank = 1, 0
 	labels := uint64(0)
+	var runs [2]run
 	for i := range part {
 		a := &part[i]
-		runs, n := whole.runs(a)
-		for _, r := range runs[:n] {
+		for _, r := range whole.runs(a, &runs) {
 			labels += uint64(r.to - r.from)
 			if !a.More && r.from < r.to && r.to == int(a.Length) {
 				labels--

@@ -95,11 +95,12 @@ func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	return padded / uint64(max(a.Parts, 1)), padded%(2*n) == 0 && a.Start%c.ranks == 0 && a.Part < max(a.Parts, 1)
 }
 
-// runs is what the rank has of a segment.
-func (c *Collator) runs(a *millrace.Assignment) (out [2]run, n int) {
+// runs writes what the rank has of a segment to out, and returns the part of it that is used.
+func (c *Collator) runs(a *millrace.Assignment, out *[2]run) []run {
 	parts := max(a.Parts, 1) * c.ranks
 	if a.Holder > 0 || parts == 1 {
-		return [2]run{{int(a.Start), 0, int(a.Length)}}, 1
+		out[0] = run{int(a.Start), 0, int(a.Length)}
+		return out[:1]
 	}
 	chunk, length := int(c.padded(a.Length)/(2*parts)), int(a.Length)
 	first := int(a.Part*c.ranks + c.rank)
@@ -107,5 +108,5 @@ func (c *Collator) runs(a *millrace.Assignment) (out [2]run, n int) {
 	for i, number := range [2]int{first, 2*int(parts) - 1 - first} {
 		out[i] = run{at + i*chunk, min(number*chunk, length), min((number+1)*chunk, length)}
 	}
-	return out, 2
+	return out[:]
 }

@@ -56,7 +56,8 @@ func (e *KnotError) Unwrap() error { return e.Err }
 // Ramps blend proportions, each knot's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
 // A ramp starts from the value that the schedule before it has at its point; where that is a running ramp, the interrupted ramp's value there, so nothing jumps.
 type Schedule struct {
-	knots  []knot
+	given  []Knot
+	knots  []knot // of each given one
 	bounds Bounds
 }
 
@@ -74,7 +75,7 @@ func NewSchedule(sources int, knots []Knot) (*Schedule, error) {
 	if len(knots) == 0 {
 		return nil, &KnotError{0, "from", fmt.Errorf("the schedule is empty: it needs an entry from 0")}
 	}
-	s := &Schedule{knots: make([]knot, 0, len(knots))}
+	s := &Schedule{given: slices.Clone(knots), knots: make([]knot, 0, len(knots))}
 	for i, k := range knots {
 		if err := checkKnot(i, sources, knots); err != nil {
 			return nil, err

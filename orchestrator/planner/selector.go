@@ -24,6 +24,9 @@ type Selector struct {
 	tail  *draft     // what looks beyond step
 	over  Outcome    // why the run ends; Kind is Finished once it is known
 
+	passing *passing      // a skip under way, or nil
+	passed  millrace.Step // one more than the step whose skip is through
+
 	ready []Selection // to be handed out; with last_step drop the newest waits for what follows it
 	err   error       // where the stream cannot go on
 }
@@ -85,6 +88,9 @@ func (s *Selector) work(o Offers) (*missing, error) {
 	if s.step == nil {
 		if done := s.reached(s.state); done {
 			return nil, nil
+		}
+		if wait, err := s.pass(o); wait != nil || err != nil {
+			return wait, err
 		}
 		wait, err := s.drawStep(o)
 		if wait != nil || err != nil || s.step == nil {

@@ -62,6 +62,7 @@ type Spec struct {
 	Unit           Unit
 	Sources        []SourceSpec // sorted by name; everything else addresses a source by its index here
 	Schedule       *mixing.Schedule
+	Skips          []Skip // each at another step
 	LastStep       LastStep
 	StopSteps      uint64 // the run ends with this many steps; 0: no such end
 	StopTokens     uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
@@ -98,6 +99,11 @@ func (s *Spec) Validate() error {
 		case Repeat, Renormalize, Stop, Fail:
 		default:
 			return fail("source %q: on_exhausted %q is none of repeat, renormalize, stop, error", src.Name, src.OnExhausted)
+		}
+	}
+	for _, k := range s.Skips {
+		if err := k.validate(); err != nil {
+			return err
 		}
 	}
 	return nil

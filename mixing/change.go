@@ -1,0 +1,65 @@
+package mixing
+
+import "slices"
+
+// Sources returns how many sources the schedule has weights for.
+func (s *Schedule) Sources() int { return len(s.given[0].Weights) }
+
+// Measure returns what the schedule's places count.
+func (s *Schedule) Measure() Measure { return s.given[0].From.Measure }
+
+// Knots returns the entries, in order. They are the caller's, but for the weights in them.
+func (s *Schedule) Knots() []Knot { return slices.Clone(s.given) }
+
+// With returns the schedule that holds before the first of the knots what s holds there, and from it on what the knots say: entries of s from there on are
+// gone. A ramp at the first knot starts from what the entries before have there. The same knots again change nothing. The errors are NewSchedule's, and number
+// the entries of the whole.
+func (s *Schedule) With(knots []Knot) (*Schedule, error) {
+	if len(knots) == 0 {
+		return s, nil
+	}
+	before := slices.IndexFunc(s.given, func(k Knot) bool { return k.From.Count >= knots[0].From.Count })
+	if before < 0 {
+		before = len(s.given)
+	}
+	out, err := NewSchedule(s.Sources(), append(slices.Clone(s.given[:before]), knots...))
+	if err != nil {
+		return nil, err
+	}
+	out.bounds = s.bounds
+	return out, nil
+}
+
+// Since returns a schedule that is equal to s from a place on, with no entry of what is over by then: what holds at the place is its first entry, unless it is a
+// ramp that is not through, which keeps what it starts from.
+func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
+	first, place := s.inForce(step, tokensPlaced)
+	for ; first > 0; place, first = s.knots[first].from, first-1 {
+		if k := &s.knots[first]; place-k.from >= k.over {
+			break // its weights hold, however they came into force
+		}
+	}
+	given := slices.Clone(s.given[first:])
+	given[0].From.Count, given[0].Ramp, given[0].Over = 0, RampNone, Point{}
+	out, err := NewSchedule(s.Sources(), given)
+	if err != nil {
+		return s // entries that were sound stay so
+	}
+	out.bounds = s.bounds
+	return out
+}
+
+// Running returns the end of the ramp that is under way at a place, 0 where none is.
+func (s *Schedule) Running(step, tokensPlaced uint64) uint64 {
+	i, place := s.inForce(step, tokensPlaced)
+	if k := &s.knots[i]; place-k.from < k.over {
+		return k.from + k.over
+	}
+	return 0
+}
+
+// InForce returns the entry in force at a place.
+func (s *Schedule) InForce(step, tokensPlaced uint64) Knot {
+	i, _ := s.inForce(step, tokensPlaced)
+	return s.given[i]
+}

@@ -1,0 +1,115 @@
+package planner
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"millrace"
+)
+
+// TestSkipPassesOverSteps: what steps A to B would have held comes nowhere, the data behind it takes its place without a gap, and the mixture goes on from what was
+// placed.
+func TestSkipPassesOverSteps(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		spec := randomSpec(t, rng, 1+rng.IntN(4))
+		c := randomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
+		for i := range c.epochs {
+			c.epochs[i] = 0
+		}
+		const steps = 12
+		plain, _, err := collect(t, spec, NewState(len(spec.Sources)), c, steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := rng.IntN(5)
+		to := from + 1 + rng.IntN(4)
+		skipping := *spec
+		skipping.Skips = []Skip{{From: millrace.Step(from), To: millrace.Step(to)}}
+		got, _, err := collect(t, &skipping, NewState(len(spec.Sources)), newShy(c, seed), steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range from {
+			if got[i].Content != plain[i].Content {
+				t.Fatalf("seed %d: step %d differs before the skip", seed, i)
+			}
+		}
+		landed := plain[to-1].After
+		first := make([]place, len(spec.Sources))
+		seen := make([]bool, len(spec.Sources))
+		for i := from; i < steps; i++ {
+			checkStep(t, spec, &got[i])
+			for _, seg := range got[i].Segments {
+				if !seen[seg.Source] || seg.Ordinal < first[seg.Source].ordinal {
+					first[seg.Source], seen[seg.Source] = place{seg.Source, seg.Ordinal, seg.Offset}, true
+				}
+			}
+		}
+		for i, at := range landed.Sources {
+			want := place{uint32(i), at.Ordinal, at.Offset}
+			for { // documents without tokens come nowhere
+				meta, _ := c.Peek(i, want.ordinal)
+				if meta.Reject == "" && meta.Lengths.Tokens > want.offset {
+					break
+				}
+				want.ordinal, want.offset = want.ordinal+1, 0
+			}
+			if seen[i] && first[i] != want {
+				t.Fatalf("seed %d: behind the skip source %d begins at %+v, want %+v", seed, i, first[i], want)
+			}
+		}
+		if got[from].After.Tokens != tokensBefore(got, from)+got[from].Stats.Tokens {
+			t.Fatalf("seed %d: what was passed over counts as placed", seed)
+		}
+		resumeEverywhere(t, &skipping, c, got)
+	}
+}
+
+func tokensBefore(steps []Selection, i int) uint64 {
+	if i == 0 {
+		return 0
+	}
+	return steps[i-1].After.Tokens
+}
+
+// resumeEverywhere: from every state on, the same steps follow, and the deltas lead there.
+func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
+	t.Helper()
+	differ, at := NewDiffer(spec), NewState(len(spec.Sources))
+	for i := range steps {
+		delta, err := differ.Diff(at, steps[i].After)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := at.Clone()
+		if err := NewDiffer(spec).Apply(&back, delta); err != nil || !back.Equal(steps[i].After) {
+			t.Fatalf("delta of step %d leads elsewhere: %v", i, err)
+		}
+		st, err := ParseState(at.Compact())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := collect(t, spec, st, o, 1)
+		if err != nil || got[0].Content != steps[i].Content || !got[0].After.Equal(steps[i].After) {
+			t.Fatalf("step %d differs when it is planned from its state: %v", i, err)
+		}
+		at = steps[i].After
+	}
+}
+
+// TestSkipToTheEnd: where the sources are through before the skip is, the run is over.
+func TestSkipToTheEnd(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 6))
+	spec := randomSpec(t, rng, 2)
+	c := randomCorpus(rng, 2, 150, spec.SequenceLength)
+	all, _, err := collect(t, spec, NewState(2), c, 0)
+	if err != nil || len(all) < 3 {
+		t.Fatalf("%d steps, %v", len(all), err)
+	}
+	spec.Skips = []Skip{{From: 1, To: millrace.Step(1 + len(all))}}
+	got, out, err := collect(t, spec, NewState(2), newShy(c, 3), 0)
+	if err != nil || len(got) != 1 || out.Reason != SourcesThrough || got[0].Content != all[0].Content {
+		t.Fatalf("%d steps, %+v, %v", len(got), out, err)
+	}
+}

@@ -18,7 +18,9 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from trainer import Orders, Taken, train
 
-DEADLINE = 60.0  # seconds in which something must happen before it counts as a hang
+# Seconds, on a slow machine that does other things too. What passes does not wait for them.
+DEADLINE = 60.0  # in which something must happen before it counts as a hang
+SOON = 20.0  # for what takes a second where there is nothing else to do
 
 # A clean process that forks the trainers: it has the client loaded, and none of the test's threads.
 processes = multiprocessing.get_context("forkserver")
@@ -203,10 +205,10 @@ class Run:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"`up` did not stop within 20 s:\n{self.stderr()}") from None
+            raise AssertionError(f"`up` did not stop within {DEADLINE:.0f} s:\n{self.stderr()}") from None
 
     def kill(self) -> None:
         """kill -9 of everything at once: up and all its children."""
@@ -230,16 +232,15 @@ class Run:
 
     def leftovers(self) -> List[str]:
         """What of the run still exists and should not: processes, sockets, the runtime directory."""
-        found = [f"process {pid}" for pid in processes_of(self.directory)]
-        for _ in range(20):  # a killed process may need a moment to be gone
-            if not found:
-                break
-            time.sleep(0.1)
+        until = time.monotonic() + SOON
+        while True:  # a killed process may need a moment to be gone
             found = [f"process {pid}" for pid in processes_of(self.directory)]
-        found += [str(p) for p in self.directory.glob("*.sock")]
-        if (self.directory / "run").exists():
-            found.append(str(self.directory / "run"))
-        return found
+            found += [str(p) for p in self.directory.glob("*.sock")]
+            if (self.directory / "run").exists():
+                found.append(str(self.directory / "run"))
+            if not found or time.monotonic() > until:
+                return found
+            time.sleep(0.05)
 
 
 def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List[int]:

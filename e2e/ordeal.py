@@ -16,13 +16,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import stub
 from faults import Plan
-from harness import processes_of
+from harness import DEADLINE, SOON, processes_of
 from millrace._connection import Connection
 from millrace._errors import Lost
 
 TICK = 0.005  # seconds between two looks at everything
 STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
-PATIENCE = 30.0  # seconds without any batch, death or fault after which a run counts as hung
+PATIENCE = 60.0  # seconds without any batch, death or fault after which a run counts as hung
 
 # A clean process that forks the trainers: it has the client loaded, and none of the driver's threads.
 processes = multiprocessing.get_context("forkserver")
@@ -113,9 +113,9 @@ class Ordeal:
             if self._ups > 1:
                 self._wait_ready(self._up.pid)
                 self._up.terminate()
-            code = self._up.wait(20)
+            code = self._up.wait(DEADLINE)
         except subprocess.TimeoutExpired:
-            return [f"`up` did not end within 20 s after every rank had; it said:\n{self.said()}"]
+            return [f"`up` did not end within {DEADLINE:.0f} s after every rank had; it said:\n{self.said()}"]
         if code < 0:  # a point on its way out
             self._start_up()
             return None
@@ -125,7 +125,7 @@ class Ordeal:
 
     def _wait_ready(self, pid: int) -> None:
         """Waits until an `up` has made the run directory its own, or has ended."""
-        record, until = self.events / f"up-{pid}.jsonl", time.monotonic() + 20
+        record, until = self.events / f"up-{pid}.jsonl", time.monotonic() + DEADLINE
         while time.monotonic() < until and self._up is not None and self._up.poll() is None:
             if record.exists() and '"ready"' in record.read_text():
                 return
@@ -263,7 +263,7 @@ class Ordeal:
 
     def leftovers(self) -> Sequence[str]:
         """What of the run still exists and should not."""
-        until = time.monotonic() + 2
+        until = time.monotonic() + SOON
         while processes_of(self.directory) and time.monotonic() < until:
             time.sleep(0.02)
         found = [f"process {pid}" for pid in processes_of(self.directory)]

@@ -15,10 +15,9 @@ from typing import Any, Callable, Dict, List, Optional, TypeVar
 import pytest
 
 from conftest import variant
-from harness import Delivered, Run, Trainers, command, write_mixture
+from harness import SOON, Delivered, Run, Trainers, command, write_mixture
 
 RANKS = 2
-AGAIN = 5.0  # seconds in which a run is protected again
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class Watch:
     def status(self) -> Dict[str, Any]:
         return json.loads(command(self.stage.binary, "status", str(self.run.directory), "--json"))
 
-    def until(self, what: Callable[[Dict[str, Any]], T], within: float = AGAIN) -> T:
+    def until(self, what: Callable[[Dict[str, Any]], T], within: float = SOON) -> T:
         """What a status says, once it says it."""
         began = time.monotonic()
         while True:
@@ -87,7 +86,8 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
     slow = "shadow-0:loader/standing/before=sleep:2s@1"  # a shadow that takes its time is missed
     with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
         watch = Watch(stage, run)
-        trainers = watch.start(pause=0.1)
+        (held := Path(f"{run.directory}.hold")).touch()
+        trainers = watch.start(pause=0.3, hold=str(held))
         assert "unprotected" in watch.until(lambda s: [a["kind"] for a in s["alerts"]])
         loader = holder(watch.protected(), "plain")
         trainers.collect(until=3)
@@ -109,7 +109,7 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         assert os.path.exists(f"/proc/{stopped}") and fresh != stopped
         watch.protected()
         os.kill(stopped, signal.SIGCONT)
-        gone = time.monotonic() + AGAIN
+        gone = time.monotonic() + SOON
         while os.path.exists(f"/proc/{stopped}"):
             assert time.monotonic() < gone, "it was fenced, and goes on living"
             time.sleep(0.02)
@@ -121,9 +121,10 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         both = [watch.pid(loader), watch.pid("shadow-0")]
         for pid in both:
             os.kill(pid, signal.SIGKILL)
+        held.unlink()
         delivered = trainers.collect()
         assert first < len(golden.steps()) - 2, "it came too late to show anything"
-        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
         assert delivered.bytes() == golden.bytes()
         said, log = run.stderr(), watch.said()
     assert said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2, said
@@ -143,13 +144,13 @@ def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
         os.kill(watch.pid("loader-0"), signal.SIGKILL)
         alert = watch.until(lambda s: [a for a in s["alerts"] if a["kind"] == "source"])[0]["text"]
         assert "source tables cannot be read by loader-0" in alert and "tables" in alert.split(":", 1)[1], alert
-        waits = time.monotonic() + AGAIN
+        waits = time.monotonic() + SOON
         while "waiting for" not in watch.said() or "alert (source)" not in watch.said():
             assert time.monotonic() < waits, f"the trainer says: {watch.said()}"
             time.sleep(0.05)
         (tmp_path / "tables").rename(tmp_path / "corpus" / "tables")
         delivered = trainers.collect()
-        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
         assert delivered.bytes() == golden.bytes()
         assert "warning: source tables" in run.stderr() and "over: source tables" in run.stderr()
         assert "alert is over (source)" in watch.said() and "waiting is over" in watch.said(), watch.said()
@@ -165,7 +166,7 @@ def test_sidecar_without_memory(stage: Any) -> None:
         size = int(Path(f"/proc/{pid}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(pid, resource.RLIMIT_AS, (size + (4 << 20), resource.RLIM_INFINITY))
         delivered = watch.start(pause=0.0).collect()
-        assert delivered.ends == ["end"] * RANKS and run.wait(20) == 0, run.stderr()
+        assert delivered.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
         assert delivered.bytes() == expected.bytes()
         said = run.stderr()
     assert "sidecar-0" in said and "restarted" in said, said

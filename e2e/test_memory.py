@@ -18,7 +18,7 @@ import zstandard
 
 import corpus
 from conftest import variant
-from harness import Delivered, Run, write_mixture
+from harness import DEADLINE, Delivered, Run, write_mixture
 from weigh import Scale
 
 MIB = 1 << 20
@@ -231,7 +231,7 @@ def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
         ({"sample_bytes": "300MiB"}, "sample_bytes"),
     ):
         path = write_mixture(tmp_path, variant({"sources": {"s": {"path": "a.jsonl"}}, "mixture": {"weights": {"s": 1}}, "limits": limits}))
-        done = subprocess.run([stage.binary, "check", path], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([stage.binary, "check", path], capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode == 2 and word in done.stderr and "mixture.yaml:" in done.stderr, done.stderr
 
 
@@ -250,5 +250,5 @@ def test_ring_does_not_fit(stage: Any, tmp_path: Path) -> None:
     )
     path = write_mixture(tmp_path, shape)
     for args in (["check", path, "--ranks", "2"], ["up", path, "--ranks", "2", "--run-dir", tmp_path / "run"]):
-        done = subprocess.run([stage.binary, *args], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([stage.binary, *args], capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode in (1, 2) and "sidecar_memory" in done.stderr.strip().splitlines()[-1], done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from conftest import variant
@@ -46,8 +47,10 @@ def test_ledger_is_what_trainers_got(stage: Any) -> None:
 def test_rolling_restart_under_load(stage: Any) -> None:
     expected = stage.delivered(SHORT, 2)
     with stage.up(SHORT, 2) as run:
-        trainers = run.start(pause=0.15)
+        (held := Path(f"{run.directory}.hold")).touch()
+        trainers = run.start(pause=2.0, hold=str(held))
         done = [json.loads(line) for line in command(stage.binary, "restart", str(run.directory), "--json").splitlines()]
+        held.unlink()
         delivered = trainers.collect()
         assert run.wait() == 0
     assert [d["role"] for d in done][-2:] == ["sidecar", "orchestrator"] and all(d["pid"] != d["was"] for d in done)

@@ -205,7 +205,7 @@ def test_kill_of_everything(stage: Any, whole: Any) -> None:
     for until in (2, 4, 6):
         run = stage.up(SHORT, 2, at)
         with run:
-            trainers = run.start(start=start, pause=0.03)
+            trainers = run.start(start=start, pause=0.03, leave_after=(until + 1, 1), stay=True)  # not to the end before they are killed
             trainers.collect(until=until)
             run.kill()
             told = trainers.end()

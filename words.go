@@ -71,7 +71,8 @@ type SampleMeta struct {
 }
 
 // Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name. More tells
-// that the document goes on after it, so that its last label is the document's next token.
+// that the document goes on after it, so that its last label is the document's next token. Patches are all that an encoder has of the
+// document: the segment that holds its first token carries them.
 type Segment struct {
 	Source  uint32
 	Ordinal Ordinal
@@ -79,6 +80,7 @@ type Segment struct {
 	ID      SampleID
 	Offset  uint32
 	Length  uint32
+	Patches uint32
 	More    bool
 }
 
@@ -97,6 +99,22 @@ type Assignment struct {
 	Part       uint32
 	Parts      uint32
 	Holder     uint32
+}
+
+// Columns returns how many columns of its row the assignment takes, before context parallelism, where every segment is rounded up to pad
+// tokens. A slice takes 2 of the segment's 2*Parts chunks, each of Length / (2*Parts) tokens rounded up, then up to pad: the slices of a
+// segment are equally wide, and what lies behind its end is padding of the last chunks.
+func (a *Assignment) Columns(pad uint32) uint32 {
+	chunks := uint64(1)
+	if a.Parts > 0 {
+		chunks = 2 * uint64(a.Parts)
+	}
+	width := (uint64(a.Length) + chunks - 1) / chunks
+	width = (width + uint64(pad) - 1) / uint64(pad) * uint64(pad)
+	if a.Parts > 0 {
+		width *= 2
+	}
+	return uint32(width)
 }
 
 // Slot names one microbatch of one rank in one attempt; its value is immutable.

@@ -431,6 +431,7 @@ type Assignments struct {
 	Part          []uint32 `protobuf:"varint,13,rep,packed,name=part,proto3" json:"part,omitempty"`
 	Parts         []uint32 `protobuf:"varint,14,rep,packed,name=parts,proto3" json:"parts,omitempty"`
 	Holder        []uint32 `protobuf:"varint,15,rep,packed,name=holder,proto3" json:"holder,omitempty"`
+	Patches       []uint32 `protobuf:"varint,16,rep,packed,name=patches,proto3" json:"patches,omitempty"` // empty where no segment has any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +567,13 @@ func (x *Assignments) GetParts() []uint32 {
 func (x *Assignments) GetHolder() []uint32 {
 	if x != nil {
 		return x.Holder
+	}
+	return nil
+}
+
+func (x *Assignments) GetPatches() []uint32 {
+	if x != nil {
+		return x.Patches
 	}
 	return nil
 }
@@ -2096,7 +2104,7 @@ const file_records_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
-	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\xe5\x02\n" +
+	"\aordinal\x18\x05 \x01(\x04R\aordinal\"\xff\x02\n" +
 	"\vAssignments\x12\x16\n" +
 	"\x06source\x18\x01 \x03(\rR\x06source\x12\x18\n" +
 	"\aordinal\x18\x02 \x03(\x04R\aordinal\x12\x14\n" +
@@ -2115,7 +2123,8 @@ const file_records_proto_rawDesc = "" +
 	"\x05start\x18\f \x03(\rR\x05start\x12\x12\n" +
 	"\x04part\x18\r \x03(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\x0e \x03(\rR\x05parts\x12\x16\n" +
-	"\x06holder\x18\x0f \x03(\rR\x06holder\"\xca\x02\n" +
+	"\x06holder\x18\x0f \x03(\rR\x06holder\x12\x18\n" +
+	"\apatches\x18\x10 \x03(\rR\apatches\"\xca\x02\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +

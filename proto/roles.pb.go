@@ -431,6 +431,7 @@ type Offers struct {
 	Anchors       []*Anchor              `protobuf:"bytes,10,rep,name=anchors,proto3" json:"anchors,omitempty"`
 	End           bool                   `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                 // the source's stream ends
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
+	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty where no document has any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +548,13 @@ func (x *Offers) GetEndOrdinal() uint64 {
 		return x.EndOrdinal
 	}
 	return 0
+}
+
+func (x *Offers) GetPatches() []uint32 {
+	if x != nil {
+		return x.Patches
+	}
+	return nil
 }
 
 // Leaving: the process was asked to leave; it serves on until its stripes are handed over and Bye comes.
@@ -3828,7 +3836,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xd9\x02\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xf3\x02\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -3843,7 +3851,8 @@ const file_roles_proto_rawDesc = "" +
 	" \x03(\v2\x13.millrace.v1.AnchorR\aanchors\x12\x10\n" +
 	"\x03end\x18\v \x01(\bR\x03end\x12\x1f\n" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
-	"endOrdinal\"!\n" +
+	"endOrdinal\x12\x18\n" +
+	"\apatches\x18\x14 \x03(\rR\apatches\"!\n" +
 	"\aLeaving\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
 	"\aTrouble\x12\x16\n" +

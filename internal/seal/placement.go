@@ -135,14 +135,18 @@ func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uin
 			b = le.AppendUint32(b, a.Parts)
 			b = le.AppendUint32(b, a.Holder)
 		}
+		if a.Patches != 0 {
+			b = le.AppendUint32(b, a.Patches)
+		}
 	}
 	return b
 }
 
 // The flags of an assignment in a leaf.
 const (
-	moreFlag   = 1
-	slicedFlag = 2 // part, parts and holder follow
+	moreFlag    = 1
+	slicedFlag  = 2 // part, parts and holder follow
+	patchesFlag = 4 // patches follow
 )
 
 func flags(a *millrace.Assignment) (b byte) {
@@ -151,6 +155,9 @@ func flags(a *millrace.Assignment) (b byte) {
 	}
 	if sliced(a) {
 		b |= slicedFlag
+	}
+	if a.Patches != 0 {
+		b |= patchesFlag
 	}
 	return b
 }

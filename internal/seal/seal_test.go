@@ -99,6 +99,8 @@ func TestVerifyRefuses(t *testing.T) {
 		"record":       func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].ID.Record++ },
 		"step":         func(p *millrace.Plan, _ *millrace.Shape) { p.Step++ },
 		"left out":     func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments = p.Assignments[1:] },
+		"patches":      func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Patches++ },
+		"part":         func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Parts, p.Assignments[0].Part = 3, 1 },
 		"moved":        func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Microbatch = 0 },
 		"leaf":         func(p *millrace.Plan, _ *millrace.Shape) { p.Leaves[3][0]++ },
 		"leaves":       func(p *millrace.Plan, _ *millrace.Shape) { p.Leaves = p.Leaves[:3] },

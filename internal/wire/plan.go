@@ -37,6 +37,7 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 	out.Part = column(as, func(a *millrace.Assignment) uint32 { return a.Part })
 	out.Parts = column(as, func(a *millrace.Assignment) uint32 { return a.Parts })
 	out.Holder = column(as, func(a *millrace.Assignment) uint32 { return a.Holder })
+	out.Patches = column(as, func(a *millrace.Assignment) uint32 { return a.Patches })
 	return out
 }
 
@@ -85,7 +86,7 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
 	}
-	for _, l := range []int{len(m.GetPart()), len(m.GetParts()), len(m.GetHolder())} {
+	for _, l := range []int{len(m.GetPart()), len(m.GetParts()), len(m.GetHolder()), len(m.GetPatches())} {
 		if l != n && l != 0 {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
@@ -100,7 +101,7 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 	for i := range out {
 		out[i] = millrace.Assignment{
 			Segment: millrace.Segment{Source: m.Source[i], Ordinal: millrace.Ordinal(m.Ordinal[i]), Epoch: millrace.Epoch(m.Epoch[i]),
-				ID: millrace.SampleID{Shard: m.Shard[i], Record: m.Record[i]}, Offset: m.Offset[i], Length: m.Length[i], More: m.More[i]},
+				ID: millrace.SampleID{Shard: m.Shard[i], Record: m.Record[i]}, Offset: m.Offset[i], Length: m.Length[i], Patches: at(m.Patches, i), More: m.More[i]},
 			Rank: millrace.Rank(m.Rank[i]), Microbatch: m.Microbatch[i], Row: m.Row[i], Start: m.Start[i],
 			Part: at(m.Part, i), Parts: at(m.Parts, i), Holder: at(m.Holder, i),
 		}

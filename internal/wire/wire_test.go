@@ -17,7 +17,7 @@ func TestPlanRoundTrip(t *testing.T) {
 		Content: millrace.Digest{1}, Placement: millrace.Digest{2}, Leaves: []millrace.Digest{{3}, {4}}}
 	for i := range 9 {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Rank: millrace.Rank(i / 5), Row: uint32(i), Start: 3, Microbatch: 1, Part: uint32(i % 2), Parts: 2, Holder: uint32(i),
-			Segment: millrace.Segment{Source: 1, Ordinal: 1 << 40, Epoch: 3, ID: millrace.SampleID{Shard: 5, Record: 1 << 33}, Offset: 2048, Length: 17, More: i%2 == 0}})
+			Segment: millrace.Segment{Source: 1, Ordinal: 1 << 40, Epoch: 3, ID: millrace.SampleID{Shard: 5, Record: 1 << 33}, Offset: 2048, Length: 17, Patches: uint32(i % 3), More: i%2 == 0}})
 	}
 	raw, err := pb.Marshal(PlanToProto(p, []byte("{}")))
 	if err != nil {

@@ -110,10 +110,14 @@ func (h *heads) next(w *walk, source int) millrace.Segment {
 	meta, offset := &h.metas[source], w.state.Sources[source].Offset
 	left := meta.Lengths.Tokens - offset
 	length := min(left, w.spec.SequenceLength)
-	return millrace.Segment{
+	seg := millrace.Segment{
 		Source: uint32(source), Ordinal: meta.Ordinal, Epoch: meta.Epoch, ID: meta.ID,
 		Offset: offset, Length: length, More: length < left,
 	}
+	if offset == 0 {
+		seg.Patches = meta.Lengths.Patches
+	}
+	return seg
 }
 
 // take forgets a head whose document is through.

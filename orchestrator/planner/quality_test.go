@@ -13,7 +13,12 @@ import (
 
 // pretrain is the corpus of the quality figures: web, code, papers and books by their token shares, endless.
 func pretrain(b testing.TB, seqlen uint32, batch, docs int) (*Spec, *corpus) {
-	spec := newSpec(b, seqlen, batch, "0.75", "0.15", "0.07", "0.03")
+	return mixedCorpus(b, seqlen, batch, docs, pretrainShares)
+}
+
+// mixedCorpus is an endless corpus of the four classes of documents by token shares.
+func mixedCorpus(b testing.TB, seqlen uint32, batch, docs int, shares []string) (*Spec, *corpus) {
+	spec := newSpec(b, seqlen, batch, shares...)
 	c := &corpus{docs: make([][]millrace.SampleMeta, 4), epochs: make([]uint64, 4)}
 	draw := newLengths(1)
 	for s := range c.docs {

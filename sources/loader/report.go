@@ -46,6 +46,12 @@ func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
 	for i := range b.Offers {
 		o := &b.Offers[i]
 		m.Ordinal[i], m.Epoch[i], m.Shard[i], m.Record[i], m.Tokens[i] = uint64(o.Ordinal), uint32(o.Epoch), o.ID.Shard, o.ID.Record, o.Lengths.Tokens
+		if o.Lengths.Patches > 0 {
+			if m.Patches == nil {
+				m.Patches = make([]uint32, n)
+			}
+			m.Patches[i] = o.Lengths.Patches
+		}
 		if q := o.Quarantine; q != nil {
 			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
 		}

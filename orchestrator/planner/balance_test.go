@@ -1,0 +1,111 @@
+package planner
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"millrace"
+)
+
+// The classes of documents by their token shares, as PLANNING §3 has them.
+var (
+	pretrainShares = []string{"0.75", "0.15", "0.07", "0.03"}
+	longctxShares  = []string{"0.35", "0.10", "0.15", "0.40"}
+)
+
+// The costs of the figures: S* of 61,000 and of 17,000 tokens.
+var (
+	dense8B = Cost{Linear: 61000, Quadratic: 1}
+	moeA3B  = Cost{Linear: 17000, Quadratic: 1}
+)
+
+// goal is one case of the figures.
+type goal struct {
+	name   string
+	shares []string
+	seqlen uint32
+	ranks  int
+	micro  int // microbatches
+	opt    PlaceOptions
+}
+
+func (g goal) topology() millrace.Topology {
+	return millrace.Topology{Ranks: g.ranks, TP: 1, CP: 1, PP: 1}
+}
+
+func (g goal) selections(tb testing.TB, n int) []Selection {
+	spec, offers := mixedCorpus(tb, g.seqlen, g.ranks*g.micro, 50_000, g.shares)
+	steps, _, err := collect(tb, spec, NewState(4), offers, n)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return steps
+}
+
+func varlenOptions(balance Balance, cost Cost) PlaceOptions {
+	return PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: 1150, Cost: cost}
+}
+
+func packedOptions(balance Balance, cost Cost) PlaceOptions {
+	return PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: balance, Cost: cost}
+}
+
+func goals() []goal {
+	return []goal{
+		{"8K-1024x8", pretrainShares, 8192, 1024, 8, varlenOptions(FSDP, dense8B)},
+		{"8K-1024x8-moe", pretrainShares, 8192, 1024, 8, varlenOptions(FSDP, moeA3B)},
+		{"8K-1024x8-strict", pretrainShares, 8192, 1024, 8, packedOptions(FSDP, dense8B)},
+		{"8K-1024x8-dp", pretrainShares, 8192, 1024, 8, varlenOptions(DP, dense8B)},
+		{"8K-1024x8-pp", pretrainShares, 8192, 1024, 8, varlenOptions(PP, dense8B)},
+		{"32K-128x4", pretrainShares, 32768, 128, 4, varlenOptions(FSDP, dense8B)},
+		{"128K-128x8", longctxShares, 131072, 128, 8, varlenOptions(FSDP, dense8B)},
+		{"128K-128x8-strict", longctxShares, 131072, 128, 8, packedOptions(FSDP, dense8B)},
+		{"128K-128x8-moe", longctxShares, 131072, 128, 8, varlenOptions(FSDP, moeA3B)},
+		{"128K-128x8-dp", longctxShares, 131072, 128, 8, varlenOptions(DP, dense8B)},
+		{"128K-128x8-pp", longctxShares, 131072, 128, 8, varlenOptions(PP, dense8B)},
+		{"8K-4096x8", pretrainShares, 8192, 4096, 8, varlenOptions(FSDP, dense8B)},
+	}
+}
+
+// BenchmarkBalance measures Place alone on the cases of PLANNING §8. Metrics: overheads over the mean in %, the speed-up over
+// cost-blind best-fit under FSDP, latency in ms.
+func BenchmarkBalance(b *testing.B) {
+	for _, g := range goals() {
+		b.Run(g.name, func(b *testing.B) {
+			const steps = 3
+			sels := g.selections(b, steps)
+			rng := rand.New(rand.NewPCG(1, 1))
+			var fsdp, dp, chance float64
+			for i := range sels {
+				plan, err := Place(&sels[i], g.topology(), g.opt)
+				if err != nil {
+					b.Fatal(err)
+				}
+				over, blind := Weigh(plan, g.opt.Cost), Weigh(shuffled(b, &sels[i], g.topology(), g.opt, rng), g.opt.Cost)
+				fsdp += float64(over.FSDP) / 1e4 / steps
+				dp += float64(over.DP) / 1e4 / steps
+				chance += float64(blind.FSDP) / 1e4 / steps
+			}
+			var took []time.Duration
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				begin := time.Now()
+				if _, err := Place(&sels[i%steps], g.topology(), g.opt); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(begin))
+				i++
+			}
+			slices.Sort(took)
+			b.ReportMetric(fsdp, "%fsdp")
+			b.ReportMetric(dp, "%dp")
+			b.ReportMetric(chance, "%fsdp-random")
+			b.ReportMetric((100+chance)/(100+fsdp), "speedup")
+			b.ReportMetric(took[len(took)/2].Seconds()*1e3, "p50-ms")
+			b.ReportMetric(float64(len(sels[0].Segments)), "segments")
+		})
+	}
+}

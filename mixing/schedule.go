@@ -28,6 +28,14 @@ type Point struct {
 	Count   uint64
 }
 
+// Reached tells whether a step before which that many tokens have been placed lies at the point or behind it.
+func (p Point) Reached(step, tokensPlaced uint64) bool {
+	if p.Measure == Tokens {
+		return tokensPlaced >= p.Count
+	}
+	return step >= p.Count
+}
+
 // Knot is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
 type Knot struct {
 	From    Point

@@ -3,30 +3,32 @@ package planner
 // cutter finds how much of a step's draws its bins hold.
 type cutter struct {
 	spec  *Spec
-	pack  *packer
+	pack  *packer // for bins as those of the last cut
 	bin   []uint32
 	packs int // of the last cut
 }
 
-func newCutter(spec *Spec) *cutter {
-	return &cutter{spec: spec, pack: newPacker(spec.binUnits(), spec.GlobalBatch)}
-}
+func newCutter(spec *Spec) *cutter { return &cutter{spec: spec} }
 
-// cut returns how many of the first draws fit the step's bins and how many bins they use; c.bin then holds the bin of each. Best-fit-decreasing is not
-// monotone in what it is given, so "the longest prefix that fits" means the end of this search: all; then all but the last draws that
+// cut returns how many of the first draws fit the bins of a step of the stage and how many bins they use; c.bin then holds the bin of each.
+// Best-fit-decreasing is not monotone in what it is given, so "the longest prefix that fits" means the end of this search: all; then all but the last draws that
 // weigh what did not fit; from there in doubling strides to a neighbouring pair of which one fits; then halving.
-func (c *cutter) cut(units []uint32) (n, bins int) {
+func (c *cutter) cut(units []uint32, in *Stage) (n, bins int) {
 	if cap(c.bin) < len(units) {
 		c.bin = make([]uint32, len(units)+len(units)/4)
 	}
 	c.bin = c.bin[:len(units)]
 	c.packs = 0
-	if c.spec.Packing == Pad {
+	if in.Packing == Pad {
 		for i := range c.bin {
 			c.bin[i] = uint32(i)
 		}
 		return len(units), len(units)
 	}
+	if capacity := c.spec.binUnits(in); c.pack == nil || c.pack.capacity != capacity {
+		c.pack = newPacker(capacity, in.GlobalBatch)
+	}
+	c.pack.limit = in.GlobalBatch
 	c.pack.sort(units)
 	c.packs++
 	bins, overflow := c.pack.pack(units, len(units), c.bin, false)

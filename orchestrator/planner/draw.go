@@ -62,11 +62,11 @@ type missing struct {
 
 // full tells whether the segments surely reach to the end of the step.
 func (d *draft) full() bool {
-	spec := d.walk.spec
-	if spec.Packing == Pad {
-		return len(d.segments) == spec.GlobalBatch
+	in := &d.walk.stage
+	if in.Packing == Pad {
+		return len(d.segments) == in.GlobalBatch
 	}
-	return d.total > uint64(spec.GlobalBatch)*uint64(spec.binUnits())
+	return d.total > uint64(in.GlobalBatch)*uint64(d.walk.spec.binUnits(in))
 }
 
 // draw draws until the step is full, the run ends or a fact is missing.

@@ -109,7 +109,7 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 func (h *heads) next(w *walk, source int) millrace.Segment {
 	meta, offset := &h.metas[source], w.state.Sources[source].Offset
 	left := meta.Lengths.Tokens - offset
-	length := min(left, w.spec.SequenceLength)
+	length := min(left, w.stage.SequenceLength)
 	seg := millrace.Segment{
 		Source: uint32(source), Ordinal: meta.Ordinal, Epoch: meta.Epoch, ID: meta.ID,
 		Offset: offset, Length: length, More: length < left,

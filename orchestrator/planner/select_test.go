@@ -201,8 +201,8 @@ func TestCutIsTheLongestPrefix(t *testing.T) {
 		for total := uint32(0); total <= 100*uint32(spec.GlobalBatch); total += units[len(units)-1] {
 			units = append(units, 1+rng.Uint32N(100>>(round%4)))
 		}
-		c := newCutter(spec)
-		n, bins := c.cut(units)
+		in := spec.stageAt(0, 0)
+		n, bins := newCutter(spec).cut(units, &in)
 		_, wantBins, over := dumbBestFit(100, spec.GlobalBatch, units[:n])
 		if over > 0 || wantBins != bins {
 			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units), wantBins, over, bins)

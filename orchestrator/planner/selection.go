@@ -13,6 +13,7 @@ type Selection struct {
 
 	GlobalBatch    int // bins in the step
 	SequenceLength uint32
+	MicroBatch     uint32 // rows of a microbatch where the stage says; 0: what PlaceOptions say
 	PadMultiple    uint32
 
 	Last       bool // no step follows

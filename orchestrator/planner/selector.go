@@ -128,7 +128,7 @@ func (s *Selector) drawStep(o Offers) (*missing, error) {
 	if wait, err := d.draw(o); wait != nil || err != nil {
 		return wait, err
 	}
-	n, bins := s.cut.cut(d.units)
+	n, bins := s.cut.cut(d.units, &d.walk.stage)
 	if n == len(d.segments) && d.end == endFailed {
 		return nil, &ExhaustedError{Source: s.names[d.failed], Step: s.state.Step}
 	}
@@ -220,9 +220,10 @@ func (s *Selector) adoptTail() {
 // seal makes the selection of the first n draws.
 func (s *Selector) seal(d *draft, n, bins int) (*Selection, error) {
 	spec := s.spec
+	in := &d.walk.stage
 	sel := &Selection{
 		Step: s.state.Step, Segments: slices.Clone(d.segments[:n]), Bin: slices.Clone(s.cut.bin[:n]), NumBins: bins,
-		GlobalBatch: spec.GlobalBatch, SequenceLength: spec.SequenceLength, PadMultiple: max(spec.PadMultiple, 1),
+		GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, PadMultiple: max(spec.PadMultiple, 1),
 	}
 	sel.Stats = Stats{Drawn: len(d.segments), Packs: s.cut.packs, Sources: make([]SourceStats, len(spec.Sources))}
 	w, err := newWalk(spec, s.state)
@@ -239,7 +240,7 @@ func (s *Selector) seal(d *draft, n, bins int) (*Selection, error) {
 	}
 	if over := n == len(d.segments) && (d.end == endAll || d.end == endStop); over {
 		next = w.replay(d.passed, next, n)
-		sel.Incomplete = bins < spec.GlobalBatch
+		sel.Incomplete = bins < in.GlobalBatch
 	}
 	sel.After = w.after()
 	sel.reject(d.passed[:next])

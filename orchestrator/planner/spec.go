@@ -55,17 +55,21 @@ type SourceSpec struct {
 // Spec is all of the configuration that decides what a step holds. Nothing of the topology is in it. It is read-only once a
 // Selector has it.
 type Spec struct {
-	SequenceLength uint32 // tokens in a bin
-	GlobalBatch    int    // bins in a step
-	PadMultiple    uint32 // every segment is rounded up to a multiple of it; divides SequenceLength; 0 means 1
+	// The first stage, from step 0.
+	SequenceLength uint32          // tokens in a bin
+	GlobalBatch    int             // bins in a step
+	Rampup         millrace.Rampup // on the way to GlobalBatch
 	Packing        Packing
-	Unit           Unit
-	Sources        []SourceSpec // sorted by name; everything else addresses a source by its index here
-	Schedule       *mixing.Schedule
-	Skips          []Skip // each at another step
-	LastStep       LastStep
-	StopSteps      uint64 // the run ends with this many steps; 0: no such end
-	StopTokens     uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
+
+	Stages      []Stage // those that follow, in rising order
+	PadMultiple uint32  // every segment is rounded up to a multiple of it; divides every sequence length; 0 means 1
+	Unit        Unit
+	Sources     []SourceSpec // sorted by name; everything else addresses a source by its index here
+	Schedule    *mixing.Schedule
+	Skips       []Skip // each at another step
+	LastStep    LastStep
+	StopSteps   uint64 // the run ends with this many steps; 0: no such end
+	StopTokens  uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
 }
 
 // Validate tells whether the spec can be planned.
@@ -73,16 +77,7 @@ func (s *Spec) Validate() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("plan: "+format+": %w", append(args, millrace.ErrInvalid)...)
 	}
-	pad := max(s.PadMultiple, 1)
 	switch {
-	case s.SequenceLength == 0 || s.SequenceLength%pad != 0:
-		return fail("sequence_length %d is not a positive multiple of pad_multiple %d", s.SequenceLength, pad)
-	case s.SequenceLength/pad > maxUnits:
-		return fail("sequence_length %d exceeds %d times pad_multiple", s.SequenceLength, maxUnits)
-	case s.GlobalBatch < 1 || s.GlobalBatch > maxBins:
-		return fail("global_batch_size %d lies outside 1 … %d", s.GlobalBatch, maxBins)
-	case s.Packing != BestFit && s.Packing != Pad:
-		return fail("packing %q is neither best_fit nor pad", s.Packing)
 	case s.Unit != Tokens && s.Unit != Samples:
 		return fail("unit %q is neither tokens nor samples", s.Unit)
 	case s.LastStep != PadLast && s.LastStep != ShortLast && s.LastStep != DropLast:
@@ -106,7 +101,7 @@ func (s *Spec) Validate() error {
 			return err
 		}
 	}
-	return nil
+	return s.validateStages()
 }
 
 func ascending(names []string) bool {
@@ -126,8 +121,6 @@ func (s *Spec) units(tokens uint32) uint32 {
 	pad := max(s.PadMultiple, 1)
 	return uint32((uint64(tokens) + uint64(pad) - 1) / uint64(pad))
 }
-
-func (s *Spec) binUnits() uint32 { return s.SequenceLength / max(s.PadMultiple, 1) }
 
 func (s *Spec) names() []string {
 	names := make([]string, len(s.Sources))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/mixing"
 )
 
 func TestSpecRefused(t *testing.T) {
@@ -24,6 +25,27 @@ func TestSpecRefused(t *testing.T) {
 		"two of a name":     func(s *Spec) { s.Sources[0].Name = "b" },
 		"exhausted unsaid":  func(s *Spec) { s.Sources[1].OnExhausted = "" },
 		"exhausted unknown": func(s *Spec) { s.Sources[1].OnExhausted = "again" },
+		"a stage at 0":      func(s *Spec) { s.Stages = []Stage{{SequenceLength: 8, GlobalBatch: 4, Packing: Pad}} },
+		"stages go back": func(s *Spec) {
+			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad}
+			s.Stages = []Stage{at, at}
+		},
+		"stages in two measures": func(s *Spec) {
+			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad}
+			later := at
+			later.From = mixing.Point{Measure: mixing.Tokens, Count: 500}
+			s.Stages = []Stage{at, later}
+		},
+		"a stage's packing": func(s *Spec) {
+			s.Stages = []Stage{{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: "loose"}}
+		},
+		"a ramp that goes down":   func(s *Spec) { s.Rampup = millrace.Rampup{Start: 8, Increment: 1, Samples: 10} },
+		"a ramp that misses":      func(s *Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 2, Samples: 10} },
+		"a ramp without a length": func(s *Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 1} },
+		"a ramp from a token": func(s *Spec) {
+			s.Stages = []Stage{{From: mixing.Point{Measure: mixing.Tokens, Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad,
+				Rampup: millrace.Rampup{Start: 1, Increment: 1, Samples: 10}}}
+		},
 	} {
 		spec := newSpec(t, 16, 4, "1", "1")
 		change(spec)

@@ -11,6 +11,7 @@ import (
 // after a prefix of the draws is the same however it is reached.
 type walk struct {
 	spec   *Spec
+	stage  Stage // of the step
 	state  State // Step and Tokens stay those before the step; deficits are in mix
 	mix    *mixing.Apportioner
 	shares []uint32 // in force; all zero when nothing can be drawn any more
@@ -22,7 +23,7 @@ func newWalk(spec *Spec, before State) (*walk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan step %s: %w", before.Step, err)
 	}
-	w := &walk{spec: spec, state: before.Clone(), mix: mix}
+	w := &walk{spec: spec, stage: spec.stageAt(before.Step, before.Tokens), state: before.Clone(), mix: mix}
 	w.share()
 	return w, nil
 }

@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// Stage is a part of a run whose steps are alike: so many bins of such a length.
+type Stage struct {
+	From           mixing.Point    // the first step, or the document tokens placed before it
+	SequenceLength uint32          // tokens in a bin
+	GlobalBatch    int             // bins in a step; with a ramp, in those after it
+	Rampup         millrace.Rampup // counted from the stage's first step
+	Packing        Packing
+	MicroBatch     uint32 // rows of a microbatch, for whoever places; 0: what PlaceOptions say. It decides nothing about content
+}
+
+// stages returns all stages of the run; the first is what the spec itself says.
+func (s *Spec) stages() []Stage {
+	first := Stage{SequenceLength: s.SequenceLength, GlobalBatch: s.GlobalBatch, Rampup: s.Rampup, Packing: s.Packing}
+	return append([]Stage{first}, s.Stages...)
+}
+
+// stageAt returns the stage of the step before which that many document tokens have been placed, with the batch size of that step. A stage by tokens
+// begins with the first step before which they have been placed.
+func (s *Spec) stageAt(step millrace.Step, tokens uint64) Stage {
+	in := Stage{SequenceLength: s.SequenceLength, GlobalBatch: s.GlobalBatch, Rampup: s.Rampup, Packing: s.Packing}
+	for i := range s.Stages {
+		if s.Stages[i].From.Reached(uint64(step), tokens) {
+			in = s.Stages[i]
+		}
+	}
+	if in.Rampup.Samples > 0 {
+		in.GlobalBatch = int(in.Rampup.BatchSize(uint32(in.GlobalBatch), uint64(step)-in.From.Count))
+	}
+	return in
+}
+
+// binUnits returns the pad multiples in a bin.
+func (s *Spec) binUnits(in *Stage) uint32 { return in.SequenceLength / max(s.PadMultiple, 1) }
+
+// validateStages tells whether the stages can be planned.
+func (s *Spec) validateStages() error {
+	pad := max(s.PadMultiple, 1)
+	all := s.stages()
+	for i := range all {
+		at := &all[i]
+		fail := func(format string, args ...any) error {
+			return fmt.Errorf("plan: stage %d: "+format+": %w", append(append([]any{i}, args...), millrace.ErrInvalid)...)
+		}
+		switch {
+		case at.SequenceLength == 0 || at.SequenceLength%pad != 0:
+			return fail("sequence_length %d is not a positive multiple of pad_multiple %d", at.SequenceLength, pad)
+		case at.SequenceLength/pad > maxUnits:
+			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, maxUnits)
+		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins:
+			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins)
+		case at.Packing != BestFit && at.Packing != Pad:
+			return fail("packing %q is neither best_fit nor pad", at.Packing)
+		case i > 0 && (at.From.Count == 0 || i > 1 && (at.From.Measure != all[i-1].From.Measure || at.From.Count <= all[i-1].From.Count)):
+			return fail("it does not begin after the one before it, in the same measure")
+		}
+		if r := at.Rampup; r != (millrace.Rampup{}) && (r.Start == 0 || r.Increment == 0 || r.Samples == 0 || r.Samples > 1<<53 ||
+			int(r.Start) >= at.GlobalBatch || (at.GlobalBatch-int(r.Start))%int(r.Increment) != 0) {
+			return fail("the ramp of %d sequences by %d over %d does not lead to global_batch_size %d", r.Start, r.Increment, r.Samples, at.GlobalBatch)
+		}
+		if at.From.Measure == mixing.Tokens && at.Rampup.Samples > 0 {
+			return fail("a ramp counts from the stage's first step, and tokens do not tell which that is: let the stage begin at a step")
+		}
+	}
+	return nil
+}

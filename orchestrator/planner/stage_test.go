@@ -1,0 +1,126 @@
+package planner
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// randomStages gives a spec up to three further stages and ramps, short enough that a random corpus reaches them.
+func randomStages(rng *rand.Rand, spec *Spec) {
+	measure, at := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)], uint64(0)
+	ramp := func(batch int) millrace.Rampup {
+		if rng.IntN(2) == 0 {
+			return millrace.Rampup{}
+		}
+		return millrace.Rampup{Start: uint32(batch) / 4, Increment: uint32(batch) / 4, Samples: 1 + rng.Uint64N(uint64(batch)*4)}
+	}
+	spec.Rampup = ramp(spec.GlobalBatch)
+	for range 1 + rng.IntN(3) {
+		in := Stage{
+			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)], Packing: []Packing{BestFit, Pad}[rng.IntN(2)],
+		}
+		if at += 1 + rng.Uint64N(3); measure == mixing.Tokens {
+			at += rng.Uint64N(1500)
+		} else {
+			in.Rampup = ramp(in.GlobalBatch)
+		}
+		in.From = mixing.Point{Measure: measure, Count: at}
+		spec.Stages = append(spec.Stages, in)
+	}
+}
+
+// TestStagesHoldEveryTokenOnce: whatever a stage changes, each step has its stage's bins, documents that go on across a change lose nothing, and a run
+// restored at any step, from facts that come late, goes on the same.
+func TestStagesHoldEveryTokenOnce(t *testing.T) {
+	crossed, changes := 0, 0
+	for seed := range uint64(80) {
+		rng := rand.New(rand.NewPCG(seed, 31))
+		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		randomStages(rng, spec)
+		c := randomCorpus(rng, len(spec.Sources), 120, 64)
+		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		next := map[[2]uint64]uint32{} // by source and ordinal: tokens placed
+		tokens := uint64(0)
+		for i := range steps {
+			sel := &steps[i]
+			checkStage(t, spec, sel, tokens)
+			tokens = sel.After.Tokens
+			if i > 0 && sel.SequenceLength != steps[i-1].SequenceLength {
+				changes++
+				if slices.ContainsFunc(steps[i-1].After.Sources, func(s SourceState) bool { return s.Offset > 0 }) {
+					crossed++
+				}
+			}
+			for _, seg := range sel.Segments {
+				key := [2]uint64{uint64(seg.Source), uint64(seg.Ordinal)}
+				if next[key] != seg.Offset {
+					t.Fatalf("seed %d step %d: document %v goes on at %d, %d tokens are placed", seed, i, key, seg.Offset, next[key])
+				}
+				next[key] += seg.Length
+			}
+		}
+		for key, n := range next {
+			if doc := c.docs[key[0]][key[1]%uint64(len(c.docs[key[0]]))]; doc.Lengths.Tokens != n {
+				t.Fatalf("seed %d: %d of %d tokens of %v were placed", seed, n, doc.Lengths.Tokens, key)
+			}
+		}
+		for i := range steps {
+			again, _, err := collect(t, spec, steps[i].After, newShy(c, seed), 2)
+			for j := range again {
+				if err != nil || again[j].Content != steps[i+1+j].Content || !again[j].After.Equal(steps[i+1+j].After) {
+					t.Fatalf("seed %d: step %d from the state after step %d differs: %v", seed, i+1+j, i, err)
+				}
+			}
+		}
+	}
+	if crossed < 10 || changes < 50 {
+		t.Fatalf("%d changes of length, %d with a document under way: the test saw too little", changes, crossed)
+	}
+}
+
+// checkStage holds for every selection of a run with stages.
+func checkStage(t *testing.T, spec *Spec, sel *Selection, tokens uint64) {
+	t.Helper()
+	want := dumbStage(spec, uint64(sel.Step), tokens)
+	if sel.SequenceLength != want.SequenceLength || sel.GlobalBatch != want.GlobalBatch {
+		t.Fatalf("step %s: %d bins of %d, want %d of %d", sel.Step, sel.GlobalBatch, sel.SequenceLength, want.GlobalBatch, want.SequenceLength)
+	}
+	held, inBin := make([]uint64, sel.NumBins), make([]int, sel.NumBins)
+	for i, seg := range sel.Segments {
+		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(sel.PadMultiple)
+		if inBin[sel.Bin[i]]++; want.Packing == Pad && inBin[sel.Bin[i]] > 1 {
+			t.Fatalf("step %s: two segments in bin %d", sel.Step, sel.Bin[i])
+		}
+		if seg.Length == 0 || seg.Length > want.SequenceLength || seg.More && seg.Length != want.SequenceLength {
+			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
+		}
+	}
+	if slices.Max(held) > uint64(sel.SequenceLength) || sel.NumBins != sel.GlobalBatch && !sel.Incomplete {
+		t.Fatalf("step %s: %d of %d bins, up to %d of %d tokens", sel.Step, sel.NumBins, sel.GlobalBatch, slices.Max(held), sel.SequenceLength)
+	}
+}
+
+// dumbStage counts a stage's steps one by one.
+func dumbStage(spec *Spec, step, tokens uint64) Stage {
+	all := append([]Stage{{SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Rampup: spec.Rampup, Packing: spec.Packing}}, spec.Stages...)
+	i := len(all) - 1
+	for i > 0 && (all[i].From.Measure == mixing.Steps && step < all[i].From.Count || all[i].From.Measure == mixing.Tokens && tokens < all[i].From.Count) {
+		i--
+	}
+	in := all[i]
+	whole, r, consumed := in.GlobalBatch, in.Rampup, uint64(0)
+	for at := all[i].From.Count; r.Samples > 0 && at <= step; at++ {
+		if in.GlobalBatch = whole; consumed < r.Samples {
+			in.GlobalBatch = int(r.Start) + int(consumed*(uint64(whole)-uint64(r.Start))/uint64(r.Increment)/r.Samples)*int(r.Increment)
+		}
+		consumed += uint64(in.GlobalBatch)
+	}
+	return in
+}

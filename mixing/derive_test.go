@@ -105,23 +105,23 @@ func weight(t *testing.T, text string) Weight { return mustWeights(t, text)[0] }
 func TestFlatten(t *testing.T) {
 	leaf := func(w string, source int) Node { return Node{Weight: weight(t, w), Source: source} }
 	group := func(w string, parts ...Node) Node { return Node{Weight: weight(t, w), Parts: parts} }
-	p, err := Flatten(5, []Node{group("0.7", leaf("3", 0), leaf("1", 1)), group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4)))})
+	p, err := Flatten(5, Node{Parts: []Node{group("0.7", leaf("3", 0), leaf("1", 1)), group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4)))}})
 	if err != nil || !slices.Equal(permille(p), []int{525, 175, 200, 0, 100}) {
 		t.Errorf("%v %v", permille(p), err)
 	}
-	third, err := Flatten(3, []Node{group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))})
+	third, err := Flatten(3, Node{Parts: []Node{group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))}})
 	if flat, _ := Proportion(mustWeights(t, "1", "1", "1")); err != nil || !slices.Equal(third, flat) {
 		t.Errorf("a single group is not its weights: %v, %v %v", third, flat, err)
 	}
 	sized := group("1", leaf("0", 0), leaf("0", 1))
 	sized.Derived, _ = Derivation{Rule: BySize}.Sizes([]uint64{1, 4})
-	if p, err := Flatten(3, []Node{sized, leaf("1", 2)}); err != nil || !slices.Equal(permille(p), []int{100, 400, 500}) {
+	if p, err := Flatten(3, Node{Parts: []Node{sized, leaf("1", 2)}}); err != nil || !slices.Equal(permille(p), []int{100, 400, 500}) {
 		t.Errorf("%v %v", permille(p), err)
 	}
-	if _, err := Flatten(2, []Node{group("1", leaf("0", 0)), leaf("1", 1)}); !errors.Is(err, ErrNoWeight) {
+	if _, err := Flatten(2, Node{Parts: []Node{group("1", leaf("0", 0)), leaf("1", 1)}}); !errors.Is(err, ErrNoWeight) {
 		t.Errorf("a group that has weight and holds none: %v", err)
 	}
-	if p, err := Flatten(2, []Node{group("0", leaf("0", 0)), leaf("1", 1)}); err != nil || p[0] != 0 {
+	if p, err := Flatten(2, Node{Parts: []Node{group("0", leaf("0", 0)), leaf("1", 1)}}); err != nil || p[0] != 0 {
 		t.Errorf("a group without weight: %v %v", p, err)
 	}
 }

@@ -15,12 +15,12 @@ type Node struct {
 // Flatten gives every source the product of the fractions that lead to it, as Proportion would if products could be written as
 // weights: exactly, in rationals, until the whole is divided into 2^62 parts. A source that no node names gets nothing, one that
 // several name gets their sum. It returns ErrNoWeight where a group that has weight holds none.
-func Flatten(sources int, parts []Node) (Proportions, error) {
+func Flatten(sources int, whole Node) (Proportions, error) {
 	fractions := make([]*big.Rat, sources)
 	for i := range fractions {
 		fractions[i] = new(big.Rat)
 	}
-	if err := flatten(fractions, &Node{Parts: parts}, big.NewRat(1, 1)); err != nil {
+	if err := flatten(fractions, &whole, big.NewRat(1, 1)); err != nil {
 		return nil, err
 	}
 	denominator := big.NewInt(1)
@@ -28,11 +28,11 @@ func Flatten(sources int, parts []Node) (Proportions, error) {
 		gcd := new(big.Int).GCD(nil, nil, denominator, f.Denom())
 		denominator.Mul(denominator, new(big.Int).Quo(f.Denom(), gcd))
 	}
-	whole := make([]*big.Int, sources)
+	weights := make([]*big.Int, sources)
 	for i, f := range fractions {
-		whole[i] = new(big.Int).Mul(f.Num(), new(big.Int).Quo(denominator, f.Denom()))
+		weights[i] = new(big.Int).Mul(f.Num(), new(big.Int).Quo(denominator, f.Denom()))
 	}
-	return proportion(whole)
+	return proportion(weights)
 }
 
 // flatten adds the fractions of one group's sources; of is the group's own.

@@ -2,35 +2,53 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
 func (v *validator) checkMixture() {
 	m := &v.c.Mixture
-	_, weights := v.place("mixture.weights")
 	_, schedule := v.place("mixture.schedule")
+	given := v.given("mixture", "weights", "groups", "schedule")
 	switch {
 	case !v.sound("mixture"):
 		// What is wrong in one knot says nothing of the others, but the order of knots needs all of them.
-	case weights && schedule:
-		v.wrongKey("mixture.schedule", "`mixture` has both `weights` and `schedule`", "keep `weights` for one mixture, or `schedule` for one that changes")
-	case !weights && !schedule:
+	case len(given) > 1:
+		v.wrongKey("mixture."+given[1], "`mixture` has both "+quote(given[0])+" and "+quote(given[1]),
+			"keep `weights` or `groups` for one mixture, or `schedule` for one that changes")
+	case len(given) == 0:
 		v.wrong("mixture.weights", "`mixture` has neither `weights` nor `schedule`", "add `weights: {"+v.evenWeights()+"}`")
 	case schedule && len(m.Schedule) == 0:
 		v.wrong("mixture.schedule", "`mixture.schedule` is empty", "begin with `- {from_step: 0, weights: {"+v.evenWeights()+"}}`")
 	}
-	if weights {
-		v.checkWeights("mixture.weights", m.Weights)
-	}
+	v.checkFractions()
+	v.checkShares("mixture", m.Weights, m.Groups)
 	for i := range m.Schedule {
 		path := fmt.Sprintf("mixture.schedule[%d]", i)
-		v.checkWeights(path+".weights", m.Schedule[i].Weights)
-		v.checkKnot(path, &m.Schedule[i], i == 0)
+		k := &m.Schedule[i]
+		if at, _ := v.place(path); at.kind == mapping && v.sound(path) {
+			switch given := v.given(path, "weights", "groups"); len(given) {
+			case 0:
+				v.wrong(path+".weights", missing(path, "weights"), requiredCure(path, "weights"))
+			case 2:
+				v.wrongKey(path+".groups", name(path)+" has both `weights` and `groups`", "keep one of them")
+			}
+		}
+		v.checkShares(path, k.Weights, k.Groups)
+		v.checkKnot(path, k, i == 0)
 	}
 	if v.sound("mixture.schedule") {
 		v.checkOrder(m.Schedule)
 	}
+}
+
+// given returns which keys of a mapping are written.
+func (v *validator) given(path string, keys ...string) (out []string) {
+	for _, k := range keys {
+		if _, ok := v.place(join(path, k)); ok {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // evenWeights writes a weight of 1 for the first sources, as an example.
@@ -44,36 +62,6 @@ func (v *validator) evenWeights() string {
 		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
-}
-
-// checkWeights compares one set of weights with the sources; needed at every knot, so that no source is forgotten half-way.
-func (v *validator) checkWeights(path string, w Weights) {
-	at, written := v.place(path)
-	if !written || at.kind != mapping {
-		return
-	}
-	names := v.c.Sources.Names()
-	haveSources := v.sourcesNamed()
-	for _, x := range w {
-		if _, known := v.c.Source(x.Source); haveSources && !known {
-			cure := "add it under `sources`, or take its weight out"
-			if near := nearest(x.Source, names); near != "" {
-				cure = "did you mean " + quote(near) + "?"
-			}
-			v.wrongKey(join(path, x.Source), "weight for an unknown source "+quote(x.Source), cure)
-		}
-	}
-	for _, n := range names {
-		if _, ok := w.Of(n); !ok && haveSources {
-			v.fail(path, v.keyOf(path), "source "+quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
-		}
-	}
-	if !v.sound(path) {
-		return
-	}
-	if !slices.ContainsFunc(w, func(x Weight) bool { return !x.Value.IsZero() }) {
-		v.fail(path, at, "all weights are zero", "give at least one source a weight above 0")
-	}
 }
 
 // sourcesNamed tells whether the names of the sources are known, whatever else may be wrong with them.

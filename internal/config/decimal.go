@@ -53,6 +53,9 @@ func (d Decimal) String() string {
 	return strconv.FormatUint(whole, 10) + "." + strings.TrimRight(fmt.Sprintf("%09d", rest), "0")
 }
 
+// billionths returns the decimal of so many.
+func billionths(n uint64) Decimal { return Decimal{fmt.Sprintf("%d.%09d", n/pow9, n%pow9)} }
+
 // parseDecimal reads digits with a point and an exponent, each optional, into billionths. The problem is empty where it could.
 func parseDecimal(text string) (billionths uint64, problem string) {
 	digits, point, problem := splitDecimal(text)

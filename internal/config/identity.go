@@ -48,12 +48,26 @@ func (c *Config) Identity() Identity {
 	add("limits.sample_bytes", uint64(c.Limits.SampleBytes))
 	add("mixture.unit", c.Mixture.Unit)
 	if c.Mixture.Schedule == nil {
-		for _, w := range c.Mixture.Weights {
+		for _, w := range c.Mixture.Weights.Given {
 			add("mixture.weights."+w.Source, w.Value)
+		}
+		if d := c.Mixture.Weights.Derived; d != nil {
+			add("mixture.weights", d.identity(c))
+		}
+		for i := range c.Mixture.Groups {
+			add("mixture.groups."+c.Mixture.Groups[i].Name, c.Mixture.Groups[i].identity(c))
+		}
+	}
+	if !c.Mixture.Floor.IsZero() {
+		add("mixture.floor", c.Mixture.Floor)
+	}
+	if c.Mixture.Measured {
+		for i := range c.Sources {
+			add("mixture.sizes."+c.Sources[i].Name, c.Sources[i].Size)
 		}
 	}
 	for i := range c.Mixture.Schedule {
-		add(fmt.Sprintf("mixture.schedule[%d]", i), c.Mixture.Schedule[i].identity())
+		add(fmt.Sprintf("mixture.schedule[%d]", i), c.Mixture.Schedule[i].identity(c))
 	}
 	for i := range c.Sources {
 		add("sources."+c.Sources[i].Name, c.Sources[i].identity(c))
@@ -90,7 +104,7 @@ func (t *Tokenizer) identity() []Entry {
 }
 
 // identity writes a knot in one line: `step 500 linear over 200: code 0.4, web 0.6`.
-func (k *Knot) identity() string {
+func (k *Knot) identity(c *Config) string {
 	var b strings.Builder
 	at, tokens := k.From()
 	unit := "step"
@@ -101,12 +115,52 @@ func (k *Knot) identity() string {
 	if k.Ramp != RampNone {
 		fmt.Fprintf(&b, " %s over %d", k.Ramp, k.Over())
 	}
-	separator := ":"
-	for _, w := range k.Weights {
-		fmt.Fprintf(&b, "%s %s %s", separator, w.Source, w.Value)
-		separator = ","
+	if text := k.Weights.identity(c); text != "" {
+		b.WriteString(": " + text)
+	}
+	for i := range k.Groups {
+		fmt.Fprintf(&b, "; %s %s", k.Groups[i].Name, k.Groups[i].identity(c))
 	}
 	return b.String()
+}
+
+// identity writes weights in one line: `code 0.4, web 0.6`, or the rule.
+func (w Weights) identity(c *Config) string {
+	if w.Derived != nil {
+		return w.Derived.identity(c)
+	}
+	parts := make([]string, len(w.Given))
+	for i, x := range w.Given {
+		parts[i] = x.Source + " " + x.Value.String()
+	}
+	return strings.Join(parts, ", ")
+}
+
+// identity writes a rule in one line: `unimax of books, web max_epochs 4 budget 1000000`.
+func (d *Derived) identity(c *Config) string {
+	text := string(d.From)
+	if d.Sources != nil {
+		text += " of " + strings.Join(d.Sources, ", ")
+	}
+	switch d.From {
+	case RuleTemperature:
+		text += " " + d.Temperature.String()
+	case RuleUniMax:
+		text += fmt.Sprintf(" max_epochs %d budget %d", d.MaxEpochs, c.Budget(d))
+	}
+	return text
+}
+
+// identity writes a group in one line: `0.7 (books 1, web 3)`.
+func (g *Group) identity(c *Config) string {
+	parts := []string{}
+	if text := g.Weights.identity(c); text != "" {
+		parts = append(parts, text)
+	}
+	for i := range g.Groups {
+		parts = append(parts, g.Groups[i].Name+" "+g.Groups[i].identity(c))
+	}
+	return g.Weight.String() + " (" + strings.Join(parts, ", ") + ")"
 }
 
 // identity writes what decides a source's documents in one line: `jsonl text=meta.body renormalize`.
@@ -118,6 +172,12 @@ func (s *Source) identity(c *Config) string {
 	parts = append(parts, string(s.OnExhausted))
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))
+	}
+	if s.MinFraction.Text != "" {
+		parts = append(parts, "min_fraction="+s.MinFraction.String())
+	}
+	if s.MaxFraction.Text != "" {
+		parts = append(parts, "max_fraction="+s.MaxFraction.String())
 	}
 	return strings.Join(parts, " ")
 }

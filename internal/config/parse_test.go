@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestValues(t *testing.T) {
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
 		Packing: Pad, PadMultiple: 16, Window: 1, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: BalanceNone, Shuffle: millrace.Blocks,
 		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Parallelism: Parallelism{1, 1, 1}, Stop: &Stop{Tokens: 1000000},
-		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}},
+		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{Given: []Weight{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}}},
 		Sources: Sources{
 			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: Repeat},
 			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: Fail, MaxEpochs: 4},
@@ -80,7 +81,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: BestFit, PadMultiple: 1, Window: 1, CapSlack: Decimal{"1"},
 		Layout: millrace.Packed, Balance: BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
-		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{{"only", Ratio{"1"}}}},
+		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{Given: []Weight{{"only", Ratio{"1"}}}}},
 		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: Repeat}},
 		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
 		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", Reliability: Reliability{1}, File: "mixture.yaml",
@@ -264,6 +265,21 @@ func checkParse(t fataler, content []byte) {
 	}
 }
 
+// namedIn returns every source that a tree of weights names, and whether one in it may have weight.
+func namedIn(c *Config, w Weights, groups Groups) (named []string, weighs bool) {
+	if w.Derived != nil {
+		return slices.Clone(w.Derived.Members(c.Sources)), true
+	}
+	for _, x := range w.Given {
+		named, weighs = append(named, x.Source), weighs || !x.Value.IsZero()
+	}
+	for _, g := range groups {
+		inner, some := namedIn(c, g.Weights, g.Groups)
+		named, weighs = append(named, inner...), weighs || some && !g.Weight.IsZero()
+	}
+	return named, weighs
+}
+
 // checkAccepted holds what everyone who gets a Config may rely on.
 func checkAccepted(t fataler, c *Config) {
 	t.Helper()
@@ -271,15 +287,9 @@ func checkAccepted(t fataler, c *Config) {
 		t.Fatalf("accepted %+v", c)
 	}
 	for _, k := range c.Mixture.Knots() {
-		zero := true
-		for i, w := range k.Weights {
-			zero = zero && w.Value.IsZero()
-			if w.Source != c.Sources[i].Name {
-				t.Fatalf("weights %v of sources %v", k.Weights, c.Sources.Names())
-			}
-		}
-		if zero || len(k.Weights) != len(c.Sources) {
-			t.Fatalf("weights %v of sources %v", k.Weights, c.Sources.Names())
+		named, weighs := namedIn(c, k.Weights, k.Groups)
+		if slices.Sort(named); !slices.Equal(named, c.Sources.Names()) || !weighs {
+			t.Fatalf("weights of %v, of sources %v, positive: %v", named, c.Sources.Names(), weighs)
 		}
 	}
 	b, err := c.MarshalResolved()

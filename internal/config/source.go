@@ -1,13 +1,23 @@
 package config
 
-// Mixture is how much of each source is drawn: weights for the whole run, or a schedule.
+// Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
 type Mixture struct {
 	// Unit is what the weights count. tokens: document tokens. samples: documents.
 	Unit Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
-	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Give this or schedule.
+	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Or a rule that derives them from the
+	// sources' sizes. Give this, groups or schedule.
 	Weights Weights `yaml:"weights"`
-	// Schedule of weights that change during the run, in order. Give this or weights.
+	// Groups of sources, by name: each has a weight among the groups, which its members divide among themselves. Give this, weights
+	// or schedule.
+	Groups Groups `yaml:"groups"`
+	// Schedule of weights that change during the run, in order. Give this, weights or groups.
 	Schedule []Knot `yaml:"schedule"`
+	// Floor is the least fraction of the mixture of every source that has weight, at every step, whatever its weight is; a source's
+	// min_fraction goes before it.
+	Floor Decimal `yaml:"floor" jsonschema:"maximum=1"`
+
+	// Measured tells that the sources' sizes are known; set by the caller, where Derives asks for it, before Identity is asked for.
+	Measured bool `yaml:"-"`
 }
 
 // Unit is what weights count.
@@ -19,33 +29,16 @@ const (
 	Samples Unit = "samples"
 )
 
-// Weights maps each source to its weight, sorted by the source's name.
-type Weights []Weight
-
-// Weight is the share of one source, as written.
-type Weight struct {
-	Source string
-	Value  Ratio
-}
-
-// Of returns the weight of a source and whether it has one.
-func (w Weights) Of(source string) (Ratio, bool) {
-	for _, x := range w {
-		if x.Source == source {
-			return x.Value, true
-		}
-	}
-	return Ratio{}, false
-}
-
 // Knot is one point of a schedule: from its step or token on, these weights hold.
 type Knot struct {
 	// FromStep is the step, from 0, at which the knot begins. A schedule counts in steps or in tokens, not in both.
 	FromStep *uint64 `yaml:"from_step" jsonschema:"maximum=9007199254740991"`
 	// FromTokens is the number of document tokens placed before the step at which the knot begins.
 	FromTokens *uint64 `yaml:"from_tokens" jsonschema:"maximum=9007199254740991"`
-	// Weights of every source from here on.
-	Weights Weights `yaml:"weights" jsonschema:"required"`
+	// Weights of every source from here on. Give this or groups.
+	Weights Weights `yaml:"weights"`
+	// Groups of sources from here on, by name. Give this or weights.
+	Groups Groups `yaml:"groups"`
 	// Ramp is how the weights get from those of the knot before to these. none: at once. linear: in a straight line. cosine: slowly
 	// at both ends, as (1 - cos(pi * way)) / 2.
 	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear,enum=cosine"`
@@ -85,7 +78,7 @@ func (m *Mixture) Knots() []Knot {
 		return m.Schedule
 	}
 	var zero uint64
-	return []Knot{{FromStep: &zero, Weights: m.Weights, Ramp: RampNone}}
+	return []Knot{{FromStep: &zero, Weights: m.Weights, Groups: m.Groups, Ramp: RampNone}}
 }
 
 // Sources are the sources sorted by name: the order in which plans number them.
@@ -120,6 +113,14 @@ type Source struct {
 	// MaxEpochs is how often the source may be read; a source that repeats leaves after so many passes. Left out: without bound, or
 	// stop.epochs times.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
+	// MaxFraction is the most of the mixture that the source may have, also when others have left: what it may not have, the others
+	// divide. Left out: no bound.
+	MaxFraction Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
+	// MinFraction is the least of the mixture that the source has wherever it has weight at all. Left out: mixture.floor.
+	MinFraction Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
+
+	// Size is what one pass holds, in what the mixture counts; set by the caller with Mixture.Measured.
+	Size uint64 `yaml:"-"`
 }
 
 // Passes returns how often the source is read before it is exhausted, 0 where it never is.

@@ -89,29 +89,6 @@ func (p *Patterns) decodeNode(d *decoder, path string, n *node) {
 	}
 }
 
-// decodeNode reads weights by source.
-func (w *Weights) decodeNode(d *decoder, path string, n *node) {
-	if n.kind != mapping {
-		d.wrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
-		return
-	}
-	for _, e := range n.entries {
-		at := join(path, e.key.text)
-		d.places[at] = e
-		x := Weight{Source: e.key.text}
-		switch {
-		case e.value.kind != scalar:
-			d.wrongType(at, e.value, "a number", "write a decimal number, as 0.3")
-		case e.value.class == null:
-			d.fail(at, e.value, name(at)+" has no value", "write a number; 0 leaves the source unread")
-		default:
-			d.decodeLiteral(at, e.value, &x.Value, rules{})
-		}
-		*w = append(*w, x)
-	}
-	slices.SortFunc(*w, func(a, b Weight) int { return strings.Compare(a.Source, b.Source) })
-}
-
 // maxSources and maxName bound what a plan and a state have to carry.
 const (
 	maxSources = 1024

@@ -45,19 +45,16 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 			}
 			out[i].Ramp, out[i].Over = ramp, mixing.Point{Measure: measure, Count: k.Over()}
 		}
-		for j := range c.Sources {
-			value, _ := k.Weights.Of(c.Sources[j].Name)
-			w, err := mixing.ParseWeight(value.String())
-			if err != nil {
-				return nil, fmt.Errorf("weight of source %s: %w", c.Sources[j].Name, err)
-			}
-			out[i].Weights = append(out[i].Weights, w)
+		var err error
+		if out[i].Parts, err = proportions(c, k); err != nil {
+			return nil, fmt.Errorf("mixture, entry %d: %w: %w", i, err, millrace.ErrInvalid)
 		}
 	}
 	s, err := mixing.NewSchedule(len(c.Sources), out)
 	if err != nil {
 		return nil, fmt.Errorf("mixture.schedule: %v: %w", err, millrace.ErrInvalid)
 	}
+	s.Bound(bounds(c))
 	return s, nil
 }
 

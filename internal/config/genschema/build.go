@@ -41,6 +41,11 @@ func build(dir string) (*jsonschema.Schema, error) {
 	s.Version = jsonschema.Version
 	s.Title = "Millrace mixture file"
 	complete(s, reflect.TypeFor[config.Config]())
+	group := r.ReflectFromType(reflect.TypeFor[config.Group]())
+	group.Version = ""
+	complete(group, reflect.TypeFor[config.Group]())
+	group.OneOf = oneOf("weights", "groups")
+	s.Definitions = jsonschema.Definitions{"group": group} // groups hold groups
 	tighten(s)
 	return s, nil
 }
@@ -81,6 +86,8 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[config.Decimal]():
 		return decimal()
+	case reflect.TypeFor[config.Ratio]():
+		return &jsonschema.Schema{Type: "number", Minimum: "0"}
 	case reflect.TypeFor[config.Bytes]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}}}
 	case reflect.TypeFor[config.Loaders]():
@@ -89,7 +96,13 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: ptr(1)}}}
 	case reflect.TypeFor[config.Weights]():
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"}, MinProperties: ptr(1)}
+		given := &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"}, MinProperties: ptr(1)}
+		rule := r.ReflectFromType(reflect.TypeFor[config.Derived]())
+		rule.Version = ""
+		complete(rule, reflect.TypeFor[config.Derived]())
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{given, rule}}
+	case reflect.TypeFor[config.Groups]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"}, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Sources]():
 		source := r.ReflectFromType(reflect.TypeFor[config.Source]())
 		source.Version = ""
@@ -141,10 +154,11 @@ func tighten(s *jsonschema.Schema) {
 	property(s, "tokenizer").OneOf = oneOf("name", "path")
 	property(s, "stop").MinProperties, property(s, "stop").MaxProperties = ptr(1), ptr(1)
 	mixture := property(s, "mixture")
-	mixture.OneOf = oneOf("weights", "schedule")
+	mixture.OneOf = oneOf("weights", "groups", "schedule")
 	schedule := property(mixture, "schedule")
 	schedule.MinItems = ptr(1)
 	schedule.Items.OneOf = oneOf("from_step", "from_tokens")
+	schedule.Items.AnyOf = oneOf("weights", "groups")
 	exclude(schedule.Items, "from_step", "over_tokens")
 	exclude(schedule.Items, "from_tokens", "over_steps")
 }

@@ -1,0 +1,238 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkShares checks the weights or groups of one mapping: every source has its place in it, so that none is forgotten half-way.
+func (v *validator) checkShares(path string, w Weights, g Groups) {
+	if at, ok := v.place(path + ".weights"); ok && at.kind == mapping {
+		m := members{validator: v, at: path + ".weights", seen: map[string]string{}}
+		m.weights(m.at, w, true)
+		m.end(at)
+	}
+	if at, ok := v.place(path + ".groups"); ok && at.kind == mapping {
+		m := members{validator: v, at: path + ".groups", seen: map[string]string{}}
+		m.groups(m.at, g)
+		m.end(at)
+	}
+}
+
+// members goes through one tree of weights and notes which sources it names.
+type members struct {
+	*validator
+	at      string            // the path of the whole
+	seen    map[string]string // the place of each source
+	weighty []string          // sources that may have weight
+	vain    bool              // all weights of some group are zero
+}
+
+// weights checks the weights of sources; whole tells that they are not those of a group.
+func (m *members) weights(path string, w Weights, whole bool) {
+	at, _ := m.place(path)
+	if at.kind != mapping {
+		return
+	}
+	if w.Derived != nil {
+		m.derived(path, w.Derived, whole)
+		return
+	}
+	for _, x := range w.Given {
+		m.source(join(path, x.Source), x.Source, "weight for an unknown source "+quote(x.Source))
+		if !x.Value.IsZero() {
+			m.weighty = append(m.weighty, x.Source)
+		}
+	}
+	if !whole && len(w.Given) == 0 && m.sound(path) {
+		m.wrong(path, "this group has no source", "write weights of its sources, or take the group out")
+	}
+	m.allZero(path, (whole || len(w.Given) > 0) && !slices.ContainsFunc(w.Given, func(x Weight) bool { return !x.Value.IsZero() }))
+}
+
+// allZero notes a set of weights that are all zero: reported at the end, if nothing else is wrong with it.
+func (m *members) allZero(path string, vain bool) {
+	if vain && m.sourcesKnown(path) {
+		at, _ := m.place(path)
+		m.fail(path, at, "all weights are zero", "give at least one source a weight above 0")
+	}
+}
+
+// sourcesKnown tells whether nothing below a path is wrong, a source that is left out of it included.
+func (m *members) sourcesKnown(path string) bool {
+	if path != m.at || !m.sourcesNamed() {
+		return m.sound(path)
+	}
+	for _, n := range m.c.Sources.Names() {
+		if m.seen[n] == "" {
+			return false
+		}
+	}
+	return m.sound(path)
+}
+
+// source notes one source that is named at a path.
+func (m *members) source(path, source, unknown string) {
+	if _, known := m.c.Source(source); m.sourcesNamed() && !known {
+		cure := "add it under `sources`, or take its weight out"
+		if near := nearest(source, m.c.Sources.Names()); near != "" {
+			cure = "did you mean " + quote(near) + "?"
+		}
+		m.wrongKey(path, unknown, cure)
+		return
+	}
+	if m.seen[source] != "" {
+		m.wrongKey(path, "source "+quote(source)+" is in the mixture already, at "+quote(m.seen[source]), "name each source once")
+		return
+	}
+	m.seen[source] = path
+}
+
+// groups checks the groups of one level.
+func (m *members) groups(path string, g Groups) {
+	if len(g) == 0 && m.sound(path) {
+		m.wrong(path, name(path)+" is empty", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
+	}
+	for i := range g {
+		at := join(path, g[i].Name)
+		if n, _ := m.place(at); n.kind != mapping || !m.sound(at+".weight", at+".weights", at+".groups") {
+			m.vain = true // what is wrong with it says nothing of the others, but they may not be all
+			continue
+		}
+		switch given := m.given(at, "weights", "groups"); len(given) {
+		case 0:
+			m.wrong(at, "group "+quote(g[i].Name)+" has neither `weights` nor `groups`", "add `weights: ` with the sources of the group")
+			m.vain = true
+		case 2:
+			m.wrongKey(at+".groups", "group "+quote(g[i].Name)+" has both `weights` and `groups`", "keep one of them; a source beside groups can be a group of its own")
+		}
+		if g[i].Groups != nil {
+			m.groups(at+".groups", g[i].Groups)
+		} else {
+			m.weights(at+".weights", g[i].Weights, false)
+		}
+	}
+	m.allZero(path, len(g) > 0 && !slices.ContainsFunc(g, func(x Group) bool { return !x.Weight.IsZero() }))
+}
+
+// end reports sources that the whole leaves out, and bounds that those it names cannot keep.
+func (m *members) end(at *node) {
+	if !m.sourcesNamed() || m.vain {
+		return
+	}
+	for _, n := range m.c.Sources.Names() {
+		if m.seen[n] == "" {
+			m.fail(m.at, m.keyOf(m.at), "source "+quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
+		}
+	}
+	if m.sound(m.at, "sources", "mixture.floor") && len(m.weighty) > 0 {
+		m.bounds()
+	}
+}
+
+// derived checks a rule and what it takes.
+func (m *members) derived(path string, d *Derived, whole bool) {
+	if !m.sound(path) {
+		m.vain = true
+		return
+	}
+	if !whole && d.Sources == nil {
+		m.wrong(path+".sources", "the rule of a group has to name its sources", "add `sources: [web, books]`")
+		m.vain = true
+		return
+	}
+	for i, n := range d.Members(m.c.Sources) {
+		at := path
+		if d.Sources != nil {
+			at = fmt.Sprintf("%s.sources[%d]", path, i)
+		}
+		m.source(at, n, "unknown source "+quote(n))
+		m.weighty = append(m.weighty, n)
+	}
+	m.takes(path, d)
+}
+
+// takes checks that a rule has what it needs and nothing else.
+func (m *members) takes(path string, d *Derived) {
+	budget, other := "budget_tokens", "budget_samples"
+	if m.c.Mixture.Unit == Samples {
+		budget, other = other, budget
+	}
+	needs := map[Rule][]string{RuleTemperature: {"temperature"}, RuleUniMax: {"max_epochs", budget}}[d.From]
+	for _, key := range m.given(path, "temperature", "max_epochs", budget, other) {
+		if key == other && d.From == RuleUniMax {
+			m.wrongKey(path+"."+key, quote(key)+" does not go with unit "+string(m.c.Mixture.Unit), "write "+quote(budget))
+		} else if !slices.Contains(needs, key) {
+			m.wrongKey(path+"."+key, quote(key)+" does not go with the rule "+string(d.From), "take it out")
+		}
+	}
+	switch num, den := d.Temperature.Fraction(); {
+	case !m.sound(path):
+	case d.From == RuleTemperature && d.Temperature.Text == "":
+		m.wrong(path+".temperature", "the rule temperature lacks `temperature`", "add `temperature: 3`; 1 is size, and the higher, the more alike sources are")
+	case d.From == RuleTemperature && num < den:
+		m.wrong(path+".temperature", "the temperature must be at least 1, not "+d.Temperature.Text, "1 is size; the higher, the more alike sources are. Of an exponent alpha write 1/alpha")
+	case d.From == RuleUniMax && d.MaxEpochs == 0:
+		m.wrong(path+".max_epochs", "the rule unimax lacks `max_epochs`", "add `max_epochs: 4`, the most passes over any source")
+	case d.From == RuleUniMax && m.sound("stop") && m.c.Budget(d) == 0:
+		m.wrong(path+"."+budget, "the rule unimax lacks "+quote(budget), "add the length of the run, or write `stop: {tokens: ...}`")
+	}
+}
+
+// checkFractions checks the bounds of each source by themselves.
+func (v *validator) checkFractions() {
+	for i := range v.c.Sources {
+		s := &v.c.Sources[i]
+		for _, key := range []string{"max_fraction", "min_fraction"} {
+			path := join("sources", s.Name) + "." + key
+			if _, ok := v.place(path); ok && v.sound(path) {
+				v.fraction(path, map[string]Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key], key == "max_fraction")
+			}
+		}
+		if path := join("sources", s.Name); v.sound(path) && s.MaxFraction.Text != "" && s.MinFraction.Billionths() > s.MaxFraction.Billionths() {
+			v.wrong(path+".min_fraction", fmt.Sprintf("min_fraction %s is above max_fraction %s", s.MinFraction.Text, s.MaxFraction.Text), "write no more than max_fraction")
+		}
+	}
+	if _, ok := v.place("mixture.floor"); ok && v.sound("mixture.floor") {
+		v.fraction("mixture.floor", v.c.Mixture.Floor, false)
+	}
+}
+
+func (v *validator) fraction(path string, d Decimal, positive bool) {
+	switch {
+	case d.Billionths() > pow9:
+		v.wrong(path, leaf(path)+" must be a fraction from 0 to 1, not "+d.Text, "0.05 is a twentieth of the mixture")
+	case positive && d.IsZero():
+		v.wrong(path, leaf(path)+" is zero", "give the source a weight of 0 to leave it unread")
+	}
+}
+
+// bounds compares the bounds of the sources that have weight here with the whole.
+func (m *members) bounds() {
+	least, most := uint64(0), uint64(0)
+	for _, n := range m.weighty {
+		s, _ := m.c.Source(n)
+		low, high := m.c.Bounds(s)
+		least, most = least+low, most+high
+	}
+	switch {
+	case least > pow9:
+		m.fail(m.at, m.keyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", billionths(least)),
+			"lower `min_fraction` of sources, or `mixture.floor`")
+	case most < pow9:
+		m.fail(m.at, m.keyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", billionths(most)),
+			"raise `max_fraction` of sources, or give more sources weight")
+	}
+}
+
+// Bounds returns the least and the most of the mixture that a source with weight may have, in billionths.
+func (c *Config) Bounds(s *Source) (least, most uint64) {
+	least, most = c.Mixture.Floor.Billionths(), pow9
+	if s.MinFraction.Text != "" {
+		least = s.MinFraction.Billionths()
+	}
+	if s.MaxFraction.Text != "" {
+		most = s.MaxFraction.Billionths()
+	}
+	return min(least, most), most
+}

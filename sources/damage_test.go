@@ -46,7 +46,7 @@ func TestDamageAfterLengths(t *testing.T) {
 			}
 			s := x.open(t, c.write(t))
 			if known {
-				s.remember(0, []earlyLength{{0, 4}, {1, 4}, {2, 6}, {3, 5}, {4, 5}})
+				s.remember(0, []earlyLength{{record: 0, tokens: 4}, {record: 1, tokens: 4}, {record: 2, tokens: 6}, {record: 3, tokens: 5}, {record: 4, tokens: 5}})
 			}
 			if _, err := s.shards.acquire(t.Context(), 0); err != nil { // it is open, as it was when it was whole
 				t.Fatal(err)

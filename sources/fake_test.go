@@ -211,7 +211,9 @@ func (l *fakeLengths) Put(r uint64, n uint32) {
 	defer l.mu.Unlock()
 	l.kept[r] = n
 }
-func (*fakeLengths) Close() error { return nil }
+func (*fakeLengths) PutBad(uint64, int64)   {}
+func (*fakeLengths) Bad(uint64, int64) bool { return false }
+func (*fakeLengths) Close() error           { return nil }
 
 // fixture says how a test's source is opened.
 type fixture struct {

@@ -174,16 +174,16 @@ func (m *maker) place(shard uint32, r *Record, slots []uint32) error {
 }
 
 func (m *maker) make(shard uint32, r *Record, slots []uint32) {
+	if m.shard != shard {
+		m.feed.src.remember(m.shard, m.lengths)
+		m.shard, m.lengths = shard, m.lengths[:0]
+	}
 	if r.Err != nil {
 		m.refuse(shard, r, slots, r.Err)
 		return
 	}
 	if !m.pack.keep {
 		m.buf = m.buf[:0]
-	}
-	if m.shard != shard {
-		m.feed.src.remember(m.shard, m.lengths)
-		m.shard, m.lengths = shard, m.lengths[:0]
 	}
 	m.rec = r
 	before := len(m.buf)
@@ -195,7 +195,7 @@ func (m *maker) make(shard uint32, r *Record, slots []uint32) {
 	}
 	n := uint32(len(m.buf) - before)
 	if !m.pack.known {
-		m.lengths = append(m.lengths, earlyLength{r.Number, n})
+		m.lengths = append(m.lengths, earlyLength{record: r.Number, tokens: n})
 	}
 	for _, i := range slots {
 		m.file(i, r, uint32(before), n)
@@ -230,6 +230,9 @@ func (m *maker) rejected(i uint32) bool {
 // refuse files a record that has no tokens: a reject before its length is known, a fault after.
 func (m *maker) refuse(shard uint32, r *Record, slots []uint32, cause error) {
 	reason := strings.TrimSuffix(cause.Error(), ": "+millrace.ErrBadSample.Error())
+	if !m.pack.known {
+		m.lengths = append(m.lengths, earlyLength{record: r.Number, bad: true})
+	}
 	for _, i := range slots {
 		if m.pack.known {
 			if !m.rejected(i) {

@@ -67,6 +67,12 @@ type Lengther interface {
 	Length(record uint64) (tokens uint32, ok bool)
 }
 
+// Sizer is implemented by shards whose own index counts the tokens of every record.
+type Sizer interface {
+	// Size returns the tokens that a record has if it is good, 0 where it is bad in any case.
+	Size(record uint64) uint32
+}
+
 // Companions is implemented by formats whose shard is more than the file that names it. The bytes of companions belong to the
 // shard's digest as much as those of the file itself.
 type Companions interface {

@@ -22,6 +22,8 @@ type blobStore interface {
 type lengthStore interface {
 	Get(record uint64) (tokens uint32, ok bool)
 	Put(record uint64, tokens uint32)
+	PutBad(record uint64, limit int64)
+	Bad(record uint64, limit int64) bool
 	Close() error
 }
 
@@ -39,6 +41,15 @@ type memory struct {
 type earlyLength struct {
 	record uint64
 	tokens uint32
+	bad    bool // it has none
+}
+
+func (e *earlyLength) put(st lengthStore, limit int64) {
+	if e.bad {
+		st.PutBad(e.record, limit)
+		return
+	}
+	st.Put(e.record, e.tokens)
 }
 
 func openMemory(spec Spec, files index.FS, spare bool, log *slog.Logger) (memory, error) {
@@ -167,7 +178,7 @@ func (s *Source) lengthsOf(shard uint32) lengthStore {
 	m.stores[shard] = st
 	if st != nil {
 		for _, e := range m.early[shard] {
-			st.Put(e.record, e.tokens)
+			e.put(st, s.spec.Limits.SampleBytes)
 		}
 	}
 	delete(m.early, shard)
@@ -181,7 +192,7 @@ func (s *Source) remember(shard uint32, found []earlyLength) {
 	}
 	if st := s.lengthsOf(shard); st != nil {
 		for _, e := range found {
-			st.Put(e.record, e.tokens)
+			e.put(st, s.spec.Limits.SampleBytes)
 		}
 		return
 	}
@@ -227,19 +238,42 @@ func (v *lengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 	return get, nil
 }
 
-// sum adds up the known lengths of a shard.
+// sum adds up the known lengths of a shard. Records known to be bad are known to have none; of formats of tokens, the file's own index says
+// what reading may yet find to be bad.
 func (v *lengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known uint64, err error) {
 	get, err := v.of(ctx, shard)
 	if err != nil {
 		return 0, 0, err
 	}
+	otherwise := v.otherwise(shard)
 	for r := range count {
-		if n, ok := get(r); ok {
+		n, ok := get(r)
+		if !ok {
+			n, ok = otherwise(r)
+		}
+		if ok {
 			tokens += uint64(n)
 			known++
 		}
 	}
 	return tokens, known, nil
+}
+
+// otherwise returns what to count of records without a known length.
+func (v *lengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) {
+	if v.src.transform.encoding == nil {
+		for _, o := range v.open {
+			if sizer, ok := o.Shard.(Sizer); ok && o.index == shard {
+				return func(r uint64) (uint32, bool) { return sizer.Size(r), true }
+			}
+		}
+		return noLength
+	}
+	st := v.src.lengthsOf(shard)
+	if st == nil {
+		return noLength
+	}
+	return func(r uint64) (uint32, bool) { return 0, st.Bad(r, v.src.spec.Limits.SampleBytes) }
 }
 
 func (v *lengthView) close() {

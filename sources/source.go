@@ -211,7 +211,7 @@ type Stats struct {
 	Records uint64 // valid where Counted
 	Counted bool
 	Tokens  uint64 // of the records whose length is known
-	Known   uint64 // how many those are
+	Known   uint64 // how many those are; records known to be bad have none, and count
 }
 
 // Stats sums up counts and the lengths known so far; it reads the length stores, not the data.

@@ -170,9 +170,14 @@ func printProcesses(w io.Writer, run *dryrun.RunReport) {
 
 func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
 	if s.DryStep != nil {
-		fmt.Fprintf(w, "  %s runs dry in step %s\n", s.Name, about(*s.DryStep, exact))
+		fmt.Fprintf(w, "  %s runs dry in step %s%s\n", s.Name, about(*s.DryStep, exact), map[string]string{
+			"renormalize": "; the others divide its share", "stop": "; the run ends", "error": "; the run fails"}[s.OnExhausted])
 	} else if s.Passes != nil {
 		fmt.Fprintf(w, "  %s is read %.3f times\n", s.Name, *s.Passes)
+	}
+	if s.StaleStep != nil {
+		fmt.Fprintf(w, "  warning: from step %s on, %s is read a fifth time or more: repeated data is worth less and less then; write `max_epochs: %d`\n"+
+			"    with `on_exhausted: renormalize` to have it leave, lower its weight, or derive weights by unimax (docs/mixing.md)\n", about(*s.StaleStep, exact), s.Name, dryrun.Fresh)
 	}
 }
 

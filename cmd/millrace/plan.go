@@ -100,7 +100,7 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 	memoryLimit(toolMemory)
 	m := newMeter(c)
 	defer m.clear()
-	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: newLogger(c.Name()), Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
+	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: newLogger(c.Name()), Measure: true, Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
 	if opened != nil {
 		defer opened.Close()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/internal/config"
+	"millrace/internal/dryrun"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
@@ -88,6 +89,9 @@ func (u *up) run(c *cobra.Command) error {
 	}
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
+	}
+	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: newLogger("up")}); err != nil {
+		return firstProblem(c, err)
 	}
 	if _, err := orchestratorConfig(cfg, u.world); err != nil {
 		return err

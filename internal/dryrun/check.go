@@ -45,9 +45,6 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 	if k.topology, err = c.Topology(o.Ranks); err != nil {
 		return nil, err
 	}
-	if k.spec, err = setup.PlanSpec(c); err != nil {
-		return nil, err
-	}
 	if err := k.run(ctx); err != nil {
 		return nil, err
 	}
@@ -76,7 +73,7 @@ func (k *check) complain(source string, format string, args ...any) {
 func (k *check) run(ctx context.Context) error {
 	k.memory()
 	var err error
-	k.opened, err = Open(ctx, k.c, Options{Deep: k.o.Deep, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
+	k.opened, err = Open(ctx, k.c, Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
 		k.o.Progress("index "+source, done, total)
 	}})
 	if k.opened == nil {
@@ -89,6 +86,11 @@ func (k *check) run(ctx context.Context) error {
 	}
 	for _, p := range problems {
 		k.problem(p)
+	}
+	if k.c.Mixture.Measured || !k.c.Mixture.Derives() {
+		if k.spec, err = setup.PlanSpec(k.c); err != nil {
+			return err
+		}
 	}
 	budget := k.o.Budget
 	if k.o.Deep {
@@ -242,7 +244,10 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 
 // sources reports every source, and what is too bad of it.
 func (k *check) sources(ctx context.Context) error {
-	shares := k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
+	shares := make([]uint32, len(k.c.Sources)) // unknown where sizes are
+	if k.spec != nil {
+		shares = k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
+	}
 	allowed := setup.Allowed(k.c)
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, k.found)
@@ -268,6 +273,10 @@ func (k *check) course(i int, r *SourceReport) {
 	if course.Dry != nil {
 		step := uint64(*course.Dry)
 		r.DryStep = &step
+	}
+	if course.Stale != nil {
+		step := uint64(*course.Stale)
+		r.StaleStep = &step
 	}
 	if !k.outlook.Endless && r.Tokens > 0 {
 		passes := course.Tokens / float64(r.Tokens)

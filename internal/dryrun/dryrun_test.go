@@ -59,6 +59,7 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 	for name, mixture := range map[string]string{
 		"epochs":   "stop: {epochs: 2}\n" + plain,
 		"steps":    "stop: {steps: 20}\n" + plain,
+		"stale":    "stop: {steps: 120}\n" + plain,
 		"tokens":   "stop: {tokens: 30000}\n" + plain,
 		"stop":     "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", ", max_epochs: 1, on_exhausted: stop"),
 		"samples":  "stop: {epochs: 1}\nmixture: {unit: samples, weights: {big: 2, small: 1}}" + fmt.Sprintf(twoSources, "", ""),
@@ -91,6 +92,12 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 			for i, s := range r.Sources {
 				if d := got.Sources[i].Share - s.Share; math.Abs(d) > 0.02 {
 					t.Errorf("source %s: forecast a share of %.3f, planned %.3f", s.Name, got.Sources[i].Share, s.Share)
+				}
+				if stale := got.Sources[i].Stale; (stale == nil) != (s.StaleStep == nil) || stale != nil && math.Abs(float64(*stale)-float64(*s.StaleStep)) > 3 {
+					t.Errorf("source %s: forecast stale at %v, planned %v", s.Name, stale, s.StaleStep)
+				}
+				if name == "stale" && (s.Name == "small") != (s.StaleStep != nil) {
+					t.Errorf("source %s is read a fifth time in %v", s.Name, s.StaleStep)
 				}
 				dry := got.Sources[i].Dry
 				if (dry == nil) != (s.DryStep == nil) || dry != nil && math.Abs(float64(*dry)-float64(*s.DryStep)) > 3 {

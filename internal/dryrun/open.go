@@ -22,6 +22,7 @@ type Options struct {
 	Only     string                                 // open this source alone; empty: all
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
+	Measure  bool                                   // find the sources' sizes where weights are derived from them
 }
 
 // Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
@@ -91,6 +92,12 @@ func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 			return nil, err
 		} else if p != nil {
 			problems = append(problems, p)
+		}
+	}
+	if len(problems) == 0 && o.Measure && c.Mixture.Derives() {
+		if problems, err = out.measure(ctx); err != nil {
+			out.Close()
+			return nil, err
 		}
 	}
 	if len(problems) > 0 {

@@ -19,9 +19,14 @@ type Outlook struct {
 	Sources []Course
 }
 
+// Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays: Muennighoff et al., "Scaling
+// Data-Constrained Language Models" (arXiv 2305.16264).
+const Fresh = 4
+
 // Course is what becomes of one source.
 type Course struct {
 	Dry    *millrace.Step // the step in which it ends; nil where it does not
+	Stale  *millrace.Step // the step in which the pass after Fresh begins; nil where none does
 	Share  float64        // of what the weights count, over the run or what was looked at of it
 	Tokens float64        // drawn; of an endless run, a step
 }
@@ -60,7 +65,7 @@ func (w *Walk) Outlook() *Outlook {
 	}
 	for i := range counts {
 		c := &out.Sources[i]
-		c.Dry = w.dry[i]
+		c.Dry, c.Stale = w.dry[i], w.stale[i]
 		if total > 0 {
 			c.Share = counts[i] / total
 		}
@@ -127,6 +132,7 @@ func (f *forecast) run(supply []Supply) {
 			return
 		}
 		leap, first := f.leap(supply, rate)
+		f.cross(supply, rate, leap)
 		if first < 0 && leap == 0 {
 			f.out.Endless = true
 			f.out.Steps = uint64(f.step)
@@ -161,6 +167,23 @@ func (f *forecast) run(supply []Supply) {
 
 func (f *forecast) end(reason string) {
 	f.out.Reason, f.out.Steps = reason, uint64(f.step+0.999999)
+}
+
+// cross notes the sources that are read a fifth time within the stretch of that many steps, 0 for ever.
+func (f *forecast) cross(supply []Supply, rate []float64, leap float64) {
+	for i, s := range supply {
+		pass := s.Tokens
+		if f.spec.Unit == planner.Samples {
+			pass = s.Records
+		}
+		if f.out.Sources[i].Stale != nil || rate[i] <= 0 || pass <= 0 || s.Passes > 0 && s.Passes <= Fresh {
+			continue
+		}
+		if after := (Fresh*pass - f.drawn[i]) / rate[i]; leap == 0 || after < leap {
+			at := millrace.Step(f.step + max(after, 0))
+			f.out.Sources[i].Stale = &at
+		}
+	}
 }
 
 // rates is what each source gives a step; false where nothing is left that could receive weight.

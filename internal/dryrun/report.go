@@ -48,8 +48,9 @@ type SourceReport struct {
 	Share        float64  `json:"share"`  // realised or, where the run is not exact, expected
 	Passes       *float64 `json:"passes"` // of the whole run; null for an endless one
 	DryStep      *uint64  `json:"dry_step"`
-	Bad          uint64   `json:"bad"`     // records that cannot be decoded, of those read
-	Allowed      uint64   `json:"allowed"` // by the quarantine budget
+	StaleStep    *uint64  `json:"stale_step"` // in which its fifth pass begins; null where none does, or not in this run
+	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
+	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
 }
 
 // RunReport is how the run ends.

@@ -43,6 +43,7 @@ type Walk struct {
 	over     planner.Outcome
 	found    []Found
 	dry      []*millrace.Step // where each source ended
+	stale    []*millrace.Step // where its pass after Fresh began
 }
 
 // Found is what a walk has come to know of a source's records in its first pass, and what it found bad.
@@ -85,7 +86,8 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
 	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), collator: constructors.New(c.Shape(), c.PadMultiple),
-		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources))}
+		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
+		stale: make([]*millrace.Step, len(o.Sources))}
 	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {
 		return nil, err
 	}
@@ -132,6 +134,9 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 		for i := range w.dry {
 			if w.dry[i] == nil && sel.After.Sources[i].Finished {
 				w.dry[i] = &sel.Step
+			}
+			if w.stale[i] == nil && sel.After.Sources[i].Epoch >= Fresh {
+				w.stale[i] = &sel.Step
 			}
 		}
 		w.last = &Step{Selection: &sel, Plan: plan}

@@ -305,7 +305,15 @@ func TestLengths(t *testing.T) {
 		}
 		l.Put(0, 0)
 		l.Put(count-1, 1<<32-2)
-		want[0], want[count-1] = 0, 1<<32-2
+		l.Put(count-1, 1<<32-3)
+		want[0], want[count-1] = 0, 1<<32-3
+		l.Put(7, 3)
+		l.PutBad(7, 100)
+		l.PutBad(count, 100)
+		delete(want, 7)
+		if _, ok := l.Get(7); ok || !l.Bad(7, 100) || l.Bad(7, 101) || l.Bad(0, 100) || l.Bad(count, 100) {
+			t.Fatal("a bad record has a length, or is bad under another limit too")
+		}
 		l.Put(count, 5)
 		l.Put(1<<63, 5)
 		if _, ok := l.Get(count); ok {

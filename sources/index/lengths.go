@@ -101,19 +101,43 @@ func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
 		return 0, false
 	}
 	w := atomic.LoadUint64(&l.words[record])
-	if uint32(w) == 0 || w != l.word(record, uint32(w)-1) {
+	if uint32(w) == 0 || uint32(w) == badTokens+1 || w != l.word(record, uint32(w)-1) {
 		return 0, false
 	}
 	return uint32(w) - 1, true
 }
 
-// Put remembers a record's length. Records that are not in the shard, and the one length that has no word, are passed over.
+// Put remembers a record's length. Records that are not in the shard, and the lengths that have no word, are passed over.
 func (l *Lengths) Put(record uint64, tokens uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if record < uint64(len(l.words)) && tokens+1 != 0 {
+	if record < uint64(len(l.words)) && tokens < badTokens {
 		atomic.StoreUint64(&l.words[record], l.word(record, tokens))
 	}
+}
+
+// badTokens is the length that no record has: with it, a word says that the record is bad.
+const badTokens = 1<<32 - 2
+
+// PutBad remembers that a record is bad where a record may have so many bytes. Get does not find it.
+func (l *Lengths) PutBad(record uint64, limit int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if record < uint64(len(l.words)) {
+		atomic.StoreUint64(&l.words[record], l.badWord(record, limit))
+	}
+}
+
+// Bad tells whether a record is known to be bad under that limit.
+func (l *Lengths) Bad(record uint64, limit int64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return record < uint64(len(l.words)) && atomic.LoadUint64(&l.words[record]) == l.badWord(record, limit)
+}
+
+// badWord is checked as of another file than the lengths are, for each limit its own.
+func (l *Lengths) badWord(record uint64, limit int64) uint64 {
+	return l.word(record^bits.Reverse64(uint64(limit)+1), badTokens)
 }
 
 // word is the only word that stands for this length of this record in this file.

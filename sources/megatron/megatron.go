@@ -88,6 +88,17 @@ func (s *shard) Length(record uint64) (uint32, bool) {
 	return uint32(n), n*uint64(s.dtype.size) <= s.limit && n <= mostToken
 }
 
+// Size implements sources.Sizer.
+func (s *shard) Size(record uint64) uint32 {
+	if record >= s.docs.count {
+		return 0
+	}
+	if _, n := s.docs.span(record); n*uint64(s.dtype.size) <= s.limit && n <= mostToken {
+		return uint32(n)
+	}
+	return 0
+}
+
 // Close implements io.Closer; the .bin belongs to whoever opened it.
 func (s *shard) Close() error { return nil }
 

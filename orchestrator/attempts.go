@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -71,7 +72,7 @@ func (m *Machine) open() ([]Fact, error) {
 	}
 	first := m.ranks[0].join
 	for i := range m.ranks {
-		if j := m.ranks[i].join; j.step != first.step || j.microbatch != first.microbatch {
+		if j := m.ranks[i].join; j.step != first.step || j.microbatch != first.microbatch || j.forgets != first.forgets {
 			m.refuseAll(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, rank %d at step %d, microbatch %d: load the same checkpoint on every rank",
 				first.step, first.microbatch, i, j.step, j.microbatch))
 			return nil, nil
@@ -81,7 +82,7 @@ func (m *Machine) open() ([]Fact, error) {
 		m.beginAll()
 		return nil, nil
 	}
-	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing, Up: m.cfg.Up}
+	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing, Up: m.cfg.Up, Forgets: first.forgets}
 	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}}}, nil
 }
 
@@ -114,15 +115,47 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	}
 	switch j.kind {
 	case "fresh":
-		j.state = m.runState(0, planner.NewState(len(m.cfg.Sources)))
+		return m.resolveAt(j, 0, planner.NewState(len(m.cfg.Sources)), Live{})
 	case "latest":
-		j.step, j.state = m.s.Watermark, m.s.Base
+		return m.resolveLatest(j)
 	case "state":
 		return m.resolveState(j)
 	default:
 		return fmt.Errorf("start %q: want fresh or latest: %w", j.kind, millrace.ErrInvalid)
 	}
+}
+
+// resolveAt starts at a state of the planner, with the changes of the mixture that stay in force from there on.
+func (m *Machine) resolveAt(j *join, attempt uint32, st planner.State, live Live) (err error) {
+	if j.forgets {
+		live = live.since(&st)
+	} else if live, err = m.s.liveFrom(live, m.cfg.Spec, &st); err != nil {
+		return err
+	}
+	j.step, j.state = uint64(st.Step), m.runStateWith(attempt, st, live)
 	return nil
+}
+
+// resolveLatest starts where the slowest rank stands.
+func (m *Machine) resolveLatest(j *join) error {
+	rs, err := ParseRunState(m.s.Base)
+	if err != nil {
+		return err
+	}
+	st, err := rs.planner(m.cfg.Spec)
+	if err != nil {
+		return err
+	}
+	live, err := parseLive(rs.Live, m.cfg.Spec.Schedule)
+	if err == nil {
+		live, err = m.s.liveFrom(live, m.cfg.Spec, &st)
+	}
+	if err != nil {
+		return err
+	}
+	j.step = m.s.Watermark
+	j.state, err = relive(m.s.Base, live.text())
+	return err
 }
 
 // history tells whether an attempt was opened under another `up`, or anybody has consumed anything. An attempt that was only opened under
@@ -153,14 +186,17 @@ func (m *Machine) resolveState(j *join) error {
 	if err != nil {
 		return err
 	}
-	st, err := m.fit(rs, j.msg.Override)
+	st, live, err := m.fit(rs, j.msg.Override)
 	if err != nil {
 		return err
 	}
-	j.step, j.microbatch, j.placement = rs.Step, rs.Microbatch, rs.Placement
-	j.state = m.runState(rs.Attempt, st)
-	return nil
+	j.microbatch, j.placement = rs.Microbatch, rs.Placement
+	j.forgets = slices.Contains(j.msg.Override, overrideChanges)
+	return m.resolveAt(j, rs.Attempt, st, live)
 }
+
+// overrideChanges, as an override of a state, drops the changes of the mixture that were journaled for steps from the state's on.
+const overrideChanges = "mixture.changes"
 
 // rejoin lets single ranks that declare just where they stand go on without the others; true if a turn was made. Of several that had
 // left all go on or none: one that cannot needs everybody to start again with it. That the others have not left is not known before their
@@ -240,7 +276,7 @@ func (m *Machine) stands(r *rank) bool {
 
 // ahead tells that a rank goes on from a state of the open attempt that proves it has taken more than it said: it died between the two.
 func (m *Machine) ahead(r *rank, j *join) bool {
-	return r.serving && j.kind == "state" && j.step > r.below && m.s.Sealed[j.step-1] != nil && string(j.state) == string(m.stateAt(j.step))
+	return r.serving && j.kind == "state" && j.step > r.below && m.s.Sealed[j.step-1] != nil && alike(j.state, m.stateAt(j.step))
 }
 
 // through tells that a rank has consumed the whole stream: it will not come back.
@@ -249,7 +285,7 @@ func (m *Machine) through(r *rank) bool { return m.s.Ended != nil && r.below >= 
 // missed tells that a rank declares the place of the slowest, where others are under way and this orchestrator knows of nothing that the
 // rank has taken beyond it: its answer was lost with an orchestrator or on the way, or its trainer died and came back while there was none.
 func (m *Machine) missed(r *rank, j *join) bool {
-	if m.s.Attempt == nil || r.below != m.s.Watermark || string(j.state) != string(m.s.Base) {
+	if m.s.Attempt == nil || r.below != m.s.Watermark || !alike(j.state, m.s.Base) {
 		return false
 	}
 	for i := range m.ranks {
@@ -280,7 +316,10 @@ func (m *Machine) placingChanged() bool { return !proto.Equal(m.s.Attempt.GetPla
 
 // sameAttempt: going on where all stand, with nothing consumed twice and nothing placed otherwise, needs no new attempt.
 func (m *Machine) sameAttempt(j *join) bool {
-	if m.s.Attempt == nil || m.placingChanged() || j.step != m.s.Watermark || j.microbatch != 0 || j.kind == "fresh" || string(j.state) != string(m.s.Base) {
+	if m.s.Attempt == nil || m.placingChanged() || j.step != m.s.Watermark || j.microbatch != 0 || j.kind == "fresh" || j.forgets {
+		return false
+	}
+	if now, err := m.baseNow(); err != nil || string(j.state) != string(now) {
 		return false
 	}
 	for i := range m.ranks {
@@ -290,6 +329,9 @@ func (m *Machine) sameAttempt(j *join) bool {
 	}
 	return true
 }
+
+// baseNow is the run state at the watermark with all that is known by now of changes of the mixture in this attempt.
+func (m *Machine) baseNow() ([]byte, error) { return relive(m.s.Base, m.live.since(&m.base).text()) }
 
 func (m *Machine) refuseAll(err error) {
 	for i := range m.ranks {
@@ -302,11 +344,15 @@ func (m *Machine) refuseAll(err error) {
 
 // opened starts the new attempt: the planner stands at its state, every rank begins.
 func (m *Machine) opened() {
-	m.selector = nil
-	if err := m.reposition(); err != nil {
+	err := m.relive()
+	if err == nil {
+		err = m.reposition()
+	}
+	if err != nil {
 		m.fail(err)
 		return
 	}
+	m.tellMixed()
 	for i := range m.ranks {
 		m.ranks[i].serving, m.ranks[i].below, m.ranks[i].last = false, m.s.Watermark, nil
 	}

@@ -93,7 +93,7 @@ func (k *kept) reborn() {
 // act does something at random that a run may meet, and says what.
 func (k *kept) act(rng *rand.Rand) string {
 	s := k.m.s
-	switch n := rng.IntN(24); {
+	switch n := rng.IntN(28); {
 	case n < 11:
 		for range 1 + rng.IntN(2) {
 			for r := range k.cfg.Ranks {
@@ -123,6 +123,9 @@ func (k *kept) act(rng *rand.Rand) string {
 	case n < 21:
 		k.reborn()
 		return "a crash"
+	case n < 25:
+		k.mix(rng)
+		return "a change of the mixture"
 	default:
 		if err := k.o.snapshot(); err != nil {
 			k.t.Fatal(err)
@@ -131,6 +134,23 @@ func (k *kept) act(rng *rand.Rand) string {
 	}
 	k.turn()
 	return fmt.Sprint("fact ", len(k.journal))
+}
+
+// mix changes the mixture at random. What was foretold of the steps that it changes does not count.
+func (k *kept) mix(rng *rand.Rand) {
+	r := randomMix(rng, k.m.s.Next)
+	before := len(k.m.s.Mixed)
+	k.m.Mix(r, func(*proto.MixReply, error) {})
+	k.turn()
+	if s := k.m.s; len(s.Mixed) > before {
+		for key := range k.expect {
+			var attempt uint32
+			var step uint64
+			if fmt.Sscanf(key, "%d/%d", &attempt, &step); attempt == uint32(s.attempt()) && step >= s.Mixed[before].AtStep {
+				delete(k.expect, key)
+			}
+		}
+	}
 }
 
 // TestTheStoreIsTheState: after any history of attempts opened back and forth, masks, commits, ends, crashes and snapshots, newest snapshot
@@ -176,7 +196,7 @@ func TestTheStoreIsTheState(t *testing.T) {
 		}
 	}
 	t.Logf("%d plans foretold, %d attempts, %d moments after an end, %v", met, attempts, ends, len(seen))
-	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 || seen["back to an older state"] == 0 {
+	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 || seen["back to an older state"] == 0 || seen["a change of the mixture"] == 0 {
 		t.Errorf("the histories hold too little: %d plans foretold, %d attempts, %d ends, %v", met, attempts, ends, seen)
 	}
 }

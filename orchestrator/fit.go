@@ -10,28 +10,42 @@ import (
 )
 
 // fit makes a state this run's: it refuses what differs and is not overridden, and moves the planner to what this run is.
-func (m *Machine) fit(rs *RunState, override []string) (planner.State, error) {
+func (m *Machine) fit(rs *RunState, override []string) (planner.State, Live, error) {
 	st, err := rs.state()
 	if err != nil {
-		return st, err
+		return st, Live{}, err
 	}
 	saved, err := unpackSources(rs.Sources)
 	if err == nil && len(saved) != len(st.Sources) {
 		err = fmt.Errorf("it names %d sources and holds %d: %w", len(saved), len(st.Sources), millrace.ErrInvalid)
 	}
+	var live Live
 	if err != nil {
-		return st, unreadable(err)
+		return st, live, unreadable(err)
 	}
 	f := fitting{saved: saved, now: m.files()}
 	lines, err := m.cfg.Changed(rs.Identity)
 	if err != nil {
-		return st, unreadable(err)
+		return st, live, unreadable(err)
 	}
 	f.name(lines)
 	if err := f.judge(override); err != nil {
-		return st, err
+		return st, live, err
 	}
-	return f.adapt(st), nil
+	text := rs.Live
+	if text != nil && f.remixed() {
+		text = &liveText{Skips: text.Skips, Costs: text.Costs}
+	}
+	if live, err = parseLive(text, m.cfg.Spec.Schedule); err != nil {
+		return st, live, unreadable(err)
+	}
+	return f.adapt(st), live, nil
+}
+
+// remixed tells whether the mixture file says another mixture than it did, or one of other sources: it holds then, and not what was made of the old one.
+func (f *fitting) remixed() bool {
+	return slices.ContainsFunc(f.changes, func(c change) bool { return below(c.name, "mixture.weights") || below(c.name, "mixture.schedule") }) ||
+		!slices.EqualFunc(f.saved, f.now, func(a, b sourceFiles) bool { return a.name == b.name })
 }
 
 // fitting compares what a state was saved of with what there is now.

@@ -78,7 +78,7 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.cfg.Changed = func([]byte) ([]string, error) { return c.identity, nil }
-		st, err := m.fit(rs, strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' }))
+		st, _, err := m.fit(rs, strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' }))
 		if !strings.HasPrefix(c.want, "[") {
 			if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, override %q: %v\nwant %s", c.name, c.override, err, c.want)
@@ -106,10 +106,10 @@ func TestAnErrorNamesAFewChangesOfMany(t *testing.T) {
 		}
 		return lines, nil
 	}
-	if _, err := m.fit(rs, nil); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
+	if _, _, err := m.fit(rs, nil); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := m.fit(rs, []string{"mixture"}); err != nil {
+	if _, _, err := m.fit(rs, []string{"mixture"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -159,7 +159,7 @@ func TestUnreadableStates(t *testing.T) {
 		err := func() error {
 			rs, err := ParseRunState([]byte(c.text))
 			if err == nil {
-				_, err = m.fit(rs, nil)
+				_, _, err = m.fit(rs, nil)
 			}
 			return err
 		}()
@@ -241,7 +241,7 @@ func FuzzParseRunState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		st, err := m.fit(rs, []string{"*"})
+		st, _, err := m.fit(rs, []string{"*"})
 		if err == nil && st.Validate(3) != nil {
 			t.Errorf("%s gives a state that no run goes on from: %v", text, st.Validate(3))
 		}

@@ -53,17 +53,20 @@ func ReadPlan(store *checkpoint.Store, key checkpoint.StepKey) (*proto.Plan, boo
 type replay struct {
 	store   *checkpoint.Store
 	stream  string
+	spec    *planner.Spec // of the mixture file; nil where it is not known
 	differ  *planner.Differ
 	s       *State
 	records int
 	run     *RunState       // what all run states of the attempt have in common
+	live    Live            // what holds beside the mixture file at `at`
 	at      planner.State   // at s.Base, or where advance brought it
+	known   uint64          // changes journaled before this was the next step are in live
 	deltas  []planner.Delta // of all sealed steps from there on
 }
 
 // replayed applies the whole journal.
 func replayed(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (*replay, error) {
-	r := &replay{store: store, stream: string(stream), differ: planner.NewDiffer(spec), s: NewState()}
+	r := &replay{store: store, stream: string(stream), spec: spec, differ: planner.NewDiffer(nil), s: NewState()}
 	snap, ok, err := store.NewestSnapshot()
 	if err != nil {
 		return nil, err
@@ -213,15 +216,20 @@ func (r *replay) step() error {
 }
 
 // materialise makes the run states and fetches the plans from the watermark on.
-func (r *replay) materialise() error {
+func (r *replay) materialise() (err error) {
 	if r.s.Attempt == nil {
 		return nil
+	}
+	if err := r.mixed(); err != nil {
+		return err
 	}
 	if r.s.Watermark > uint64(r.at.Step) {
 		if err := r.advance(); err != nil {
 			return err
 		}
-		r.s.Base = r.runState()
+		if r.s.Base, err = r.runState(); err != nil {
+			return err
+		}
 	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
 		p, ok, err := ReadPlan(r.store, r.key(step))
@@ -234,15 +242,32 @@ func (r *replay) materialise() error {
 		if err := r.step(); err != nil {
 			return err
 		}
-		p.State = r.runState()
+		if p.State, err = r.runState(); err != nil {
+			return err
+		}
 		r.s.Sealed[step] = p
 	}
 	return nil
 }
 
-// runState is the run state where the planner's stands, as the plan of the step before it had it.
-func (r *replay) runState() []byte {
+// mixed takes up the changes of the mixture: what the state says that the planner's stands at, and for the deltas behind it all that were journaled.
+func (r *replay) mixed() (err error) {
+	if r.live, err = parseLive(r.run.Live, r.spec.Schedule); err != nil {
+		return unreadable(err)
+	}
+	all, err := r.s.liveAfter(r.live, r.spec, uint64(r.at.Step), ^uint64(0))
+	r.known, r.differ = uint64(r.at.Step), planner.NewDiffer(all.spec(r.spec))
+	return err
+}
+
+// runState is the run state where the planner's stands, as the plan of the step before it had it: it knows the changes of the mixture that
+// were journaled before that was sealed.
+func (r *replay) runState() (state []byte, err error) {
+	if r.live, err = r.s.liveAfter(r.live, r.spec, r.known, uint64(r.at.Step)-1); err != nil {
+		return nil, err
+	}
+	r.known = uint64(r.at.Step)
 	rs := *r.run
-	rs.Step, rs.Attempt, rs.Planner = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact()
-	return rs.encode()
+	rs.Step, rs.Attempt, rs.Planner, rs.Live = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact(), r.live.since(&r.at).text()
+	return rs.encode(), nil
 }

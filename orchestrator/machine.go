@@ -22,9 +22,11 @@ type Source struct {
 
 // Config is what a run is, to the orchestrator.
 type Config struct {
-	Stream   millrace.Stream
-	Spec     *planner.Spec
-	Place    func(*planner.Selection) (*millrace.Plan, error)
+	Stream millrace.Stream
+	Spec   *planner.Spec
+	Place  func(*planner.Selection) (*millrace.Plan, error)
+	// Recost is Place with other coefficients of cost.
+	Recost   func(planner.Cost) func(*planner.Selection) (*millrace.Plan, error)
 	Placing  *proto.Placing
 	Ranks    int      // trainer ranks
 	Sources  []Source // sorted by name, as Spec.Sources
@@ -59,7 +61,11 @@ type Machine struct {
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
 	planned  planner.State     // where the selector stands
 	base     planner.State     // at the watermark, as State.Base has it
+	live     Live              // what holds beside the mixture file in the newest attempt
+	spec     *planner.Spec     // the mixture file's with live over it
 	differ   *planner.Differ
+	toMix    []*mixAsked // changes of the mixture, not yet journaled
+	mixing   *mixAsked   // journaled next
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
 	toSave   *proto.Saved
@@ -116,14 +122,14 @@ type join struct {
 	microbatch uint32
 	state      []byte // run state to start from
 	placement  string // of a mid-step state
+	forgets    bool   // what was journaled of the mixture for steps from there on is dropped
 	number     uint64 // of the join, counted from 1
 }
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *State) (*Machine, error) {
 	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[stripeKey]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
-		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources)),
-		differ: planner.NewDiffer(cfg.Spec)}
+		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
 	m.of = make([][]*stripe, len(cfg.Sources))
 	for _, src := range cfg.Sources {
 		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
@@ -142,6 +148,9 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 		if s.Through[uint32(i)] && s.Ended != nil {
 			m.ranks[i].below = s.Ended.Steps
 		}
+	}
+	if err := m.relive(); err != nil {
+		return nil, err
 	}
 	return m, m.reposition()
 }
@@ -206,6 +215,9 @@ func (m *Machine) Decide() ([]Fact, error) {
 	if facts, err := m.mask(); facts != nil || err != nil {
 		return facts, err
 	}
+	if facts := m.mix(); facts != nil {
+		return facts, nil
+	}
 	if facts, err := m.open(); facts != nil || err != nil {
 		return facts, err
 	}
@@ -251,6 +263,8 @@ func (m *Machine) Apply(f Fact) {
 		m.assigned(r.Assigned)
 	case *proto.Record_Masked:
 		m.masked(r.Masked.Masks)
+	case *proto.Record_Mixed:
+		m.mixed(r.Mixed)
 	case *proto.Record_Opened:
 		m.opened()
 	case *proto.Record_Sealed:

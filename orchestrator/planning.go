@@ -67,14 +67,14 @@ func (m *Machine) resumeSelector() error {
 	if err != nil {
 		return err
 	}
-	m.selector, err = planner.NewSelector(m.cfg.Spec, st)
+	m.selector, err = planner.NewSelector(m.spec, st)
 	m.planned = st
 	return err
 }
 
 // seal places a selection and makes its facts: the plan, and what was quarantined on the way.
 func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
-	plan, err := m.cfg.Place(sel)
+	plan, err := m.place(sel)
 	if err != nil {
 		return nil, fmt.Errorf("place step %d: %w", sel.Step, err)
 	}

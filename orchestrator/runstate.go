@@ -22,6 +22,8 @@ type RunState struct {
 	Sources string `json:"sources"`
 	// Identity is the run's identity in its compact form.
 	Identity json.RawMessage `json:"identity"`
+	// Live is what changes of the mixture while the run went on leave of the mixture file; nil where there were none.
+	Live *liveText `json:"live,omitempty"`
 	// Mid-step only: microbatches of Step that were consumed, and that step's placement digest, without which they mean nothing.
 	Microbatch uint32 `json:"microbatch,omitempty"`
 	Placement  string `json:"placement,omitempty"`
@@ -73,11 +75,41 @@ func (rs *RunState) planner(spec *planner.Spec) (planner.State, error) {
 	return st, err
 }
 
-// runState is the run state with the planner at st. It depends on these and on the run's identity and files alone, so that it is made
-// again byte for byte.
+// runState is the run state with the planner at st. It depends on these, on the run's identity and files, and on the changes of the mixture that are
+// known, so that it is made again byte for byte.
 func (m *Machine) runState(attempt uint32, st planner.State) []byte {
-	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: st.Compact(), Identity: m.cfg.Identity, Sources: packSources(m.files())}
+	return m.runStateWith(attempt, st, m.live)
+}
+
+// runStateWith is the run state that knows other changes of the mixture than the open attempt.
+func (m *Machine) runStateWith(attempt uint32, st planner.State, live Live) []byte {
+	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: st.Compact(), Identity: m.cfg.Identity, Sources: packSources(m.files()),
+		Live: live.since(&st).text()}
 	return rs.encode()
+}
+
+// relive returns a run state with other changes of the mixture in it.
+func relive(state []byte, live *liveText) ([]byte, error) {
+	rs, err := ParseRunState(state)
+	if err != nil {
+		return nil, err
+	}
+	rs.Live = live
+	return rs.encode(), nil
+}
+
+// alike tells whether two run states are the same but for what they know of changes of the mixture.
+func alike(a, b []byte) bool {
+	x, err := ParseRunState(a)
+	if err != nil {
+		return false
+	}
+	y, err := ParseRunState(b)
+	if err != nil {
+		return false
+	}
+	x.Live, y.Live = nil, nil
+	return string(x.encode()) == string(y.encode())
 }
 
 func (rs *RunState) encode() []byte {

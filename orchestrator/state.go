@@ -32,6 +32,7 @@ type State struct {
 	// QuarantinedBelow: of ordinals below, per source, bad records are counted; a step that is planned again counts none twice.
 	QuarantinedBelow map[string]uint64
 	Masks            []*proto.Mask                 // segments that turned out bad after they were sealed, in the order in which that was found
+	Mixed            []*proto.Mixed                // changes of the mixture, as they were journaled; an attempt drops what later ones made void
 	Holders          map[stripeKey]*proto.Assigned // the primary of each stripe
 	Chain            []byte                        // digest chain up to the newest sealed step; empty where the attempt has none
 	Consumed         map[uint32]uint64             // earlier attempts: first step that not every rank had consumed when the next was opened
@@ -71,6 +72,7 @@ func (s *State) Apply(f Fact) {
 		}
 		s.Attempt, s.Base, s.Watermark, s.Next = r.Opened, r.Opened.State, r.Opened.Step, r.Opened.Step
 		s.Ended, s.Chain = nil, nil
+		s.Mixed = remixed(s.Mixed, r.Opened)
 		clear(s.Sealed)
 		clear(s.Through)
 	case *proto.Record_Sealed:
@@ -91,6 +93,8 @@ func (s *State) Apply(f Fact) {
 		s.Ended = r.Ended
 	case *proto.Record_Masked:
 		s.mask(r.Masked.Masks)
+	case *proto.Record_Mixed:
+		s.Mixed = append(s.Mixed, r.Mixed)
 	case *proto.Record_Saved:
 		s.Saved, s.HasSaved = max(s.Saved, r.Saved.Step), true
 	}
@@ -139,7 +143,7 @@ func (s *State) acknowledge(below uint64) {
 func (s *State) snapshot() *proto.Snapshot {
 	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
 		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, QuarantinedBelow: s.QuarantinedBelow, Saved: s.Saved, HasSaved: s.HasSaved,
-		Masks: s.Masks, Chain: s.Chain, Consumed: s.Consumed}
+		Masks: s.Masks, Chain: s.Chain, Consumed: s.Consumed, Mixed: s.Mixed}
 	for _, name := range sortedKeys(s.Manifests) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
 	}
@@ -168,7 +172,7 @@ func restore(m *proto.Snapshot) *State {
 	s := NewState()
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
 	s.Watermark, s.Next, s.Ended, s.Recent, s.Saved, s.HasSaved = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent, m.Saved, m.HasSaved
-	s.Attempt, s.Masks = m.Attempt, m.Masks
+	s.Attempt, s.Masks, s.Mixed = m.Attempt, m.Masks, m.Mixed
 	for _, h := range m.Holders {
 		s.Holders[stripeKey{h.Source, h.Stripe}] = h
 	}

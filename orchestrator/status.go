@@ -11,6 +11,11 @@ func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
 		Recent: m.s.Recent, Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
 		Alerts: m.alerts, Masked: uint64(len(m.s.Masks)), Switches: m.switches, Protected: m.protected}
+	next := &m.base
+	if tail, err := m.tailIfAny(); err == nil && tail != nil {
+		next = tail
+	}
+	r.Mixture = m.mixture(next)
 	r.Stripes = m.directory().GetLoaders().GetStripes()
 	var total uint64
 	for i := range m.base.Sources {

@@ -827,6 +827,7 @@ type Record struct {
 	//	*Record_Saved
 	//	*Record_Assigned
 	//	*Record_Masked
+	//	*Record_Mixed
 	Fact          isRecord_Fact `protobuf_oneof:"fact"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -968,6 +969,15 @@ func (x *Record) GetMasked() *Masked {
 	return nil
 }
 
+func (x *Record) GetMixed() *Mixed {
+	if x != nil {
+		if x, ok := x.Fact.(*Record_Mixed); ok {
+			return x.Mixed
+		}
+	}
+	return nil
+}
+
 type isRecord_Fact interface {
 	isRecord_Fact()
 }
@@ -1016,6 +1026,10 @@ type Record_Masked struct {
 	Masked *Masked `protobuf:"bytes,11,opt,name=masked,proto3,oneof"`
 }
 
+type Record_Mixed struct {
+	Mixed *Mixed `protobuf:"bytes,12,opt,name=mixed,proto3,oneof"`
+}
+
 func (*Record_Created) isRecord_Fact() {}
 
 func (*Record_Term) isRecord_Fact() {}
@@ -1038,6 +1052,376 @@ func (*Record_Assigned) isRecord_Fact() {}
 
 func (*Record_Masked) isRecord_Fact() {}
 
+func (*Record_Mixed) isRecord_Fact() {}
+
+// Mixed: from step at_step on steps are drawn or placed otherwise, in this attempt, from `known` on, and in every later one that begins at or before at_step. known
+// is the first step that was not sealed in the attempt when this was journaled. Of an attempt to come it holds as soon as one is opened at or before at_step.
+type Mixed struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Known   uint64                 `protobuf:"varint,2,opt,name=known,proto3" json:"known,omitempty"`
+	AtStep  uint64                 `protobuf:"varint,3,opt,name=at_step,json=atStep,proto3" json:"at_step,omitempty"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*Mixed_Schedule
+	//	*Mixed_Skip
+	//	*Mixed_Costs
+	Change        isMixed_Change `protobuf_oneof:"change"`
+	By            string         `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`         // "mix", or the name of an adaptive policy
+	Why           string         `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`       // in words, for people
+	Policy        []byte         `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"` // what the adaptive policy remembers, after this
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mixed) Reset() {
+	*x = Mixed{}
+	mi := &file_records_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mixed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mixed) ProtoMessage() {}
+
+func (x *Mixed) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mixed.ProtoReflect.Descriptor instead.
+func (*Mixed) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Mixed) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Mixed) GetKnown() uint64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *Mixed) GetAtStep() uint64 {
+	if x != nil {
+		return x.AtStep
+	}
+	return 0
+}
+
+func (x *Mixed) GetChange() isMixed_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *Mixed) GetSchedule() *Reweighed {
+	if x != nil {
+		if x, ok := x.Change.(*Mixed_Schedule); ok {
+			return x.Schedule
+		}
+	}
+	return nil
+}
+
+func (x *Mixed) GetSkip() *Skipped {
+	if x != nil {
+		if x, ok := x.Change.(*Mixed_Skip); ok {
+			return x.Skip
+		}
+	}
+	return nil
+}
+
+func (x *Mixed) GetCosts() *Costed {
+	if x != nil {
+		if x, ok := x.Change.(*Mixed_Costs); ok {
+			return x.Costs
+		}
+	}
+	return nil
+}
+
+func (x *Mixed) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Mixed) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Mixed) GetPolicy() []byte {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+type isMixed_Change interface {
+	isMixed_Change()
+}
+
+type Mixed_Schedule struct {
+	Schedule *Reweighed `protobuf:"bytes,4,opt,name=schedule,proto3,oneof"`
+}
+
+type Mixed_Skip struct {
+	Skip *Skipped `protobuf:"bytes,5,opt,name=skip,proto3,oneof"`
+}
+
+type Mixed_Costs struct {
+	Costs *Costed `protobuf:"bytes,6,opt,name=costs,proto3,oneof"`
+}
+
+func (*Mixed_Schedule) isMixed_Change() {}
+
+func (*Mixed_Skip) isMixed_Change() {}
+
+func (*Mixed_Costs) isMixed_Change() {}
+
+// Reweighed: these knots are the schedule from the first of them on.
+type Reweighed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Knots         []*Knot                `protobuf:"bytes,1,rep,name=knots,proto3" json:"knots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reweighed) Reset() {
+	*x = Reweighed{}
+	mi := &file_records_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reweighed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reweighed) ProtoMessage() {}
+
+func (x *Reweighed) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reweighed.ProtoReflect.Descriptor instead.
+func (*Reweighed) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Reweighed) GetKnots() []*Knot {
+	if x != nil {
+		return x.Knots
+	}
+	return nil
+}
+
+// Knot: weights as decimal literals, by the number of the source; over is 0 without a ramp. Places count steps, or tokens.
+type Knot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	Tokens        bool                   `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Weights       []string               `protobuf:"bytes,3,rep,name=weights,proto3" json:"weights,omitempty"`
+	Ramp          string                 `protobuf:"bytes,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	Over          uint64                 `protobuf:"varint,5,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Knot) Reset() {
+	*x = Knot{}
+	mi := &file_records_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Knot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Knot) ProtoMessage() {}
+
+func (x *Knot) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Knot.ProtoReflect.Descriptor instead.
+func (*Knot) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Knot) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Knot) GetTokens() bool {
+	if x != nil {
+		return x.Tokens
+	}
+	return false
+}
+
+func (x *Knot) GetWeights() []string {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *Knot) GetRamp() string {
+	if x != nil {
+		return x.Ramp
+	}
+	return ""
+}
+
+func (x *Knot) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+// Skipped: what steps at_step to `to`, excluded, would have held is passed over.
+type Skipped struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            uint64                 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Skipped) Reset() {
+	*x = Skipped{}
+	mi := &file_records_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Skipped) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Skipped) ProtoMessage() {}
+
+func (x *Skipped) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Skipped.ProtoReflect.Descriptor instead.
+func (*Skipped) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Skipped) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// Costed: coefficients of a document's cost; nothing of what a step holds depends on them.
+type Costed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Linear        uint64                 `protobuf:"varint,1,opt,name=linear,proto3" json:"linear,omitempty"`
+	Quadratic     uint64                 `protobuf:"varint,2,opt,name=quadratic,proto3" json:"quadratic,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Costed) Reset() {
+	*x = Costed{}
+	mi := &file_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Costed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Costed) ProtoMessage() {}
+
+func (x *Costed) ProtoReflect() protoreflect.Message {
+	mi := &file_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Costed.ProtoReflect.Descriptor instead.
+func (*Costed) Descriptor() ([]byte, []int) {
+	return file_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Costed) GetLinear() uint64 {
+	if x != nil {
+		return x.Linear
+	}
+	return 0
+}
+
+func (x *Costed) GetQuadratic() uint64 {
+	if x != nil {
+		return x.Quadratic
+	}
+	return 0
+}
+
 type Created struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Identity       []byte                 `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
@@ -1049,7 +1433,7 @@ type Created struct {
 
 func (x *Created) Reset() {
 	*x = Created{}
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1445,7 @@ func (x *Created) String() string {
 func (*Created) ProtoMessage() {}
 
 func (x *Created) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[9]
+	mi := &file_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1458,7 @@ func (x *Created) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Created.ProtoReflect.Descriptor instead.
 func (*Created) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{9}
+	return file_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Created) GetIdentity() []byte {
@@ -1113,7 +1497,7 @@ type Sealed struct {
 
 func (x *Sealed) Reset() {
 	*x = Sealed{}
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1509,7 @@ func (x *Sealed) String() string {
 func (*Sealed) ProtoMessage() {}
 
 func (x *Sealed) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[10]
+	mi := &file_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1522,7 @@ func (x *Sealed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sealed.ProtoReflect.Descriptor instead.
 func (*Sealed) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{10}
+	return file_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sealed) GetAttempt() uint32 {
@@ -1188,7 +1572,7 @@ type OrdinalRange struct {
 
 func (x *OrdinalRange) Reset() {
 	*x = OrdinalRange{}
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1584,7 @@ func (x *OrdinalRange) String() string {
 func (*OrdinalRange) ProtoMessage() {}
 
 func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[11]
+	mi := &file_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1597,7 @@ func (x *OrdinalRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrdinalRange.ProtoReflect.Descriptor instead.
 func (*OrdinalRange) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{11}
+	return file_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OrdinalRange) GetSource() uint32 {
@@ -1255,7 +1639,7 @@ type Mask struct {
 
 func (x *Mask) Reset() {
 	*x = Mask{}
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1651,7 @@ func (x *Mask) String() string {
 func (*Mask) ProtoMessage() {}
 
 func (x *Mask) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[12]
+	mi := &file_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1664,7 @@ func (x *Mask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mask.ProtoReflect.Descriptor instead.
 func (*Mask) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{12}
+	return file_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Mask) GetSource() string {
@@ -1348,7 +1732,7 @@ type Masked struct {
 
 func (x *Masked) Reset() {
 	*x = Masked{}
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1744,7 @@ func (x *Masked) String() string {
 func (*Masked) ProtoMessage() {}
 
 func (x *Masked) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[13]
+	mi := &file_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1757,7 @@ func (x *Masked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Masked.ProtoReflect.Descriptor instead.
 func (*Masked) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{13}
+	return file_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Masked) GetMasks() []*Mask {
@@ -1392,7 +1776,7 @@ type TermTaken struct {
 
 func (x *TermTaken) Reset() {
 	*x = TermTaken{}
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1788,7 @@ func (x *TermTaken) String() string {
 func (*TermTaken) ProtoMessage() {}
 
 func (x *TermTaken) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[14]
+	mi := &file_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1801,7 @@ func (x *TermTaken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermTaken.ProtoReflect.Descriptor instead.
 func (*TermTaken) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{14}
+	return file_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TermTaken) GetTerm() uint64 {
@@ -1436,7 +1820,7 @@ type Pinned struct {
 
 func (x *Pinned) Reset() {
 	*x = Pinned{}
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1832,7 @@ func (x *Pinned) String() string {
 func (*Pinned) ProtoMessage() {}
 
 func (x *Pinned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[15]
+	mi := &file_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1845,7 @@ func (x *Pinned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pinned.ProtoReflect.Descriptor instead.
 func (*Pinned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{15}
+	return file_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Pinned) GetManifest() *Manifest {
@@ -1473,6 +1857,7 @@ func (x *Pinned) GetManifest() *Manifest {
 
 // Opened: attempt begins at step, from state (the planner's, JSON).
 // up names the `up` under which it was opened.
+// forgets: changes of the mixture that were journaled for steps from there on are dropped.
 type Opened struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -1480,13 +1865,14 @@ type Opened struct {
 	State         []byte                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Placing       *Placing               `protobuf:"bytes,4,opt,name=placing,proto3" json:"placing,omitempty"`
 	Up            string                 `protobuf:"bytes,5,opt,name=up,proto3" json:"up,omitempty"`
+	Forgets       bool                   `protobuf:"varint,6,opt,name=forgets,proto3" json:"forgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Opened) Reset() {
 	*x = Opened{}
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1884,7 @@ func (x *Opened) String() string {
 func (*Opened) ProtoMessage() {}
 
 func (x *Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[16]
+	mi := &file_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1897,7 @@ func (x *Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opened.ProtoReflect.Descriptor instead.
 func (*Opened) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{16}
+	return file_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Opened) GetAttempt() uint32 {
@@ -1549,6 +1935,13 @@ func (x *Opened) GetUp() string {
 	return ""
 }
 
+func (x *Opened) GetForgets() bool {
+	if x != nil {
+		return x.Forgets
+	}
+	return false
+}
+
 // Acknowledged: every rank has consumed all steps below `below` of the attempt; those in `through` have consumed the whole stream, and
 // nobody will hear of them again.
 type Acknowledged struct {
@@ -1562,7 +1955,7 @@ type Acknowledged struct {
 
 func (x *Acknowledged) Reset() {
 	*x = Acknowledged{}
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1967,7 @@ func (x *Acknowledged) String() string {
 func (*Acknowledged) ProtoMessage() {}
 
 func (x *Acknowledged) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[17]
+	mi := &file_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1980,7 @@ func (x *Acknowledged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Acknowledged.ProtoReflect.Descriptor instead.
 func (*Acknowledged) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{17}
+	return file_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Acknowledged) GetAttempt() uint32 {
@@ -1622,7 +2015,7 @@ type Quarantined struct {
 
 func (x *Quarantined) Reset() {
 	*x = Quarantined{}
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +2027,7 @@ func (x *Quarantined) String() string {
 func (*Quarantined) ProtoMessage() {}
 
 func (x *Quarantined) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[18]
+	mi := &file_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +2040,7 @@ func (x *Quarantined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantined.ProtoReflect.Descriptor instead.
 func (*Quarantined) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{18}
+	return file_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Quarantined) GetAttempt() uint32 {
@@ -1683,7 +2076,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +2088,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[19]
+	mi := &file_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2101,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{19}
+	return file_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ended) GetAttempt() uint32 {
@@ -1741,7 +2134,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +2146,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[20]
+	mi := &file_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +2159,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{20}
+	return file_records_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Saved) GetStep() uint64 {
@@ -1794,7 +2187,7 @@ type Assigned struct {
 
 func (x *Assigned) Reset() {
 	*x = Assigned{}
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +2199,7 @@ func (x *Assigned) String() string {
 func (*Assigned) ProtoMessage() {}
 
 func (x *Assigned) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[21]
+	mi := &file_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +2212,7 @@ func (x *Assigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assigned.ProtoReflect.Descriptor instead.
 func (*Assigned) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{21}
+	return file_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Assigned) GetTerm() uint64 {
@@ -1900,13 +2293,14 @@ type Snapshot struct {
 	Holders          []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"`                                                                                                                      // the primary of each stripe, by (source, stripe)
 	Consumed         map[uint32]uint64      `protobuf:"bytes,18,rep,name=consumed,proto3" json:"consumed,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`                                        // earlier attempts: first step that not every rank had consumed when the next one was opened
 	QuarantinedBelow map[string]uint64      `protobuf:"bytes,19,rep,name=quarantined_below,json=quarantinedBelow,proto3" json:"quarantined_below,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source: bad records of ordinals below are counted
+	Mixed            []*Mixed               `protobuf:"bytes,20,rep,name=mixed,proto3" json:"mixed,omitempty"`                                                                                                                          // as they were journaled
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +2312,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_records_proto_msgTypes[22]
+	mi := &file_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +2325,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_records_proto_rawDescGZIP(), []int{22}
+	return file_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Snapshot) GetIdentity() []byte {
@@ -2067,6 +2461,13 @@ func (x *Snapshot) GetQuarantinedBelow() map[string]uint64 {
 	return nil
 }
 
+func (x *Snapshot) GetMixed() []*Mixed {
+	if x != nil {
+		return x.Mixed
+	}
+	return nil
+}
+
 var File_records_proto protoreflect.FileDescriptor
 
 const file_records_proto_rawDesc = "" +
@@ -2148,7 +2549,7 @@ const file_records_proto_rawDesc = "" +
 	"\tcap_slack\x18\x06 \x01(\tR\bcapSlack\x12\x0e\n" +
 	"\x02tp\x18\a \x01(\rR\x02tp\x12\x0e\n" +
 	"\x02cp\x18\b \x01(\rR\x02cp\x12\x0e\n" +
-	"\x02pp\x18\t \x01(\rR\x02pp\"\xb8\x04\n" +
+	"\x02pp\x18\t \x01(\rR\x02pp\"\xe4\x04\n" +
 	"\x06Record\x120\n" +
 	"\acreated\x18\x01 \x01(\v2\x14.millrace.v1.CreatedH\x00R\acreated\x12,\n" +
 	"\x04term\x18\x02 \x01(\v2\x16.millrace.v1.TermTakenH\x00R\x04term\x12-\n" +
@@ -2161,8 +2562,33 @@ const file_records_proto_rawDesc = "" +
 	"\x05saved\x18\t \x01(\v2\x12.millrace.v1.SavedH\x00R\x05saved\x123\n" +
 	"\bassigned\x18\n" +
 	" \x01(\v2\x15.millrace.v1.AssignedH\x00R\bassigned\x12-\n" +
-	"\x06masked\x18\v \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06maskedB\x06\n" +
-	"\x04fact\"^\n" +
+	"\x06masked\x18\v \x01(\v2\x13.millrace.v1.MaskedH\x00R\x06masked\x12*\n" +
+	"\x05mixed\x18\f \x01(\v2\x12.millrace.v1.MixedH\x00R\x05mixedB\x06\n" +
+	"\x04fact\"\xa3\x02\n" +
+	"\x05Mixed\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05known\x18\x02 \x01(\x04R\x05known\x12\x17\n" +
+	"\aat_step\x18\x03 \x01(\x04R\x06atStep\x124\n" +
+	"\bschedule\x18\x04 \x01(\v2\x16.millrace.v1.ReweighedH\x00R\bschedule\x12*\n" +
+	"\x04skip\x18\x05 \x01(\v2\x14.millrace.v1.SkippedH\x00R\x04skip\x12+\n" +
+	"\x05costs\x18\x06 \x01(\v2\x13.millrace.v1.CostedH\x00R\x05costs\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x16\n" +
+	"\x06policy\x18\t \x01(\fR\x06policyB\b\n" +
+	"\x06change\"4\n" +
+	"\tReweighed\x12'\n" +
+	"\x05knots\x18\x01 \x03(\v2\x11.millrace.v1.KnotR\x05knots\"t\n" +
+	"\x04Knot\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\bR\x06tokens\x12\x18\n" +
+	"\aweights\x18\x03 \x03(\tR\aweights\x12\x12\n" +
+	"\x04ramp\x18\x04 \x01(\tR\x04ramp\x12\x12\n" +
+	"\x04over\x18\x05 \x01(\x04R\x04over\"\x19\n" +
+	"\aSkipped\x12\x0e\n" +
+	"\x02to\x18\x01 \x01(\x04R\x02to\">\n" +
+	"\x06Costed\x12\x16\n" +
+	"\x06linear\x18\x01 \x01(\x04R\x06linear\x12\x1c\n" +
+	"\tquadratic\x18\x02 \x01(\x04R\tquadratic\"^\n" +
 	"\aCreated\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x0e\n" +
@@ -2191,13 +2617,14 @@ const file_records_proto_rawDesc = "" +
 	"\tTermTaken\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\";\n" +
 	"\x06Pinned\x121\n" +
-	"\bmanifest\x18\x01 \x01(\v2\x15.millrace.v1.ManifestR\bmanifest\"\x8c\x01\n" +
+	"\bmanifest\x18\x01 \x01(\v2\x15.millrace.v1.ManifestR\bmanifest\"\xa6\x01\n" +
 	"\x06Opened\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\fR\x05state\x12.\n" +
 	"\aplacing\x18\x04 \x01(\v2\x14.millrace.v1.PlacingR\aplacing\x12\x0e\n" +
-	"\x02up\x18\x05 \x01(\tR\x02up\"X\n" +
+	"\x02up\x18\x05 \x01(\tR\x02up\x12\x18\n" +
+	"\aforgets\x18\x06 \x01(\bR\aforgets\"X\n" +
 	"\fAcknowledged\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05below\x18\x02 \x01(\x04R\x05below\x12\x18\n" +
@@ -2220,7 +2647,7 @@ const file_records_proto_rawDesc = "" +
 	"\astandby\x18\x05 \x01(\bR\astandby\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x04R\x04step\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x0e\n" +
-	"\x02up\x18\b \x01(\tR\x02up\"\xf6\a\n" +
+	"\x02up\x18\b \x01(\tR\x02up\"\xa0\b\n" +
 	"\bSnapshot\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\fR\bidentity\x12'\n" +
 	"\x0fplanner_version\x18\x02 \x01(\rR\x0eplannerVersion\x12\x12\n" +
@@ -2242,7 +2669,8 @@ const file_records_proto_rawDesc = "" +
 	"\x05chain\x18\x10 \x01(\fR\x05chain\x12/\n" +
 	"\aholders\x18\x11 \x03(\v2\x15.millrace.v1.AssignedR\aholders\x12?\n" +
 	"\bconsumed\x18\x12 \x03(\v2#.millrace.v1.Snapshot.ConsumedEntryR\bconsumed\x12X\n" +
-	"\x11quarantined_below\x18\x13 \x03(\v2+.millrace.v1.Snapshot.QuarantinedBelowEntryR\x10quarantinedBelow\x1a>\n" +
+	"\x11quarantined_below\x18\x13 \x03(\v2+.millrace.v1.Snapshot.QuarantinedBelowEntryR\x10quarantinedBelow\x12(\n" +
+	"\x05mixed\x18\x14 \x03(\v2\x12.millrace.v1.MixedR\x05mixed\x1a>\n" +
 	"\x10QuarantinedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1a;\n" +
@@ -2265,7 +2693,7 @@ func file_records_proto_rawDescGZIP() []byte {
 	return file_records_proto_rawDescData
 }
 
-var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_records_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
@@ -2276,59 +2704,70 @@ var file_records_proto_goTypes = []any{
 	(*Plan)(nil),         // 6: millrace.v1.Plan
 	(*Placing)(nil),      // 7: millrace.v1.Placing
 	(*Record)(nil),       // 8: millrace.v1.Record
-	(*Created)(nil),      // 9: millrace.v1.Created
-	(*Sealed)(nil),       // 10: millrace.v1.Sealed
-	(*OrdinalRange)(nil), // 11: millrace.v1.OrdinalRange
-	(*Mask)(nil),         // 12: millrace.v1.Mask
-	(*Masked)(nil),       // 13: millrace.v1.Masked
-	(*TermTaken)(nil),    // 14: millrace.v1.TermTaken
-	(*Pinned)(nil),       // 15: millrace.v1.Pinned
-	(*Opened)(nil),       // 16: millrace.v1.Opened
-	(*Acknowledged)(nil), // 17: millrace.v1.Acknowledged
-	(*Quarantined)(nil),  // 18: millrace.v1.Quarantined
-	(*Ended)(nil),        // 19: millrace.v1.Ended
-	(*Saved)(nil),        // 20: millrace.v1.Saved
-	(*Assigned)(nil),     // 21: millrace.v1.Assigned
-	(*Snapshot)(nil),     // 22: millrace.v1.Snapshot
-	nil,                  // 23: millrace.v1.Snapshot.QuarantinedEntry
-	nil,                  // 24: millrace.v1.Snapshot.ConsumedEntry
-	nil,                  // 25: millrace.v1.Snapshot.QuarantinedBelowEntry
+	(*Mixed)(nil),        // 9: millrace.v1.Mixed
+	(*Reweighed)(nil),    // 10: millrace.v1.Reweighed
+	(*Knot)(nil),         // 11: millrace.v1.Knot
+	(*Skipped)(nil),      // 12: millrace.v1.Skipped
+	(*Costed)(nil),       // 13: millrace.v1.Costed
+	(*Created)(nil),      // 14: millrace.v1.Created
+	(*Sealed)(nil),       // 15: millrace.v1.Sealed
+	(*OrdinalRange)(nil), // 16: millrace.v1.OrdinalRange
+	(*Mask)(nil),         // 17: millrace.v1.Mask
+	(*Masked)(nil),       // 18: millrace.v1.Masked
+	(*TermTaken)(nil),    // 19: millrace.v1.TermTaken
+	(*Pinned)(nil),       // 20: millrace.v1.Pinned
+	(*Opened)(nil),       // 21: millrace.v1.Opened
+	(*Acknowledged)(nil), // 22: millrace.v1.Acknowledged
+	(*Quarantined)(nil),  // 23: millrace.v1.Quarantined
+	(*Ended)(nil),        // 24: millrace.v1.Ended
+	(*Saved)(nil),        // 25: millrace.v1.Saved
+	(*Assigned)(nil),     // 26: millrace.v1.Assigned
+	(*Snapshot)(nil),     // 27: millrace.v1.Snapshot
+	nil,                  // 28: millrace.v1.Snapshot.QuarantinedEntry
+	nil,                  // 29: millrace.v1.Snapshot.ConsumedEntry
+	nil,                  // 30: millrace.v1.Snapshot.QuarantinedBelowEntry
 }
 var file_records_proto_depIdxs = []int32{
 	1,  // 0: millrace.v1.Manifest.shards:type_name -> millrace.v1.Shard
 	0,  // 1: millrace.v1.Plan.fence:type_name -> millrace.v1.Fence
 	5,  // 2: millrace.v1.Plan.assignments:type_name -> millrace.v1.Assignments
-	9,  // 3: millrace.v1.Record.created:type_name -> millrace.v1.Created
-	14, // 4: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
-	15, // 5: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
-	16, // 6: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
-	10, // 7: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
-	17, // 8: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
-	18, // 9: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
-	19, // 10: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
-	20, // 11: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
-	21, // 12: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
-	13, // 13: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
-	4,  // 14: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
-	12, // 15: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
-	2,  // 16: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
-	7,  // 17: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
-	4,  // 18: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
-	2,  // 19: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
-	16, // 20: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
-	6,  // 21: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
-	19, // 22: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
-	4,  // 23: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
-	23, // 24: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
-	12, // 25: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
-	21, // 26: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
-	24, // 27: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
-	25, // 28: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
-	29, // [29:29] is the sub-list for method output_type
-	29, // [29:29] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	14, // 3: millrace.v1.Record.created:type_name -> millrace.v1.Created
+	19, // 4: millrace.v1.Record.term:type_name -> millrace.v1.TermTaken
+	20, // 5: millrace.v1.Record.pinned:type_name -> millrace.v1.Pinned
+	21, // 6: millrace.v1.Record.opened:type_name -> millrace.v1.Opened
+	15, // 7: millrace.v1.Record.sealed:type_name -> millrace.v1.Sealed
+	22, // 8: millrace.v1.Record.acknowledged:type_name -> millrace.v1.Acknowledged
+	23, // 9: millrace.v1.Record.quarantined:type_name -> millrace.v1.Quarantined
+	24, // 10: millrace.v1.Record.ended:type_name -> millrace.v1.Ended
+	25, // 11: millrace.v1.Record.saved:type_name -> millrace.v1.Saved
+	26, // 12: millrace.v1.Record.assigned:type_name -> millrace.v1.Assigned
+	18, // 13: millrace.v1.Record.masked:type_name -> millrace.v1.Masked
+	9,  // 14: millrace.v1.Record.mixed:type_name -> millrace.v1.Mixed
+	10, // 15: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
+	12, // 16: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
+	13, // 17: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
+	11, // 18: millrace.v1.Reweighed.knots:type_name -> millrace.v1.Knot
+	4,  // 19: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
+	17, // 20: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
+	2,  // 21: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest
+	7,  // 22: millrace.v1.Opened.placing:type_name -> millrace.v1.Placing
+	4,  // 23: millrace.v1.Quarantined.samples:type_name -> millrace.v1.Quarantine
+	2,  // 24: millrace.v1.Snapshot.manifests:type_name -> millrace.v1.Manifest
+	21, // 25: millrace.v1.Snapshot.attempt:type_name -> millrace.v1.Opened
+	6,  // 26: millrace.v1.Snapshot.sealed:type_name -> millrace.v1.Plan
+	24, // 27: millrace.v1.Snapshot.ended:type_name -> millrace.v1.Ended
+	4,  // 28: millrace.v1.Snapshot.recent:type_name -> millrace.v1.Quarantine
+	28, // 29: millrace.v1.Snapshot.quarantined:type_name -> millrace.v1.Snapshot.QuarantinedEntry
+	17, // 30: millrace.v1.Snapshot.masks:type_name -> millrace.v1.Mask
+	26, // 31: millrace.v1.Snapshot.holders:type_name -> millrace.v1.Assigned
+	29, // 32: millrace.v1.Snapshot.consumed:type_name -> millrace.v1.Snapshot.ConsumedEntry
+	30, // 33: millrace.v1.Snapshot.quarantined_below:type_name -> millrace.v1.Snapshot.QuarantinedBelowEntry
+	9,  // 34: millrace.v1.Snapshot.mixed:type_name -> millrace.v1.Mixed
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_records_proto_init() }
@@ -2348,6 +2787,12 @@ func file_records_proto_init() {
 		(*Record_Saved)(nil),
 		(*Record_Assigned)(nil),
 		(*Record_Masked)(nil),
+		(*Record_Mixed)(nil),
+	}
+	file_records_proto_msgTypes[9].OneofWrappers = []any{
+		(*Mixed_Schedule)(nil),
+		(*Mixed_Skip)(nil),
+		(*Mixed_Costs)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2355,7 +2800,7 @@ func file_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_records_proto_rawDesc), len(file_records_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1548,6 +1548,7 @@ type SidecarEvent struct {
 	//	*SidecarEvent_Switched
 	//	*SidecarEvent_Bad
 	//	*SidecarEvent_Present
+	//	*SidecarEvent_Reported
 	Event         isSidecarEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1678,6 +1679,15 @@ func (x *SidecarEvent) GetPresent() *Present {
 	return nil
 }
 
+func (x *SidecarEvent) GetReported() *Reported {
+	if x != nil {
+		if x, ok := x.Event.(*SidecarEvent_Reported); ok {
+			return x.Reported
+		}
+	}
+	return nil
+}
+
 type isSidecarEvent_Event interface {
 	isSidecarEvent_Event()
 }
@@ -1718,6 +1728,10 @@ type SidecarEvent_Present struct {
 	Present *Present `protobuf:"bytes,10,opt,name=present,proto3,oneof"`
 }
 
+type SidecarEvent_Reported struct {
+	Reported *Reported `protobuf:"bytes,11,opt,name=reported,proto3,oneof"`
+}
+
 func (*SidecarEvent_Hello) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Join) isSidecarEvent_Event() {}
@@ -1735,6 +1749,8 @@ func (*SidecarEvent_Switched) isSidecarEvent_Event() {}
 func (*SidecarEvent_Bad) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Present) isSidecarEvent_Event() {}
+
+func (*SidecarEvent_Reported) isSidecarEvent_Event() {}
 
 // SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands. born is when the process began, in
 // nanoseconds since its host did.
@@ -2249,6 +2265,151 @@ func (x *Left) GetRank() uint32 {
 	return 0
 }
 
+// Reported: what a trainer measured of a step, or of one microbatch of it. It may be lost.
+type Reported struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Step          uint64                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	Losses        []*SourceLoss          `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
+	Microbatch    uint32                 `protobuf:"varint,5,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,6,opt,name=seconds,proto3" json:"seconds,omitempty"` // 0 where no time is reported
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reported) Reset() {
+	*x = Reported{}
+	mi := &file_roles_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reported) ProtoMessage() {}
+
+func (x *Reported) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reported.ProtoReflect.Descriptor instead.
+func (*Reported) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Reported) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Reported) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Reported) GetStep() uint64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Reported) GetLosses() []*SourceLoss {
+	if x != nil {
+		return x.Losses
+	}
+	return nil
+}
+
+func (x *Reported) GetMicrobatch() uint32 {
+	if x != nil {
+		return x.Microbatch
+	}
+	return 0
+}
+
+func (x *Reported) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+type SourceLoss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	LossSum       float64                `protobuf:"fixed64,2,opt,name=loss_sum,json=lossSum,proto3" json:"loss_sum,omitempty"`
+	Tokens        uint64                 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceLoss) Reset() {
+	*x = SourceLoss{}
+	mi := &file_roles_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceLoss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceLoss) ProtoMessage() {}
+
+func (x *SourceLoss) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
+func (*SourceLoss) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SourceLoss) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SourceLoss) GetLossSum() float64 {
+	if x != nil {
+		return x.LossSum
+	}
+	return 0
+}
+
+func (x *SourceLoss) GetTokens() uint64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
 // Present answers a RollCall: the host's ranks that have begun and whose trainers are there.
 type Present struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2260,7 +2421,7 @@ type Present struct {
 
 func (x *Present) Reset() {
 	*x = Present{}
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2433,7 @@ func (x *Present) String() string {
 func (*Present) ProtoMessage() {}
 
 func (x *Present) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[27]
+	mi := &file_roles_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2446,7 @@ func (x *Present) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Present.ProtoReflect.Descriptor instead.
 func (*Present) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{27}
+	return file_roles_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Present) GetCall() uint64 {
@@ -2327,7 +2488,7 @@ type SidecarOrder struct {
 
 func (x *SidecarOrder) Reset() {
 	*x = SidecarOrder{}
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2500,7 @@ func (x *SidecarOrder) String() string {
 func (*SidecarOrder) ProtoMessage() {}
 
 func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[28]
+	mi := &file_roles_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2513,7 @@ func (x *SidecarOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarOrder.ProtoReflect.Descriptor instead.
 func (*SidecarOrder) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{28}
+	return file_roles_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SidecarOrder) GetFence() *Fence {
@@ -2580,7 +2741,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2753,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[29]
+	mi := &file_roles_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2766,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{29}
+	return file_roles_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Committed) GetRank() uint32 {
@@ -2640,7 +2801,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2813,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[30]
+	mi := &file_roles_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2826,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{30}
+	return file_roles_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Welcome) GetManifests() []*Manifest {
@@ -2692,7 +2853,7 @@ type Alerts struct {
 
 func (x *Alerts) Reset() {
 	*x = Alerts{}
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2865,7 @@ func (x *Alerts) String() string {
 func (*Alerts) ProtoMessage() {}
 
 func (x *Alerts) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[31]
+	mi := &file_roles_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2878,7 @@ func (x *Alerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alerts.ProtoReflect.Descriptor instead.
 func (*Alerts) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{31}
+	return file_roles_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Alerts) GetAlerts() []*Alert {
@@ -2739,7 +2900,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2751,7 +2912,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[32]
+	mi := &file_roles_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2764,7 +2925,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{32}
+	return file_roles_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Alert) GetKind() string {
@@ -2802,7 +2963,7 @@ type Begin struct {
 
 func (x *Begin) Reset() {
 	*x = Begin{}
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2975,7 @@ func (x *Begin) String() string {
 func (*Begin) ProtoMessage() {}
 
 func (x *Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[33]
+	mi := &file_roles_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2827,7 +2988,7 @@ func (x *Begin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begin.ProtoReflect.Descriptor instead.
 func (*Begin) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{33}
+	return file_roles_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Begin) GetRank() uint32 {
@@ -2883,7 +3044,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3056,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[34]
+	mi := &file_roles_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3069,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{34}
+	return file_roles_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Refusal) GetRank() uint32 {
@@ -2942,7 +3103,7 @@ type Loaders struct {
 
 func (x *Loaders) Reset() {
 	*x = Loaders{}
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3115,7 @@ func (x *Loaders) String() string {
 func (*Loaders) ProtoMessage() {}
 
 func (x *Loaders) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[35]
+	mi := &file_roles_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3128,7 @@ func (x *Loaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaders.ProtoReflect.Descriptor instead.
 func (*Loaders) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{35}
+	return file_roles_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Loaders) GetStripes() []*LoaderStripe {
@@ -2994,7 +3155,7 @@ type LoaderStripe struct {
 
 func (x *LoaderStripe) Reset() {
 	*x = LoaderStripe{}
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3167,7 @@ func (x *LoaderStripe) String() string {
 func (*LoaderStripe) ProtoMessage() {}
 
 func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[36]
+	mi := &file_roles_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3180,7 @@ func (x *LoaderStripe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoaderStripe.ProtoReflect.Descriptor instead.
 func (*LoaderStripe) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{36}
+	return file_roles_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LoaderStripe) GetSource() string {
@@ -3090,7 +3251,7 @@ type Standby struct {
 
 func (x *Standby) Reset() {
 	*x = Standby{}
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3263,7 @@ func (x *Standby) String() string {
 func (*Standby) ProtoMessage() {}
 
 func (x *Standby) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[37]
+	mi := &file_roles_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3276,7 @@ func (x *Standby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standby.ProtoReflect.Descriptor instead.
 func (*Standby) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{37}
+	return file_roles_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Standby) GetTerm() uint64 {
@@ -3156,7 +3317,7 @@ type RollCall struct {
 
 func (x *RollCall) Reset() {
 	*x = RollCall{}
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3329,7 @@ func (x *RollCall) String() string {
 func (*RollCall) ProtoMessage() {}
 
 func (x *RollCall) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[38]
+	mi := &file_roles_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3342,7 @@ func (x *RollCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollCall.ProtoReflect.Descriptor instead.
 func (*RollCall) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{38}
+	return file_roles_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RollCall) GetCall() uint64 {
@@ -3201,7 +3362,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3374,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[39]
+	mi := &file_roles_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3387,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{39}
+	return file_roles_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Waiting) GetText() string {
@@ -3234,6 +3395,753 @@ func (x *Waiting) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+// MixRequest: from is the first step to change, the next one that is not sealed where it is not given. later: of the attempt to come.
+type MixRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	HasFrom bool                   `protobuf:"varint,1,opt,name=has_from,json=hasFrom,proto3" json:"has_from,omitempty"`
+	From    uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	Later   bool                   `protobuf:"varint,3,opt,name=later,proto3" json:"later,omitempty"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*MixRequest_Set
+	//	*MixRequest_Schedule
+	//	*MixRequest_Skip
+	//	*MixRequest_Remove
+	//	*MixRequest_Add
+	//	*MixRequest_Costs
+	//	*MixRequest_Refit
+	Change        isMixRequest_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MixRequest) Reset() {
+	*x = MixRequest{}
+	mi := &file_roles_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MixRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MixRequest) ProtoMessage() {}
+
+func (x *MixRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MixRequest.ProtoReflect.Descriptor instead.
+func (*MixRequest) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *MixRequest) GetHasFrom() bool {
+	if x != nil {
+		return x.HasFrom
+	}
+	return false
+}
+
+func (x *MixRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *MixRequest) GetLater() bool {
+	if x != nil {
+		return x.Later
+	}
+	return false
+}
+
+func (x *MixRequest) GetChange() isMixRequest_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *MixRequest) GetSet() *SetWeights {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Set); ok {
+			return x.Set
+		}
+	}
+	return nil
+}
+
+func (x *MixRequest) GetSchedule() *SetSchedule {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Schedule); ok {
+			return x.Schedule
+		}
+	}
+	return nil
+}
+
+func (x *MixRequest) GetSkip() *Skipped {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Skip); ok {
+			return x.Skip
+		}
+	}
+	return nil
+}
+
+func (x *MixRequest) GetRemove() string {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Remove); ok {
+			return x.Remove
+		}
+	}
+	return ""
+}
+
+func (x *MixRequest) GetAdd() *AddSource {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *MixRequest) GetCosts() *Costed {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Costs); ok {
+			return x.Costs
+		}
+	}
+	return nil
+}
+
+func (x *MixRequest) GetRefit() bool {
+	if x != nil {
+		if x, ok := x.Change.(*MixRequest_Refit); ok {
+			return x.Refit
+		}
+	}
+	return false
+}
+
+type isMixRequest_Change interface {
+	isMixRequest_Change()
+}
+
+type MixRequest_Set struct {
+	Set *SetWeights `protobuf:"bytes,4,opt,name=set,proto3,oneof"`
+}
+
+type MixRequest_Schedule struct {
+	Schedule *SetSchedule `protobuf:"bytes,5,opt,name=schedule,proto3,oneof"`
+}
+
+type MixRequest_Skip struct {
+	Skip *Skipped `protobuf:"bytes,6,opt,name=skip,proto3,oneof"`
+}
+
+type MixRequest_Remove struct {
+	Remove string `protobuf:"bytes,7,opt,name=remove,proto3,oneof"` // a source
+}
+
+type MixRequest_Add struct {
+	Add *AddSource `protobuf:"bytes,8,opt,name=add,proto3,oneof"`
+}
+
+type MixRequest_Costs struct {
+	Costs *Costed `protobuf:"bytes,9,opt,name=costs,proto3,oneof"`
+}
+
+type MixRequest_Refit struct {
+	Refit bool `protobuf:"varint,10,opt,name=refit,proto3,oneof"` // costs that fit what trainers reported
+}
+
+func (*MixRequest_Set) isMixRequest_Change() {}
+
+func (*MixRequest_Schedule) isMixRequest_Change() {}
+
+func (*MixRequest_Skip) isMixRequest_Change() {}
+
+func (*MixRequest_Remove) isMixRequest_Change() {}
+
+func (*MixRequest_Add) isMixRequest_Change() {}
+
+func (*MixRequest_Costs) isMixRequest_Change() {}
+
+func (*MixRequest_Refit) isMixRequest_Change() {}
+
+// SetWeights: one for each source.
+type SetWeights struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
+	Ramp          string                 `protobuf:"bytes,2,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	Over          uint64                 `protobuf:"varint,3,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetWeights) Reset() {
+	*x = SetWeights{}
+	mi := &file_roles_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetWeights) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetWeights) ProtoMessage() {}
+
+func (x *SetWeights) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetWeights.ProtoReflect.Descriptor instead.
+func (*SetWeights) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SetWeights) GetWeights() []*SourceWeight {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *SetWeights) GetRamp() string {
+	if x != nil {
+		return x.Ramp
+	}
+	return ""
+}
+
+func (x *SetWeights) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+type SourceWeight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Weight        string                 `protobuf:"bytes,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceWeight) Reset() {
+	*x = SourceWeight{}
+	mi := &file_roles_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceWeight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceWeight) ProtoMessage() {}
+
+func (x *SourceWeight) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceWeight.ProtoReflect.Descriptor instead.
+func (*SourceWeight) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SourceWeight) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SourceWeight) GetWeight() string {
+	if x != nil {
+		return x.Weight
+	}
+	return ""
+}
+
+type SetSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Knots         []*WeightsAt           `protobuf:"bytes,1,rep,name=knots,proto3" json:"knots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSchedule) Reset() {
+	*x = SetSchedule{}
+	mi := &file_roles_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSchedule) ProtoMessage() {}
+
+func (x *SetSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
+func (*SetSchedule) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SetSchedule) GetKnots() []*WeightsAt {
+	if x != nil {
+		return x.Knots
+	}
+	return nil
+}
+
+type WeightsAt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	Tokens        bool                   `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	Weights       []*SourceWeight        `protobuf:"bytes,3,rep,name=weights,proto3" json:"weights,omitempty"`
+	Ramp          string                 `protobuf:"bytes,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	Over          uint64                 `protobuf:"varint,5,opt,name=over,proto3" json:"over,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeightsAt) Reset() {
+	*x = WeightsAt{}
+	mi := &file_roles_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeightsAt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeightsAt) ProtoMessage() {}
+
+func (x *WeightsAt) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeightsAt.ProtoReflect.Descriptor instead.
+func (*WeightsAt) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *WeightsAt) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *WeightsAt) GetTokens() bool {
+	if x != nil {
+		return x.Tokens
+	}
+	return false
+}
+
+func (x *WeightsAt) GetWeights() []*SourceWeight {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *WeightsAt) GetRamp() string {
+	if x != nil {
+		return x.Ramp
+	}
+	return ""
+}
+
+func (x *WeightsAt) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+type AddSource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Weight        string                 `protobuf:"bytes,2,opt,name=weight,proto3" json:"weight,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSource) Reset() {
+	*x = AddSource{}
+	mi := &file_roles_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSource) ProtoMessage() {}
+
+func (x *AddSource) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSource.ProtoReflect.Descriptor instead.
+func (*AddSource) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *AddSource) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *AddSource) GetWeight() string {
+	if x != nil {
+		return x.Weight
+	}
+	return ""
+}
+
+type MixReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *MixChange             `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MixReply) Reset() {
+	*x = MixReply{}
+	mi := &file_roles_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MixReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MixReply) ProtoMessage() {}
+
+func (x *MixReply) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MixReply.ProtoReflect.Descriptor instead.
+func (*MixReply) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *MixReply) GetChange() *MixChange {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+// MixChange is a change of the mixture, for people. in_force: in this attempt.
+type MixChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AtStep        uint64                 `protobuf:"varint,1,opt,name=at_step,json=atStep,proto3" json:"at_step,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	InForce       bool                   `protobuf:"varint,5,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MixChange) Reset() {
+	*x = MixChange{}
+	mi := &file_roles_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MixChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MixChange) ProtoMessage() {}
+
+func (x *MixChange) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MixChange.ProtoReflect.Descriptor instead.
+func (*MixChange) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *MixChange) GetAtStep() uint64 {
+	if x != nil {
+		return x.AtStep
+	}
+	return 0
+}
+
+func (x *MixChange) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *MixChange) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *MixChange) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *MixChange) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
+func (x *MixChange) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+// MixtureStatus: weights in force at the next step to seal, and the changes that were journaled.
+type MixtureStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
+	Changes       []*MixChange           `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	Knots         []string               `protobuf:"bytes,3,rep,name=knots,proto3" json:"knots,omitempty"` // of the schedule from there on, in words
+	Costs         *Costed                `protobuf:"bytes,4,opt,name=costs,proto3" json:"costs,omitempty"`
+	Fit           *CostFit               `protobuf:"bytes,5,opt,name=fit,proto3" json:"fit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MixtureStatus) Reset() {
+	*x = MixtureStatus{}
+	mi := &file_roles_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MixtureStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MixtureStatus) ProtoMessage() {}
+
+func (x *MixtureStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MixtureStatus.ProtoReflect.Descriptor instead.
+func (*MixtureStatus) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *MixtureStatus) GetWeights() []*SourceWeight {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *MixtureStatus) GetChanges() []*MixChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *MixtureStatus) GetKnots() []string {
+	if x != nil {
+		return x.Knots
+	}
+	return nil
+}
+
+func (x *MixtureStatus) GetCosts() *Costed {
+	if x != nil {
+		return x.Costs
+	}
+	return nil
+}
+
+func (x *MixtureStatus) GetFit() *CostFit {
+	if x != nil {
+		return x.Fit
+	}
+	return nil
+}
+
+// CostFit is how well the costs of microbatches foretold the times that trainers reported.
+type CostFit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reports       uint64                 `protobuf:"varint,1,opt,name=reports,proto3" json:"reports,omitempty"`
+	R2            float64                `protobuf:"fixed64,2,opt,name=r2,proto3" json:"r2,omitempty"`
+	Best          *Costed                `protobuf:"bytes,3,opt,name=best,proto3" json:"best,omitempty"`
+	BestR2        float64                `protobuf:"fixed64,4,opt,name=best_r2,json=bestR2,proto3" json:"best_r2,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CostFit) Reset() {
+	*x = CostFit{}
+	mi := &file_roles_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CostFit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CostFit) ProtoMessage() {}
+
+func (x *CostFit) ProtoReflect() protoreflect.Message {
+	mi := &file_roles_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CostFit.ProtoReflect.Descriptor instead.
+func (*CostFit) Descriptor() ([]byte, []int) {
+	return file_roles_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *CostFit) GetReports() uint64 {
+	if x != nil {
+		return x.Reports
+	}
+	return 0
+}
+
+func (x *CostFit) GetR2() float64 {
+	if x != nil {
+		return x.R2
+	}
+	return 0
+}
+
+func (x *CostFit) GetBest() *Costed {
+	if x != nil {
+		return x.Best
+	}
+	return nil
+}
+
+func (x *CostFit) GetBestR2() float64 {
+	if x != nil {
+		return x.BestR2
+	}
+	return 0
 }
 
 type StatusRequest struct {
@@ -3244,7 +4152,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +4164,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[40]
+	mi := &file_roles_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +4177,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{40}
+	return file_roles_proto_rawDescGZIP(), []int{52}
 }
 
 type StatusReply struct {
@@ -3289,13 +4197,14 @@ type StatusReply struct {
 	Switches      uint64                   `protobuf:"varint,13,opt,name=switches,proto3" json:"switches,omitempty"`   // stripes that a standby took over while this orchestrator runs
 	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds since when every stripe has a standby that could take over at once; 0 where not
 	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`      // who reads what, and who stands by
+	Mixture       *MixtureStatus           `protobuf:"bytes,16,opt,name=mixture,proto3" json:"mixture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +4216,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[41]
+	mi := &file_roles_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +4229,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{41}
+	return file_roles_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatusReply) GetFence() *Fence {
@@ -3428,6 +4337,13 @@ func (x *StatusReply) GetStripes() []*LoaderStripe {
 	return nil
 }
 
+func (x *StatusReply) GetMixture() *MixtureStatus {
+	if x != nil {
+		return x.Mixture
+	}
+	return nil
+}
+
 type SourceStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tokens        uint64                 `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -3445,7 +4361,7 @@ type SourceStatus struct {
 
 func (x *SourceStatus) Reset() {
 	*x = SourceStatus{}
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +4373,7 @@ func (x *SourceStatus) String() string {
 func (*SourceStatus) ProtoMessage() {}
 
 func (x *SourceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[42]
+	mi := &file_roles_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +4386,7 @@ func (x *SourceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceStatus.ProtoReflect.Descriptor instead.
 func (*SourceStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{42}
+	return file_roles_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SourceStatus) GetTokens() uint64 {
@@ -3549,7 +4465,7 @@ type RoleStatus struct {
 
 func (x *RoleStatus) Reset() {
 	*x = RoleStatus{}
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +4477,7 @@ func (x *RoleStatus) String() string {
 func (*RoleStatus) ProtoMessage() {}
 
 func (x *RoleStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[43]
+	mi := &file_roles_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +4490,7 @@ func (x *RoleStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleStatus.ProtoReflect.Descriptor instead.
 func (*RoleStatus) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{43}
+	return file_roles_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RoleStatus) GetRole() string {
@@ -3625,7 +4541,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +4553,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[44]
+	mi := &file_roles_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +4566,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{44}
+	return file_roles_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LedgerRequest) GetByStep() bool {
@@ -3695,13 +4611,14 @@ type LedgerReply struct {
 	Sources       []string               `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`        // by segment
 	Masked        []bool                 `protobuf:"varint,10,rep,packed,name=masked,proto3" json:"masked,omitempty"` // by segment
 	Ranges        []*OrdinalRange        `protobuf:"bytes,11,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	Changes       []*MixChange           `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"` // of the mixture, that took effect with this step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LedgerReply) Reset() {
 	*x = LedgerReply{}
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +4630,7 @@ func (x *LedgerReply) String() string {
 func (*LedgerReply) ProtoMessage() {}
 
 func (x *LedgerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_roles_proto_msgTypes[45]
+	mi := &file_roles_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +4643,7 @@ func (x *LedgerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerReply.ProtoReflect.Descriptor instead.
 func (*LedgerReply) Descriptor() ([]byte, []int) {
-	return file_roles_proto_rawDescGZIP(), []int{45}
+	return file_roles_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LedgerReply) GetAttempt() uint32 {
@@ -3802,6 +4719,13 @@ func (x *LedgerReply) GetMasked() []bool {
 func (x *LedgerReply) GetRanges() []*OrdinalRange {
 	if x != nil {
 		return x.Ranges
+	}
+	return nil
+}
+
+func (x *LedgerReply) GetChanges() []*MixChange {
+	if x != nil {
+		return x.Changes
 	}
 	return nil
 }
@@ -3918,7 +4842,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x05again\x18\t \x01(\bR\x05again\"\"\n" +
 	"\n" +
 	"FetchReply\x12\x14\n" +
-	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\xda\x03\n" +
+	"\x05arrow\x18\x01 \x01(\fR\x05arrow\"\x8f\x04\n" +
 	"\fSidecarEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x121\n" +
 	"\x05hello\x18\x02 \x01(\v2\x19.millrace.v1.SidecarHelloH\x00R\x05hello\x12'\n" +
@@ -3930,7 +4854,8 @@ const file_roles_proto_rawDesc = "" +
 	"\bswitched\x18\b \x01(\v2\x15.millrace.v1.SwitchedH\x00R\bswitched\x12$\n" +
 	"\x03bad\x18\t \x01(\v2\x10.millrace.v1.BadH\x00R\x03bad\x120\n" +
 	"\apresent\x18\n" +
-	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresentB\a\n" +
+	" \x01(\v2\x14.millrace.v1.PresentH\x00R\apresent\x123\n" +
+	"\breported\x18\v \x01(\v2\x15.millrace.v1.ReportedH\x00R\breportedB\a\n" +
 	"\x05event\"\xa9\x01\n" +
 	"\fSidecarHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -3972,7 +4897,21 @@ const file_roles_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x04R\x04step\"\x1a\n" +
 	"\x04Left\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\rR\x04rank\"3\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\"\xb7\x01\n" +
+	"\bReported\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x04R\x04step\x12/\n" +
+	"\x06losses\x18\x04 \x03(\v2\x17.millrace.v1.SourceLossR\x06losses\x12\x1e\n" +
+	"\n" +
+	"microbatch\x18\x05 \x01(\rR\n" +
+	"microbatch\x12\x18\n" +
+	"\aseconds\x18\x06 \x01(\x01R\aseconds\"W\n" +
+	"\n" +
+	"SourceLoss\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +
+	"\bloss_sum\x18\x02 \x01(\x01R\alossSum\x12\x16\n" +
+	"\x06tokens\x18\x03 \x01(\x04R\x06tokens\"3\n" +
 	"\aPresent\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\rR\x05ranks\"\xaa\x05\n" +
@@ -4038,8 +4977,61 @@ const file_roles_proto_rawDesc = "" +
 	"\bRollCall\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\x0f\n" +
-	"\rStatusRequest\"\xf4\x04\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xf7\x02\n" +
+	"\n" +
+	"MixRequest\x12\x19\n" +
+	"\bhas_from\x18\x01 \x01(\bR\ahasFrom\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x14\n" +
+	"\x05later\x18\x03 \x01(\bR\x05later\x12+\n" +
+	"\x03set\x18\x04 \x01(\v2\x17.millrace.v1.SetWeightsH\x00R\x03set\x126\n" +
+	"\bschedule\x18\x05 \x01(\v2\x18.millrace.v1.SetScheduleH\x00R\bschedule\x12*\n" +
+	"\x04skip\x18\x06 \x01(\v2\x14.millrace.v1.SkippedH\x00R\x04skip\x12\x18\n" +
+	"\x06remove\x18\a \x01(\tH\x00R\x06remove\x12*\n" +
+	"\x03add\x18\b \x01(\v2\x16.millrace.v1.AddSourceH\x00R\x03add\x12+\n" +
+	"\x05costs\x18\t \x01(\v2\x13.millrace.v1.CostedH\x00R\x05costs\x12\x16\n" +
+	"\x05refit\x18\n" +
+	" \x01(\bH\x00R\x05refitB\b\n" +
+	"\x06change\"i\n" +
+	"\n" +
+	"SetWeights\x123\n" +
+	"\aweights\x18\x01 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x12\x12\n" +
+	"\x04ramp\x18\x02 \x01(\tR\x04ramp\x12\x12\n" +
+	"\x04over\x18\x03 \x01(\x04R\x04over\">\n" +
+	"\fSourceWeight\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\tR\x06weight\";\n" +
+	"\vSetSchedule\x12,\n" +
+	"\x05knots\x18\x01 \x03(\v2\x16.millrace.v1.WeightsAtR\x05knots\"\x94\x01\n" +
+	"\tWeightsAt\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x16\n" +
+	"\x06tokens\x18\x02 \x01(\bR\x06tokens\x123\n" +
+	"\aweights\x18\x03 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x12\x12\n" +
+	"\x04ramp\x18\x04 \x01(\tR\x04ramp\x12\x12\n" +
+	"\x04over\x18\x05 \x01(\x04R\x04over\";\n" +
+	"\tAddSource\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\tR\x06weight\":\n" +
+	"\bMixReply\x12.\n" +
+	"\x06change\x18\x01 \x01(\v2\x16.millrace.v1.MixChangeR\x06change\"\x8f\x01\n" +
+	"\tMixChange\x12\x17\n" +
+	"\aat_step\x18\x01 \x01(\x04R\x06atStep\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x19\n" +
+	"\bin_force\x18\x05 \x01(\bR\ainForce\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xdf\x01\n" +
+	"\rMixtureStatus\x123\n" +
+	"\aweights\x18\x01 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x120\n" +
+	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.MixChangeR\achanges\x12\x14\n" +
+	"\x05knots\x18\x03 \x03(\tR\x05knots\x12)\n" +
+	"\x05costs\x18\x04 \x01(\v2\x13.millrace.v1.CostedR\x05costs\x12&\n" +
+	"\x03fit\x18\x05 \x01(\v2\x14.millrace.v1.CostFitR\x03fit\"u\n" +
+	"\aCostFit\x12\x18\n" +
+	"\areports\x18\x01 \x01(\x04R\areports\x12\x0e\n" +
+	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
+	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
+	"\abest_r2\x18\x04 \x01(\x01R\x06bestR2\"\x0f\n" +
+	"\rStatusRequest\"\xaa\x05\n" +
 	"\vStatusReply\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -4056,7 +5048,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x06masked\x18\f \x01(\x04R\x06masked\x12\x1a\n" +
 	"\bswitches\x18\r \x01(\x04R\bswitches\x12\x1c\n" +
 	"\tprotected\x18\x0e \x01(\x03R\tprotected\x123\n" +
-	"\astripes\x18\x0f \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x1aU\n" +
+	"\astripes\x18\x0f \x03(\v2\x19.millrace.v1.LoaderStripeR\astripes\x124\n" +
+	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
 	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xf4\x01\n" +
@@ -4081,7 +5074,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aby_step\x18\x01 \x01(\bR\x06byStep\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x16\n" +
 	"\x06source\x18\x03 \x01(\tR\x06source\x12\x0e\n" +
-	"\x02id\x18\x04 \x01(\tR\x02id\"\xe0\x02\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\"\x92\x03\n" +
 	"\vLedgerReply\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x18\n" +
@@ -4094,12 +5087,14 @@ const file_roles_proto_rawDesc = "" +
 	"\asources\x18\t \x03(\tR\asources\x12\x16\n" +
 	"\x06masked\x18\n" +
 	" \x03(\bR\x06masked\x121\n" +
-	"\x06ranges\x18\v \x03(\v2\x19.millrace.v1.OrdinalRangeR\x06ranges2\x93\x02\n" +
+	"\x06ranges\x18\v \x03(\v2\x19.millrace.v1.OrdinalRangeR\x06ranges\x120\n" +
+	"\achanges\x18\f \x03(\v2\x16.millrace.v1.MixChangeR\achanges2\xca\x02\n" +
 	"\fOrchestrator\x12>\n" +
 	"\x04Load\x12\x18.millrace.v1.LoaderEvent\x1a\x18.millrace.v1.LoaderOrder(\x010\x01\x12A\n" +
 	"\x05Serve\x12\x19.millrace.v1.SidecarEvent\x1a\x19.millrace.v1.SidecarOrder(\x010\x01\x12>\n" +
 	"\x06Status\x12\x1a.millrace.v1.StatusRequest\x1a\x18.millrace.v1.StatusReply\x12@\n" +
-	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x012G\n" +
+	"\x06Ledger\x12\x1a.millrace.v1.LedgerRequest\x1a\x18.millrace.v1.LedgerReply0\x01\x125\n" +
+	"\x03Mix\x12\x17.millrace.v1.MixRequest\x1a\x15.millrace.v1.MixReply2G\n" +
 	"\x06Loader\x12=\n" +
 	"\x05Fetch\x12\x19.millrace.v1.FetchRequest\x1a\x17.millrace.v1.FetchReply0\x01B\x10Z\x0emillrace/protob\x06proto3"
 
@@ -4115,7 +5110,7 @@ func file_roles_proto_rawDescGZIP() []byte {
 	return file_roles_proto_rawDescData
 }
 
-var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_roles_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_roles_proto_goTypes = []any{
 	(*LoaderEvent)(nil),   // 0: millrace.v1.LoaderEvent
 	(*LoaderHello)(nil),   // 1: millrace.v1.LoaderHello
@@ -4144,52 +5139,66 @@ var file_roles_proto_goTypes = []any{
 	(*Bad)(nil),           // 24: millrace.v1.Bad
 	(*Commit)(nil),        // 25: millrace.v1.Commit
 	(*Left)(nil),          // 26: millrace.v1.Left
-	(*Present)(nil),       // 27: millrace.v1.Present
-	(*SidecarOrder)(nil),  // 28: millrace.v1.SidecarOrder
-	(*Committed)(nil),     // 29: millrace.v1.Committed
-	(*Welcome)(nil),       // 30: millrace.v1.Welcome
-	(*Alerts)(nil),        // 31: millrace.v1.Alerts
-	(*Alert)(nil),         // 32: millrace.v1.Alert
-	(*Begin)(nil),         // 33: millrace.v1.Begin
-	(*Refusal)(nil),       // 34: millrace.v1.Refusal
-	(*Loaders)(nil),       // 35: millrace.v1.Loaders
-	(*LoaderStripe)(nil),  // 36: millrace.v1.LoaderStripe
-	(*Standby)(nil),       // 37: millrace.v1.Standby
-	(*RollCall)(nil),      // 38: millrace.v1.RollCall
-	(*Waiting)(nil),       // 39: millrace.v1.Waiting
-	(*StatusRequest)(nil), // 40: millrace.v1.StatusRequest
-	(*StatusReply)(nil),   // 41: millrace.v1.StatusReply
-	(*SourceStatus)(nil),  // 42: millrace.v1.SourceStatus
-	(*RoleStatus)(nil),    // 43: millrace.v1.RoleStatus
-	(*LedgerRequest)(nil), // 44: millrace.v1.LedgerRequest
-	(*LedgerReply)(nil),   // 45: millrace.v1.LedgerReply
-	nil,                   // 46: millrace.v1.StatusReply.SourcesEntry
-	(*Fence)(nil),         // 47: millrace.v1.Fence
-	(*Manifest)(nil),      // 48: millrace.v1.Manifest
-	(*Quarantine)(nil),    // 49: millrace.v1.Quarantine
-	(*Anchor)(nil),        // 50: millrace.v1.Anchor
-	(*Saved)(nil),         // 51: millrace.v1.Saved
-	(*Plan)(nil),          // 52: millrace.v1.Plan
-	(*Ended)(nil),         // 53: millrace.v1.Ended
-	(*Masked)(nil),        // 54: millrace.v1.Masked
-	(*Mask)(nil),          // 55: millrace.v1.Mask
-	(*Assignments)(nil),   // 56: millrace.v1.Assignments
-	(*OrdinalRange)(nil),  // 57: millrace.v1.OrdinalRange
+	(*Reported)(nil),      // 27: millrace.v1.Reported
+	(*SourceLoss)(nil),    // 28: millrace.v1.SourceLoss
+	(*Present)(nil),       // 29: millrace.v1.Present
+	(*SidecarOrder)(nil),  // 30: millrace.v1.SidecarOrder
+	(*Committed)(nil),     // 31: millrace.v1.Committed
+	(*Welcome)(nil),       // 32: millrace.v1.Welcome
+	(*Alerts)(nil),        // 33: millrace.v1.Alerts
+	(*Alert)(nil),         // 34: millrace.v1.Alert
+	(*Begin)(nil),         // 35: millrace.v1.Begin
+	(*Refusal)(nil),       // 36: millrace.v1.Refusal
+	(*Loaders)(nil),       // 37: millrace.v1.Loaders
+	(*LoaderStripe)(nil),  // 38: millrace.v1.LoaderStripe
+	(*Standby)(nil),       // 39: millrace.v1.Standby
+	(*RollCall)(nil),      // 40: millrace.v1.RollCall
+	(*Waiting)(nil),       // 41: millrace.v1.Waiting
+	(*MixRequest)(nil),    // 42: millrace.v1.MixRequest
+	(*SetWeights)(nil),    // 43: millrace.v1.SetWeights
+	(*SourceWeight)(nil),  // 44: millrace.v1.SourceWeight
+	(*SetSchedule)(nil),   // 45: millrace.v1.SetSchedule
+	(*WeightsAt)(nil),     // 46: millrace.v1.WeightsAt
+	(*AddSource)(nil),     // 47: millrace.v1.AddSource
+	(*MixReply)(nil),      // 48: millrace.v1.MixReply
+	(*MixChange)(nil),     // 49: millrace.v1.MixChange
+	(*MixtureStatus)(nil), // 50: millrace.v1.MixtureStatus
+	(*CostFit)(nil),       // 51: millrace.v1.CostFit
+	(*StatusRequest)(nil), // 52: millrace.v1.StatusRequest
+	(*StatusReply)(nil),   // 53: millrace.v1.StatusReply
+	(*SourceStatus)(nil),  // 54: millrace.v1.SourceStatus
+	(*RoleStatus)(nil),    // 55: millrace.v1.RoleStatus
+	(*LedgerRequest)(nil), // 56: millrace.v1.LedgerRequest
+	(*LedgerReply)(nil),   // 57: millrace.v1.LedgerReply
+	nil,                   // 58: millrace.v1.StatusReply.SourcesEntry
+	(*Fence)(nil),         // 59: millrace.v1.Fence
+	(*Manifest)(nil),      // 60: millrace.v1.Manifest
+	(*Quarantine)(nil),    // 61: millrace.v1.Quarantine
+	(*Anchor)(nil),        // 62: millrace.v1.Anchor
+	(*Saved)(nil),         // 63: millrace.v1.Saved
+	(*Plan)(nil),          // 64: millrace.v1.Plan
+	(*Ended)(nil),         // 65: millrace.v1.Ended
+	(*Masked)(nil),        // 66: millrace.v1.Masked
+	(*Mask)(nil),          // 67: millrace.v1.Mask
+	(*Skipped)(nil),       // 68: millrace.v1.Skipped
+	(*Costed)(nil),        // 69: millrace.v1.Costed
+	(*Assignments)(nil),   // 70: millrace.v1.Assignments
+	(*OrdinalRange)(nil),  // 71: millrace.v1.OrdinalRange
 }
 var file_roles_proto_depIdxs = []int32{
-	47, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
+	59, // 0: millrace.v1.LoaderEvent.fence:type_name -> millrace.v1.Fence
 	1,  // 1: millrace.v1.LoaderEvent.hello:type_name -> millrace.v1.LoaderHello
 	3,  // 2: millrace.v1.LoaderEvent.opening:type_name -> millrace.v1.Opening
-	48, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
+	60, // 3: millrace.v1.LoaderEvent.manifest:type_name -> millrace.v1.Manifest
 	4,  // 4: millrace.v1.LoaderEvent.offers:type_name -> millrace.v1.Offers
 	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
 	7,  // 8: millrace.v1.LoaderEvent.standing:type_name -> millrace.v1.Standing
 	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
-	49, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	50, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
-	47, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
+	61, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
+	62, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
+	59, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
 	14, // 15: millrace.v1.LoaderOrder.want:type_name -> millrace.v1.Want
@@ -4197,65 +5206,85 @@ var file_roles_proto_depIdxs = []int32{
 	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	50, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
-	50, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
-	47, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
-	47, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
+	62, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
+	62, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
+	59, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
+	59, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
 	20, // 24: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
 	22, // 25: millrace.v1.SidecarEvent.join:type_name -> millrace.v1.Join
 	25, // 26: millrace.v1.SidecarEvent.commit:type_name -> millrace.v1.Commit
-	51, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
+	63, // 27: millrace.v1.SidecarEvent.saved:type_name -> millrace.v1.Saved
 	26, // 28: millrace.v1.SidecarEvent.left:type_name -> millrace.v1.Left
 	8,  // 29: millrace.v1.SidecarEvent.fatal:type_name -> millrace.v1.Fatal
 	23, // 30: millrace.v1.SidecarEvent.switched:type_name -> millrace.v1.Switched
 	24, // 31: millrace.v1.SidecarEvent.bad:type_name -> millrace.v1.Bad
-	27, // 32: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
-	21, // 33: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
-	2,  // 34: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
-	49, // 35: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
-	47, // 36: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
-	30, // 37: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
-	33, // 38: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
-	34, // 39: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
-	52, // 40: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
-	53, // 41: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
-	8,  // 42: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
-	35, // 43: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
-	39, // 44: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
-	16, // 45: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
-	29, // 46: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
-	54, // 47: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
-	31, // 48: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
-	38, // 49: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
-	48, // 50: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
-	55, // 51: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
-	32, // 52: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
-	36, // 53: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
-	37, // 54: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
-	47, // 55: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
-	46, // 56: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
-	49, // 57: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
-	43, // 58: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
-	32, // 59: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
-	36, // 60: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
-	56, // 61: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
-	57, // 62: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
-	42, // 63: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
-	0,  // 64: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
-	19, // 65: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
-	40, // 66: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
-	44, // 67: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
-	17, // 68: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
-	9,  // 69: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
-	28, // 70: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
-	41, // 71: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
-	45, // 72: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
-	18, // 73: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
-	69, // [69:74] is the sub-list for method output_type
-	64, // [64:69] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	29, // 32: millrace.v1.SidecarEvent.present:type_name -> millrace.v1.Present
+	27, // 33: millrace.v1.SidecarEvent.reported:type_name -> millrace.v1.Reported
+	21, // 34: millrace.v1.SidecarHello.ranks:type_name -> millrace.v1.RankPosition
+	2,  // 35: millrace.v1.SidecarHello.version:type_name -> millrace.v1.Version
+	61, // 36: millrace.v1.Bad.sample:type_name -> millrace.v1.Quarantine
+	28, // 37: millrace.v1.Reported.losses:type_name -> millrace.v1.SourceLoss
+	59, // 38: millrace.v1.SidecarOrder.fence:type_name -> millrace.v1.Fence
+	32, // 39: millrace.v1.SidecarOrder.welcome:type_name -> millrace.v1.Welcome
+	35, // 40: millrace.v1.SidecarOrder.begin:type_name -> millrace.v1.Begin
+	36, // 41: millrace.v1.SidecarOrder.refusal:type_name -> millrace.v1.Refusal
+	64, // 42: millrace.v1.SidecarOrder.plan:type_name -> millrace.v1.Plan
+	65, // 43: millrace.v1.SidecarOrder.ended:type_name -> millrace.v1.Ended
+	8,  // 44: millrace.v1.SidecarOrder.failed:type_name -> millrace.v1.Fatal
+	37, // 45: millrace.v1.SidecarOrder.loaders:type_name -> millrace.v1.Loaders
+	41, // 46: millrace.v1.SidecarOrder.waiting:type_name -> millrace.v1.Waiting
+	16, // 47: millrace.v1.SidecarOrder.bye:type_name -> millrace.v1.Bye
+	31, // 48: millrace.v1.SidecarOrder.committed:type_name -> millrace.v1.Committed
+	66, // 49: millrace.v1.SidecarOrder.masked:type_name -> millrace.v1.Masked
+	33, // 50: millrace.v1.SidecarOrder.alerts:type_name -> millrace.v1.Alerts
+	40, // 51: millrace.v1.SidecarOrder.roll_call:type_name -> millrace.v1.RollCall
+	60, // 52: millrace.v1.Welcome.manifests:type_name -> millrace.v1.Manifest
+	67, // 53: millrace.v1.Welcome.masks:type_name -> millrace.v1.Mask
+	34, // 54: millrace.v1.Alerts.alerts:type_name -> millrace.v1.Alert
+	38, // 55: millrace.v1.Loaders.stripes:type_name -> millrace.v1.LoaderStripe
+	39, // 56: millrace.v1.LoaderStripe.standby:type_name -> millrace.v1.Standby
+	43, // 57: millrace.v1.MixRequest.set:type_name -> millrace.v1.SetWeights
+	45, // 58: millrace.v1.MixRequest.schedule:type_name -> millrace.v1.SetSchedule
+	68, // 59: millrace.v1.MixRequest.skip:type_name -> millrace.v1.Skipped
+	47, // 60: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
+	69, // 61: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
+	44, // 62: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
+	46, // 63: millrace.v1.SetSchedule.knots:type_name -> millrace.v1.WeightsAt
+	44, // 64: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
+	49, // 65: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
+	44, // 66: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
+	49, // 67: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
+	69, // 68: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
+	51, // 69: millrace.v1.MixtureStatus.fit:type_name -> millrace.v1.CostFit
+	69, // 70: millrace.v1.CostFit.best:type_name -> millrace.v1.Costed
+	59, // 71: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
+	58, // 72: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
+	61, // 73: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
+	55, // 74: millrace.v1.StatusReply.roles:type_name -> millrace.v1.RoleStatus
+	34, // 75: millrace.v1.StatusReply.alerts:type_name -> millrace.v1.Alert
+	38, // 76: millrace.v1.StatusReply.stripes:type_name -> millrace.v1.LoaderStripe
+	50, // 77: millrace.v1.StatusReply.mixture:type_name -> millrace.v1.MixtureStatus
+	70, // 78: millrace.v1.LedgerReply.segments:type_name -> millrace.v1.Assignments
+	71, // 79: millrace.v1.LedgerReply.ranges:type_name -> millrace.v1.OrdinalRange
+	49, // 80: millrace.v1.LedgerReply.changes:type_name -> millrace.v1.MixChange
+	54, // 81: millrace.v1.StatusReply.SourcesEntry.value:type_name -> millrace.v1.SourceStatus
+	0,  // 82: millrace.v1.Orchestrator.Load:input_type -> millrace.v1.LoaderEvent
+	19, // 83: millrace.v1.Orchestrator.Serve:input_type -> millrace.v1.SidecarEvent
+	52, // 84: millrace.v1.Orchestrator.Status:input_type -> millrace.v1.StatusRequest
+	56, // 85: millrace.v1.Orchestrator.Ledger:input_type -> millrace.v1.LedgerRequest
+	42, // 86: millrace.v1.Orchestrator.Mix:input_type -> millrace.v1.MixRequest
+	17, // 87: millrace.v1.Loader.Fetch:input_type -> millrace.v1.FetchRequest
+	9,  // 88: millrace.v1.Orchestrator.Load:output_type -> millrace.v1.LoaderOrder
+	30, // 89: millrace.v1.Orchestrator.Serve:output_type -> millrace.v1.SidecarOrder
+	53, // 90: millrace.v1.Orchestrator.Status:output_type -> millrace.v1.StatusReply
+	57, // 91: millrace.v1.Orchestrator.Ledger:output_type -> millrace.v1.LedgerReply
+	48, // 92: millrace.v1.Orchestrator.Mix:output_type -> millrace.v1.MixReply
+	18, // 93: millrace.v1.Loader.Fetch:output_type -> millrace.v1.FetchReply
+	88, // [88:94] is the sub-list for method output_type
+	82, // [82:88] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_roles_proto_init() }
@@ -4293,8 +5322,9 @@ func file_roles_proto_init() {
 		(*SidecarEvent_Switched)(nil),
 		(*SidecarEvent_Bad)(nil),
 		(*SidecarEvent_Present)(nil),
+		(*SidecarEvent_Reported)(nil),
 	}
-	file_roles_proto_msgTypes[28].OneofWrappers = []any{
+	file_roles_proto_msgTypes[30].OneofWrappers = []any{
 		(*SidecarOrder_Welcome)(nil),
 		(*SidecarOrder_Begin)(nil),
 		(*SidecarOrder_Refusal)(nil),
@@ -4309,13 +5339,22 @@ func file_roles_proto_init() {
 		(*SidecarOrder_Alerts)(nil),
 		(*SidecarOrder_RollCall)(nil),
 	}
+	file_roles_proto_msgTypes[42].OneofWrappers = []any{
+		(*MixRequest_Set)(nil),
+		(*MixRequest_Schedule)(nil),
+		(*MixRequest_Skip)(nil),
+		(*MixRequest_Remove)(nil),
+		(*MixRequest_Add)(nil),
+		(*MixRequest_Costs)(nil),
+		(*MixRequest_Refit)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_roles_proto_rawDesc), len(file_roles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

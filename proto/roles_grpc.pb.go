@@ -25,6 +25,7 @@ const (
 	Orchestrator_Serve_FullMethodName  = "/millrace.v1.Orchestrator/Serve"
 	Orchestrator_Status_FullMethodName = "/millrace.v1.Orchestrator/Status"
 	Orchestrator_Ledger_FullMethodName = "/millrace.v1.Orchestrator/Ledger"
+	Orchestrator_Mix_FullMethodName    = "/millrace.v1.Orchestrator/Mix"
 )
 
 // OrchestratorClient is the client API for Orchestrator service.
@@ -41,6 +42,8 @@ type OrchestratorClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
 	// Ledger answers from the store what a step held, or where a sample went.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerReply], error)
+	// Mix changes the mixture of a run that goes on. It answers when the change is durable.
+	Mix(ctx context.Context, in *MixRequest, opts ...grpc.CallOption) (*MixReply, error)
 }
 
 type orchestratorClient struct {
@@ -106,6 +109,16 @@ func (c *orchestratorClient) Ledger(ctx context.Context, in *LedgerRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Orchestrator_LedgerClient = grpc.ServerStreamingClient[LedgerReply]
 
+func (c *orchestratorClient) Mix(ctx context.Context, in *MixRequest, opts ...grpc.CallOption) (*MixReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MixReply)
+	err := c.cc.Invoke(ctx, Orchestrator_Mix_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OrchestratorServer is the server API for Orchestrator service.
 // All implementations must embed UnimplementedOrchestratorServer
 // for forward compatibility.
@@ -120,6 +133,8 @@ type OrchestratorServer interface {
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
 	// Ledger answers from the store what a step held, or where a sample went.
 	Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error
+	// Mix changes the mixture of a run that goes on. It answers when the change is durable.
+	Mix(context.Context, *MixRequest) (*MixReply, error)
 	mustEmbedUnimplementedOrchestratorServer()
 }
 
@@ -141,6 +156,9 @@ func (UnimplementedOrchestratorServer) Status(context.Context, *StatusRequest) (
 }
 func (UnimplementedOrchestratorServer) Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error {
 	return status.Error(codes.Unimplemented, "method Ledger not implemented")
+}
+func (UnimplementedOrchestratorServer) Mix(context.Context, *MixRequest) (*MixReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Mix not implemented")
 }
 func (UnimplementedOrchestratorServer) mustEmbedUnimplementedOrchestratorServer() {}
 func (UnimplementedOrchestratorServer) testEmbeddedByValue()                      {}
@@ -206,6 +224,24 @@ func _Orchestrator_Ledger_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Orchestrator_LedgerServer = grpc.ServerStreamingServer[LedgerReply]
 
+func _Orchestrator_Mix_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MixRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrchestratorServer).Mix(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Orchestrator_Mix_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrchestratorServer).Mix(ctx, req.(*MixRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Orchestrator_ServiceDesc is the grpc.ServiceDesc for Orchestrator service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -216,6 +252,10 @@ var Orchestrator_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Status",
 			Handler:    _Orchestrator_Status_Handler,
+		},
+		{
+			MethodName: "Mix",
+			Handler:    _Orchestrator_Mix_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,195 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// mixAsked is a change of the mixture that somebody waits for.
+type mixAsked struct {
+	request *pb.MixRequest
+	fact    *pb.Mixed // what it came to; nil before
+	answer  func(*pb.MixReply, error)
+}
+
+// Mix asks for a change of the mixture. It is answered when it is durable, or why it cannot be; answer must not block.
+func (m *Machine) Mix(request *pb.MixRequest, answer func(*pb.MixReply, error)) {
+	m.toMix = append(m.toMix, &mixAsked{request: request, answer: answer})
+}
+
+// mix journals the next change that is asked for. What cannot be is answered at once.
+func (m *Machine) mix() []Fact {
+	for len(m.toMix) > 0 {
+		next := m.toMix[0]
+		m.toMix = m.toMix[1:]
+		var err error
+		if next.fact, err = m.change(next.request); err != nil {
+			next.answer(nil, err)
+			continue
+		}
+		m.mixing = next
+		return []Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: next.fact}}}}
+	}
+	return nil
+}
+
+// mixed takes up a change that is durable, and answers who asked for it.
+func (m *Machine) mixed(c *pb.Mixed) {
+	m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, m.describe(c), c.By)
+	if m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
+		live, err := m.live.with(m.cfg.Spec.Schedule, c)
+		if err != nil {
+			m.fail(err) // it was tried before it was journaled
+			return
+		}
+		m.put(live)
+	}
+	if now := m.mixing; now != nil && now.fact == c {
+		m.mixing = nil
+		now.answer(&pb.MixReply{Change: m.shown(c)}, nil)
+	}
+}
+
+// put brings a mixture into force: what the selector has drawn ahead is drawn again.
+func (m *Machine) put(live Live) {
+	m.live, m.spec = live, live.spec(m.cfg.Spec)
+	m.differ, m.selector = planner.NewDiffer(m.spec), nil
+}
+
+// relive takes up what holds beside the mixture file in the newest attempt.
+func (m *Machine) relive() error {
+	live, err := m.s.live(m.cfg.Spec)
+	if err == nil {
+		m.put(live)
+	}
+	return err
+}
+
+// place deals a step to ranks, by the cost model in force.
+func (m *Machine) place(sel *planner.Selection) (*millrace.Plan, error) {
+	if cost, ok := m.live.cost(uint64(sel.Step)); ok && m.cfg.Recost != nil {
+		return m.cfg.Recost(cost)(sel)
+	}
+	return m.cfg.Place(sel)
+}
+
+// change makes what is asked for into a fact, or says what has to be asked for instead.
+func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
+	c := &pb.Mixed{Attempt: m.s.Attempt.GetAttempt(), Known: m.s.Next, AtStep: m.s.Next, By: "millrace mix"}
+	if r.Later || m.s.Attempt == nil {
+		c.Attempt, c.Known, c.AtStep = c.Attempt+1, 0, 0
+	}
+	if r.HasFrom {
+		c.AtStep = r.From
+	}
+	if err := m.inTime(r, c); err != nil {
+		return nil, err
+	}
+	if err := m.what(r, c); err != nil {
+		return nil, err
+	}
+	live, err := m.live.with(m.cfg.Spec.Schedule, c)
+	if err == nil {
+		err = live.spec(m.cfg.Spec).Validate()
+	}
+	if err == nil {
+		err = m.receivable(live, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, millrace.ErrInvalid)
+	}
+	return c, nil
+}
+
+// inTime refuses what comes too late for a step.
+func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed) error {
+	switch {
+	case r.Later && !r.HasFrom:
+		return fmt.Errorf("a change for an attempt to come needs its step: say --from-step: %w", millrace.ErrInvalid)
+	case c.Known == 0 && c.Attempt > m.s.Attempt.GetAttempt():
+		return nil
+	case m.s.Ended != nil:
+		return fmt.Errorf("the run ends after step %d, and all of its steps are planned: there is nothing left to change: %w", m.s.Ended.Steps, millrace.ErrInvalid)
+	case c.AtStep < m.s.Next:
+		return fmt.Errorf("step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, to have it hold when the ranks start again from a state at or before step %d: %w",
+			c.AtStep, m.s.Next, m.s.Next, c.AtStep, millrace.ErrInvalid)
+	}
+	return nil
+}
+
+// what fills in what changes.
+func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
+	var knots []mixing.Knot
+	switch ask := r.GetChange().(type) {
+	case *pb.MixRequest_Set:
+		knots, err = m.setKnots(c, ask.Set)
+	case *pb.MixRequest_Schedule:
+		knots, err = m.scheduleKnots(c, ask.Schedule)
+	case *pb.MixRequest_Remove:
+		knots, err = m.withoutKnots(c, ask.Remove)
+	case *pb.MixRequest_Add:
+		knots, err = m.addedKnots(c, ask.Add)
+	case *pb.MixRequest_Skip:
+		if !r.HasFrom {
+			return fmt.Errorf("a skip needs its first step: say --from-step: %w", millrace.ErrInvalid)
+		}
+		c.Change = &pb.Mixed_Skip{Skip: ask.Skip}
+		return nil
+	case *pb.MixRequest_Costs:
+		return m.costs(c, ask.Costs)
+	case *pb.MixRequest_Refit:
+		return errNoReports
+	default:
+		return fmt.Errorf("it says nothing to change: %w", millrace.ErrInvalid)
+	}
+	if err != nil {
+		return err
+	}
+	change := &pb.Reweighed{}
+	for _, k := range knots {
+		change.Knots = append(change.Knots, knotToProto(k))
+	}
+	c.Change = &pb.Mixed_Schedule{Schedule: change}
+	return nil
+}
+
+var errNoReports = errors.New("no trainer has reported times: call loader.report_time for some hundred microbatches first")
+
+func (m *Machine) costs(c *pb.Mixed, costs *pb.Costed) error {
+	if m.cfg.Recost == nil || costs.Linear == 0 && costs.Quadratic == 0 {
+		return fmt.Errorf("the costs are both 0: say at least one: %w", millrace.ErrInvalid)
+	}
+	c.Change = &pb.Mixed_Costs{Costs: costs}
+	return nil
+}
+
+// receivable refuses weights that no source which is not through can receive: the run would end.
+func (m *Machine) receivable(live Live, c *pb.Mixed) error {
+	if c.GetSchedule() == nil || m.s.Attempt == nil {
+		return nil
+	}
+	st, err := m.tailState()
+	if err != nil {
+		return err
+	}
+	for i, can := range live.over(m.cfg.Spec.Schedule).CanReceive(max(c.AtStep, uint64(st.Step)), st.Tokens) {
+		if can && !st.Sources[i].Finished {
+			return nil
+		}
+	}
+	return errors.New("every source that is not read to its end has a weight of 0: give one of them a weight")
+}
+
+// tailState is the planner's state behind the last sealed step.
+func (m *Machine) tailState() (planner.State, error) {
+	rs, err := ParseRunState(m.s.tail())
+	if err != nil {
+		return planner.State{}, err
+	}
+	return rs.planner(m.cfg.Spec)
+}

@@ -1,0 +1,101 @@
+package orchestrator
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// describe says in words what a change is.
+func (m *Machine) describe(c *pb.Mixed) string {
+	names := make([]string, len(m.cfg.Sources))
+	for i := range m.cfg.Sources {
+		names[i] = m.cfg.Sources[i].Name
+	}
+	return DescribeMixed(c, names)
+}
+
+// DescribeMixed says in words what a change of the mixture is; names are those of the sources, in order.
+func DescribeMixed(c *pb.Mixed, names []string) string {
+	switch change := c.GetChange().(type) {
+	case *pb.Mixed_Schedule:
+		knots, err := knotsFromProto(change.Schedule.Knots)
+		if err != nil {
+			return err.Error()
+		}
+		var parts []string
+		for _, k := range knots {
+			parts = append(parts, describeKnot(k, names))
+		}
+		return strings.Join(parts, "; ")
+	case *pb.Mixed_Skip:
+		return fmt.Sprintf("what steps %d to %d, %d excluded, would have held is passed over", c.AtStep, change.Skip.To, change.Skip.To)
+	case *pb.Mixed_Costs:
+		return fmt.Sprintf("costs linear %d, quadratic %d", change.Costs.Linear, change.Costs.Quadratic)
+	}
+	return "a change that this program does not know"
+}
+
+func describeKnot(k mixing.Knot, names []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "from %s %d", strings.TrimSuffix(k.From.Measure.String(), "s"), k.From.Count)
+	if k.Ramp != mixing.RampNone {
+		fmt.Fprintf(&b, " %s over %d", k.Ramp, k.Over.Count)
+	}
+	b.WriteByte(':')
+	for i, w := range k.Weights {
+		name := fmt.Sprint(i)
+		if i < len(names) {
+			name = names[i]
+		}
+		fmt.Fprintf(&b, " %s %s", name, w)
+	}
+	return b.String()
+}
+
+func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {
+	return &pb.MixChange{AtStep: c.AtStep, Text: m.describe(c), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: c.Attempt <= m.s.Attempt.GetAttempt()}
+}
+
+// tellMixed prints what stays in force of earlier changes in the attempt that was opened.
+func (m *Machine) tellMixed() {
+	o := m.s.Attempt
+	if o.Forgets {
+		m.say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
+	}
+	for _, c := range m.s.Mixed {
+		if c.AtStep >= o.Step {
+			m.say("attempt %d: the mixture changes from step %d on: %s (%s)", o.Attempt, c.AtStep, m.describe(c), c.By)
+		}
+	}
+}
+
+// mixture is what people see of the mixture: what is in force at the next step to seal, and what was changed.
+func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
+	schedule := m.spec.Schedule.Since(uint64(st.Step), st.Tokens)
+	out := &pb.MixtureStatus{}
+	names := make([]string, len(m.cfg.Sources))
+	for i, share := range schedule.At(uint64(st.Step), st.Tokens).Shares(nil) {
+		names[i] = m.cfg.Sources[i].Name
+		out.Weights = append(out.Weights, &pb.SourceWeight{Source: names[i], Weight: decimalShare(share)})
+	}
+	for _, k := range schedule.Knots() {
+		out.Knots = append(out.Knots, describeKnot(k, names))
+	}
+	for _, c := range m.s.Mixed {
+		out.Changes = append(out.Changes, m.shown(c))
+	}
+	if cost, ok := m.live.cost(uint64(st.Step)); ok {
+		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
+	}
+	return out
+}
+
+// decimalShare writes a share to six places.
+func decimalShare(share uint32) string {
+	millionths := (uint64(share)*1_000_000 + mixing.One/2) / mixing.One
+	return fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000)
+}

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 import resource
+import select
 import signal
 import subprocess
 import time
@@ -22,6 +23,7 @@ from millrace._errors import Lost
 
 TICK = 0.005  # seconds between two looks at everything
 STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
+STAYS = 0.5  # seconds that a stranger waits to be turned away
 PATIENCE = 60.0  # seconds without any batch, death or fault after which a run counts as hung
 
 # A clean process that forks the trainers: it has the client loaded, and none of the driver's threads.
@@ -32,6 +34,14 @@ processes.set_forkserver_preload(["stub"])
 def written(events: Path) -> int:
     """How far the trainers of a run have come, as bytes of their records."""
     return sum(p.stat().st_size for p in events.glob("trainer-*.jsonl"))
+
+
+def send(pid: int, number: int) -> None:
+    """A signal, unless the process was faster."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
 
 
 class Ordeal:
@@ -48,6 +58,7 @@ class Ordeal:
         self._due: List[Tuple[float, Callable[[], None]]] = []
         self._up: Optional[subprocess.Popen[bytes]] = None
         self._trainers: List[Any] = []
+        self._strangers: List[Connection] = []
         self._dying: Set[int] = set()
         self._finished = False
         self._outlived: Optional[float] = None  # when trainers that `up` did not wait for are started again with the others
@@ -146,6 +157,7 @@ class Ordeal:
         if choice * 10 % 1 < 0.2 or self._early:
             self._early = False
             self._stranger(0)  # the seat is free: it is heard out, and refused
+        self._clear_seats()
         if states and choice < 0.6:
             self._start_trainers(state=states[-1])
         elif states and choice < 0.85:
@@ -177,7 +189,7 @@ class Ordeal:
     def _stacks(self) -> None:
         """Has everybody write down where it is: roles end by it, trainers do not."""
         for pid in [pid for _, pid in self._roles()] + [t.pid for t in self._trainers if t.exitcode is None]:
-            os.kill(pid, signal.SIGQUIT)
+            send(pid, signal.SIGQUIT)
         time.sleep(1)
 
     # Faults at a moment.
@@ -185,7 +197,12 @@ class Ordeal:
     def _happen(self, what: str, number: float) -> None:
         rng = random.Random(number)
         if what == "stranger":
-            self._stranger(rng.randrange(self.ranks))
+            rank = rng.randrange(self.ranks)
+            if self._seated(rank):
+                self._stranger(rank)
+            else:
+                self._due.append((time.monotonic() + 0.05, lambda: self._happen(what, number)))
+                self._due.sort(key=lambda d: d[0])
             return
         if what == "up":
             assert self._up is not None
@@ -220,8 +237,21 @@ class Ordeal:
         except (OSError, Lost):
             return  # nobody is there
         self._record.write("fault", key="stranger", name="sidecar-0", victim=next((pid for name, pid in self._roles() if name == "sidecar-0"), 0))
-        self._due.append((time.monotonic() + 0.5, caller.close))
+        self._strangers.append(caller)
+        self._due.append((time.monotonic() + STAYS, caller.close))
         self._due.sort(key=lambda d: d[0])
+
+    def _seated(self, rank: int) -> bool:
+        """Whether a rank's trainer was served: until then it has no more right to its seat than a stranger that came first."""
+        record = self.events / f"trainer-{rank}-{self._trainers[rank].pid}.jsonl"
+        return record.exists() and '"batch"' in record.read_text()
+
+    def _clear_seats(self) -> None:
+        """Strangers that nobody has turned away yet, because the orchestrator is away, leave before trainers come for their seats."""
+        for caller in self._strangers:
+            if caller.sock.fileno() >= 0 and not select.select([caller.sock], [], [], STAYS)[0]:
+                caller.close()
+        self._strangers.clear()
 
     def _strike(self, what: str, name: str, pid: int, seconds: float = 0.0, also: str = "") -> None:
         if pid in self._dying:
@@ -238,14 +268,8 @@ class Ordeal:
             return  # it was faster
         if what == "stop":
             self.paused += seconds
-            self._due.append((time.monotonic() + seconds, lambda: self._resume(pid)))
+            self._due.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT)))
             self._due.sort(key=lambda d: d[0])
-
-    def _resume(self, pid: int) -> None:
-        try:
-            os.kill(pid, signal.SIGCONT)
-        except ProcessLookupError:
-            pass
 
     # The end.
 
@@ -255,7 +279,7 @@ class Ordeal:
             t.join()
         if self._up is not None and self._up.poll() is None:
             for pid in processes_of(self.directory):
-                os.kill(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             self._up.kill()
             self._up.wait()
         for left in self.leftovers():

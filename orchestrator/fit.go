@@ -36,8 +36,10 @@ func (m *Machine) fit(rs *RunState, override []string) (planner.State, Live, err
 	if text != nil && f.remixed() {
 		text = &liveText{Skips: text.Skips, Costs: text.Costs}
 	}
-	if live, err = parseLive(text, m.cfg.Spec.Schedule); err != nil {
-		return st, live, unreadable(err)
+	if text != nil {
+		if live, err = parseLive(text, m.cfg.Spec.Schedule); err != nil {
+			return st, live, unreadable(err)
+		}
 	}
 	return f.adapt(st), live, nil
 }

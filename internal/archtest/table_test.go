@@ -27,7 +27,7 @@ var rooms = []room{
 	{"orchestrator/planner", list(".", "mixing", "internal/seal"), list("golang.org/x/crypto/blake2b")},
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
 	{"orchestrator/lease", list("."), all},
-	{"orchestrator", list(".", "checkpoint", "proto", "orchestrator/...", shell), all},
+	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
 	// what everybody may use

@@ -90,11 +90,15 @@ type Plan struct {
 	Term         Term
 	Ranks        uint32 // data-parallel ranks
 	Microbatches uint32 // of each rank
-	Assignments  []Assignment
-	Content      Digest // what is in the step: equal under every topology
-	Placement    Digest // where it goes
-	Leaves       []Digest
-	Last         bool // no step follows
+	// Of a microbatch; 0 in plans that were stored before there were stages: as the run has them.
+	SequenceLength uint32 // tokens in a row
+	MicroBatch     uint32 // rows
+
+	Assignments []Assignment
+	Content     Digest // what is in the step: equal under every topology
+	Placement   Digest // where it goes
+	Leaves      []Digest
+	Last        bool // no step follows
 }
 
 // Part returns the assignments of one microbatch of one rank, a subslice of Assignments.

@@ -27,7 +27,8 @@ type Collator struct {
 // ranks a multiple of twice their number.
 func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	n := int(max(shape.SequenceLength, shape.CapTokens, 1))
-	c := &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1), ones: make([]float32, n)}
+	c := bare(shape, padMultiple)
+	c.ones = make([]float32, n)
 	for i := range c.ones {
 		c.ones[i] = 1
 	}
@@ -38,6 +39,14 @@ func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	}
 	return c
 }
+
+// bare is a collator that lays out and does not build.
+func bare(shape millrace.Shape, padMultiple uint32) *Collator {
+	return &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1)}
+}
+
+// Shape returns the shape of the whole microbatches.
+func (c *Collator) Shape() millrace.Shape { return c.shape }
 
 // For returns the collator for another context-parallel rank, from 0.
 func (c *Collator) For(rank uint32) *Collator {

@@ -57,7 +57,7 @@ func (o *Orchestrator) commit(facts []Fact) error {
 func (o *Orchestrator) stored(f Fact) (checkpoint.Plan, error) {
 	p := f.Plan
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(&proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
-		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta})
+		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta, SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch})
 	if err != nil {
 		return checkpoint.Plan{}, fmt.Errorf("encode plan: %w", err)
 	}

@@ -579,20 +579,22 @@ func (x *Assignments) GetPatches() []uint32 {
 }
 
 type Plan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Fence         *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
-	Step          uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	Ranks         uint32                 `protobuf:"varint,3,opt,name=ranks,proto3" json:"ranks,omitempty"`
-	Microbatches  uint32                 `protobuf:"varint,4,opt,name=microbatches,proto3" json:"microbatches,omitempty"`
-	Assignments   *Assignments           `protobuf:"bytes,5,opt,name=assignments,proto3" json:"assignments,omitempty"`
-	Content       []byte                 `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
-	Placement     []byte                 `protobuf:"bytes,7,opt,name=placement,proto3" json:"placement,omitempty"`
-	Leaves        []byte                 `protobuf:"bytes,8,opt,name=leaves,proto3" json:"leaves,omitempty"` // 16 bytes each, rank-major
-	Last          bool                   `protobuf:"varint,9,opt,name=last,proto3" json:"last,omitempty"`
-	State         []byte                 `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"` // run state after the step, JSON, as the trainer saves it; on the wire only, the store keeps `delta`
-	Delta         []byte                 `protobuf:"bytes,11,opt,name=delta,proto3" json:"delta,omitempty"` // from the planner's state before the step to that after it; planner.Delta says how
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Fence          *Fence                 `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
+	Step           uint64                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Ranks          uint32                 `protobuf:"varint,3,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Microbatches   uint32                 `protobuf:"varint,4,opt,name=microbatches,proto3" json:"microbatches,omitempty"`
+	Assignments    *Assignments           `protobuf:"bytes,5,opt,name=assignments,proto3" json:"assignments,omitempty"`
+	Content        []byte                 `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
+	Placement      []byte                 `protobuf:"bytes,7,opt,name=placement,proto3" json:"placement,omitempty"`
+	Leaves         []byte                 `protobuf:"bytes,8,opt,name=leaves,proto3" json:"leaves,omitempty"` // 16 bytes each, rank-major
+	Last           bool                   `protobuf:"varint,9,opt,name=last,proto3" json:"last,omitempty"`
+	State          []byte                 `protobuf:"bytes,10,opt,name=state,proto3" json:"state,omitempty"`                                          // run state after the step, JSON, as the trainer saves it; on the wire only, the store keeps `delta`
+	Delta          []byte                 `protobuf:"bytes,11,opt,name=delta,proto3" json:"delta,omitempty"`                                          // from the planner's state before the step to that after it; planner.Delta says how
+	SequenceLength uint32                 `protobuf:"varint,12,opt,name=sequence_length,json=sequenceLength,proto3" json:"sequence_length,omitempty"` // tokens in a row of a microbatch; 0, as the next: what the run's mixture file says
+	MicroBatch     uint32                 `protobuf:"varint,13,opt,name=micro_batch,json=microBatch,proto3" json:"micro_batch,omitempty"`             // rows of a microbatch
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
@@ -702,6 +704,20 @@ func (x *Plan) GetDelta() []byte {
 	return nil
 }
 
+func (x *Plan) GetSequenceLength() uint32 {
+	if x != nil {
+		return x.SequenceLength
+	}
+	return 0
+}
+
+func (x *Plan) GetMicroBatch() uint32 {
+	if x != nil {
+		return x.MicroBatch
+	}
+	return 0
+}
+
 // Placing is what decides where segments go: a new attempt is opened when it changes.
 type Placing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -714,6 +730,7 @@ type Placing struct {
 	Tp            uint32                 `protobuf:"varint,7,opt,name=tp,proto3" json:"tp,omitempty"`
 	Cp            uint32                 `protobuf:"varint,8,opt,name=cp,proto3" json:"cp,omitempty"`
 	Pp            uint32                 `protobuf:"varint,9,opt,name=pp,proto3" json:"pp,omitempty"`
+	Stages        []uint32               `protobuf:"varint,20,rep,packed,name=stages,proto3" json:"stages,omitempty"` // rows of a microbatch in each further stage
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -809,6 +826,13 @@ func (x *Placing) GetPp() uint32 {
 		return x.Pp
 	}
 	return 0
+}
+
+func (x *Placing) GetStages() []uint32 {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
 }
 
 // Record is one journal entry: a fact that cannot be learnt again.
@@ -2525,7 +2549,7 @@ const file_records_proto_rawDesc = "" +
 	"\x04part\x18\r \x03(\rR\x04part\x12\x14\n" +
 	"\x05parts\x18\x0e \x03(\rR\x05parts\x12\x16\n" +
 	"\x06holder\x18\x0f \x03(\rR\x06holder\x12\x18\n" +
-	"\apatches\x18\x10 \x03(\rR\apatches\"\xca\x02\n" +
+	"\apatches\x18\x10 \x03(\rR\apatches\"\x94\x03\n" +
 	"\x04Plan\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x04R\x04step\x12\x14\n" +
@@ -2538,7 +2562,10 @@ const file_records_proto_rawDesc = "" +
 	"\x04last\x18\t \x01(\bR\x04last\x12\x14\n" +
 	"\x05state\x18\n" +
 	" \x01(\fR\x05state\x12\x14\n" +
-	"\x05delta\x18\v \x01(\fR\x05delta\"\xd3\x01\n" +
+	"\x05delta\x18\v \x01(\fR\x05delta\x12'\n" +
+	"\x0fsequence_length\x18\f \x01(\rR\x0esequenceLength\x12\x1f\n" +
+	"\vmicro_batch\x18\r \x01(\rR\n" +
+	"microBatch\"\xeb\x01\n" +
 	"\aPlacing\x12\x14\n" +
 	"\x05ranks\x18\x01 \x01(\rR\x05ranks\x12\x1f\n" +
 	"\vmicro_batch\x18\x02 \x01(\rR\n" +
@@ -2549,7 +2576,8 @@ const file_records_proto_rawDesc = "" +
 	"\tcap_slack\x18\x06 \x01(\tR\bcapSlack\x12\x0e\n" +
 	"\x02tp\x18\a \x01(\rR\x02tp\x12\x0e\n" +
 	"\x02cp\x18\b \x01(\rR\x02cp\x12\x0e\n" +
-	"\x02pp\x18\t \x01(\rR\x02pp\"\xe4\x04\n" +
+	"\x02pp\x18\t \x01(\rR\x02pp\x12\x16\n" +
+	"\x06stages\x18\x14 \x03(\rR\x06stages\"\xe4\x04\n" +
 	"\x06Record\x120\n" +
 	"\acreated\x18\x01 \x01(\v2\x14.millrace.v1.CreatedH\x00R\acreated\x12,\n" +
 	"\x04term\x18\x02 \x01(\v2\x16.millrace.v1.TermTakenH\x00R\x04term\x12-\n" +

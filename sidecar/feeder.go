@@ -90,7 +90,7 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		return filled{}, err
 	}
 	part := plan.Part(f.rank, m)
-	tensors, size := f.steps.collator.Layout(part)
+	tensors, size := e.collator.Layout(part)
 	b := filled{
 		slot: millrace.Slot{Attempt: plan.Attempt, Step: plan.Step, Rank: f.rank, Microbatch: m}, term: plan.Term,
 		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors,
@@ -107,7 +107,7 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
 	b.bytes = b.state.offset + b.state.bytes
 	f.say("a free frame for step %d: the trainer holds all it has", plan.Step)
-	room := f.steps.collator.MaxBytes() + spare + 2*(b.bytes-size)
+	room := f.steps.room + spare + 2*(b.bytes-size)
 	if b.frame, err = f.pool.Acquire(ctx, b.bytes, room); err != nil {
 		return filled{}, err
 	}
@@ -117,7 +117,7 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 		return filled{}, err
 	}
 	dst := b.frame.Bytes
-	if err := f.steps.collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.rank, m)); err != nil {
+	if err := e.collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.rank, m)); err != nil {
 		return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
 	}
 	copy(dst[b.lineage.offset:], f.blob)

@@ -168,8 +168,8 @@ func beginMessage(rank millrace.Rank, b Begin) (message, error) {
 		state = []byte("null")
 	}
 	body, err := json.Marshal(beginBody{World: b.World, State: state, Shape: beginShape{
-		SequenceLength: b.Shape.SequenceLength, MicroBatch: b.Shape.MicroBatch,
-		Layout: string(b.Shape.Layout), TokenDtype: string(b.Shape.TokenDtype),
+		SequenceLength: b.Shapes[0].SequenceLength, MicroBatch: b.Shapes[0].MicroBatch,
+		Layout: string(b.Shapes[0].Layout), TokenDtype: string(b.Shapes[0].TokenDtype),
 	}})
 	if err != nil {
 		return message{}, fmt.Errorf("write BEGIN: the state is not JSON: %w", err)

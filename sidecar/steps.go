@@ -18,8 +18,8 @@ type steps struct {
 	fetcher  Fetcher
 	ranks    []millrace.Rank // of the host
 	attempt  millrace.Attempt
-	shape    millrace.Shape
-	collator *constructors.Collator
+	shapes   *constructors.Set
+	room     int64         // bytes of the largest frame
 	ahead    millrace.Step // how many steps are fetched before they are needed
 
 	ctx    context.Context
@@ -33,12 +33,13 @@ type steps struct {
 
 // entry is one step, or the reason why there is none.
 type entry struct {
-	step    millrace.Step
-	ready   chan struct{} // closed when the fields below are set
-	plan    *StepPlan
-	payload Payload
-	err     error
-	users   int // ranks that build from it, and its load; guarded by steps.mu
+	step     millrace.Step
+	ready    chan struct{} // closed when the fields below are set
+	plan     *StepPlan
+	collator *constructors.Collator // of its microbatches
+	payload  Payload
+	err      error
+	users    int // ranks that build from it, and its load; guarded by steps.mu
 }
 
 // spread is how many steps that one rank has passed are kept for slower ones; a rank further behind fetches again.
@@ -46,8 +47,9 @@ const spread = 16
 
 func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank, b Begin, ahead int) *steps {
 	ctx, cancel := context.WithCancel(ctx)
+	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
-		upstream: up, fetcher: f, ranks: ranks, attempt: b.Attempt, shape: b.Shape, collator: constructors.New(b.Shape, b.PadMultiple),
+		upstream: up, fetcher: f, ranks: ranks, attempt: b.Attempt, shapes: shapes, room: shapes.MaxBytes(),
 		ahead: millrace.Step(ahead), ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
@@ -122,27 +124,31 @@ func (s *steps) need(step millrace.Step) *entry {
 
 func (s *steps) load(e *entry) {
 	defer s.loads.Done()
-	e.plan, e.payload, e.err = s.fetch(e.step)
+	e.plan, e.collator, e.payload, e.err = s.fetch(e.step)
 	close(e.ready)
 	s.give(e)
 }
 
-func (s *steps) fetch(step millrace.Step) (*StepPlan, Payload, error) {
+func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Payload, error) {
 	plan, err := s.upstream.Plan(s.ctx, s.attempt, step)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if plan.Attempt != s.attempt || plan.Step != step {
-		return nil, nil, fmt.Errorf("plan of step %s of attempt %d came for step %s of attempt %d: %w", plan.Step, plan.Attempt, step, s.attempt, millrace.ErrMismatch)
+		return nil, nil, nil, fmt.Errorf("plan of step %s of attempt %d came for step %s of attempt %d: %w", plan.Step, plan.Attempt, step, s.attempt, millrace.ErrMismatch)
 	}
-	if err := seal.VerifyRoot(plan.Plan, s.shape); err != nil {
-		return nil, nil, err
+	collator, err := s.shapes.Of(plan.Plan)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := seal.VerifyRoot(plan.Plan, collator.Shape()); err != nil {
+		return nil, nil, nil, err
 	}
 	payload, err := s.fetcher.Fetch(s.ctx, plan.Plan, s.ranks)
 	if err != nil {
-		return nil, nil, fmt.Errorf("fetch the samples of step %s: %w", step, err)
+		return nil, nil, nil, fmt.Errorf("fetch the samples of step %s: %w", step, err)
 	}
-	return plan, payload, nil
+	return plan, collator, payload, nil
 }
 
 // passed takes out the entries that nobody will ask for again, and, where ranks stand far apart, the oldest that nobody asks for

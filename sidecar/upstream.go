@@ -35,11 +35,11 @@ type Start struct {
 type Begin struct {
 	Attempt     millrace.Attempt
 	Term        millrace.Term
-	Step        millrace.Step // of the first batch
-	Microbatch  uint32        // of the first batch
-	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
-	World       int           // data-parallel ranks of the run
-	Shape       millrace.Shape
+	Step        millrace.Step    // of the first batch
+	Microbatch  uint32           // of the first batch
+	State       []byte           // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
+	World       int              // data-parallel ranks of the run
+	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan says which is its
 	PadMultiple uint32
 }
 

@@ -42,12 +42,12 @@ func (r *role) serve(ctx context.Context, first int) error {
 	if err != nil {
 		return err
 	}
-	shape := r.cfg.Shape()
+	shapes := []millrace.Shape{r.cfg.Shape()}
 	perRank := memory / 2 / int64(r.ranks)
-	if frame := constructors.New(shape, r.cfg.PadMultiple).MaxBytes(); 2*frame > perRank {
+	if frame := constructors.NewSet(shapes, r.cfg.PadMultiple).MaxBytes(); 2*frame > perRank {
 		return fmt.Errorf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: at least %d bytes are needed", r.cfg.Limits.SidecarMemory, r.ranks, frame, 4*frame*int64(r.ranks))
 	}
-	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shape: shape, PadMultiple: r.cfg.PadMultiple,
+	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
 		World: topology.DP(), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
 		Pages: heartbeat.Files{}, Dump: r.runDir, Version: speaks()})
 	ranks := make([]millrace.Rank, r.ranks)

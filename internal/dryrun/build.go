@@ -31,11 +31,15 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	if err != nil {
 		return nil, err
 	}
+	collator, err := w.shapes.Of(w.last.Plan)
+	if err != nil {
+		return nil, err
+	}
 	b := &Batch{Segments: part, Tokens: tokens}
 	var size int64
-	b.Tensors, size = w.collator.Layout(part)
+	b.Tensors, size = collator.Layout(part)
 	b.frame = make([]byte, size)
-	if err := w.collator.Build(b.frame, b.Tensors, part, tokens, nil); err != nil {
+	if err := collator.Build(b.frame, b.Tensors, part, tokens, nil); err != nil {
 		return nil, fmt.Errorf("step %d, rank %d, microbatch %d: %w", w.last.Step, r, microbatch, err)
 	}
 	b.Digest, err = b.digest()

@@ -34,7 +34,7 @@ type Walk struct {
 	opened   *Opened
 	topology millrace.Topology
 	place    planner.PlaceOptions
-	collator *constructors.Collator
+	shapes   *constructors.Set
 	selector *planner.Selector
 	queues   offers.Queues
 	feeds    []*sources.Feed
@@ -85,7 +85,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), collator: constructors.New(c.Shape(), c.PadMultiple),
+	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), shapes: constructors.NewSet([]millrace.Shape{c.Shape()}, c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
 		stale: make([]*millrace.Step, len(o.Sources))}
 	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {

@@ -16,8 +16,8 @@ func PlanToProto(p *millrace.Plan, state []byte) *proto.Plan {
 	return &proto.Plan{
 		Fence: &proto.Fence{Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: uint64(p.Term)},
 		Step:  uint64(p.Step), Ranks: p.Ranks, Microbatches: p.Microbatches,
-		Assignments: assignmentsToProto(p.Assignments),
-		Content:     p.Content[:], Placement: p.Placement[:], Leaves: leaves, Last: p.Last, State: state,
+		Assignments:    assignmentsToProto(p.Assignments),
+		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Content: p.Content[:], Placement: p.Placement[:], Leaves: leaves, Last: p.Last, State: state,
 	}
 }
 
@@ -68,6 +68,7 @@ func PlanFromProto(m *proto.Plan) (*millrace.Plan, error) {
 		Stream: millrace.Stream(m.GetFence().GetStream()), Attempt: millrace.Attempt(m.GetFence().GetAttempt()),
 		Step: millrace.Step(m.GetStep()), Term: millrace.Term(m.GetFence().GetTerm()),
 		Ranks: m.GetRanks(), Microbatches: m.GetMicrobatches(), Assignments: as, Last: m.GetLast(),
+		SequenceLength: m.GetSequenceLength(), MicroBatch: m.GetMicroBatch(),
 		Leaves: make([]millrace.Digest, len(m.GetLeaves())/16),
 	}
 	copy(p.Content[:], m.GetContent())

@@ -13,7 +13,7 @@ import (
 )
 
 func TestPlanRoundTrip(t *testing.T) {
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: 2, Step: 41200, Term: 7, Ranks: 2, Microbatches: 1, Last: true,
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: 2, Step: 41200, Term: 7, Ranks: 2, Microbatches: 1, SequenceLength: 2048, MicroBatch: 4, Last: true,
 		Content: millrace.Digest{1}, Placement: millrace.Digest{2}, Leaves: []millrace.Digest{{3}, {4}}}
 	for i := range 9 {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Rank: millrace.Rank(i / 5), Row: uint32(i), Start: 3, Microbatch: 1, Part: uint32(i % 2), Parts: 2, Holder: uint32(i),

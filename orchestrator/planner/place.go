@@ -74,6 +74,7 @@ func (o PlaceOptions) validate(sel *Selection, topo millrace.Topology) (microbat
 // Place deals a selection to the topology's data-parallel ranks and seals the plan: content, leaves and placement are set; stream,
 // attempt and term are the caller's. Every rank gets the same number of microbatches. It fails only on options that do not fit.
 func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.Plan, error) {
+	opt.MicroBatch = cmp.Or(sel.MicroBatch, opt.MicroBatch)
 	microbatches, err := opt.validate(sel, topo)
 	if err != nil {
 		return nil, err
@@ -88,6 +89,7 @@ func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.
 	}
 	plan := &millrace.Plan{
 		Step: sel.Step, Ranks: uint32(g.ranks), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
+		SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
 	}
 	if opt.LastStep == ShortLast && sel.Incomplete {
 		plan.Microbatches = uint32(g.columns)

@@ -28,9 +28,9 @@ import (
 // Config is what a link needs.
 type Config struct {
 	Name         string
-	Orchestrator string         // address
-	Version      *proto.Version // of this program
-	Shape        millrace.Shape
+	Orchestrator string           // address
+	Version      *proto.Version   // of this program
+	Shapes       []millrace.Shape // of the stages, the first stage's first
 	PadMultiple  uint32
 	World        int // data-parallel ranks of the run
 	Ranks        int // of these, on this host

@@ -168,7 +168,7 @@ func (r *Run) watermark() millrace.Step {
 
 func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Begin {
 	return sidecar.Begin{
-		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, World: r.config.World, Shape: r.Shape(), PadMultiple: 1,
+		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, World: r.config.World, Shapes: []millrace.Shape{r.Shape()}, PadMultiple: 1,
 	}
 }
 

@@ -159,9 +159,12 @@ def test_stuck_consumer(stage: Any, large: Path) -> None:
     with Run(stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2) as run:
         trainers = run.start(leave_after=(4, 3), stay=True)
         trainers.collect(until=4)
-        time.sleep(2)  # what was under way comes to rest
-        with Scale(run, [c.pid for c in trainers.children]) as scale:
-            time.sleep(8)
+        until, resting = time.monotonic() + DEADLINE, False
+        while not resting and time.monotonic() < until:  # what was under way comes to rest
+            time.sleep(2)
+            with Scale(run, [c.pid for c in trainers.children]) as scale:
+                time.sleep(8)
+            resting = len(set(scale.fds)) == 1 and scale.totals[-1] <= scale.totals[0] + 8 * MIB
         assert run.process.poll() is None
     first, last = scale.totals[0], scale.totals[-1]
     print(f"stuck: {first // MIB} MiB, then {last // MIB} MiB; {scale}")

@@ -110,13 +110,13 @@ func (c *client) next() msg {
 	c.t.Helper()
 	buf, oob := make([]byte, 1<<17), make([]byte, 64)
 	for {
-		if err := c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := c.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			c.t.Fatal(err)
 		}
 		n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
 		if n == 0 {
 			if os.IsTimeout(err) {
-				c.t.Fatal("nothing came in 20 s")
+				c.t.Fatal("nothing came in a minute")
 			}
 			return msg{}
 		}
@@ -254,7 +254,7 @@ func (h *house) observe(e sidecar.Event) {
 // until waits for the n-th event of a kind.
 func (h *house) until(kind sidecar.EventKind, n int) sidecar.Event {
 	h.t.Helper()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(time.Minute)
 	defer late.Stop()
 	for {
 		h.mu.Lock()
@@ -271,7 +271,7 @@ func (h *house) until(kind sidecar.EventKind, n int) sidecar.Event {
 		select {
 		case <-h.news:
 		case <-late.C:
-			h.t.Fatalf("no %s (number %d) in 20 s; events: %s", kind, n, h.dump())
+			h.t.Fatalf("no %s (number %d) in a minute; events: %s", kind, n, h.dump())
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestFramesAreCredits(t *testing.T) {
 	held := []msg{tr.want(batchMsg), tr.want(batchMsg), tr.want(batchMsg)}
 	// The feeder may still be fetching the next step when it is asked first.
 	said := ""
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(said, "free frame"); {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(said, "free frame"); {
 		if time.Now().After(deadline) {
 			t.Fatalf("status %q", said)
 		}

@@ -98,13 +98,16 @@ func finish(runDir string) int {
 // blow panics every time.
 func blow(string) int { panic("always") }
 
+// upGrace is longer than anything takes, however busy the machine is.
+const upGrace = time.Minute
+
 // up is a supervisor with two servants and a deaf one.
 func up(runDir string) int {
 	_, err := Run(context.Background(), Config{RunDir: runDir, Children: []Child{
 		{Role: "orchestrator", Name: "orchestrator", Args: []string{"serve", runDir}},
 		{Role: "loader", Name: "loader-0", Args: []string{os.Getenv("LOADER_PART"), runDir}},
 		{Role: "sidecar", Name: "sidecar", Args: []string{"serve", runDir}},
-	}, OnReady: func() { fmt.Println("ready") }})
+	}, OnReady: func() { fmt.Println("ready") }, StopGrace: upGrace})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -151,10 +154,10 @@ func appendLine(runDir, line string) {
 	}
 }
 
-// eventually polls until ok, for at most ten seconds.
+// eventually polls until ok, for at most a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); <-time.After(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); <-time.After(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s did not happen", what)
 		}

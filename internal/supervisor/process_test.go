@@ -192,7 +192,7 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 	eventually(t, "the sidecar leaving", func() bool { return gone(pids[2]) })
 	stopUp(t, cmd, syscall.SIGINT)
-	if took := time.Since(start); took > defaultGrace {
+	if took := time.Since(start); took > upGrace {
 		t.Errorf("took %v, so the second signal was not heard", took)
 	}
 	for _, pid := range pids {

@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what has to come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // numbers is a format of tokens: each line is the length of a record, or says what is wrong with it. `bad` is seen before it is
 // offered, `late` only when its payload is asked for, `damaged` ends the source.

@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 @pytest.fixture(scope="session")

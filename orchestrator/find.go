@@ -26,6 +26,7 @@ type Ledger struct {
 	identity  []byte
 	inverse   Inverse // nil: nobody knows
 	masked    map[segmentKey]bool
+	mixed     []*pb.Mixed
 	consumed  map[uint32]uint64 // by attempt, the newest one too: first step that not every rank had consumed
 }
 
@@ -50,7 +51,7 @@ func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse Inverse
 
 // ledger is the ledger as far as the state has come. Nothing in it changes with the state.
 func (s *State) ledger(store *checkpoint.Store, stream string, inverse Inverse) *Ledger {
-	l := &Ledger{store: store, stream: stream, identity: s.Identity, inverse: inverse, masked: map[segmentKey]bool{}, consumed: map[uint32]uint64{}}
+	l := &Ledger{store: store, stream: stream, identity: s.Identity, inverse: inverse, masked: map[segmentKey]bool{}, consumed: map[uint32]uint64{}, mixed: slices.Clone(s.Mixed)}
 	for _, name := range sortedKeys(s.Manifests) {
 		l.pinned = append(l.pinned, s.Manifests[name])
 	}
@@ -210,6 +211,7 @@ func (l *Ledger) reply(stored checkpoint.Entry, wanted func(source uint32, ordin
 	}
 	out := &pb.LedgerReply{Attempt: stored.Key.Attempt, Step: stored.Key.Step, Content: e.content[:], Placement: e.placement[:], Ranges: e.ranges,
 		Acknowledged: stored.Key.Step < l.consumed[stored.Key.Attempt], Segments: &pb.Assignments{}}
+	out.Changes = ChangesAt(l.mixed, l.Sources(), stored.Key.Attempt, stored.Key.Step)
 	p, kept, err := ReadPlan(l.store, stored.Key)
 	if err != nil || !kept {
 		return out, err

@@ -60,6 +60,16 @@ func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {
 	return &pb.MixChange{AtStep: c.AtStep, Text: m.describe(c), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: c.Attempt <= m.s.Attempt.GetAttempt()}
 }
 
+// ChangesAt are the changes of the mixture that took effect with a step of an attempt, for people; names are those of the sources, in order.
+func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
+	for _, c := range list {
+		if c.AtStep == step && c.Attempt <= attempt {
+			out = append(out, &pb.MixChange{AtStep: c.AtStep, Text: DescribeMixed(c, names), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: true})
+		}
+	}
+	return out
+}
+
 // tellMixed prints what stays in force of earlier changes in the attempt that was opened.
 func (m *Machine) tellMixed() {
 	o := m.s.Attempt

@@ -171,6 +171,31 @@ func (s *Server) ask(ctx context.Context, f func(*Machine) error) error {
 	}
 }
 
+// Mix changes the mixture. It answers when the change is durable, or why it cannot be.
+func (s *Server) Mix(ctx context.Context, request *proto.MixRequest) (*proto.MixReply, error) {
+	s.o.opt.Fail.Hit("orchestrator/mix/before")
+	var reply *proto.MixReply
+	done := make(chan error, 1)
+	err := s.o.post(ctx, func(m *Machine) {
+		m.Mix(request, func(r *proto.MixReply, err error) { reply = r; done <- err })
+	})
+	if err != nil {
+		return nil, wire.ToStatus(err)
+	}
+	select {
+	case err = <-done:
+	case <-s.o.stopped:
+		err = errStopped
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.o.opt.Fail.Hit("orchestrator/mix/after")
+	if err != nil {
+		return nil, wire.ToStatus(err)
+	}
+	return reply, nil
+}
+
 // Status answers what the run is doing.
 func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.StatusReply, error) {
 	var reply *proto.StatusReply

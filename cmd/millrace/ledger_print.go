@@ -17,6 +17,7 @@ type ledgerLine struct {
 	Complete     bool            `json:"complete"`     // segments holds all that was asked for
 	Segments     []ledgerSegment `json:"segments"`
 	Ranges       []ledgerRange   `json:"ranges"`
+	Changes      []mixView       `json:"changes,omitempty"` // of the mixture, with this step
 }
 
 type ledgerSegment struct {
@@ -42,6 +43,7 @@ func newLedgerLine(r *proto.LedgerReply, sources []string) *ledgerLine {
 		s.Masked = i < len(r.Masked) && r.Masked[i]
 		l.Segments = append(l.Segments, s)
 	}
+	l.Changes = mixViews(r.Changes)
 	for _, x := range r.Ranges {
 		l.Ranges = append(l.Ranges, ledgerRange{Source: at(sources, int(x.Source)), From: x.From, To: x.To})
 	}
@@ -62,6 +64,7 @@ func (l *ledgerLine) print(w io.Writer) error {
 		state = "consumed by every rank"
 	}
 	fmt.Fprintf(w, "step %d, attempt %d: %s; content %s, placement %s\n", l.Step, l.Attempt, state, l.Content, l.Placement)
+	printChanges(w, l.Changes)
 	if !l.Complete {
 		fmt.Fprintln(w, "its full plan is not kept any more; it held ordinals in these ranges, and `millrace plan` makes it anew from the mixture file")
 		rows := []string{row("SOURCE", "FROM", "TO")}

@@ -88,7 +88,7 @@ every trainer rank of this host on a Unix socket, and the same mixture file give
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())}
 	})
-	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(), restartCommand(),
+	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(), mixCommand(), restartCommand(),
 		checkpointCommand(), versionCommand(), orchestratorCommand(), loaderCommand(), shadowCommand(), sidecarCommand())
 	return root
 }

@@ -158,7 +158,10 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	options := setup.PlaceOptions(c)
 	out = orchestrator.Config{
 		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.DP(), Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
-		Place:   func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
+		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+			return recosted(topology, options, cost)
+		},
 		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) },
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, runwayTokens/(int(c.GlobalBatchSize)*int(c.SequenceLength)))),
@@ -167,6 +170,12 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)})
 	}
 	return out, nil
+}
+
+// recosted places by other coefficients of cost than the mixture file's.
+func recosted(topology millrace.Topology, options planner.PlaceOptions, cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+	options.Cost = cost
+	return func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }
 }
 
 // changed names what differs between a stored identity and the mixture file's.

@@ -166,7 +166,8 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		if err != nil {
 			return &failure{fmt.Sprintf("run directory %s: %v", p.runDir, err)}
 		}
-		if err := p.print(w, found, ms); err != nil {
+		changes := mixViews(orchestrator.ChangesAt(state.Mixed, sortedNames(state.Manifests), uint32(found.Attempt), step))
+		if err := p.print(w, found, ms, changes...); err != nil {
 			return err
 		}
 	}
@@ -199,6 +200,7 @@ type planLine struct {
 	Content   string        `json:"content_digest"`
 	Placement string        `json:"placement_digest"`
 	Segments  []segmentLine `json:"segments"`
+	Changes   []mixView     `json:"changes,omitempty"` // of the mixture, that a run made with this step
 }
 
 type segmentLine struct {
@@ -224,8 +226,8 @@ func newSegmentLine(a *millrace.Assignment, ms []*millrace.Manifest) segmentLine
 }
 
 // print writes one step; a reader that is gone ends the command.
-func (p *plan) print(w *bufio.Writer, of *millrace.Plan, ms []*millrace.Manifest) error {
-	line := planLine{Step: uint64(of.Step), Content: of.Content.String(), Placement: of.Placement.String(), Segments: make([]segmentLine, len(of.Assignments))}
+func (p *plan) print(w *bufio.Writer, of *millrace.Plan, ms []*millrace.Manifest, changes ...mixView) error {
+	line := planLine{Changes: changes, Step: uint64(of.Step), Content: of.Content.String(), Placement: of.Placement.String(), Segments: make([]segmentLine, len(of.Assignments))}
 	for i := range of.Assignments {
 		line.Segments[i] = newSegmentLine(&of.Assignments[i], ms)
 	}
@@ -249,5 +251,6 @@ func printPlan(w io.Writer, line *planLine) error {
 		rows = append(rows, row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal))
 	}
 	fmt.Fprintf(w, "step %d: %d segments, %s tokens, content %s, placement %s\n", line.Step, len(line.Segments), count(tokens), line.Content, line.Placement)
+	printChanges(w, line.Changes)
 	return table(w, append(rows, "")...)
 }

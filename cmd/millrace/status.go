@@ -36,6 +36,7 @@ type statusView struct {
 	Waiting     string                `json:"waiting"`
 	Alerts      []alertView           `json:"alerts"`  // what the run lacks now
 	Stripes     []stripeView          `json:"stripes"` // who reads what, and who stands by
+	Mixture     *mixtureView          `json:"mixture"` // null where nobody can say
 	Masked      uint64                `json:"masked"`  // segments that turned out bad after they were sealed
 }
 
@@ -182,6 +183,7 @@ func (v *statusView) answer(r *proto.StatusReply) {
 	}
 	v.quarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
+	v.Mixture = newMixtureView(r.Mixture)
 	for _, a := range r.Alerts {
 		v.Alerts = append(v.Alerts, newAlertView(a))
 	}
@@ -238,6 +240,7 @@ func (v *statusView) stored(dir string) error {
 	if err != nil {
 		return &failure{err.Error()}
 	}
+	v.Mixture = &mixtureView{Changes: storedChanges(s)}
 	v.Step, v.Planned, v.Attempt, v.Ended = &s.Watermark, &s.Next, s.Attempt.GetAttempt(), s.Ended != nil
 	total := uint64(0)
 	for _, n := range s.Quarantined {

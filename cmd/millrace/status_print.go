@@ -39,6 +39,9 @@ func (v *statusView) print(w io.Writer) error {
 			return err
 		}
 	}
+	if v.Mixture != nil {
+		printChanges(w, v.Mixture.Changes)
+	}
 	if v.Masked > 0 {
 		fmt.Fprintf(w, "\nmasked: %d segments that turned out bad after their steps were sealed\n", v.Masked)
 	}

@@ -37,7 +37,7 @@ func (v *validator) checkMixture() {
 		v.checkKnot(path, k, i == 0)
 	}
 	if v.sound("mixture.schedule") {
-		v.checkOrder(m.Schedule)
+		v.checkOrder("mixture.schedule", m.Schedule)
 	}
 }
 
@@ -108,7 +108,7 @@ func (v *validator) checkKnot(path string, k *Knot, first bool) {
 }
 
 // checkOrder checks that knots follow each other in one unit and that a ramp is through before the next knot begins.
-func (v *validator) checkOrder(knots []Knot) {
+func (v *validator) checkOrder(list string, knots []Knot) {
 	for i := 1; i < len(knots); i++ {
 		before, inTokens := knots[i-1].From()
 		from, tokens := knots[i].From()
@@ -116,7 +116,7 @@ func (v *validator) checkOrder(knots []Knot) {
 		if tokens {
 			key, want = want, key
 		}
-		path := fmt.Sprintf("mixture.schedule[%d].", i)
+		path := fmt.Sprintf("%s[%d].", list, i)
 		end := before + knots[i-1].Over()
 		switch {
 		case tokens != inTokens:

@@ -57,8 +57,11 @@ func describeKnot(k mixing.Knot, names []string) string {
 }
 
 func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {
-	return &pb.MixChange{AtStep: c.AtStep, Text: m.describe(c), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: c.Attempt <= m.s.Attempt.GetAttempt()}
+	return &pb.MixChange{AtStep: c.AtStep, Text: m.describe(c), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: m.s.InForce(c)}
 }
+
+// InForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
+func (s *State) InForce(c *pb.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }
 
 // ChangesAt are the changes of the mixture that took effect with a step of an attempt, for people; names are those of the sources, in order.
 func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {

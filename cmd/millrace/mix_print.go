@@ -76,7 +76,7 @@ func newMixtureView(m *proto.MixtureStatus) *mixtureView {
 func storedChanges(s *orchestrator.State) []mixView {
 	out, names := []mixView{}, sortedNames(s.Manifests)
 	for _, c := range s.Mixed {
-		out = append(out, mixView{AtStep: c.AtStep, Text: orchestrator.DescribeMixed(c, names), By: c.By, Why: c.Why, InForce: c.Attempt <= s.Attempt.GetAttempt(), Attempt: c.Attempt})
+		out = append(out, mixView{AtStep: c.AtStep, Text: orchestrator.DescribeMixed(c, names), By: c.By, Why: c.Why, InForce: s.InForce(c), Attempt: c.Attempt})
 	}
 	return out
 }

@@ -163,8 +163,11 @@ func (m *mix) schedule(r *proto.MixRequest, args []string) error {
 	for i := range knots {
 		k := &knots[i]
 		from, tokens := k.From()
+		if k.Weights.Derived != nil || len(k.Groups) > 0 {
+			return fmt.Errorf("the knot at %d derives its weights or groups them: a run that goes on takes a number for each source, as `millrace check` prints them", from)
+		}
 		at := &proto.WeightsAt{From: from, Tokens: tokens, Ramp: string(k.Ramp), Over: k.Over()}
-		for _, w := range k.Weights {
+		for _, w := range k.Weights.Given {
 			at.Weights = append(at.Weights, &proto.SourceWeight{Source: w.Source, Weight: w.Value.String()})
 		}
 		ask.Knots = append(ask.Knots, at)

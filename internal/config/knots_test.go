@@ -21,7 +21,7 @@ func TestLoadKnots(t *testing.T) {
 	list := "- {from_step: 500, weights: {web: 0.3, code: 0.7}, ramp: linear, over_steps: 200}\n- {from_step: 900, weights: {web: 1, code: 0}}\n"
 	for _, text := range []string{list, "schedule:\n" + list} {
 		knots, err := load(text)
-		if err != nil || len(knots) != 2 || knots[0].Over() != 200 || knots[0].Ramp != RampLinear || knots[1].Weights[1].Source != "web" {
+		if err != nil || len(knots) != 2 || knots[0].Over() != 200 || knots[0].Ramp != RampLinear || knots[1].Weights.Given[1].Source != "web" {
 			t.Errorf("%q: %+v, %v", text, knots, err)
 		}
 	}

@@ -170,6 +170,15 @@ func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	return can
 }
 
+// Breaks reports whether an entry begins, or a ramp ends, behind one step and no later than the next, given what was placed before each. Between two
+// breaks the mixture stands or follows one ramp.
+func (s *Schedule) Breaks(step, tokensPlaced, nextStep, nextTokensPlaced uint64) bool {
+	_, from := s.inForce(step, tokensPlaced)
+	_, to := s.inForce(nextStep, nextTokensPlaced)
+	between := func(place uint64) bool { return from < place && place <= to }
+	return slices.ContainsFunc(s.knots, func(k knot) bool { return between(k.from) || k.over > 0 && between(k.from+k.over) })
+}
+
 // inForce returns the last knot that begins at or before the place, and the place in that knot's measure.
 func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
 	place = step

@@ -17,6 +17,8 @@ import (
 //	version, step, tokens, number of sources, then of each source
 //	flags, ordinal, offset, epoch, tokens, ordinal-samples (±), deficit (±)
 //	and with an anchor: ordinals back from the cursor, epochs back (±), ordinals into its epoch, shard, block, record
+//	inside a window or with carried segments: steps done, tokens done, number of carried segments, then of each
+//	flags and age, sources passed over where it is another than before, ordinals back from the cursor or on from the one before, offset, length
 //	at last the first bytes of BLAKE2b-256 of all before
 const (
 	finishedFlag = 1
@@ -38,6 +40,9 @@ func (s State) Compact() string {
 	}
 	for i := range s.Sources {
 		b = s.Sources[i].compact(b)
+	}
+	if s.between() {
+		b = s.compactBetween(b)
 	}
 	return compactText().EncodeToString(append(b, sum(b)...))
 }
@@ -99,9 +104,14 @@ func ParseState(text string) (State, error) {
 	for i := range s.Sources {
 		r.source(&s.Sources[i])
 	}
+	if len(r.rest) > 0 && s.Version > 1 {
+		r.between(&s)
+		r.bad = r.bad || !s.between()
+	}
 	if r.bad || len(r.rest) > 0 {
 		return refuse("it holds other numbers than a state has")
 	}
+	s.Version = PlannerVersion
 	return s, s.Validate(len(s.Sources))
 }
 

@@ -134,6 +134,10 @@ func randomSpec(t testing.TB, rng *rand.Rand, sources int) *Spec {
 	spec.Unit = []Unit{Tokens, Samples}[rng.IntN(2)]
 	spec.Packing = []Packing{BestFit, BestFit, Pad}[rng.IntN(3)]
 	spec.LastStep = []LastStep{PadLast, ShortLast}[rng.IntN(2)]
+	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
+	if spec.Packing == BestFit {
+		spec.Carry = []int{0, 0, 1, 7, 512}[rng.IntN(5)]
+	}
 	return spec
 }
 

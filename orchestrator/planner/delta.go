@@ -13,16 +13,20 @@ import (
 // of all sources move in every step; but how far follows from the shares in force before it and from what was charged, so that a source
 // which was not drawn costs nothing.
 //
-//	version  byte, deltaVersion
+//	version  byte: deltaPlain, or deltaBetween where a window or something carried is there, or was
 //	count    uvarint, sources listed, ascending; each:
 //	  gap      uvarint, sources passed over since the one before
 //	  present  byte, one bit for each field that follows
 //	  fields   varint each, after minus before; the anchor has six of them
+//	between  deltaBetween alone: see the type
 //
 // A deficit's field is what is left of it after the prediction: 0 unless shares changed inside the step.
 type Delta []byte
 
-const deltaVersion = 1
+const (
+	deltaPlain   = 1
+	deltaBetween = 2
+)
 
 // The bits of a listed source's fields, in the order of the fields.
 const (
@@ -49,8 +53,8 @@ type Differ struct {
 // NewDiffer returns the Differ of a spec. One without a spec applies counters alone: a State's deficits stay what they were.
 func NewDiffer(spec *Spec) *Differ { return &Differ{spec: spec} }
 
-// Diff returns what leads from the state before a step to that after it. It has applied it to make sure.
-func (d *Differ) Diff(before, after State) (Delta, error) {
+// Diff returns what leads from the state before a step to that after it, given the legs of a window that ends there. It has applied it to make sure.
+func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	if after.Step != before.Step+1 || len(after.Sources) != len(before.Sources) || after.Version != before.Version {
 		return nil, fmt.Errorf("difference of planner states: step %s with %d sources does not follow step %s with %d: %w",
 			after.Step, len(after.Sources), before.Step, len(before.Sources), millrace.ErrInvalid)
@@ -60,15 +64,19 @@ func (d *Differ) Diff(before, after State) (Delta, error) {
 		c := changeOf(i, &before.Sources[i], &after.Sources[i])
 		charged += c.charge(d.spec.Unit)
 	}
+	between := betweenOf(&before, &after, legs)
 	listed := make([]change, 0, 16)
-	for i, share := range d.sharesOf(&before) {
+	for i, drift := range d.drifts(&before, between, charged) {
 		c := changeOf(i, &before.Sources[i], &after.Sources[i])
-		c.deficit = after.Sources[i].Deficit - before.Sources[i].Deficit - int64(share)*charged + c.charge(d.spec.Unit)*mixing.One
+		c.deficit = after.Sources[i].Deficit - before.Sources[i].Deficit - drift + c.charge(d.spec.Unit)*mixing.One
 		if c != (change{source: i}) {
 			listed = append(listed, c)
 		}
 	}
-	out := encodeChanges(listed)
+	out := encodeChanges(between, listed)
+	if between != nil {
+		out = between.append(out, after.Sources)
+	}
 	back := before.Clone()
 	err := d.Apply(&back, out)
 	if err == nil && !back.Equal(after) {
@@ -82,30 +90,48 @@ func (d *Differ) Diff(before, after State) (Delta, error) {
 
 // Apply moves a state from before a step to after it. On error the state is of no use any more.
 func (d *Differ) Apply(st *State, delta Delta) error {
-	if err := d.read(delta, len(st.Sources)); err != nil {
+	fail := func(err error) error {
 		return fmt.Errorf("apply what step %s changed in the planner state: %w: %w", st.Step, err, millrace.ErrInvalid)
 	}
-	if d.spec != nil {
-		d.drift(st)
+	rest, err := d.read(delta, len(st.Sources))
+	if err != nil {
+		return fail(err)
 	}
-	st.Step++
+	var between *between
+	r := compactReader{rest: rest}
+	if delta[0] == deltaBetween {
+		between = r.movement()
+	}
+	if d.spec != nil {
+		d.drift(st, between)
+	}
+	drawn := uint64(0)
 	for i := range d.changes {
 		c := &d.changes[i]
 		c.apply(&st.Sources[c.source])
-		st.Tokens += uint64(c.tokens)
+		drawn += uint64(c.tokens)
+	}
+	if between == nil {
+		st.Step++
+		st.Tokens += drawn
+		return nil
+	}
+	r.carriage(between, st.Sources)
+	if r.bad || len(r.rest) > 0 || !between.apply(st, drawn) {
+		return fail(fmt.Errorf("its %d bytes do not tell what became of a window", len(delta)))
 	}
 	return nil
 }
 
 // drift moves the deficits: everyone's grows by its share of all that was charged, less what the source was charged itself, and by what was not
 // predicted.
-func (d *Differ) drift(st *State) {
+func (d *Differ) drift(st *State, between *between) {
 	charged := int64(0)
 	for i := range d.changes {
 		charged += d.changes[i].charge(d.spec.Unit)
 	}
-	for i, share := range d.sharesOf(st) {
-		st.Sources[i].Deficit += int64(share) * charged
+	for i, drift := range d.drifts(st, between, charged) {
+		st.Sources[i].Deficit += drift
 	}
 	for i := range d.changes {
 		c := &d.changes[i]
@@ -113,14 +139,38 @@ func (d *Differ) drift(st *State) {
 	}
 }
 
-// sharesOf is Spec.sharesOf, with memory. Shares that come from a later phase of the schedule depend on more than is compared here.
-func (d *Differ) sharesOf(st *State) []uint32 {
-	mix, active := d.spec.mixtureOf(st)
+// drifts predicts how far each target grows: leg by leg, each with the shares of its step. The last has what the others leave of the charge.
+func (d *Differ) drifts(st *State, between *between, charged int64) []int64 {
+	out := make([]int64, len(st.Sources))
+	begin := st.begun()
+	at := begin.point()
+	grow := func(charge int64) {
+		for i, share := range d.sharesAt(&begin, at) {
+			out[i] += int64(share) * charge
+		}
+	}
+	if between != nil {
+		for _, l := range between.legs {
+			grow(l.Charge)
+			charged -= l.Charge
+			at.step++
+			at.tokens += l.Tokens
+		}
+	}
+	if charged != 0 {
+		grow(charged)
+	}
+	return out
+}
+
+// sharesAt is Spec.sharesAt, with memory. Shares that come from a later phase of the schedule depend on more than is compared here.
+func (d *Differ) sharesAt(st *State, at point) []uint32 {
+	mix, active := d.spec.mixtureAt(st, at)
 	if d.shares == nil || !slices.Equal(mix, d.mix) || !slices.Equal(active, d.active) {
 		d.mix, d.active, d.shares = mix, active, d.spec.Schedule.Divide(mix, active)
 	}
 	if !positive(d.shares) {
-		return d.spec.sharesOf(st)
+		return d.spec.sharesAt(st, at)
 	}
 	return d.shares
 }
@@ -184,8 +234,12 @@ func (c *change) fields() [6]field {
 	return [6]field{{hasOrdinal, &c.ordinal}, {hasOffset, &c.offset}, {hasEpoch, &c.epoch}, {hasTokens, &c.tokens}, {hasSamples, &c.samples}, {hasDeficit, &c.deficit}}
 }
 
-func encodeChanges(listed []change) Delta {
-	out := binary.AppendUvarint(Delta{deltaVersion}, uint64(len(listed)))
+func encodeChanges(between *between, listed []change) Delta {
+	out := Delta{deltaPlain}
+	if between != nil {
+		out[0] = deltaBetween
+	}
+	out = binary.AppendUvarint(out, uint64(len(listed)))
 	next := 0
 	for i := range listed {
 		out = listed[i].append(binary.AppendUvarint(out, uint64(listed[i].source-next)))
@@ -215,10 +269,10 @@ func (c *change) append(out Delta) Delta {
 	return out
 }
 
-// read decodes a delta for that many sources into d.changes.
-func (d *Differ) read(delta Delta, sources int) error {
-	if len(delta) == 0 || delta[0] != deltaVersion {
-		return fmt.Errorf("it is of a version that this program does not know, which is %d", deltaVersion)
+// read decodes a delta's sources, of that many, into d.changes, and returns what follows them.
+func (d *Differ) read(delta Delta, sources int) (rest []byte, err error) {
+	if len(delta) == 0 || delta[0] != deltaPlain && delta[0] != deltaBetween {
+		return nil, fmt.Errorf("it is of a version that this program does not know: it knows %d and %d", deltaPlain, deltaBetween)
 	}
 	r := deltaReader{rest: delta[1:]}
 	d.changes = d.changes[:0]
@@ -226,17 +280,17 @@ func (d *Differ) read(delta Delta, sources int) error {
 	for listed := r.unsigned(); listed > 0 && !r.short; listed-- {
 		gap := r.unsigned()
 		if gap >= uint64(sources)-next {
-			return fmt.Errorf("it lists a source beyond the %d there are", sources)
+			return nil, fmt.Errorf("it lists a source beyond the %d there are", sources)
 		}
 		c := change{source: int(next + gap)}
 		r.change(&c)
 		d.changes = append(d.changes, c)
 		next += gap + 1
 	}
-	if r.short || len(r.rest) > 0 {
-		return fmt.Errorf("its %d bytes do not end where its sources do", len(delta))
+	if r.short || len(r.rest) > 0 != (delta[0] == deltaBetween) {
+		return nil, fmt.Errorf("its %d bytes do not end where its sources do", len(delta))
 	}
-	return nil
+	return r.rest, nil
 }
 
 // deltaReader takes numbers off the front and remembers that there were too few.

@@ -51,7 +51,7 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 		}
 		writer, reader, before := NewDiffer(spec), NewDiffer(spec), NewState(sources)
 		for i := range run {
-			delta, err := writer.Diff(before, run[i].After)
+			delta, err := writer.Diff(before, run[i].After, run[i].Legs...)
 			if err != nil {
 				t.Fatalf("seed %d step %d: %v", seed, i, err)
 			}
@@ -67,6 +67,12 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 			}
 			if slices.ContainsFunc(run[i].After.Sources, func(s SourceState) bool { return s.Finished }) {
 				left++
+			}
+			for n := range delta { // what is cut anywhere is refused
+				cut := before.Clone()
+				if err := reader.Apply(&cut, delta[:n]); err == nil {
+					t.Fatalf("seed %d step %d: the first %d of %d bytes are taken", seed, i, n, len(delta))
+				}
 			}
 			before = run[i].After
 			steps++
@@ -162,8 +168,8 @@ func TestDeltaRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string]Delta{
-		"empty": {}, "another version": append(Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {deltaVersion, 1, 2, 0}, "no end": {deltaVersion, 0x80},
-		"count": {deltaVersion, 200, 0},
+		"empty": {}, "another version": append(Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {deltaPlain, 1, 2, 0}, "no end": {deltaPlain, 0x80},
+		"count": {deltaPlain, 200, 0},
 	} {
 		if err := d.Apply(&State{Version: PlannerVersion, Sources: make([]SourceState, 2)}, bad); err == nil {
 			t.Errorf("%s: %x is taken", name, bad)

@@ -10,12 +10,16 @@
 // There is no clock, goroutine, file or floating-point number here; metadata comes in by the Offers interface and a missing
 // fact is an Outcome, not an error. Costs are 64-bit fixed point. A State after any step goes on exactly where it was taken.
 //
-// The files: select, draw, cursor, step (what a step holds) · state (what is remembered between steps) · pack, bitmap (best-fit-decreasing) ·
-// place, rows, arrays, heap (where it goes) · cost, report (what it costs).
+// The files: selector, window, draw, walk, offers (what a step holds) · cut, pack, bitmap (best-fit-decreasing) · state, carried, compact, delta
+// (what is remembered between steps) · place, rows, arrays, heap (where it goes) · cost, report (what it costs).
 package planner
 
-// PlannerVersion names the algorithms that decide a run's stream. It is part of the state; whatever changes a selection changes it.
-const PlannerVersion = 1
+// PlannerVersion names the algorithms that decide a run's stream. It is part of the state; whatever changes a selection changes it. Version 1 is
+// version 2 without carry, windows and the packings that came with them: its states and stores go on.
+const PlannerVersion = 2
+
+// oldestVersion is the first whose runs this program goes on with, planning the same.
+const oldestVersion = 1
 
 // Supported tells whether this program plans what that version plans.
-func Supported(version uint32) bool { return version == PlannerVersion }
+func Supported(version uint32) bool { return version >= oldestVersion && version <= PlannerVersion }

@@ -17,17 +17,22 @@ const (
 	endFailed            // an error source ended
 )
 
-// draft is a step in the drawing: it keeps what was drawn when a fact is missing, and goes on when called again.
+// draft is a window in the drawing: it keeps what was drawn when a fact is missing, and goes on when called again.
 type draft struct {
+	begin State // before the window
 	walk  *walk
 	heads *heads
 	sizes []int64 // what each source's next segment would be charged; -1 for none
 	moved []int   // sources whose size is not up to date
+	steps int     // of the window
+	legs  []leg   // each step's share of the draws
 
-	segments []millrace.Segment
-	units    []uint32 // of each segment
-	total    uint64   // sum of units
-	passed   []passed // what happened between segments
+	segments []millrace.Segment // the pool: what was carried, then what was drawn
+	units    []uint32           // of each segment
+	total    uint64             // sum of units
+	ages     []uint32           // of what was carried
+	resumed  int                // of what the state carries, how much is in the pool
+	passed   []passed           // what happened between segments
 
 	end    end
 	failed int // the source, for endFailed
@@ -41,12 +46,13 @@ type passed struct {
 	meta   millrace.SampleMeta
 }
 
+// newDraft begins a window at the state before it.
 func newDraft(spec *Spec, before State) (*draft, error) {
 	w, err := newWalk(spec, before)
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{walk: w, sizes: make([]int64, len(spec.Sources))}
+	d := &draft{begin: before, walk: w, sizes: make([]int64, len(spec.Sources)), steps: spec.windowAt(before.Step), legs: []leg{{at: w.at, shares: w.shares}}}
 	d.heads = newHeads(len(spec.Sources), func(source int, meta *millrace.SampleMeta) {
 		d.passed = append(d.passed, passed{at: len(d.segments), source: source, meta: *meta})
 	})
@@ -60,18 +66,13 @@ type missing struct {
 	ordinal millrace.Ordinal
 }
 
-// full tells whether the segments surely reach to the end of the step.
-func (d *draft) full() bool {
-	in := &d.walk.stage
-	if in.Packing == Pad {
-		return len(d.segments) == in.GlobalBatch
-	}
-	return d.total > uint64(in.GlobalBatch)*uint64(d.walk.spec.binUnits(in))
-}
-
-// draw draws until the step is full, the run ends or a fact is missing.
+// draw draws until the bins are full, the run ends or a fact is missing.
 func (d *draft) draw(o Offers) (*missing, error) {
-	for d.end == endNot && !d.full() {
+	for d.end == endNot {
+		d.turn()
+		if d.full() {
+			break
+		}
 		source, wait, err := d.choose(o)
 		if wait != nil || err != nil {
 			return wait, err
@@ -83,12 +84,17 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		d.walk.place(&seg)
 		d.moved = append(d.moved, source)
 		d.heads.take(&seg)
-		units := d.walk.spec.units(seg.Length)
-		d.segments = append(d.segments, seg)
-		d.units = append(d.units, units)
-		d.total += uint64(units)
+		d.add(seg)
 	}
 	return nil, nil
+}
+
+// add puts a segment into the pool.
+func (d *draft) add(seg millrace.Segment) {
+	units := d.walk.spec.units(seg.Length)
+	d.segments = append(d.segments, seg)
+	d.units = append(d.units, units)
+	d.total += uint64(units)
 }
 
 // choose returns the source of the next segment, or sets end.

@@ -16,8 +16,8 @@ const (
 	Ended                       // the source has neither it nor any later one
 )
 
-// Offers is where facts come from: what loaders have offered, in ordinal order. Facts never change, and those from a source's ordinal
-// in the last State on must stay until a later State moves past them: the draws that a step cut off are made again.
+// Offers is where facts come from: what loaders have offered, in ordinal order. Facts never change, and those from a source's
+// floor in the last State on must stay until a later State moves past them: the draws that a step cut off are made again.
 type Offers interface {
 	Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability)
 }
@@ -28,7 +28,7 @@ type Anchors interface {
 	Anchor(source int, at millrace.Ordinal) millrace.Anchor
 }
 
-// anchor brings the anchors up to the cursors, as far as offers know them.
+// anchor brings the anchors up to the floors, as far as offers know them.
 func (s *State) anchor(o Offers) {
 	known, ok := o.(Anchors)
 	if !ok {
@@ -36,7 +36,8 @@ func (s *State) anchor(o Offers) {
 	}
 	for i := range s.Sources {
 		src := &s.Sources[i]
-		if a := known.Anchor(i, src.Ordinal); a.Ordinal >= src.Anchor.Ordinal && a.Ordinal <= src.Ordinal && a != (millrace.Anchor{}) {
+		floor := s.Floor(i)
+		if a := known.Anchor(i, floor); a.Ordinal >= src.Anchor.Ordinal && a.Ordinal <= floor && a != (millrace.Anchor{}) {
 			src.Anchor = a
 		}
 	}

@@ -1,5 +1,7 @@
 package planner
 
+import "slices"
+
 // packer packs segments into bins by best-fit-decreasing: longest first, each into the fullest bin that still takes it.
 // Residual capacities stand in a bitmap, the bins of one residual capacity in an intrusive stack, so that a segment costs a
 // successor query and two stack moves. All sizes are in units of the pad multiple. Ties are settled by draw order among
@@ -20,10 +22,10 @@ type packer struct {
 // noBin ends a stack.
 const noBin = ^uint32(0)
 
-func newPacker(capacity uint32, limit int) *packer {
+// newPacker returns the packer of bins of a capacity; who uses it sets the limit.
+func newPacker(capacity uint32) *packer {
 	return &packer{
 		capacity: capacity,
-		limit:    limit,
 		free:     newBitmap(capacity + 1),
 		head:     make([]uint32, capacity+1),
 		count:    make([]uint32, capacity+2),
@@ -35,9 +37,22 @@ func (p *packer) sort(units []uint32) {
 	p.order = sortDescending(units, p.capacity, p.order, p.count)
 }
 
-// pack packs the first n of the sorted segments. It writes the bin of each into bin (indexed by draw order) and returns the
-// number of bins used and the units that no bin could take; zero means that all fit. With probe set it stops at the first
-// segment that does not fit.
+// hurry puts segments, given by descending size, before all others.
+func (p *packer) hurry(urgent []uint32) {
+	if len(urgent) == 0 {
+		return
+	}
+	first := make(map[uint32]bool, len(urgent))
+	for _, i := range urgent {
+		first[i] = true
+	}
+	rest := slices.DeleteFunc(slices.Clone(p.order), func(i uint32) bool { return first[i] })
+	p.order = append(append(p.order[:0], urgent...), rest...)
+}
+
+// pack packs the first n of the sorted segments. It writes the bin of each into bin (indexed by draw order; noBin for one that no bin could
+// take) and returns the number of bins used and the units that no bin could take; zero means that all fit. With probe set it stops at
+// the first segment that does not fit.
 func (p *packer) pack(units []uint32, n int, bin []uint32, probe bool) (bins int, overflow uint64) {
 	p.free.clear()
 	p.below, p.residual = p.below[:0], p.residual[:0]
@@ -49,13 +64,16 @@ func (p *packer) pack(units []uint32, n int, bin []uint32, probe bool) (bins int
 		b, ok := p.take(u)
 		if !ok {
 			overflow += uint64(u)
+			bin[i] = noBin
 			if probe {
 				break
 			}
 			continue
 		}
 		bin[i] = b
-		if left := p.residual[b] - u; left > 0 {
+		left := p.residual[b] - u
+		p.residual[b] = left
+		if left > 0 {
 			p.put(b, left)
 		}
 	}
@@ -84,7 +102,6 @@ func (p *packer) take(u uint32) (bin uint32, ok bool) {
 
 // put pushes a bin onto the stack of its residual capacity.
 func (p *packer) put(bin, left uint32) {
-	p.residual[bin] = left
 	p.below[bin] = noBin
 	if p.has(left) {
 		p.below[bin] = p.head[left]

@@ -27,6 +27,7 @@ func dumbBestFit(capacity uint32, limit int, units []uint32) (bin []uint32, bins
 		if best < 0 {
 			if len(left) == limit {
 				overflow += uint64(units[i])
+				bin[i] = noBin
 				continue
 			}
 			best = len(left)
@@ -53,7 +54,8 @@ func TestPackIsBestFitDecreasing(t *testing.T) {
 			}
 			units[i] = 1 + rng.Uint32N(most)
 		}
-		p := newPacker(capacity, limit)
+		p := newPacker(capacity)
+		p.limit = limit
 		got := make([]uint32, n)
 		p.sort(units)
 		for _, prefix := range []int{n, n / 2, n} {
@@ -116,7 +118,8 @@ func BenchmarkPack(b *testing.B) {
 			for i := range units {
 				units[i] = min(draw.next(0), c.capacity)
 			}
-			p := newPacker(c.capacity, len(units))
+			p := newPacker(c.capacity)
+			p.limit = len(units)
 			bin := make([]uint32, len(units))
 			for b.Loop() {
 				p.sort(units)

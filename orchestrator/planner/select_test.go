@@ -107,7 +107,7 @@ func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 			if err != nil || !st.Equal(want[k].After) {
 				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
 			}
-			rest, out, err := collect(t, spec, st, newShy(c, seed+uint64(k)), 0)
+			rest, out, err := collect(t, spec, st, newAbove(t, newShy(c, seed+uint64(k)), st), 0)
 			if len(rest) != len(want)-k-1 || len(rest) > 0 && !reflect.DeepEqual(rest, want[k+1:]) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
 				t.Fatalf("seed %d: restarted after step %d: %d steps, %+v, %v; want %d, %+v, %v", seed, k, len(rest), out, err, len(want)-k-1, wantOut, wantErr)
 			}
@@ -201,8 +201,8 @@ func TestCutIsTheLongestPrefix(t *testing.T) {
 		for total := uint32(0); total <= 100*uint32(spec.GlobalBatch); total += units[len(units)-1] {
 			units = append(units, 1+rng.Uint32N(100>>(round%4)))
 		}
-		in := spec.stageAt(0, 0)
-		n, bins := newCutter(spec).cut(units, &in)
+		in := spec.stageAt(point{})
+		n, bins := newCutter(spec).cut(units, &in, 1, 0, nil)
 		_, wantBins, over := dumbBestFit(100, spec.GlobalBatch, units[:n])
 		if over > 0 || wantBins != bins {
 			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units), wantBins, over, bins)

@@ -1,6 +1,9 @@
 package planner
 
 import (
+	"cmp"
+	"slices"
+
 	"millrace"
 )
 
@@ -20,8 +23,9 @@ type Selection struct {
 	Incomplete bool // the last step, with bins that hold nothing
 
 	Content millrace.Digest
-	Rejects []Rejected // consumed in this step, by source and ordinal
+	Rejects []Rejected // consumed in this step, or with the first step of a window in all of it, by source and ordinal
 	After   State
+	Legs    []Leg // with the last step of a window: what Differ.Diff needs beside the states
 	Stats   Stats
 }
 
@@ -36,8 +40,8 @@ type Stats struct {
 	Tokens  uint64 // of documents
 	Padded  uint64 // with every segment rounded up to the pad multiple
 	FillPPM uint64 // Padded, in millionths of GlobalBatch × SequenceLength
-	Drawn   int    // segments drawn before the step was cut to what its bins hold
-	Packs   int    // times the packer ran to find the cut
+	Drawn   int    // with the first step of a window: segments that it was packed from, carried ones among them
+	Packs   int    // likewise: times the packer ran
 	Sources []SourceStats
 }
 
@@ -48,6 +52,38 @@ type SourceStats struct {
 	Share   uint32 // target, in parts of mixing.One, at the start of the step
 	Rejects int
 	Empty   int // documents without tokens that were not rejected
+}
+
+// reject lists the documents that counted nothing.
+func (sel *Selection) reject(events []passed) {
+	for i := range events {
+		p := &events[i]
+		switch {
+		case p.left:
+		case p.meta.Reject == "":
+			sel.Stats.Sources[p.source].Empty++
+		default:
+			sel.Stats.Sources[p.source].Rejects++
+			sel.Rejects = append(sel.Rejects, Rejected{Source: uint32(p.source), SampleMeta: p.meta})
+		}
+	}
+	slices.SortFunc(sel.Rejects, func(a, b Rejected) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Ordinal, b.Ordinal))
+	})
+}
+
+func (sel *Selection) count() {
+	st, pad := &sel.Stats, uint64(sel.PadMultiple)
+	for i := range sel.Segments {
+		seg := &sel.Segments[i]
+		st.Tokens += uint64(seg.Length)
+		st.Padded += (uint64(seg.Length) + pad - 1) / pad * pad
+		st.Sources[seg.Source].Tokens += uint64(seg.Length)
+		if seg.Offset == 0 {
+			st.Sources[seg.Source].Samples++
+		}
+	}
+	st.FillPPM = mulDiv(st.Padded, 1_000_000, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength))
 }
 
 // Reason is why a run ended.

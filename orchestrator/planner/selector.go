@@ -1,28 +1,27 @@
 package planner
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"millrace"
-	"millrace/internal/seal"
 )
 
 // Selector cuts the sources' streams into steps. It never sees the topology. One owner; not for concurrent use.
 type Selector struct {
 	spec  *Spec
 	names []string
-	state State // after the last step that was cut
+	state State              // where the next window begins, but for what is Done of it
+	waits []millrace.Segment // what state carries, where it is known already
 	cut   *cutter
 
 	segments []millrace.Segment // memory of the last draft
 	units    []uint32
 
-	draft *draft     // the step being drawn, or nil
-	step  *Selection // cut, but not known yet whether it is the last
-	tail  *draft     // what looks beyond step
-	over  Outcome    // why the run ends; Kind is Finished once it is known
+	draft *draft      // the window being drawn, or nil
+	steps []Selection // of a window that is packed, but not known yet whether it is the last
+	tail  *draft      // what looks beyond it
+	over  Outcome     // why the run ends; Kind is Finished once it is known
 
 	passing *passing      // a skip under way, or nil
 	passed  millrace.Step // one more than the step whose skip is through
@@ -83,17 +82,17 @@ func (s *Selector) handOut() (sel Selection, ok bool) {
 	return sel, true
 }
 
-// work goes on with the step in hand: until it is cut and settled, the run is over, or a fact is missing.
+// work goes on with the window in hand: until it is packed and settled, the run is over, or a fact is missing.
 func (s *Selector) work(o Offers) (*missing, error) {
-	if s.step == nil {
+	if s.steps == nil {
 		if done := s.reached(s.state); done {
 			return nil, nil
 		}
 		if wait, err := s.pass(o); wait != nil || err != nil {
 			return wait, err
 		}
-		wait, err := s.drawStep(o)
-		if wait != nil || err != nil || s.step == nil {
+		wait, err := s.drawWindow(o)
+		if wait != nil || err != nil || s.steps == nil {
 			return wait, err
 		}
 	}
@@ -113,10 +112,10 @@ func (s *Selector) reached(st State) bool {
 	return true
 }
 
-// drawStep draws and cuts a step into s.step, or finds that there is nothing left to draw.
-func (s *Selector) drawStep(o Offers) (*missing, error) {
+// drawWindow draws and packs a window into s.steps, or finds that there is nothing left to draw.
+func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	if s.draft == nil {
-		d, err := newDraft(s.spec, s.state)
+		d, err := newDraft(s.spec, s.state.begun())
 		if err != nil {
 			return nil, err
 		}
@@ -125,14 +124,18 @@ func (s *Selector) drawStep(o Offers) (*missing, error) {
 		s.draft = d
 	}
 	d := s.draft
+	if wait, err := d.resume(s.waits, o); wait != nil || err != nil {
+		return wait, err
+	}
 	if wait, err := d.draw(o); wait != nil || err != nil {
 		return wait, err
 	}
-	n, bins := s.cut.cut(d.units, &d.walk.stage)
-	if n == len(d.segments) && d.end == endFailed {
+	w := &window{draft: d, names: s.names}
+	w.cut(s.cut)
+	if w.whole() && d.end == endFailed {
 		return nil, &ExhaustedError{Source: s.names[d.failed], Step: s.state.Step}
 	}
-	if n == 0 {
+	if w.n == 0 {
 		if s.state.Tokens == 0 {
 			return nil, fmt.Errorf("plan step %s: no source that can receive weight holds a token; check the paths and the weights: %w",
 				s.state.Step, millrace.ErrInvalid)
@@ -140,20 +143,42 @@ func (s *Selector) drawStep(o Offers) (*missing, error) {
 		s.finish(d)
 		return nil, nil
 	}
-	sel, err := s.seal(d, n, bins)
+	steps, err := w.seal()
 	if err != nil {
 		return nil, err
 	}
-	s.draft, s.step = nil, sel
+	if steps, err = s.undone(steps); err != nil {
+		return nil, err
+	}
+	s.draft, s.steps, s.waits = nil, steps, w.waits
 	s.segments, s.units = d.segments, d.units
 	return nil, nil
 }
 
-// settle finds out whether s.step is the last, and makes it ready.
+// undone leaves out the steps of a window that are behind. What they held shows in their tokens: other documents than then give other windows.
+func (s *Selector) undone(steps []Selection) ([]Selection, error) {
+	done := s.state.Done
+	if done == (Done{}) {
+		return steps, nil
+	}
+	if int(done.Steps) >= len(steps) || steps[done.Steps-1].After.Done != done {
+		return nil, fmt.Errorf("plan step %s: the window from step %s on, of which %d steps are behind, does not come out as it was: the sources hold other documents than they did: %w",
+			s.state.Step, s.state.begun().Step, done.Steps, millrace.ErrMismatch)
+	}
+	return steps[done.Steps:], nil
+}
+
+// settle finds out whether the run ends with the window, or inside it, and makes its steps ready.
 func (s *Selector) settle(o Offers) (*missing, error) {
-	if s.step.Incomplete || !s.reached(s.step.After) {
+	for i := range s.steps {
+		if sel := &s.steps[i]; !sel.Incomplete && s.reached(sel.After) {
+			s.steps = s.steps[:i+1]
+		}
+	}
+	last := &s.steps[len(s.steps)-1]
+	if s.over.Kind != Finished && len(last.After.Carried) == 0 {
 		if s.tail == nil {
-			d, err := newDraft(s.spec, s.step.After)
+			d, err := newDraft(s.spec, last.After)
 			if err != nil {
 				return nil, err
 			}
@@ -164,18 +189,24 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 			return wait, nil
 		}
 		if !more && err == nil {
-			s.adoptTail()
+			s.adoptTail(last)
 			s.finish(s.tail)
 		}
 	}
-	sel := s.step
-	sel.Last = s.over.Kind == Finished
-	sel.After.anchor(o)
-	s.state, s.step, s.tail = sel.After, nil, nil
-	if sel.Incomplete && s.spec.LastStep == DropLast {
-		return nil, s.drop(sel)
+	last.Last = s.over.Kind == Finished
+	if last.After.Done == (Done{}) {
+		last.After.anchor(o)
 	}
-	s.ready = append(s.ready, *sel)
+	s.state, s.tail = last.After, nil
+	var dropped *Selection
+	if last.Incomplete && s.spec.LastStep == DropLast {
+		dropped, s.steps = last, s.steps[:len(s.steps)-1]
+	}
+	s.ready = append(s.ready, s.steps...)
+	s.steps = nil
+	if dropped != nil {
+		return nil, s.drop(dropped)
+	}
 	return nil, nil
 }
 
@@ -206,77 +237,11 @@ func (s *Selector) finish(d *draft) {
 }
 
 // adoptTail gives the last step what looking beyond it consumed. A stop is seen before the others are known, so then it is the stop alone.
-func (s *Selector) adoptTail() {
+func (s *Selector) adoptTail(last *Selection) {
 	if stop, ok := s.spec.stoppedBy(&s.tail.walk.state); ok {
-		s.step.After.Sources[stop].Finished = true
+		last.After.Sources[stop].Finished = true
 		return
 	}
-	step := s.step.After.Step
-	s.step.After = s.tail.walk.after()
-	s.step.After.Step = step
-	s.step.reject(s.tail.passed)
-}
-
-// seal makes the selection of the first n draws.
-func (s *Selector) seal(d *draft, n, bins int) (*Selection, error) {
-	spec := s.spec
-	in := &d.walk.stage
-	sel := &Selection{
-		Step: s.state.Step, Segments: slices.Clone(d.segments[:n]), Bin: slices.Clone(s.cut.bin[:n]), NumBins: bins,
-		GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, PadMultiple: max(spec.PadMultiple, 1),
-	}
-	sel.Stats = Stats{Drawn: len(d.segments), Packs: s.cut.packs, Sources: make([]SourceStats, len(spec.Sources))}
-	w, err := newWalk(spec, s.state)
-	if err != nil {
-		return nil, err
-	}
-	for i, share := range w.shares {
-		sel.Stats.Sources[i].Share = share
-	}
-	next := 0
-	for i := range sel.Segments {
-		next = w.replay(d.passed, next, i)
-		w.place(&sel.Segments[i])
-	}
-	if over := n == len(d.segments) && (d.end == endAll || d.end == endStop); over {
-		next = w.replay(d.passed, next, n)
-		sel.Incomplete = bins < in.GlobalBatch
-	}
-	sel.After = w.after()
-	sel.reject(d.passed[:next])
-	sel.count(d.units[:n])
-	sel.Content = seal.Content(s.names, sel.Segments)
-	return sel, nil
-}
-
-// reject lists the documents that counted nothing.
-func (sel *Selection) reject(events []passed) {
-	for i := range events {
-		p := &events[i]
-		switch {
-		case p.left:
-		case p.meta.Reject == "":
-			sel.Stats.Sources[p.source].Empty++
-		default:
-			sel.Stats.Sources[p.source].Rejects++
-			sel.Rejects = append(sel.Rejects, Rejected{Source: uint32(p.source), SampleMeta: p.meta})
-		}
-	}
-	slices.SortFunc(sel.Rejects, func(a, b Rejected) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Ordinal, b.Ordinal))
-	})
-}
-
-func (sel *Selection) count(units []uint32) {
-	st := &sel.Stats
-	for i := range sel.Segments {
-		seg := &sel.Segments[i]
-		st.Tokens += uint64(seg.Length)
-		st.Padded += uint64(units[i]) * uint64(sel.PadMultiple)
-		st.Sources[seg.Source].Tokens += uint64(seg.Length)
-		if seg.Offset == 0 {
-			st.Sources[seg.Source].Samples++
-		}
-	}
-	st.FillPPM = mulDiv(st.Padded, 1_000_000, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength))
+	last.After = s.tail.walk.after(0, 0, nil)
+	last.reject(s.tail.passed)
 }

@@ -42,7 +42,7 @@ func (s *Selector) pass(o Offers) (*missing, error) {
 		}
 		skip := s.spec.Skips[at]
 		spec := *s.spec
-		spec.Skips, spec.StopSteps, spec.StopTokens, spec.LastStep = nil, 0, 0, PadLast
+		spec.Skips, spec.StopSteps, spec.StopTokens, spec.LastStep, spec.Window = nil, 0, 0, PadLast, 1
 		draws, err := NewSelector(&spec, s.state)
 		if err != nil {
 			return nil, err
@@ -68,13 +68,17 @@ func (s *Selector) pass(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// past returns the state with its sources where they are after steps that were passed over: nothing was placed and nobody is owed more.
+// past returns the state with its sources where they are after steps that were passed over: nothing was placed and nobody is owed more. What was
+// carried before is carried still, and nothing else.
 func (s State) past(after State) State {
 	out := after.Clone()
-	out.Step, out.Tokens = s.Step, s.Tokens
+	out.Step, out.Tokens, out.Carried = s.Step, s.Tokens, slices.Clone(s.Carried)
 	for i := range out.Sources {
 		src, was := &out.Sources[i], &s.Sources[i]
 		src.Tokens, src.Samples, src.Deficit = was.Tokens, was.Samples, was.Deficit
+		if src.Anchor.Ordinal > out.Floor(i) {
+			src.Anchor = was.Anchor
+		}
 	}
 	return out
 }

@@ -18,6 +18,27 @@ func TestSkipPassesOverSteps(t *testing.T) {
 			c.epochs[i] = 0
 		}
 		const steps = 12
+		if spec.Carry > 0 || spec.Window > 1 { // what is skipped is then said by plainer runs
+			skipping := *spec
+			skipping.Skips = []Skip{{From: 3, To: 9}}
+			got, _, err := collect(t, &skipping, NewState(len(spec.Sources)), newShy(c, seed), steps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resumeEverywhere(t, &skipping, c, got)
+			seen := map[place]bool{}
+			for i := range got {
+				checkStep(t, spec, &got[i])
+				for _, s := range got[i].Segments {
+					if at := (place{s.Source, s.Ordinal, s.Offset}); seen[at] {
+						t.Fatalf("seed %d: %+v comes twice", seed, s)
+					} else {
+						seen[at] = true
+					}
+				}
+			}
+			spec.Carry, spec.Window = 0, 0
+		}
 		plain, _, err := collect(t, spec, NewState(len(spec.Sources)), c, steps)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +99,7 @@ func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
 	t.Helper()
 	differ, at := NewDiffer(spec), NewState(len(spec.Sources))
 	for i := range steps {
-		delta, err := differ.Diff(at, steps[i].After)
+		delta, err := differ.Diff(at, steps[i].After, steps[i].Legs...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +111,7 @@ func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := collect(t, spec, st, o, 1)
+		got, _, err := collect(t, spec, st, newAbove(t, o, st), 1)
 		if err != nil || got[0].Content != steps[i].Content || !got[0].After.Equal(steps[i].After) {
 			t.Fatalf("step %d differs when it is planned from its state: %v", i, err)
 		}
@@ -102,6 +123,7 @@ func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
 func TestSkipToTheEnd(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 6))
 	spec := randomSpec(t, rng, 2)
+	spec.Window, spec.Carry = 0, 0
 	c := randomCorpus(rng, 2, 150, spec.SequenceLength)
 	all, _, err := collect(t, spec, NewState(2), c, 0)
 	if err != nil || len(all) < 3 {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/mixing"
@@ -68,6 +69,8 @@ type Spec struct {
 	Schedule    *mixing.Schedule
 	Skips       []Skip // each at another step
 	LastStep    LastStep
+	Carry       int    // most segments that wait for a later step where the packing is BestFit; 0: none does
+	Window      int    // steps that are drawn and packed together; 0 means 1
 	StopSteps   uint64 // the run ends with this many steps; 0: no such end
 	StopTokens  uint64 // the run ends with the first step that brings document tokens to this; 0: no such end
 }
@@ -78,6 +81,10 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("plan: "+format+": %w", append(args, millrace.ErrInvalid)...)
 	}
 	switch {
+	case s.Carry < 0 || s.Carry > MostCarried:
+		return fail("carry %d lies outside 0 … %d", s.Carry, MostCarried)
+	case s.Window < 0 || s.Window > MostWindow:
+		return fail("window %d lies outside 1 … %d", s.Window, MostWindow)
 	case s.Unit != Tokens && s.Unit != Samples:
 		return fail("unit %q is neither tokens nor samples", s.Unit)
 	case s.LastStep != PadLast && s.LastStep != ShortLast && s.LastStep != DropLast:
@@ -113,8 +120,24 @@ func ascending(names []string) bool {
 	return true
 }
 
-// maxBins keeps a step's bins addressable and its sums in range.
-const maxBins = 1 << 22
+// maxBins keeps a window's bins addressable and its sums in range; MostWindow is the most steps of a window, which a restart draws again.
+const (
+	maxBins    = 1 << 22
+	MostWindow = 64
+)
+
+// windowAt returns how many steps the window has that begins before a step, unless it is cut: windows end at absolute multiples.
+func (s *Spec) windowAt(step millrace.Step) int {
+	w := uint64(max(s.Window, 1))
+	return int(w - uint64(step)%w)
+}
+
+// cutsAt tells whether a window ends between a step and the next, which begin at these places: what is drawn together knows one kind of step, and
+// a mixture that stands or moves evenly.
+func (s *Spec) cutsAt(step, next point) bool {
+	return s.Schedule.Breaks(step.step, step.tokens, next.step, next.tokens) || !s.stageAt(step).alike(s.stageAt(next)) ||
+		slices.ContainsFunc(s.Skips, func(k Skip) bool { return uint64(k.From) == next.step })
+}
 
 // units returns the pad multiples that a segment occupies.
 func (s *Spec) units(tokens uint32) uint32 {

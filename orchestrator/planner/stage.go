@@ -23,19 +23,38 @@ func (s *Spec) stages() []Stage {
 	return append([]Stage{first}, s.Stages...)
 }
 
-// stageAt returns the stage of the step before which that many document tokens have been placed, with the batch size of that step. A stage by tokens
+// stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage by tokens
 // begins with the first step before which they have been placed.
-func (s *Spec) stageAt(step millrace.Step, tokens uint64) Stage {
+func (s *Spec) stageAt(at point) Stage {
 	in := Stage{SequenceLength: s.SequenceLength, GlobalBatch: s.GlobalBatch, Rampup: s.Rampup, Packing: s.Packing}
 	for i := range s.Stages {
-		if s.Stages[i].From.Reached(uint64(step), tokens) {
+		if s.Stages[i].From.Reached(at.step, at.tokens) {
 			in = s.Stages[i]
 		}
 	}
 	if in.Rampup.Samples > 0 {
-		in.GlobalBatch = int(in.Rampup.BatchSize(uint32(in.GlobalBatch), uint64(step)-in.From.Count))
+		in.GlobalBatch = int(in.Rampup.BatchSize(uint32(in.GlobalBatch), at.step-in.From.Count))
 	}
 	return in
+}
+
+// alike tells whether steps of both hold the same bins.
+func (in Stage) alike(o Stage) bool {
+	return in.SequenceLength == o.SequenceLength && in.GlobalBatch == o.GlobalBatch && in.Packing == o.Packing && in.MicroBatch == o.MicroBatch
+}
+
+// carry returns the most segments that may wait in the stage.
+func (s *Spec) carry(in *Stage) int {
+	if in.Packing != BestFit {
+		return 0
+	}
+	return s.Carry
+}
+
+// mayWait tells whether so many segments, of so many units, may be left to the next window of the stage: no more than find room there in any
+// case, one a bin or in half of what the bins hold.
+func (s *Spec) mayWait(in *Stage, segments int, units uint64) bool {
+	return segments <= s.carry(in) && (segments <= in.GlobalBatch || units <= uint64(in.GlobalBatch)*uint64(s.binUnits(in))/2)
 }
 
 // binUnits returns the pad multiples in a bin.
@@ -55,8 +74,8 @@ func (s *Spec) validateStages() error {
 			return fail("sequence_length %d is not a positive multiple of pad_multiple %d", at.SequenceLength, pad)
 		case at.SequenceLength/pad > maxUnits:
 			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, maxUnits)
-		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins:
-			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins)
+		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins/max(s.Window, 1):
+			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins/max(s.Window, 1))
 		case at.Packing != BestFit && at.Packing != Pad:
 			return fail("packing %q is neither best_fit nor pad", at.Packing)
 		case i > 0 && (at.From.Count == 0 || i > 1 && (at.From.Measure != all[i-1].From.Measure || at.From.Count <= all[i-1].From.Count)):

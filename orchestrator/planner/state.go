@@ -10,24 +10,34 @@ import (
 	"millrace/mixing"
 )
 
-// State is all that select remembers between steps: restored, it goes on exactly where it was taken.
+// State is all that select remembers between steps: restored, it goes on exactly where it was taken. Inside a window Sources and Carried
+// stand at the window's beginning, which is drawn again from facts, and Done says how much of it is behind.
 type State struct {
-	Version int           `json:"planner"` // PlannerVersion that made it
-	Step    millrace.Step `json:"step"`    // next to plan
-	Tokens  uint64        `json:"tokens"`  // document tokens placed in all
-	Sources []SourceState `json:"sources"` // in the order of Spec.Sources
+	Version int           `json:"planner"`           // PlannerVersion that made it
+	Step    millrace.Step `json:"step"`              // next to plan
+	Tokens  uint64        `json:"tokens"`            // document tokens placed in all
+	Done    Done          `json:"done,omitzero"`     // of the window that is under way
+	Carried []Carried     `json:"carried,omitempty"` // drawn and charged, not placed yet; by source, ordinal and offset
+	Sources []SourceState `json:"sources"`           // in the order of Spec.Sources
 }
 
-// SourceState is a source's part of a State: its cursor, its counters and its account with the mixture.
+// Done is how much of a window is behind: its steps, and the document tokens that they placed.
+type Done struct {
+	Steps  uint32 `json:"steps"`
+	Tokens uint64 `json:"tokens"`
+}
+
+// SourceState is a source's part of a State: its cursor, its counters and its account with the mixture. Counters count what was drawn, so what
+// is carried counts.
 type SourceState struct {
 	Ordinal  millrace.Ordinal // of the document that the next segment comes from
 	Offset   uint32           // tokens of that document already placed
 	Epoch    millrace.Epoch   // of the last document consumed
-	Tokens   uint64           // document tokens placed
-	Samples  uint64           // documents placed, counted at their first segment
+	Tokens   uint64           // document tokens drawn
+	Samples  uint64           // documents drawn, counted at their first segment
 	Deficit  int64            // target minus placed, in parts of mixing.One
 	Finished bool             // it ended and left
-	Anchor   millrace.Anchor  // the newest known at or before Ordinal; zero where none is needed
+	Anchor   millrace.Anchor  // the newest known at or before the source's Floor; zero where none is needed
 }
 
 // NewState returns the state before the first step.
@@ -46,12 +56,21 @@ func (s State) String() string {
 
 // Equal tells whether both go on alike.
 func (s State) Equal(other State) bool {
-	return s.Version == other.Version && s.Step == other.Step && s.Tokens == other.Tokens && slices.Equal(s.Sources, other.Sources)
+	return s.Version == other.Version && s.Step == other.Step && s.Tokens == other.Tokens && s.Done == other.Done &&
+		slices.Equal(s.Carried, other.Carried) && slices.Equal(s.Sources, other.Sources)
 }
 
 // Clone returns an independent copy.
 func (s State) Clone() State {
-	s.Sources = slices.Clone(s.Sources)
+	s.Sources, s.Carried = slices.Clone(s.Sources), slices.Clone(s.Carried)
+	return s
+}
+
+// begun is the state at the beginning of the window that is under way.
+func (s State) begun() State {
+	s.Step -= millrace.Step(s.Done.Steps)
+	s.Tokens -= s.Done.Tokens
+	s.Done = Done{}
 	return s
 }
 
@@ -63,16 +82,24 @@ func (s State) Validate(sources int) error {
 	if len(s.Sources) != sources {
 		return fmt.Errorf("planner state: it has %d sources, the run has %d: %w", len(s.Sources), sources, millrace.ErrMismatch)
 	}
+	if err := s.validateCarried(); err != nil {
+		return err
+	}
+	if uint64(s.Done.Steps) > uint64(s.Step) || s.Done.Tokens > s.Tokens || s.Done.Steps == 0 && s.Done.Tokens > 0 {
+		return fmt.Errorf("planner state: %d tokens of %d steps of its window are done, of %d in all by step %s: %w",
+			s.Done.Tokens, s.Done.Steps, s.Tokens, s.Step, millrace.ErrInvalid)
+	}
 	tokens := uint64(0)
 	for i, src := range s.Sources {
 		tokens += src.Tokens
-		if src.Anchor.Ordinal > src.Ordinal || src.Anchor.EpochStart > src.Anchor.Ordinal {
+		if src.Anchor.Ordinal > s.Floor(i) || src.Anchor.EpochStart > src.Anchor.Ordinal {
 			return fmt.Errorf("planner state: source %d is at ordinal %s, its anchor at %s of an epoch from %s: %w",
-				i, src.Ordinal, src.Anchor.Ordinal, src.Anchor.EpochStart, millrace.ErrInvalid)
+				i, s.Floor(i), src.Anchor.Ordinal, src.Anchor.EpochStart, millrace.ErrInvalid)
 		}
 	}
-	if tokens > s.Tokens { // fewer are well: a source may have been taken out of the mixture since
-		return fmt.Errorf("planner state: its sources placed %d tokens, it says %d: %w", tokens, s.Tokens, millrace.ErrInvalid)
+	placed := s.Tokens - s.Done.Tokens
+	if tokens > placed && tokens-placed > lengthOf(s.Carried) { // fewer are well: a source may have been taken out of the mixture since
+		return fmt.Errorf("planner state: its sources placed %d tokens, it says %d: %w", tokens, placed, millrace.ErrInvalid)
 	}
 	if _, err := s.apportioner(); err != nil {
 		return fmt.Errorf("planner state: %w: %w", err, millrace.ErrInvalid)
@@ -81,7 +108,7 @@ func (s State) Validate(sources int) error {
 }
 
 func (s State) checkVersion() error {
-	if s.Version != PlannerVersion {
+	if s.Version < 0 || s.Version > max32 || !Supported(uint32(s.Version)) {
 		return fmt.Errorf("planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it: %w",
 			s.Version, PlannerVersion, millrace.ErrInvalid)
 	}

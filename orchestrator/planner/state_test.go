@@ -41,15 +41,32 @@ func hugeState() State {
 	return st
 }
 
+// carrying has as much more as a state may have: a window under way and 512 carried segments, with wide numbers.
+func carrying(st State) State {
+	st.Done = Done{Steps: 63, Tokens: min(max64-st.Tokens, 1<<40)}
+	st.Tokens += st.Done.Tokens
+	for i := range MostCarried {
+		at := &st.Sources[i/8]
+		st.Carried = append(st.Carried, Carried{Source: uint32(i / 8), Ordinal: at.Ordinal - 1_000_000 + millrace.Ordinal(i%8)*20_000, Offset: 1 << 20, Length: 1 << 20, Age: 8, More: i%2 == 0})
+	}
+	for i := range st.Sources {
+		st.Sources[i].Anchor.Ordinal = min(st.Sources[i].Anchor.Ordinal, st.Floor(i))
+	}
+	return st
+}
+
+// mostState is the part of CONTRACT §5's 16 KiB that the planner may take: the rest are names, identity and files.
+const mostState = 16<<10 - 512
+
 func TestStateRoundTripAndSize(t *testing.T) {
 	for _, c := range []struct {
 		st   State
 		most int // bytes of a source beside the 40 of the rest
-	}{{NewState(1), 10}, {NewState(3), 10}, {bigState(), 67}, {hugeState(), 128}} {
+	}{{NewState(1), 10}, {NewState(3), 10}, {bigState(), 67}, {hugeState(), 128}, {carrying(bigState()), 178}, {carrying(hugeState()), mostState/64 - 1}} {
 		text := c.st.Compact()
 		back, err := ParseState(text)
 		if err != nil || !back.Equal(c.st) || back.Compact() != text {
-			t.Fatalf("%s comes back as %s: %v", c.st, back, err)
+			t.Fatalf("%.999s comes back as %.999s: %v", c.st, back, err)
 		}
 		if most := 40 + c.most*len(c.st.Sources); len(text) > most {
 			t.Errorf("%d bytes with %d sources, want at most %d", len(text), len(c.st.Sources), most)
@@ -84,7 +101,19 @@ func TestStateRefused(t *testing.T) {
 		{"no base64", "{}", "it is not one"},
 		{"cut off", text[:len(text)-4], "cut off"},
 		{"edited", "B" + text[1:], "its sum does not match"},
-		{"another version", edit(func(s *State) { s.Version = 2 }), "planner version 2, this binary plans version 1: go on with the program that saved it"},
+		{"version 1", edit(func(s *State) { s.Version = 1 }), ""},
+		{"version 1 carries nothing", edit(func(s *State) { s.Version, s.Carried = 1, []Carried{{Ordinal: 2, Length: 3}} }), "other numbers"},
+		{"carried twice", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 2, Length: 3}, {Ordinal: 2, Length: 3}} }), "out of order"},
+		{"carried nothing", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 2}} }), "not drawn yet"},
+		{"carried of the cursor's document", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 4, Length: 3}} }), "not drawn yet"},
+		{"anchor above what is carried", edit(func(s *State) {
+			s.Carried, s.Sources[0].Anchor = []Carried{{Ordinal: 2, Length: 3}}, millrace.Anchor{Ordinal: 3}
+		}), "its anchor at 3"},
+		{"more done than there was", edit(func(s *State) { s.Done = Done{Steps: 4} }), "of its window are done"},
+		{"carried beyond the sources", resum(append(good[:len(good):len(good)], 0, 0, 1, carriedNext, 9, 1, 1)), "other numbers"},
+		{"half of something carried", resum(append(good[:len(good):len(good)], 0, 0, 1, carriedNext)), "other numbers"},
+		{"nothing in nothing", resum(append(good[:len(good):len(good)], 0, 0, 0)), "other numbers"},
+		{"another version", edit(func(s *State) { s.Version = 3 }), "planner version 3, this binary plans version 2: go on with the program that saved it"},
 		{"deficits", edit(func(s *State) { s.Sources[1].Deficit = -6 }), "deficits"},
 		{"tokens", edit(func(s *State) { s.Tokens = 6 }), "placed 7 tokens"},
 		{"anchor behind", edit(func(s *State) { s.Sources[0].Anchor.Ordinal = 5 }), "other numbers"},
@@ -104,7 +133,7 @@ func TestStateRefused(t *testing.T) {
 
 // FuzzParseState: whatever has a right sum is refused, or goes on as a state that is written back as it was.
 func FuzzParseState(f *testing.F) {
-	for _, st := range []State{NewState(0), NewState(3), bigState(), hugeState()} {
+	for _, st := range []State{NewState(0), NewState(3), bigState(), hugeState(), carrying(bigState())} {
 		b, _ := compactText().DecodeString(st.Compact())
 		f.Add(b[:len(b)-sumBytes])
 	}
@@ -167,7 +196,7 @@ func TestAdapt(t *testing.T) {
 		{"in another order", []Fit{{From: 2}, {From: -1}, {From: 1}}, "[4,1,0,30,5,-30,0],[0,0,0,0,0,0,0],[3,0,0,20,3,30,1]"},
 	} {
 		got := st.Adapt(c.fits)
-		if want := `{"planner":1,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
+		if want := `{"planner":2,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, want)
 		}
 		if err := got.Validate(len(c.fits)); err != nil {

@@ -7,15 +7,22 @@ import (
 	"millrace/mixing"
 )
 
-// walk moves a state through the events of one step. Drawing and replaying go through the same three moves, so that the state
+// point is a place in the schedule: a step, and the document tokens placed before it.
+type point struct{ step, tokens uint64 }
+
+// point is where the state stands.
+func (s *State) point() point { return point{uint64(s.Step), s.Tokens} }
+
+// walk moves a state through the events of one window. Drawing and replaying go through the same three moves, so that the state
 // after a prefix of the draws is the same however it is reached.
 type walk struct {
 	spec   *Spec
-	stage  Stage // of the step
-	state  State // Step and Tokens stay those before the step; deficits are in mix
+	stage  Stage // of the window's steps
+	state  State // Step and Tokens stay those before the window; deficits are in mix
+	at     point // of the step whose share of the draws it is
 	mix    *mixing.Apportioner
 	shares []uint32 // in force; all zero when nothing can be drawn any more
-	placed uint64   // document tokens of this step
+	drawn  uint64   // document tokens
 }
 
 func newWalk(spec *Spec, before State) (*walk, error) {
@@ -23,19 +30,25 @@ func newWalk(spec *Spec, before State) (*walk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan step %s: %w", before.Step, err)
 	}
-	w := &walk{spec: spec, stage: spec.stageAt(before.Step, before.Tokens), state: before.Clone(), mix: mix}
-	w.share()
+	w := &walk{spec: spec, stage: spec.stageAt(before.point()), state: before.Clone(), mix: mix}
+	w.turn(before.point())
 	return w, nil
+}
+
+// turn goes on to a step's share of the draws.
+func (w *walk) turn(at point) {
+	w.at = at
+	w.share()
 }
 
 // share puts the mixture of the step in force for the sources that are left.
 func (w *walk) share() {
-	w.shares = w.spec.sharesOf(&w.state)
+	w.shares = w.spec.sharesAt(&w.state, w.at)
 	w.mix.SetShares(w.shares)
 }
 
-// mixtureOf returns the mixture of the step that a state stands before, and which sources are left: none are once a stop source has ended.
-func (s *Spec) mixtureOf(st *State) (mix mixing.Proportions, active []bool) {
+// mixtureAt returns the mixture of a place in the schedule, and which sources a state has left: none are once a stop source has ended.
+func (s *Spec) mixtureAt(st *State, at point) (mix mixing.Proportions, active []bool) {
 	active = make([]bool, len(st.Sources))
 	for i := range active {
 		active[i] = !st.Sources[i].Finished
@@ -43,18 +56,17 @@ func (s *Spec) mixtureOf(st *State) (mix mixing.Proportions, active []bool) {
 	if _, over := s.stoppedBy(st); over {
 		clear(active)
 	}
-	return s.Schedule.At(uint64(st.Step), st.Tokens), active
+	return s.Schedule.At(at.step, at.tokens), active
 }
 
-// sharesOf returns the shares in force at a state. Where the mixture gives none of the sources that are left a share but a later part of the
+// sharesAt returns the shares in force there. Where the mixture gives none of the sources that are left a share but a later part of the
 // schedule does, that part holds already: time does not pass without steps.
-func (s *Spec) sharesOf(st *State) []uint32 {
-	mix, active := s.mixtureOf(st)
+func (s *Spec) sharesAt(st *State, at point) []uint32 {
+	mix, active := s.mixtureAt(st, at)
 	shares := s.Schedule.Divide(mix, active)
 	if !positive(shares) {
-		step, tokens := uint64(st.Step), st.Tokens
-		if ahead, ok := nextPhase(s.Schedule, step, tokens, active); ok {
-			shares = s.Schedule.Divide(s.Schedule.At(step+ahead, tokens+ahead), active)
+		if ahead, ok := nextPhase(s.Schedule, at.step, at.tokens, active); ok {
+			shares = s.Schedule.Divide(s.Schedule.At(at.step+ahead, at.tokens+ahead), active)
 		}
 	}
 	return shares
@@ -139,7 +151,7 @@ func (w *walk) place(seg *millrace.Segment) {
 		src.Samples++
 	}
 	src.Tokens += uint64(seg.Length)
-	w.placed += uint64(seg.Length)
+	w.drawn += uint64(seg.Length)
 	src.Epoch = seg.Epoch
 	src.Offset = seg.Offset + seg.Length
 	if !seg.More {
@@ -160,11 +172,12 @@ func (w *walk) charge(offset, length uint32) int64 {
 	}
 }
 
-// after returns the state once the step is over.
-func (w *walk) after() State {
+// after returns the state once that many steps are over, which placed so many document tokens and carry what they had no room for.
+func (w *walk) after(steps int, placed uint64, carried []Carried) State {
 	s := w.state.Clone()
-	s.Step++
-	s.Tokens += w.placed
+	s.Step += millrace.Step(steps)
+	s.Tokens += placed
+	s.Carried = carried
 	for i, account := range w.mix.State() {
 		s.Sources[i].Deficit = account.Deficit
 	}

@@ -1,0 +1,201 @@
+package planner
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+)
+
+// above is a corpus that nobody may ask for what lies below a state's floor: loaders start there.
+type above struct {
+	Offers
+	t     *testing.T
+	floor []millrace.Ordinal
+}
+
+func newAbove(t *testing.T, o Offers, st State) above {
+	a := above{o, t, make([]millrace.Ordinal, len(st.Sources))}
+	for i := range a.floor {
+		a.floor[i] = st.Floor(i)
+	}
+	return a
+}
+
+func (a above) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability) {
+	if ordinal < a.floor[source] {
+		a.t.Fatalf("asked for ordinal %s of source %d, whose floor is %s", ordinal, source, a.floor[source])
+	}
+	return a.Offers.Peek(source, ordinal)
+}
+
+// TestCarryIsBounded: no more waits than may, none longer than it may, floors only rise, and what is placed and what waits is what was drawn.
+func TestCarryIsBounded(t *testing.T) {
+	waited := 0
+	for seed := range uint64(150) {
+		rng := rand.New(rand.NewPCG(seed, 51))
+		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		spec.Packing, spec.Carry = BestFit, []int{1, 5, 40, 512}[rng.IntN(4)]
+		if seed%2 == 0 {
+			spec.Schedule = restless(t, rng, len(spec.Sources))
+		}
+		c := randomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
+		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		placed, before := uint64(0), NewState(len(spec.Sources))
+		for i := range steps {
+			after := steps[i].After
+			placed += steps[i].Stats.Tokens
+			drawn := after.Done.Tokens
+			for s := range after.Sources {
+				drawn += after.Sources[s].Tokens
+				if after.Floor(s) < before.Floor(s) {
+					t.Fatalf("seed %d, step %d: the floor of source %d falls from %s to %s", seed, i, s, before.Floor(s), after.Floor(s))
+				}
+			}
+			if after.Tokens != placed || placed+lengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
+				t.Fatalf("seed %d, step %d: %d tokens are placed, %d drawn: %s", seed, i, placed, drawn, after)
+			}
+			for _, w := range after.Carried {
+				if int(w.Age) > max(MostWaits, spec.Window) {
+					t.Fatalf("seed %d, step %d: %+v waits too long", seed, i, w)
+				}
+			}
+			waited += len(after.Carried)
+			before = after
+		}
+		if n := len(steps[len(steps)-1].After.Carried); n > 0 {
+			t.Fatalf("seed %d: %d segments wait at the end", seed, n)
+		}
+	}
+	if waited < 1000 {
+		t.Errorf("only %d segments waited in all", waited)
+	}
+}
+
+// TestWindowsEndWhereTheyMust: at absolute multiples, and where the mixture jumps, or begins or ends a ramp.
+func TestWindowsEndWhereTheyMust(t *testing.T) {
+	for _, measure := range []mixing.Measure{mixing.Steps, mixing.Tokens} {
+		at := func(count uint64) mixing.Point {
+			return mixing.Point{Measure: measure, Count: count * []uint64{1, 64}[measure]}
+		}
+		spec := newSpec(t, 8, 8, "1", "1")
+		spec.Window = 4
+		spec.Schedule = schedule(t,
+			mixing.Knot{From: at(0), Weights: parseWeights(t, "1", "1")},
+			mixing.Knot{From: at(6), Weights: parseWeights(t, "1", "3")},
+			mixing.Knot{From: at(9), Weights: parseWeights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
+		docs := make([]millrace.SampleMeta, 4000)
+		for i := range docs {
+			docs[i] = document(i, 8)
+		}
+		c := &corpus{docs: [][]millrace.SampleMeta{docs, docs}, epochs: make([]uint64, 2)}
+		steps, _, err := collect(t, spec, NewState(2), c, 26)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begins := map[int]bool{}
+		for i := range steps {
+			if steps[i].After.Done == (Done{}) {
+				begins[i+1] = true
+			}
+		}
+		for i, want := range map[int]bool{4: true, 5: false, 6: true, 7: false, 8: true, 9: true, 10: false, 12: true, 16: true, 18: true, 19: false, 20: true, 22: false, 24: true} {
+			if begins[i] != want {
+				t.Errorf("%s: a window begins at step %d: %v", measure, i, begins[i])
+			}
+		}
+	}
+}
+
+// TestWindowMovesSamplesByLessThanItsLength: whatever a window holds of a source was drawn behind all that earlier windows hold of it.
+func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
+	spec, c := pretrain(t, 2048, 64, 3000)
+	spec.Window = 4
+	steps, _, err := collect(t, spec, NewState(4), c, 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type cursor struct {
+		ordinal millrace.Ordinal
+		offset  uint32
+	}
+	before, reached, moved := [4]cursor{}, [4]cursor{}, 0
+	for i := range steps {
+		for _, s := range steps[i].Segments {
+			at := cursor{s.Ordinal, s.Offset}
+			less := func(a, b cursor) bool { return a.ordinal < b.ordinal || a.ordinal == b.ordinal && a.offset < b.offset }
+			if less(at, before[s.Source]) {
+				t.Fatalf("%+v of step %d was drawn by the window before", s, i)
+			}
+			if less(at, reached[s.Source]) {
+				moved++
+			} else {
+				reached[s.Source] = at
+			}
+		}
+		if steps[i].After.Done == (Done{}) {
+			if i%4 != 3 {
+				t.Fatalf("a window ends with step %d", i)
+			}
+			before = reached
+		}
+	}
+	if moved < 1000 {
+		t.Errorf("only %d segments are in another order than they were drawn", moved)
+	}
+}
+
+// TestAnotherWindow: a window that does not come out as it was is refused, whether its steps hold other tokens or it is too short.
+func TestAnotherWindow(t *testing.T) {
+	spec := newSpec(t, 16, 4, "1")
+	spec.Window = 4
+	docs := make([]millrace.SampleMeta, 40)
+	for i := range docs {
+		docs[i] = document(i, uint32(i%16+1))
+	}
+	c := &corpus{docs: [][]millrace.SampleMeta{docs}, epochs: []uint64{1}}
+	steps, _, err := collect(t, spec, NewState(1), c, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range [][]millrace.SampleMeta{append([]millrace.SampleMeta{document(1, 3)}, docs[1:]...), docs[:3]} {
+		_, _, err := collect(t, spec, steps[1].After, &corpus{docs: [][]millrace.SampleMeta{other}, epochs: []uint64{1}}, 0)
+		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "the window from step 0 on") {
+			t.Errorf("%d documents: %v", len(other), err)
+		}
+	}
+}
+
+// TestCarriedDocumentMayChange: a carried document that cannot be read any more keeps its place, one that is another than it was is refused.
+func TestCarriedDocumentMayChange(t *testing.T) {
+	spec := newSpec(t, 10, 2, "1")
+	spec.Carry = 4
+	st := NewState(1)
+	st.Tokens, st.Sources[0] = 13, SourceState{Ordinal: 3, Tokens: 20, Samples: 3}
+	st.Carried = []Carried{{Ordinal: 1, Length: 7, Age: 2}}
+	for _, tt := range []struct {
+		name string
+		now  millrace.SampleMeta
+		ok   bool
+	}{
+		{"the same", document(1, 7), true},
+		{"unreadable", millrace.SampleMeta{Reject: "torn"}, true},
+		{"shorter", document(1, 6), false},
+		{"longer", document(1, 8), false},
+	} {
+		c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 6), tt.now, document(1, 7), document(1, 5)}}, epochs: []uint64{1}}
+		steps, _, err := collect(t, spec, st, newAbove(t, c, st), 0)
+		if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, millrace.ErrMismatch) {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if tt.ok && (len(steps) != 1 || len(steps[0].Segments) != 2 || steps[0].Segments[0].Length != 7) {
+			t.Errorf("%s: %+v", tt.name, steps)
+		}
+	}
+}

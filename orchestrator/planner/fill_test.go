@@ -1,0 +1,55 @@
+package planner
+
+import "testing"
+
+// longContext is the corpus of long contexts: the classes of pretrain by other token shares.
+func longContext(t testing.TB, seqlen uint32, batch, docs int) (*Spec, *corpus) {
+	spec, c := pretrain(t, seqlen, batch, docs)
+	spec.Schedule = constant(t, "0.35", "0.10", "0.15", "0.40")
+	return spec, c
+}
+
+// TestFill is goal G6: how full the bins are in steps of about 8,192 segments, with and without carry, and that nothing is cut but what is longer
+// than a bin.
+func TestFill(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		corpus func(testing.TB, uint32, int, int) (*Spec, *corpus)
+		seqlen uint32
+		batch  int
+		carry  int
+		fill   uint64 // least, in millionths, of all steps together
+	}{
+		{"8K", pretrain, 8 << 10, 1024, 0, 999_000},
+		{"8K, carry", pretrain, 8 << 10, 1024, 512, 999_900},
+		{"128K", longContext, 128 << 10, 144, 0, 996_000},
+		{"128K, carry", longContext, 128 << 10, 144, 512, 999_500},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			spec, c := tt.corpus(t, tt.seqlen, tt.batch, 20_000)
+			spec.Carry = tt.carry
+			steps, _, err := collect(t, spec, NewState(4), c, 12)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill, segments, packs, oldest := uint64(0), 0, 0, uint32(0)
+			for i := range steps {
+				checkStep(t, spec, &steps[i])
+				fill += steps[i].Stats.FillPPM
+				segments += len(steps[i].Segments)
+				packs += steps[i].Stats.Packs
+				for _, c := range steps[i].After.Carried {
+					oldest = max(oldest, c.Age)
+				}
+			}
+			n := uint64(len(steps))
+			t.Logf("fill %d ppm, %d segments and %d packs a step, %d carried, the oldest for %d steps", fill/n, segments/len(steps), packs/len(steps), len(steps[n-1].After.Carried), oldest)
+			if fill/n < tt.fill {
+				t.Errorf("fill %d ppm, want %d", fill/n, tt.fill)
+			}
+			if oldest > MostWaits || tt.carry > 0 && packs > len(steps) {
+				t.Errorf("%d packs in %d steps, and a segment that waited for %d", packs, len(steps), oldest)
+			}
+		})
+	}
+}

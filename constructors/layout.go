@@ -64,8 +64,6 @@ func (c *Collator) varlen(e extent) ([]Tensor, int64) {
 	return b.tensors, b.size
 }
 
-func (c *Collator) padded(length uint32) uint32 { return (length + c.pad - 1) / c.pad * c.pad }
-
 func (c *Collator) tokenDtype() string {
 	if c.shape.TokenDtype == millrace.Int32 {
 		return "<i4"

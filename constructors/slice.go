@@ -5,7 +5,7 @@ import "millrace"
 // A segment that several ranks share is cut in zigzag: its padded length is 2n equal chunks, of which rank r of n has chunks r and
 // 2n-1-r, one behind the other, so that causal attention costs all ranks the same. That is the order of Megatron's
 // get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. Where a segment is split over
-// data-parallel ranks too (Assignment.Parts), each of these slices is one again: slice Part of Parts, cut for context-parallel rank c of
+// data-parallel ranks too (Assignment.Parts), each of its two chunks is cut again: slice Part of Parts, for context-parallel rank c of
 // C, is rank Part*C + c of Parts*C.
 
 // run is a part of a segment's tokens that lies in one piece: tokens from … to, at column `at` of the row.
@@ -42,7 +42,7 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 		in := arranged{part: part, tokens: tokens, masked: masked, extent: extent{segments: len(part), shared: c.least()}}
 		if len(part) > 0 {
 			last := &part[len(part)-1]
-			in.shared = int(last.Start + c.width(last))
+			in.shared = int(last.Start + last.Columns(c.pad))
 		}
 		return in
 	}
@@ -61,7 +61,7 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 	for i := range part {
 		if part[i].Holder == 0 {
 			take(i, in.shared)
-			in.shared += int(c.width(&part[i]))
+			in.shared += int(part[i].Columns(c.pad))
 			in.segments++
 		}
 	}
@@ -71,15 +71,12 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 	for i := range part {
 		if part[i].Holder == c.rank+1 {
 			take(i, in.shared/int(c.ranks)+in.own)
-			in.own += int(c.width(&part[i]))
+			in.own += int(part[i].Columns(c.pad))
 			in.held++
 		}
 	}
 	return in
 }
-
-// width is how many columns a segment takes before context parallelism slices it.
-func (c *Collator) width(a *millrace.Assignment) uint32 { return c.padded(a.Length) / max(a.Parts, 1) }
 
 // room is how far a segment must be from its row's end, in columns before slicing: with slices its padded place, else its tokens. It is
 // not ok where the segment cannot be cut into equal chunks or is nothing for this shape.
@@ -87,25 +84,23 @@ func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	if a.Holder > 0 {
 		return uint64(a.Length), c.shape.Local && a.Parts == 0
 	}
-	n := uint64(max(a.Parts, 1)) * uint64(c.ranks)
-	if n == 1 {
+	if a.Parts == 0 && c.ranks == 1 {
 		return uint64(a.Length), a.Part == 0
 	}
-	padded := (uint64(a.Length) + uint64(c.pad) - 1) / uint64(c.pad) * uint64(c.pad)
-	return padded / uint64(max(a.Parts, 1)), padded%(2*n) == 0 && a.Start%c.ranks == 0 && a.Part < max(a.Parts, 1)
+	columns = uint64(a.Columns(c.pad))
+	return columns, columns%(2*uint64(c.ranks)) == 0 && a.Start%c.ranks == 0 && a.Part < max(a.Parts, 1)
 }
 
 // runs writes what the rank has of a segment to out, and returns the part of it that is used.
 func (c *Collator) runs(a *millrace.Assignment, out *[2]run) []run {
-	parts := max(a.Parts, 1) * c.ranks
-	if a.Holder > 0 || parts == 1 {
+	if a.Holder > 0 || a.Parts == 0 && c.ranks == 1 {
 		out[0] = run{int(a.Start), 0, int(a.Length)}
 		return out[:1]
 	}
-	chunk, length := int(c.padded(a.Length)/(2*parts)), int(a.Length)
-	first := int(a.Part*c.ranks + c.rank)
-	at := int(a.Start / c.ranks)
-	for i, number := range [2]int{first, 2*int(parts) - 1 - first} {
+	chunk, length := int(a.Columns(c.pad)/(2*c.ranks)), int(a.Length)
+	chunks := 2 * int(max(a.Parts, 1)*c.ranks)
+	first, at := int(a.Part*c.ranks+c.rank), int(a.Start/c.ranks)
+	for i, number := range [2]int{first, chunks - 1 - first} {
 		out[i] = run{at + i*chunk, min(number*chunk, length), min((number+1)*chunk, length)}
 	}
 	return out[:]

@@ -28,7 +28,7 @@ type Config struct {
 	// Recost is Place with other coefficients of cost.
 	Recost   func(planner.Cost) func(*planner.Selection) (*millrace.Plan, error)
 	Placing  *proto.Placing
-	Ranks    int      // trainer ranks
+	Ranks    int      // trainer ranks, along all axes
 	Sources  []Source // sorted by name, as Spec.Sources
 	Identity []byte   // canonical JSON
 	// Changed names what differs between a stored identity and this run's.

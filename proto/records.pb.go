@@ -731,6 +731,7 @@ type Placing struct {
 	Cp            uint32                 `protobuf:"varint,8,opt,name=cp,proto3" json:"cp,omitempty"`
 	Pp            uint32                 `protobuf:"varint,9,opt,name=pp,proto3" json:"pp,omitempty"`
 	Stages        []uint32               `protobuf:"varint,20,rep,packed,name=stages,proto3" json:"stages,omitempty"` // rows of a microbatch in each further stage
+	CpLocal       uint32                 `protobuf:"varint,30,opt,name=cp_local,json=cpLocal,proto3" json:"cp_local,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -833,6 +834,13 @@ func (x *Placing) GetStages() []uint32 {
 		return x.Stages
 	}
 	return nil
+}
+
+func (x *Placing) GetCpLocal() uint32 {
+	if x != nil {
+		return x.CpLocal
+	}
+	return 0
 }
 
 // Record is one journal entry: a fact that cannot be learnt again.
@@ -2565,7 +2573,7 @@ const file_records_proto_rawDesc = "" +
 	"\x05delta\x18\v \x01(\fR\x05delta\x12'\n" +
 	"\x0fsequence_length\x18\f \x01(\rR\x0esequenceLength\x12\x1f\n" +
 	"\vmicro_batch\x18\r \x01(\rR\n" +
-	"microBatch\"\xeb\x01\n" +
+	"microBatch\"\x86\x02\n" +
 	"\aPlacing\x12\x14\n" +
 	"\x05ranks\x18\x01 \x01(\rR\x05ranks\x12\x1f\n" +
 	"\vmicro_batch\x18\x02 \x01(\rR\n" +
@@ -2577,7 +2585,8 @@ const file_records_proto_rawDesc = "" +
 	"\x02tp\x18\a \x01(\rR\x02tp\x12\x0e\n" +
 	"\x02cp\x18\b \x01(\rR\x02cp\x12\x0e\n" +
 	"\x02pp\x18\t \x01(\rR\x02pp\x12\x16\n" +
-	"\x06stages\x18\x14 \x03(\rR\x06stages\"\xe4\x04\n" +
+	"\x06stages\x18\x14 \x03(\rR\x06stages\x12\x19\n" +
+	"\bcp_local\x18\x1e \x01(\rR\acpLocal\"\xe4\x04\n" +
 	"\x06Record\x120\n" +
 	"\acreated\x18\x01 \x01(\v2\x14.millrace.v1.CreatedH\x00R\acreated\x12,\n" +
 	"\x04term\x18\x02 \x01(\v2\x16.millrace.v1.TermTakenH\x00R\x04term\x12-\n" +

@@ -12,6 +12,7 @@ import (
 const (
 	batchFixed   = 72
 	tensorRecord = 88
+	batchLoss    = 16
 	maxName      = 24
 	maxDtype     = 8
 	maxDims      = 4
@@ -30,6 +31,9 @@ type filled struct {
 	last         bool // the run's last microbatch of this rank
 	placement    millrace.Digest
 	tensors      []constructors.Tensor
+	absent       bool   // the frame has no tensors: another rank hands them on
+	loss         uint64 // labels that take part in the loss, in the microbatch
+	stepLoss     uint64 // and in the step, of all data-parallel ranks
 	lineage      span
 	state        span // empty but on a step's last microbatch
 	bytes        int64
@@ -40,7 +44,7 @@ type span struct{ offset, bytes int64 }
 
 func (f *filled) message() (message, error) {
 	le := binary.LittleEndian
-	b := make([]byte, 0, batchFixed+tensorRecord*len(f.tensors))
+	b := make([]byte, 0, batchFixed+tensorRecord*len(f.tensors)+batchLoss)
 	for _, v := range []int64{f.frame.Offset(), f.bytes, f.lineage.offset, f.lineage.bytes, f.state.offset, f.state.bytes} {
 		b = le.AppendUint64(b, uint64(v))
 	}
@@ -53,6 +57,8 @@ func (f *filled) message() (message, error) {
 			return message{}, err
 		}
 	}
+	b = le.AppendUint64(b, f.loss)
+	b = le.AppendUint64(b, f.stepLoss)
 	h := header{
 		kind: msgBatch, attempt: f.slot.Attempt, term: f.term, step: f.slot.Step, microbatch: f.slot.Microbatch,
 		microbatches: f.microbatches, ring: f.frame.Ring.Number(), frame: f.frame.Number, generation: f.frame.Generation,
@@ -60,6 +66,9 @@ func (f *filled) message() (message, error) {
 	}
 	if f.last {
 		h.flags |= flagLast
+	}
+	if f.absent {
+		h.flags |= flagAbsent
 	}
 	return message{header: h, body: b}, nil
 }
@@ -110,7 +119,7 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 		b = le.AppendUint32(b, names.number(a.Source, int64(a.ID.Shard), s.Shards[a.ID.Shard]))
 		b = le.AppendUint64(b, uint64(a.Ordinal))
 		b = le.AppendUint64(b, a.ID.Record)
-		for _, v := range []uint32{uint32(a.Epoch), a.Offset, a.Length, a.Row, a.Start, 0} {
+		for _, v := range []uint32{uint32(a.Epoch), a.Offset, a.Length, a.Row, a.Start, sliceOf(a)} {
 			b = le.AppendUint32(b, v)
 		}
 	}
@@ -125,6 +134,14 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 		b = append(b, s...)
 	}
 	return b, nil
+}
+
+// sliceOf says how much of a segment a rank has: of how many slices which, or which context-parallel rank has all of it.
+func sliceOf(a *millrace.Assignment) uint32 {
+	if a.Holder > 0 {
+		return a.Holder
+	}
+	return a.Parts<<16 | a.Part
 }
 
 // wholeSource stands for a source's own name beside those of its shards.

@@ -50,7 +50,9 @@ func TestDelivery(t *testing.T) {
 		event event
 		want  string
 	}
-	beginAt := func(step int) begun { return begun{Begin{Attempt: 1, Step: millrace.Step(step), State: []byte("{}"), Shapes: make([]millrace.Shape, 1)}} }
+	beginAt := func(step int) begun {
+		return begun{Begin{Topology: millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, Attempt: 1, Step: millrace.Step(step), State: []byte("{}"), Shapes: make([]millrace.Shape, 1)}}
+	}
 	for name, script := range map[string][]line{
 		"a whole run": {
 			{helloed{Start{Kind: StartFresh}}, "join fresh"},

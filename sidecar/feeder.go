@@ -19,7 +19,8 @@ const alignment = 64
 
 // feeder fills one rank's frames, step after step, as fast as frames come home.
 type feeder struct {
-	rank   millrace.Rank
+	rank   millrace.Rank // of the world
+	share  share
 	begin  Begin
 	steps  *steps
 	pool   *ring.Pool
@@ -86,14 +87,20 @@ func (f *feeder) step(ctx context.Context, e *entry, from uint32) error {
 // fill builds one microbatch in a frame: tensors, then lineage, then on the step's last microbatch the state.
 func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	plan := e.plan
-	if err := seal.VerifyPart(plan.Plan, f.rank, m); err != nil {
+	if err := seal.VerifyPart(plan.Plan, f.share.part, m); err != nil {
 		return filled{}, err
 	}
-	part := plan.Part(f.rank, m)
-	tensors, size := e.collator.Layout(part)
+	part := plan.Part(f.share.part, m)
+	collator := e.collator.For(f.share.slice)
+	tensors, size := collator.Layout(part)
+	most := f.steps.room
+	if !f.share.whole {
+		size, most = 0, 0
+	}
 	b := filled{
 		slot: millrace.Slot{Attempt: plan.Attempt, Step: plan.Step, Rank: f.rank, Microbatch: m}, term: plan.Term,
-		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors,
+		microbatches: plan.Microbatches, placement: plan.Placement, tensors: tensors, absent: !f.share.whole,
+		loss: collator.LossTokens(part), stepLoss: e.loss,
 	}
 	var err error
 	if f.blob, err = appendLineage(f.blob[:0], part, plan.Sources); err != nil {
@@ -107,18 +114,20 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
 	b.bytes = b.state.offset + b.state.bytes
 	f.say("a free frame for step %d: the trainer holds all it has", plan.Step)
-	room := f.steps.room + spare + 2*(b.bytes-size)
+	room := most + spare + 2*(b.bytes-size)
 	if b.frame, err = f.pool.Acquire(ctx, b.bytes, room); err != nil {
 		return filled{}, err
 	}
 	f.notice(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
-	tokens, err := e.payload.Tokens(f.rank, m)
-	if err != nil {
-		return filled{}, err
-	}
 	dst := b.frame.Bytes
-	if err := e.collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.rank, m)); err != nil {
-		return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
+	if f.share.whole {
+		tokens, err := e.payload.Tokens(f.share.part, m)
+		if err != nil {
+			return filled{}, err
+		}
+		if err := collator.Build(dst[:size], tensors, part, tokens, e.payload.Masked(f.share.part, m)); err != nil {
+			return filled{}, fmt.Errorf("build %s: %w", b.slot, err)
+		}
 	}
 	copy(dst[b.lineage.offset:], f.blob)
 	copy(dst[b.state.offset:], state)

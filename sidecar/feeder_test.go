@@ -21,7 +21,7 @@ func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*
 func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	shape := millrace.Shape{SequenceLength: 16, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int64, CapTokens: 16}
 	serving, leave := context.WithCancel(t.Context())
-	begin := Begin{Attempt: 1, World: 1, Shapes: []millrace.Shape{shape}, PadMultiple: 1}
+	begin := Begin{Attempt: 1, Topology: millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, Shapes: []millrace.Shape{shape}, PadMultiple: 1}
 	steps := newSteps(serving, pending{}, nil, []millrace.Rank{0}, begin, 1)
 	defer steps.close()
 	steps.enter(0, 0)

@@ -42,6 +42,8 @@ const (
 const (
 	flagMore uint32 = 1 << 0 // the body goes on in the next datagram
 	flagLast uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
+	// flagAbsent: BATCH: the tensors are described, and another rank has them.
+	flagAbsent uint32 = 1 << 2
 )
 
 // errorKind tells the client what to raise.
@@ -67,7 +69,7 @@ type header struct {
 	ring         uint32
 	frame        uint32
 	generation   uint64
-	rank         uint32 // HELLO: the number in the socket's name; BEGIN, BATCH: the data-parallel rank; ERROR: the kind
+	rank         uint32 // HELLO: the number in the socket's name; BEGIN, BATCH: the rank of the world; ERROR: the kind
 	body         uint32 // bytes that follow in this datagram
 }
 
@@ -127,9 +129,20 @@ type helloBody struct {
 
 // beginBody is BEGIN's JSON.
 type beginBody struct {
-	World int             `json:"world"`
-	Shape beginShape      `json:"shape"`
-	State json.RawMessage `json:"state"`
+	World    int             `json:"world"`
+	Shape    beginShape      `json:"shape"`
+	Topology beginAxes       `json:"topology"`
+	Place    beginAxes       `json:"coordinates"`
+	Source   *millrace.Rank  `json:"broadcast_source"` // null: the rank gets its own tensors
+	State    json.RawMessage `json:"state"`
+}
+
+// beginAxes is how many ranks there are along each axis, or where the rank is.
+type beginAxes struct {
+	TP int `json:"tp"`
+	CP int `json:"cp"`
+	DP int `json:"dp"`
+	PP int `json:"pp"`
 }
 
 type beginShape struct {
@@ -167,10 +180,15 @@ func beginMessage(rank millrace.Rank, b Begin) (message, error) {
 	if len(state) == 0 {
 		state = []byte("null")
 	}
-	body, err := json.Marshal(beginBody{World: b.World, State: state, Shape: beginShape{
+	t := b.Topology
+	out := beginBody{World: t.Ranks, State: state, Shape: beginShape{
 		SequenceLength: b.Shapes[0].SequenceLength, MicroBatch: b.Shapes[0].MicroBatch,
 		Layout: string(b.Shapes[0].Layout), TokenDtype: string(b.Shapes[0].TokenDtype),
-	}})
+	}, Topology: beginAxes{t.TP, t.CP, t.DP(), t.PP}, Place: beginAxes(t.Coordinates(rank))}
+	if source := b.Source(rank); source != rank {
+		out.Source = &source
+	}
+	body, err := json.Marshal(out)
 	if err != nil {
 		return message{}, fmt.Errorf("write BEGIN: the state is not JSON: %w", err)
 	}

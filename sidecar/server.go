@@ -21,7 +21,7 @@ import (
 // Config is what a sidecar is made of.
 type Config struct {
 	Dir      string          // where the sockets stand: rank-<r>.sock, r from 0 to len(Ranks)-1
-	Ranks    []millrace.Rank // the data-parallel rank behind each socket
+	Ranks    []millrace.Rank // the rank of the world behind each socket
 	Upstream Upstream
 	Fetcher  Fetcher
 	Frames   uint32       // frames of a ring; 0: 3 from 1 MiB up, else 8

@@ -104,7 +104,7 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 		t.Fatal(err)
 	}
 	le := binary.LittleEndian
-	if n := int(le.Uint32(b.body[64:])); n != len(tensors) || len(b.body) != 72+88*n {
+	if n := int(le.Uint32(b.body[64:])); n != len(tensors) || len(b.body) != 72+88*n+16 {
 		t.Fatalf("%d tensors in a body of %d bytes, want %d", n, len(b.body), len(tensors))
 	}
 	for i, tensor := range tensors {
@@ -116,6 +116,9 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 		if !bytes.Equal(tr.frame(b)[at:at+n], want[tensor.Offset:tensor.Offset+tensor.Bytes]) {
 			t.Errorf("step %d rank %d microbatch %d: %s differs", b.step, rank, b.microbatch, tensor.Name)
 		}
+	}
+	if loss, step := le.Uint64(b.body[72+88*len(tensors):]), le.Uint64(b.body[72+88*len(tensors)+8:]); loss != collator.LossTokens(part) || step != constructors.StepLossTokens(plan.Plan) {
+		t.Errorf("%d labels, %d in the step", loss, step)
 	}
 	if got, want := tr.span(b, 32), plan.State; b.microbatch == b.microbatches-1 && !bytes.Equal(got, want) {
 		t.Errorf("state %s, want %s", got, want)

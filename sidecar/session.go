@@ -183,7 +183,7 @@ func (s *session) feed(ctx context.Context, b Begin) error {
 	s.notice(Event{Kind: Began, Slot: millrace.Slot{Attempt: b.Attempt, Step: b.Step, Microbatch: b.Microbatch}})
 	s.shared = s.server.share(s.rank, b)
 	f := &feeder{
-		rank: s.rank, begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
+		rank: s.rank, share: b.share(s.rank), begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
 		notice: s.notice, out: s.post, broken: s.server.broken,
 	}
 	s.g.Go(func() error { f.run(ctx); return nil })

@@ -16,7 +16,7 @@ import (
 type steps struct {
 	upstream Upstream
 	fetcher  Fetcher
-	ranks    []millrace.Rank // of the host
+	ranks    []millrace.Rank // data-parallel, of which the host needs the samples
 	attempt  millrace.Attempt
 	shapes   *constructors.Set
 	room     int64         // bytes of the largest frame
@@ -38,6 +38,7 @@ type entry struct {
 	plan     *StepPlan
 	collator *constructors.Collator // of its microbatches
 	payload  Payload
+	loss     uint64 // labels that take part in the step's loss
 	err      error
 	users    int // ranks that build from it, and its load; guarded by steps.mu
 }
@@ -49,7 +50,7 @@ func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank
 	ctx, cancel := context.WithCancel(ctx)
 	shapes := constructors.NewSet(b.Shapes, b.PadMultiple)
 	return &steps{
-		upstream: up, fetcher: f, ranks: ranks, attempt: b.Attempt, shapes: shapes, room: shapes.MaxBytes(),
+		upstream: up, fetcher: f, ranks: b.fed(ranks), attempt: b.Attempt, shapes: shapes, room: shapes.MaxBytes(),
 		ahead: millrace.Step(ahead), ctx: ctx, cancel: cancel,
 		entries: map[millrace.Step]*entry{}, places: map[millrace.Rank]millrace.Step{},
 	}
@@ -124,7 +125,9 @@ func (s *steps) need(step millrace.Step) *entry {
 
 func (s *steps) load(e *entry) {
 	defer s.loads.Done()
-	e.plan, e.collator, e.payload, e.err = s.fetch(e.step)
+	if e.plan, e.collator, e.payload, e.err = s.fetch(e.step); e.err == nil {
+		e.loss = constructors.StepLossTokens(e.plan.Plan)
+	}
 	close(e.ready)
 	s.give(e)
 }

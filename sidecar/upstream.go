@@ -35,10 +35,11 @@ type Start struct {
 type Begin struct {
 	Attempt     millrace.Attempt
 	Term        millrace.Term
-	Step        millrace.Step    // of the first batch
-	Microbatch  uint32           // of the first batch
-	State       []byte           // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
-	World       int              // data-parallel ranks of the run
+	Step        millrace.Step // of the first batch
+	Microbatch  uint32        // of the first batch
+	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
+	Topology    millrace.Topology
+	Broadcast   Broadcast
 	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan says which is its
 	PadMultiple uint32
 }
@@ -74,7 +75,7 @@ func (e *StartError) Error() string { return e.Reason }
 // Upstream is the run as the sidecar sees it: the orchestrator. Every call may be made from several goroutines and returns when its
 // context ends. An implementation hides restarts of the orchestrator: it waits.
 type Upstream interface {
-	// Join says where a rank starts, and blocks until every rank of the run has. A *StartError or *RunError goes to the trainer.
+	// Join says where a rank of the world starts, and blocks until every rank of the run has. A *StartError or *RunError goes to the trainer.
 	Join(ctx context.Context, rank millrace.Rank, start Start) (Begin, error)
 	// Plan returns a step of an attempt, blocking until it is sealed; io.EOF when the run ends before it; *RunError when it failed.
 	Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*StepPlan, error)
@@ -105,7 +106,7 @@ func Holds(alerts []Alert, a Alert) bool {
 
 // Fetcher gets a step's tokens for all ranks of the host at once.
 type Fetcher interface {
-	// Fetch blocks until the tokens of the ranks' parts are here. The payload is shared and stays as it is until Release.
+	// Fetch blocks until the tokens of the data-parallel ranks' parts are here. The payload is shared and stays as it is until Release.
 	Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (Payload, error)
 }
 

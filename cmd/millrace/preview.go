@@ -37,7 +37,7 @@ shortened in the middle; --full prints all of them. Of sources of tokens the tok
 	}
 	f := c.Flags()
 	f.Int64Var(&p.step, "step", 0, "step, from 0")
-	f.IntVar(&p.rank, "rank", 0, "data-parallel rank, from 0")
+	f.IntVar(&p.rank, "rank", 0, "trainer rank, from 0; with tensor, context or pipeline parallelism the ranks count along tp, cp, dp, pp")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.IntVar(&p.microbatch, "microbatch", -1, "one microbatch, from 0 (default: all of the step)")
 	f.BoolVar(&p.full, "full", false, "print whole texts")
@@ -63,8 +63,8 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 	if err != nil {
 		return err
 	}
-	if n := topology.DP(); p.rank < 0 || p.rank >= n {
-		return usage("--rank %d: with --ranks %d the data-parallel ranks are 0 to %d", p.rank, p.ranks, n-1)
+	if p.rank < 0 || p.rank >= p.ranks {
+		return usage("--rank %d: with --ranks %d the ranks are 0 to %d", p.rank, p.ranks, p.ranks-1)
 	}
 	if n := p.cfg.Microbatches(topology); p.microbatch < -1 || p.microbatch >= int(n) {
 		return usage("--microbatch %d: each rank has 0 to %d in a step", p.microbatch, n-1)

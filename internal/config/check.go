@@ -16,6 +16,7 @@ type validator struct {
 // check runs every check whose keys could be read; each reports on its own.
 func (v *validator) check() {
 	v.checkSizes()
+	v.checkAxes()
 	v.checkTokenizer()
 	v.checkCost()
 	v.checkStop()

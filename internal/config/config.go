@@ -57,6 +57,12 @@ type Config struct {
 	Cost *Cost `yaml:"cost"`
 	// Parallelism is how the trainer splits one model; data parallelism is what is left: dp = ranks / (tp * cp * pp).
 	Parallelism Parallelism `yaml:"parallelism"`
+	// CPLocal is up to how many tokens a document stays whole on one context-parallel rank, as many on each as evens their compute out;
+	// longer ones are sliced. 0: all are sliced. More needs layout varlen.
+	CPLocal uint32 `yaml:"cp_local" jsonschema:"default=0,maximum=16777216"`
+	// Broadcast names the axes along which the trainer hands batches on itself. tp: only the first tensor-parallel rank gets tensors. pp:
+	// only the first and the last pipeline stage do. The others get their shapes. Left out, every rank gets all of its batch.
+	Broadcast []Axis `yaml:"broadcast" jsonschema:"enum=tp,enum=pp"`
 	// Stop is when the run ends. Left out, it goes on until the trainer stops.
 	Stop *Stop `yaml:"stop"`
 	// LastStep is what happens to a last step that is not full. pad: filled with padding. short: microbatches that are padding on
@@ -126,15 +132,25 @@ type Cost struct {
 	Quadratic uint64 `yaml:"quadratic" jsonschema:"required,maximum=1000000000000"`
 }
 
-// Parallelism is how many ranks share one copy of the model, by axis.
+// Parallelism is how many ranks share one copy of the model, by axis. Ranks are counted along tp first, then cp, dp and pp.
 type Parallelism struct {
-	// TP is tensor parallelism. More than 1 is not there yet.
-	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"tensor parallelism"`
-	// CP is context parallelism. More than 1 is not there yet.
-	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"context parallelism"`
-	// PP is pipeline parallelism. More than 1 is not there yet.
-	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=1" notyet:"pipeline parallelism"`
+	// TP is tensor parallelism: these ranks get the same batches.
+	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=65536"`
+	// CP is context parallelism: each of these ranks gets two of 2 * cp equal chunks of every document, so that causal attention costs
+	// all the same. pad_multiple must be a multiple of 2 * cp.
+	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=65536"`
+	// PP is pipeline parallelism: these ranks get the same batches.
+	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=65536"`
 }
+
+// Axis is one of the axes along which a trainer splits its ranks.
+type Axis string
+
+// The axes along which ranks need the same bytes.
+const (
+	AxisTP Axis = "tp"
+	AxisPP Axis = "pp"
+)
 
 // Stop ends a run: exactly one of its keys.
 type Stop struct {
@@ -248,6 +264,8 @@ func (c *Config) Shape() millrace.Shape {
 		Layout:         c.Layout,
 		TokenDtype:     c.TokenDtype,
 		CapTokens:      uint32(c.capTokens()),
+		CP:             c.Parallelism.CP,
+		Local:          c.CPLocal > 0 && c.Parallelism.CP > 1,
 	}
 }
 

@@ -24,9 +24,10 @@ type Batch struct {
 	frame    []byte
 }
 
-// Build fetches the samples of one microbatch of the newest step and builds it.
+// Build fetches the samples of one microbatch of the newest step and builds what a rank of the world gets of it.
 func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*Batch, error) {
-	part := w.last.Plan.Part(r, microbatch)
+	at := w.topology.Coordinates(r)
+	part := w.last.Plan.Part(millrace.Rank(at.DP), microbatch)
 	tokens, err := w.fetch(ctx, part)
 	if err != nil {
 		return nil, err
@@ -37,6 +38,7 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	}
 	b := &Batch{Segments: part, Tokens: tokens}
 	var size int64
+	collator = collator.For(uint32(at.CP))
 	b.Tensors, size = collator.Layout(part)
 	b.frame = make([]byte, size)
 	if err := collator.Build(b.frame, b.Tensors, part, tokens, nil); err != nil {

@@ -169,7 +169,7 @@ func (k *check) step(s *Step) {
 func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 	for r := range s.Plan.Ranks {
 		for m := range s.Plan.Microbatches {
-			_, err := w.Build(ctx, millrace.Rank(r), m)
+			_, err := w.Build(ctx, k.topology.Rank(millrace.Coordinates{DP: int(r)}), m)
 			faults := Faults(err)
 			if err != nil && len(faults) == 0 {
 				return err

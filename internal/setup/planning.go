@@ -87,5 +87,5 @@ func PlaceOptions(c *config.Config) planner.PlaceOptions {
 func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
 	cost := Costs(c)
 	return &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
-		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP)}
+		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP), CpLocal: c.CPLocal}
 }

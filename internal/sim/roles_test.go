@@ -183,7 +183,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 		}
 	}
 	watch := &watcher{w: w, p: p, terms: map[string]uint64{}}
-	l := link.New(link.Config{Name: p.slot, Pages: w.pages, Events: event.To(watch, p.slot, p.clock), Orchestrator: orchestratorName, Version: version(), World: w.load.ranks, Ranks: ranks, Net: p.host, Clock: p.clock,
+	l := link.New(link.Config{Name: p.slot, Pages: w.pages, Events: event.To(watch, p.slot, p.clock), Orchestrator: orchestratorName, Version: version(), Topology: w.load.axes, Ranks: ranks, Net: p.host, Clock: p.clock,
 		Log: slog.New(watch), Term: w.rising(p, "a term of the orchestrator")})
 	w.hosts[host].put(l, p.ctx)
 	return l.Run, func() {}, nil

@@ -113,12 +113,12 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
 // pieces is a step's batch of one rank, segment by segment.
 func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []piece, masked bool, err error) {
 	for micro := range p.Microbatches {
-		tokens, err := payload.Tokens(x.rank, micro)
+		tokens, err := payload.Tokens(x.part(), micro)
 		if err != nil {
 			return nil, false, err
 		}
-		hidden := payload.Masked(x.rank, micro)
-		for i, a := range p.Part(x.rank, micro) {
+		hidden := payload.Masked(x.part(), micro)
+		for i, a := range p.Part(x.part(), micro) {
 			s := piece{of: recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record), masked: hidden != nil && hidden[i]}
 			if s.sum = fmt.Sprintf("%d/%d/%d %v", micro, a.Row, a.Start, tokens[i]); s.masked {
 				s.sum, masked = "", true

@@ -17,7 +17,7 @@ import (
 // trainer is one rank: it takes step after step, and remembers what it was given.
 type trainer struct {
 	w       *world
-	rank    millrace.Rank
+	rank    millrace.Rank // of the world
 	attempt millrace.Attempt
 	step    millrace.Step // not yet taken
 	joined  *link.Link    // where it said where it starts
@@ -25,6 +25,9 @@ type trainer struct {
 	pieced  map[millrace.Step][]piece
 	states  map[millrace.Step][]byte // run state before each step
 }
+
+// part is the rank whose parts of plans it gets.
+func (x *trainer) part() millrace.Rank { return millrace.Rank(x.w.load.axes.Coordinates(x.rank).DP) }
 
 // run lives one phase of trainers. A sidecar that is lost is none of its business: it goes on with the next.
 func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error {
@@ -74,7 +77,7 @@ func (x *trainer) steps(ctx context.Context, l *link.Link, ph phase, start sidec
 		}
 		x.w.pass()
 		x.w.decay(p)
-		payload, err := l.Fetch(ctx, p.Plan, []millrace.Rank{x.rank})
+		payload, err := l.Fetch(ctx, p.Plan, []millrace.Rank{x.part()})
 		if err != nil {
 			return err
 		}

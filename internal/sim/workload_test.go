@@ -18,7 +18,7 @@ import (
 )
 
 // workloads is how many there are; a seed takes one of them.
-const workloads = 12
+const workloads = 15
 
 // workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
 type workload struct {
@@ -31,7 +31,8 @@ type workload struct {
 	loaders int
 	shadows int
 	hosts   int // sidecars; rank r is on host r % hosts
-	ranks   int
+	ranks   int // of the world
+	axes    millrace.Topology
 	steps   millrace.Step
 	ends    bool // the run ends with that many steps; else it would go on
 	config  orchestrator.Config
@@ -43,6 +44,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	rng := rand.New(rand.NewPCG(uint64(number), 11))
 	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(5 + rng.IntN(4)), ends: rng.IntN(2) == 0}
 	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
+	w.axes = axes(w.ranks, number)
 	for i := range 2 + rng.IntN(4) {
 		shuffle := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}[rng.IntN(4)]
 		if i == 0 {
@@ -57,7 +59,23 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	w.config = w.configure(t, rng)
 	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
 	w.config.Shadows = w.shadows
+	w.ranks = w.axes.Ranks
 	return w
+}
+
+// axes is how many ranks of the world share what a data-parallel rank is delivered: in the last workloads several.
+func axes(dp, number int) millrace.Topology {
+	t := millrace.Topology{TP: 1, CP: 1, PP: 1}
+	switch number {
+	case 12:
+		t.TP = 2
+	case 13:
+		t.CP = 2
+	case 14:
+		t.TP, t.PP = 2, 2
+	}
+	t.Ranks = dp * t.TP * t.CP * t.PP
+	return t
 }
 
 func name(source int) string { return fmt.Sprintf("s%d", source) }
@@ -114,15 +132,17 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
 		micro = uint32(perRank)
 	}
-	topology := millrace.Topology{Ranks: w.ranks, TP: 1, CP: 1, PP: 1}
 	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast}
-	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.ranks)}, Ranks: w.ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
+	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
 		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, w.axes, options) }}
 	for i := range w.sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: planner.Renormalize})
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
 		first := rng.IntN(w.loaders)
+		if w.number >= 12 && i == 0 {
+			w.stripes[i] = w.loaders // every loader reads something
+		}
 		for stripe := range w.stripes[i] {
 			src.Loaders = append(src.Loaders, loaderName((first+stripe)%w.loaders))
 		}

@@ -48,7 +48,7 @@ type world struct {
 
 func newWorld(t *testing.T, ranks int) (*world, *session) {
 	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1), pages: heartbeat.NewMemory(seam.System{}), dump: t.TempDir()}
-	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", World: 2, Ranks: ranks, PadMultiple: 4, Shapes: []millrace.Shape{{SequenceLength: 64}},
+	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", Topology: millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, Ranks: ranks, PadMultiple: 4, Shapes: []millrace.Shape{{SequenceLength: 64}},
 		Net: w.net, Clock: seam.System{}, Pages: w.pages, Dump: w.dump, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
 	w.orchestrate()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -32,8 +32,9 @@ type Config struct {
 	Version      *proto.Version   // of this program
 	Shapes       []millrace.Shape // of the stages, the first stage's first
 	PadMultiple  uint32
-	World        int // data-parallel ranks of the run
-	Ranks        int // of these, on this host
+	Topology     millrace.Topology
+	Broadcast    sidecar.Broadcast
+	Ranks        int // of the topology's, on this host
 	Net          seam.Net
 	Clock        seam.Clock
 	Fail         *failpoint.Set

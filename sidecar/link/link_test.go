@@ -25,7 +25,7 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	}
 	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 1, Call: j.Call, Attempt: 2, Step: 9, Microbatch: 1, State: []byte("s")}}})
 	a := <-answer
-	if b := a.begin; a.err != nil || b.Attempt != 2 || b.Term != 1 || b.Step != 9 || b.Microbatch != 1 || string(b.State) != "s" || b.World != 2 || b.PadMultiple != 4 || b.Shapes[0].SequenceLength != 64 {
+	if b := a.begin; a.err != nil || b.Attempt != 2 || b.Term != 1 || b.Step != 9 || b.Microbatch != 1 || string(b.State) != "s" || b.Topology.Ranks != 2 || b.PadMultiple != 4 || b.Shapes[0].SequenceLength != 64 {
 		t.Fatalf("%v: %+v", a.err, a.begin)
 	}
 	if w.term.Load() != 1 {

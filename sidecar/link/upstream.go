@@ -42,7 +42,7 @@ func (l *Link) begun(b *proto.Begin) sidecar.Begin {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return sidecar.Begin{Attempt: millrace.Attempt(b.Attempt), Term: millrace.Term(l.term), Step: millrace.Step(b.Step), Microbatch: b.Microbatch,
-		State: b.State, World: l.cfg.World, Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple}
+		State: b.State, Topology: l.cfg.Topology, Broadcast: l.cfg.Broadcast, Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple}
 }
 
 func (l *Link) failure() error {

@@ -19,7 +19,10 @@ import (
 // Config says what the run looks like.
 type Config struct {
 	Steps        int // 0: endless
-	World        int // data-parallel ranks, on however many hosts
+	World        int // trainer ranks, on however many hosts
+	TP, CP, PP   int // axes that share them; 0 is 1
+	Broadcast    sidecar.Broadcast
+	Pad          int // multiple to which segments are padded; 0 is 1
 	Microbatches int // of each rank
 	Rows, Length int // of a microbatch
 	Layout       millrace.Layout
@@ -64,10 +67,11 @@ func New(c Config) *Run {
 	if c.Dtype == "" {
 		c.Dtype = millrace.Int64
 	}
+	c.TP, c.CP, c.PP, c.Pad = max(c.TP, 1), max(c.CP, 1), max(c.PP, 1), max(c.Pad, 1)
 	r := &Run{config: c, waiting: map[millrace.Rank]sidecar.Start{}, joined: make(chan struct{}), committed: map[millrace.Rank]millrace.Step{}}
 	if c.SameStep {
 		r.plan0 = r.make(1, 0)
-		ranks := make([]millrace.Rank, c.World)
+		ranks := make([]millrace.Rank, r.topology().DP())
 		for i := range ranks {
 			ranks[i] = millrace.Rank(i)
 		}
@@ -85,8 +89,12 @@ func Names() []sidecar.SourceNames {
 func (r *Run) Shape() millrace.Shape {
 	return millrace.Shape{
 		SequenceLength: uint32(r.config.Length), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
-		CapTokens: uint32(r.config.Rows * r.config.Length),
+		CapTokens: uint32(r.config.Rows * r.config.Length), CP: uint32(r.config.CP),
 	}
+}
+
+func (r *Run) topology() millrace.Topology {
+	return millrace.Topology{Ranks: r.config.World, TP: r.config.TP, CP: r.config.CP, PP: r.config.PP}
 }
 
 // Join blocks until all ranks have said the same, but for one that goes on.
@@ -168,7 +176,8 @@ func (r *Run) watermark() millrace.Step {
 
 func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Begin {
 	return sidecar.Begin{
-		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, World: r.config.World, Shapes: []millrace.Shape{r.Shape()}, PadMultiple: 1,
+		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, Topology: r.topology(), Broadcast: r.config.Broadcast,
+		Shapes: []millrace.Shape{r.Shape()}, PadMultiple: uint32(r.config.Pad),
 	}
 }
 
@@ -222,10 +231,10 @@ func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.
 }
 
 func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPlan {
-	c := r.config
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(c.World), Microbatches: uint32(c.Microbatches)}
-	row := int(step) * c.World * c.Microbatches * c.Rows
-	for rank := range c.World {
+	c, dp := r.config, r.topology().DP()
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(dp), Microbatches: uint32(c.Microbatches)}
+	row := int(step) * dp * c.Microbatches * c.Rows
+	for rank := range dp {
 		for m := range c.Microbatches {
 			for i := range c.Rows {
 				p.Assignments = append(p.Assignments, r.row(step, rank, m, i, row)...)
@@ -245,7 +254,8 @@ func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPl
 
 // row fills one row with two documents, or with crumbs of one.
 func (r *Run) row(step millrace.Step, rank, m, i, number int) []millrace.Assignment {
-	length, cut := uint32(r.config.Length), uint32(r.config.Length/2+number%3)
+	// The second document begins at a multiple of the padding.
+	length, cut := uint32(r.config.Length), uint32((r.config.Length/2+number%3+r.config.Pad-1)/r.config.Pad*r.config.Pad)
 	at := func(source uint32, ordinal int, offset, n, start uint32, more bool) millrace.Assignment {
 		a := millrace.Assignment{
 			Segment: millrace.Segment{

@@ -23,11 +23,30 @@ class Segment(NamedTuple):
     start: int
 
 
+class Slice(NamedTuple):
+    """How much of a segment a rank has. `parts` > 0: the segment is split over that many data-parallel ranks, this one has number `part`.
+    `holder`: the context-parallel rank that alone has it, whole; None where each has a slice, or there is one."""
+
+    part: int
+    parts: int
+    holder: Optional[int]
+
+
 class Batch(Mapping[str, Any]):
     """One microbatch: its tensors by name. The tensors are views of shared memory, valid for as long as the batch or any of them
-    lives."""
+    lives. With context parallelism they are the rank's slice; `segments` and what they say of rows and columns, `loss_tokens` and
+    `cu_seqlens` are those of the whole microbatch.
 
-    __slots__ = ("_tensors", "_lineage", "_segments", "step", "microbatch", "num_microbatches", "__weakref__")
+    `loss_tokens`, `step_loss_tokens`: labels other than -100 in this microbatch, of all its slices, and in all microbatches of all
+    data-parallel ranks of the step, as planned: a segment that turned out unreadable counts, though its labels are -100. A step's loss is
+    the sum over all ranks divided by `step_loss_tokens`, whatever the split.
+    `shapes`: (shape, dtype) of each tensor by name; also where the tensors are not here.
+    `broadcast_source`: None, or the rank that has the tensors: then the batch is empty but for what is named here."""
+
+    __slots__ = (
+        "_tensors", "_lineage", "_segments", "_slices", "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes",
+        "broadcast_source", "__weakref__",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -36,10 +55,19 @@ class Batch(Mapping[str, Any]):
         microbatch: int = -1,
         num_microbatches: int = -1,
         lineage: Optional["np.ndarray[Any, Any]"] = None,
+        loss_tokens: int = -1,
+        step_loss_tokens: int = -1,
+        shapes: Optional[Mapping[str, Tuple[Tuple[int, ...], Any]]] = None,
+        broadcast_source: Optional[int] = None,
     ) -> None:
         self._tensors: Dict[str, Any] = tensors if type(tensors) is dict else dict(tensors)
         self._lineage = lineage
         self._segments: Optional[List[Segment]] = None
+        self._slices: List[Slice] = []
+        self.loss_tokens = loss_tokens
+        self.step_loss_tokens = step_loss_tokens
+        self.shapes = {k: (tuple(v.shape), v.dtype) for k, v in self._tensors.items()} if shapes is None else shapes
+        self.broadcast_source = broadcast_source
         self.step = step
         self.microbatch = microbatch
         self.num_microbatches = num_microbatches
@@ -58,15 +86,21 @@ class Batch(Mapping[str, Any]):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{k}: {tuple(v.shape)}" for k, v in self._tensors.items())
-        return f"Batch(step={self.step}, microbatch={self.microbatch}/{self.num_microbatches}, {shapes})"
+        shapes = ", ".join(f"{k}: {shape}" for k, (shape, _) in self.shapes.items())
+        away = "" if self.broadcast_source is None else f", on rank {self.broadcast_source}"
+        return f"Batch(step={self.step}, microbatch={self.microbatch}/{self.num_microbatches}, {shapes}{away})"
 
     @property
     def segments(self) -> List[Segment]:
         """Where the tokens come from, in row order."""
         if self._segments is None:
-            self._segments = [] if self._lineage is None else _read_lineage(self._lineage)
+            self._segments, self._slices = ([], []) if self._lineage is None else _read_lineage(self._lineage)
         return self._segments
+
+    @property
+    def slices(self) -> List[Slice]:
+        """How much of each segment this rank has."""
+        return self._slices if self.segments else []
 
     @property
     def digest(self) -> str:
@@ -81,10 +115,11 @@ class Batch(Mapping[str, Any]):
 
 
 def content_digest(segments: Iterable[Segment]) -> str:
-    """The content digest of a step, as hex, from the segments of all its microbatches on all ranks, in any order."""
+    """The content digest of a step, as hex, from the segments of all its microbatches on all ranks, in any order. What several ranks have
+    of a segment counts once."""
     h = hashlib.blake2b(digest_size=16)
-    for s in sorted(segments, key=lambda s: (s.source.encode(), s.ordinal, s.offset)):
-        h.update(s.source.encode() + b"\0" + struct.pack("<QQQ", s.ordinal, s.offset, s.length))
+    for source, ordinal, offset, length in sorted({(s.source.encode(), s.ordinal, s.offset, s.length) for s in segments}):
+        h.update(source + b"\0" + struct.pack("<QQQ", ordinal, offset, length))
     return h.hexdigest()
 
 
@@ -99,11 +134,11 @@ def _as_numpy(tensor: Any) -> "np.ndarray[Any, Any]":
 _SEGMENT = np.dtype(
     [(n, "<u4") for n in ("source", "shard")]
     + [(n, "<u8") for n in ("ordinal", "record")]
-    + [(n, "<u4") for n in ("epoch", "offset", "length", "row", "start", "reserved")]
+    + [(n, "<u4") for n in ("epoch", "offset", "length", "row", "start", "slice")]
 )
 
 
-def _read_lineage(blob: "np.ndarray[Any, Any]") -> List[Segment]:
+def _read_lineage(blob: "np.ndarray[Any, Any]") -> Tuple[List[Segment], List[Slice]]:
     raw = blob.tobytes()
     segments, names = struct.unpack_from("<II", raw, 0)
     at = 8 + segments * _SEGMENT.itemsize
@@ -111,7 +146,8 @@ def _read_lineage(blob: "np.ndarray[Any, Any]") -> List[Segment]:
     for offset, length in struct.iter_unpack("<II", raw[at : at + 8 * names]):
         table.append(raw[offset : offset + length].decode("utf-8", "surrogateescape"))
     rows: List[Tuple[int, ...]] = np.frombuffer(raw, _SEGMENT, segments, 8).tolist()
-    return [
+    whole = [
         Segment(table[source], f"{table[shard]}#{record}", epoch, ordinal, offset, length, row, start)
         for source, shard, ordinal, record, epoch, offset, length, row, start, _ in rows
     ]
+    return whole, [Slice(r[-1] & 0xFFFF, r[-1] >> 16, None) if r[-1] == 0 or r[-1] >> 16 else Slice(0, 0, r[-1] - 1) for r in rows]

@@ -95,6 +95,9 @@ class DataLoader:
         self._middle: Optional[Tuple[int, str]] = None  # microbatch and placement digest, in the middle of a step
         self._table = b""
         self._parsed: Table = []
+        self._shapes: Dict[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]] = {}
+        self._source: Optional[int] = None  # the rank that has the tensors
+        self._axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})
         self._collect = _Backoff()
         self._warned = False
         self._counts = {"batches": 0, "bytes": 0, "copied_batches": 0, "connections": 0}
@@ -164,6 +167,17 @@ class DataLoader:
                 hit("client/saved/after")
             except Lost:
                 pass  # said again on the next connection
+
+    @property
+    def topology(self) -> Dict[str, int]:
+        """How many ranks there are along each axis: tp, cp, dp, pp. Empty before the first batch."""
+        return dict(self._axes[0])
+
+    @property
+    def coordinates(self) -> Dict[str, int]:
+        """Where this rank is along each axis: tp, cp, dp, pp. Ranks count along tp first, then cp, dp and pp: trainers whose process groups
+        are arranged otherwise would train on the wrong batches, so compare. Empty before the first batch."""
+        return dict(self._axes[1])
 
     def stats(self) -> Dict[str, Any]:
         """Counts since the loader was made: batches, bytes, copied_batches, connections, wait_seconds, and frames and held_frames of
@@ -282,16 +296,22 @@ class DataLoader:
     def _batch(self, conn: Connection, header: wire.Header, body: memoryview) -> Batch:
         if self._position != (header.attempt, header.step, header.microbatch):
             raise OutOfStep(f"batch {header.attempt}/{header.step}/{header.microbatch} came where {self._position} was next")
-        offset, length, lineage_at, lineage_length, state_at, state_length, placement, _, _ = wire.BATCH_FIXED.unpack_from(body)
+        offset, length, lineage_at, lineage_length, state_at, state_length, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
         root = self._root(conn, header, offset, length)
-        if body[wire.BATCH_FIXED.size :] != self._table:
-            self._table = bytes(body[wire.BATCH_FIXED.size :])
+        ends = wire.BATCH_FIXED.size + count * wire.TENSOR.size
+        if body[wire.BATCH_FIXED.size : ends] != self._table:
+            self._table = bytes(body[wire.BATCH_FIXED.size : ends])
             self._parsed = _parse_table(self._table)
-        tensors = {name: np.ndarray(shape, dtype, root, at) for name, dtype, shape, at in self._parsed}
+            self._shapes = {name: (shape, dtype) for name, dtype, shape, _ in self._parsed}
+        absent = bool(header.flags & wire.ABSENT)
+        tensors = {} if absent else {name: np.ndarray(shape, dtype, root, at) for name, dtype, shape, at in self._parsed}
         if self._tensors == "torch" or self._tensors == "auto" and "torch" in sys.modules:
             from_numpy = sys.modules["torch"].from_numpy
             tensors = {name: from_numpy(a) for name, a in tensors.items()}
-        batch = Batch(tensors, header.step, header.microbatch, header.microbatches, root[lineage_at : lineage_at + lineage_length])
+        batch = Batch(
+            tensors, header.step, header.microbatch, header.microbatches, root[lineage_at : lineage_at + lineage_length],
+            *wire.BATCH_LOSS.unpack_from(body, ends), self._shapes, self._source if absent else None,
+        )  # fmt: skip
         state = root[state_at : state_at + state_length].tobytes()
         # From here on the batch counts as yielded.
         self._middle = (header.microbatch + 1, placement.hex())
@@ -355,9 +375,11 @@ class DataLoader:
         hit("client/begin/after")
         self._counts["connections"] += 1
         patience.arrived = True
+        begin = json.loads(bytes(body))
+        self._axes, self._source = (begin["topology"], begin["coordinates"]), begin["broadcast_source"]
         if self._position is None:
             self._position = (header.attempt, header.step, header.microbatch)
-            self._begin(json.loads(bytes(body))["state"] or {})
+            self._begin(begin["state"] or {})
         elif self._position != (header.attempt, header.step, header.microbatch):
             raise OutOfStep(f"the run goes on at {header.attempt}/{header.step}/{header.microbatch}, this rank is at {self._position}")
         self._uncommitted = None  # whoever goes on at a step has taken all before it

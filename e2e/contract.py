@@ -18,9 +18,17 @@ IGNORED = -100
 def check_batches(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
     """Every element of every tensor is what the batch's own segments and the documents make it."""
     expected = _varlen if mixture.get("layout") == "varlen" else _packed
+    axes = mixture.get("parallelism", {})
     for slot, batch in delivered.slots().items():
         assert batch.tensors is not None
         want = expected(batch, documents, mixture)
+        assert batch.loss_tokens == int((want["labels"] != IGNORED).sum()), f"{slot}: {batch.loss_tokens} labels"
+        if axes.get("cp", 1) > 1:
+            want = _slice(want, batch, axes["cp"], slot[1] // axes.get("tp", 1) % axes["cp"], mixture)
+        assert batch.shapes == {name: (array.shape, array.dtype.str) for name, array in want.items()}, f"{slot}: {batch.shapes}"
+        if batch.source is not None:
+            assert batch.tensors == {}
+            continue
         assert set(batch.tensors) == set(want), f"{slot}: tensors {sorted(batch.tensors)}"
         for name, array in want.items():
             got = batch.tensors[name]
@@ -73,6 +81,48 @@ def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
     for s in batch.segments:
         _fill(out, (slice(s[START], s[START] + s[LENGTH]),), s, documents)
     return out
+
+
+def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:
+    """A context-parallel rank's part of a microbatch: of each document's padded place two of 2 * cp equal chunks, the rank-th from both
+    ends, then what it holds whole. What lies behind the last document is padding everywhere."""
+    multiple = mixture["pad_multiple"]
+    varlen = whole["labels"].ndim == 1
+    if not batch.segments and varlen:  # two masked tokens for everyone
+        whole = {name: np.resize(array, 2 * cp) for name, array in whole.items()}
+        whole["cu_seqlens"], whole["max_seqlen"] = np.array([0, 2 * cp], np.int32), np.array(2 * cp, np.int32)
+    places = [(s[ROW], s[START], s[START] + -(-s[LENGTH] // multiple) * multiple) for s in batch.segments]
+    shared = [p for p, s in zip(places, batch.slices) if s[2] is None]
+    own = [p for p, s in zip(places, batch.slices) if s[2] == rank]
+    out = {}
+    for name, array in whole.items():
+        if name in ("cu_seqlens", "max_seqlen"):
+            continue
+        rows = []
+        for number, row in enumerate(np.atleast_2d(array)):
+            pieces, end = [], 0
+            for _, start, stop in (p for p in shared if p[0] == number):
+                chunks = np.split(row[start:stop], 2 * cp)
+                pieces += [chunks[rank], chunks[2 * cp - 1 - rank]]
+            if mixture.get("cp_local") and not shared:
+                pieces.append(np.full(2, IGNORED if name == "labels" else 0, row.dtype))
+            pieces += [row[start:stop] for _, start, stop in own]
+            if not varlen or not batch.segments:
+                end = max([stop for at, _, stop in places if at == number], default=0)
+                pieces.append(row[end : end + (len(row) - end) // cp])
+            rows.append(np.concatenate(pieces))
+        out[name] = rows[0] if varlen else np.stack(rows)
+    if varlen:
+        out["cu_seqlens"] = _bounds(shared) if mixture.get("cp_local") and shared else np.array([0, 2 * cp], np.int32) if mixture.get("cp_local") else whole["cu_seqlens"]
+        out["max_seqlen"] = np.array(max(np.diff(out["cu_seqlens"])), np.int32)
+        if mixture.get("cp_local"):
+            out["cu_seqlens_local"] = _bounds(own)
+            out["max_seqlen_local"] = np.array(max(np.diff(out["cu_seqlens_local"]), default=0), np.int32)
+    return out
+
+
+def _bounds(places: Sequence[Tuple[int, int, int]]) -> Any:
+    return np.cumsum([0, *(stop - start for _, start, stop in places)]).astype(np.int32)
 
 
 def _fill(out: Dict[str, Any], where: Any, s: Segment, documents: Mapping[str, Documents]) -> None:

@@ -55,6 +55,17 @@ class Delivered:
                 out[b.step, rank, b.microbatch] = b
         return out
 
+    def along(self, tp: int = 1, cp: int = 1, pp: int = 1) -> "Delivered":
+        """What the data-parallel ranks got, by their first rank of the world each; what the others say of it is the same."""
+        dp = len(self.ranks) // (tp * cp * pp)
+        for rank, batches in enumerate(self.ranks):
+            first = self.ranks[tp * cp * (rank // (tp * cp) % dp)]
+            assert [(b.step, b.microbatch, b.segments, b.state) for b in batches] == [(b.step, b.microbatch, b.segments, b.state) for b in first], f"rank {rank}"
+            place = (rank % tp, rank // tp % cp, rank // (tp * cp) % dp, rank // (tp * cp * dp))
+            assert all(b.place == place for b in batches), f"rank {rank} is told another place than {place}"
+        which = [tp * cp * d for d in range(dp)]
+        return Delivered([self.ranks[r] for r in which], [self.ends[r] for r in which])
+
     def bytes(self) -> Dict[Slot, str]:
         return {slot: b.digest for slot, b in self.slots().items()}
 

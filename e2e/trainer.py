@@ -46,6 +46,12 @@ class Taken:
     segments: List[Tuple[str, str, int, int, int, int, int, int]]
     tensors: Optional[Dict[str, Any]] = None
     state: Optional[str] = None
+    loss_tokens: int = 0
+    step_loss_tokens: int = 0
+    source: Optional[int] = None  # the rank that has the tensors, where this one has not
+    shapes: Dict[str, Tuple[Tuple[int, ...], str]] = dataclasses.field(default_factory=dict)
+    place: Tuple[int, ...] = ()  # tp, cp, dp, pp
+    slices: List[Tuple[int, int, Optional[int]]] = dataclasses.field(default_factory=list)
 
 
 def train(pipe: Any, socket: str, orders: Orders) -> None:
@@ -60,6 +66,10 @@ def train(pipe: Any, socket: str, orders: Orders) -> None:
             taken = Taken(
                 batch.step, batch.microbatch, batch.num_microbatches, batch.digest, [tuple(s) for s in batch.segments]
             )
+            taken.loss_tokens, taken.step_loss_tokens, taken.source = batch.loss_tokens, batch.step_loss_tokens, batch.broadcast_source
+            taken.shapes = {name: (shape, dtype.str) for name, (shape, dtype) in batch.shapes.items()}
+            taken.place = tuple(loader.coordinates[axis] for axis in ("tp", "cp", "dp", "pp"))
+            taken.slices = [tuple(s) for s in batch.slices]
             if orders.tensors:
                 taken.tensors = {name: array.copy() for name, array in batch.items()}
             if orders.states:

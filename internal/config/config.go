@@ -135,12 +135,12 @@ type Cost struct {
 // Parallelism is how many ranks share one copy of the model, by axis. Ranks are counted along tp first, then cp, dp and pp.
 type Parallelism struct {
 	// TP is tensor parallelism: these ranks get the same batches.
-	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=65536"`
+	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=65535"`
 	// CP is context parallelism: each of these ranks gets two of 2 * cp equal chunks of every document, so that causal attention costs
 	// all the same. pad_multiple must be a multiple of 2 * cp.
-	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=65536"`
+	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=65535"`
 	// PP is pipeline parallelism: these ranks get the same batches.
-	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=65536"`
+	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=65535"`
 }
 
 // Axis is one of the axes along which a trainer splits its ranks.

@@ -1,0 +1,112 @@
+"""Tensor, context and pipeline parallelism: what each rank of the world gets, and what no topology changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import pytest
+
+from conftest import variant
+from contract import IGNORED, check_batches, check_complete
+from harness import Delivered
+
+# dp, cp, tp, pp
+TOPOLOGIES = [(2, 2, 1, 1), (1, 2, 2, 1), (1, 1, 2, 2), (1, 4, 1, 1)]
+LAYOUTS: Dict[str, Dict[str, Any]] = {
+    "packed": {"pad_multiple": 8},
+    "varlen": {"pad_multiple": 8, "layout": "varlen", "token_dtype": "int32", "balance": "dp", "last_step": "pad"},
+}
+
+
+def mixture_of(layout: str, cp: int = 1, tp: int = 1, pp: int = 1, **change: Any) -> Dict[str, Any]:
+    return {**variant(LAYOUTS[layout]), "parallelism": {"tp": tp, "cp": cp, "pp": pp}, **change}
+
+
+def run(stage: Any, layout: str, topology: Tuple[int, int, int, int], **change: Any) -> Tuple[Delivered, Dict[str, Any]]:
+    dp, cp, tp, pp = topology
+    mixture = mixture_of(layout, cp, tp, pp, **change)
+    return stage.delivered(mixture, dp * cp * tp * pp, tensors=True, states=True), mixture
+
+
+def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[int, int]]:
+    """By step: a loss of every label that depends on token, label and position, summed over the ranks that have different ones, and their
+    number. Integers: no rounding hides anything."""
+    out: Dict[int, Tuple[int, int]] = {}
+    for rank, batches in enumerate(delivered.ranks):
+        if rank % tp or rank >= tp * cp * dp:
+            continue
+        for b in batches:
+            assert b.tensors is not None
+            t, l, p = (b.tensors[name].astype(np.uint64).ravel() for name in ("tokens", "labels", "position_ids"))
+            counted = b.tensors["labels"].ravel() != IGNORED
+            value = int(((t * np.uint64(1_000_003)) ^ (l * np.uint64(7919)) ^ (p << np.uint64(20)))[counted].sum(dtype=np.uint64))
+            loss, labels = out.get(b.step, (0, 0))
+            out[b.step] = ((loss + value) % 2**64, labels + int(counted.sum()))
+    return out
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
+def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) -> None:
+    """Every element of every rank's tensors is the oracle's; ranks of one data-parallel rank agree on all but their slices; content, losses
+    and denominators are those of a run on one rank."""
+    dp, cp, tp, pp = topology
+    delivered, mixture = run(stage, layout, topology)
+    alone, _ = run(stage, layout, (1, 1, 1, 1))
+    documents = stage.documents(mixture)
+    check_batches(delivered, documents, mixture)
+    data = delivered.along(tp, cp, pp)
+    assert data.content() == alone.content()
+    check_complete(data, documents, 1)
+    slots = delivered.slots()
+    for (step, rank, micro), b in slots.items():
+        first = tp * (rank // tp % (cp * dp))  # of the same slice: tp 0 of stage 0
+        assert b.digest == slots[step, first, micro].digest, f"step {step}: rank {rank} has other bytes than rank {first}"
+    want = losses(alone, 1, 1, 1)
+    assert losses(delivered, tp, cp, dp) == want
+    for b in slots.values():
+        assert b.step_loss_tokens == want[b.step][1]
+
+
+def test_broadcast(stage: Any) -> None:
+    """Where the trainer hands tensors on along tp and pp, the first tensor-parallel rank of the first and the last stage get them; the others
+    get everything else, and know who has them."""
+    tp, pp, cp = 2, 3, 2
+    whole, _ = run(stage, "varlen", (1, cp, tp, pp))
+    for axes, source in (
+        (["tp", "pp"], lambda t, c, p: tp * (c + cp * (p if p == pp - 1 else 0))),
+        (["tp"], lambda t, c, p: tp * (c + cp * p)),
+        (["pp"], lambda t, c, p: t + tp * (c + cp * (p if p == pp - 1 else 0))),
+    ):
+        delivered, mixture = run(stage, "varlen", (1, cp, tp, pp), broadcast=axes)
+        check_batches(delivered, stage.documents(mixture), mixture)
+        delivered.along(tp, cp, pp)
+        for (step, rank, micro), b in delivered.slots().items():
+            t, c, p = rank % tp, rank // tp % cp, rank // (tp * cp)
+            assert b.source == (None if source(t, c, p) == rank else source(t, c, p)), f"rank {rank}: {b.source}"
+            if b.source is None:
+                assert b.digest == whole.slots()[step, rank, micro].digest
+
+
+# One state after another: dp, cp, tp, pp, and the step after which it is left.
+CHAIN = [((2, 2, 1, 1), 1), ((1, 2, 2, 1), 3), ((1, 1, 2, 2), 4), ((4, 1, 1, 1), 6), ((1, 4, 1, 1), None)]
+
+
+def test_resume_over_axes(stage: Any) -> None:
+    """Saved and restored, each time with the ranks arranged otherwise: the content of one run."""
+    alone, _ = run(stage, "packed", (1, 1, 1, 1))
+    assert max(alone.steps()) > 7
+    state, content = None, {}
+    for (dp, cp, tp, pp), until in CHAIN:
+        mixture = mixture_of("packed", cp, tp, pp)
+        leave = None if until is None else (until, mixture["global_batch_size"] // mixture["micro_batch_size"] // dp - 1)
+        with stage.up(mixture, dp * cp * tp * pp) as up:
+            part = up.train(state=state, leave_after=leave, states=True)
+        assert part.ends == ["left" if leave else "end"] * len(part.ends), part.ends
+        content.update(part.along(tp, cp, pp).content())
+        states = {batches[-1].state for batches in part.ranks}
+        assert len(states) == 1, "ranks differ at a step's end"
+        state = json.loads(states.pop())
+    assert content == alone.content()

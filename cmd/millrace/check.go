@@ -116,6 +116,9 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 	fmt.Fprintln(w)
 	printProcesses(w, &r.Run)
 	fmt.Fprintf(w, "context parallelism that pad_multiple admits: %v\n", r.CPSizes)
+	if len(r.FirstSteps) > 0 {
+		fmt.Fprintf(w, "max/mean cost of the context-parallel ranks in step 0: %.4f\n", r.FirstSteps[0].Context)
+	}
 	fmt.Fprintf(w, "sidecar memory: %s needed of %s; a step's tokens are %s, loaders hold %d steps of them in %s\n",
 		size(m.SidecarNeeded), size(m.SidecarLimit), size(m.StepPayload), m.PayloadSteps, size(m.LoaderLimit))
 	if r.Quarantined.Count > 0 {

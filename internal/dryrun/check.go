@@ -157,8 +157,9 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 func (k *check) step(s *Step) {
 	over := planner.Weigh(s.Plan, setup.Costs(k.c))
 	places := float64(s.GlobalBatch) * float64(s.SequenceLength)
+	context, _ := planner.WeighContext(s.Plan, setup.Costs(k.c), k.topology.CP, k.c.PadMultiple)
 	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: uint64(s.Step), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / places,
-		Balance: 1 + float64(over.FSDP)/1e6, Ranks: 1 + float64(over.DP)/1e6, Content: s.Content.String()})
+		Balance: 1 + float64(over.FSDP)/1e6, Ranks: 1 + float64(over.DP)/1e6, Context: 1 + float64(context)/1e6, Content: s.Content.String()})
 	if !s.Incomplete || k.perStep == 0 {
 		n := float64(len(k.report.FirstSteps))
 		k.perStep += (float64(s.Stats.Tokens) - k.perStep) / n

@@ -72,6 +72,7 @@ type StepReport struct {
 	Fill    float64 `json:"fill"`    // document tokens of all places
 	Balance float64 `json:"balance"` // max/mean cost of the microbatches that ranks do at once; 1 is even
 	Ranks   float64 `json:"ranks"`   // max/mean cost of the ranks' sums
+	Context float64 `json:"context"` // max/mean cost of the context-parallel ranks that share a microbatch
 	Content string  `json:"content_digest"`
 }
 

@@ -80,7 +80,7 @@ func Costs(c *config.Config) planner.Cost {
 // PlaceOptions say how a step's segments are dealt to ranks.
 func PlaceOptions(c *config.Config) planner.PlaceOptions {
 	return planner.PlaceOptions{MicroBatch: c.MicroBatchSize, Layout: c.Layout, Balance: planner.Balance(c.Balance), Cost: Costs(c),
-		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), LastStep: planner.LastStep(c.LastStep)}
+		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, LastStep: planner.LastStep(c.LastStep)}
 }
 
 // Placing is the placing as the journal remembers it: a new attempt is opened when it changes.

@@ -34,6 +34,7 @@ type PlaceOptions struct {
 	Cost       Cost
 	// CapPermille is, for Varlen, the most padded tokens in a microbatch, in thousandths of MicroBatch × SequenceLength; 0 means 1000.
 	CapPermille uint32
+	Local       uint32   // tokens up to which a document may be whole on one context-parallel rank; Varlen
 	LastStep    LastStep // ShortLast leaves out microbatches that are padding on every rank
 }
 
@@ -95,6 +96,9 @@ func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.
 		plan.Microbatches = uint32(g.columns)
 	}
 	plan.Assignments = g.assign(where)
+	if opt.Local > 0 && topo.CP > 1 && opt.Layout == millrace.Varlen {
+		hold(plan.Assignments, topo.CP, opt.Local, func(s *millrace.Segment) uint64 { return g.cost.of(s.Length) })
+	}
 	plan.Leaves, plan.Placement = seal.Placement(plan, opt.Shape(sel.SequenceLength, millrace.Int64))
 	return plan, nil
 }

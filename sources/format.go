@@ -16,7 +16,8 @@ type File interface {
 
 // Field says which part of a record is the document.
 type Field struct {
-	Text string // dotted path of the text field, for formats that have fields; "text" by default
+	Text   string   // dotted path of the text field, for formats that have fields; "text" by default
+	Others []string // further fields that every record is to come with, for filters
 }
 
 // Limits decide about content and belong to the run's identity, never to a host.
@@ -58,7 +59,8 @@ type Record struct {
 	Raw    int64    // uncompressed bytes it takes in the file: what cuts blocks
 	Text   []byte   // valid UTF-8; nil for formats of tokens
 	Tokens []uint32 // for formats of tokens
-	Err    error    // why the record is to be quarantined (wraps millrace.ErrBadSample); Text and Tokens are then nil
+	Others []any    // values of Field.Others, in order: string, int, float64, bool, or nil where the record has none
+	Err    error    // why the record is to be quarantined (wraps millrace.ErrBadSample); all content is then nil
 }
 
 // Lengther is implemented by shards that know documents' tokens without reading payload (pre-tokenised formats).

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"iter"
+	"slices"
 
 	"millrace"
 )
@@ -18,6 +19,8 @@ type rawBlock struct {
 	raw     uint64 // uncompressed bytes of the file
 	records []rawRecord
 	errs    map[uint32]error // by position: records to be quarantined
+	others  [][]any          // of each record, where any are asked for
+	values  int64            // bytes that these take, about
 	slabs   [][]byte
 	tokens  bool // slabs hold tokens
 }
@@ -35,12 +38,13 @@ func (b *rawBlock) size() (n int64) {
 	for _, s := range b.slabs {
 		n += int64(cap(s))
 	}
-	return n + 24*int64(cap(b.records))
+	return n + 24*int64(cap(b.records)) + b.values
 }
 
 // add copies one record.
 func (b *rawBlock) add(r *Record, slab func() []byte) {
 	b.raw += uint64(r.Raw)
+	b.keepOthers(r.Others)
 	if r.Err != nil {
 		if b.errs == nil {
 			b.errs = make(map[uint32]error)
@@ -68,6 +72,24 @@ func (b *rawBlock) add(r *Record, slab func() []byte) {
 	b.slabs[last] = at
 }
 
+// keepOthers copies a record's other values; one that is bad has none.
+func (b *rawBlock) keepOthers(values []any) {
+	if values == nil && b.others == nil {
+		return
+	}
+	for len(b.others) < len(b.records) { // bad ones before the first that has values
+		b.others = append(b.others, nil)
+	}
+	b.others = append(b.others, slices.Clone(values))
+	b.values += 24
+	for _, v := range values {
+		if text, ok := v.(string); ok {
+			b.values += int64(len(text))
+		}
+		b.values += 24
+	}
+}
+
 // record returns a record's content; its text is that of the slab, its tokens are appended to scratch.
 func (b *rawBlock) record(number uint64, scratch []uint32) Record {
 	at := uint32(number - b.first)
@@ -75,6 +97,9 @@ func (b *rawBlock) record(number uint64, scratch []uint32) Record {
 	r := Record{Number: number, Offset: ref.offset, Err: b.errs[at]}
 	if r.Err != nil {
 		return r
+	}
+	if b.others != nil {
+		r.Others = b.others[at]
 	}
 	var bytes []byte
 	if len(b.slabs) > 0 {

@@ -38,7 +38,7 @@ var rooms = []room{
 	{"internal/event", list("internal/seam"), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
 	{"internal/wire", list(".", "proto"), all},
-	{"internal/config/...", list("."), all},
+	{"internal/config/...", list(".", "sources/filter"), all}, // filters are checked with the file
 
 	// what only cmd uses
 	{"internal/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "internal/config"), all}, // mixture file → rooms
@@ -65,6 +65,7 @@ var owners = []struct {
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
 	{"github.com/apache/arrow/", list("sources/...", "constructors", "sidecar/...")},
 	{"github.com/parquet-go/", list("sources/parquet")},
+	{"github.com/expr-lang/", list("sources/filter")},
 	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},
 	{"github.com/spf13/", list("cmd/...")},
 	{"github.com/schollz/", list("cmd/...")},

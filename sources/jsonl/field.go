@@ -24,7 +24,7 @@ type extractor struct {
 	depth   int
 	state   found
 	reached int    // how many parts of the path were there, for the reason
-	raw     []byte // the text with its escapes, inside line
+	raw     []byte // the text with its escapes, or what stands in its place, inside line
 	escaped bool
 	buf     []byte
 }
@@ -52,24 +52,32 @@ func newExtractor(field string) (*extractor, error) {
 	return &extractor{path: path}, nil
 }
 
-// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the line is a bad
-// sample.
-func (x *extractor) text(line []byte) ([]byte, error) {
+// find reads the whole line and notes what the field holds; or why the line is a bad sample.
+func (x *extractor) find(line []byte) error {
 	if !utf8.Valid(line) {
-		return nil, bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
+		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
 	}
 	x.line, x.at, x.depth, x.state, x.reached = line, 0, 0, missing, 0
 	x.space()
 	isObject := x.at < len(line) && line[x.at] == '{'
 	if err := x.value(0); err != nil {
-		return nil, err
+		return err
 	}
 	x.space()
 	if x.at < len(line) {
-		return nil, x.invalid("more after the value")
+		return x.invalid("more after the value")
 	}
 	if !isObject {
-		return nil, bad("the line is not a JSON object")
+		return bad("the line is not a JSON object")
+	}
+	return nil
+}
+
+// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the line is a bad
+// sample.
+func (x *extractor) text(line []byte) ([]byte, error) {
+	if err := x.find(line); err != nil {
+		return nil, err
 	}
 	switch x.state {
 	case missing:
@@ -79,6 +87,11 @@ func (x *extractor) text(line []byte) ([]byte, error) {
 	case notString:
 		return nil, bad("field %q is not a string", strings.Join(x.path, "."))
 	}
+	return x.plain()
+}
+
+// plain returns the string that was found without its escapes.
+func (x *extractor) plain() ([]byte, error) {
 	if !x.escaped {
 		return x.raw, nil
 	}
@@ -102,7 +115,7 @@ func (x *extractor) value(want int) error {
 		case want < len(x.path) && c != '{':
 			x.state = notObject
 		case want == len(x.path) && c != '"':
-			x.state = notString
+			return x.other(c)
 		}
 	}
 	switch c {
@@ -113,12 +126,32 @@ func (x *extractor) value(want int) error {
 		}
 		return err
 	case '{':
-		if want >= len(x.path) {
-			want = -1
-		}
 		return x.object(want)
 	case '[':
 		return x.array()
+	}
+	return x.word(c)
+}
+
+// other reads the field where it is no string, and keeps it as it stands, for filters.
+func (x *extractor) other(c byte) (err error) {
+	x.state = notString
+	from := x.at
+	switch c {
+	case '{':
+		err = x.object(-1)
+	case '[':
+		err = x.array()
+	default:
+		err = x.word(c)
+	}
+	x.raw = x.line[from:x.at]
+	return err
+}
+
+// word reads a literal or a number.
+func (x *extractor) word(c byte) error {
+	switch c {
 	case 't':
 		return x.literal("true")
 	case 'f':

@@ -26,13 +26,13 @@ const defaultSampleBytes = 64 << 20
 // Open looks at the file's first bytes, and where they say BGZF or zstd at the heads of all members or frames, up to the first that
 // cannot be a restart point.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (sources.Shard, error) {
-	if _, err := newExtractor(field.Text); err != nil {
+	if _, err := newFields(field); err != nil {
 		return nil, err
 	}
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	s := &shard{f: f, field: field.Text, limit: lim.SampleBytes}
+	s := &shard{f: f, field: field, limit: lim.SampleBytes}
 	head := make([]byte, min(headBytes, f.Size()))
 	if err := sources.ReadFull(f, head, 0); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 // shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called concurrently.
 type shard struct {
 	f       sources.File
-	field   string
+	field   sources.Field
 	limit   int64 // most bytes of a line
 	kind    kind
 	points  []point

@@ -46,7 +46,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		if err != nil {
 			return err
 		}
-		if err := fn(s.record(c.extractor, n, ln)); err != nil {
+		if err := fn(s.record(c.fields, n, ln)); err != nil {
 			return err
 		}
 	}
@@ -56,20 +56,20 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 
 // cursor is what one call of Read works with; it goes back with what it last fetched, which the next call may want.
 type cursor struct {
-	window    window
-	extractor *extractor
+	window window
+	fields *fields
 }
 
 func (s *shard) cursor() (*cursor, error) {
 	if c, ok := s.cursors.Get().(*cursor); ok {
 		return c, nil
 	}
-	x, err := newExtractor(s.field)
+	x, err := newFields(s.field)
 	if err != nil {
 		return nil, err
 	}
 	w, err := s.window()
-	return &cursor{window: w, extractor: x}, err
+	return &cursor{window: w, fields: x}, err
 }
 
 // lineAt reads the line of the first span; the others say what is worth reading along.

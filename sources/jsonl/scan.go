@@ -12,7 +12,7 @@ import (
 
 // Scan implements sources.Shard. With an index it begins at the record asked for or the restart point before it.
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	x, err := newExtractor(s.field)
+	x, err := newFields(s.field)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 }
 
 // record makes of a line what the feed gets.
-func (s *shard) record(x *extractor, number uint64, ln line) sources.Record {
+func (s *shard) record(x *fields, number uint64, ln line) sources.Record {
 	r := sources.Record{Number: number, Offset: ln.off, Raw: ln.raw}
 	if ln.long {
 		r.Err = bad("the line is longer than sample_bytes, %d", s.limit)
 		return r
 	}
-	r.Text, r.Err = x.text(ln.text)
+	x.record(&r, ln.text)
 	return r
 }
 

@@ -40,9 +40,12 @@ func indexPath(path string) string { return strings.TrimSuffix(path, ".bin") + "
 const defaultSampleBytes = 64 << 20
 
 // Open reads and checks the whole .idx; f is the .bin. There is no index to keep.
-func (m Format) Open(ctx context.Context, f sources.File, _ sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
+func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if len(field.Others) > 0 {
+		return nil, fmt.Errorf("open %s: its documents have tokens and no field %s: a filter can ask for tokens alone: %w", f.Name(), field.Others[0], millrace.ErrInvalid)
 	}
 	idx, err := m.fs.Open(indexPath(f.Name()))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ const (
 	mostValues = 1 << 26   // of a page
 )
 
-// chunk is the text column in one row group.
+// chunk is one column in one row group.
 type chunk struct {
 	group    int
 	rows     int64
@@ -81,8 +81,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 		return nil
 	}
 	switch {
-	case m.Type != format.ByteArray || !slices.Equal(m.PathInSchema, col.path):
-		return damaged(f, "row group %d: column %d is %v %v, want strings of %v", c.group, col.leaf, m.Type, m.PathInSchema, col.path)
+	case m.Type != col.kind || !slices.Equal(m.PathInSchema, col.path):
+		return damaged(f, "row group %d: column %d is %v %v, want %v of %v", c.group, col.leaf, m.Type, m.PathInSchema, col.kind, col.path)
 	case m.NumValues != c.rows:
 		return damaged(f, "row group %d: %d values in %d rows", c.group, m.NumValues, c.rows)
 	}

@@ -12,9 +12,10 @@ import (
 	"millrace/sources"
 )
 
-// column is the text column of one file.
+// column is one column of one file: the text, or one that filters look at.
 type column struct {
 	path  []string
+	kind  format.Type
 	leaf  int // position among the file's leaves, and so in each row group
 	depth int // definition level of a value that is there: how many optional nodes its path has
 }
@@ -29,12 +30,30 @@ type node struct {
 	leaf     int
 }
 
-// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else the parts of the
-// name as a path.
-func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
+// findText finds the leaf of the text.
+func findText(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	if field == "" {
 		field = "text"
 	}
+	c, err := findColumn(f, schema, field)
+	if err == nil && c.kind != format.ByteArray {
+		return nil, wrongColumn(f, "column %q has type %v, want strings or binary", field, c.kind)
+	}
+	return c, err
+}
+
+// findOther finds the leaf of a value that filters look at.
+func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
+	c, err := findColumn(f, schema, field)
+	if err == nil && c.width() < 0 {
+		return nil, wrongColumn(f, "column %q has type %v, filters look at strings, numbers and booleans", field, c.kind)
+	}
+	return c, err
+}
+
+// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else the parts of the
+// name as a path.
+func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	b := treeBuilder{rest: schema}
 	root, err := b.node(0)
 	if err != nil {
@@ -58,16 +77,16 @@ func findColumn(f sources.File, schema []format.SchemaElement, field string) (*c
 		case format.Optional:
 			depth++
 		case format.Repeated:
-			return nil, wrongColumn(f, "column %q is a list, not one string a row", strings.Join(path[:i+1], "."))
+			return nil, wrongColumn(f, "column %q is a list, not one value a row", strings.Join(path[:i+1], "."))
 		}
 	}
 	if len(at.children) > 0 {
 		return nil, wrongColumn(f, "column %q is no string but holds: %s", field, at.list(path))
 	}
-	if !at.Type.Valid || at.Type.V != format.ByteArray {
-		return nil, wrongColumn(f, "column %q has type %v, want strings or binary", field, at.Type.V)
+	if !at.Type.Valid {
+		return nil, wrongColumn(f, "column %q has no type", field)
 	}
-	return &column{path: path, leaf: at.leaf, depth: depth}, nil
+	return &column{path: path, kind: at.Type.V, leaf: at.leaf, depth: depth}, nil
 }
 
 func wrongColumn(f sources.File, format string, args ...any) error {

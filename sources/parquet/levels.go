@@ -85,8 +85,8 @@ func (r *runs) unpack(out []uint32) error {
 	return nil
 }
 
-// deltas decodes DELTA_BINARY_PACKED (Encodings.md, 5) of exactly want 32-bit values and returns the bytes behind them.
-func deltas(b []byte, want int, out []int32) ([]int32, []byte, error) {
+// deltas decodes DELTA_BINARY_PACKED (Encodings.md, 5) of exactly want values and returns the bytes behind them.
+func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 	var head [4]uint64 // block size, miniblocks of a block, values, first value (zigzag)
 	for i := range head {
 		v, size := binary.Uvarint(b)
@@ -101,7 +101,7 @@ func deltas(b []byte, want int, out []int32) ([]int32, []byte, error) {
 	}
 	value := unzigzag(head[3])
 	if want > 0 {
-		out = append(out, int32(value))
+		out = append(out, T(value))
 	}
 	for len(out) < want {
 		least, size := binary.Uvarint(b)
@@ -126,7 +126,7 @@ func deltas(b []byte, want int, out []int32) ([]int32, []byte, error) {
 }
 
 // appendDeltas adds one miniblock's n values; sums wrap around, as the encoding has it.
-func appendDeltas(out []int32, b []byte, width, n int, value, least int64) ([]int32, int64) {
+func appendDeltas[T int32 | int64](out []T, b []byte, width, n int, value, least int64) ([]T, int64) {
 	at := 0
 	for range n {
 		var d uint64
@@ -138,7 +138,7 @@ func appendDeltas(out []int32, b []byte, width, n int, value, least int64) ([]in
 			at += take
 		}
 		value += least + int64(d)
-		out = append(out, int32(value))
+		out = append(out, T(value))
 	}
 	return out, value
 }

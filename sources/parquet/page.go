@@ -25,9 +25,33 @@ type reader struct {
 	dense  [][]byte // values that are there
 	values [][]byte // of every row of the page; nil is null
 	first  uint64   // row of the file that values begin with
+
+	others []*reader // of the columns that filters look at
+	row    []any     // their values in the last row
+}
+
+func newReader(s *shard) *reader {
+	r := &reader{shard: s, row: make([]any, len(s.others)), dec: decoder{column: s.col}}
+	for _, o := range s.others {
+		r.others = append(r.others, newReader(o))
+	}
+	return r
+}
+
+// at returns the value of a row, nil where it is null.
+func (r *reader) at(row uint64) ([]byte, error) {
+	if row < r.first || row >= r.first+uint64(len(r.values)) {
+		if err := r.find(row); err != nil {
+			return nil, err
+		}
+	}
+	return r.values[row-r.first], nil
 }
 
 func (r *reader) close() {
+	for _, o := range r.others {
+		o.close()
+	}
 	if r.unpack != nil {
 		r.unpack.close()
 	}
@@ -119,7 +143,7 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 		return err
 	}
 	n := int(h.DictionaryPageHeader.V.NumValues)
-	r.dec.dictionary, err = plainValues(make([][]byte, 0, n), r.dict, n)
+	r.dec.dictionary, err = r.dec.plain(make([][]byte, 0, n), r.dict, n)
 	return err
 }
 

@@ -36,18 +36,28 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if err != nil {
 		return nil, err
 	}
-	col, err := findColumn(f, meta.Schema, field.Text)
-	if err != nil {
-		return nil, err
-	}
-	chunks, err := chunksOf(f, meta, col, end)
-	if err != nil {
-		return nil, err
-	}
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	return &shard{f: f, col: col, rows: uint64(meta.NumRows), chunks: chunks, limit: lim.SampleBytes, pages: make([]*pages, len(meta.RowGroups))}, nil
+	open := func(col *column, err error) (*shard, error) {
+		if err != nil {
+			return nil, err
+		}
+		chunks, err := chunksOf(f, meta, col, end)
+		return &shard{f: f, col: col, rows: uint64(meta.NumRows), chunks: chunks, limit: lim.SampleBytes, pages: make([]*pages, len(meta.RowGroups))}, err
+	}
+	s, err := open(findText(f, meta.Schema, field.Text))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range field.Others {
+		o, err := open(findOther(f, meta.Schema, name))
+		if err != nil {
+			return nil, err
+		}
+		s.others = append(s.others, o)
+	}
+	return s, nil
 }
 
 // shard is one open file.
@@ -55,8 +65,9 @@ type shard struct {
 	f      sources.File
 	col    *column
 	rows   uint64
-	chunks []chunk // of row groups that have rows
-	limit  int64   // most bytes of a text
+	chunks []chunk  // of row groups that have rows
+	limit  int64    // most bytes of a text
+	others []*shard // the same rows of the columns that filters look at
 
 	mu    sync.Mutex
 	pages []*pages // by row group, once walked over
@@ -107,22 +118,14 @@ func (p *pages) pageOf(row int64) int {
 
 // Scan implements sources.Shard.
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	r := &reader{shard: s}
+	r := newReader(s)
 	defer r.close()
-	for from < s.rows {
+	for ; from < s.rows; from++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.find(from); err != nil {
+		if err := r.emit(from, fn); err != nil {
 			return err
-		}
-		for ; from < r.first+uint64(len(r.values)); from++ {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := fn(s.record(from, r.values[from-r.first])); err != nil {
-				return err
-			}
 		}
 	}
 	return ctx.Err()
@@ -133,7 +136,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r, ok := s.readers.Get().(*reader)
 	if !ok {
-		r = &reader{shard: s}
+		r = newReader(s)
 	}
 	for _, n := range numbers {
 		if err := ctx.Err(); err != nil {
@@ -142,17 +145,34 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		if n >= s.rows {
 			return fmt.Errorf("read record %d of %s: it has %d: %w", n, s.f.Name(), s.rows, millrace.ErrInvalid)
 		}
-		if n < r.first || n >= r.first+uint64(len(r.values)) {
-			if err := r.find(n); err != nil {
-				return err
-			}
-		}
-		if err := fn(s.record(n, r.values[n-r.first])); err != nil {
+		if err := r.emit(n, fn); err != nil {
 			return err
 		}
 	}
 	s.readers.Put(r)
 	return nil
+}
+
+// emit hands one row on.
+func (r *reader) emit(n uint64, fn func(sources.Record) error) error {
+	v, err := r.at(n)
+	if err != nil {
+		return err
+	}
+	rec := r.shard.record(n, v)
+	for i, o := range r.others {
+		v, err := o.at(n)
+		if err != nil {
+			return err
+		}
+		if r.row[i], err = o.shard.col.value(v); err != nil && rec.Err == nil {
+			rec.Text, rec.Err = nil, err
+		}
+	}
+	if rec.Err == nil && len(r.others) > 0 {
+		rec.Others = r.row
+	}
+	return fn(rec)
 }
 
 // lengthBytes is what a text takes beside its bytes in the plain encoding.

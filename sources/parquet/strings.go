@@ -11,6 +11,9 @@ import (
 
 // decoder turns the values of a page into strings that alias the page or the dictionary.
 type decoder struct {
+	column     *column
+	longs      []int64
+	fixed      []byte // values of one width that a page does not hold as they are
 	dictionary [][]byte
 	indices    []uint32
 	lengths    []int32
@@ -25,9 +28,14 @@ func (d *decoder) values(out [][]byte, enc format.Encoding, b []byte, n int) ([]
 	}
 	switch enc {
 	case format.Plain:
-		return plainValues(out, b, n)
+		return d.plain(out, b, n)
 	case format.PlainDictionary, format.RLEDictionary:
 		return d.dictionaryValues(out, b, n)
+	}
+	if d.column.kind != format.ByteArray {
+		return d.fixedValues(out, enc, b, n)
+	}
+	switch enc {
 	case format.DeltaLengthByteArray:
 		return d.deltaLengthValues(out, b, n)
 	case format.DeltaByteArray:

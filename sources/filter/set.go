@@ -1,0 +1,119 @@
+package filter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/vm"
+
+	"millrace"
+)
+
+// Set is the filters that look at one source, in order: the answer of the i-th is bit i. It is read-only and safe for concurrent use. The
+// nil Set refuses nothing.
+type Set struct {
+	filters []*Filter
+	fields  []string
+}
+
+// NewSet returns the set of filters; nil for none. A nil filter refuses nothing, but keeps its bit.
+func NewSet(filters ...*Filter) (*Set, error) {
+	if len(filters) > MostOfASource {
+		return nil, fmt.Errorf("%d filters of one source, at most %d are there: %w", len(filters), MostOfASource, millrace.ErrInvalid)
+	}
+	s := &Set{filters: filters}
+	some := false
+	for _, f := range filters {
+		if f != nil {
+			some = true
+			s.fields = append(s.fields, f.fields...)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	slices.Sort(s.fields)
+	s.fields = slices.Compact(s.fields)
+	return s, nil
+}
+
+// Fields returns the fields of a record that the filters name, sorted.
+func (s *Set) Fields() []string {
+	if s == nil {
+		return nil
+	}
+	return s.fields
+}
+
+// Texts returns the expressions, empty for a bit that refuses nothing.
+func (s *Set) Texts() []string {
+	if s == nil {
+		return nil
+	}
+	out := make([]string, len(s.filters))
+	for i, f := range s.filters {
+		if f != nil {
+			out[i] = f.text
+		}
+	}
+	return out
+}
+
+// Judge applies a Set to records, one after the other. It is not safe for concurrent use.
+type Judge struct {
+	set     *Set
+	machine vm.VM
+	env     map[string]any
+}
+
+// Judge returns a judge of its own for one goroutine.
+func (s *Set) Judge() *Judge {
+	return &Judge{set: s, machine: vm.VM{MemoryBudget: mostMemory}, env: make(map[string]any)}
+}
+
+// Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int, float64, bool, or nil where the
+// record has none. An error says which filter cannot be applied to the record and why, and wraps millrace.ErrBadSample.
+func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error) {
+	if j.set == nil {
+		return 0, nil
+	}
+	for i, name := range j.set.fields {
+		j.env[name] = nil
+		if i < len(values) {
+			j.env[name] = values[i]
+		}
+	}
+	j.env[tokensName], j.env[bytesName] = tokens, bytes
+	for i, f := range j.set.filters {
+		if f == nil {
+			continue
+		}
+		out, err := j.machine.Run(f.program, j.env)
+		if err != nil {
+			return 0, j.fail(f, firstLine(err))
+		}
+		keep, ok := out.(bool)
+		if !ok {
+			return 0, j.fail(f, fmt.Sprintf("it gives %v, want true or false", out))
+		}
+		if !keep {
+			bits |= 1 << i
+		}
+	}
+	return bits, nil
+}
+
+// fail names the fields that are missing: why an expression fails, nearly always.
+func (j *Judge) fail(f *Filter, why string) error {
+	var missing []string
+	for _, name := range f.fields {
+		if j.env[name] == nil {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		why += "; the record has no " + strings.Join(missing, ", ") + ": write `??` and a value behind a field that may be missing"
+	}
+	return fmt.Errorf("filter `%s`: %s: %w", f.text, why, millrace.ErrBadSample)
+}

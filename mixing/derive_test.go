@@ -105,24 +105,40 @@ func weight(t *testing.T, text string) Weight { return mustWeights(t, text)[0] }
 func TestFlatten(t *testing.T) {
 	leaf := func(w string, source int) Node { return Node{Weight: weight(t, w), Source: source} }
 	group := func(w string, parts ...Node) Node { return Node{Weight: weight(t, w), Parts: parts} }
-	p, err := Flatten(5, Node{Parts: []Node{group("0.7", leaf("3", 0), leaf("1", 1)), group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4)))}})
-	if err != nil || !slices.Equal(permille(p), []int{525, 175, 200, 0, 100}) {
-		t.Errorf("%v %v", permille(p), err)
-	}
-	third, err := Flatten(3, Node{Parts: []Node{group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))}})
-	if flat, _ := Proportion(mustWeights(t, "1", "1", "1")); err != nil || !slices.Equal(third, flat) {
-		t.Errorf("a single group is not its weights: %v, %v %v", third, flat, err)
-	}
 	sized := group("1", leaf("0", 0), leaf("0", 1))
 	sized.Derived, _ = Derivation{Rule: BySize}.Sizes([]uint64{1, 4})
-	if p, err := Flatten(3, Node{Parts: []Node{sized, leaf("1", 2)}}); err != nil || !slices.Equal(permille(p), []int{100, 400, 500}) {
-		t.Errorf("%v %v", permille(p), err)
+	for name, c := range map[string]struct {
+		sources int
+		whole   Node
+		want    []int
+	}{
+		"groups of groups":       {5, group("9", group("0.7", leaf("3", 0), leaf("1", 1)), group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4)))), []int{525, 175, 200, 0, 100}},
+		"one group":              {3, group("0", group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))), []int{333, 333, 333}},
+		"derived":                {3, group("1", sized, leaf("1", 2)), []int{100, 400, 500}},
+		"a group without weight": {2, group("1", group("0", leaf("0", 0)), leaf("1", 1)), []int{0, 1000}},
+		"a tiny one":             {2, group("1", leaf("1e-59", 0), leaf("1e59", 1)), []int{0, 1000}},
+	} {
+		weights, err := Flatten(c.sources, c.whole)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		p, err := Proportion(weights)
+		if err != nil || !slices.Equal(permille(p), c.want) {
+			t.Errorf("%s: %v %v, want %v", name, permille(p), err, c.want)
+		}
+		for i, w := range weights {
+			if again, err := ParseWeight(w.String()); err != nil || again != w || new(big.Rat).SetInt(new(big.Int).SetUint64(p[i])).Cmp(w.rat()) != 0 {
+				t.Errorf("%s: weight %s is read back as %s, %v, and comes to %d", name, w, again, err, p[i])
+			}
+		}
 	}
-	if _, err := Flatten(2, Node{Parts: []Node{group("1", leaf("0", 0)), leaf("1", 1)}}); !errors.Is(err, ErrNoWeight) {
+	thirds, _ := Flatten(3, group("0", group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))))
+	if flat, _ := Proportion(mustWeights(t, "1", "1", "1")); flat[0] != thirds[0].digits {
+		t.Errorf("a single group is not its weights: %v, %v", thirds, flat)
+	}
+	if _, err := Flatten(2, group("1", group("1", leaf("0", 0)), leaf("1", 1))); !errors.Is(err, ErrNoWeight) {
 		t.Errorf("a group that has weight and holds none: %v", err)
-	}
-	if p, err := Flatten(2, Node{Parts: []Node{group("0", leaf("0", 0)), leaf("1", 1)}}); err != nil || p[0] != 0 {
-		t.Errorf("a group without weight: %v %v", p, err)
 	}
 }
 

@@ -39,8 +39,7 @@ func (p Point) Reached(step, tokensPlaced uint64) bool {
 // Knot is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
 type Knot struct {
 	From    Point
-	Weights []Weight    // one per source
-	Parts   Proportions // in place of Weights, where they are not written one by one: as Flatten gives them
+	Weights []Weight // one per source
 	Ramp    Ramp
 	Over    Point // the zero Point without a ramp
 }
@@ -88,12 +87,9 @@ func NewSchedule(sources int, knots []Knot) (*Schedule, error) {
 		if err := checkKnot(i, sources, knots); err != nil {
 			return nil, err
 		}
-		after := k.Parts
-		if after == nil {
-			var err error
-			if after, err = Proportion(k.Weights); err != nil {
-				return nil, &KnotError{i, "weights", err}
-			}
+		after, err := Proportion(k.Weights)
+		if err != nil {
+			return nil, &KnotError{i, "weights", err}
 		}
 		next := knot{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
 		if k.Ramp != RampNone {
@@ -111,8 +107,8 @@ func checkKnot(i, sources int, knots []Knot) error {
 		return &KnotError{i, field, fmt.Errorf(format, args...)}
 	}
 	switch {
-	case max(len(k.Weights), len(k.Parts)) != sources:
-		return fail("weights", "there are %d weights for %d sources", max(len(k.Weights), len(k.Parts)), sources)
+	case len(k.Weights) != sources:
+		return fail("weights", "there are %d weights for %d sources", len(k.Weights), sources)
 	case k.From.Measure > Tokens:
 		return fail("from", "unknown measure %d", k.From.Measure)
 	case i == 0 && k.From.Count != 0:

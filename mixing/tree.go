@@ -13,9 +13,9 @@ type Node struct {
 }
 
 // Flatten gives every source the product of the fractions that lead to it, as Proportion would if products could be written as
-// weights: exactly, in rationals, until the whole is divided into 2^62 parts. A source that no node names gets nothing, one that
+// weights: exactly, in rationals, until the whole is divided into 2^62 parts: the weights are these. A source that no node names gets nothing, one that
 // several name gets their sum. It returns ErrNoWeight where a group that has weight holds none.
-func Flatten(sources int, whole Node) (Proportions, error) {
+func Flatten(sources int, whole Node) ([]Weight, error) {
 	fractions := make([]*big.Rat, sources)
 	for i := range fractions {
 		fractions[i] = new(big.Rat)
@@ -32,7 +32,15 @@ func Flatten(sources int, whole Node) (Proportions, error) {
 	for i, f := range fractions {
 		weights[i] = new(big.Int).Mul(f.Num(), new(big.Int).Quo(denominator, f.Denom()))
 	}
-	return proportion(weights)
+	parts, err := proportion(weights)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Weight, sources)
+	for i, x := range parts { // at most 2^62, which a Weight holds exactly: Proportion gives the same parts again
+		out[i] = wholeWeight(x)
+	}
+	return out, nil
 }
 
 // flatten adds the fractions of one group's sources; of is the group's own.

@@ -90,6 +90,14 @@ func parseMantissa(text string) (digits uint64, exponent int, ok bool) {
 	return digits, exponent, ok
 }
 
+// wholeWeight returns the weight that is that number, below 10^19.
+func wholeWeight(n uint64) (w Weight) {
+	for w.digits = n; n > 0 && w.digits%10 == 0; w.digits /= 10 {
+		w.exponent++
+	}
+	return w
+}
+
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 // IsZero reports whether the weight is 0: its source is not drawn.

@@ -91,7 +91,7 @@ func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
 	schedule := m.spec.Schedule.Since(uint64(st.Step), st.Tokens)
 	out := &pb.MixtureStatus{}
 	names := make([]string, len(m.cfg.Sources))
-	for i, share := range schedule.At(uint64(st.Step), st.Tokens).Shares(nil) {
+	for i, share := range schedule.Divide(schedule.At(uint64(st.Step), st.Tokens), nil) {
 		names[i] = m.cfg.Sources[i].Name
 		out.Weights = append(out.Weights, &pb.SourceWeight{Source: names[i], Weight: decimalShare(share)})
 	}

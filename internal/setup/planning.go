@@ -46,7 +46,7 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 			out[i].Ramp, out[i].Over = ramp, mixing.Point{Measure: measure, Count: k.Over()}
 		}
 		var err error
-		if out[i].Parts, err = proportions(c, k); err != nil {
+		if out[i].Weights, err = weights(c, k); err != nil {
 			return nil, fmt.Errorf("mixture, entry %d: %w: %w", i, err, millrace.ErrInvalid)
 		}
 	}

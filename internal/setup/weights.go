@@ -9,11 +9,18 @@ import (
 	"millrace/mixing"
 )
 
-// proportions are the mixture that one knot of the schedule leads to.
-func proportions(c *config.Config, k *config.Knot) (mixing.Proportions, error) {
+// weights are what one knot of the schedule gives each source: as they are written, or as groups and rules come to.
+func weights(c *config.Config, k *config.Knot) ([]mixing.Weight, error) {
 	root, err := node(c, k.Weights, k.Groups)
 	if err != nil {
 		return nil, err
+	}
+	if k.Groups == nil && k.Weights.Derived == nil {
+		out := make([]mixing.Weight, len(c.Sources))
+		for _, n := range root.Parts {
+			out[n.Source] = n.Weight
+		}
+		return out, nil
 	}
 	return mixing.Flatten(len(c.Sources), root)
 }

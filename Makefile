@@ -54,8 +54,9 @@ bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, memory
 	bench/stream.sh
 
-bench-plan: ## time and quality of plans at 16K and 64K segments
-	go test ./orchestrator/planner -run '^$$' -bench "Plan|Pack" -benchtime 200x
+# GOALS=G1,G5 takes some of them; PLANS=200 times fewer. LENGTHS=file compares balancers on lengths of your own: go run ./bench/plan -h
+bench-plan: ## the planner's goals in one table: plans, packing, mixing, shuffling, beside baselines of the same run
+	GOMAXPROCS=1 go run ./bench/plan $(if $(GOALS),-goals $(GOALS)) $(if $(PLANS),-plans $(PLANS)) $(if $(LENGTHS),-lengths $(LENGTHS))
 
 # LONG=1 takes hours: thousands of deaths. SECTIONS=takeover,cost takes some of it.
 bench-failover: ## deaths of loaders and of everything: how long, what trainers notice, what shadows cost, peers beside it

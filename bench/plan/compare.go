@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// shape is what a step looks like: where from, how many bins of how many tokens, over how many ranks.
+type shape struct {
+	name    string
+	lengths *histogram
+	tokens  uint32 // sequence_length
+	ranks   int    // data-parallel
+	columns int    // microbatches of a rank
+	slack   uint32 // cap_slack of varlen, in thousandths
+	window  int
+	carry   int
+}
+
+func (s shape) bins() int { return s.ranks * s.columns }
+
+func (s shape) String() string {
+	return fmt.Sprintf("%s %s %d×%d", s.name, short(s.tokens), s.ranks, s.columns)
+}
+
+// short writes a number of tokens as 8K.
+func short(tokens uint32) string {
+	if tokens%1024 == 0 {
+		return fmt.Sprintf("%dK", tokens/1024)
+	}
+	return fmt.Sprint(tokens)
+}
+
+// selected plans the first n steps of a shape, by the product.
+func (s shape) selected(n, documents int) ([]planner.Selection, error) {
+	spec, err := newSpec(s.tokens, s.bins(), fourSources()...)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.settings(spec); err != nil {
+		return nil, err
+	}
+	selector, err := planner.NewSelector(spec, planner.NewState(len(spec.Sources)))
+	if err != nil {
+		return nil, err
+	}
+	return advance(selector, newCorpus(s.lengths, documents, len(spec.Sources)), n)
+}
+
+// placement are the product's settings for a model.
+func (s shape) placement(m model, layout millrace.Layout, balance planner.Balance) planner.PlaceOptions {
+	const parts = 16 // of the planner's fixed point
+	o := planner.PlaceOptions{
+		MicroBatch: 1, Layout: layout, Balance: balance, Cost: planner.Cost{Linear: uint64(math.Round(m.ratio * parts)), Quadratic: parts},
+	}
+	if layout == millrace.Varlen {
+		o.CapPermille = s.slack
+	}
+	return o
+}
+
+// place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
+func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (overheads, error) {
+	plan, err := planner.Place(sel, dataParallel(s.ranks), o)
+	if err != nil {
+		return overheads{}, err
+	}
+	over, said := planned(plan, m).overheads(), planner.Weigh(plan, s.placement(m, o.Layout, o.Balance).Cost)
+	if math.Abs(over.fsdp-float64(said.FSDP)/1e4) > .01 || math.Abs(over.dp-float64(said.DP)/1e4) > .01 {
+		return over, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, said, over)
+	}
+	return over, capped(plan, s, o)
+}
+
+// capped tells whether a plan keeps to its token cap.
+func capped(plan *millrace.Plan, s shape, o planner.PlaceOptions) error {
+	most := uint64(o.Shape(s.tokens, millrace.Int64).CapTokens)
+	if o.Layout != millrace.Varlen {
+		return nil
+	}
+	tokens := make([]uint64, s.bins())
+	for i := range plan.Assignments {
+		a := &plan.Assignments[i]
+		at := int(a.Rank)*s.columns + int(a.Microbatch)
+		if tokens[at] += uint64(a.Columns(1)); tokens[at] > most {
+			return fmt.Errorf("step %s of %s: a microbatch has %d tokens, the cap is %d", plan.Step, s, tokens[at], most)
+		}
+	}
+	return nil
+}
+
+// comparison is a shape's overheads under every balancer, in percent: means over its steps.
+type comparison struct {
+	shape                          shape
+	model                          model
+	concat, random, columns, cap13 mean    // baselines
+	strict, varlen, wide, sums     mean    // the product: packed, varlen under fsdp, with a slack of 1.3, varlen under dp
+	level                          mean    // what the cap lets columns come to, in fsdp
+	worstGap                       float64 // of varlen over level, in the worst step
+	fill, segments, stranded       float64 // stranded is the baselines' worst
+}
+
+// compare plans and weighs some steps of a shape.
+func compare(s shape, m model, sels []planner.Selection) (*comparison, error) {
+	c := &comparison{shape: s, model: m}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for i := range sels {
+		sel := &sels[i]
+		lengths := lengthsOf(sel)
+		c.baselines(lengths, rng)
+		if err := c.product(sel, lengths); err != nil {
+			return nil, err
+		}
+		c.fill += float64(sel.Stats.FillPPM) / 1e4 / float64(len(sels))
+		c.segments += float64(len(lengths)) / float64(len(sels))
+	}
+	return c, nil
+}
+
+func lengthsOf(sel *planner.Selection) []uint32 {
+	lengths := make([]uint32, len(sel.Segments))
+	for i := range lengths {
+		lengths[i] = sel.Segments[i].Length
+	}
+	return lengths
+}
+
+func (c *comparison) baselines(lengths []uint32, rng *rand.Rand) {
+	s, m := c.shape, c.model
+	pieces, end, _ := concatenate(lengths, s.tokens)
+	cost, _ := end.costs(pieces, m, s.bins())
+	c.concat.add(inOrder(cost, s.ranks, s.columns).overheads())
+
+	cost, lost := bestFitDecreasing(lengths, s.tokens, s.bins()).costs(lengths, m, s.bins())
+	c.stranded = max(c.stranded, lost)
+	c.random.add(shuffled(cost, s.ranks, s.columns, rng).overheads())
+	c.columns.add(sortedColumns(cost, s.ranks, s.columns).overheads())
+
+	cost, lost = longestProcessingTime(lengths, m, s.bins(), int64(s.tokens)*13/10)
+	c.stranded = max(c.stranded, lost)
+	c.cap13.add(sortedColumns(cost, s.ranks, s.columns).overheads())
+}
+
+func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
+	s, m := c.shape, c.model
+	wide := s
+	wide.slack = 1300
+	for _, way := range []struct {
+		into    *mean
+		shape   shape
+		layout  millrace.Layout
+		balance planner.Balance
+	}{
+		{&c.strict, s, millrace.Packed, planner.FSDP}, {&c.varlen, s, millrace.Varlen, planner.FSDP},
+		{&c.wide, wide, millrace.Varlen, planner.FSDP}, {&c.sums, s, millrace.Varlen, planner.DP},
+	} {
+		over, err := way.shape.place(sel, way.shape.placement(m, way.layout, way.balance), m)
+		if err != nil {
+			return err
+		}
+		way.into.add(over)
+	}
+	level := columnLevel(lengths, m, s)
+	c.level.add(overheads{fsdp: level})
+	last := c.varlen.last.fsdp
+	c.worstGap = max(c.worstGap, 100*((100+last)/(100+level)-1))
+	return nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// The shapes of G1 to G3, PLANNING §3.3.
+func (b *bench) pretrain8K() shape {
+	return shape{name: "pretrain", lengths: b.lengths["pretrain"], tokens: 8192, ranks: b.scaled(1024), columns: 8, slack: 1150}
+}
+
+func (b *bench) longctx128K() shape {
+	return shape{name: "longctx", lengths: b.lengths["longctx"], tokens: 131072, ranks: b.scaled(128), columns: 8, slack: 1150}
+}
+
+// compared compares a shape once for all goals that ask for it.
+func (b *bench) compared(s shape, m model) (*comparison, error) {
+	key := fmt.Sprint(s.name, s.tokens, s.ranks, s.columns, s.window, m.name)
+	if c := b.done[key]; c != nil {
+		return c, nil
+	}
+	sels, err := b.selected(s)
+	if err != nil {
+		return nil, err
+	}
+	c, err := compare(s, m, sels)
+	b.done[key] = c
+	return c, err
+}
+
+func (c *comparison) beside() string {
+	return fmt.Sprintf("concat %s, best-fit %s, best-fit + columns %s, cap-LPT 1.3 + columns %s; ours packed %s, slack 1.3 %s",
+		percent(c.concat.get().fsdp), percent(c.random.get().fsdp), percent(c.columns.get().fsdp), percent(c.cap13.get().fsdp),
+		percent(c.strict.get().fsdp), percent(c.wide.get().fsdp))
+}
+
+// speedUp is how much faster a step is than with best-fit bins in random order, all ranks waiting for the slowest at each microbatch.
+func (c *comparison) speedUp() float64 {
+	return (100 + c.random.get().fsdp) / (100 + c.varlen.get().fsdp)
+}
+
+// goal1 is FSDP's overhead at 8K.
+func goal1(b *bench) ([]row, error) {
+	c, err := b.compared(b.pretrain8K(), dense8B())
+	if err != nil {
+		return nil, err
+	}
+	ours, strict := c.varlen.get().fsdp, c.strict.get().fsdp
+	return []row{
+		{"G1", c.shape.String() + ", 8B, varlen 1.15: FSDP overhead over the mean ≤ 0.25 %, nothing stranded", percent(ours), atMost(ours, .25), c.beside()},
+		{"G1", "the same, packed (no slack at all): ≤ 2.3 %", percent(strict), atMost(strict, 2.3), "best-fit + columns " + percent(c.columns.get().fsdp)},
+	}, nil
+}
+
+// goal3 is the simulated speed-up over cost-blind packing.
+func goal3(b *bench) ([]row, error) {
+	var rows []row
+	for _, g := range []struct {
+		shape shape
+		model model
+		least float64
+	}{{b.longctx128K(), dense8B(), 1.75}, {b.pretrain8K(), dense8B(), 1.08}, {b.pretrain8K(), moeA3B(), 1.2}} {
+		c, err := b.compared(g.shape, g.model)
+		if err != nil {
+			return nil, err
+		}
+		up := c.speedUp()
+		rows = append(rows, row{"G3", fmt.Sprintf("%s, %s: simulated FSDP speed-up over best-fit in random order ≥ %.2f ×", c.shape, g.model.name, g.least),
+			fmt.Sprintf("%.3f ×", up), atLeast(up, g.least), fmt.Sprintf("a perfect plan %.3f ×; ours against concat %.2f ×; FSDP %s to %s, rank sums %s to %s",
+				1+c.random.get().fsdp/100, (100+c.concat.get().fsdp)/(100+c.varlen.get().fsdp), percent(c.random.get().fsdp), percent(c.varlen.get().fsdp),
+				percent(c.random.get().dp), percent(c.sums.get().dp))})
+	}
+	return rows, nil
+}
+
+// goal4 is how near plans come to what is possible.
+func goal4(b *bench) ([]row, error) {
+	var rows []row
+	for _, g := range []struct {
+		shape shape
+		most  float64
+	}{
+		{b.pretrain8K(), .5},
+		{shape{name: "pretrain", lengths: b.lengths["pretrain"], tokens: 32768, ranks: b.scaled(128), columns: 4, slack: 1150}, .5},
+		{b.longctx128K(), 2},
+	} {
+		c, err := b.compared(g.shape, dense8B())
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row{"G4", fmt.Sprintf("%s: over the columns that the cap allows ≤ %g %%, in the worst step", c.shape, g.most),
+			percent(c.worstGap), atMost(c.worstGap, g.most), fmt.Sprintf("the columns themselves are %s over the mean, ours %s", percent(c.level.get().fsdp), percent(c.varlen.get().fsdp))})
+	}
+	sums, err := b.rankSums()
+	return append(rows, sums), err
+}
+
+// rankSums compares the ranks' sums under dp with what they cannot be below.
+func (b *bench) rankSums() (row, error) {
+	s, m := b.pretrain8K(), dense8B()
+	sels, err := b.selected(s)
+	if err != nil {
+		return row{}, err
+	}
+	worst, lpt, zigzag, kk := 0.0, 0.0, 0.0, 0.0
+	for i := range sels {
+		lengths := lengthsOf(&sels[i])
+		dearest := m.cost(lengths[longestFirst(lengths)[0]])
+		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(m, millrace.Varlen, planner.DP))
+		if err != nil {
+			return row{}, err
+		}
+		g := planned(plan, m)
+		sums := make([]float64, s.ranks)
+		for at, x := range g.load {
+			sums[at/s.columns] += x
+		}
+		worst = max(worst, gap(sums, dearest))
+		free, _ := longestProcessingTime(lengths, m, s.ranks, 1<<60)
+		lpt, zigzag = max(lpt, gap(free, dearest)), max(zigzag, gap(snake(lengths, m, s.ranks), dearest))
+		if i == 0 {
+			kk = gap(karmarkarKarp(lengths, m, s.ranks), dearest)
+		}
+	}
+	return row{"G4", s.String() + ", balance dp: ranks' sums over max(mean, dearest document) ≤ 0.05 %, in the worst step", percent(worst), atMost(worst, .05),
+		fmt.Sprintf("without a cap: LPT %.4f %%, sparse Karmarkar-Karp %.4f %%, snake %s", lpt, kk, percent(zigzag))}, nil
+}
+
+// goal13 is what a wrong S* costs.
+func goal13(b *bench) ([]row, error) {
+	var rows []row
+	for _, s := range []shape{b.pretrain8K(), b.longctx128K()} {
+		truth := dense8B()
+		sels, err := b.selected(s)
+		if err != nil {
+			return nil, err
+		}
+		var right, short, long mean
+		for i := range sels {
+			for _, guess := range []struct {
+				into  *mean
+				ratio float64
+			}{{&right, truth.ratio}, {&short, truth.ratio * .8}, {&long, truth.ratio * 1.3}} {
+				plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(model{ratio: guess.ratio}, millrace.Varlen, planner.FSDP))
+				if err != nil {
+					return nil, err
+				}
+				guess.into.add(planned(plan, truth).overheads())
+			}
+		}
+		worst := max(short.get().fsdp, long.get().fsdp) - right.get().fsdp
+		claim, result := fmt.Sprintf("%s: S* wrong by −20 … +30 %% costs ≤ 1.5 points of FSDP overhead", s), atMost(worst, 1.5)
+		if s.tokens > 8192 {
+			claim, result = fmt.Sprintf("%s: the same (no goal)", s), printed
+		}
+		rows = append(rows, row{"G13", claim, fmt.Sprintf("%.2f points", worst), result, fmt.Sprintf("right %s, −20 %% %s, +30 %% %s",
+			percent(right.get().fsdp), percent(short.get().fsdp), percent(long.get().fsdp))})
+	}
+	return rows, nil
+}

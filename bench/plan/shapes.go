@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"millrace/orchestrator/planner"
+)
+
+// settings puts what a shape says of select into a spec.
+func (s shape) settings(spec *planner.Spec) error {
+	return nil
+}
+
+// compare is -lengths: balancers on lengths of one's own.
+func (o *options) compare(out io.Writer) error {
+	h, err := openHistogram(o.lengths)
+	if err != nil {
+		return err
+	}
+	s := shape{name: h.name, lengths: h, tokens: uint32(o.tokens), ranks: o.ranks, columns: o.columns, slack: uint32(o.slack*1000 + .5)}
+	m := model{fmt.Sprintf("S* %g", o.ratio), o.ratio}
+	fmt.Fprintf(out, "%s: %d documents, mean length %.0f tokens\n", h.name, h.documents(), h.mean())
+	sels, err := s.selected(5, 1<<20)
+	if err != nil {
+		return err
+	}
+	c, err := compare(s, m, sels)
+	if err != nil {
+		return err
+	}
+	shapesHeading(out)
+	c.write(out)
+	return nil
+}
+
+func shapesHeading(out io.Writer) {
+	heading(out, "shape, FSDP/rank-sum overhead over the mean", "segments", "fill", "concat", "best-fit, random order", "best-fit + columns", "cap-LPT 1.3 + columns",
+		"ours packed", "**ours varlen**", "ours, slack 1.3", "ours, balance dp", "columns that the cap allows", "speed-up")
+}
+
+func (c *comparison) write(out io.Writer) {
+	both := func(m mean) string { return fmt.Sprintf("%.2f/%.2f", m.get().fsdp, m.get().dp) }
+	line(out, fmt.Sprintf("%s, %s, slack %.2f", c.shape, c.model.name, float64(c.shape.slack)/1000), fmt.Sprintf("%.0f", c.segments), percent(c.fill), both(c.concat), both(c.random), both(c.columns),
+		both(c.cap13), both(c.strict), "**"+both(c.varlen)+"**", both(c.wide), both(c.sums), fmt.Sprintf("%.2f", c.level.get().fsdp), fmt.Sprintf("%.2f ×", c.speedUp()))
+}

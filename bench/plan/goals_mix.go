@@ -1,0 +1,325 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"millrace/mixing"
+)
+
+// chooser says which source is next, and is told that it was placed.
+type chooser interface {
+	next(sizes []int64) int
+	place(source int, size int64)
+}
+
+// deviations plays n draws of a chooser and returns the largest distance of any source from its target, over every prefix. weights add up to 1.
+func deviations(c chooser, weights []float64, size func(source int) int64, n int) float64 {
+	placed, sizes := make([]float64, len(weights)), make([]int64, len(weights))
+	for i := range sizes {
+		sizes[i] = size(i)
+	}
+	worst, total := 0.0, 0.0
+	for range n {
+		i := c.next(sizes)
+		charge := sizes[i]
+		c.place(i, charge)
+		placed[i] += float64(charge)
+		total += float64(charge)
+		sizes[i] = size(i)
+		for j, w := range weights {
+			worst = max(worst, math.Abs(placed[j]-w*total))
+		}
+	}
+	return worst
+}
+
+func one(int) int64 { return 1 }
+
+// product is mixing.Apportioner.
+type product struct{ *mixing.Apportioner }
+
+func (p product) next(sizes []int64) int       { return p.Next(sizes) }
+func (p product) place(source int, size int64) { p.Place(source, size) }
+
+func newProduct(weights []float64) (product, []float64, error) {
+	shares, exact, err := sharesOf(weights)
+	if err != nil {
+		return product{}, nil, err
+	}
+	a := mixing.NewApportioner(len(weights))
+	a.SetShares(shares)
+	return product{a}, exact, nil
+}
+
+// sharesOf gives weights as the product has them, and as parts of 1.
+func sharesOf(weights []float64) (shares []uint32, exact []float64, err error) {
+	parsed := make([]mixing.Weight, len(weights))
+	for i, w := range weights {
+		if parsed[i], err = mixing.ParseWeight(fmt.Sprintf("%.12g", w)); err != nil {
+			return nil, nil, err
+		}
+	}
+	if shares, err = mixing.Normalise(parsed); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range shares {
+		exact = append(exact, float64(s)/mixing.One)
+	}
+	return shares, exact, nil
+}
+
+// adversarial are weights on which rules of thumb go wrong.
+func adversarial() map[string][]float64 {
+	all := map[string][]float64{}
+	for _, k := range []int{2, 3, 12, 24} {
+		geometric, fibonacci := []float64{1}, []float64{1, 1}
+		for len(geometric) < k {
+			geometric = append(geometric, geometric[len(geometric)-1]/2)
+		}
+		for len(fibonacci) < k {
+			fibonacci = append(fibonacci, fibonacci[len(fibonacci)-1]+fibonacci[len(fibonacci)-2])
+		}
+		all[fmt.Sprintf("geometric, %d", k)], all[fmt.Sprintf("Fibonacci, %d", k)] = geometric, fibonacci
+	}
+	for _, k := range []int{8, 64, 1000} {
+		for _, heavy := range []float64{.5, .9, .999} {
+			weights := []float64{heavy}
+			for len(weights) < k {
+				weights = append(weights, (1-heavy)/float64(k-1))
+			}
+			all[fmt.Sprintf("%g and %d equal", heavy, k-1)] = weights
+		}
+	}
+	return all
+}
+
+// randomWeights of 2 to 41 sources, some alike, some apart by orders of magnitude.
+func randomWeights(rng *rand.Rand) []float64 {
+	weights, power := make([]float64, 2+rng.IntN(40)), rng.Float64()*6
+	for i := range weights {
+		weights[i] = math.Pow(rng.Float64(), power) + 1e-6
+	}
+	return weights
+}
+
+// realistic are twelve weights as a pretraining mixture has them.
+func realistic() []float64 {
+	return []float64{.41, .17, .113, .083, .067, .049, .037, .029, .019, .0123, .0071, .0036}
+}
+
+// goal8 is how far mixtures are from their targets, at every prefix.
+func goal8(b *bench) ([]row, error) {
+	constant, name, err := b.constantWeights()
+	if err != nil {
+		return nil, err
+	}
+	beside, err := b.otherRules()
+	if err != nil {
+		return nil, err
+	}
+	rows := []row{{"G8", "samples, constant weights, random (2–41 sources) and adversarial (to 1,000): < 1 at every prefix", fmt.Sprintf("%.4f (%s)", constant, name), holds(constant < 1), beside}}
+	for _, kind := range scenes() {
+		samples, tokens, longest := 0.0, 0.0, 0.0
+		for s := range uint64(b.draws / 20_000) {
+			samples = max(samples, kind.play(rand.New(rand.NewPCG(s, 8)), one, 3000))
+			rng := rand.New(rand.NewPCG(s, 9))
+			most := int64(0)
+			worst := kind.play(rand.New(rand.NewPCG(s, 8)), func(int) int64 {
+				size := int64(min(b.lengths["pretrain"].draw(rng), 8192))
+				most = max(most, size)
+				return size
+			}, 3000)
+			tokens = max(tokens, worst/float64(most))
+			longest = max(longest, float64(most))
+		}
+		rows = append(rows,
+			row{"G8", "samples, " + kind.name + ": < 1 at every prefix", fmt.Sprintf("%.4f", samples), holds(samples < 1), "Tijdeman's bound under changing weights needs their future, and how many draws a step will take is not known"},
+			row{"G8", "tokens, " + kind.name + ": ≤ 2 × the longest segment at every prefix", fmt.Sprintf("%.3f ×", tokens), atMost(tokens, 2), fmt.Sprintf("longest %.0f tokens", longest)})
+	}
+	return rows, nil
+}
+
+// constantWeights returns the product's worst deviation in samples.
+func (b *bench) constantWeights() (worst float64, name string, err error) {
+	try := func(weights []float64, what string, n int) error {
+		p, exact, err := newProduct(weights)
+		if err == nil {
+			if d := deviations(p, exact, one, n); d > worst {
+				worst, name = d, what
+			}
+		}
+		return err
+	}
+	rng := rand.New(rand.NewPCG(seed, 4))
+	for range b.draws / 5000 {
+		if err := try(randomWeights(rng), "random", 3000); err != nil {
+			return 0, "", err
+		}
+	}
+	for what, weights := range adversarial() {
+		if err := try(weights, what, b.draws/len(weights)); err != nil {
+			return 0, "", err
+		}
+	}
+	return worst, name, try(realistic(), "realistic", b.draws)
+}
+
+// scene is a run whose mixture changes.
+type scene struct {
+	name  string
+	every int  // draws between knots; 0: none
+	leave bool // sources leave too
+}
+
+func scenes() []scene {
+	return []scene{{"a knot every 500 draws", 500, false}, {"a knot every 20 draws", 20, false}, {"sources that leave", 0, true}, {"knots and leaves", 200, true}}
+}
+
+// play returns the worst deviation from targets that cumulate over the changes, in units of size.
+func (s scene) play(rng *rand.Rand, size func(int) int64, n int) float64 {
+	k := 2 + rng.IntN(30)
+	shares := func() []uint32 {
+		weights := randomWeights(rng)
+		for len(weights) < k {
+			weights = append(weights, rng.Float64())
+		}
+		out, _, _ := sharesOf(weights[:k])
+		return out
+	}
+	a := mixing.NewApportioner(k)
+	a.SetShares(shares())
+	placed, targets, sizes := make([]float64, k), make([]float64, k), make([]int64, k)
+	for i := range sizes {
+		sizes[i] = size(i)
+	}
+	worst, left := 0.0, 0
+	for at := range n {
+		if s.every > 0 && at%s.every == s.every-1 {
+			a.SetShares(shares())
+		}
+		if s.leave && left < k-2 && rng.IntN(n/k) == 0 {
+			if i := rng.IntN(k); !a.State()[i].Left {
+				a.Leave(i)
+				sizes[i], left = -1, left+1
+			}
+		}
+		state := a.State()
+		i := a.Next(sizes)
+		charge := sizes[i]
+		a.Place(i, charge)
+		placed[i] += float64(charge)
+		sizes[i] = size(i)
+		for j := range targets {
+			targets[j] += float64(charge) * float64(state[j].Share) / mixing.One
+			worst = max(worst, math.Abs(placed[j]-targets[j]))
+		}
+	}
+	return worst
+}
+
+// otherRules measures the baselines on the realistic weights, and the greedy ones on the random ones too.
+func (b *bench) otherRules() (string, error) {
+	_, exact, err := sharesOf(realistic())
+	if err != nil {
+		return "", err
+	}
+	rng := rand.New(rand.NewPCG(seed, 5))
+	random := func(make func(weights []float64) chooser) (worst float64) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		for range b.draws / 5000 {
+			if _, exact, err := sharesOf(randomWeights(rng)); err == nil {
+				worst = max(worst, deviations(make(exact), exact, one, 3000))
+			}
+		}
+		return worst
+	}
+	return fmt.Sprintf("worst over the random ones: Megatron's rule %.2f, SWRR %.2f; 12 realistic weights to %.0e draws: iid %.0f, scaled integers %.1f",
+		random(func(w []float64) chooser { return newGreedy(w, 0) }), random(func(w []float64) chooser { return newGreedy(w, 1) }), float64(b.draws),
+		deviations(&iid{exact, rng}, exact, one, b.draws), deviations(newScaled(realistic()), exact, one, b.draws)), nil
+}
+
+// iid draws by chance.
+type iid struct {
+	weights []float64
+	rng     *rand.Rand
+}
+
+func (c *iid) next([]int64) int {
+	x := c.rng.Float64()
+	for i, w := range c.weights {
+		if x -= w; x < 0 {
+			return i
+		}
+	}
+	return len(c.weights) - 1
+}
+func (c *iid) place(int, int64) {}
+
+// greedy takes the source that is most behind: of n·w with ahead 0, as Megatron-LM's helpers.cpp does, of (n+1)·w with ahead 1: smooth weighted round-robin.
+type greedy struct {
+	weights, placed []float64
+	n, ahead        float64
+}
+
+func newGreedy(weights []float64, ahead float64) *greedy {
+	return &greedy{weights: weights, placed: make([]float64, len(weights)), ahead: ahead}
+}
+
+func (c *greedy) next([]int64) int {
+	best, most := 0, math.Inf(-1)
+	at := c.n + c.ahead
+	if c.ahead == 0 {
+		at = max(at, 1) // as helpers.cpp has it
+	}
+	for i, w := range c.weights {
+		if behind := at*w - c.placed[i]; behind > most {
+			best, most = i, behind
+		}
+	}
+	return best
+}
+
+func (c *greedy) place(i int, _ int64) {
+	c.placed[i]++
+	c.n++
+}
+
+// scaled is the formula of Grain's mix.py: proportions become integers by 100/min, truncated; source by source, of what is left of the index its part.
+type scaled struct {
+	parts  []int64
+	n      int64
+	counts []int64
+}
+
+func newScaled(weights []float64) *scaled {
+	c := &scaled{counts: make([]int64, len(weights))}
+	least := slices.Min(weights)
+	for _, w := range weights {
+		c.parts = append(c.parts, int64(w*100/least))
+	}
+	return c
+}
+
+func (c *scaled) next([]int64) int {
+	c.n++
+	left, rest := c.n, int64(0)
+	for _, p := range c.parts {
+		rest += p
+	}
+	for i, p := range c.parts {
+		count := left
+		if i < len(c.parts)-1 {
+			count = (left*p + rest/2) / rest
+		}
+		if count > c.counts[i] {
+			c.counts[i]++
+			return i
+		}
+		left, rest = left-c.counts[i], rest-p
+	}
+	return len(c.parts) - 1
+}
+func (c *scaled) place(int, int64) {}

@@ -69,7 +69,7 @@ func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (o
 	if err != nil {
 		return overheads{}, err
 	}
-	over, said := planned(plan, m).overheads(), planner.Weigh(plan, s.placement(m, o.Layout, o.Balance).Cost)
+	over, said := planned(plan, m).overheads(), planner.Weigh(plan, s.placement(m, o.Layout, o.Balance).Weighing(sel, dataParallel(s.ranks))).Over
 	if math.Abs(over.fsdp-float64(said.FSDP)/1e4) > .01 || math.Abs(over.dp-float64(said.DP)/1e4) > .01 {
 		return over, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, said, over)
 	}

@@ -65,14 +65,8 @@ func Costs(c *config.Config) planner.Cost {
 		return planner.Cost{Linear: c.Cost.Linear, Quadratic: c.Cost.Quadratic}
 	case c.Model != nil:
 		m := c.Model
-		heads, dim := m.KVHeads, m.HeadDim
-		if heads == 0 {
-			heads = m.Heads
-		}
-		if dim == 0 && m.Heads > 0 {
-			dim = m.Hidden / m.Heads
-		}
-		return planner.CostFromModel(uint64(m.Layers), uint64(m.Hidden), uint64(m.Heads), uint64(heads), uint64(dim), uint64(m.FFN), uint64(m.Vocab))
+		return planner.Model{Layers: uint64(m.Layers), Hidden: uint64(m.Hidden), Heads: uint64(m.Heads), KVHeads: uint64(m.KVHeads),
+			HeadDim: uint64(m.HeadDim), FFN: uint64(m.FFN), Vocab: uint64(m.Vocab)}.Cost()
 	}
 	return planner.DefaultCost()
 }

@@ -101,16 +101,18 @@ func TestAllowedIsTheFractionRoundedUp(t *testing.T) {
 
 func TestCostsComeFromTheModel(t *testing.T) {
 	model := "model: {layers: 32, hidden: 4096, heads: 32, ffn: 14336, vocab: 128256"
-	full := planner.CostFromModel(32, 4096, 32, 8, 128, 14336, 128256)
+	llama := planner.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}
+	many := llama
+	many.KVHeads = 32
 	for _, c := range []struct {
 		line string
 		want planner.Cost
 	}{
 		{"", planner.DefaultCost()},
 		{"cost: {linear: 5, quadratic: 2}", planner.Cost{Linear: 5, Quadratic: 2}},
-		{model + ", kv_heads: 8, head_dim: 128}", full},
-		{model + ", kv_heads: 8}", full}, // head_dim is hidden / heads
-		{model + "}", planner.CostFromModel(32, 4096, 32, 32, 128, 14336, 128256)},
+		{model + ", kv_heads: 8, head_dim: 128}", llama.Cost()},
+		{model + ", kv_heads: 8}", llama.Cost()}, // head_dim is hidden / heads
+		{model + "}", many.Cost()},
 	} {
 		cfg := parse(t, plain, c.line)
 		if got := Costs(cfg); got != c.want {

@@ -1,17 +1,39 @@
 package planner
 
-// arrays packs the segments anew into 1-D microbatches so that columns come out even: column-aware LPT, as PLANNING.md §3.3 has it. Documents dearer than the mean
-// microbatch seed the first columns, so that they wait for each other and for nobody else; every microbatch gets a target that its column's dearest document and its token cap
+import (
+	"cmp"
+	"slices"
+)
+
+// arrays packs the pieces anew into 1-D microbatches so that columns come out even: column-aware LPT, as PLANNING.md §3.3 has it. Documents dearer than limit, the mean
+// microbatch where nothing is sliced, seed the first columns, so that they wait for each other and for nobody else; every microbatch gets a target that its column's dearest document and its token cap
 // allow; then the rest goes, dearest first, to where most is missing. The cap is never exceeded. It returns nil where a
-// segment finds no room, as may happen with little or no slack: then select's bins have to do.
-func (g *deal) arrays() []spot {
-	b := newArrayBins(g)
-	b.seed()
-	b.aim()
-	if !b.fill() {
+// piece finds no room or a microbatch of a complete step nothing.
+func (d *deal) arrays(limit uint64) *bins {
+	b := newBins(d, d.ranks*d.columns, d.room())
+	b.seed(limit)
+	if d.cut && !b.slices() {
 		return nil
 	}
-	spots := g.columnsOf(b.load)
+	if d.encoder != nil {
+		if !b.fillPhases() {
+			return nil
+		}
+	} else if b.aim(); !b.fill() {
+		return nil
+	}
+	if b.hollow() {
+		return nil
+	}
+	return b
+}
+
+// spots deals microbatches that were packed column by column.
+func (b *bins) spots() []spot {
+	if b == nil {
+		return nil
+	}
+	spots := b.columnsOf(b.load, b.cut)
 	where := make([]spot, len(b.bin))
 	for i, m := range b.bin {
 		where[i] = spots[m]
@@ -19,98 +41,125 @@ func (g *deal) arrays() []spot {
 	return where
 }
 
-// arrayBins is the state of one column-aware LPT. Microbatches are numbered column by column.
-type arrayBins struct {
-	ranks  int
-	costs  []uint64 // by segment
-	units  []uint32 // by segment, in pad multiples
-	order  []uint32 // segments, dearest first
-	total  uint64   // sum of costs
-	seeds  int      // of the first so many of order, one a microbatch
-	bin    []uint32 // by segment
-	load   []uint64 // by microbatch: cost
-	left   []uint32 // by microbatch: units
-	target []uint64 // by microbatch: cost
+// waits is what a step of these microbatches takes where all ranks wait for the dearest of each column.
+func (b *bins) waits() uint64 { return sumOfDearest(b.load, b.ranks) }
+
+// bins is the state of one packing by cost under a token cap. Bins are microbatches, column by column, or ranks.
+type bins struct {
+	*deal
+	order  []uint32 // whole segments, dearest first
+	seeds  int      // the first so many of order are placed, one a bin
+	bin    []uint32 // by piece
+	load   []uint64 // by bin: cost
+	left   []uint32 // by bin: units
+	target []uint64 // by bin: cost
 }
 
-func newArrayBins(g *deal) *arrayBins {
-	n, micro := len(g.sel.Segments), g.ranks*g.columns
-	b := &arrayBins{
-		ranks: g.ranks, costs: make([]uint64, n), units: make([]uint32, n), bin: make([]uint32, n),
-		load: make([]uint64, micro), left: make([]uint32, micro), target: make([]uint64, micro),
-	}
-	lengths := make([]uint32, n)
-	for i := range g.sel.Segments {
-		l := g.sel.Segments[i].Length
-		lengths[i] = l
-		b.units[i] = (l + g.sel.PadMultiple - 1) / g.sel.PadMultiple
-		b.costs[i] = g.cost.of(l)
-		b.total += b.costs[i]
-	}
-	b.order = sortDescending(lengths, g.sel.SequenceLength, nil, make([]uint32, g.sel.SequenceLength+2))
-	room := g.opt.Shape(g.sel.SequenceLength, "").CapTokens / g.sel.PadMultiple
+func newBins(d *deal, n int, room uint32) *bins {
+	b := &bins{deal: d, bin: make([]uint32, len(d.pieces)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n), order: d.descending()}
 	for m := range b.left {
 		b.left[m] = room
 	}
 	return b
 }
 
-// seed puts the documents dearer than the mean into microbatches of their own, column by column.
-func (b *arrayBins) seed() {
-	mean := b.total / uint64(len(b.load))
-	for b.seeds < len(b.load) && b.seeds < len(b.order) && b.costs[b.order[b.seeds]] > mean {
+// descending returns the segments that are whole, dearest first. What a segment costs the backbone grows with its length.
+func (d *deal) descending() []uint32 {
+	if d.order == nil {
+		longest := d.sel.SequenceLength
+		lengths := make([]uint32, len(d.pieces))
+		for i, p := range d.pieces {
+			lengths[i] = d.sel.Segments[p.segment].Length
+		}
+		d.order = sortDescending(lengths, longest, nil, make([]uint32, longest+2))
+		if d.encoder != nil {
+			slices.SortStableFunc(d.order, func(i, j uint32) int { return cmp.Compare(d.costs[j], d.costs[i]) })
+		}
+		if d.cut {
+			d.order = slices.DeleteFunc(d.order, func(i uint32) bool { return d.pieces[i].parts > 0 })
+		}
+	}
+	return d.order
+}
+
+// seed puts the documents dearer than a limit into bins of their own, column by column.
+func (b *bins) seed(limit uint64) {
+	for b.seeds < len(b.load) && b.seeds < len(b.order) && b.costs[b.order[b.seeds]] > limit {
 		b.put(b.order[b.seeds], uint32(b.seeds))
 		b.seeds++
 	}
 }
 
-func (b *arrayBins) put(segment, bin uint32) {
-	b.bin[segment] = bin
-	b.load[bin] += b.costs[segment]
-	b.left[bin] -= b.units[segment]
+func (b *bins) put(piece, bin uint32) {
+	b.bin[piece] = bin
+	b.load[bin] += b.costs[piece]
+	b.left[bin] -= b.units[piece]
 }
 
-// aim sets the targets: that of a seeded column is its dearest document, the rest is filled to a common level like water, and none is more
+// aim sets the targets: as much as its column's dearest bin has already, the rest filled to a common level like water, and none more
 // than the tokens that still fit would cost if they were like the average of what is left.
-func (b *arrayBins) aim() {
-	restCost, restUnits := uint64(0), uint64(0)
+func (b *bins) aim() { level(b.target, b.columnFloors(b.load), b.carry(b.load, b.total), b.total) }
+
+// columnFloors is what every bin of a column may cost without anybody waiting for it.
+func (b *bins) columnFloors(load []uint64) []uint64 {
+	floors := make([]uint64, len(load))
+	for first := 0; first < len(load); first += b.ranks {
+		dearest := slices.Max(load[first : first+b.ranks])
+		for m := first; m < first+b.ranks; m++ {
+			floors[m] = dearest
+		}
+	}
+	return floors
+}
+
+// carry is the most that each bin can come to, of loads that shall add up to the total.
+func (b *bins) carry(load []uint64, total uint64) []uint64 {
+	restCost, restUnits := total, uint64(0)
+	for _, c := range load {
+		restCost -= c
+	}
 	for _, i := range b.order[b.seeds:] {
-		restCost += b.costs[i]
 		restUnits += uint64(b.units[i])
 	}
-	carry := make([]uint64, len(b.load)) // most that a microbatch can come to
+	carry := slices.Clone(load)
 	for m := range carry {
-		carry[m] = b.load[m]
 		if restUnits > 0 {
-			carry[m] += min(mulDiv(uint64(b.left[m]), restCost, restUnits), b.total)
+			carry[m] += min(mulDiv(uint64(b.left[m]), restCost, restUnits), total)
 		}
 	}
-	columnTarget := func(m int) uint64 {
-		if first := m - m%b.ranks; first < b.seeds {
-			return b.load[first]
+	return carry
+}
+
+// level sets targets to min(max(floor, water), carry) with the least water that makes their sum reach the total.
+func level(target, floors, carry []uint64, total uint64) {
+	water := least(total, func(water uint64) bool {
+		sum := uint64(0)
+		for m := 0; m < len(carry) && sum < total; m++ {
+			sum += min(max(floors[m], water), carry[m])
 		}
-		return 0
-	}
-	low, high := uint64(0), b.total // the level: the least with which everything is taken
-	for low < high {
-		level, sum := low+(high-low)/2, uint64(0)
-		for m := 0; m < len(carry) && sum < b.total; m++ {
-			sum += min(max(columnTarget(m), level), carry[m])
-		}
-		if sum >= b.total {
-			high = level
-		} else {
-			low = level + 1
-		}
-	}
-	for m := range carry {
-		b.target[m] = min(max(columnTarget(m), low), carry[m])
+		return sum >= total
+	})
+	for m := range target {
+		target[m] = min(max(floors[m], water), carry[m])
 	}
 }
 
-// fill deals the segments that are left, dearest first, each to the microbatch that most is missing from among those with room. Microbatches
+// least returns the least number up to a limit that is enough, the limit where none is; enough must be monotone.
+func least(limit uint64, enough func(uint64) bool) uint64 {
+	low, high := uint64(0), limit
+	for low < high {
+		if mid := low + (high-low)/2; enough(mid) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+// fill deals the segments that are left, dearest first, each to the bin that most is missing from among those with room. Bins
 // without room for the present segment wait until segments have become short enough, so that each is passed over once for each time it is filled.
-func (b *arrayBins) fill() bool {
+func (b *bins) fill() bool {
 	open := make(heap, 0, len(b.load))
 	var waiting heap // roomiest first
 	for m := range b.load {
@@ -135,3 +184,6 @@ func (b *arrayBins) fill() bool {
 	}
 	return true
 }
+
+// hollow tells whether a bin of a complete step is empty.
+func (b *bins) hollow() bool { return !b.sel.Incomplete && slices.Contains(b.left, b.room()) }

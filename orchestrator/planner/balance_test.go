@@ -32,7 +32,7 @@ type goal struct {
 }
 
 func (g goal) topology() millrace.Topology {
-	return millrace.Topology{Ranks: g.ranks, TP: 1, CP: 1, PP: 1}
+	return millrace.Topology{Ranks: 8 * g.ranks, TP: 1, CP: 1, PP: 8}
 }
 
 func (g goal) selections(tb testing.TB, n int) []Selection {
@@ -52,6 +52,10 @@ func packedOptions(balance Balance, cost Cost) PlaceOptions {
 	return PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: balance, Cost: cost}
 }
 
+func split(o PlaceOptions) PlaceOptions { o.Split.On = true; return o }
+
+func grouped(o PlaceOptions, ranks int) PlaceOptions { o.Group = ranks; return o }
+
 func goals() []goal {
 	return []goal{
 		{"8K-1024x8", pretrainShares, 8192, 1024, 8, varlenOptions(FSDP, dense8B)},
@@ -65,6 +69,10 @@ func goals() []goal {
 		{"128K-128x8-moe", longctxShares, 131072, 128, 8, varlenOptions(FSDP, moeA3B)},
 		{"128K-128x8-dp", longctxShares, 131072, 128, 8, varlenOptions(DP, dense8B)},
 		{"128K-128x8-pp", longctxShares, 131072, 128, 8, varlenOptions(PP, dense8B)},
+		{"128K-128x8-split", longctxShares, 131072, 128, 8, split(varlenOptions(FSDP, dense8B))},
+		{"128K-128x8-split-moe", longctxShares, 131072, 128, 8, split(varlenOptions(FSDP, moeA3B))},
+		{"128K-128x8-split-pp", longctxShares, 131072, 128, 8, split(varlenOptions(PP, dense8B))},
+		{"8K-1024x8-groups", pretrainShares, 8192, 1024, 8, grouped(varlenOptions(FSDP, dense8B), 64)},
 		{"8K-4096x8", pretrainShares, 8192, 4096, 8, varlenOptions(FSDP, dense8B)},
 	}
 }
@@ -77,15 +85,20 @@ func BenchmarkBalance(b *testing.B) {
 			const steps = 3
 			sels := g.selections(b, steps)
 			rng := rand.New(rand.NewPCG(1, 1))
-			var fsdp, dp, chance float64
+			var fsdp, dp, pp, gap, sums, chance float64
 			for i := range sels {
 				plan, err := Place(&sels[i], g.topology(), g.opt)
 				if err != nil {
 					b.Fatal(err)
 				}
-				over, blind := Weigh(plan, g.opt.Cost), Weigh(shuffled(b, &sels[i], g.topology(), g.opt, rng), g.opt.Cost)
+				by := g.opt.Weighing(&sels[i], g.topology())
+				weight := Weigh(plan, by)
+				over, blind := weight.Over, Weigh(shuffled(b, &sels[i], g.topology(), g.opt, rng), by).Over
 				fsdp += float64(over.FSDP) / 1e4 / steps
 				dp += float64(over.DP) / 1e4 / steps
+				pp += float64(over.PP) / 1e4 / steps
+				gap += float64(weight.Gap().FSDP) / 1e4 / steps
+				sums += float64(weight.Gap().DP) / 1e4 / steps
 				chance += float64(blind.FSDP) / 1e4 / steps
 			}
 			var took []time.Duration
@@ -102,6 +115,9 @@ func BenchmarkBalance(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(fsdp, "%fsdp")
 			b.ReportMetric(dp, "%dp")
+			b.ReportMetric(pp, "%pp")
+			b.ReportMetric(gap, "%gap")
+			b.ReportMetric(sums, "%gap-sums")
 			b.ReportMetric(chance, "%fsdp-random")
 			b.ReportMetric((100+chance)/(100+fsdp), "speedup")
 			b.ReportMetric(took[len(took)/2].Seconds()*1e3, "p50-ms")

@@ -29,6 +29,19 @@ func hold(part []millrace.Assignment, cp int, local uint32, weigh func(*millrace
 	}
 }
 
+// fitted returns what the backbone spends on a segment of a step that holds these.
+func fitted(part []millrace.Assignment, cost Cost) func(*millrace.Segment) uint64 {
+	var size extent
+	for i := range part {
+		size.add(&part[i].Segment)
+	}
+	weigh := cost.fit(size)
+	return func(s *millrace.Segment) uint64 {
+		_, backbone := weigh.of(s)
+		return backbone
+	}
+}
+
 // held is a document that may be whole on one rank.
 type held struct {
 	at   int // in the microbatch
@@ -100,16 +113,13 @@ func dealContext(short []held, cp int) [][]int {
 // products run over it, attention does not. Where a trainer's attention runs over it too, the ranks of sliced documents are even to the last
 // operation.
 func WeighContext(plan *millrace.Plan, cost Cost, cp int, pad uint32) (all, worst uint64) {
-	longest, tokens := uint32(0), uint64(0)
-	for i := range plan.Assignments {
-		longest, tokens = max(longest, plan.Assignments[i].Length), tokens+uint64(plan.Assignments[i].Length)
-	}
-	cost = cost.fit(longest, tokens)
+	weigh := fitted(plan.Assignments, cost)
+	of := func(tokens uint32) uint64 { return weigh(&millrace.Segment{Length: tokens}) }
 	total, dearest := uint64(0), uint64(0)
 	for rest := plan.Assignments; len(rest) > 0; {
 		first, load := &rest[0], make([]uint64, cp)
 		for len(rest) > 0 && rest[0].Rank == first.Rank && rest[0].Microbatch == first.Microbatch {
-			sliceCosts(load, &rest[0], pad, cost.of)
+			sliceCosts(load, &rest[0], pad, of)
 			rest = rest[1:]
 		}
 		sum := uint64(0)

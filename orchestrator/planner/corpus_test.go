@@ -55,7 +55,9 @@ func randomCorpus(rng *rand.Rand, sources, docs int, t uint32) *corpus {
 			default:
 				n = 1 + rng.Uint32N(t/2+1)
 			}
-			c.docs[s] = append(c.docs[s], document(d, n))
+			doc := document(d, n)
+			doc.Lengths.Patches = n % 7 * uint32(d%3) // some have images
+			c.docs[s] = append(c.docs[s], doc)
 		}
 		c.docs[s] = append(c.docs[s], document(docs, 1+rng.Uint32N(t)))
 	}

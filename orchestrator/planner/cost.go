@@ -1,83 +1,132 @@
 package planner
 
 import (
-	"math/big"
+	"cmp"
 	"math/bits"
+
+	"millrace"
 )
 
-// Cost weighs a document: a segment of s tokens costs Linear*s + Quadratic*s*s. Only the ratio of the two counts, so any unit will
-// do; Linear/Quadratic is S*, the length at which attention costs as much as everything linear. The zero Cost stands for
-// DefaultCost.
+// Cost weighs what a segment holds, as a vector: its tokens cost the backbone, its patches the encoder, and its columns memory, which the
+// token cap bounds. A segment of s tokens costs the backbone Linear·s + Quadratic·s² + Windowed·w(s), where w(s) counts what attention
+// within Window tokens sees, and one of p patches costs the encoder Encoder.Linear·p + Encoder.Quadratic·p². Only ratios count, so any one
+// unit will do; Linear/Quadratic is S*, the length at which attention costs as much as everything linear. The zero Cost stands
+// for DefaultCost.
 type Cost struct {
+	Linear    uint64
+	Quadratic uint64
+	Windowed  uint64 // of the layers with sliding windows
+	Window    uint32 // in tokens
+	Encoder   Encoder
+}
+
+// Encoder weighs patches.
+type Encoder struct {
 	Linear    uint64
 	Quadratic uint64
 }
 
-// costUnit is the Quadratic of CostFromModel: the fixed point has as many parts.
+// costUnit is the Quadratic of DefaultCost: the fixed point has as many parts.
 const costUnit = 16
 
 // DefaultCost is that of a dense model of 8 billion parameters: S* = 61,000 tokens. Being wrong by −20 … +30 % costs at most 1.5
 // percentage points of balance at 8K tokens.
 func DefaultCost() Cost { return Cost{Linear: 61000 * costUnit, Quadratic: costUnit} }
 
-// CostFromModel derives the cost of causal attention from a model's dimensions: S* = N / (layers·heads·headDim), where N counts
-// the parameters, embeddings on both ends included, of a dense transformer with gated feed-forward layers (6·N·s and
-// 6·layers·heads·headDim·s² operations, forward and backward). Dimensions without layers, heads or headDim give DefaultCost.
-func CostFromModel(layers, hidden, heads, kvHeads, headDim, ffn, vocab uint64) Cost {
-	if layers == 0 || heads == 0 || headDim == 0 {
-		return DefaultCost()
+// Phases tells how many phases of a microbatch are weighed: 2 where the encoder has a cost.
+func (c Cost) Phases() int {
+	if c.Encoder != (Encoder{}) {
+		return 2
 	}
-	attention := product(hidden, headDim, 2) // query and output, a head
-	attention.Mul(attention, product(heads))
-	keys := product(hidden, headDim, kvHeads, 2)
-	forward := product(hidden, ffn, 3)
-	n := new(big.Int).Add(attention, keys)
-	n.Add(n, forward)
-	n.Mul(n, product(layers))
-	n.Add(n, product(hidden, vocab, 2))
-	n.Mul(n, product(costUnit))
-	n.Quo(n, product(layers, heads, headDim))
-	const most = 1 << 62
-	if !n.IsUint64() || n.Uint64() > most {
-		return Cost{Linear: most, Quadratic: costUnit}
-	}
-	return Cost{Linear: n.Uint64(), Quadratic: costUnit}
+	return 1
 }
 
-func product(factors ...uint64) *big.Int {
-	p := big.NewInt(1)
-	for _, f := range factors {
-		p.Mul(p, new(big.Int).SetUint64(f))
-	}
-	return p
+// isZero tells whether nothing has a cost.
+func (c Cost) isZero() bool {
+	return c.Linear == 0 && c.Quadratic == 0 && c.Windowed == 0 && c.Encoder == (Encoder{})
 }
 
 // costSumBits bounds what any sum of a step's costs can reach, with room to multiply by small numbers.
 const costSumBits = 60
 
-// fit scales the cost down by a power of two so that no sum over a step of that many tokens, in segments of at most longest,
-// exceeds 2^60. It keeps at least 2^60 divided by the step's own extent of precision.
-func (c Cost) fit(longest uint32, tokens uint64) Cost {
-	if c.Linear == 0 && c.Quadratic == 0 {
-		c = DefaultCost()
-	}
-	step := bits.Len64(tokens)
-	// Σ s² ≤ longest·Σ s; the two sums together take one bit more than the larger.
-	over := max(bits.Len64(c.Linear)+step, bits.Len64(c.Quadratic)+step+bits.Len32(longest)) + 1 - costSumBits
-	if over > 0 {
-		c.Linear >>= over
-		c.Quadratic >>= over
-	}
-	if c.Linear == 0 && c.Quadratic == 0 {
-		c.Linear = 1
-	}
-	return c
+// extent is what a step holds, for the fit of a cost: Σ s² ≤ longest·Σ s.
+type extent struct {
+	longest, mostPatches uint32
+	tokens, patches      uint64
 }
 
-// of returns the cost of a segment; c must have been fitted.
-func (c Cost) of(tokens uint32) uint64 {
-	s := uint64(tokens)
-	return (c.Linear + c.Quadratic*s) * s
+func (e *extent) add(s *millrace.Segment) {
+	e.longest, e.mostPatches = max(e.longest, s.Length), max(e.mostPatches, s.Patches)
+	e.tokens += uint64(s.Length)
+	e.patches += uint64(s.Patches)
+}
+
+// weigher is a cost that was fitted to a step: all costs are divided by such a power of two that no sum over the step exceeds 2^60.
+type weigher struct {
+	cost  Cost
+	shift uint
+}
+
+// fit returns the weigher of a step. It keeps at least 2^60 divided by the step's own extent of precision.
+func (c Cost) fit(e extent) weigher {
+	if c.isZero() {
+		c = DefaultCost()
+	}
+	of := func(coefficient uint64, sum uint64, factor uint32) int {
+		if coefficient == 0 || sum == 0 {
+			return 0
+		}
+		return bits.Len64(coefficient) + bits.Len64(sum) + bits.Len32(factor)
+	}
+	terms := []int{of(c.Linear, e.tokens, 0), of(c.Quadratic, e.tokens, e.longest), of(c.Windowed, e.tokens, e.longest),
+		of(c.Encoder.Linear, e.patches, 0), of(c.Encoder.Quadratic, e.patches, e.mostPatches)}
+	dearest, count := 0, 0
+	for _, bits := range terms {
+		dearest = max(dearest, bits)
+		count += min(bits, 1)
+	}
+	return weigher{cost: c, shift: uint(max(0, dearest+bits.Len(uint(count)-1)-costSumBits))}
+}
+
+// of returns what a segment costs the encoder and the backbone. What has a length costs something where its phase has a cost at all.
+func (w *weigher) of(s *millrace.Segment) (encoder, backbone uint64) {
+	t, c := uint64(s.Length), &w.cost
+	if w.shift == 0 && c.Window == 0 {
+		backbone = (c.Linear + c.Quadratic*t) * t
+	} else {
+		backbone = w.sum(t, c.Linear, t*t, c.Quadratic, seen(t, uint64(c.Window)), c.Windowed)
+	}
+	if s.Patches > 0 && c.Phases() > 1 {
+		p := uint64(s.Patches)
+		encoder = w.sum(p, c.Encoder.Linear, p*p, c.Encoder.Quadratic, 0, 0)
+	}
+	return encoder, backbone
+}
+
+// sum returns Σ a·b shifted, at least 1 where it is not 0.
+func (w *weigher) sum(a1, b1, a2, b2, a3, b3 uint64) uint64 {
+	var hi, lo uint64
+	for _, f := range [3][2]uint64{{a1, b1}, {a2, b2}, {a3, b3}} {
+		h, l := bits.Mul64(f[0], f[1])
+		var carry uint64
+		lo, carry = bits.Add64(lo, l, 0)
+		hi += h + carry
+	}
+	if hi == 0 && lo == 0 {
+		return 0
+	}
+	if w.shift >= 64 {
+		return cmp.Or(hi>>(w.shift-64), 1)
+	}
+	return cmp.Or(hi<<(64-w.shift)|lo>>w.shift, 1)
+}
+
+// seen is s² in a window that is no shorter than s, else 2·s·w − w², as PLANNING §2 has it.
+func seen(s, window uint64) uint64 {
+	if s <= window {
+		return s * s
+	}
+	return 2*s*window - window*window
 }
 
 // mulDiv returns a·b/c for a quotient that fits 64 bits, and the largest number where it does not.

@@ -11,7 +11,8 @@
 // fact is an Outcome, not an error. Costs are 64-bit fixed point. A State after any step goes on exactly where it was taken.
 //
 // The files: selector, window, draw, walk, offers (what a step holds) · cut, pack, bitmap (best-fit-decreasing) · state, carried, compact, delta
-// (what is remembered between steps) · place, rows, arrays, heap (where it goes) · cost, report (what it costs).
+// (what is remembered between steps) · place, deal (where it goes), by rows, arrays, sums, phases or split, heap, local (whole on one
+// context-parallel rank) · cost, model (what it costs), report (what that came to).
 package planner
 
 // PlannerVersion names the algorithms that decide a run's stream. It is part of the state; whatever changes a selection changes it. Version 1 is

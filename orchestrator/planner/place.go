@@ -36,6 +36,16 @@ type PlaceOptions struct {
 	CapPermille uint32
 	Local       uint32   // tokens up to which a document may be whole on one context-parallel rank; Varlen
 	LastStep    LastStep // ShortLast leaves out microbatches that are padding on every rank
+	// Group is how many data-parallel ranks are balanced among themselves; it divides their number. 0: all of them.
+	Group int
+	Split Split
+}
+
+// Split is which documents are split over data-parallel ranks: their context-parallel degree is a matter of their length. The zero Split
+// splits none. The time that slices take to exchange keys and values is not weighed.
+type Split struct {
+	On          bool   // those dearer than the mean microbatch
+	AboveTokens uint32 // of those, only ones of more tokens
 }
 
 // Shape returns the shape of the microbatches that these options give.
@@ -66,6 +76,10 @@ func (o PlaceOptions) validate(sel *Selection, topo millrace.Topology) (microbat
 		return fail("balance %q is none of fsdp, dp, pp, none", o.Balance)
 	case o.CapPermille != 0 && (o.CapPermille < noSlack || o.CapPermille > mostSlack):
 		return fail("cap_slack of %d thousandths lies outside %d … %d", o.CapPermille, noSlack, mostSlack)
+	case o.Group < 0 || o.Group > 0 && topo.DP()%o.Group != 0:
+		return fail("distribute.group %d does not divide the %d data-parallel ranks", o.Group, topo.DP())
+	case o.Split.On && o.Layout != millrace.Varlen:
+		return fail("split_documents needs layout varlen")
 	case o.Layout == millrace.Varlen && uint64(o.MicroBatch)*uint64(sel.SequenceLength)*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
 		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch, sel.SequenceLength)
 	}
@@ -80,84 +94,62 @@ func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.
 	if err != nil {
 		return nil, err
 	}
-	g := newDeal(sel, topo.DP(), opt)
-	var where []spot
-	if opt.Layout == millrace.Varlen && opt.Balance != Unbalanced {
-		where = g.arrays()
-	}
-	if where == nil {
-		where = g.rows()
-	}
 	plan := &millrace.Plan{
-		Step: sel.Step, Ranks: uint32(g.ranks), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
+		Step: sel.Step, Ranks: uint32(topo.DP()), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
 		SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
 	}
-	if opt.LastStep == ShortLast && sel.Incomplete {
-		plan.Microbatches = uint32(g.columns)
+	var out layout
+	columns := 1
+	for _, d := range newDeals(sel, topo, opt) {
+		d.place(&out)
+		columns = max(columns, d.columns)
 	}
-	plan.Assignments = g.assign(where)
+	if opt.LastStep == ShortLast && sel.Incomplete {
+		plan.Microbatches = uint32(columns)
+	}
+	plan.Assignments = out.assign(sel, opt, topo.DP(), columns)
 	if opt.Local > 0 && topo.CP > 1 && opt.Layout == millrace.Varlen {
-		hold(plan.Assignments, topo.CP, opt.Local, func(s *millrace.Segment) uint64 { return g.cost.of(s.Length) })
+		hold(plan.Assignments, topo.CP, opt.Local, fitted(plan.Assignments, opt.Cost))
 	}
 	plan.Leaves, plan.Placement = seal.Placement(plan, opt.Shape(sel.SequenceLength, millrace.Int64))
 	return plan, nil
 }
 
-// deal is one selection being dealt. A column is one microbatch of every rank.
-type deal struct {
-	sel     *Selection
-	opt     PlaceOptions
-	cost    Cost // fitted to the step
-	ranks   int
-	columns int // as many as hold something
+// layout is where everything of a step goes.
+type layout struct {
+	pieces []piece
+	where  []spot
 }
 
-// spot is where a segment goes. Segments of one row stand in draw order.
+// spot is where a piece goes. Pieces of one row stand in draw order.
 type spot struct {
 	rank, microbatch, row uint32
 }
 
-func newDeal(sel *Selection, ranks int, opt PlaceOptions) *deal {
-	perColumn := ranks * int(opt.MicroBatch)
-	longest := uint32(0)
-	for i := range sel.Segments {
-		longest = max(longest, sel.Segments[i].Length)
-	}
-	return &deal{
-		sel: sel, opt: opt, ranks: ranks,
-		cost:    opt.Cost.fit(longest, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength)),
-		columns: max(1, (sel.NumBins+perColumn-1)/perColumn),
-	}
-}
-
-// assign orders the segments by (rank, microbatch, row) and, in a row, by draw order, and gives them their start columns, all
+// assign orders the pieces by (rank, microbatch, row) and, in a row, by draw order, and gives them their start columns, all
 // multiples of the pad multiple.
-func (g *deal) assign(where []spot) []millrace.Assignment {
-	rows := g.columns * int(g.opt.MicroBatch)
-	if g.opt.Layout == millrace.Varlen {
-		rows = g.columns
+func (o *layout) assign(sel *Selection, opt PlaceOptions, ranks, columns int) []millrace.Assignment {
+	high := int(opt.MicroBatch) // rows of a microbatch
+	if opt.Layout == millrace.Varlen {
+		high = 1
 	}
-	line := func(w spot) int { // of all rows, in order
-		if g.opt.Layout == millrace.Varlen {
-			return int(w.rank)*rows + int(w.microbatch)
-		}
-		return int(w.rank)*rows + int(w.microbatch)*int(g.opt.MicroBatch) + int(w.row)
-	}
-	at := make([]uint32, g.ranks*rows+1)
-	for _, w := range where {
+	line := func(w spot) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) } // of all rows, in order
+	at := make([]uint32, ranks*columns*high+1)
+	for _, w := range o.where {
 		at[line(w)+1]++
 	}
 	for i := range len(at) - 1 {
 		at[i+1] += at[i]
 	}
-	start := make([]uint32, g.ranks*rows)
-	out := make([]millrace.Assignment, len(where))
-	pad := uint64(g.sel.PadMultiple)
-	for i, w := range where {
-		l, seg := line(w), g.sel.Segments[i]
-		out[at[l]] = millrace.Assignment{Segment: seg, Rank: millrace.Rank(w.rank), Microbatch: w.microbatch, Row: w.row, Start: start[l]}
+	start := make([]uint32, ranks*columns*high)
+	out := make([]millrace.Assignment, len(o.where))
+	for i, w := range o.where {
+		l, p := line(w), o.pieces[i]
+		a := &out[at[l]]
+		*a = millrace.Assignment{Segment: sel.Segments[p.segment], Rank: millrace.Rank(w.rank), Microbatch: w.microbatch, Row: w.row,
+			Start: start[l], Part: p.part, Parts: p.parts}
 		at[l]++
-		start[l] += uint32((uint64(seg.Length) + pad - 1) / pad * pad)
+		start[l] += a.Columns(sel.PadMultiple)
 	}
 	return out
 }

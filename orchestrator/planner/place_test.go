@@ -10,39 +10,54 @@ import (
 	"millrace/internal/seal"
 )
 
-// checkPlan holds for every plan: each segment once, inside its row or array, equal microbatch counts, digests that verify.
+// checkPlan holds for every plan: each segment once, whole or in all its slices at the same time; inside its row or array; digests that
+// verify; and in a complete step no microbatch without tokens.
 func checkPlan(t *testing.T, sel *Selection, opt PlaceOptions, plan *millrace.Plan) {
 	t.Helper()
 	shape := opt.Shape(sel.SequenceLength, millrace.Int32)
 	if err := seal.VerifyRoot(plan, shape); err != nil {
 		t.Fatal(err)
 	}
-	seen := map[place]bool{}
-	parts := 0
+	slices, held := map[millrace.Segment][]millrace.Assignment{}, 0
 	for r := range plan.Ranks {
 		for m := range plan.Microbatches {
 			part := plan.Part(millrace.Rank(r), m)
-			parts += len(part)
+			held += len(part)
 			if err := seal.VerifyPart(plan, millrace.Rank(r), m); err != nil {
 				t.Fatal(err)
 			}
 			checkPart(t, sel, opt, part, shape)
+			if len(part) == 0 && !sel.Incomplete {
+				t.Fatalf("step %s: rank %d has nothing in microbatch %d", sel.Step, r, m)
+			}
 			for _, a := range part {
-				key := place{a.Source, a.Ordinal, a.Offset}
-				if seen[key] {
-					t.Fatalf("step %s: %+v is placed twice", sel.Step, a)
-				}
-				seen[key] = true
+				slices[a.Segment] = append(slices[a.Segment], a)
 			}
 		}
 	}
-	if parts != len(sel.Segments) || parts != len(plan.Assignments) {
-		t.Fatalf("step %s: %d of %d segments lie in a part", sel.Step, parts, len(sel.Segments))
+	if held != len(plan.Assignments) || len(slices) != len(sel.Segments) {
+		t.Fatalf("step %s: %d of %d assignments lie in a part, of %d of %d segments", sel.Step, held, len(plan.Assignments), len(slices), len(sel.Segments))
 	}
 	for _, seg := range sel.Segments {
-		if !seen[place{seg.Source, seg.Ordinal, seg.Offset}] {
-			t.Fatalf("step %s: %+v is not placed", sel.Step, seg)
+		checkSlices(t, opt, slices[seg])
+	}
+}
+
+// checkSlices holds for the assignments of one segment.
+func checkSlices(t *testing.T, opt PlaceOptions, of []millrace.Assignment) {
+	t.Helper()
+	if len(of) == 0 || len(of) != int(max(of[0].Parts, 1)) || of[0].Parts == 1 || of[0].Parts > 0 && !opt.Split.On {
+		t.Fatalf("a segment is placed as %+v", of)
+	}
+	ranks, parts := map[millrace.Rank]bool{}, map[uint32]bool{}
+	for _, a := range of {
+		ranks[a.Rank], parts[a.Part] = true, true
+		if a.Microbatch != of[0].Microbatch || a.Parts != of[0].Parts || a.Part >= max(a.Parts, 1) || a.Rank/millrace.Rank(max(opt.Group, 1)) != of[0].Rank/millrace.Rank(max(opt.Group, 1)) && opt.Group > 0 {
+			t.Fatalf("slices of one segment: %+v", of)
 		}
+	}
+	if len(ranks) != len(of) || len(parts) != len(of) {
+		t.Fatalf("slices of one segment: %+v", of)
 	}
 }
 
@@ -61,14 +76,41 @@ func checkPart(t *testing.T, sel *Selection, opt PlaceOptions, part []millrace.A
 		if a.Row < row || a.Row >= rows || a.Start != free || a.Start%sel.PadMultiple != 0 {
 			t.Fatalf("step %s: %+v stands where row %d column %d comes", sel.Step, a, row, free)
 		}
-		free += (a.Length + sel.PadMultiple - 1) / sel.PadMultiple * sel.PadMultiple
+		free += a.Columns(sel.PadMultiple)
 		if free > end {
 			t.Fatalf("step %s: %+v ends at %d of %d", sel.Step, a, free, end)
 		}
 	}
 }
 
+// checkWeight holds for every plan: nothing is better than the mean, nor than its largest documents, and the parts make the whole.
+func checkWeight(t *testing.T, plan *millrace.Plan, by Weighing) {
+	t.Helper()
+	w := Weigh(plan, by)
+	if w.Fullest > by.Cap {
+		t.Fatalf("step %s: a microbatch has %d columns of %d", plan.Step, w.Fullest, by.Cap)
+	}
+	sum := uint64(0)
+	for _, r := range w.Ranks {
+		sum += uint64(r)
+	}
+	n := uint64(plan.Ranks)
+	if len(w.Ranks) != int(n) || sum > n*million || sum > 0 && sum+n < n*million {
+		t.Fatalf("step %s: ranks cost %v", plan.Step, w.Ranks)
+	}
+	const rounding = 2
+	if w.Over.DP+rounding < w.Bound.DP || w.Over.Most+rounding < w.Bound.Most || w.Over.PP+rounding < w.Bound.PP || w.Over.FSDP+rounding < w.Over.DP {
+		t.Fatalf("step %s: over the mean %+v, the bound %+v", plan.Step, w.Over, w.Bound)
+	}
+}
+
 func TestPlaceProperties(t *testing.T) {
+	split := 0
+	defer func() {
+		if split == 0 {
+			t.Error("no document was split: this test needs longer ones")
+		}
+	}()
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		spec := randomSpec(t, rng, 1+rng.IntN(3))
@@ -83,14 +125,23 @@ func TestPlaceProperties(t *testing.T) {
 				opt := PlaceOptions{
 					MicroBatch: []uint32{1, 2, 4}[rng.IntN(3)], Balance: balance, LastStep: spec.LastStep,
 					Layout: []millrace.Layout{millrace.Packed, millrace.Varlen}[rng.IntN(2)], CapPermille: []uint32{0, 1000, 1150, 2000}[rng.IntN(4)],
-					Cost: []Cost{{}, {1, 1}, {1 << 63, 1 << 63}, {0, 1}}[rng.IntN(4)],
+					Cost: []Cost{{}, {Linear: 1, Quadratic: 1}, {Linear: 1 << 63, Quadratic: 1 << 63}, {Quadratic: 1}, {Windowed: 1, Window: 9},
+						{Linear: 9, Quadratic: 1, Encoder: Encoder{7, 1}}, {Encoder: Encoder{Linear: 1}}}[rng.IntN(7)],
 				}
-				topo := millrace.Topology{Ranks: []int{1, 2, 4}[rng.IntN(3)], TP: 1, CP: 1, PP: 1}
+				topo := millrace.Topology{Ranks: 2 * []int{1, 2, 4}[rng.IntN(3)], TP: 1, CP: 1, PP: 2}
+				if opt.Group = []int{0, 1, 2}[rng.IntN(3)]; topo.DP() < opt.Group {
+					opt.Group = 0
+				}
+				if opt.Layout == millrace.Varlen && rng.IntN(2) == 0 {
+					opt.Split = Split{On: true, AboveTokens: rng.Uint32N(2) * rng.Uint32N(spec.SequenceLength)}
+				}
 				plan, err := Place(sel, topo, opt)
 				if err != nil {
 					t.Fatalf("seed %d, step %d: %v", seed, i, err)
 				}
 				checkPlan(t, sel, opt, plan)
+				checkWeight(t, plan, opt.Weighing(sel, topo))
+				split += len(plan.Assignments) - len(sel.Segments)
 				full := sel.GlobalBatch / int(opt.MicroBatch) / topo.DP()
 				if int(plan.Microbatches) != full && (!sel.Incomplete || opt.LastStep != ShortLast) {
 					t.Fatalf("seed %d, step %d: %d microbatches a rank, want %d", seed, i, plan.Microbatches, full)
@@ -171,6 +222,8 @@ func TestPlaceRefuses(t *testing.T) {
 		"no divide":   func(_ *PlaceOptions, topo *millrace.Topology) { topo.Ranks, topo.TP = 3, 2 },
 		"layout":      func(o *PlaceOptions, _ *millrace.Topology) { o.Layout = "round" },
 		"balance":     func(o *PlaceOptions, _ *millrace.Topology) { o.Balance = "even" },
+		"groups":      func(o *PlaceOptions, _ *millrace.Topology) { o.Group = 4 },
+		"split rows":  func(o *PlaceOptions, _ *millrace.Topology) { o.Split.On = true },
 		"less than 1": func(o *PlaceOptions, _ *millrace.Topology) { o.CapPermille = 999 },
 		"beyond int32": func(o *PlaceOptions, _ *millrace.Topology) {
 			o.Layout, o.MicroBatch, sel.SequenceLength = millrace.Varlen, 2, 1<<30
@@ -200,7 +253,7 @@ func TestArraysFallBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := newDeal(&steps[0], 2, opt); g.arrays() != nil {
+	if d := newDeals(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, opt)[0]; d.arrays(d.mean()) != nil {
 		t.Fatal("the arrays were packed anew: this test needs harder lengths")
 	}
 	checkPlan(t, &steps[0], opt, plan)
@@ -230,38 +283,6 @@ func TestSpreadAndHeap(t *testing.T) {
 			}
 			sums[best] += c
 			counts[best]++
-		}
-	}
-}
-
-func TestCostFromModel(t *testing.T) {
-	for _, tt := range []struct {
-		name                                       string
-		layers, hidden, heads, kv, dim, ffn, vocab uint64
-		low, high                                  uint64
-	}{
-		{"llama 8B", 32, 4096, 32, 8, 128, 14336, 128256, 60900, 61400},
-		{"llama 70B", 80, 8192, 64, 8, 128, 28672, 128256, 107000, 109000},
-		{"none", 0, 0, 0, 0, 0, 0, 0, 61000, 61001},
-		{"beyond all", 1 << 60, 1 << 60, 1, 1 << 60, 1, 1 << 60, 1 << 60, 1 << 57, 1 << 62},
-	} {
-		c := CostFromModel(tt.layers, tt.hidden, tt.heads, tt.kv, tt.dim, tt.ffn, tt.vocab)
-		if s := c.Linear / c.Quadratic; s < tt.low || s >= tt.high {
-			t.Errorf("%s: S* = %d, want %d … %d", tt.name, s, tt.low, tt.high)
-		}
-	}
-}
-
-// TestFittedSums: no sum over a step leaves 2^60, whatever the coefficients.
-func TestFittedSums(t *testing.T) {
-	for _, c := range []Cost{{}, {1, 0}, {0, 1}, {1 << 63, 1 << 63}, {^uint64(0), 1}, {1, ^uint64(0)}} {
-		for _, longest := range []uint32{1, 2048, 1 << 20, maxUnits} {
-			tokens := uint64(longest) * maxBins
-			f := c.fit(longest, tokens)
-			one, steps := f.of(longest), tokens/uint64(longest)
-			if one == 0 || one > (1<<costSumBits)/steps {
-				t.Errorf("%+v fitted to %d × %d tokens: %+v, one costs %d", c, steps, longest, f, one)
-			}
 		}
 	}
 }

@@ -74,7 +74,8 @@ func BenchmarkPlan(b *testing.B) {
 				fill += sel.Stats.FillPPM
 				packs += uint64(sel.Stats.Packs)
 				segments += uint64(len(sel.Segments))
-				over, chance := Weigh(plan, opt.Cost), Weigh(shuffled(b, &sel, topo, opt, rng), opt.Cost)
+				by := opt.Weighing(&sel, topo)
+				over, chance := Weigh(plan, by).Over, Weigh(shuffled(b, &sel, topo, opt, rng), by).Over
 				fsdp, dp, randomFSDP, randomDP = fsdp+over.FSDP, dp+over.DP, randomFSDP+chance.FSDP, randomDP+chance.DP
 				b.StartTimer()
 			}
@@ -134,11 +135,12 @@ func TestQuality(t *testing.T) {
 			t.Errorf("step %d: fill %d ppm, want 99.7 %%", i, steps[i].Stats.FillPPM)
 		}
 		opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150}
-		plan, err := Place(&steps[i], millrace.Topology{Ranks: 64, TP: 1, CP: 1, PP: 1}, opt)
+		topo := millrace.Topology{Ranks: 64, TP: 1, CP: 1, PP: 1}
+		plan, err := Place(&steps[i], topo, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if over := Weigh(plan, opt.Cost); over.FSDP > 8_000 || over.DP > 2_500 {
+		if over := Weigh(plan, opt.Weighing(&steps[i], topo)).Over; over.FSDP > 8_000 || over.DP > 2_500 {
 			t.Errorf("step %d: overhead %+v ppm, want at most 0.8 %% and 0.25 %%", i, over)
 		}
 	}

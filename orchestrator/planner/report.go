@@ -1,57 +1,221 @@
 package planner
 
-import "millrace"
+import (
+	"cmp"
+	"slices"
 
-// Overhead is how much dearer a plan is than the mean, in millionths: what ranks wait for each other. Costs are the model's, not
-// measured; padding costs nothing.
+	"millrace"
+)
+
+// Weighing is what a plan is weighed by.
+type Weighing struct {
+	Cost   Cost
+	Cap    uint32 // most columns of a microbatch
+	Pad    uint32 // every segment is rounded up to a multiple of it
+	Stages int    // of the pipeline
+}
+
+// Weighing returns what weighs the plans that Place makes of these.
+func (o PlaceOptions) Weighing(sel *Selection, topo millrace.Topology) Weighing {
+	o.MicroBatch = cmp.Or(sel.MicroBatch, o.MicroBatch)
+	most := o.MicroBatch * sel.SequenceLength
+	if o.Layout == millrace.Varlen {
+		most = o.Shape(sel.SequenceLength, "").CapTokens
+	}
+	return Weighing{Cost: o.Cost, Cap: most, Pad: sel.PadMultiple, Stages: topo.PP}
+}
+
+// Overhead is how much dearer a step is than the mean, in millionths: what ranks wait for each other. Costs are the model's, not measured; padding
+// costs nothing. With an encoder ranks wait after each of the two phases.
 type Overhead struct {
 	FSDP uint64 // sum over microbatches of the dearest rank
 	DP   uint64 // the dearest rank's sum
+	PP   uint64 // the same, and its dearest microbatch once more for every stage but the first
 	Most uint64 // the dearest microbatch
 }
 
-// Weigh reports a plan's overhead. A plan without tokens has none.
-func Weigh(plan *millrace.Plan, cost Cost) Overhead {
-	longest, tokens := uint32(0), uint64(0)
-	for i := range plan.Assignments {
-		l := plan.Assignments[i].Length
-		longest = max(longest, l)
-		tokens += uint64(l)
-	}
-	cost = cost.fit(longest, tokens)
-	micro := make([]uint64, int(plan.Ranks)*int(plan.Microbatches))
-	total := uint64(0)
-	for i := range plan.Assignments {
-		a := &plan.Assignments[i]
-		c := cost.of(a.Length)
-		micro[int(a.Rank)*int(plan.Microbatches)+int(a.Microbatch)] += c
-		total += c
-	}
-	columns, dearest, most := uint64(0), uint64(0), uint64(0)
-	for m := range int(plan.Microbatches) {
-		top := uint64(0)
-		for r := range int(plan.Ranks) {
-			top = max(top, micro[r*int(plan.Microbatches)+m])
-		}
-		columns += top
-		most = max(most, top)
-	}
-	for r := range int(plan.Ranks) {
-		sum := uint64(0)
-		for m := range int(plan.Microbatches) {
-			sum += micro[r*int(plan.Microbatches)+m]
-		}
-		dearest = max(dearest, sum)
-	}
-	over := func(worst, shares uint64) uint64 {
-		if total == 0 {
+// Weight is what a plan costs. The bound is what its largest documents and its token cap leave: for FSDP the cap-aware column bound of PLANNING §3.3, for which what
+// fills up a column of large documents is taken to be like the average of the rest; for the others max(mean, largest document).
+type Weight struct {
+	Over    Overhead // over the mean
+	Bound   Overhead // over the mean, as far as nothing can be done about it where it is
+	Ranks   []uint32 // by rank: its cost, in millionths of the mean rank's
+	Micro   []uint32 // rank-major: a microbatch's cost, in millionths of the mean microbatch's
+	Fullest uint32   // columns of the fullest microbatch
+	Slices  int      // of documents that are split over ranks
+}
+
+// Gap is how much dearer the step is than its bound, in millionths of it.
+func (w *Weight) Gap() Overhead {
+	gap := func(over, bound uint64) uint64 {
+		if over <= bound {
 			return 0
 		}
-		return mulDiv(worst, 1_000_000*shares, total) - 1_000_000
+		return mulDiv(over-bound, million, million+bound)
 	}
-	return Overhead{
-		FSDP: over(columns, uint64(plan.Ranks)),
-		DP:   over(dearest, uint64(plan.Ranks)),
-		Most: over(most, uint64(plan.Ranks)*uint64(plan.Microbatches)),
+	return Overhead{FSDP: gap(w.Over.FSDP, w.Bound.FSDP), DP: gap(w.Over.DP, w.Bound.DP), PP: gap(w.Over.PP, w.Bound.PP), Most: gap(w.Over.Most, w.Bound.Most)}
+}
+
+const million = 1_000_000
+
+// Weigh reports what a plan costs. One without tokens has no overhead.
+func Weigh(plan *millrace.Plan, by Weighing) Weight {
+	s := newScale(plan, by)
+	w := Weight{Fullest: s.fullest(plan), Slices: s.slices}
+	if s.total == 0 {
+		w.Ranks, w.Micro = make([]uint32, s.ranks), make([]uint32, s.ranks*s.columns)
+		return w
 	}
+	var real, bound times
+	for _, phase := range s.phases {
+		real.add(s.times(phase))
+		bound.add(s.bound(phase))
+	}
+	w.Over, w.Bound = s.overhead(real), s.overhead(bound)
+	w.Ranks, w.Micro = s.parts(s.columns), s.parts(1)
+	return w
+}
+
+// scale is a plan in the fixed point of its costs.
+type scale struct {
+	by             Weighing
+	ranks, columns int
+	bin            []uint32   // by assignment: rank-major microbatch
+	units          []uint32   // by assignment
+	phases         [][]uint64 // by phase and assignment: cost
+	total          uint64
+	slices         int
+}
+
+func newScale(plan *millrace.Plan, by Weighing) *scale {
+	n := len(plan.Assignments)
+	by.Pad = max(by.Pad, 1)
+	s := &scale{by: by, ranks: int(plan.Ranks), columns: int(plan.Microbatches), bin: make([]uint32, n), units: make([]uint32, n)}
+	for range by.Cost.Phases() {
+		s.phases = append(s.phases, make([]uint64, n))
+	}
+	var size extent
+	for i := range plan.Assignments {
+		size.add(&plan.Assignments[i].Segment)
+	}
+	weigh := by.Cost.fit(size)
+	for i := range plan.Assignments {
+		a := &plan.Assignments[i]
+		s.bin[i] = uint32(a.Rank)*plan.Microbatches + a.Microbatch
+		s.units[i] = a.Columns(by.Pad) / by.Pad
+		encoder, backbone := weigh.of(&a.Segment)
+		if a.Parts > 0 {
+			s.slices++
+			backbone /= uint64(a.Parts)
+			if a.Part > 0 {
+				encoder = 0 // a document's patches stay with its first token
+			}
+		}
+		s.phases[0][i] = backbone
+		if len(s.phases) > 1 {
+			s.phases[1][i] = encoder
+		}
+		s.total += backbone + encoder
+	}
+	return s
+}
+
+func (s *scale) fullest(plan *millrace.Plan) uint32 {
+	columns := make([]uint32, s.ranks*s.columns)
+	for i := range plan.Assignments {
+		columns[s.bin[i]] += s.units[i] * s.by.Pad
+	}
+	return slices.Max(append(columns, 0))
+}
+
+// times are what a step takes under each of the objectives.
+type times struct{ fsdp, dp, pp, most uint64 }
+
+func (t *times) add(o times) {
+	t.fsdp, t.dp, t.pp, t.most = t.fsdp+o.fsdp, t.dp+o.dp, t.pp+o.pp, t.most+o.most
+}
+
+// times of a phase as it is placed.
+func (s *scale) times(phase []uint64) (t times) {
+	micro := make([]uint64, s.ranks*s.columns)
+	for i, c := range phase {
+		micro[s.bin[i]] += c
+	}
+	column := make([]uint64, s.columns)
+	for r := range s.ranks {
+		own, sum := micro[r*s.columns:(r+1)*s.columns], uint64(0)
+		for m, c := range own {
+			sum += c
+			column[m] = max(column[m], c)
+		}
+		t.dp, t.pp = max(t.dp, sum), max(t.pp, s.pipeline(sum, slices.Max(own)))
+	}
+	for _, c := range column {
+		t.fsdp += c
+		t.most = max(t.most, c)
+	}
+	return t
+}
+
+func (s *scale) pipeline(sum, dearest uint64) uint64 {
+	return sum + min(mulDiv(dearest, uint64(max(s.by.Stages, 1)-1), 1), 1<<62)
+}
+
+// bound is what a phase cannot go below with its documents, or their slices, as large as they are.
+func (s *scale) bound(phase []uint64) (t times) {
+	n := s.ranks * s.columns
+	d := &deal{ranks: s.ranks, columns: s.columns, costs: phase, units: s.units}
+	for _, c := range phase {
+		d.total += c
+	}
+	b := &bins{deal: d, order: byDescending(phase), bin: make([]uint32, len(phase)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n)}
+	room := s.by.Cap / s.by.Pad
+	for _, u := range s.units {
+		room = max(room, u)
+	}
+	for m := range b.left {
+		b.left[m] = room
+	}
+	b.seed(d.mean())
+	b.aim()
+	largest := phase[b.order[0]]
+	t.most = max(d.mean(), largest)
+	t.fsdp = max(d.total/uint64(s.ranks), sumOfDearest(b.target, s.ranks))
+	t.dp = max(d.total/uint64(s.ranks), largest)
+	t.pp = max(s.pipeline(d.total/uint64(s.ranks), d.mean()), s.pipeline(largest, largest))
+	return t
+}
+
+// overhead compares with what a step would take if all microbatches were alike.
+func (s *scale) overhead(t times) Overhead {
+	ranks, all := uint64(s.ranks), s.total
+	over := func(time, parts uint64) uint64 {
+		return max(mulDiv(time, million*parts, all), million) - million
+	}
+	bins := ranks * uint64(s.columns)
+	even := s.pipeline(all/ranks, all/bins)
+	return Overhead{FSDP: over(t.fsdp, ranks), DP: over(t.dp, ranks), PP: max(mulDiv(t.pp, million, max(even, 1)), million) - million, Most: over(t.most, bins)}
+}
+
+// parts are the costs of every so many microbatches, in millionths of their mean.
+func (s *scale) parts(columns int) []uint32 {
+	sums := make([]uint64, s.ranks*s.columns/columns)
+	for _, phase := range s.phases {
+		for i, c := range phase {
+			sums[int(s.bin[i])/columns] += c
+		}
+	}
+	out := make([]uint32, len(sums))
+	for i, c := range sums {
+		out[i] = uint32(min(mulDiv(c, million*uint64(len(sums)), s.total), 1<<32-1))
+	}
+	return out
+}
+
+// sumOfDearest is what a step takes where all ranks wait for the dearest of each column.
+func sumOfDearest(micro []uint64, ranks int) (sum uint64) {
+	for column := range slices.Chunk(micro, ranks) {
+		sum += slices.Max(column)
+	}
+	return sum
 }

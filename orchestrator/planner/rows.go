@@ -9,67 +9,67 @@ import (
 
 // rows keeps select's bins and deals them. It always succeeds. Bins go by descending cost, so that a column holds bins that are
 // alike; an incomplete step fills the first columns and spreads the last over the ranks.
-func (g *deal) rows() []spot {
-	loads := make([]uint64, g.sel.NumBins)
-	for i := range g.sel.Segments {
-		loads[g.sel.Bin[i]] += g.cost.of(g.sel.Segments[i].Length)
+func (d *deal) rows() []spot {
+	loads := make([]uint64, d.numBins)
+	for i, b := range d.bin {
+		loads[b] += d.costs[i]
 	}
 	var bins []spot
-	switch g.opt.Balance {
+	switch d.opt.Balance {
 	case FSDP:
-		bins = g.alignColumns(loads)
+		bins = d.alignColumns(loads)
 	case DP:
-		bins = g.evenRanks(loads)
+		bins = d.evenRanks(loads)
 	case PP:
-		bins = g.evenMicrobatches(loads)
+		bins = d.evenMicrobatches(loads)
 	default:
-		bins = g.inOrder(len(loads))
+		bins = d.inOrder(len(loads))
 	}
-	g.numberRows(bins)
-	where := make([]spot, len(g.sel.Segments))
-	for i := range where {
-		where[i] = bins[g.sel.Bin[i]]
+	d.numberRows(bins)
+	where := make([]spot, len(d.bin))
+	for i, b := range d.bin {
+		where[i] = bins[b]
 	}
 	return where
 }
 
 // numberRows gives the bins of each microbatch their rows, in the order of bins; varlen has row 0 alone.
-func (g *deal) numberRows(bins []spot) {
-	if g.opt.Layout == millrace.Varlen {
+func (d *deal) numberRows(bins []spot) {
+	if d.opt.Layout == millrace.Varlen {
 		return
 	}
-	used := make([]uint32, g.ranks*g.columns)
+	used := make([]uint32, d.ranks*d.columns)
 	for i := range bins {
-		u := &used[int(bins[i].rank)*g.columns+int(bins[i].microbatch)]
+		u := &used[int(bins[i].rank)*d.columns+int(bins[i].microbatch)]
 		bins[i].row = *u
 		*u++
 	}
 }
 
-func (g *deal) inOrder(bins int) []spot {
+func (d *deal) inOrder(bins int) []spot {
 	where := make([]spot, bins)
 	for b := range where {
-		where[b] = spot{rank: uint32(b % g.ranks), microbatch: uint32(b / g.ranks / int(g.opt.MicroBatch))}
+		where[b] = spot{rank: uint32(b % d.ranks), microbatch: uint32(b / d.ranks / int(d.opt.MicroBatch))}
 	}
 	return where
 }
 
 // alignColumns fills column after column with the dearest bins left, evenly over the ranks, and evens out the ranks' sums by
 // giving the dearest microbatch of a column to the rank with the least so far.
-func (g *deal) alignColumns(loads []uint64) []spot {
+func (d *deal) alignColumns(loads []uint64) []spot {
 	order := byDescending(loads)
 	where := make([]spot, len(loads))
-	sums := make([]uint64, g.ranks)
-	perColumn := g.ranks * int(g.opt.MicroBatch)
-	for c := range g.columns {
+	sums := make([]uint64, d.ranks)
+	perColumn := d.ranks * int(d.opt.MicroBatch)
+	for c := range d.columns {
 		part := order[c*perColumn : min((c+1)*perColumn, len(order))]
 		costs := pick(loads, part)
-		group := spread(costs, g.ranks, int(g.opt.MicroBatch))
-		micro := make([]uint64, g.ranks)
+		group := spread(costs, d.ranks, int(d.opt.MicroBatch))
+		micro := make([]uint64, d.ranks)
 		for i, m := range group {
 			micro[m] += costs[i]
 		}
-		rank := g.dealColumn(micro, sums)
+		rank := d.dealColumn(micro, sums)
 		for i, b := range part {
 			where[b] = spot{rank: rank[group[i]], microbatch: uint32(c)}
 		}
@@ -78,8 +78,8 @@ func (g *deal) alignColumns(loads []uint64) []spot {
 }
 
 // dealColumn deals the microbatches of a column, dearest first, to the ranks, least loaded first, and adds to their sums.
-func (g *deal) dealColumn(micro, sums []uint64) (rank []uint32) {
-	rank = make([]uint32, g.ranks)
+func (d *deal) dealColumn(micro, sums []uint64) (rank []uint32) {
+	rank = make([]uint32, d.ranks)
 	dearest, light := byDescending(micro), byDescending(sums)
 	slices.Reverse(light)
 	for i, m := range dearest {
@@ -90,18 +90,18 @@ func (g *deal) dealColumn(micro, sums []uint64) (rank []uint32) {
 }
 
 // evenRanks deals the bins to the ranks by LPT, then each rank's bins to its microbatches.
-func (g *deal) evenRanks(loads []uint64) []spot {
+func (d *deal) evenRanks(loads []uint64) []spot {
 	order := byDescending(loads)
 	costs := pick(loads, order)
-	most := (len(loads) + g.ranks - 1) / g.ranks
-	group := spread(costs, g.ranks, most)
+	most := (len(loads) + d.ranks - 1) / d.ranks
+	group := spread(costs, d.ranks, most)
 	where := make([]spot, len(loads))
-	own := make([][]uint32, g.ranks)
+	own := make([][]uint32, d.ranks)
 	for i, b := range order {
 		own[group[i]] = append(own[group[i]], b)
 	}
 	for r, bins := range own {
-		for i, m := range spread(pick(loads, bins), g.columns, int(g.opt.MicroBatch)) {
+		for i, m := range spread(pick(loads, bins), d.columns, int(d.opt.MicroBatch)) {
 			where[bins[i]] = spot{rank: uint32(r), microbatch: m}
 		}
 	}
@@ -109,15 +109,15 @@ func (g *deal) evenRanks(loads []uint64) []spot {
 }
 
 // evenMicrobatches makes all microbatches alike by LPT, then aligns them in columns.
-func (g *deal) evenMicrobatches(loads []uint64) []spot {
+func (d *deal) evenMicrobatches(loads []uint64) []spot {
 	order := byDescending(loads)
 	costs := pick(loads, order)
-	group := spread(costs, g.ranks*g.columns, int(g.opt.MicroBatch))
-	micro := make([]uint64, g.ranks*g.columns)
+	group := spread(costs, d.ranks*d.columns, int(d.opt.MicroBatch))
+	micro := make([]uint64, d.ranks*d.columns)
 	for i, m := range group {
 		micro[m] += costs[i]
 	}
-	spots := g.columnsOf(micro)
+	spots := d.columnsOf(micro, false)
 	where := make([]spot, len(loads))
 	for i, b := range order {
 		where[b] = spots[group[i]]
@@ -125,14 +125,18 @@ func (g *deal) evenMicrobatches(loads []uint64) []spot {
 	return where
 }
 
-// columnsOf sorts whole microbatches (ranks × columns of them) into columns and deals each column.
-func (g *deal) columnsOf(micro []uint64) []spot {
+// columnsOf sorts whole microbatches (ranks × columns of them) into columns and deals each column. Where they are fixed to their columns
+// they are dealt as they stand.
+func (d *deal) columnsOf(micro []uint64, fixed bool) []spot {
 	order := byDescending(micro)
-	sums := make([]uint64, g.ranks)
+	if fixed {
+		slices.Sort(order)
+	}
+	sums := make([]uint64, d.ranks)
 	where := make([]spot, len(micro))
-	for c := range g.columns {
-		part := order[c*g.ranks : (c+1)*g.ranks]
-		rank := g.dealColumn(pick(micro, part), sums)
+	for c := range d.columns {
+		part := order[c*d.ranks : (c+1)*d.ranks]
+		rank := d.dealColumn(pick(micro, part), sums)
 		for i, m := range part {
 			where[m] = spot{rank: rank[i], microbatch: uint32(c)}
 		}

@@ -97,11 +97,14 @@ func (d *deal) place(out *layout) {
 	if where == nil {
 		where = d.rows()
 	}
-	out.pieces = append(out.pieces, d.pieces...)
-	for _, w := range where {
-		w.rank += uint32(d.first)
-		out.where = append(out.where, w)
+	for i := range where {
+		where[i].rank += uint32(d.first)
 	}
+	if out.where == nil {
+		out.pieces, out.where = d.pieces, where
+		return
+	}
+	out.pieces, out.where = append(out.pieces, d.pieces...), append(out.where, where...)
 }
 
 // repack packs the segments anew into 1-D microbatches. It returns nil where a segment finds no room, or a microbatch nothing, as may happen with little or no

@@ -128,25 +128,50 @@ func (c cursor) before(o cursor) bool {
 	return c.ordinal < o.ordinal || c.ordinal == o.ordinal && c.offset < o.offset
 }
 
-// cursorsOf is a signpost's body: where each source stands, in two uvarints.
+// stand is where a source stands at a signpost: steps from it on hold nothing below floor, and before it, but for the steps that lie back, nothing
+// from drawn on.
+type stand struct {
+	floor, drawn cursor
+	back         uint64
+}
+
+// cursorsOf is a signpost's body: where each source's cursor stands, in two uvarints. Inside a window, or where segments are carried, then the
+// steps of the window that are behind and, of each source, how many ordinals its floor lies below the cursor, as uvarints.
 func cursorsOf(st *planner.State) []byte {
 	var out []byte
 	for i := range st.Sources {
 		out = binary.AppendUvarint(out, uint64(st.Sources[i].Ordinal))
 		out = binary.AppendUvarint(out, uint64(st.Sources[i].Offset))
 	}
+	if st.Done.Steps == 0 && len(st.Carried) == 0 {
+		return out
+	}
+	out = binary.AppendUvarint(out, uint64(st.Done.Steps))
+	for i := range st.Sources {
+		out = binary.AppendUvarint(out, uint64(st.Sources[i].Ordinal-st.Floor(i)))
+	}
 	return out
 }
 
-// cursorIn reads one source's cursor from a signpost.
-func cursorIn(body []byte, source int) (cursor, error) {
+// standIn reads where one of so many sources stands from a signpost.
+func standIn(body []byte, source, sources int) (stand, error) {
 	r := numbers{rest: body}
-	var c cursor
-	for i := 0; i <= source && !r.short; i++ {
-		c = cursor{r.next(), r.next()}
+	var s stand
+	for i := range sources {
+		if c := (cursor{r.next(), r.next()}); i == source {
+			s.floor, s.drawn = c, c
+		}
 	}
-	if r.short {
-		return cursor{}, fmt.Errorf("a signpost has no source %d", source)
+	if len(r.rest) > 0 {
+		s.back = r.next()
+		for i := range sources {
+			if below := r.next(); i == source && below > 0 {
+				s.floor = cursor{s.floor.ordinal - min(below, s.floor.ordinal), 0}
+			}
+		}
 	}
-	return c, nil
+	if r.short || source >= sources {
+		return stand{}, fmt.Errorf("a signpost has no source %d", source)
+	}
+	return s, nil
 }

@@ -92,12 +92,14 @@ func (l *Ledger) FindStep(step uint64) ([]LedgerStep, error) {
 func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]LedgerStep, error) {
 	var out []LedgerStep
 	err := l.attempts(func(attempt uint32, first, last uint64) error {
+		seen := first
 		for at := (cursor{ordinal: ordinal}); ; {
 			lower, upper, next, err := l.between(attempt, first, last, source, at)
 			if err != nil {
 				return err
 			}
-			found, err := l.scan(attempt, lower, upper, uint32(source), ordinal)
+			found, err := l.scan(attempt, max(lower, seen), upper, uint32(source), ordinal)
+			seen = upper
 			if err != nil {
 				return err
 			}
@@ -155,32 +157,56 @@ func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) erro
 	}
 }
 
-// between returns the steps between the last signpost at which a source stands at or before a cursor and the first one behind it, and where
-// the source stands there: at the cursor's place segments that begin there lie in between.
+// between returns the steps that can hold what begins at a cursor: from the last signpost before which nothing of it was drawn, to the first behind
+// which nothing of it waits, and where the source stands there: at the cursor's place segments that begin there lie in between.
 func (l *Ledger) between(attempt uint32, first, last uint64, source int, at cursor) (lower, upper uint64, next cursor, err error) {
+	begin, _, err := l.turn(attempt, first, last, source, func(s stand) bool { return at.before(s.drawn) })
+	if err != nil {
+		return 0, 0, next, err
+	}
+	_, end, err := l.turn(attempt, first, last, source, func(s stand) bool { return at.before(s.floor) })
 	lower, upper, next = first, last+1, cursor{ordinal: math.MaxUint64}
-	low, high := first, last+1 // no signpost below low is behind the cursor; none from high on is at or before it
+	if begin != nil {
+		lower = max(first, begin.step-min(begin.back, begin.step))
+	}
+	if end != nil {
+		upper, next = end.step, end.floor
+	}
+	return lower, upper, next, err
+}
+
+// signpost is where a source stands at a step.
+type signpost struct {
+	step uint64
+	stand
+}
+
+// turn returns the last signpost at which a source is not behind something, and the first at which it is; nil where there is none. Once it is,
+// it stays so.
+func (l *Ledger) turn(attempt uint32, first, last uint64, source int, behind func(stand) bool) (before, after *signpost, err error) {
+	low, high := first, last+1 // no signpost below low is behind; none from high on is not
 	for low < high {
 		middle := low + (high-low)/2
 		post, ok, err := l.store.SignpostBefore(l.key(attempt, middle))
 		if err != nil {
-			return 0, 0, next, err
+			return nil, nil, err
 		}
 		if !ok || post.Key.Step < low {
 			low = middle + 1
 			continue
 		}
-		stands, err := cursorIn(post.Body, source)
+		stands, err := standIn(post.Body, source, len(l.pinned))
 		if err != nil {
-			return 0, 0, next, fmt.Errorf("signpost %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
+			return nil, nil, fmt.Errorf("signpost %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
 		}
-		if at.before(stands) {
-			upper, next, high = post.Key.Step, stands, post.Key.Step
+		found := &signpost{post.Key.Step, stands}
+		if behind(stands) {
+			after, high = found, post.Key.Step
 		} else {
-			lower, low = post.Key.Step, middle+1
+			before, low = found, middle+1
 		}
 	}
-	return lower, upper, next, nil
+	return before, after, nil
 }
 
 // scan returns the steps from lower to below upper that hold an ordinal.

@@ -85,7 +85,7 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 			}
 			continue
 		}
-		want := `{"planner":1,"step":9,"tokens":60,"sources":[` + strings.ReplaceAll(c.want, "][", "],[") + `]}`
+		want := `{"planner":2,"step":9,"tokens":60,"sources":[` + strings.ReplaceAll(c.want, "][", "],[") + `]}`
 		if err != nil || st.String() != want {
 			t.Errorf("%s, override %q: %v\n got %s\nwant %s", c.name, c.override, err, st, want)
 		} else if err := st.Validate(len(m.cfg.Sources)); err != nil {
@@ -144,7 +144,7 @@ func TestUnreadableStates(t *testing.T) {
 		{"of another kind", field("millrace", `"2"`), "no state of a run"},
 		{"older", field("millrace", "1"), "its format is version 1, this program reads version 2: go on with the program that saved it"},
 		{"newer", field("millrace", "3"), "its format is version 3, this program reads version 2: go on with the program that saved it"},
-		{"another planner", field("planner", `"`+other.Compact()+`"`), "planner version 7, this binary plans version 1: go on with the program that saved it"},
+		{"another planner", field("planner", `"`+other.Compact()+`"`), "planner version 7, this binary plans version 2: go on with the program that saved it"},
 		{"no planner", field("planner", "null"), "planner state: it is not one"},
 		{"planner of another kind", field("planner", "5"), "cannot unmarshal number"},
 		{"step edited", field("step", "10"), "step 10, but its planner stands at 9"},
@@ -246,4 +246,27 @@ func FuzzParseRunState(f *testing.F) {
 			t.Errorf("%s gives a state that no run goes on from: %v", text, st.Validate(3))
 		}
 	})
+}
+
+// TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint that a program of planner version 1 wrote go on with states that this one writes.
+func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
+	now := savedState()
+	old := now.Clone()
+	old.Version = 1
+	state := func(st planner.State) []byte {
+		rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Planner: st.Compact(), Identity: []byte("{}")}
+		return rs.encode()
+	}
+	if !alike(state(old), state(now)) || string(state(old)) == string(state(now)) {
+		t.Error("a state of version 1 is another than the same one of version 2")
+	}
+	renewed, err := relive(state(old), nil)
+	if err != nil || string(renewed) != string(state(now)) {
+		t.Errorf("renewed it is %s: %v", renewed, err)
+	}
+	other := old.Clone()
+	other.Sources[0].Ordinal++
+	if alike(state(other), state(now)) {
+		t.Error("another state is the same")
+	}
 }

@@ -65,10 +65,11 @@ func (l Live) over(file *mixing.Schedule) *mixing.Schedule {
 	return file
 }
 
-// since returns what of it decides about steps from a state on.
+// since returns what of it decides about steps from a state on. Inside a window that is what the window began with.
 func (l Live) since(st *planner.State) Live {
 	if l.schedule != nil {
-		l.schedule = l.schedule.Since(uint64(st.Step), st.Tokens)
+		step, tokens := st.Drawn()
+		l.schedule = l.schedule.Since(uint64(step), tokens)
 	}
 	l.skips = slices.DeleteFunc(slices.Clone(l.skips), func(k planner.Skip) bool { return k.From < st.Step })
 	for len(l.costs) > 1 && l.costs[1].step <= uint64(st.Step) {

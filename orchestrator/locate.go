@@ -42,11 +42,11 @@ func (l *Ledger) drawn(source int) (below uint64, err error) {
 			return err
 		}
 		if ok {
-			stands, err := cursorIn(post.Body, source)
+			stands, err := standIn(post.Body, source, len(l.pinned))
 			if err != nil {
 				return fmt.Errorf("signpost %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
 			}
-			below, first = max(below, stands.ordinal+1), max(first, post.Key.Step)
+			below, first = max(below, stands.drawn.ordinal+1), max(first, post.Key.Step-min(stands.back, post.Key.Step))
 		}
 		return l.store.Ledger(l.key(attempt, first), l.key(attempt, last+1), func(stored checkpoint.Entry) error {
 			e, err := decodeEntry(stored.Digest)

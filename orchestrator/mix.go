@@ -84,10 +84,17 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	if r.Later || m.s.Attempt == nil {
 		c.Attempt, c.Known, c.AtStep = c.Attempt+1, 0, 0
 	}
+	free, _, err := m.mixFrom()
+	if err != nil {
+		return nil, err
+	}
+	if !r.Later && m.s.Attempt != nil {
+		c.AtStep = free
+	}
 	if r.HasFrom {
 		c.AtStep = r.From
 	}
-	if err := m.inTime(r, c); err != nil {
+	if err := m.inTime(r, c, free); err != nil {
 		return nil, err
 	}
 	if err := m.what(r, c); err != nil {
@@ -106,9 +113,26 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	return c, nil
 }
 
-// inTime refuses what comes too late for a step.
-func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed) error {
+// mixFrom is the first place in the schedule at which a change may begin.
+func (m *Machine) mixFrom() (step, tokens uint64, err error) {
+	if m.s.Attempt == nil {
+		return 0, 0, nil
+	}
+	st, err := m.tailState()
+	if err != nil {
+		return 0, 0, err
+	}
+	at, tokens := m.spec.FreeFrom(&st)
+	return uint64(at), tokens, nil
+}
+
+// inTime refuses what comes too late for a step, or would fall into the middle of a window of an attempt to come.
+func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
+	window := uint64(max(m.cfg.Spec.Window, 1))
 	switch {
+	case r.Later && c.AtStep%window != 0:
+		return fmt.Errorf("step %d lies inside a window of %d steps, and an attempt may begin inside it as well: say --from-step %d or %d: %w",
+			c.AtStep, window, c.AtStep-c.AtStep%window, c.AtStep-c.AtStep%window+window, millrace.ErrInvalid)
 	case r.Later && !r.HasFrom:
 		return fmt.Errorf("a change for an attempt to come needs its step: say --from-step: %w", millrace.ErrInvalid)
 	case c.Known == 0 && c.Attempt > m.s.Attempt.GetAttempt():
@@ -117,7 +141,10 @@ func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed) error {
 		return fmt.Errorf("the run ends after step %d, and all of its steps are planned: there is nothing left to change: %w", m.s.Ended.Steps, millrace.ErrInvalid)
 	case c.AtStep < m.s.Next:
 		return fmt.Errorf("step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, to have it hold when the ranks start again from a state at or before step %d: %w",
-			c.AtStep, m.s.Next, m.s.Next, c.AtStep, millrace.ErrInvalid)
+			c.AtStep, m.s.Next, free, c.AtStep, millrace.ErrInvalid)
+	case c.AtStep < free:
+		return fmt.Errorf("step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say --from-step %d or later: %w",
+			c.AtStep, window, free, millrace.ErrInvalid)
 	}
 	return nil
 }

@@ -11,16 +11,16 @@ import (
 	pb "millrace/proto"
 )
 
-// at is the place in the schedule's own measure at which a change begins. Where that counts tokens, only the next step's place is known.
+// at is the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
 func (m *Machine) at(c *pb.Mixed) (mixing.Point, error) {
 	if m.live.over(m.cfg.Spec.Schedule).Measure() == mixing.Steps {
 		return mixing.Point{Count: c.AtStep}, nil
 	}
-	if m.s.Attempt == nil || c.AtStep != m.s.Next || c.Attempt != m.s.Attempt.Attempt {
+	free, tokens, err := m.mixFrom()
+	if m.s.Attempt == nil || c.AtStep != free || c.Attempt != m.s.Attempt.Attempt {
 		return mixing.Point{}, fmt.Errorf("the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens: %w", c.AtStep, millrace.ErrInvalid)
 	}
-	st, err := m.tailState()
-	return mixing.Point{Measure: mixing.Tokens, Count: st.Tokens}, err
+	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, err
 }
 
 // weights are those of all sources, in order.
@@ -111,9 +111,9 @@ func (m *Machine) scheduleKnots(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.
 	if m.s.Attempt == nil {
 		return out, nil
 	}
-	st, err := m.tailState()
-	if err == nil && first.Count < st.Tokens {
-		err = fmt.Errorf("the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later: %w", first.Count, st.Tokens, millrace.ErrInvalid)
+	_, tokens, err := m.mixFrom()
+	if err == nil && first.Count < tokens {
+		err = fmt.Errorf("the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later: %w", first.Count, tokens, millrace.ErrInvalid)
 	}
 	return out, err
 }

@@ -80,7 +80,7 @@ func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
 	}
 	plan.Stream, plan.Attempt, plan.Term = m.cfg.Stream, m.s.attempt(), millrace.Term(m.s.Term)
 	msg := wire.PlanToProto(plan, m.runState(m.s.Attempt.Attempt, sel.After))
-	if msg.Delta, err = m.differ.Diff(m.planned, sel.After); err != nil {
+	if msg.Delta, err = m.differ.Diff(m.planned, sel.After, sel.Legs...); err != nil {
 		return nil, err
 	}
 	m.planned = sel.After
@@ -208,7 +208,7 @@ func (m *Machine) tellEnd() {
 // released tells loaders what nobody can ask for any more.
 func (m *Machine) released() {
 	for i, q := range m.queues {
-		below := m.base.Sources[i].Ordinal
+		below := m.base.Floor(i)
 		if below == q.First() {
 			continue // they know
 		}

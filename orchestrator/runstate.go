@@ -94,11 +94,11 @@ func relive(state []byte, live *liveText) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rs.Live = live
+	rs.Live, rs.Planner = live, planner.Renew(rs.Planner)
 	return rs.encode(), nil
 }
 
-// alike tells whether two run states are the same but for what they know of changes of the mixture.
+// alike tells whether two run states are the same but for what they know of changes of the mixture, and the program that wrote them.
 func alike(a, b []byte) bool {
 	x, err := ParseRunState(a)
 	if err != nil {
@@ -109,6 +109,7 @@ func alike(a, b []byte) bool {
 		return false
 	}
 	x.Live, y.Live = nil, nil
+	x.Planner, y.Planner = planner.Renew(x.Planner), planner.Renew(y.Planner)
 	return string(x.encode()) == string(y.encode())
 }
 

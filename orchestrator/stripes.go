@@ -224,7 +224,7 @@ func (m *Machine) reposition() (err error) {
 		}
 	}
 	for i, q := range m.queues {
-		at := m.base.Sources[i].Ordinal
+		at := m.base.Floor(i)
 		if at >= q.First() && at <= q.Next() {
 			q.Release(at)
 			continue

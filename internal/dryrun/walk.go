@@ -104,7 +104,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 func (w *Walk) Next(ctx context.Context) (*Step, error) {
 	if w.last != nil {
 		for i, f := range w.feeds {
-			below := w.last.After.Sources[i].Ordinal
+			below := w.last.After.Floor(i)
 			w.queues[i].Release(below)
 			f.Release(below)
 		}

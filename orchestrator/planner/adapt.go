@@ -1,12 +1,17 @@
 package planner
 
-import "millrace"
+import (
+	"fmt"
+	"slices"
+
+	"millrace"
+)
 
 // Fit says how a source of this run goes on from a state of another.
 type Fit struct {
 	From int // its place in that state; negative: it is new
 	// Other: an ordinal may be another document than it was. A document that is placed in part is passed over, since its rest would be
-	// nothing's, and the anchor is forgotten.
+	// nothing's, as is what is carried, and the anchor is forgotten.
 	Other bool
 	// Again: what ends the source is another than it was, so if it left it is asked again.
 	Again bool
@@ -14,9 +19,11 @@ type Fit struct {
 
 // Adapt returns the state for a run of other sources, one Fit each. A new source starts at ordinal 0, exactly on its target; one that is in
 // no Fit is forgotten, but its tokens stay counted in the run's. As deficits add up to 0, what a forgotten source was owed, or had too much,
-// goes to those that stay: evenly, so that what they are owed in comparison with each other is as it was.
+// goes to those that stay: evenly, so that what they are owed in comparison with each other is as it was. A state inside a window, or that carries
+// segments of a source that is in no Fit, cannot be adapted to others: Adaptable says so.
 func (s State) Adapt(fits []Fit) State {
 	out := s
+	out.Carried = nil
 	out.Sources = make([]SourceState, len(fits))
 	for i, fit := range fits {
 		if fit.From < 0 {
@@ -30,10 +37,38 @@ func (s State) Adapt(fits []Fit) State {
 			}
 		}
 		src.Finished = src.Finished && !fit.Again
+		for _, c := range s.Carried {
+			if c.Source != uint32(fit.From) {
+				continue
+			}
+			if fit.Other {
+				src.Tokens -= uint64(c.Length)
+				continue
+			}
+			c.Source = uint32(i)
+			out.Carried = append(out.Carried, c)
+		}
 		out.Sources[i] = src
 	}
+	slices.SortFunc(out.Carried, Carried.compare)
 	out.settle(fits)
 	return out
+}
+
+// Adaptable tells whether the state can go on with other settings, where names are those of its sources and gone tells which of them there are no more.
+func (s State) Adaptable(names []string, gone func(name string) bool) error {
+	if s.Done != (Done{}) {
+		begin := s.begun()
+		return fmt.Errorf("the state lies inside the window of steps that begins at step %s, which only the run that began it can end: go on from the state of step %s, or of the window's last: %w",
+			begin.Step, begin.Step, millrace.ErrInvalid)
+	}
+	for i, c := range s.Carried {
+		if gone(names[c.Source]) && (i == 0 || c.Source != s.Carried[i-1].Source) {
+			return fmt.Errorf("segments of source %q wait to be placed, which this run does not have: keep it, with a weight of 0, until they are through, at most %d steps later: %w",
+				names[c.Source], MostWaits, millrace.ErrInvalid)
+		}
+	}
+	return nil
 }
 
 // Forgive returns the state with every source exactly on its target: what they are owed was counted in another unit.

@@ -115,6 +115,15 @@ func ParseState(text string) (State, error) {
 	return s, s.Validate(len(s.Sources))
 }
 
+// Renew returns what Compact wrote, of any version that this program reads, as it writes it now; any other text as it is.
+func Renew(text string) string {
+	st, err := ParseState(text)
+	if err != nil {
+		return text
+	}
+	return st.Compact()
+}
+
 // compactReader reads numbers one after the other and remembers that one was not there, or too large.
 type compactReader struct {
 	rest []byte

@@ -132,6 +132,17 @@ func (s *Spec) windowAt(step millrace.Step) int {
 	return int(w - uint64(step)%w)
 }
 
+// FreeFrom is the first place in the schedule at which a change may begin in a run that has planned up to a state: its step and tokens, or what no
+// step of the window under way comes to, since that is drawn again as it was.
+func (s *Spec) FreeFrom(st *State) (step millrace.Step, tokens uint64) {
+	if st.Done == (Done{}) {
+		return st.Step, st.Tokens
+	}
+	begin := st.begun()
+	in, steps := s.stageAt(begin.point()), s.windowAt(begin.Step)
+	return begin.Step + millrace.Step(steps), begin.Tokens + uint64(steps)*uint64(in.GlobalBatch)*uint64(in.SequenceLength)
+}
+
 // cutsAt tells whether a window ends between a step and the next, which begin at these places: what is drawn together knows one kind of step, and
 // a mixture that stands or moves evenly.
 func (s *Spec) cutsAt(step, next point) bool {

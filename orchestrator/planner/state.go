@@ -66,10 +66,15 @@ func (s State) Clone() State {
 	return s
 }
 
+// Drawn is the place in the schedule from which on steps are drawn where a run goes on from the state: its step and tokens, or those of the
+// beginning of the window that is under way.
+func (s *State) Drawn() (step millrace.Step, tokens uint64) {
+	return s.Step - millrace.Step(s.Done.Steps), s.Tokens - s.Done.Tokens
+}
+
 // begun is the state at the beginning of the window that is under way.
 func (s State) begun() State {
-	s.Step -= millrace.Step(s.Done.Steps)
-	s.Tokens -= s.Done.Tokens
+	s.Step, s.Tokens = s.Drawn()
 	s.Done = Done{}
 	return s
 }

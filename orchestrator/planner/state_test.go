@@ -2,6 +2,7 @@ package planner
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,6 +211,32 @@ func TestAdapt(t *testing.T) {
 		if err := odd.Adapt(fits).Validate(2); err != nil {
 			t.Errorf("without source %d: %v", drop, err)
 		}
+	}
+	carrying := st.Clone()
+	carrying.Tokens -= 7
+	carrying.Carried = []Carried{{Source: 0, Ordinal: 5, Length: 3, Age: 2}, {Source: 2, Ordinal: 1, Length: 4}}
+	for _, c := range []struct {
+		fits []Fit
+		want []Carried
+	}{
+		{[]Fit{{From: 0}, {From: 1}, {From: 2}}, carrying.Carried},
+		{[]Fit{{From: 2}, {From: -1}, {From: 1}, {From: 0}}, []Carried{{Source: 0, Ordinal: 1, Length: 4}, {Source: 3, Ordinal: 5, Length: 3, Age: 2}}},
+		{[]Fit{{From: 0, Other: true}, {From: 1}, {From: 2}}, carrying.Carried[1:]},
+	} {
+		if got := carrying.Adapt(c.fits); !slices.Equal(got.Carried, c.want) || got.Validate(len(c.fits)) != nil {
+			t.Errorf("%+v: %s, %v", c.fits, got, got.Validate(len(c.fits)))
+		}
+	}
+	names := []string{"a", "b", "c"}
+	if err := carrying.Adaptable(names, func(name string) bool { return name == "b" }); err != nil {
+		t.Error(err)
+	}
+	if err := carrying.Adaptable(names, func(name string) bool { return name == "c" }); err == nil || !strings.Contains(err.Error(), `"c" wait`) {
+		t.Errorf("a source that waits is gone: %v", err)
+	}
+	carrying.Done = Done{Steps: 2, Tokens: 5}
+	if err := carrying.Adaptable(names, func(string) bool { return false }); err == nil || !strings.Contains(err.Error(), "begins at step 7") {
+		t.Errorf("inside a window: %v", err)
 	}
 	if forgiven := st.Forgive(); forgiven.Sources[0].Deficit != 0 || st.Sources[0].Deficit != -70 || forgiven.Validate(3) != nil {
 		t.Errorf("forgiven: %s", forgiven)

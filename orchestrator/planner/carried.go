@@ -192,7 +192,7 @@ func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
 // again puts a segment into the pool: in pieces, where bins have become shorter since it was drawn.
 func (d *draft) again(seg millrace.Segment, age uint32) {
 	for left, more := seg.Length, seg.More; left > 0; left -= seg.Length {
-		seg.Length = min(left, d.walk.stage.SequenceLength)
+		seg.Length = min(left, d.most())
 		seg.More = more || seg.Length < left
 		d.add(seg)
 		d.ages = append(d.ages, age)

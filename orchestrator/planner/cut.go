@@ -27,14 +27,8 @@ func (c *cutter) cut(units []uint32, in *Stage, steps, carried int, urgent []uin
 	c.bin = c.bin[:len(units)]
 	c.in, c.packs, c.least = in, 0, carried
 	limit := steps * in.GlobalBatch
-	if in.Packing == Pad {
-		for i := range c.bin {
-			c.bin[i] = noBin // of what another stage carried there may be more than there are bins
-			if i < limit {
-				c.bin[i] = uint32(i)
-			}
-		}
-		return len(units), min(len(units), limit)
+	if in.Packing != BestFit {
+		return len(units), c.inOrder(units, limit)
 	}
 	if capacity := c.spec.binUnits(in); c.pack == nil || c.pack.capacity != capacity {
 		c.pack = newPacker(capacity)
@@ -48,6 +42,23 @@ func (c *cutter) cut(units []uint32, in *Stage, steps, carried int, urgent []uin
 	}
 	c.pack.limit = limit
 	return c.prefix(units)
+}
+
+// inOrder gives every segment the next bin, or where documents are concatenated the next with room, and returns the number of bins.
+func (c *cutter) inOrder(units []uint32, limit int) (bins int) {
+	full := uint64(0)
+	for i, u := range units {
+		b := i
+		if c.in.Packing == Concat {
+			b = int(full / uint64(c.spec.binUnits(c.in)))
+			full += uint64(u)
+		}
+		c.bin[i] = noBin // of what another stage carried there may be more than there is room
+		if b < limit {
+			c.bin[i], bins = uint32(b), b+1
+		}
+	}
+	return bins
 }
 
 // leave packs all into as many bins as it fills, leaves the segments that find no room to wait, and those of the worst bins, as far as these are

@@ -80,7 +80,7 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		if d.end != endNot {
 			break
 		}
-		seg := d.heads.next(d.walk, source)
+		seg := d.heads.next(d.walk, source, d.most())
 		d.walk.place(&seg)
 		d.moved = append(d.moved, source)
 		d.heads.take(&seg)
@@ -88,6 +88,19 @@ func (d *draft) draw(o Offers) (*missing, error) {
 	}
 	return nil, nil
 }
+
+// most returns the most tokens of the next segment: those of a bin, or of what is left of it.
+func (d *draft) most() uint32 {
+	in := &d.walk.stage
+	if in.Packing != Concat {
+		return in.SequenceLength
+	}
+	bin := d.walk.spec.binUnits(in)
+	return in.SequenceLength - uint32(d.total%uint64(bin))*max(d.walk.spec.PadMultiple, 1)
+}
+
+// goesOn tells whether a document that has begun is drawn to its end at once.
+func (d *draft) goesOn() bool { return d.walk.spec.Unit == Samples || d.walk.stage.Packing == Concat }
 
 // add puts a segment into the pool.
 func (d *draft) add(seg millrace.Segment) {
@@ -99,8 +112,7 @@ func (d *draft) add(seg millrace.Segment) {
 
 // choose returns the source of the next segment, or sets end.
 func (d *draft) choose(o Offers) (source int, wait *missing, err error) {
-	if d.walk.spec.Unit == Samples {
-		// A document that has begun goes on at once, whatever the mixture says by now.
+	if d.goesOn() {
 		for i := range d.walk.state.Sources {
 			if d.walk.state.Sources[i].Offset > 0 {
 				a, err := d.heads.resolve(d.walk, o, i)
@@ -147,8 +159,11 @@ func (d *draft) look(o Offers) (changed bool, wait *missing, err error) {
 			ended = append(ended, i)
 			continue
 		}
-		seg := d.heads.next(d.walk, i)
-		d.sizes[i] = d.walk.charge(seg.Offset, seg.Length)
+		size := d.heads.left(d.walk, i)
+		if !d.goesOn() {
+			size = min(size, d.walk.stage.SequenceLength)
+		}
+		d.sizes[i] = d.walk.charge(d.walk.state.Sources[i].Offset, size)
 	}
 	d.moved = d.moved[:0]
 	if len(ended) == 0 {
@@ -263,7 +278,7 @@ func (d *draft) stopped(o Offers) (over bool, wait *missing) {
 	return false, wait
 }
 
-// begun tells whether a document was cut by the end of the step before.
+// begun tells whether a document was cut by the end of the window before and goes on.
 func (d *draft) begun() bool {
-	return d.walk.spec.Unit == Samples && slices.ContainsFunc(d.walk.state.Sources, func(s SourceState) bool { return s.Offset > 0 })
+	return d.goesOn() && slices.ContainsFunc(d.walk.state.Sources, func(s SourceState) bool { return s.Offset > 0 })
 }

@@ -106,11 +106,16 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 	return Ready, nil
 }
 
-// next returns the segment that a source's resolved head gives next.
-func (h *heads) next(w *walk, source int) millrace.Segment {
+// left returns the tokens of a source's resolved head that are not drawn yet.
+func (h *heads) left(w *walk, source int) uint32 {
+	return h.metas[source].Lengths.Tokens - w.state.Sources[source].Offset
+}
+
+// next returns the segment of at most so many tokens that a source's resolved head gives next.
+func (h *heads) next(w *walk, source int, most uint32) millrace.Segment {
 	meta, offset := &h.metas[source], w.state.Sources[source].Offset
-	left := meta.Lengths.Tokens - offset
-	length := min(left, w.stage.SequenceLength)
+	left := h.left(w, source)
+	length := min(left, most)
 	seg := millrace.Segment{
 		Source: uint32(source), Ordinal: meta.Ordinal, Epoch: meta.Epoch, ID: meta.ID,
 		Offset: offset, Length: length, More: length < left,

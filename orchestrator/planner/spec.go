@@ -11,11 +11,15 @@ import (
 // Packing is how segments share bins.
 type Packing string
 
-// The packings. Concatenation across bins is refused by the configuration.
+// The packings. Where documents are concatenated, one that has begun goes on at once, whatever the mixture says by then.
 const (
-	BestFit Packing = "best_fit" // best-fit-decreasing over the step
+	BestFit Packing = "best_fit" // best-fit-decreasing over the window
 	Pad     Packing = "pad"      // one segment a bin
+	Concat  Packing = "concat"   // one after the other, cut where a bin ends
 )
+
+// known tells whether there is such a packing.
+func (p Packing) known() bool { return p == BestFit || p == Pad || p == Concat }
 
 // Unit is what the mixture's weights count.
 type Unit string

@@ -76,8 +76,8 @@ func (s *Spec) validateStages() error {
 			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, maxUnits)
 		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins/max(s.Window, 1):
 			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins/max(s.Window, 1))
-		case at.Packing != BestFit && at.Packing != Pad:
-			return fail("packing %q is neither best_fit nor pad", at.Packing)
+		case !at.Packing.known():
+			return fail("packing %q is none of best_fit, pad, concat", at.Packing)
 		case i > 0 && (at.From.Count == 0 || i > 1 && (at.From.Measure != all[i-1].From.Measure || at.From.Count <= all[i-1].From.Count)):
 			return fail("it does not begin after the one before it, in the same measure")
 		}

@@ -26,10 +26,15 @@ type leg struct {
 func (d *draft) reaches(steps int) bool {
 	in := &d.walk.stage
 	bins := uint64(steps) * uint64(in.GlobalBatch)
-	if in.Packing == Pad {
+	units := bins * uint64(d.walk.spec.binUnits(in))
+	switch in.Packing {
+	case Pad:
 		return uint64(len(d.segments)) >= bins
+	case Concat:
+		return d.total >= units
+	default:
+		return d.total > units
 	}
-	return d.total > bins*uint64(d.walk.spec.binUnits(in))
 }
 
 // full tells whether the pool is what the window is packed from. With carry, that is some bins more than the window has, so that the worst can be

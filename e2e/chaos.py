@@ -72,6 +72,11 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "mixture": {"weights": {"hurt": 3, "frames": 2, "flawed": 1}},
         "sources": {name: SOURCES[name] for name in ("hurt", "frames", "flawed")},
     },
+    "sliced": {
+        "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1}},
+        "sources": {name: SOURCES[name] for name in ("frames", "tables", "books")},
+        "parallelism": {"cp": RANKS}, "pad_multiple": 2 * RANKS, "layout": "varlen", "cp_local": 100,
+    },
 }  # fmt: skip
 
 

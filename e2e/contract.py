@@ -104,7 +104,7 @@ def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Map
             for _, start, stop in (p for p in shared if p[0] == number):
                 chunks = np.split(row[start:stop], 2 * cp)
                 pieces += [chunks[rank], chunks[2 * cp - 1 - rank]]
-            if mixture.get("cp_local") and not shared:
+            if mixture.get("cp_local") and not shared and batch.segments:
                 pieces.append(np.full(2, IGNORED if name == "labels" else 0, row.dtype))
             pieces += [row[start:stop] for _, start, stop in own]
             if not varlen or not batch.segments:

@@ -289,8 +289,8 @@ Piece = Tuple[str, str, int, int, int]  # source, id, epoch, offset, length
 
 
 def pieces(h: History) -> "collections.Counter[Piece]":
-    """The pieces of samples in the effective history."""
-    return collections.Counter((s[0], s[1], s[2], s[4], s[5]) for b in h.slots().values() for s in b["segments"])
+    """The pieces of samples in the effective history. Ranks that share a microbatch count once."""
+    return collections.Counter((s[0], s[1], s[2], s[4], s[5]) for b in h.slots().values() if not b.get("peer") for s in b["segments"])
 
 
 def drawn(h: History) -> "collections.Counter[Tuple[int, str]]":

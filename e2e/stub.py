@@ -95,7 +95,8 @@ def _train(orders: Orders, record: Record) -> None:
         position = loader._position
         assert position is not None
         record.write("batch", step=batch.step, attempt=position[0], rank=orders.rank, microbatch=batch.microbatch, of=batch.num_microbatches,
-                     digest=batch.digest, segments=[tuple(s) for s in batch.segments])  # fmt: skip
+                     digest=batch.digest, segments=[tuple(s) for s in batch.segments],
+                     peer=any(loader.coordinates[axis] for axis in ("tp", "cp", "pp")))  # fmt: skip
         if taken == 0:
             forget(orders, batch.step)
         last, step = batch.microbatch + 1 == batch.num_microbatches, batch.step

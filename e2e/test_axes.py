@@ -16,7 +16,8 @@ from harness import Delivered
 TOPOLOGIES = [(2, 2, 1, 1), (1, 2, 2, 1), (1, 1, 2, 2), (1, 4, 1, 1)]
 LAYOUTS: Dict[str, Dict[str, Any]] = {
     "packed": {"pad_multiple": 8},
-    "varlen": {"pad_multiple": 8, "layout": "varlen", "token_dtype": "int32", "balance": "dp", "last_step": "pad"},
+    "varlen": {"pad_multiple": 8, "layout": "varlen", "token_dtype": "int32", "balance": "dp"},
+    "local": {"pad_multiple": 8, "layout": "varlen", "cp_local": 90, "cap_slack": 1.2},
 }
 
 
@@ -60,6 +61,8 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     data = delivered.along(tp, cp, pp)
     assert data.content() == alone.content()
     check_complete(data, documents, 1)
+    held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
+    assert held == ({None, *range(cp)} if layout == "local" and cp > 1 else {None}), f"documents are whole on {held}"
     slots = delivered.slots()
     for (step, rank, micro), b in slots.items():
         first = tp * (rank // tp % (cp * dp))  # of the same slice: tp 0 of stage 0

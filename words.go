@@ -61,12 +61,14 @@ type Lengths struct {
 }
 
 // SampleMeta is all that a planner ever sees of a document. A document that was rejected (Reject not empty) keeps its ordinal
-// and counts zero, as does one without tokens.
+// and counts zero, as does one without tokens, and one that a filter in force refuses: bit 0 of Refused is the source's own filter, each
+// further bit that of a stage.
 type SampleMeta struct {
 	Ordinal Ordinal
 	Epoch   Epoch
 	ID      SampleID
 	Lengths Lengths
+	Refused uint64
 	Reject  string
 }
 

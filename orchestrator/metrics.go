@@ -21,6 +21,7 @@ type collector struct {
 	step, planned, quarantined, term       *prometheus.Desc
 	tokens, samples, share, epoch, offered *prometheus.Desc
 	masked, switches, unprotected, alert   *prometheus.Desc
+	passed                                 *prometheus.Desc
 }
 
 func newCollector(o *Orchestrator) *collector {
@@ -34,6 +35,7 @@ func newCollector(o *Orchestrator) *collector {
 		term:        d("term", "Fencing number of the orchestrator."),
 		tokens:      d("source_tokens_total", "Document tokens consumed by every rank.", "source"),
 		samples:     d("source_samples_total", "Documents begun.", "source"),
+		passed:      d("source_passed_over_total", "Documents consumed that count nothing: refused by filters, without tokens, or rejected.", "source"),
 		share:       d("source_share", "Realised share of all tokens.", "source"),
 		epoch:       d("source_epoch", "Pass over the source.", "source"),
 		masked:      d("masked_total", "Segments that were masked after their step was planned."),
@@ -46,7 +48,7 @@ func newCollector(o *Orchestrator) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert} {
+	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.passed} {
 		ch <- d
 	}
 }
@@ -83,6 +85,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		unprotected += s.Unprotected
 		counter(c.tokens, float64(s.Tokens), name)
 		counter(c.samples, float64(s.Samples), name)
+		counter(c.passed, float64(s.PassedOver), name)
 		gauge(c.share, s.Share, name)
 		gauge(c.epoch, float64(s.Epoch), name)
 		gauge(c.offered, float64(s.Offered), name)

@@ -24,7 +24,7 @@ func (m *Machine) Status() *proto.StatusReply {
 	for i := range m.cfg.Sources {
 		src := &m.base.Sources[i]
 		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].Next()),
-			Stripes: uint32(len(m.cfg.Sources[i].Loaders)), Unprotected: m.unprotected(i)}
+			Stripes: uint32(len(m.cfg.Sources[i].Loaders)), Unprotected: m.unprotected(i), PassedOver: src.PassedOver()}
 		if total > 0 {
 			s.Share = float64(src.Tokens) / float64(total)
 		}

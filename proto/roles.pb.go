@@ -431,6 +431,7 @@ type Offers struct {
 	Anchors       []*Anchor              `protobuf:"bytes,10,rep,name=anchors,proto3" json:"anchors,omitempty"`
 	End           bool                   `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                 // the source's stream ends
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
+	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // by filters, a bit each; empty where none refuses any of these
 	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty where no document has any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -548,6 +549,13 @@ func (x *Offers) GetEndOrdinal() uint64 {
 		return x.EndOrdinal
 	}
 	return 0
+}
+
+func (x *Offers) GetRefused() []uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
 }
 
 func (x *Offers) GetPatches() []uint32 {
@@ -4354,7 +4362,8 @@ type SourceStatus struct {
 	Offered       uint64                 `protobuf:"varint,6,opt,name=offered,proto3" json:"offered,omitempty"`
 	Target        float64                `protobuf:"fixed64,7,opt,name=target,proto3" json:"target,omitempty"`
 	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
-	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`
+	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"` // unprotected: stripes without a standby that could take over at once
+	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4448,6 +4457,13 @@ func (x *SourceStatus) GetStripes() uint32 {
 func (x *SourceStatus) GetUnprotected() uint32 {
 	if x != nil {
 		return x.Unprotected
+	}
+	return 0
+}
+
+func (x *SourceStatus) GetPassedOver() uint64 {
+	if x != nil {
+		return x.PassedOver
 	}
 	return 0
 }
@@ -4760,7 +4776,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xf3\x02\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x8d\x03\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -4776,6 +4792,7 @@ const file_roles_proto_rawDesc = "" +
 	"\x03end\x18\v \x01(\bR\x03end\x12\x1f\n" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
 	"endOrdinal\x12\x18\n" +
+	"\arefused\x18\x0e \x03(\x04R\arefused\x12\x18\n" +
 	"\apatches\x18\x14 \x03(\rR\apatches\"!\n" +
 	"\aLeaving\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
@@ -5052,7 +5069,7 @@ const file_roles_proto_rawDesc = "" +
 	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xf4\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\x95\x02\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -5062,7 +5079,10 @@ const file_roles_proto_rawDesc = "" +
 	"\aoffered\x18\x06 \x01(\x04R\aoffered\x12\x16\n" +
 	"\x06target\x18\a \x01(\x01R\x06target\x12\x18\n" +
 	"\astripes\x18\b \x01(\rR\astripes\x12 \n" +
-	"\vunprotected\x18\t \x01(\rR\vunprotected\"p\n" +
+	"\vunprotected\x18\t \x01(\rR\vunprotected\x12\x1f\n" +
+	"\vpassed_over\x18\n" +
+	" \x01(\x04R\n" +
+	"passedOver\"p\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +

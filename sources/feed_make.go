@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/sources/filter"
 )
 
 // mostScratch bounds the tokens of scratch that a maker keeps.
@@ -19,6 +20,7 @@ type maker struct {
 	// of the part being made
 	pack    *pack
 	part    uint32
+	before  int           // tokens in buf before the record's
 	buf     []uint32      // the part's tokens; where only lengths are asked for, the last record's
 	lengths []earlyLength // found in this part, of shard
 	shard   uint32
@@ -26,6 +28,8 @@ type maker struct {
 	record Record   // reused, so that none is garbage
 	slots  []uint32 // likewise
 	rec    *Record  // being tokenised
+	bits   uint64   // of the filters that refuse it
+	judges *filter.Judge
 	act    func() error
 	what   func() string
 	placed func(shard uint32, slots []uint32) error // nil but aside: a record's tokens are in buf, or its slots are rejects
@@ -38,6 +42,9 @@ func newMaker(f *Feed) *maker {
 		m.feed.cfg.Hit("loader/decode/before")
 		m.buf, err = m.feed.src.transform.document(m.buf, m.rec, m.feed.cfg.Progress)
 		m.feed.cfg.Progress()
+		if err == nil {
+			err = m.judge(len(m.buf) - m.before)
+		}
 		return err
 	}
 	m.what = func() string { return m.feed.src.sampleName(m.shard, m.rec.Number) }
@@ -49,18 +56,22 @@ func (f *Feed) gather(p *pack) move {
 	p.stage = gathering
 	return func(ctx context.Context, _ *maker) error {
 		slots := make([]slot, p.hi-p.lo)
+		var refused []uint32
+		if f.src.spec.Filters != nil {
+			refused = make([]uint32, len(slots))
+		}
 		if p.block != nil {
 			f.blockIDs(p, slots)
 		} else {
 			f.globalIDs(p, slots)
 		}
-		tokens, known, err := f.lookUp(ctx, slots)
+		tokens, known, err := f.lookUp(ctx, slots, refused)
 		if err != nil {
 			return err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		p.slots, p.stage, p.known = slots, gathered, known
+		p.slots, p.refused, p.stage, p.known = slots, refused, gathered, known
 		if known {
 			p.tokens = tokens
 			f.sizes.learn(p)
@@ -71,23 +82,33 @@ func (f *Feed) gather(p *pack) move {
 	}
 }
 
-// lookUp fills in remembered lengths; known only if all are.
-func (f *Feed) lookUp(ctx context.Context, slots []slot) (tokens int64, known bool, err error) {
+// lookUp fills in remembered lengths, and where there are filters what they say; known only if all are. tokens are those to be kept.
+func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (tokens int64, known bool, err error) {
 	view := f.src.newLengthView()
 	defer view.close()
 	var get func(uint64) (uint32, bool)
+	var refusals func(uint64, uint32) (uint32, bool)
 	for i := range slots {
 		s := &slots[i]
 		if get == nil || s.shard != slots[i-1].shard {
 			if get, err = view.of(ctx, s.shard); err != nil {
 				return 0, false, err
 			}
+			refusals = view.refusals(s.shard)
 		}
 		n, ok := get(s.record)
 		if !ok {
 			return 0, false, nil
 		}
 		s.length = n
+		if refused != nil {
+			if refused[i], ok = refusals(s.record, n); !ok {
+				return 0, false, nil
+			}
+			if refused[i]&own != 0 {
+				continue
+			}
+		}
 		tokens += int64(n)
 	}
 	return tokens, true, nil
@@ -137,7 +158,9 @@ func (f *Feed) complete(p *pack) {
 	if !p.known {
 		p.known = true
 		for i := range p.slots {
-			p.tokens += int64(p.slots[i].length)
+			if !p.dropped(uint32(i)) {
+				p.tokens += int64(p.slots[i].length)
+			}
 		}
 		f.sizes.learn(p)
 	}
@@ -186,7 +209,8 @@ func (m *maker) make(shard uint32, r *Record, slots []uint32) {
 		m.buf = m.buf[:0]
 	}
 	m.rec = r
-	before := len(m.buf)
+	m.before = len(m.buf)
+	before := m.before
 	err := Fence(millrace.ErrBadSample, m.what, m.act)
 	if err != nil {
 		m.buf = m.buf[:before]
@@ -195,10 +219,18 @@ func (m *maker) make(shard uint32, r *Record, slots []uint32) {
 	}
 	n := uint32(len(m.buf) - before)
 	if !m.pack.known {
-		m.lengths = append(m.lengths, earlyLength{record: r.Number, tokens: n})
+		m.lengths = append(m.lengths, earlyLength{record: r.Number, tokens: n, bits: uint32(m.bits)})
 	}
+	kept := m.pack.refused == nil
 	for _, i := range slots {
+		if m.pack.refused != nil && !m.pack.known {
+			m.pack.refused[i] = uint32(m.bits)
+		}
+		kept = kept || !m.pack.dropped(i)
 		m.file(i, r, uint32(before), n)
+	}
+	if !kept { // what the source's own filter refuses is never asked for
+		m.buf = m.buf[:before]
 	}
 }
 
@@ -248,6 +280,9 @@ func (m *maker) refuse(shard uint32, r *Record, slots []uint32, cause error) {
 		m.pack.rejects[i] = q
 		m.feed.mu.Unlock()
 		m.pack.slots[i].length = 0
+		if m.pack.refused != nil {
+			m.pack.refused[i] = 0
+		}
 	}
 }
 

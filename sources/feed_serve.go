@@ -56,6 +56,9 @@ func (f *Feed) offerOf(p *pack, seat uint64) Offer {
 		ID:      millrace.SampleID{Shard: s.shard, Record: s.record},
 		Lengths: millrace.Lengths{Tokens: s.length},
 	}}
+	if p.refused != nil {
+		o.Refused = uint64(p.refused[seat-p.lo])
+	}
 	if q, ok := p.rejects[uint32(seat-p.lo)]; ok {
 		o.Reject = q.Reason
 		o.Quarantine = &q
@@ -179,6 +182,9 @@ func (f *Feed) emitOne(p *pack, i int, r Request, emit func(int, []uint32) error
 	until := uint64(r.Offset) + uint64(r.Length)
 	if q, ok := p.rejects[at]; ok && until > 0 { // another reading had offered it
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
+	}
+	if p.dropped(at) {
+		return fmt.Errorf("fetch %s %s: its filter refuses it: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), millrace.ErrMismatch)
 	}
 	if until > uint64(s.length) {
 		return fmt.Errorf("fetch %s %s tokens %d to %d: it has %d: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), r.Offset, until, s.length, millrace.ErrMismatch)

@@ -41,7 +41,8 @@ type memory struct {
 type earlyLength struct {
 	record uint64
 	tokens uint32
-	bad    bool // it has none
+	bits   uint32 // of the filters that refuse it
+	bad    bool   // it has none
 }
 
 func (e *earlyLength) put(st lengthStore, limit int64) {
@@ -50,6 +51,9 @@ func (e *earlyLength) put(st lengthStore, limit int64) {
 		return
 	}
 	st.Put(e.record, e.tokens)
+	if f, ok := st.(*filteredLengths); ok {
+		f.answers.Put(e.record, e.bits)
+	}
 }
 
 func openMemory(spec Spec, files index.FS, spare bool, log *slog.Logger) (memory, error) {
@@ -70,6 +74,20 @@ func openMemory(spec Spec, files index.FS, spare bool, log *slog.Logger) (memory
 		transform := spec.fingerprint()
 		m.lengths = func(shard millrace.Digest, count uint64) (lengthStore, error) {
 			return store.Lengths(shard, transform, count)
+		}
+		if spec.Filters != nil {
+			answers := spec.filterFingerprint()
+			m.lengths = func(shard millrace.Digest, count uint64) (lengthStore, error) {
+				lengths, err := store.Lengths(shard, transform, count)
+				if err != nil {
+					return nil, err
+				}
+				answered, err := store.Lengths(shard, answers, count)
+				if err != nil {
+					return nil, errors.Join(err, lengths.Close())
+				}
+				return &filteredLengths{lengths, answered}, nil
+			}
 		}
 	}
 	return m, nil
@@ -240,23 +258,30 @@ func (v *lengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 
 // sum adds up the known lengths of a shard. Records known to be bad are known to have none; of formats of tokens, the file's own index says
 // what reading may yet find to be bad.
-func (v *lengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known uint64, err error) {
+func (v *lengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known, refused uint64, err error) {
 	get, err := v.of(ctx, shard)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
-	otherwise := v.otherwise(shard)
+	otherwise, refusals := v.otherwise(shard), v.refusals(shard)
 	for r := range count {
 		n, ok := get(r)
 		if !ok {
 			n, ok = otherwise(r)
 		}
-		if ok {
-			tokens += uint64(n)
-			known++
+		if !ok {
+			continue
 		}
+		known++
+		if refusals != nil {
+			if bits, ok := refusals(r, n); ok && bits&own != 0 {
+				refused++
+				continue
+			}
+		}
+		tokens += uint64(n)
 	}
-	return tokens, known, nil
+	return tokens, known, refused, nil
 }
 
 // otherwise returns what to count of records without a known length.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"millrace"
+	"millrace/sources/filter"
 	"millrace/sources/index"
 	"millrace/sources/tokenize"
 )
@@ -27,7 +28,8 @@ type Spec struct {
 	Tokenizer *tokenize.Encoding // nil for formats of tokens
 	AddBOS    bool
 	AddEOS    bool
-	IndexDir  string // of index files and length stores; empty: nothing is kept
+	Filters   *filter.Set // the source's own is bit 0; Field.Others names what they ask for
+	IndexDir  string      // of index files and length stores; empty: nothing is kept
 }
 
 // OpenOptions say how a source is opened; nothing in them changes what it is.
@@ -212,6 +214,7 @@ type Stats struct {
 	Counted bool
 	Tokens  uint64 // of the records whose length is known
 	Known   uint64 // how many those are; records known to be bad have none, and count
+	Refused uint64 // of Known, those that the source's own filter refuses; they have no tokens here
 }
 
 // Stats sums up counts and the lengths known so far; it reads the length stores, not the data.
@@ -231,12 +234,13 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 		if !ok {
 			continue
 		}
-		tokens, known, err := view.sum(ctx, uint32(i), count)
+		tokens, known, refused, err := view.sum(ctx, uint32(i), count)
 		if err != nil {
 			return st, fmt.Errorf("source %s: %w", s.spec.Name, err)
 		}
 		st.Tokens += tokens
 		st.Known += known
+		st.Refused += refused
 	}
 	return st, nil
 }

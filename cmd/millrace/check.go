@@ -93,6 +93,9 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		if s.Why != "" {
 			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
 		}
+		if s.Refused > 0 {
+			fmt.Fprintf(w, "\n%s: its filter refuses %s of %s records; TOKENS are those of the others\n", s.Name, about(s.Refused, s.TokensExact), about(s.Records, s.RecordsExact))
+		}
 		if s.FilesRead < s.Files {
 			fmt.Fprintf(w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files)
 		}

@@ -61,7 +61,8 @@ type sourceView struct {
 	Tokens  uint64  `json:"tokens"`
 	Samples uint64  `json:"samples"`
 	Epoch   uint32  `json:"epoch"`
-	Share   float64 `json:"share"` // of all tokens
+	Share   float64 `json:"share"`       // of all tokens
+	Passed  uint64  `json:"passed_over"` // documents that count nothing: refused by filters, without tokens, or rejected
 }
 
 type quarantineView struct {
@@ -179,7 +180,7 @@ func askOrchestrator(dir string, ask func(proto.OrchestratorClient) error) error
 func (v *statusView) answer(r *proto.StatusReply) {
 	v.Step, v.Planned, v.Attempt, v.Ended, v.Waiting = &r.Step, &r.Planned, r.GetFence().GetAttempt(), r.Ended, r.Waiting
 	for name, s := range r.Sources {
-		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share}
+		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share, Passed: s.PassedOver}
 	}
 	v.quarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
@@ -253,7 +254,7 @@ func (v *statusView) stored(dir string) error {
 	for i, name := range sortedNames(s.Manifests) {
 		if i < len(st.Sources) {
 			src := &st.Sources[i]
-			v.Sources[name] = sourceView{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Share: float64(src.Tokens) / float64(max(st.Tokens, 1))}
+			v.Sources[name] = sourceView{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Share: float64(src.Tokens) / float64(max(st.Tokens, 1)), Passed: src.PassedOver()}
 		}
 	}
 	return nil

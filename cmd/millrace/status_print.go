@@ -24,10 +24,10 @@ func (v *statusView) print(w io.Writer) error {
 			return err
 		}
 	}
-	rows = []string{row("\nSOURCE", "TOKENS", "SAMPLES", "EPOCH", "SHARE")}
+	rows = []string{row("\nSOURCE", "TOKENS", "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")}
 	for _, name := range sortedNames(v.Sources) {
 		s := v.Sources[name]
-		rows = append(rows, row(name, count(s.Tokens), count(s.Samples), s.Epoch, percent(s.Share)))
+		rows = append(rows, row(name, count(s.Tokens), count(s.Samples), count(s.Passed), s.Epoch, percent(s.Share)))
 	}
 	if len(v.Sources) > 0 {
 		if err := table(w, rows...); err != nil {

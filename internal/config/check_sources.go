@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"millrace"
+	"millrace/sources/filter"
 )
 
 // checkSources checks each source and fills in the format that its files tell and what happens when it is through.
@@ -18,12 +21,28 @@ func (v *validator) checkSources() {
 		v.checkPatterns(path, s)
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
+		v.checkFilter(path+".filter", s)
 		if v.sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
 			v.wrong(path+".text", "`text` names an empty field: "+quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
 		}
 		if v.sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(path, "source "+quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
 		}
+	}
+}
+
+// checkFilter reads the expression of a source's filter.
+func (v *validator) checkFilter(path string, s *Source) {
+	if _, ok := v.place(path); !ok || !v.sound(path) {
+		return
+	}
+	f, err := filter.Compile(s.Filter)
+	switch {
+	case err != nil:
+		v.wrong(path, "this filter cannot be read: "+strings.TrimSuffix(err.Error(), ": "+millrace.ErrInvalid.Error()),
+			"write a comparison of fields, as `quality > 0.5 && language == \"en\"`")
+	case len(f.Fields()) > 0 && s.Format != "" && !s.Format.HoldsText():
+		v.wrong(path, "this filter asks for "+quote(f.Fields()[0])+", and the documents of format "+string(s.Format)+" have tokens and no fields", "ask for `tokens` alone")
 	}
 }
 

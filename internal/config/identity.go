@@ -173,6 +173,9 @@ func (s *Source) identity(c *Config) string {
 	if n := c.Passes(s); n > 0 && c.Epochs() == 0 {
 		parts = append(parts, fmt.Sprintf("max_epochs=%d", n))
 	}
+	if s.Filter != "" {
+		parts = append(parts, "filter="+s.Filter)
+	}
 	if s.MinFraction.Text != "" {
 		parts = append(parts, "min_fraction="+s.MinFraction.String())
 	}

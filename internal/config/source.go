@@ -106,6 +106,9 @@ type Source struct {
 	Root string `yaml:"root"`
 	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
+	// Filter is an expression over a record's fields, and over the tokens and bytes of its document: where it is false, the document is
+	// left out. As `quality > 0.5 && language == "en"`.
+	Filter string `yaml:"filter"`
 	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
 	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs or
 	// with max_epochs, renormalize.

@@ -23,6 +23,7 @@ var examples = map[string]string{
 	"groups":            "{text: {weight: 0.7, weights: {web: 3, books: 1}}, code: {weight: 0.3, weights: {code: 1}}}",
 	"weight":            "0.7",
 	"floor":             "0.01",
+	"filter":            "quality > 0.5",
 	"temperature":       "3",
 	"max_fraction":      "0.5",
 	"min_fraction":      "0.05",

@@ -188,7 +188,7 @@ func (k *check) supply(ctx context.Context, found []Found) []Supply {
 	out := make([]Supply, len(k.opened.Sources))
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, found)
-		out[i] = Supply{Tokens: float64(r.Tokens), Records: float64(r.Records), Passes: src.Epochs()}
+		out[i] = Supply{Tokens: float64(r.Tokens), Records: float64(r.Records - min(r.Refused, r.Records)), Passes: src.Epochs()}
 	}
 	return out
 }
@@ -234,11 +234,12 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 	}
 	switch {
 	case st.Counted && st.Known == st.Records:
-		r.Tokens, r.TokensExact = st.Tokens, true
+		r.Tokens, r.Refused, r.TokensExact = st.Tokens, st.Refused, true
 	case r.RecordsExact && seen.Records == r.Records:
-		r.Tokens, r.TokensExact = seen.Tokens, true
+		r.Tokens, r.Refused, r.TokensExact = seen.Tokens, seen.Refused, true
 	case seen.Records > 0:
-		r.Tokens = uint64(float64(seen.Tokens) / float64(seen.Records) * float64(r.Records))
+		all := float64(r.Records) / float64(seen.Records)
+		r.Tokens, r.Refused = uint64(float64(seen.Tokens)*all), uint64(float64(seen.Refused)*all)
 	}
 	return r
 }
@@ -303,8 +304,10 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	bad := k.scans[i].Rejects
 	r.Bad = k.scans[i].Bad
 	if k.found != nil {
+		src, _ := k.c.Source(r.Name)
+		filtered := src.Filter != "" // what a filter fails on, only planning finds
 		for _, q := range k.found[i].Rejects {
-			if !k.scans[i].Complete() && !slices.Contains(bad, q) {
+			if (!k.scans[i].Complete() || filtered) && !slices.Contains(bad, q) {
 				bad = append(bad, q)
 				r.Bad++
 			}

@@ -40,6 +40,7 @@ type SourceReport struct {
 	RecordsExact bool     `json:"records_exact"`
 	Tokens       uint64   `json:"tokens"` // of one pass
 	TokensExact  bool     `json:"tokens_exact"`
+	Refused      uint64   `json:"refused"` // of the records, by the source's filter; exact where tokens are
 	Shuffle      string   `json:"shuffle"`
 	Why          string   `json:"why,omitempty"` // it is not the one asked for
 	Epochs       uint32   `json:"epochs"`        // allowed; 0: endless

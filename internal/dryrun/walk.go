@@ -49,7 +49,8 @@ type Walk struct {
 // Found is what a walk has come to know of a source's records in its first pass, and what it found bad.
 type Found struct {
 	Records uint64 // offered of the first pass
-	Tokens  uint64 // of these
+	Tokens  uint64 // of these, but for those that the source's own filter refuses
+	Refused uint64 // of these, by the source's own filter
 	Rejects []millrace.Quarantine
 }
 
@@ -184,7 +185,11 @@ func (w *Walk) note(source int, b *sources.Batch) {
 			continue
 		}
 		found.Records++
-		found.Tokens += uint64(o.Lengths.Tokens)
+		if o.SampleMeta.Refused&1 != 0 {
+			found.Refused++
+		} else {
+			found.Tokens += uint64(o.Lengths.Tokens)
+		}
 		if o.Quarantine != nil {
 			found.Rejects = append(found.Rejects, *o.Quarantine)
 		}

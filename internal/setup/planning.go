@@ -19,7 +19,7 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	spec := &planner.Spec{SequenceLength: c.SequenceLength, GlobalBatch: int(c.GlobalBatchSize), PadMultiple: c.PadMultiple,
 		Packing: planner.Packing(c.Packing), Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
 	for i := range c.Sources {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted)})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: c.Sources[i].Filter})
 	}
 	if c.Stop != nil {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens

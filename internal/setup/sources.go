@@ -8,6 +8,7 @@ import (
 	"millrace"
 	"millrace/internal/config"
 	"millrace/sources"
+	"millrace/sources/filter"
 	"millrace/sources/jsonl"
 	"millrace/sources/megatron"
 	"millrace/sources/parquet"
@@ -43,6 +44,16 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 	}
 	spec := sources.Spec{Name: s.Name, Format: format, Base: c.Base, Patterns: s.Path, Field: sources.Field{Text: s.Text},
 		Limits: sources.Limits{SampleBytes: int64(c.Limits.SampleBytes)}, Shuffle: c.Shuffle, Seed: c.Seed, Epochs: c.Passes(s), IndexDir: c.IndexPath()}
+	if s.Filter != "" {
+		own, err := filter.Compile(s.Filter)
+		if err == nil {
+			spec.Filters, err = filter.NewSet(own)
+		}
+		if err != nil {
+			return sources.Spec{}, c.ErrorAt("sources."+s.Name+".filter", err.Error(), "")
+		}
+		spec.Field.Others = spec.Filters.Fields()
+	}
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)
 	}

@@ -20,7 +20,7 @@ func FromProto(m *proto.Offers) Batch {
 	b := Batch{Stripe: m.Stripe, Metas: make([]millrace.SampleMeta, len(m.Ordinal)), Ended: m.End, End: millrace.Ordinal(m.EndOrdinal)}
 	for i, o := range m.Ordinal {
 		b.Metas[i] = millrace.SampleMeta{Ordinal: millrace.Ordinal(o), Epoch: millrace.Epoch(at(m.Epoch, i)),
-			ID: millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)}, Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)}}
+			ID: millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)}, Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)}, Refused: at(m.Refused, i)}
 	}
 	if len(m.Rejects) > 0 {
 		b.Rejects = make(map[millrace.Ordinal]millrace.Quarantine, len(m.Rejects))

@@ -203,7 +203,12 @@ func (d *draft) leave(ended []int) error {
 		return nil
 	}
 	if i := first(Repeat); i >= 0 {
-		return &ExhaustedError{Source: sources[ended[i]].Name, Step: d.walk.state.Step, Empty: true}
+		return d.walk.empty(ended[i])
+	}
+	for _, i := range ended {
+		if at := &d.walk.state.Sources[i]; sources[i].Filters != "" && at.Ordinal > 0 && at.Samples == 0 {
+			return d.walk.empty(i)
+		}
 	}
 	for _, i := range ended {
 		d.leaves(i)

@@ -45,12 +45,16 @@ func (s *State) anchor(o Offers) {
 
 // ExhaustedError says that a source ended that must not: on_exhausted is error, or repeat and it holds nothing.
 type ExhaustedError struct {
-	Source string
-	Step   millrace.Step
-	Empty  bool // it ended or went round without a single token
+	Source  string
+	Step    millrace.Step
+	Empty   bool   // it ended or went round without a single token
+	Filters string // that refuse its documents, where it is empty and has any
 }
 
 func (e *ExhaustedError) Error() string {
+	if e.Empty && e.Filters != "" {
+		return fmt.Sprintf("plan step %s: source %q holds no document with a token that its filters keep: %s; loosen them, or take the source out of the mixture", e.Step, e.Source, e.Filters)
+	}
 	if e.Empty {
 		return fmt.Sprintf("plan step %s: source %q holds no document with a token; take it out of the mixture or check its path and filters", e.Step, e.Source)
 	}
@@ -87,7 +91,9 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 			return a, nil
 		}
 		meta.Ordinal = at.Ordinal
-		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset {
+		// A document that has begun goes on, whatever a later stage says of it.
+		refused := at.Offset == 0 && meta.Refused&(ownFilter|w.stage.Filters) != 0
+		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset && !refused {
 			h.known[source], h.metas[source], h.idling[source] = true, meta, false
 			break
 		}
@@ -98,12 +104,18 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 		if !h.idling[source] {
 			h.idling[source], h.idle[source] = true, meta.Epoch
 		} else if meta.Epoch > h.idle[source]+1 {
-			return a, &ExhaustedError{Source: w.spec.Sources[source].Name, Step: w.state.Step, Empty: true}
+			return a, w.empty(source)
 		}
 		w.skip(source, &meta)
 		h.skipped(source, &meta)
 	}
 	return Ready, nil
+}
+
+// empty is the error of a source that gave nothing in a whole epoch.
+func (w *walk) empty(source int) error {
+	src := &w.spec.Sources[source]
+	return &ExhaustedError{Source: src.Name, Step: w.state.Step, Empty: true, Filters: src.Filters}
 }
 
 // left returns the tokens of a source's resolved head that are not drawn yet.

@@ -52,6 +52,7 @@ type SourceStats struct {
 	Share   uint32 // target, in parts of mixing.One, at the start of the step
 	Rejects int
 	Empty   int // documents without tokens that were not rejected
+	Refused int // documents that filters refused
 }
 
 // reject lists the documents that counted nothing.
@@ -60,6 +61,8 @@ func (sel *Selection) reject(events []passed) {
 		p := &events[i]
 		switch {
 		case p.left:
+		case p.meta.Reject == "" && p.meta.Lengths.Tokens > 0: // it was passed over all the same
+			sel.Stats.Sources[p.source].Refused++
 		case p.meta.Reject == "":
 			sel.Stats.Sources[p.source].Empty++
 		default:

@@ -55,6 +55,7 @@ const (
 type SourceSpec struct {
 	Name        string
 	OnExhausted OnExhausted
+	Filters     string // the filters that may refuse its documents, for people; empty: none
 }
 
 // Spec is all of the configuration that decides what a step holds. Nothing of the topology is in it. It is read-only once a

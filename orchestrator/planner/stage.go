@@ -14,8 +14,12 @@ type Stage struct {
 	GlobalBatch    int             // bins in a step; with a ramp, in those after it
 	Rampup         millrace.Rampup // counted from the stage's first step
 	Packing        Packing
+	Filters        uint64 // the bits of SampleMeta.Refused that count in this stage, beside bit 0, which always does
 	MicroBatch     uint32 // rows of a microbatch, for whoever places; 0: what PlaceOptions say. It decides nothing about content
 }
+
+// ownFilter is the bit of a source's own filter, which counts in every stage.
+const ownFilter = 1
 
 // stages returns all stages of the run; the first is what the spec itself says.
 func (s *Spec) stages() []Stage {

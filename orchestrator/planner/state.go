@@ -40,6 +40,15 @@ type SourceState struct {
 	Anchor   millrace.Anchor  // the newest known at or before the source's Floor; zero where none is needed
 }
 
+// PassedOver returns how many documents were consumed that count nothing: refused by filters, without tokens, or rejected.
+func (s *SourceState) PassedOver() uint64 {
+	begun := uint64(0)
+	if s.Offset > 0 {
+		begun = 1
+	}
+	return uint64(s.Ordinal) + begun - s.Samples
+}
+
 // NewState returns the state before the first step.
 func NewState(sources int) State {
 	return State{Version: PlannerVersion, Sources: make([]SourceState, sources)}

@@ -52,6 +52,12 @@ func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
 			}
 			m.Patches[i] = o.Lengths.Patches
 		}
+		if o.Refused != 0 {
+			if m.Refused == nil {
+				m.Refused = make([]uint64, n)
+			}
+			m.Refused[i] = o.Refused
+		}
 		if q := o.Quarantine; q != nil {
 			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
 		}

@@ -1,0 +1,120 @@
+package planner
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace/mixing"
+)
+
+// TestRefusedDocumentsAreEmptyOnes: what the source's own filter refuses is planned as a document without tokens would be, under any setting, and
+// bits that no stage asks for change nothing.
+func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
+	refused := 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 41))
+		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		c := randomCorpus(rng, len(spec.Sources), 120, spec.SequenceLength)
+		dumb := &corpus{epochs: c.epochs}
+		for s := range c.docs {
+			dumb.docs = append(dumb.docs, slices.Clone(c.docs[s]))
+			for d := range c.docs[s][:len(c.docs[s])-1] {
+				meta := &c.docs[s][d]
+				if meta.Refused = rng.Uint64N(8) << 1; rng.IntN(3) == 0 {
+					meta.Refused |= ownFilter
+					dumb.docs[s][d].Lengths.Tokens = 0
+				}
+			}
+		}
+		got, out, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
+		want, wantOut, wantErr := collect(t, spec, NewState(len(spec.Sources)), dumb, 0)
+		for _, steps := range [][]Selection{got, want} {
+			for i := range steps {
+				for s := range steps[i].Stats.Sources {
+					st := &steps[i].Stats.Sources[s]
+					if refused += st.Refused; &steps[0] == &want[0] && st.Refused > 0 {
+						t.Fatalf("seed %d: %d documents without a filter are refused", seed, st.Refused)
+					}
+					st.Empty, st.Refused = st.Empty+st.Refused, 0
+				}
+				for r := range steps[i].Rejects {
+					steps[i].Rejects[r].Refused, steps[i].Rejects[r].Lengths.Tokens = 0, 0
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
+			t.Fatalf("seed %d: %d steps, %+v, %v; with empty documents %d, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
+		}
+		if len(got) > 0 {
+			for i, src := range got[len(got)-1].After.Sources {
+				if passed := uint64(src.Ordinal) - src.Samples; src.Offset == 0 && passed != src.PassedOver() {
+					t.Errorf("seed %d, source %d: %d passed over, said %d", seed, i, passed, src.PassedOver())
+				}
+			}
+		}
+	}
+	if refused < 1000 {
+		t.Fatalf("only %d documents were refused", refused)
+	}
+}
+
+// TestStagesHaveFilters: from its stage on no document begins that a stage's filter refuses, before it all do; one that has begun goes on.
+func TestStagesHaveFilters(t *testing.T) {
+	const begins = 5
+	before, gone := 0, 0
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 42))
+		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		c := randomCorpus(rng, len(spec.Sources), 400, spec.SequenceLength)
+		for s := range c.docs {
+			for d := range c.docs[s] {
+				c.docs[s][d].Refused = rng.Uint64N(2) << 1
+			}
+		}
+		spec.Stages = []Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
+		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range steps {
+			for _, seg := range steps[i].Segments {
+				meta, _ := c.Peek(int(seg.Source), seg.Ordinal)
+				switch {
+				case meta.Refused == 0:
+				case steps[i].Step < begins:
+					before++
+				case seg.Offset == 0:
+					t.Fatalf("seed %d: step %s begins document %s of source %d, which its stage refuses", seed, steps[i].Step, seg.Ordinal, seg.Source)
+				default:
+					gone++
+				}
+			}
+		}
+	}
+	if before == 0 || gone == 0 {
+		t.Fatalf("%d refused documents before their stage, %d pieces of such after", before, gone)
+	}
+}
+
+// TestAFilterThatRefusesAllIsNamed, whether the source repeats or ends.
+func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
+	for _, on := range []OnExhausted{Repeat, Renormalize} {
+		spec := newSpec(t, 64, 4, "1", "1")
+		c := randomCorpus(rand.New(rand.NewPCG(1, 1)), 2, 50, 64)
+		for d := range c.docs[1] {
+			c.docs[1][d].Refused = ownFilter
+		}
+		if spec.Sources[1].Filters, spec.Sources[1].OnExhausted = "quality > 2", on; on == Repeat {
+			c.epochs[1] = 0
+		}
+		_, _, err := collect(t, spec, NewState(2), c, 0)
+		var empty *ExhaustedError
+		if !errors.As(err, &empty) || !strings.Contains(err.Error(), `source "b" holds no document with a token that its filters keep: quality > 2`) {
+			t.Errorf("%s: %v", on, err)
+		}
+	}
+}

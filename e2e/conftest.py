@@ -51,6 +51,28 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
         "stop": {"epochs": 2},
         "token_dtype": "int32",
     },
+    "filtered": {
+        "mixture": {
+            "floor": 0.02,
+            "schedule": [
+                {
+                    "from_step": 0,
+                    "groups": {
+                        "text": {"weight": 0.8, "groups": {"lines": {"weight": 2, "weights": {"plain": 3, "packed": 1, "frames": 1}}, "rows": {"weight": 1, "weights": {"tables": 1}}}},
+                        "ids": {"weight": 0.2, "weights": {"from": "uniform", "sources": ["books"]}},
+                    },
+                },
+                {"from_step": 2, "weights": {"plain": 1, "packed": 0, "frames": 3, "tables": 1, "books": 9}, "ramp": "cosine", "over_steps": 5},
+            ],
+        },
+        "sources": {
+            **BASE["sources"],
+            "plain": {**BASE["sources"]["plain"], "filter": "tokens > 3 && (score ?? 1) != 0"},
+            "packed": {**BASE["sources"]["packed"], "filter": "bytes % 2 == 0"},
+            "tables": {**BASE["sources"]["tables"], "filter": 'n % 3 != 1 && z == "other"', "max_fraction": 0.4},
+            "books": {**BASE["sources"]["books"], "filter": "tokens >= 20"},
+        },
+    },
     "none": {"shuffle": "none", "packing": "pad", "balance": "none", "tokenizer": {"name": "gpt2", "add_eos": False}, "pad_multiple": 4},
 }
 

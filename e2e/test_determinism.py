@@ -83,6 +83,21 @@ def test_seed(stage: Any) -> None:
     assert sorted((s[0], s[1], s[4]) for s in one.segments()) == sorted((s[0], s[1], s[4]) for s in two.segments())
 
 
+def test_filters(stage: Any) -> None:
+    """What is delivered is what the filters keep, all of it: every document of it once in the one epoch."""
+    mixture = variant(VARIANTS["filtered"])
+    delivered, documents = stage.delivered(mixture, 2, tensors=True), stage.documents(variant(VARIANTS["base"]))
+    kept = {
+        "tables": lambda record, tokens: record % 3 != 1,
+        "books": lambda record, tokens: tokens >= 20,
+        "plain": lambda record, tokens: tokens > 3,
+    }
+    for source, keeps in kept.items():
+        got = {s[1] for s in delivered.segments() if s[0] == source}
+        want = {key for key, tokens in documents[source].items() if len(tokens) > 0 and keeps(int(key.rsplit("#", 1)[1]), len(tokens))}
+        assert got == want and 0 < len(got) < len(documents[source]), source
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_plan_command(stage: Any, name: str) -> None:
     """`millrace plan` says beforehand what trainers get, and where."""

@@ -24,7 +24,11 @@ type shape struct {
 func (s shape) bins() int { return s.ranks * s.columns }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s %s %d×%d", s.name, short(s.tokens), s.ranks, s.columns)
+	text := fmt.Sprintf("%s %s %d×%d", s.name, short(s.tokens), s.ranks, s.columns)
+	if s.window > 1 {
+		text += fmt.Sprintf(" W=%d", s.window)
+	}
+	return text
 }
 
 // short writes a number of tokens as 8K.
@@ -41,9 +45,7 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.settings(spec); err != nil {
-		return nil, err
-	}
+	spec.Window, spec.Carry = s.window, s.carry
 	selector, err := planner.NewSelector(spec, planner.NewState(len(spec.Sources)))
 	if err != nil {
 		return nil, err

@@ -84,7 +84,8 @@ func (b *bench) selected(s shape) ([]planner.Selection, error) {
 	if sels := b.drawn[key]; sels != nil {
 		return sels, nil
 	}
-	sels, err := s.selected(max(b.steps, s.window), b.documents)
+	whole := max(s.window, 1)
+	sels, err := s.selected((b.steps+whole-1)/whole*whole, b.documents)
 	b.drawn[key] = sels
 	return sels, err
 }
@@ -99,11 +100,14 @@ type goal struct {
 func goals() []goal {
 	return []goal{
 		{name: "G1", measure: goal1},
+		{name: "G2", measure: goal2},
 		{name: "G3", measure: goal3},
 		{name: "G4", measure: goal4},
 		{name: "G5", measure: goal5, timed: true},
+		{name: "G6", measure: goal6},
 		{name: "G8", measure: goal8},
 		{name: "G9", measure: goal9, timed: true},
+		{name: "G10", measure: goal10},
 		{name: "G13", measure: goal13},
 	}
 }

@@ -3,14 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-
-	"millrace/orchestrator/planner"
 )
-
-// settings puts what a shape says of select into a spec.
-func (s shape) settings(spec *planner.Spec) error {
-	return nil
-}
 
 // compare is -lengths: balancers on lengths of one's own.
 func (o *options) compare(out io.Writer) error {

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/internal/seal"
+	"millrace/orchestrator/planner"
+)
+
+// anchored is a corpus whose sources are read in blocks, so that states hold anchors.
+type anchored struct{ *corpus }
+
+// Anchor implements planner.Anchors: a block of some thousand records begins a little before.
+func (anchored) Anchor(source int, at millrace.Ordinal) millrace.Anchor {
+	return millrace.Anchor{Ordinal: at - min(at, 1+at%5000), Epoch: 3, EpochStart: at / 2, Shard: 4095, Block: 700, Record: 9_000_000}
+}
+
+// goal10 is what is saved, and that plans go on from it alike.
+func goal10(b *bench) ([]row, error) {
+	const sources, carry = 64, 512
+	weights := make([]string, sources)
+	for i := range weights {
+		weights[i] = fmt.Sprint(1 + i*i)
+	}
+	spec, err := newSpec(8192, 1024, weights...)
+	if err != nil {
+		return nil, err
+	}
+	spec.Carry = carry
+	offers := anchored{newCorpus(b.lengths["pretrain"], b.documents, sources)}
+	state := planner.NewState(sources)
+	for i := range state.Sources { // as after ten thousand million documents
+		src := &state.Sources[i]
+		src.Ordinal, src.Samples, src.Tokens = millrace.Ordinal(1e10+uint64(i)), 1e10, 915e10
+		state.Tokens += src.Tokens
+	}
+	selector, err := planner.NewSelector(spec, state)
+	if err != nil {
+		return nil, err
+	}
+	most, carried, steps := 0, 0, 3*b.steps
+	saved := ""
+	for range steps {
+		sel, err := advance(selector, offers, 1)
+		if err != nil {
+			return nil, err
+		}
+		if err := follows(spec, saved, offers, &sel[0]); err != nil {
+			return nil, err
+		}
+		saved = sel[0].After.Compact()
+		most, carried = max(most, len(saved)), max(carried, len(sel[0].After.Carried))
+	}
+	topologies, err := b.sameSets()
+	if err != nil {
+		return nil, err
+	}
+	return []row{
+		{"G10", fmt.Sprintf("the planner's part of a saved state, %d sources with anchors, carry %d: ≤ 16 KiB", sources, carry), fmt.Sprintf("%d bytes", most), atMost(float64(most), 16<<10),
+			fmt.Sprintf("%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample", carried)},
+		{"G10", "plans go on from every saved state with the same digests; one set under every topology", "yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies)},
+	}, nil
+}
+
+// follows tells whether a saved state gives the step that the run which saved it went on to.
+func follows(spec *planner.Spec, saved string, offers planner.Offers, want *planner.Selection) error {
+	if saved == "" {
+		return nil
+	}
+	state, err := planner.ParseState(saved)
+	if err != nil {
+		return err
+	}
+	s, err := planner.NewSelector(spec, state)
+	if err != nil {
+		return err
+	}
+	next, err := advance(s, offers, 1)
+	if err == nil && (next[0].Content != want.Content || !next[0].After.Equal(want.After)) {
+		err = fmt.Errorf("step %s from a saved state has content %s, it had %s", want.Step, next[0].Content, want.Content)
+	}
+	return err
+}
+
+// sameSets places a step under several topologies and tells whether all hold what was selected.
+func (b *bench) sameSets() (n int, err error) {
+	s := b.pretrain8K()
+	sels, err := b.selected(s)
+	if err != nil {
+		return 0, err
+	}
+	sel := &sels[0]
+	names := make([]string, len(fourSources()))
+	for i := range names {
+		names[i] = fmt.Sprintf("source-%04d", i)
+	}
+	for _, ranks := range []int{1, 8, 64, 512, s.bins()} {
+		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
+			plan, err := planner.Place(sel, dataParallel(ranks), s.placement(dense8B(), layout, planner.FSDP))
+			if err != nil {
+				return n, err
+			}
+			segments := make([]millrace.Segment, len(plan.Assignments))
+			for i := range plan.Assignments {
+				segments[i] = plan.Assignments[i].Segment
+			}
+			if got := seal.Content(names, segments); got != sel.Content {
+				return n, fmt.Errorf("step %s over %d ranks: content %s, selected was %s", sel.Step, ranks, got, sel.Content)
+			}
+			n++
+		}
+	}
+	return n, nil
+}

@@ -29,13 +29,7 @@ func goal10(b *bench) ([]row, error) {
 	}
 	spec.Carry = carry
 	offers := anchored{newCorpus(b.lengths["pretrain"], b.documents, sources)}
-	state := planner.NewState(sources)
-	for i := range state.Sources { // as after ten thousand million documents
-		src := &state.Sources[i]
-		src.Ordinal, src.Samples, src.Tokens = millrace.Ordinal(1e10+uint64(i)), 1e10, 915e10
-		state.Tokens += src.Tokens
-	}
-	selector, err := planner.NewSelector(spec, state)
+	selector, err := planner.NewSelector(spec, after(sources, 1e10))
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +55,17 @@ func goal10(b *bench) ([]row, error) {
 			fmt.Sprintf("%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample", carried)},
 		{"G10", "plans go on from every saved state with the same digests; one set under every topology", "yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies)},
 	}, nil
+}
+
+// after is the state of a run that has that many documents of each source behind it.
+func after(sources int, documents uint64) planner.State {
+	state := planner.NewState(sources)
+	for i := range state.Sources {
+		src := &state.Sources[i]
+		src.Ordinal, src.Samples, src.Tokens = millrace.Ordinal(documents+uint64(i)), documents, 915*documents
+		state.Tokens += src.Tokens
+	}
+	return state
 }
 
 // follows tells whether a saved state gives the step that the run which saved it went on to.

@@ -93,6 +93,7 @@ func (q *queued) turn(s planner.State) error {
 type timing struct {
 	wall, processor, placing []time.Duration
 	objects, bytes           uint64 // allocated, a plan
+	live                     uint64 // bytes after the last, beside what was before
 	segments                 int
 }
 
@@ -108,6 +109,9 @@ func timed(s shape, from supply, n int) (*timing, error) {
 		return nil, err
 	}
 	t := &timing{}
+	var none, some runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&none)
 	for at := range n + warming {
 		if err := from.turn(state); err != nil {
 			return nil, err
@@ -120,6 +124,10 @@ func timed(s shape, from supply, n int) (*timing, error) {
 			return nil, err
 		}
 	}
+	runtime.GC()
+	runtime.ReadMemStats(&some)
+	runtime.KeepAlive(selector)
+	t.live = some.HeapAlloc - min(none.HeapAlloc, some.HeapAlloc)
 	t.objects, t.bytes = t.objects/uint64(n), t.bytes/uint64(n)
 	slices.Sort(t.wall)
 	slices.Sort(t.processor)

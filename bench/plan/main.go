@@ -105,6 +105,7 @@ func goals() []goal {
 		{name: "G4", measure: goal4},
 		{name: "G5", measure: goal5, timed: true},
 		{name: "G6", measure: goal6},
+		{name: "G7", measure: goal7, timed: true},
 		{name: "G8", measure: goal8},
 		{name: "G9", measure: goal9, timed: true},
 		{name: "G10", measure: goal10},
@@ -135,7 +136,13 @@ func (o *options) run(out io.Writer) error {
 		return err
 	}
 	b.plans = o.plans
-	return b.table(out, o.goals)
+	if err := b.table(out, o.goals); err != nil || o.goals != "" {
+		return err
+	}
+	if err := b.shapes(out); err != nil {
+		return err
+	}
+	return b.scale(out)
 }
 
 // table measures the goals named, or all, and writes a row for each.

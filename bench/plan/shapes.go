@@ -35,5 +35,25 @@ func shapesHeading(out io.Writer) {
 func (c *comparison) write(out io.Writer) {
 	both := func(m mean) string { return fmt.Sprintf("%.2f/%.2f", m.get().fsdp, m.get().dp) }
 	line(out, fmt.Sprintf("%s, %s, slack %.2f", c.shape, c.model.name, float64(c.shape.slack)/1000), fmt.Sprintf("%.0f", c.segments), percent(c.fill), both(c.concat), both(c.random), both(c.columns),
-		both(c.cap13), both(c.strict), "**"+both(c.varlen)+"**", both(c.wide), both(c.sums), fmt.Sprintf("%.2f", c.level.get().fsdp), fmt.Sprintf("%.2f ×", c.speedUp()))
+		both(c.cap13), both(c.strict), "**"+both(c.varlen)+"**", both(c.wide), both(c.sums), fmt.Sprintf("%.2f", max(c.level.get().fsdp, 0)), fmt.Sprintf("%.2f ×", c.speedUp()))
+}
+
+// shapes compares balancers on all shapes of PLANNING §3.3.
+func (b *bench) shapes(out io.Writer) error {
+	shapesHeading(out)
+	for _, m := range []model{dense8B(), moeA3B()} {
+		for _, s := range []shape{
+			{name: "pretrain", tokens: 8192, ranks: 256, columns: 8}, {name: "pretrain", tokens: 8192, ranks: 1024, columns: 2}, {name: "pretrain", tokens: 8192, ranks: 1024, columns: 8},
+			{name: "pretrain", tokens: 8192, ranks: 4096, columns: 1}, {name: "pretrain", tokens: 32768, ranks: 128, columns: 4}, {name: "longctx", tokens: 131072, ranks: 16, columns: 8},
+			{name: "longctx", tokens: 131072, ranks: 128, columns: 8}, {name: "longctx", tokens: 131072, ranks: 128, columns: 8, window: 4}, {name: "sft", tokens: 65536, ranks: 16, columns: 8},
+		} {
+			s.lengths, s.slack, s.ranks = b.lengths[s.name], 1150, b.scaled(s.ranks)
+			c, err := b.compared(s, m)
+			if err != nil {
+				return err
+			}
+			c.write(out)
+		}
+	}
+	return nil
 }

@@ -57,7 +57,7 @@ func percent(x float64) string {
 		return percent(0)
 	case x < 1:
 		return fmt.Sprintf("%.3f %%", x)
-	case x < 10:
+	case x < 10 || x > 90 && x <= 100: // of a fill what counts is what is missing
 		return fmt.Sprintf("%.2f %%", x)
 	}
 	return fmt.Sprintf("%.1f %%", x)

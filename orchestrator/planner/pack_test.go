@@ -2,8 +2,11 @@ package planner
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -107,25 +110,54 @@ func TestBitmapNext(t *testing.T) {
 	}
 }
 
+// BenchmarkPack packs windows of 8K segments and of 64K, of the lengths that bench/plan has. What it prints goes into that table (G7).
 func BenchmarkPack(b *testing.B) {
 	for _, c := range []struct {
-		name     string
+		lengths  string
 		capacity uint32
-	}{{"T=2048", 2048}, {"T=8192", 8192}, {"T=32768", 32768}, {"T=131072", 131072}} {
-		b.Run(c.name, func(b *testing.B) {
-			units := make([]uint32, 1<<16)
-			draw := newLengths(5)
-			for i := range units {
-				units[i] = min(draw.next(0), c.capacity)
-			}
-			p := newPacker(c.capacity)
-			p.limit = len(units)
-			bin := make([]uint32, len(units))
-			for b.Loop() {
-				p.sort(units)
-				p.pack(units, len(units), bin, false)
-			}
-			b.ReportMetric(float64(len(units))*float64(b.N)/b.Elapsed().Seconds()/1e6, "Msegments/s")
-		})
+	}{{"pretrain", 2048}, {"pretrain", 8192}, {"pretrain", 32768}, {"longctx", 32768}, {"longctx", 131072}, {"sft", 16384}} {
+		all := readLengths(b, c.lengths, c.capacity)
+		for _, n := range []int{8 << 10, 64 << 10} {
+			b.Run(fmt.Sprintf("%s/T=%d/n=%d", c.lengths, c.capacity, n), func(b *testing.B) {
+				units := all[:n]
+				p := newPacker(c.capacity)
+				p.limit = n
+				bin := make([]uint32, n)
+				used := processorTime(b)
+				for b.Loop() {
+					p.sort(units)
+					p.pack(units, n, bin, false)
+				}
+				b.ReportMetric(float64(n)*float64(b.N)/(processorTime(b)-used).Seconds()/1e6, "Msegments/s")
+			})
+		}
 	}
+}
+
+// readLengths draws 64K segments from a histogram of bench/plan: documents longer than a bin are cut.
+func readLengths(b *testing.B, name string, capacity uint32) []uint32 {
+	text, err := os.ReadFile("../../bench/plan/testdata/" + name + ".csv")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var lengths, until []uint32 // until: documents of a length and of those before it
+	total := uint32(0)
+	for line := range strings.Lines(string(text)) {
+		var length, count uint32
+		if _, err := fmt.Sscanf(line, "%d,%d", &length, &count); err == nil {
+			total += count
+			lengths, until = append(lengths, length), append(until, total)
+		}
+	}
+	rng := rand.New(rand.NewPCG(5, 7))
+	units := make([]uint32, 0, 64<<10)
+	for len(units) < cap(units) {
+		at, _ := slices.BinarySearch(until, rng.Uint32N(total)+1)
+		l := lengths[at]
+		for ; l > capacity && len(units) < cap(units)-1; l -= capacity {
+			units = append(units, capacity)
+		}
+		units = append(units, min(l, capacity))
+	}
+	return units
 }

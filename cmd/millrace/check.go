@@ -102,6 +102,11 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 	}
 	fmt.Fprintln(w)
 	printRun(w, &r.Run)
+	if len(r.Run.Stages) > 0 {
+		if err := printStages(w, &r.Run); err != nil {
+			return err
+		}
+	}
 	for i := range r.Sources {
 		printDry(w, &r.Sources[i], r.Run.Exact)
 	}
@@ -163,6 +168,38 @@ func printRun(w io.Writer, run *dryrun.RunReport) {
 		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends by %s\n",
 			about(*run.Steps, run.Exact), about(*run.Tokens, run.Exact), run.Microbatches, run.Reason)
 	}
+}
+
+// printStages says when a run's batches change.
+func printStages(w io.Writer, run *dryrun.RunReport) error {
+	rows := []string{row("\nSTAGE", "FROM", "BEGINS", "SEQUENCE", "BATCH", "MICRO", "MICROBATCHES", "PACKING")}
+	for i, s := range run.Stages {
+		from := "-"
+		switch {
+		case s.FromTokens != nil:
+			from = count(*s.FromTokens) + " tokens"
+		case s.FromStep != nil:
+			from = fmt.Sprintf("step %d", *s.FromStep)
+		}
+		begins := "not in this run"
+		if s.Begins != nil {
+			begins = "step " + about(*s.Begins, run.Exact || s.FromTokens == nil)
+		}
+		batch := count(uint64(s.GlobalBatch))
+		if n := len(s.Sizes); n > 0 {
+			batch = fmt.Sprintf("%d … %d", s.Sizes[0].Sequences, s.GlobalBatch)
+		}
+		rows = append(rows, row(i, from, begins, s.SequenceLength, batch, s.MicroBatch, s.Microbatches, s.Packing))
+	}
+	if err := table(w, rows...); err != nil {
+		return err
+	}
+	for i, s := range run.Stages {
+		if n := len(s.Sizes); n > 1 {
+			fmt.Fprintf(w, "the batch of stage %d has its full size from step %d on, after %d sizes\n", i, s.Sizes[n-1].Step, n-1)
+		}
+	}
+	return nil
 }
 
 // printProcesses says what reads, and what stands by for it.

@@ -164,7 +164,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 		},
 		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) },
 		Shadows: int(c.Reliability.Shadows),
-		Runway:  max(2, min(runwaySteps, runwayTokens/(int(c.GlobalBatchSize)*int(c.SequenceLength)))),
+		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}
 	for i, loaders := range setup.Stripes(c) {
 		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)})

@@ -59,19 +59,21 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 	if p.cfg, err = config.Load(mixture); err != nil {
 		return err
 	}
-	topology, err := p.cfg.Topology(p.ranks)
-	if err != nil {
+	if _, err = p.cfg.Topology(p.ranks); err != nil {
 		return err
 	}
 	if p.rank < 0 || p.rank >= p.ranks {
 		return usage("--rank %d: with --ranks %d the ranks are 0 to %d", p.rank, p.ranks, p.ranks-1)
 	}
-	if n := p.cfg.Microbatches(topology); p.microbatch < -1 || p.microbatch >= int(n) {
-		return usage("--microbatch %d: each rank has 0 to %d in a step", p.microbatch, n-1)
+	if p.microbatch < -1 {
+		return usage("--microbatch %d: want a microbatch, from 0", p.microbatch)
 	}
 	return page(c, func(w *bufio.Writer) error {
 		r := &planned{from: uint64(p.step), to: uint64(p.step) + 1, ranks: p.ranks}
 		r.show = func(ctx context.Context, walk *dryrun.Walk, s *dryrun.Step) error {
+			if n := s.Plan.Microbatches; p.microbatch >= int(n) {
+				return usage("--microbatch %d: each rank has 0 to %d in step %d", p.microbatch, n-1, p.step)
+			}
 			p.encoding = walk.Encoding()
 			out, err := p.build(ctx, walk, r.manifests, s)
 			if err != nil {

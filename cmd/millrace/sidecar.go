@@ -44,7 +44,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 	if err != nil {
 		return err
 	}
-	shapes := []millrace.Shape{r.cfg.Shape()}
+	shapes := r.cfg.Shapes()
 	perRank := memory / 2 / int64(r.ranks)
 	if frame := constructors.NewSet(shapes, r.cfg.PadMultiple).MaxBytes(); 2*frame > perRank {
 		return fmt.Errorf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: at least %d bytes are needed", r.cfg.Limits.SidecarMemory, r.ranks, frame, 4*frame*int64(r.ranks))

@@ -49,15 +49,8 @@ const maxMicrobatch = math.MaxInt32
 
 func (v *validator) checkSizes() {
 	c := v.c
-	if v.sound("micro_batch_size", "global_batch_size") && c.GlobalBatchSize%c.MicroBatchSize != 0 {
-		v.wrong(v.written("micro_batch_size", "global_batch_size"),
-			fmt.Sprintf("global_batch_size %d does not divide by micro_batch_size %d", c.GlobalBatchSize, c.MicroBatchSize),
-			"write a global_batch_size of "+multiples(c.GlobalBatchSize, c.MicroBatchSize)+", or another micro_batch_size")
-	}
-	if v.sound("pad_multiple", "sequence_length") && c.SequenceLength%c.PadMultiple != 0 {
-		v.wrong("pad_multiple", fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, c.SequenceLength),
-			fmt.Sprintf("write a divisor of %d", c.SequenceLength))
-	}
+	v.inherit()
+	v.checkStages()
 	if !v.sound("cap_slack", "layout") {
 		return
 	}
@@ -67,11 +60,6 @@ func (v *validator) checkSizes() {
 		v.wrong("cap_slack", "cap_slack must be at least 1, not "+c.CapSlack.Text, "write 1, or a little more, as 1.1")
 	case num > den && c.Layout != millrace.Varlen:
 		v.wrong("cap_slack", "cap_slack above 1 needs layout varlen", "write `layout: varlen`, or leave cap_slack out: packed rows have one length")
-	}
-	if v.sound("micro_batch_size", "sequence_length", "cap_slack") && c.capTokens() > maxMicrobatch {
-		v.wrong(v.written("micro_batch_size", "sequence_length"),
-			fmt.Sprintf("a microbatch of %d tokens is too large", c.capTokens()),
-			fmt.Sprintf("micro_batch_size * sequence_length * cap_slack must be at most %d", maxMicrobatch))
 	}
 }
 

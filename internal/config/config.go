@@ -33,8 +33,12 @@ type Config struct {
 	// Packing is how documents become sequences. best_fit: several documents share a sequence and none is cut that fits into
 	// one. pad: one document, or one piece of a long one, a sequence.
 	Packing Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad"`
+	// RampupBatchSize is how the batch grows to global_batch_size at the beginning of the run.
+	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
+	// Stages are later parts of the run that have batches of their own, in order: longer sequences, larger batches, another packing.
+	Stages []Stage `yaml:"stages"`
 	// PadMultiple rounds the place of every document up to a multiple of this many tokens, as context parallelism and some
-	// kernels ask. It must divide sequence_length.
+	// kernels ask. It must divide every sequence_length.
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
 	// Window is the number of steps that are balanced together. More than 1 is not there yet.
 	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=1" notyet:"balance windows of several steps"`
@@ -256,21 +260,15 @@ func (c *Config) Epochs() uint32 {
 	return c.Stop.Epochs
 }
 
-// Shape returns what decides a microbatch's bytes apart from its segments.
+// Shape returns what decides the bytes of the first stage's microbatches apart from their segments.
 func (c *Config) Shape() millrace.Shape {
 	return millrace.Shape{
 		SequenceLength: c.SequenceLength,
 		MicroBatch:     c.MicroBatchSize,
 		Layout:         c.Layout,
 		TokenDtype:     c.TokenDtype,
-		CapTokens:      uint32(c.capTokens()),
+		CapTokens:      uint32(c.capTokens(&c.AllStages()[0])),
 		CP:             c.Parallelism.CP,
 		Local:          c.CPLocal > 0 && c.Parallelism.CP > 1,
 	}
-}
-
-// capTokens is micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
-func (c *Config) capTokens() uint64 {
-	num, den := c.CapSlack.Fraction()
-	return mulDiv(uint64(c.MicroBatchSize)*uint64(c.SequenceLength), num, den)
 }

@@ -40,6 +40,12 @@ func (c *Config) Identity() Identity {
 	add("sequence_length", c.SequenceLength)
 	add("global_batch_size", c.GlobalBatchSize)
 	add("packing", c.Packing)
+	if c.RampupBatchSize != nil {
+		add("rampup_batch_size", c.RampupBatchSize.identity())
+	}
+	for i := range c.Stages {
+		add(fmt.Sprintf("stages[%d]", i), c.Stages[i].identity())
+	}
 	add("shuffle", c.Shuffle)
 	add("pad_multiple", c.PadMultiple)
 	add("window", c.Window)

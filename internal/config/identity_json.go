@@ -21,7 +21,7 @@ const (
 )
 
 // groups are the entries that may be folded into one.
-var groups = [...]string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.sizes", "sources"}
+var groups = [...]string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.sizes", "sources", "stages"}
 
 // compact is the JSON form: values by name, and sources by value, since most share theirs.
 type compact struct {
@@ -38,7 +38,7 @@ func (id Identity) MarshalJSON() ([]byte, error) {
 		return b, err
 	}
 	folded := shorten(id)
-	for _, g := range [...]string{"mixture.schedule", "mixture.sizes", "mixture.groups", "sources", "mixture.weights"} {
+	for _, g := range [...]string{"mixture.schedule", "mixture.sizes", "mixture.groups", "sources", "stages", "mixture.weights"} {
 		folded = fold(folded, g)
 		if b, err = json.Marshal(newCompact(folded, full)); err != nil || len(b) <= maxCompact {
 			return b, err

@@ -283,8 +283,13 @@ func namedIn(c *Config, w Weights, groups Groups) (named []string, weighs bool) 
 // checkAccepted holds what everyone who gets a Config may rely on.
 func checkAccepted(t fataler, c *Config) {
 	t.Helper()
-	if c.GlobalBatchSize%c.MicroBatchSize != 0 || c.SequenceLength%c.PadMultiple != 0 || c.Shape().CapTokens == 0 || len(c.Sources) == 0 {
+	if len(c.Sources) == 0 {
 		t.Fatalf("accepted %+v", c)
+	}
+	for _, s := range c.AllStages() {
+		if s.GlobalBatchSize%s.MicroBatchSize != 0 || s.SequenceLength == 0 || s.SequenceLength%c.PadMultiple != 0 || s.Packing == "" || c.capTokens(&s) == 0 {
+			t.Fatalf("accepted the stage %+v", s)
+		}
 	}
 	for _, k := range c.Mixture.Knots() {
 		named, weighs := namedIn(c, k.Weights, k.Groups)

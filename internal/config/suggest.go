@@ -30,6 +30,8 @@ var examples = map[string]string{
 	"schedule":          "[{from_step: 0, weights: {web: 1}}]",
 	"sequence_length":   "2048",
 	"global_batch_size": "512",
+	"rampup_batch_size": "{start: 32, increment: 32, samples: 100000}",
+	"stages":            "[{from_step: 1000, sequence_length: 8192}]",
 	"path":              "data/*.jsonl.zst",
 	"tokenizer":         "{name: gpt2}",
 	"stop":              "{epochs: 1}",

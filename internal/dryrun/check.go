@@ -63,7 +63,8 @@ type check struct {
 	scans    []Scan
 	found    []Found
 	outlook  *Outlook
-	perStep  float64 // tokens
+	tokens   float64 // of the first steps
+	places   float64 // of these
 }
 
 func (k *check) complain(source string, format string, args ...any) {
@@ -141,7 +142,7 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 	}
 	if k.outlook = w.Outlook(); !k.outlook.Exact {
 		supply := k.supply(ctx, w.Found())
-		k.outlook = Forecast(k.c, k.spec, supply, max(k.perStep, 1))
+		k.outlook = Forecast(k.c, k.spec, supply, k.tokens/max(k.places, 1))
 		if k.cheap(ctx, supply) {
 			total := int64(k.outlook.Tokens)
 			exact, err := w.ToEnd(ctx, func(s *Step) { k.o.Progress("plan to the end", min(int64(s.After.Tokens), total), total) })
@@ -160,9 +161,8 @@ func (k *check) step(s *Step) {
 	context, _ := planner.WeighContext(s.Plan, setup.Costs(k.c), k.topology.CP, k.c.PadMultiple)
 	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: uint64(s.Step), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / places,
 		Balance: 1 + float64(over.FSDP)/1e6, Ranks: 1 + float64(over.DP)/1e6, Context: 1 + float64(context)/1e6, Content: s.Content.String()})
-	if !s.Incomplete || k.perStep == 0 {
-		n := float64(len(k.report.FirstSteps))
-		k.perStep += (float64(s.Stats.Tokens) - k.perStep) / n
+	if !s.Incomplete || k.places == 0 {
+		k.tokens, k.places = k.tokens+float64(s.Stats.Tokens), k.places+places
 	}
 }
 
@@ -288,7 +288,8 @@ func (k *check) course(i int, r *SourceReport) {
 
 func (k *check) ending() {
 	run := &k.report.Run
-	run.Microbatches = k.c.Microbatches(k.topology)
+	k.stages()
+	run.Microbatches = k.c.AllStages()[0].Microbatches(k.topology)
 	if k.outlook == nil {
 		return
 	}
@@ -325,10 +326,10 @@ func (k *check) quarantine(i int, r *SourceReport) {
 // memory compares what a run holds with the limits, as the roles do when they start.
 func (k *check) memory() {
 	c, m := k.c, &k.report.Memory
-	m.Frame = constructors.New(c.Shape(), c.PadMultiple).MaxBytes()
+	m.Frame = constructors.NewSet(c.Shapes(), c.PadMultiple).MaxBytes()
 	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
 	m.SidecarNeeded = 4 * m.Frame * int64(k.o.Ranks)
-	m.StepPayload = 4 * int64(c.GlobalBatchSize) * int64(c.SequenceLength)
+	m.StepPayload = 4 * int64(c.StepTokens())
 	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
 	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
 	for cp := 1; cp == 1 || 2*cp <= int(c.PadMultiple) && cp <= mostCP; cp++ {

@@ -57,13 +57,15 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 	corpus(t, dir, "small/a.jsonl", 300)
 	plain := "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", "")
 	for name, mixture := range map[string]string{
-		"epochs":   "stop: {epochs: 2}\n" + plain,
-		"steps":    "stop: {steps: 20}\n" + plain,
-		"stale":    "stop: {steps: 120}\n" + plain,
-		"tokens":   "stop: {tokens: 30000}\n" + plain,
-		"stop":     "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", ", max_epochs: 1, on_exhausted: stop"),
-		"samples":  "stop: {epochs: 1}\nmixture: {unit: samples, weights: {big: 2, small: 1}}" + fmt.Sprintf(twoSources, "", ""),
-		"schedule": "stop: {epochs: 1}\nmixture: {schedule: [{from_step: 0, weights: {big: 1, small: 0}}, {from_step: 10, weights: {big: 1, small: 3}, ramp: linear, over_steps: 6}]}" + fmt.Sprintf(twoSources, "", ""),
+		"epochs":           "stop: {epochs: 2}\n" + plain,
+		"steps":            "stop: {steps: 20}\n" + plain,
+		"stale":            "stop: {steps: 120}\n" + plain,
+		"tokens":           "stop: {tokens: 30000}\n" + plain,
+		"stop":             "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", ", max_epochs: 1, on_exhausted: stop"),
+		"samples":          "stop: {epochs: 1}\nmixture: {unit: samples, weights: {big: 2, small: 1}}" + fmt.Sprintf(twoSources, "", ""),
+		"stages":           "stop: {epochs: 2}\nrampup_batch_size: {start: 2, increment: 2, samples: 60}\nstages: [{from_step: 20, sequence_length: 1024}, {from_step: 24, global_batch_size: 4}]\n" + plain,
+		"stages by tokens": "stop: {epochs: 2}\nstages: [{from_tokens: 20000, sequence_length: 512}, {from_tokens: 50000, global_batch_size: 4}, {from_tokens: 10000000}]\n" + plain,
+		"schedule":         "stop: {epochs: 1}\nmixture: {schedule: [{from_step: 0, weights: {big: 1, small: 0}}, {from_step: 10, weights: {big: 1, small: 3}, ramp: linear, over_steps: 6}]}" + fmt.Sprintf(twoSources, "", ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := parse(t, dir, mixture)
@@ -85,7 +87,30 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 				}
 				supply = append(supply, Supply{Tokens: float64(s.Tokens), Records: float64(s.Records), Passes: s.Epochs})
 			}
-			got := Forecast(c, spec, supply, float64(*r.Run.Tokens)/float64(*r.Run.Steps))
+			tokens, places := float64(*r.Run.Tokens), 0.0
+			for step := range *r.Run.Steps {
+				batch, length := float64(c.GlobalBatchSize), float64(c.SequenceLength)
+				for _, s := range r.Run.Stages {
+					if s.Begins != nil && *s.Begins <= step {
+						batch, length = float64(s.GlobalBatch), float64(s.SequenceLength)
+						for _, size := range s.Sizes {
+							if size.Step <= step {
+								batch = float64(size.Sequences)
+							}
+						}
+					}
+				}
+				places += batch * length
+			}
+			got := Forecast(c, spec, supply, tokens/places)
+			for i, s := range r.Run.Stages {
+				if begins := got.Begins[i]; (begins == nil) != (s.Begins == nil) || begins != nil && math.Abs(float64(*begins)-float64(*s.Begins)) > 3 {
+					t.Errorf("forecast of stage %d at %v, planned at %v", i, begins, s.Begins)
+				}
+			}
+			if strings.HasPrefix(name, "stages") != (len(r.Run.Stages) > 0) {
+				t.Errorf("stages %+v", r.Run.Stages)
+			}
 			if got.Reason != r.Run.Reason || math.Abs(float64(got.Steps)-float64(*r.Run.Steps)) > 2 {
 				t.Errorf("forecast %d steps by %s, planned %d by %s", got.Steps, got.Reason, *r.Run.Steps, r.Run.Reason)
 			}

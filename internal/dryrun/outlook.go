@@ -17,6 +17,7 @@ type Outlook struct {
 	Tokens  float64
 	Reason  string // why it ends
 	Sources []Course
+	Begins  []*millrace.Step // by stage: its first step; nil where the run does not come to it, or not in what was looked at
 }
 
 // Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays: Muennighoff et al., "Scaling
@@ -48,7 +49,7 @@ func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
 
 // Outlook is what the walk has seen so far; Exact where that is all.
 func (w *Walk) Outlook() *Outlook {
-	out := &Outlook{Exact: w.over.Kind == planner.Finished || w.over.Reason != "", Reason: string(w.over.Reason), Sources: make([]Course, len(w.found))}
+	out := &Outlook{Exact: w.over.Kind == planner.Finished || w.over.Reason != "", Reason: string(w.over.Reason), Sources: make([]Course, len(w.found)), Begins: w.begins}
 	if w.last == nil {
 		return out
 	}
@@ -84,10 +85,10 @@ type Supply struct {
 // mostPhases bounds the steps that are looked at one by one, where the mixture changes in each.
 const mostPhases = 2_000_000
 
-// Forecast estimates how a run goes that draws perStep tokens a step, 1 at least.
-func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, perStep float64) *Outlook {
-	f := &forecast{spec: spec, knots: c.Mixture.Knots(), perStep: perStep, left: make([]float64, len(supply)), drawn: make([]float64, len(supply)),
-		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply))}}
+// Forecast estimates how a run goes that fills that part of its sequences with document tokens.
+func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, fill float64) *Outlook {
+	f := &forecast{spec: spec, knots: c.Mixture.Knots(), fill: fill, left: make([]float64, len(supply)), drawn: make([]float64, len(supply)),
+		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))}}
 	for i, s := range supply {
 		f.active[i], f.weight[i], f.left[i] = true, 1, s.Tokens*float64(s.Passes)
 		if spec.Unit == planner.Samples {
@@ -110,11 +111,12 @@ func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, perStep flo
 	return &f.out
 }
 
-// forecast moves a mixture forward in stretches in which its shares stay the same.
+// forecast moves a mixture forward in stretches in which its shares and its batches stay the same.
 type forecast struct {
 	spec    *planner.Spec
 	knots   []config.Knot
-	perStep float64
+	fill    float64
+	perStep float64   // tokens, 1 at least
 	left    []float64 // of what the weights count, of finite sources
 	drawn   []float64 // likewise
 	weight  []float64 // tokens in one of those
@@ -125,6 +127,7 @@ type forecast struct {
 
 func (f *forecast) run(supply []Supply) {
 	for range mostPhases {
+		f.enter()
 		shares := f.spec.Schedule.Divide(f.spec.Schedule.At(uint64(f.step), uint64(f.out.Tokens)), f.active)
 		rate, ok := f.rates(shares)
 		if !ok {
@@ -218,6 +221,7 @@ func (f *forecast) leap(supply []Supply, rate []float64) (leap float64, first in
 	if f.spec.StopTokens > 0 {
 		bound((float64(f.spec.StopTokens) - f.out.Tokens) / f.perStep)
 	}
+	f.stage(bound)
 	if f.changing() && bound(1) {
 		first = -1
 	}

@@ -56,14 +56,34 @@ type SourceReport struct {
 
 // RunReport is how the run ends.
 type RunReport struct {
-	Endless      bool    `json:"endless"`
-	Exact        bool    `json:"exact"` // planned to its end, else estimated
-	Steps        *uint64 `json:"steps"` // null for an endless run
-	Tokens       *uint64 `json:"tokens"`
-	Reason       string  `json:"reason,omitempty"`
-	Microbatches uint32  `json:"microbatches"` // a step and rank
-	Loaders      int     `json:"loaders"`      // processes, on a host like this one
-	Shadows      int     `json:"shadows"`      // loader processes that stand by
+	Endless      bool          `json:"endless"`
+	Exact        bool          `json:"exact"` // planned to its end, else estimated
+	Steps        *uint64       `json:"steps"` // null for an endless run
+	Tokens       *uint64       `json:"tokens"`
+	Reason       string        `json:"reason,omitempty"`
+	Microbatches uint32        `json:"microbatches"`     // a step and rank of the first stage, once its batch is whole
+	Loaders      int           `json:"loaders"`          // processes, on a host like this one
+	Shadows      int           `json:"shadows"`          // loader processes that stand by
+	Stages       []StageReport `json:"stages,omitempty"` // where there are several, or a ramp
+}
+
+// StageReport is a part of a run that has batches of its own.
+type StageReport struct {
+	FromStep       *uint64     `json:"from_step"`   // as the mixture file has it
+	FromTokens     *uint64     `json:"from_tokens"` // likewise
+	Begins         *uint64     `json:"begins"`      // step; null where the run does not come to it
+	SequenceLength uint32      `json:"sequence_length"`
+	GlobalBatch    uint32      `json:"global_batch_size"`
+	MicroBatch     uint32      `json:"micro_batch_size"`
+	Microbatches   uint32      `json:"microbatches"` // a step and rank, once the batch is whole
+	Packing        string      `json:"packing"`
+	Sizes          []BatchSize `json:"ramp"` // the sizes of the batch on the way, with the first step of each; empty without a ramp
+}
+
+// BatchSize is a global batch size from a step on.
+type BatchSize struct {
+	Step      uint64 `json:"step"`
+	Sequences uint32 `json:"global_batch_size"`
 }
 
 // StepReport is one planned and built step.

@@ -43,6 +43,7 @@ type Walk struct {
 	over     planner.Outcome
 	found    []Found
 	dry      []*millrace.Step // where each source ended
+	begins   []*millrace.Step // by stage: the first step
 	stale    []*millrace.Step // where its pass after Fresh began
 }
 
@@ -86,9 +87,9 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), shapes: constructors.NewSet([]millrace.Shape{c.Shape()}, c.PadMultiple),
+	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
-		stale: make([]*millrace.Step, len(o.Sources))}
+		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
 	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {
 		return nil, err
 	}
@@ -131,6 +132,9 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 		plan.Stream = millrace.Train
 		if sel.Last {
 			w.over = outcome
+		}
+		if w.begins[sel.Stage] == nil {
+			w.begins[sel.Stage] = &sel.Step
 		}
 		for i := range w.dry {
 			if w.dry[i] == nil && sel.After.Sources[i].Finished {

@@ -16,8 +16,9 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := &planner.Spec{SequenceLength: c.SequenceLength, GlobalBatch: int(c.GlobalBatchSize), PadMultiple: c.PadMultiple,
-		Packing: planner.Packing(c.Packing), Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
+	all := stages(c)
+	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
+		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
 	for i := range c.Sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: c.Sources[i].Filter})
 	}
@@ -25,6 +26,19 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
 	}
 	return spec, spec.Validate()
+}
+
+func stages(c *config.Config) (out []planner.Stage) {
+	for _, s := range c.AllStages() {
+		from, tokens := s.From()
+		at := mixing.Point{Measure: mixing.Steps, Count: from}
+		if tokens {
+			at.Measure = mixing.Tokens
+		}
+		out = append(out, planner.Stage{From: at, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
+			Packing: planner.Packing(s.Packing), MicroBatch: s.MicroBatchSize})
+	}
+	return out
 }
 
 func schedule(c *config.Config) (*mixing.Schedule, error) {
@@ -80,6 +94,10 @@ func PlaceOptions(c *config.Config) planner.PlaceOptions {
 // Placing is the placing as the journal remembers it: a new attempt is opened when it changes.
 func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
 	cost := Costs(c)
-	return &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
+	out := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
 		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP), CpLocal: c.CPLocal}
+	for i := range c.Stages {
+		out.Stages = append(out.Stages, c.Stages[i].MicroBatchSize)
+	}
+	return out
 }

@@ -175,6 +175,27 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 	}
 }
 
+// TestStagesAreTheFiles: what a stage leaves out comes from the one before it, and a placing names every microbatch size.
+func TestStagesAreTheFiles(t *testing.T) {
+	cfg := parse(t, plain, "rampup_batch_size: {start: 4, increment: 2, samples: 100}",
+		"stages: [{from_tokens: 9000, sequence_length: 128, micro_batch_size: 1}, {from_tokens: 20000, global_batch_size: 4, packing: pad}]")
+	spec, err := PlanSpec(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Tokens, Count: n} }
+	want := []planner.Stage{
+		{From: at(9000), SequenceLength: 128, GlobalBatch: 8, Packing: planner.BestFit, MicroBatch: 1},
+		{From: at(20000), SequenceLength: 128, GlobalBatch: 4, Packing: planner.Pad, MicroBatch: 1},
+	}
+	if spec.Rampup != (millrace.Rampup{Start: 4, Increment: 2, Samples: 100}) || !slices.Equal(spec.Stages, want) {
+		t.Errorf("got %+v and %+v, want %+v", spec.Rampup, spec.Stages, want)
+	}
+	if got := Placing(cfg, millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}); got.MicroBatch != 2 || !slices.Equal(got.Stages, []uint32{1, 1}) {
+		t.Errorf("placing %v", got)
+	}
+}
+
 func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	c := parse(t, plain)
 	e, err := Tokenizer(c)

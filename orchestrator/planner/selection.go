@@ -18,6 +18,7 @@ type Selection struct {
 	SequenceLength uint32
 	MicroBatch     uint32 // rows of a microbatch where the stage says; 0: what PlaceOptions say
 	PadMultiple    uint32
+	Stage          int // number of the step's stage, from 0
 
 	Last       bool // no step follows
 	Incomplete bool // the last step, with bins that hold nothing

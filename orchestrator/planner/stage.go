@@ -16,6 +16,8 @@ type Stage struct {
 	Packing        Packing
 	Filters        uint64 // the bits of SampleMeta.Refused that count in this stage, beside bit 0, which always does
 	MicroBatch     uint32 // rows of a microbatch, for whoever places; 0: what PlaceOptions say. It decides nothing about content
+
+	number int // of stages before it, where a Spec gave it
 }
 
 // ownFilter is the bit of a source's own filter, which counts in every stage.
@@ -27,6 +29,13 @@ func (s *Spec) stages() []Stage {
 	return append([]Stage{first}, s.Stages...)
 }
 
+// StageAt returns the stage of the step before which that many document tokens have been placed, with the batch size of that step, and how many stages
+// come before it.
+func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int) {
+	in = s.stageAt(point{uint64(step), tokens})
+	return in, in.number
+}
+
 // stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage by tokens
 // begins with the first step before which they have been placed.
 func (s *Spec) stageAt(at point) Stage {
@@ -34,6 +43,7 @@ func (s *Spec) stageAt(at point) Stage {
 	for i := range s.Stages {
 		if s.Stages[i].From.Reached(at.step, at.tokens) {
 			in = s.Stages[i]
+			in.number = i + 1
 		}
 	}
 	if in.Rampup.Samples > 0 {
@@ -42,10 +52,12 @@ func (s *Spec) stageAt(at point) Stage {
 	return in
 }
 
-// alike tells whether steps of both hold the same bins.
-func (in Stage) alike(o Stage) bool {
-	return in.SequenceLength == o.SequenceLength && in.GlobalBatch == o.GlobalBatch && in.Packing == o.Packing && in.MicroBatch == o.MicroBatch
-}
+// alike tells whether steps of both may be drawn together. Stages never are, whatever they have in common: what a stage says of microbatches may
+// change when a run goes on, and must not decide about content.
+func (in Stage) alike(o Stage) bool { return in.number == o.number && in.GlobalBatch == o.GlobalBatch }
+
+// maxSizes bounds the batch sizes of one ramp.
+const maxSizes = 4096
 
 // carry returns the most segments that may wait in the stage.
 func (s *Spec) carry(in *Stage) int {
@@ -86,8 +98,8 @@ func (s *Spec) validateStages() error {
 			return fail("it does not begin after the one before it, in the same measure")
 		}
 		if r := at.Rampup; r != (millrace.Rampup{}) && (r.Start == 0 || r.Increment == 0 || r.Samples == 0 || r.Samples > 1<<53 ||
-			int(r.Start) >= at.GlobalBatch || (at.GlobalBatch-int(r.Start))%int(r.Increment) != 0) {
-			return fail("the ramp of %d sequences by %d over %d does not lead to global_batch_size %d", r.Start, r.Increment, r.Samples, at.GlobalBatch)
+			int(r.Start) >= at.GlobalBatch || (at.GlobalBatch-int(r.Start))%int(r.Increment) != 0 || (at.GlobalBatch-int(r.Start))/int(r.Increment) >= maxSizes) {
+			return fail("the ramp of %d sequences by %d over %d does not lead to global_batch_size %d in fewer than 4096 increments", r.Start, r.Increment, r.Samples, at.GlobalBatch)
 		}
 		if at.From.Measure == mixing.Tokens && at.Rampup.Samples > 0 {
 			return fail("a ramp counts from the stage's first step, and tokens do not tell which that is: let the stage begin at a step")

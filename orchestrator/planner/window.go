@@ -109,7 +109,7 @@ func (w *window) seal() ([]Selection, error) {
 		sel := &out[k]
 		*sel = Selection{
 			Step: w.walk.state.Step + millrace.Step(k), Segments: sel.Segments, Bin: sel.Bin, NumBins: bins,
-			GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, PadMultiple: max(spec.PadMultiple, 1),
+			GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, Stage: in.number, PadMultiple: max(spec.PadMultiple, 1),
 		}
 		sel.Incomplete = over && len(carried) == 0 && bins < in.GlobalBatch
 		sel.Stats.Sources = make([]SourceStats, len(spec.Sources))

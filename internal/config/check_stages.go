@@ -1,0 +1,147 @@
+package config
+
+import "fmt"
+
+// maxSizes bounds the batch sizes of one ramp.
+const maxSizes = 4096
+
+// inherit fills in what a stage leaves out.
+func (v *validator) inherit() {
+	before := v.c.AllStages()[0]
+	for i := range v.c.Stages {
+		s := &v.c.Stages[i]
+		for _, x := range []struct{ own, before *uint32 }{
+			{&s.SequenceLength, &before.SequenceLength}, {&s.GlobalBatchSize, &before.GlobalBatchSize}, {&s.MicroBatchSize, &before.MicroBatchSize},
+		} {
+			if *x.own == 0 {
+				*x.own = *x.before
+			}
+		}
+		if s.Packing == "" {
+			s.Packing = before.Packing
+		}
+		before = *s
+	}
+}
+
+// checkStages checks the stages against each other and each against what holds for all.
+func (v *validator) checkStages() {
+	all := v.c.AllStages()
+	sound := v.sound("sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages")
+	for i := range all {
+		if i > 0 && !v.checkFrom(i, all) {
+			sound = false
+		}
+		if !v.checkRamp(i, all) {
+			sound = false
+		}
+		if sound {
+			v.checkShape(i, &all[i])
+		}
+	}
+	if !sound {
+		return
+	}
+	if path, msg, cure, ok := v.c.divides(1, ""); !ok {
+		if path == "global_batch_size" {
+			path = v.written("micro_batch_size", path)
+		}
+		v.wrong(path, msg, cure+", or another micro_batch_size")
+	}
+}
+
+// checkFrom checks where a stage begins.
+func (v *validator) checkFrom(i int, all []Stage) bool {
+	path, s := fmt.Sprintf("stages[%d]", i-1), &all[i]
+	if at, _ := v.place(path); at.kind != mapping || !v.sound(path) {
+		return false
+	}
+	switch given := v.given(path, "from_step", "from_tokens"); len(given) {
+	case 0:
+		v.wrong(path+".from_step", name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
+		return false
+	case 2:
+		v.wrongKey(path+".from_tokens", name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
+		return false
+	}
+	if i == 1 {
+		return true
+	}
+	before, beforeTokens := all[i-1].From()
+	from, tokens := s.From()
+	key, other := ".from_step", ".from_tokens"
+	if tokens {
+		key, other = other, key
+	}
+	switch {
+	case tokens != beforeTokens:
+		v.wrongKey(path+key, "stages count in steps or in tokens, not in both", "write "+quote(other[1:])+" as the stage before")
+	case from <= before:
+		v.wrong(path+key, fmt.Sprintf("stages must be in order: %d is not after %d", from, before), "sort the stages by "+quote(key[1:]))
+	default:
+		return true
+	}
+	return false
+}
+
+// checkRamp checks a stage's ramp, and that the stage after it does not cut it off unsaid.
+func (v *validator) checkRamp(i int, all []Stage) bool {
+	s, path := &all[i], stageKey(i, "rampup_batch_size")
+	r := s.RampupBatchSize
+	if r == nil || !v.sound(path, stageKey(i, "global_batch_size")) {
+		return r == nil
+	}
+	switch _, tokens := s.From(); {
+	case tokens:
+		v.wrongKey(path, "`rampup_batch_size` counts from the stage's first step, and tokens do not tell which that is",
+			"let the stages begin by `from_step`, or write several of them with a `global_batch_size` each")
+	case r.Start >= s.GlobalBatchSize:
+		v.wrong(path+".start", fmt.Sprintf("the ramp starts at %d, and global_batch_size is %d", r.Start, s.GlobalBatchSize), "start below it, or leave `rampup_batch_size` out")
+	case (s.GlobalBatchSize-r.Start)%r.Increment != 0:
+		v.wrong(path+".increment", fmt.Sprintf("from %d by %d at a time the ramp does not come to global_batch_size %d", r.Start, r.Increment, s.GlobalBatchSize),
+			fmt.Sprintf("write a divisor of %d", s.GlobalBatchSize-r.Start))
+	case (s.GlobalBatchSize-r.Start)/r.Increment >= maxSizes:
+		v.wrong(path+".increment", fmt.Sprintf("the ramp has %d increments", (s.GlobalBatchSize-r.Start)/r.Increment),
+			fmt.Sprintf("write a larger one: a ramp has fewer than %d increments", maxSizes))
+	default:
+		return v.checkWhole(i, all)
+	}
+	return false
+}
+
+// checkWhole refuses a stage that begins while the ramp of the stage before is under way and says nothing of its own batch size.
+func (v *validator) checkWhole(i int, all []Stage) bool {
+	if i+1 == len(all) {
+		return true
+	}
+	from, _ := all[i].From()
+	end := from
+	for step := range all[i].RampupBatchSize.Ramp().Sizes(all[i].GlobalBatchSize) {
+		end = from + step
+	}
+	path := fmt.Sprintf("stages[%d]", i)
+	next, tokens := all[i+1].From()
+	if tokens || next >= end || len(v.given(path, "global_batch_size", "rampup_batch_size")) > 0 || !v.sound(path) {
+		return true
+	}
+	v.wrong(path+".from_step", fmt.Sprintf("this stage begins at step %d, before the ramp of the stage before has come to global_batch_size %d at step %d", next, all[i].GlobalBatchSize, end),
+		fmt.Sprintf("begin at %d or later, or write the stage's own `global_batch_size`", end))
+	return false
+}
+
+// checkShape checks a stage's sizes against what holds for the whole run.
+func (v *validator) checkShape(i int, s *Stage) {
+	c := v.c
+	if v.sound("pad_multiple") && s.SequenceLength%c.PadMultiple != 0 {
+		path := "pad_multiple"
+		if i > 0 {
+			path = stageKey(i, "sequence_length")
+		}
+		v.wrong(path, fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, s.SequenceLength), fmt.Sprintf("write a divisor of %d", s.SequenceLength))
+	}
+	if v.sound("cap_slack") && c.capTokens(s) > maxMicrobatch {
+		v.wrong(v.written(stageKey(i, "micro_batch_size"), stageKey(i, "sequence_length")),
+			fmt.Sprintf("a microbatch of %d tokens is too large", c.capTokens(s)),
+			fmt.Sprintf("micro_batch_size * sequence_length * cap_slack must be at most %d", maxMicrobatch))
+	}
+}

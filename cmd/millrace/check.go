@@ -196,7 +196,7 @@ func printStages(w io.Writer, run *dryrun.RunReport) error {
 	}
 	for i, s := range run.Stages {
 		if n := len(s.Sizes); n > 1 {
-			fmt.Fprintf(w, "the batch of stage %d has its full size from step %d on, after %d sizes\n", i, s.Sizes[n-1].Step, n-1)
+			fmt.Fprintf(w, "the batch of stage %d grows from %d in step %d to %d in step %d\n", i, s.Sizes[0].Sequences, s.Sizes[0].Step, s.GlobalBatch, s.Sizes[n-1].Step)
 		}
 	}
 	return nil

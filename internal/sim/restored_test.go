@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -51,7 +52,7 @@ type run struct {
 	m       *orchestrator.Machine
 	loaders []*reader
 	out     history
-	collate *constructors.Collator
+	shapes  *constructors.Set
 }
 
 // reader is a loader as the orchestrator sees it.
@@ -76,7 +77,13 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(p.ranks), MicroBatch: uint32(p.micro)}, Ranks: p.ranks, Identity: []byte(`{}`), Runway: p.runway,
 		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
-	r := &run{t: t, x: x, p: p, collate: constructors.New(options.Shape(x.spec.SequenceLength, millrace.Int32), x.spec.PadMultiple)}
+	shapes := []millrace.Shape{options.Shape(x.spec.SequenceLength, millrace.Int32)}
+	for _, s := range x.spec.Stages {
+		own := options
+		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
+		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
+	}
+	r := &run{t: t, x: x, p: p, shapes: constructors.NewSet(shapes, x.spec.PadMultiple)}
 	for i := range p.loaders {
 		r.loaders = append(r.loaders, &reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
 	}
@@ -184,13 +191,17 @@ func (r *run) take(msg *proto.Plan) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	collator, err := r.shapes.Of(p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	h := sha256.New()
 	for rank := range millrace.Rank(p.Ranks) {
 		for micro := range p.Microbatches {
 			part := p.Part(rank, micro)
-			tensors, size := r.collate.Layout(part)
+			tensors, size := collator.Layout(part)
 			frame := make([]byte, size)
-			if err := r.collate.Build(frame, tensors, part, r.x.tokens(part), nil); err != nil {
+			if err := collator.Build(frame, tensors, part, r.x.tokens(part), nil); err != nil {
 				r.t.Fatalf("%s: %v", r.x.name, err)
 			}
 			h.Write(frame)

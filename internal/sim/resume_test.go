@@ -54,6 +54,24 @@ func settings(t *testing.T) []*setting {
 		{name: "endless, a ramp by tokens, so many tokens, samples", shuffle: millrace.Global, options: packed,
 			knots:  []mixing.Knot{{From: tokens(0), Weights: w("1", "1", "1")}, {From: tokens(30_000), Weights: w("0.1", "5", "1"), Ramp: mixing.RampLinear, Over: tokens(50_000)}},
 			change: func(s *planner.Spec) { s.StopTokens, s.Unit = 120_000, planner.Samples }},
+		{name: "stages by steps, batches ramped, longer sequences, another packing", shuffle: millrace.Global, epochs: 2, bad: true, knots: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.SequenceLength, s.GlobalBatch, s.Rampup = 32, 64, millrace.Rampup{Start: 16, Increment: 16, Samples: 700}
+				s.Stages = []planner.Stage{
+					{From: steps(30), SequenceLength: 128, GlobalBatch: 16, Packing: planner.BestFit, MicroBatch: 2},
+					{From: steps(45), SequenceLength: 64, GlobalBatch: 48, Rampup: millrace.Rampup{Start: 16, Increment: 32, Samples: 100}, Packing: planner.Pad, MicroBatch: 1},
+					{From: steps(70), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit},
+				}
+			}},
+		{name: "stages by tokens, varlen, samples", shuffle: millrace.Blocks, epochs: 2, knots: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1150},
+			change: func(s *planner.Spec) {
+				s.Unit = planner.Samples
+				s.Stages = []planner.Stage{
+					{From: tokens(30_000), SequenceLength: 256, GlobalBatch: 16, Packing: planner.BestFit, MicroBatch: 1},
+					{From: tokens(70_000), SequenceLength: 32, GlobalBatch: 32, Packing: planner.BestFit, MicroBatch: 4},
+				}
+			}},
 		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, knots: plain, options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.PP},
 			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = planner.Stop }},
 	}

@@ -59,6 +59,9 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	w.config = w.configure(t, rng)
 	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
 	w.config.Shadows = w.shadows
+	if number%4 == 3 {
+		w.stage(w.config.Spec)
+	}
 	w.ranks = w.axes.Ranks
 	return w
 }
@@ -151,12 +154,23 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	return c
 }
 
-// schedule has one to three stages.
+// stage gives the run other batches twice: longer sequences, then a ramp of documents that share none.
+func (w *workload) stage(spec *planner.Spec) {
+	ranks := uint32(w.ranks)
+	from := func(step uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: step} }
+	spec.Stages = []planner.Stage{
+		{From: from(2), SequenceLength: 2 * spec.SequenceLength, GlobalBatch: 2 * w.ranks, Packing: planner.BestFit, MicroBatch: 2},
+		{From: from(4), SequenceLength: spec.SequenceLength / 2, GlobalBatch: 3 * w.ranks, Rampup: millrace.Rampup{Start: ranks, Increment: ranks, Samples: uint64(4 * ranks)},
+			Packing: planner.Pad, MicroBatch: 1},
+	}
+}
+
+// schedule has one to three knots.
 func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
 	t.Helper()
 	var knots []mixing.Knot
-	for stage := range 1 + rng.IntN(3) {
-		k := mixing.Knot{From: mixing.Point{Count: uint64(3 * stage)}}
+	for knot := range 1 + rng.IntN(3) {
+		k := mixing.Knot{From: mixing.Point{Count: uint64(3 * knot)}}
 		for range w.sources {
 			weight, err := mixing.ParseWeight(fmt.Sprintf("0.%d", 1+rng.IntN(9)))
 			if err != nil {

@@ -42,6 +42,9 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 31))
 		spec := randomSpec(t, rng, 1+rng.IntN(3))
 		randomStages(rng, spec)
+		if spec.Window = []int{1, 2, 4}[rng.IntN(3)]; rng.IntN(2) == 0 {
+			spec.Carry = 8
+		}
 		c := randomCorpus(rng, len(spec.Sources), 120, 64)
 		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
 		if err != nil {

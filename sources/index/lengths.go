@@ -101,30 +101,43 @@ func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
 		return 0, false
 	}
 	w := atomic.LoadUint64(&l.words[record])
-	if uint32(w) == 0 || uint32(w) == badTokens+1 || w != l.word(record, uint32(w)-1) {
+	if !l.isLength(record, w) {
 		return 0, false
 	}
 	return uint32(w) - 1, true
 }
 
-// Put remembers a record's length. Records that are not in the shard, and the lengths that have no word, are passed over.
+// isLength tells whether a word of a record is one that holds its length.
+func (l *Lengths) isLength(record, w uint64) bool {
+	return uint32(w) != 0 && uint32(w) != badTokens+1 && w == l.word(record, uint32(w)-1)
+}
+
+// Put remembers a record's length. Records that are not in the shard, and the lengths that have no word, are passed over. A length that is
+// known stays, whatever a later reading finds: plans were made of it, and are made of it again.
 func (l *Lengths) Put(record uint64, tokens uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if record < uint64(len(l.words)) && tokens < badTokens {
-		atomic.StoreUint64(&l.words[record], l.word(record, tokens))
+		l.learn(record, l.word(record, tokens))
+	}
+}
+
+// learn puts a word where no length is known. Of several that come at once, from whatever process, one stays.
+func (l *Lengths) learn(record, w uint64) {
+	if was := atomic.LoadUint64(&l.words[record]); !l.isLength(record, was) {
+		atomic.CompareAndSwapUint64(&l.words[record], was, w)
 	}
 }
 
 // badTokens is the length that no record has: with it, a word says that the record is bad.
 const badTokens = 1<<32 - 2
 
-// PutBad remembers that a record is bad where a record may have so many bytes. Get does not find it.
+// PutBad remembers that a record is bad where a record may have so many bytes, unless its length is known. Get does not find it.
 func (l *Lengths) PutBad(record uint64, limit int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if record < uint64(len(l.words)) {
-		atomic.StoreUint64(&l.words[record], l.badWord(record, limit))
+		l.learn(record, l.badWord(record, limit))
 	}
 }
 

@@ -330,3 +330,34 @@ def test_installs_without_a_network(tmp_path):
         env = dict(os.environ, PYTHONPATH=str(target))
         out = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True).stdout
         assert str(target) in out
+
+
+def test_axes(house):
+    """Each rank is told where it is, who has its tensors, and how many labels count; slices of one microbatch make it whole."""
+    # Rank = tp + 2 * (cp + 2 * (dp + 1 * pp)).
+    house.start(*SHAPE, "--ranks", "8", "--tp", "2", "--cp", "2", "--pp", "2", "--pad", "4", "--broadcast-tp")
+    loaders = [millrace.connect(house.path(rank), tensors="numpy") for rank in range(8)]
+    got = [None] * 8
+    threads = [threading.Thread(target=lambda r=r: got.__setitem__(r, next(loaders[r]))) for r in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for rank, (loader, batch) in enumerate(zip(loaders, got)):
+        assert loader.topology == {"tp": 2, "cp": 2, "dp": 1, "pp": 2}
+        assert loader.coordinates == {"tp": rank % 2, "cp": rank // 2 % 2, "dp": 0, "pp": rank // 4}
+        assert batch.segments == got[0].segments and [s.holder for s in batch.slices] == [None] * len(batch.segments)
+        assert batch.shapes == got[0].shapes and batch.shapes["tokens"] == ((ROWS, LENGTH // 2), np.dtype("<i8"))
+        if rank % 2:
+            assert len(batch) == 0 and batch.broadcast_source == rank - 1 and f"on rank {rank - 1}" in repr(batch)
+        else:
+            assert batch.broadcast_source is None and batch["labels"].shape == (ROWS, LENGTH // 2)
+    for first in (0, 4):
+        labels = [got[rank]["labels"] for rank in (first, first + 2)]
+        assert sum(int((x != -100).sum()) for x in labels) == got[0].loss_tokens == got[1].loss_tokens
+    assert got[0].step_loss_tokens == got[0].loss_tokens + next(loaders[0]).loss_tokens
+    tokens = np.sort(np.concatenate([got[r]["tokens"] for r in (0, 2)], axis=1), axis=1)
+    whole = [[], []]
+    for s in got[0].segments:
+        whole[s.row] += [token(["books", "web"].index(s.source), s.ordinal, s.offset + i) for i in range(s.length)]
+    assert tokens.tolist() == [sorted(row) for row in whole]

@@ -75,6 +75,7 @@ func TestStagesHaveFilters(t *testing.T) {
 				c.docs[s][d].Refused = rng.Uint64N(2) << 1
 			}
 		}
+		spec.Carry = 0 // what was drawn before the stage and waits belongs to the steps before
 		spec.Stages = []Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
 		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
 		if err != nil {

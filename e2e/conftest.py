@@ -52,6 +52,7 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
         "token_dtype": "int32",
     },
     "filtered": {
+        "stages": [{"from_step": 3, "filters": {"frames": "tokens > 10", "tables": "n > 20"}}, {"from_step": 6, "filters": {}}],
         "mixture": {
             "floor": 0.02,
             "schedule": [

@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 
 from conftest import VARIANTS, variant
-from harness import command, content_digest
+from harness import LENGTH, OFFSET, command, content_digest
 
 JITTER = {
     # Roles that are slow now and then, at the places where one waits for another.
@@ -87,8 +87,10 @@ def test_filters(stage: Any) -> None:
     """What is delivered is what the filters keep, all of it: every document of it once in the one epoch."""
     mixture = variant(VARIANTS["filtered"])
     delivered, documents = stage.delivered(mixture, 2, tensors=True), stage.documents(variant(VARIANTS["base"]))
+    for s, step in ((s, step) for step, segments in delivered.steps().items() if 3 <= step < 6 for s in segments):
+        assert s[0] != "tables" or s[OFFSET] > 0 or int(s[1].rsplit("#", 1)[1]) > 20, (step, s)
+        assert s[0] != "frames" or s[OFFSET] > 0 or s[LENGTH] > 10, (step, s)
     kept = {
-        "tables": lambda record, tokens: record % 3 != 1,
         "books": lambda record, tokens: tokens >= 20,
         "plain": lambda record, tokens: tokens > 3,
     }

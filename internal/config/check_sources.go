@@ -21,7 +21,7 @@ func (v *validator) checkSources() {
 		v.checkPatterns(path, s)
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
-		v.checkFilter(path+".filter", s)
+		v.checkFilter(path+".filter", s.Filter, s)
 		if v.sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
 			v.wrong(path+".text", "`text` names an empty field: "+quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
 		}
@@ -31,12 +31,12 @@ func (v *validator) checkSources() {
 	}
 }
 
-// checkFilter reads the expression of a source's filter.
-func (v *validator) checkFilter(path string, s *Source) {
+// checkFilter reads the expression of a filter of a source, where there is one.
+func (v *validator) checkFilter(path, text string, s *Source) {
 	if _, ok := v.place(path); !ok || !v.sound(path) {
 		return
 	}
-	f, err := filter.Compile(s.Filter)
+	f, err := filter.Compile(text)
 	switch {
 	case err != nil:
 		v.wrong(path, "this filter cannot be read: "+strings.TrimSuffix(err.Error(), ": "+millrace.ErrInvalid.Error()),

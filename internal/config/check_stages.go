@@ -1,6 +1,11 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"millrace/sources/filter"
+)
 
 // maxSizes bounds the batch sizes of one ramp.
 const maxSizes = 4096
@@ -19,6 +24,9 @@ func (v *validator) inherit() {
 		}
 		if s.Packing == "" {
 			s.Packing = before.Packing
+		}
+		if s.Filters == nil {
+			s.Filters = before.Filters
 		}
 		before = *s
 	}
@@ -39,6 +47,7 @@ func (v *validator) checkStages() {
 			v.checkShape(i, &all[i])
 		}
 	}
+	v.checkStageFilters()
 	if !sound {
 		return
 	}
@@ -47,6 +56,28 @@ func (v *validator) checkStages() {
 			path = v.written("micro_batch_size", path)
 		}
 		v.wrong(path, msg, cure+", or another micro_batch_size")
+	}
+}
+
+// checkStageFilters checks the filters that stages write.
+func (v *validator) checkStageFilters() {
+	for i := range v.c.Stages {
+		path := fmt.Sprintf("stages[%d].filters", i)
+		if _, ok := v.place(path); !ok || !v.sound(path) {
+			continue // none, or those of the stage before
+		}
+		for _, f := range v.c.Stages[i].Filters {
+			at := join(path, f.Source)
+			s, known := v.c.Source(f.Source)
+			if known {
+				v.checkFilter(at, f.Filter, s)
+			} else if v.sourcesNamed() {
+				v.wrongKey(at, "filter for an unknown source "+quote(f.Source), "the mixture has "+strings.Join(v.c.Sources.Names(), ", "))
+			}
+		}
+	}
+	if sets, _ := v.c.StageFilterSets(); v.sound("stages") && len(sets) >= filter.MostOfASource {
+		v.wrong("stages", fmt.Sprintf("the stages have %d different sets of filters", len(sets)), fmt.Sprintf("at most %d are there", filter.MostOfASource-1))
 	}
 }
 

@@ -3,6 +3,9 @@ package config
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
+	"strings"
 
 	"millrace"
 )
@@ -24,6 +27,60 @@ type Stage struct {
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576"`
 	// Packing is how documents become sequences.
 	Packing Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad"`
+	// Filters are further expressions of this stage, by source, beside each source's own filter: a document that begins in the stage has to
+	// pass both. `{}` ends those of the stage before.
+	Filters StageFilters `yaml:"filters"`
+}
+
+// StageFilters are the filters of one stage, sorted by the source's name; nil where the stage says nothing.
+type StageFilters []StageFilter
+
+// StageFilter is the filter of one source in one stage.
+type StageFilter struct {
+	Source string
+	Filter string
+}
+
+// Of returns the filter of a source, empty where there is none.
+func (f StageFilters) Of(source string) string {
+	for _, x := range f {
+		if x.Source == source {
+			return x.Filter
+		}
+	}
+	return ""
+}
+
+// decodeNode reads filters by source.
+func (f *StageFilters) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from sources to filters", "write it as `{web: 'quality > 0.5'}`")
+		return
+	}
+	*f = make(StageFilters, len(n.entries))
+	for i, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		(*f)[i].Source = e.key.text
+		d.decode(at, e.value, reflect.ValueOf(&(*f)[i].Filter).Elem(), rules{})
+	}
+	slices.SortFunc(*f, func(a, b StageFilter) int { return strings.Compare(a.Source, b.Source) })
+}
+
+// StageFilterSets returns the different sets of filters that stages have, in order, and of every stage the number of its own, from 1, or 0 where it
+// has none: the bit by which loaders answer for it.
+func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
+	for _, s := range c.AllStages() {
+		at := 0
+		if len(s.Filters) > 0 {
+			if at = 1 + slices.IndexFunc(sets, func(x StageFilters) bool { return slices.Equal(x, s.Filters) }); at == 0 {
+				sets = append(sets, s.Filters)
+				at = len(sets)
+			}
+		}
+		of = append(of, at)
+	}
+	return sets, of
 }
 
 // Rampup lets a stage begin with small batches: the three numbers of Megatron-LM's --rampup-batch-size.
@@ -81,6 +138,9 @@ func (s *Stage) identity() string {
 	text := fmt.Sprintf("%s %d: %d x %d %s", unit, from, s.GlobalBatchSize, s.SequenceLength, s.Packing)
 	if r := s.RampupBatchSize; r != nil {
 		text += ", ramp " + r.identity()
+	}
+	for _, f := range s.Filters {
+		text += fmt.Sprintf(", %s filtered by %s", f.Source, f.Filter)
 	}
 	return text
 }

@@ -20,7 +20,7 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
 		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
 	for i := range c.Sources {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: c.Sources[i].Filter})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: filterTexts(c, &c.Sources[i])})
 	}
 	if c.Stop != nil {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
@@ -29,13 +29,18 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 }
 
 func stages(c *config.Config) (out []planner.Stage) {
-	for _, s := range c.AllStages() {
+	_, filters := c.StageFilterSets()
+	for i, s := range c.AllStages() {
 		from, tokens := s.From()
 		at := mixing.Point{Measure: mixing.Steps, Count: from}
 		if tokens {
 			at.Measure = mixing.Tokens
 		}
-		out = append(out, planner.Stage{From: at, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
+		mask := uint64(0)
+		if filters[i] > 0 {
+			mask = 1 << filters[i]
+		}
+		out = append(out, planner.Stage{From: at, Filters: mask, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
 			Packing: planner.Packing(s.Packing), MicroBatch: s.MicroBatchSize})
 	}
 	return out

@@ -196,6 +196,35 @@ func TestStagesAreTheFiles(t *testing.T) {
 	}
 }
 
+// TestFiltersHaveTheirBits: stages with the same filters, and those that go on with them, share a bit; a source answers for each bit.
+func TestFiltersHaveTheirBits(t *testing.T) {
+	c := parse(t, plain, "stages:", "  - {from_step: 3, filters: {web: 'a > 1', code: 'b > 1'}}", "  - {from_step: 4, global_batch_size: 4}", "  - {from_step: 5, filters: {}}",
+		"  - {from_step: 6, filters: {web: 'c > 1'}}", "  - {from_step: 7, filters: {code: 'b > 1', web: 'a > 1'}}")
+	web, _ := c.Source("web")
+	web.Filter = "d"
+	spec, err := PlanSpec(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var masks []uint64
+	for _, s := range spec.Stages {
+		masks = append(masks, s.Filters)
+	}
+	if want := []uint64{2, 2, 0, 4, 2}; !slices.Equal(masks, want) {
+		t.Errorf("masks %b, want %b", masks, want)
+	}
+	for name, want := range map[string][]string{"web": {"d", "a > 1", "c > 1"}, "code": {"", "b > 1", ""}, "books": nil} {
+		src, _ := c.Source(name)
+		s, err := SourceSpec(c, src, nil)
+		if err != nil || !slices.Equal(s.Filters.Texts(), want) {
+			t.Errorf("%s: %q, %v, want %q", name, s.Filters.Texts(), err, want)
+		}
+	}
+	if got := spec.Sources[2].Filters; got != "d; a > 1 (of a stage); c > 1 (of a stage)" {
+		t.Error(got)
+	}
+}
+
 func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	c := parse(t, plain)
 	e, err := Tokenizer(c)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
+	"strings"
 
 	"millrace"
 	"millrace/internal/config"
@@ -44,16 +45,10 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 	}
 	spec := sources.Spec{Name: s.Name, Format: format, Base: c.Base, Patterns: s.Path, Field: sources.Field{Text: s.Text},
 		Limits: sources.Limits{SampleBytes: int64(c.Limits.SampleBytes)}, Shuffle: c.Shuffle, Seed: c.Seed, Epochs: c.Passes(s), IndexDir: c.IndexPath()}
-	if s.Filter != "" {
-		own, err := filter.Compile(s.Filter)
-		if err == nil {
-			spec.Filters, err = filter.NewSet(own)
-		}
-		if err != nil {
-			return sources.Spec{}, c.ErrorAt("sources."+s.Name+".filter", err.Error(), "")
-		}
-		spec.Field.Others = spec.Filters.Fields()
+	if spec.Filters, err = filters(c, s); err != nil {
+		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
 	}
+	spec.Field.Others = spec.Filters.Fields()
 	if s.Root != "" {
 		spec.Root = c.Abs(s.Root)
 	}
@@ -61,6 +56,41 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 		spec.Tokenizer, spec.AddBOS, spec.AddEOS = e, c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
 	}
 	return spec, nil
+}
+
+// filters are all that look at a source: its own, then those of stages by their numbers.
+func filters(c *config.Config, s *config.Source) (*filter.Set, error) {
+	sets, _ := c.StageFilterSets()
+	all := make([]*filter.Filter, 1+len(sets))
+	for i := range all {
+		text := s.Filter
+		if i > 0 {
+			text = sets[i-1].Of(s.Name)
+		}
+		if text == "" {
+			continue
+		}
+		var err error
+		if all[i], err = filter.Compile(text); err != nil {
+			return nil, fmt.Errorf("filter `%s`: %w", text, err)
+		}
+	}
+	return filter.NewSet(all...)
+}
+
+// filterTexts are what may refuse a source's documents, for people.
+func filterTexts(c *config.Config, s *config.Source) string {
+	var texts []string
+	if s.Filter != "" {
+		texts = append(texts, s.Filter)
+	}
+	sets, _ := c.StageFilterSets()
+	for _, set := range sets {
+		if text := set.Of(s.Name); text != "" {
+			texts = append(texts, text+" (of a stage)")
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 func format(f config.Format) (sources.Format, error) {

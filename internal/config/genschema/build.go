@@ -86,6 +86,8 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[config.Decimal]():
 		return decimal()
+	case reflect.TypeFor[config.StageFilters]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string", MinLength: ptr(1)}}
 	case reflect.TypeFor[config.Ratio]():
 		return &jsonschema.Schema{Type: "number", Minimum: "0"}
 	case reflect.TypeFor[config.Bytes]():

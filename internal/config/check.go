@@ -47,10 +47,14 @@ func (v *validator) written(paths ...string) string {
 // maxMicrobatch bounds the tokens of one microbatch: their positions in a tensor are int32.
 const maxMicrobatch = math.MaxInt32
 
+// maxWindow bounds the sequences of the steps that are packed together.
+const maxWindow = 1 << 22
+
 func (v *validator) checkSizes() {
 	c := v.c
 	v.inherit()
 	v.checkStages()
+	v.checkWindow()
 	if !v.sound("cap_slack", "layout") {
 		return
 	}
@@ -60,6 +64,18 @@ func (v *validator) checkSizes() {
 		v.wrong("cap_slack", "cap_slack must be at least 1, not "+c.CapSlack.Text, "write 1, or a little more, as 1.1")
 	case num > den && c.Layout != millrace.Varlen:
 		v.wrong("cap_slack", "cap_slack above 1 needs layout varlen", "write `layout: varlen`, or leave cap_slack out: packed rows have one length")
+	}
+}
+
+// checkWindow checks how steps are packed together.
+func (v *validator) checkWindow() {
+	c := v.c
+	if v.sound("carry", "packing") && c.Carry > 0 && c.Packing != BestFit && len(c.Stages) == 0 {
+		v.wrong("carry", "carry has nothing to do with packing "+string(c.Packing), "leave carry out, or write `packing: best_fit`")
+	}
+	if v.sound("window", "global_batch_size") && uint64(c.Window)*uint64(c.GlobalBatchSize) > maxWindow {
+		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(c.GlobalBatchSize)),
+			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/c.GlobalBatchSize, uint32(maxWindow)))
 	}
 }
 

@@ -48,6 +48,9 @@ func (c *Config) Identity() Identity {
 	}
 	add("shuffle", c.Shuffle)
 	add("pad_multiple", c.PadMultiple)
+	if c.Carry > 0 {
+		add("carry", c.Carry)
+	}
 	add("window", c.Window)
 	add("last_step", c.LastStep)
 	add("stop.epochs", c.Epochs())

@@ -15,7 +15,7 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 		"stop: {steps: 5}", "stop: {tokens: 5}", "limits: {loader_memory: 1GiB, sidecar_memory: 64MiB}", "index_dir: /x", "loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
 		"sources:\n  web: {path: [elsewhere/*.jsonl.zst], root: elsewhere}\n  code: {path: code/*.parquet}",
 		// defaults written out
-		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global", "pad_multiple: 1", "window: 1",
+		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global", "pad_multiple: 1", "window: 1", "carry: 0",
 		"last_step: pad", "limits: {sample_bytes: 67108864}", "mixture: {unit: tokens, weights: {code: 4e-1, web: 0.60}}",
 		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: web/*.jsonl}",
 	} {
@@ -37,9 +37,11 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 		"shuffle: none":                          "shuffle: global -> none",
 		"rampup_batch_size: {start: 8, increment: 8, samples: 100}": "rampup_batch_size: added (8 by 8 over 100)",
 		"stages: [{from_tokens: 500, packing: pad}]":                "stages[0]: added (tokens 500: 512 x 2048 pad)",
-		"pad_multiple: 8":                                          "pad_multiple: 1 -> 8",
-		"last_step: drop":                                          "last_step: pad -> drop",
-		"limits: {sample_bytes: 1MiB}":                             "limits.sample_bytes: 67108864 -> 1048576",
+		"pad_multiple: 8":              "pad_multiple: 1 -> 8",
+		"window: 4":                    "window: 1 -> 4",
+		"carry: 64":                    "carry: added (64)",
+		"last_step: drop":              "last_step: pad -> drop",
+		"limits: {sample_bytes: 1MiB}": "limits.sample_bytes: 67108864 -> 1048576",
 		"mixture: {weights: {web: 0.5, code: 0.4}}":                "mixture.weights.web: 0.6 -> 0.5",
 		"mixture: {unit: samples, weights: {web: 0.6, code: 0.4}}": "mixture.unit: tokens -> samples",
 		"stop: {epochs: 1}": "stop.epochs: 0 -> 1\n" +

@@ -9,7 +9,6 @@ import (
 
 // notYet are values that have a meaning, but not in this version.
 var notYet = map[string][]string{
-	"packing": {"concat"},
 	"format": {"webdataset", "wds", "tar", "csv", "tsv", "txt", "text", "json", "arrow", "feather", "ipc", "avro", "orc", "mds", "litdata", "hf",
 		"huggingface", "tfrecord", "recordio", "arrayrecord", "lance", "energon", "npy", "hdf5", "nemo"},
 }

@@ -18,7 +18,8 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	}
 	all := stages(c)
 	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
-		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep)}
+		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep),
+		Carry: int(c.Carry), Window: int(c.Window)}
 	for i := range c.Sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: filterTexts(c, &c.Sources[i])})
 	}

@@ -165,13 +165,16 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 }
 
 func TestAPlanSpecIsTheFile(t *testing.T) {
-	spec, err := PlanSpec(parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop"))
+	spec, err := PlanSpec(parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop", "window: 4"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != planner.Pad || spec.LastStep != planner.DropLast ||
-		spec.StopTokens != 5000 || spec.StopSteps != 0 || len(spec.Sources) != 3 || spec.Sources[2].Name != "web" {
+		spec.Window != 4 || spec.Carry != 0 || spec.StopTokens != 5000 || spec.StopSteps != 0 || len(spec.Sources) != 3 || spec.Sources[2].Name != "web" {
 		t.Errorf("%+v", spec)
+	}
+	if spec, err := PlanSpec(parse(t, plain, "carry: 9")); err != nil || spec.Carry != 9 || spec.Window != 1 {
+		t.Errorf("%+v, %v", spec, err)
 	}
 }
 

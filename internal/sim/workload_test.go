@@ -18,7 +18,7 @@ import (
 )
 
 // workloads is how many there are; a seed takes one of them.
-const workloads = 15
+const workloads = 18
 
 // workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
 type workload struct {
@@ -57,6 +57,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	w.epochs[0] = 12 // there is always one left
 	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
 	w.config = w.configure(t, rng)
+	w.pack(w.config.Spec)
 	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
 	w.config.Shadows = w.shadows
 	if number%4 == 3 {
@@ -79,6 +80,18 @@ func axes(dp, number int) millrace.Topology {
 	}
 	t.Ranks = dp * t.TP * t.CP * t.PP
 	return t
+}
+
+// pack is how steps are packed: in the last workloads otherwise.
+func (w *workload) pack(spec *planner.Spec) {
+	switch w.number {
+	case 15:
+		spec.Carry, spec.Window = 8, 3
+	case 16:
+		spec.Window = 4
+	case 17:
+		spec.Packing, spec.Window = planner.Concat, 2
+	}
 }
 
 func name(source int) string { return fmt.Sprintf("s%d", source) }

@@ -240,6 +240,11 @@ func TestStops(t *testing.T) {
 	}{
 		{"steps", func(s *Spec) { s.StopSteps = 3 }, 3, StepsReached, nil},
 		{"tokens", func(s *Spec) { s.StopTokens = 45 }, 2, TokensReached, nil},
+		{"steps inside a window", func(s *Spec) { s.StopSteps, s.Window = 2, 4 }, 2, StepsReached, nil},
+		{"tokens inside a window", func(s *Spec) { s.StopTokens, s.Window = 45, 4 }, 2, TokensReached, nil},
+		{"stop source, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = Stop, 4 }, 6, SourceStopped, []string{"a"}},
+		{"stop source, drop, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = Stop, 4; s.LastStep = DropLast }, 5, SourceStopped, []string{"a"}},
+		{"stop source, carry", func(s *Spec) { s.Sources[1].OnExhausted, s.Carry = Stop, 4 }, 7, SourceStopped, []string{"a"}},
 		{"stop source", func(s *Spec) { s.Sources[1].OnExhausted = Stop }, 7, SourceStopped, []string{"a"}},
 		{"stop source, drop", func(s *Spec) { s.Sources[1].OnExhausted = Stop; s.LastStep = DropLast }, 6, SourceStopped, []string{"a"}},
 		{"weight for one alone", func(s *Spec) { s.Schedule = constant(t, "0", "1") }, 3, SourcesThrough, []string{"a"}},

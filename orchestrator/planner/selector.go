@@ -173,6 +173,7 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 	for i := range s.steps {
 		if sel := &s.steps[i]; !sel.Incomplete && s.reached(sel.After) {
 			s.steps = s.steps[:i+1]
+			break
 		}
 	}
 	last := &s.steps[len(s.steps)-1]

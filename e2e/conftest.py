@@ -74,6 +74,15 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
             "books": {**BASE["sources"]["books"], "filter": "tokens >= 20"},
         },
     },
+    "stages": {
+        "micro_batch_size": 1,
+        "rampup_batch_size": {"start": 8, "increment": 8, "samples": 20},
+        "stages": [
+            {"from_step": 4, "sequence_length": 1024, "global_batch_size": 8},
+            {"from_step": 6, "sequence_length": 64, "global_batch_size": 48, "packing": "pad", "rampup_batch_size": {"start": 16, "increment": 16, "samples": 50}},
+            {"from_step": 11, "sequence_length": 128, "global_batch_size": 32, "micro_batch_size": 4, "packing": "best_fit"},
+        ],
+    },
     "none": {"shuffle": "none", "packing": "pad", "balance": "none", "tokenizer": {"name": "gpt2", "add_eos": False}, "pad_multiple": 4},
 }
 

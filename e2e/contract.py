@@ -10,6 +10,7 @@ import numpy as np
 
 from harness import EPOCH, ID, LENGTH, OFFSET, ORDINAL, ROW, SOURCE, START, Delivered, Segment
 from oracle import Documents
+from stages import by_step
 from trainer import Taken
 
 IGNORED = -100
@@ -19,9 +20,10 @@ def check_batches(delivered: Delivered, documents: Mapping[str, Documents], mixt
     """Every element of every tensor is what the batch's own segments and the documents make it."""
     expected = _varlen if mixture.get("layout") == "varlen" else _packed
     axes = mixture.get("parallelism", {})
+    now = by_step(delivered, mixture)
     for slot, batch in delivered.slots().items():
         assert batch.tensors is not None
-        want = expected(batch, documents, mixture)
+        want = expected(batch, documents, {**mixture, **now[slot[0]]})
         assert batch.loss_tokens == int((want["labels"] != IGNORED).sum()), f"{slot}: {batch.loss_tokens} labels"
         if axes.get("cp", 1) > 1:
             want = _slice(want, batch, axes["cp"], slot[1] // axes.get("tp", 1) % axes["cp"], mixture)
@@ -171,11 +173,21 @@ def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epo
     assert not seen, f"came, but is in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
 
 
-def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], length: int) -> None:
-    """Documents are cut only where they are longer than a sequence, into whole sequences and a rest."""
-    for s in delivered.segments():
-        whole = len(documents[s[SOURCE]][s[ID]])
-        assert s[OFFSET] % length == 0 and s[LENGTH] == min(length, whole - s[OFFSET]), f"{s} of {whole} tokens"
+def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
+    """Documents are cut only where they are longer than a sequence of the step, into whole sequences and a rest; each step but the last has its
+    batch of sequences, of which `pad` gives each to one segment."""
+    now = by_step(delivered, mixture)
+    ranks = len(delivered.ranks)
+    for step, segments in delivered.steps().items():
+        length = now[step]["sequence_length"]
+        for s in segments:
+            whole = len(documents[s[SOURCE]][s[ID]])
+            assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), f"{s} of {whole} tokens"
+        batches = [b for rank in delivered.ranks for b in rank if b.step == step]
+        if step < max(now):
+            assert len(batches) * now[step]["micro_batch_size"] == now[step]["global_batch_size"], f"step {step} has {len(batches)} microbatches on {ranks} ranks"
+        if now[step]["packing"] == "pad" and mixture.get("layout") != "varlen":
+            assert all(len({s[ROW] for s in b.segments}) == len(b.segments) for b in batches), f"step {step}: two segments share a sequence"
 
 
 def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple[int, int]]]:

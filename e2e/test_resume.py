@@ -15,6 +15,7 @@ import corpus
 import millrace
 from conftest import Stage
 from harness import DEADLINE, EPOCH, LENGTH, OFFSET, ORDINAL, SOURCE
+from stages import by_step
 
 BATCH = 24
 SOURCES = ("code", "ids", "web")
@@ -77,27 +78,44 @@ def per_rank(ranks: int, micro: int) -> int:
     return BATCH // micro // ranks
 
 
+# Batches that grow, then longer sequences, then shorter ones of which each holds one document, from a token on.
+STAGES: Dict[str, Any] = {
+    "stop": {"epochs": 4},
+    "global_batch_size": 2 * BATCH,
+    "rampup_batch_size": {"start": BATCH, "increment": BATCH, "samples": 2 * BATCH},
+    "stages": [
+        {"from_tokens": 6000, "sequence_length": 192, "global_batch_size": BATCH},
+        {"from_tokens": 14000, "sequence_length": 32, "micro_batch_size": 1, "packing": "pad"},
+        {"from_tokens": 16000, "sequence_length": 64, "packing": "best_fit"},
+    ],
+}
+
+
 # Ranks, microbatch size, loaders, and whether the trainer is slow: then all that may be read ahead was, and of it most is not consumed.
 CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (2, 2, 8, True)]
 
 
-def test_chain(scene: Scene) -> None:
+@pytest.mark.parametrize("setting", [{}, STAGES], ids=["plain", "stages"])
+def test_chain(scene: Scene, setting: Any) -> None:
     """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
-    last = max(scene.whole(2).steps())
+    last = max(scene.whole(2, **setting).steps())
+    if setting:
+        lengths = [now["sequence_length"] for now in by_step(scene.whole(2, **setting), {**SETTING, **setting}).values()]
+        assert [length for length, after in zip(lengths, lengths[1:] + [0]) if length != after] == [64, 192, 32, 64]
     assert last > 2 * len(CHAIN)
     state: Any = None
     content: Dict[int, str] = {}
     for i, (ranks, micro, loaders, slow) in enumerate(CHAIN):
-        whole = scene.whole(ranks, micro)
-        leave = None if i == len(CHAIN) - 1 else (2 * i + 1, per_rank(ranks, micro) - 1)
-        part = scene.resume(state, ranks, {**SETTING, "micro_batch_size": micro, "loaders": loaders}, states=True, leave_after=leave, pause=0.03 if slow else 0)
+        whole = scene.whole(ranks, micro, **setting)
+        leave = None if i == len(CHAIN) - 1 else (2 * i + 1, max(b.microbatch for b in whole.ranks[0] if b.step == 2 * i + 1))
+        part = scene.resume(state, ranks, {**SETTING, **setting, "micro_batch_size": micro, "loaders": loaders}, states=True, leave_after=leave, pause=0.03 if slow else 0)
         assert part.ends == ["left" if leave else "end"] * ranks, part.ends
         assert part.bytes() == {s: d for s, d in whole.bytes().items() if 2 * i <= s[0] <= (leave or (last,))[0]}
         content.update(part.content())
         ends = [json.loads(batches[-1].state) for batches in part.ranks]
         assert all(end == ends[0] for end in ends), "ranks differ at a step's end"
         state = ends[i % ranks]
-    assert content == scene.whole(2).content()
+    assert content == scene.whole(2, **setting).content()
 
 
 def test_edges(scene: Scene) -> None:
@@ -177,6 +195,7 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
     ("epochs", PLAIN, change("stop", {"epochs": 3}), ("stop.epochs",), ("stop.epochs: 2 -> 3",), SOURCES),
     ("sequences", PLAIN, change("sequence_length", 128), ("sequence_length",), ("sequence_length: 64 -> 128",), SOURCES),
     ("batch", PLAIN, change("global_batch_size", 48), ("global_batch_size", "packing"), ("global_batch_size: 24 -> 48",), SOURCES),
+    ("stages", PLAIN, change("stages", [{"from_step": 5, "sequence_length": 128}]), ("stages",), ("stages[0]: added",), SOURCES),
     ("packing", PLAIN, change("packing", "pad"), ("packing",), ("packing: best_fit -> pad",), SOURCES),
 ]
 

@@ -18,7 +18,7 @@ def test_tensors(stage: Any, name: str) -> None:
     documents = stage.documents(mixture)
     delivered = stage.delivered(mixture, ranks=2, tensors=True)
     contract.check_batches(delivered, documents, mixture)
-    contract.check_cuts(delivered, documents, mixture["sequence_length"])
+    contract.check_cuts(delivered, documents, mixture)
     contract.check_complete(delivered, documents, mixture["stop"]["epochs"])
     contract.check_labels_once(delivered, documents)
 

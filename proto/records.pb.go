@@ -732,6 +732,8 @@ type Placing struct {
 	Pp            uint32                 `protobuf:"varint,9,opt,name=pp,proto3" json:"pp,omitempty"`
 	Stages        []uint32               `protobuf:"varint,20,rep,packed,name=stages,proto3" json:"stages,omitempty"` // rows of a microbatch in each further stage
 	CpLocal       uint32                 `protobuf:"varint,30,opt,name=cp_local,json=cpLocal,proto3" json:"cp_local,omitempty"`
+	Group         uint32                 `protobuf:"varint,31,opt,name=group,proto3" json:"group,omitempty"` // data-parallel ranks that are balanced among themselves; 0: all
+	Split         string                 `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`  // canonical text of which documents are split; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +843,20 @@ func (x *Placing) GetCpLocal() uint32 {
 		return x.CpLocal
 	}
 	return 0
+}
+
+func (x *Placing) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Placing) GetSplit() string {
+	if x != nil {
+		return x.Split
+	}
+	return ""
 }
 
 // Record is one journal entry: a fact that cannot be learnt again.
@@ -2573,7 +2589,7 @@ const file_records_proto_rawDesc = "" +
 	"\x05delta\x18\v \x01(\fR\x05delta\x12'\n" +
 	"\x0fsequence_length\x18\f \x01(\rR\x0esequenceLength\x12\x1f\n" +
 	"\vmicro_batch\x18\r \x01(\rR\n" +
-	"microBatch\"\x86\x02\n" +
+	"microBatch\"\xb2\x02\n" +
 	"\aPlacing\x12\x14\n" +
 	"\x05ranks\x18\x01 \x01(\rR\x05ranks\x12\x1f\n" +
 	"\vmicro_batch\x18\x02 \x01(\rR\n" +
@@ -2586,7 +2602,9 @@ const file_records_proto_rawDesc = "" +
 	"\x02cp\x18\b \x01(\rR\x02cp\x12\x0e\n" +
 	"\x02pp\x18\t \x01(\rR\x02pp\x12\x16\n" +
 	"\x06stages\x18\x14 \x03(\rR\x06stages\x12\x19\n" +
-	"\bcp_local\x18\x1e \x01(\rR\acpLocal\"\xe4\x04\n" +
+	"\bcp_local\x18\x1e \x01(\rR\acpLocal\x12\x14\n" +
+	"\x05group\x18\x1f \x01(\rR\x05group\x12\x14\n" +
+	"\x05split\x18  \x01(\tR\x05split\"\xe4\x04\n" +
 	"\x06Record\x120\n" +
 	"\acreated\x18\x01 \x01(\v2\x14.millrace.v1.CreatedH\x00R\acreated\x12,\n" +
 	"\x04term\x18\x02 \x01(\v2\x16.millrace.v1.TermTakenH\x00R\x04term\x12-\n" +

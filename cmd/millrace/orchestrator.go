@@ -155,7 +155,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	if err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
-	options := setup.PlaceOptions(c)
+	options := setup.PlaceOptions(c, topology)
 	out = orchestrator.Config{
 		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },

@@ -19,6 +19,7 @@ func (v *validator) check() {
 	v.checkAxes()
 	v.checkTokenizer()
 	v.checkCost()
+	v.checkSpread()
 	v.checkStop()
 	v.checkLimits()
 	v.checkMixture()
@@ -106,12 +107,36 @@ func (v *validator) checkCost() {
 	if m != nil && c != nil {
 		v.wrongKey("cost", "`model` and `cost` exclude each other", "keep `model` to have the cost estimated, or `cost` with measured coefficients")
 	}
-	if c != nil && v.sound("cost") && c.Linear == 0 && c.Quadratic == 0 {
+	if c != nil && v.sound("cost") {
+		v.checkFormulas()
+	}
+	if m != nil && v.sound("model") {
+		v.checkModel()
+	}
+}
+
+// checkFormulas checks a cost that is given.
+func (v *validator) checkFormulas() {
+	c := v.c.Cost
+	_, linear := v.place("cost.linear")
+	_, quadratic := v.place("cost.quadratic")
+	switch {
+	case c.Backbone.Input != "" && (linear || quadratic):
+		v.wrongKey("cost.backbone", "`cost` has both a formula and coefficients", "keep `backbone`, or `linear` and `quadratic`")
+	case c.Backbone.Input == "" && !(linear && quadratic):
+		v.wrongKey("cost", "`cost` lacks the cost of tokens", "write `linear` and `quadratic`, as `{linear: 61000, quadratic: 1}`, or `backbone` with a formula")
+	case c.Backbone.Input == "patches":
+		v.wrong("cost.backbone", "backbone is weighed by tokens, not patches", "write a formula of tokens: those that stand for patches are among them")
+	case c.Encoder.Input == "tokens":
+		v.wrong("cost.encoder", "encoder is weighed by patches, not tokens", "write a formula of patches")
+	case c.Linear == 0 && c.Quadratic == 0 && c.Backbone.Linear == 0 && c.Backbone.Quadratic == 0:
 		v.wrong("cost", "`cost` is zero", "write at least one coefficient above 0, as `{linear: 61000, quadratic: 1}`")
 	}
-	if m == nil || !v.sound("model") {
-		return
-	}
+}
+
+// checkModel checks what the dimensions say of each other, and fills in those that follow from others.
+func (v *validator) checkModel() {
+	m := v.c.Model
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}
@@ -119,12 +144,34 @@ func (v *validator) checkCost() {
 		v.wrong(v.written("model.kv_heads", "model.heads"), fmt.Sprintf("%d heads do not divide by %d kv_heads", m.Heads, m.KVHeads),
 			"each key and value head serves the same number of heads")
 	}
-	if m.HeadDim == 0 && m.Hidden%m.Heads != 0 {
+	switch {
+	case m.MLA != nil && m.HeadDim > 0:
+		v.wrongKey("model.head_dim", "`mla` and `head_dim` exclude each other", "keep `mla`: it says how wide a head is")
+	case m.MLA == nil && m.HeadDim == 0 && m.Hidden%m.Heads != 0:
 		v.wrong("model.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", m.Hidden, m.Heads), "write `head_dim:` as well")
-		return
-	}
-	if m.HeadDim == 0 {
+	case m.MLA == nil && m.HeadDim == 0:
 		m.HeadDim = m.Hidden / m.Heads
+	}
+	switch {
+	case m.WindowLayers > 0 && m.Window == 0:
+		v.wrongKey("model.window_layers", "`window_layers` without `window`", "write `window:`, how many tokens back these layers see")
+	case m.WindowLayers > m.Layers:
+		v.wrong("model.window_layers", fmt.Sprintf("%d of %d layers cannot have windows", m.WindowLayers, m.Layers), fmt.Sprintf("write at most %d", m.Layers))
+	}
+	switch {
+	case m.Experts == 0 && m.ActiveExperts+m.SharedExperts > 0:
+		v.wrongKey(v.written("model.active_experts", "model.shared_experts"), "experts are used of a model that has none", "write `experts:`, how many there are in a layer")
+	case m.Experts > 0 && m.ActiveExperts == 0:
+		v.wrongKey("model.experts", "`experts` without `active_experts`", "write `active_experts:`, to how many of them a token is routed")
+	case m.ActiveExperts > m.Experts:
+		v.wrong("model.active_experts", fmt.Sprintf("%d of %d experts cannot be active", m.ActiveExperts, m.Experts), fmt.Sprintf("write at most %d", m.Experts))
+	}
+	if e := m.Encoder; e != nil && e.HeadDim == 0 {
+		if e.Hidden%e.Heads != 0 {
+			v.wrong("model.encoder.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", e.Hidden, e.Heads), "write `head_dim:` as well")
+			return
+		}
+		e.HeadDim = e.Hidden / e.Heads
 	}
 }
 

@@ -53,6 +53,11 @@ type Config struct {
 	// Balance is across what the compute of a step is evened out. fsdp: every microbatch of every rank. dp: the ranks' sums. pp:
 	// the microbatches of each rank. none: sequences are dealt in turn.
 	Balance Balance `yaml:"balance" jsonschema:"default=fsdp,enum=fsdp,enum=dp,enum=pp,enum=none"`
+	// Distribute is over which ranks the compute of a step is evened out. Left out: over all of them.
+	Distribute *Distribute `yaml:"distribute"`
+	// SplitDocuments spreads long documents over several data-parallel ranks, each of which gets slices of them; the trainer's attention must
+	// reach over these ranks. Left out: every document is whole on one of them. Needs layout varlen.
+	SplitDocuments *SplitDocuments `yaml:"split_documents"`
 	// Shuffle is the order within each source. global: every document anywhere, needs the files counted first. blocks: starts at
 	// once, files in random order and documents shuffled in blocks. none: as the files have them.
 	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
@@ -60,7 +65,7 @@ type Config struct {
 	TokenDtype millrace.TokenDtype `yaml:"token_dtype" jsonschema:"default=int64,enum=int64,enum=int32"`
 	// Model is the shape of the transformer that is trained, from which the compute of a sequence is estimated. Give this or cost.
 	Model *Model `yaml:"model"`
-	// Cost is the compute of a sequence as two coefficients, measured instead of estimated from model. Give this or model.
+	// Cost is the compute of a sequence by coefficients, measured instead of estimated from model. Give this or model.
 	Cost *Cost `yaml:"cost"`
 	// Parallelism is how the trainer splits one model; data parallelism is what is left: dp = ranks / (tp * cp * pp).
 	Parallelism Parallelism `yaml:"parallelism"`
@@ -111,32 +116,6 @@ type Tokenizer struct {
 
 	// Fingerprint is what the vocabulary's owner computed over its content; set by the caller before Identity is asked for.
 	Fingerprint string `yaml:"-"`
-}
-
-// Model is the shape of a transformer.
-type Model struct {
-	// Layers is the number of transformer blocks.
-	Layers uint32 `yaml:"layers" jsonschema:"required,minimum=1,maximum=65536"`
-	// Hidden is the width of the residual stream.
-	Hidden uint32 `yaml:"hidden" jsonschema:"required,minimum=1,maximum=1048576"`
-	// Heads is the number of attention heads.
-	Heads uint32 `yaml:"heads" jsonschema:"required,minimum=1,maximum=65536"`
-	// KVHeads is the number of key and value heads; as many as heads where it is left out.
-	KVHeads uint32 `yaml:"kv_heads" jsonschema:"minimum=1,maximum=65536"`
-	// HeadDim is the width of one head; hidden / heads where it is left out.
-	HeadDim uint32 `yaml:"head_dim" jsonschema:"minimum=1,maximum=65536"`
-	// FFN is the inner width of the feed-forward part.
-	FFN uint32 `yaml:"ffn" jsonschema:"required,minimum=1,maximum=16777216"`
-	// Vocab is the number of rows of the embedding.
-	Vocab uint32 `yaml:"vocab" jsonschema:"required,minimum=1,maximum=16777216"`
-}
-
-// Cost gives the compute of a segment of n tokens as linear * n + quadratic * n * n, in any one unit.
-type Cost struct {
-	// Linear is the cost of a token, whatever its context.
-	Linear uint64 `yaml:"linear" jsonschema:"required,maximum=1000000000000"`
-	// Quadratic is the cost of attention, for each token squared.
-	Quadratic uint64 `yaml:"quadratic" jsonschema:"required,maximum=1000000000000"`
 }
 
 // Parallelism is how many ranks share one copy of the model, by axis. Ranks are counted along tp first, then cp, dp and pp.

@@ -12,6 +12,7 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 	want := parse(t, base).Identity().Fingerprint()
 	for _, edit := range []string{
 		"micro_batch_size: 8", "balance: none", "layout: varlen\ncap_slack: 1.5", "token_dtype: int32", "cost: {linear: 5, quadratic: 1}",
+		"cost: {backbone: tokens, encoder: patches}", "distribute: {group: 2}", "layout: varlen\nsplit_documents: {above: mean}",
 		"stop: {steps: 5}", "stop: {tokens: 5}", "limits: {loader_memory: 1GiB, sidecar_memory: 64MiB}", "index_dir: /x", "loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
 		"sources:\n  web: {path: [elsewhere/*.jsonl.zst], root: elsewhere}\n  code: {path: code/*.parquet}",
 		// defaults written out

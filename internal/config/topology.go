@@ -15,7 +15,8 @@ func (c *Config) Topology(ranks int) (millrace.Topology, error) {
 	if path, msg, cure, ok := c.divides(t.DP(), fmt.Sprintf(" * %d data-parallel ranks", t.DP())); !ok {
 		return t, c.ErrorAt(path, msg, fmt.Sprintf("with %d ranks and this micro_batch_size, %s", ranks, cure))
 	}
-	return t, nil
+	_, err := c.group(t)
+	return t, err
 }
 
 // Microbatches returns how many microbatches a step of the stage has on each data-parallel rank, once its batch is whole.

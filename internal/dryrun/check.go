@@ -156,7 +156,7 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 }
 
 func (k *check) step(s *Step) {
-	over := planner.Weigh(s.Plan, setup.PlaceOptions(k.c).Weighing(s.Selection, k.topology)).Over
+	over := planner.Weigh(s.Plan, setup.PlaceOptions(k.c, k.topology).Weighing(s.Selection, k.topology)).Over
 	places := float64(s.GlobalBatch) * float64(s.SequenceLength)
 	context, _ := planner.WeighContext(s.Plan, setup.Costs(k.c), k.topology.CP, k.c.PadMultiple)
 	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: uint64(s.Step), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / places,

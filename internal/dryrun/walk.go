@@ -87,7 +87,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
+	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c, topology), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
 		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
 	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {

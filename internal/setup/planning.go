@@ -78,32 +78,33 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 	return s, nil
 }
 
-// Costs are the coefficients of a sequence's compute.
-func Costs(c *config.Config) planner.Cost {
-	switch {
-	case c.Cost != nil:
-		return planner.Cost{Linear: c.Cost.Linear, Quadratic: c.Cost.Quadratic}
-	case c.Model != nil:
-		m := c.Model
-		return planner.Model{Layers: uint64(m.Layers), Hidden: uint64(m.Hidden), Heads: uint64(m.Heads), KVHeads: uint64(m.KVHeads),
-			HeadDim: uint64(m.HeadDim), FFN: uint64(m.FFN), Vocab: uint64(m.Vocab)}.Cost()
+// PlaceOptions say how a step's segments are dealt to ranks of a topology.
+func PlaceOptions(c *config.Config, t millrace.Topology) planner.PlaceOptions {
+	o := planner.PlaceOptions{MicroBatch: c.MicroBatchSize, Layout: c.Layout, Balance: planner.Balance(c.Balance), Cost: Costs(c),
+		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, LastStep: planner.LastStep(c.LastStep), Group: c.Group(t)}
+	if c.SplitDocuments != nil {
+		o.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
 	}
-	return planner.DefaultCost()
-}
-
-// PlaceOptions say how a step's segments are dealt to ranks.
-func PlaceOptions(c *config.Config) planner.PlaceOptions {
-	return planner.PlaceOptions{MicroBatch: c.MicroBatchSize, Layout: c.Layout, Balance: planner.Balance(c.Balance), Cost: Costs(c),
-		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, LastStep: planner.LastStep(c.LastStep)}
+	return o
 }
 
 // Placing is the placing as the journal remembers it: a new attempt is opened when it changes.
 func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
 	cost := Costs(c)
-	out := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
-		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP), CpLocal: c.CPLocal}
-	for i := range c.Stages {
-		out.Stages = append(out.Stages, c.Stages[i].MicroBatchSize)
+	p := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
+		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP),
+		CpLocal: c.CPLocal, Group: uint32(c.Group(t))}
+	if cost.Windowed > 0 {
+		p.Cost += fmt.Sprintf(", %d within %d", cost.Windowed, cost.Window)
 	}
-	return out
+	if cost.Phases() > 1 {
+		p.Cost += fmt.Sprintf(", encoder %d %d", cost.Encoder.Linear, cost.Encoder.Quadratic)
+	}
+	for i := range c.Stages {
+		p.Stages = append(p.Stages, c.Stages[i].MicroBatchSize)
+	}
+	if c.SplitDocuments != nil {
+		p.Split = fmt.Sprintf("above %d", c.SplitDocuments.Above.Tokens)
+	}
+	return p
 }

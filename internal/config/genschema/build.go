@@ -18,8 +18,9 @@ const self = "millrace/internal/config/genschema" // joined with configDir it is
 
 // Patterns of what is written as a text or as a number.
 const (
-	sizePattern = `^[0-9]+(\.[0-9]+)? *([KMGT]i?B|kB|B)?$`
-	namePattern = "^[^\\x00-\\x1f\\x7f`\"'\\\\#,=\\[\\]{}]+$"
+	sizePattern    = `^[0-9]+(\.[0-9]+)? *([KMGT]i?B|kB|B)?$`
+	formulaPattern = `^ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?( *\+ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?)* *$`
+	namePattern    = "^[^\\x00-\\x1f\\x7f`\"'\\\\#,=\\[\\]{}]+$"
 )
 
 // build reflects the schema from config.Config.
@@ -92,6 +93,10 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "number", Minimum: "0"}
 	case reflect.TypeFor[config.Bytes]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}}}
+	case reflect.TypeFor[config.Formula]():
+		return &jsonschema.Schema{Type: "string", Pattern: formulaPattern}
+	case reflect.TypeFor[config.Above]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Const: "mean"}}}
 	case reflect.TypeFor[config.Loaders]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}}}
 	case reflect.TypeFor[config.Patterns]():

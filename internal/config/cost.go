@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Model is the shape of a transformer.
+type Model struct {
+	// Layers is the number of transformer blocks.
+	Layers uint32 `yaml:"layers" jsonschema:"required,minimum=1,maximum=65536"`
+	// Hidden is the width of the residual stream.
+	Hidden uint32 `yaml:"hidden" jsonschema:"required,minimum=1,maximum=1048576"`
+	// Heads is the number of attention heads.
+	Heads uint32 `yaml:"heads" jsonschema:"required,minimum=1,maximum=65536"`
+	// KVHeads is the number of key and value heads; as many as heads where it is left out.
+	KVHeads uint32 `yaml:"kv_heads" jsonschema:"minimum=1,maximum=65536"`
+	// HeadDim is the width of one head; hidden / heads where it is left out.
+	HeadDim uint32 `yaml:"head_dim" jsonschema:"minimum=1,maximum=65536"`
+	// FFN is the inner width of the feed-forward part, of one expert where there are experts.
+	FFN uint32 `yaml:"ffn" jsonschema:"required,minimum=1,maximum=16777216"`
+	// Vocab is the number of rows of the embedding.
+	Vocab uint32 `yaml:"vocab" jsonschema:"required,minimum=1,maximum=16777216"`
+	// MLA is latent attention: heads whose keys and values are made from something narrower. In place of head_dim.
+	MLA *MLA `yaml:"mla"`
+	// Window is how many tokens back sliding attention sees. Left out: all of a document.
+	Window uint32 `yaml:"window" jsonschema:"minimum=1,maximum=16777216"`
+	// WindowLayers is the number of layers with sliding attention; all of them where only window is given.
+	WindowLayers uint32 `yaml:"window_layers" jsonschema:"minimum=1,maximum=65536"`
+	// Experts is the number of experts of a layer, for a mixture of experts.
+	Experts uint32 `yaml:"experts" jsonschema:"minimum=1,maximum=65536"`
+	// ActiveExperts is to how many of them a token is routed.
+	ActiveExperts uint32 `yaml:"active_experts" jsonschema:"minimum=1,maximum=65536"`
+	// SharedExperts is the number of experts that every token passes besides.
+	SharedExperts uint32 `yaml:"shared_experts" jsonschema:"minimum=1,maximum=65536"`
+	// Encoder is the encoder of patches in front of the model, such as a ViT.
+	Encoder *Encoder `yaml:"encoder"`
+}
+
+// MLA is latent attention.
+type MLA struct {
+	// Q is the width of a head's query and key.
+	Q uint32 `yaml:"q" jsonschema:"required,minimum=1,maximum=65536"`
+	// V is the width of a head's value.
+	V uint32 `yaml:"v" jsonschema:"required,minimum=1,maximum=65536"`
+	// QRank is the width from which queries are made; left out, it is hidden.
+	QRank uint32 `yaml:"q_rank" jsonschema:"minimum=1,maximum=1048576"`
+	// KVRank is the width from which keys and values are made; left out, it is hidden.
+	KVRank uint32 `yaml:"kv_rank" jsonschema:"minimum=1,maximum=1048576"`
+}
+
+// Encoder is the shape of a bidirectional encoder.
+type Encoder struct {
+	// Layers is the number of transformer blocks.
+	Layers uint32 `yaml:"layers" jsonschema:"required,minimum=1,maximum=65536"`
+	// Hidden is the width of the residual stream.
+	Hidden uint32 `yaml:"hidden" jsonschema:"required,minimum=1,maximum=1048576"`
+	// Heads is the number of attention heads.
+	Heads uint32 `yaml:"heads" jsonschema:"required,minimum=1,maximum=65536"`
+	// HeadDim is the width of one head; hidden / heads where it is left out.
+	HeadDim uint32 `yaml:"head_dim" jsonschema:"minimum=1,maximum=65536"`
+	// FFN is the inner width of the feed-forward part.
+	FFN uint32 `yaml:"ffn" jsonschema:"required,minimum=1,maximum=16777216"`
+	// PatchesPerImage is how many patches see each other; left out, all those of a document do.
+	PatchesPerImage uint32 `yaml:"patches_per_image" jsonschema:"minimum=1,maximum=16777216"`
+}
+
+// Cost gives the compute of a segment, in any one unit: linear and quadratic, or formulas.
+type Cost struct {
+	// Linear is the cost of a token, whatever its context.
+	Linear uint64 `yaml:"linear" jsonschema:"maximum=1000000000000"`
+	// Quadratic is the cost of attention, for each token squared.
+	Quadratic uint64 `yaml:"quadratic" jsonschema:"maximum=1000000000000"`
+	// Backbone is the cost of a segment as a formula of its tokens, such as 61000*tokens + tokens^2, in place of linear and quadratic.
+	Backbone Formula `yaml:"backbone"`
+	// Encoder is the cost of a document's patches as a formula, such as 4600*patches + patches^2, in the unit of backbone.
+	Encoder Formula `yaml:"encoder"`
+}
+
+// Formula is a sum of whole multiples of one input and of its square.
+type Formula struct {
+	Input     string // tokens or patches; empty where there is no formula
+	Linear    uint64
+	Quadratic uint64
+}
+
+// setText reads a sum of terms: 61000*tokens + tokens^2.
+func (f *Formula) setText(text string, _ class) (problem, cure string) {
+	cure = "write a sum of whole multiples of one input and of its square, as " + quote("61000*tokens + tokens^2") + "; the inputs are tokens and patches"
+	for term := range strings.SplitSeq(text, "+") {
+		factor, input, found := strings.Cut(strings.TrimSpace(term), "*")
+		if !found {
+			factor, input = "1", factor
+		}
+		input, squared := strings.CutSuffix(strings.TrimSpace(input), "^2")
+		factor, input = strings.TrimSpace(factor), strings.TrimSpace(input)
+		n, wrong := parseDecimal(factor)
+		switch {
+		case input != "tokens" && input != "patches":
+			return "has a term that it cannot weigh: " + quote(strings.TrimSpace(term)), cure
+		case f.Input != "" && f.Input != input:
+			return "weighs both tokens and patches: " + quote(text), cure
+		case !allDigits(factor):
+			return "has a factor that is no whole number: " + quote(factor), cure
+		case wrong != "" || len(factor) > 9:
+			return "has a factor that is too large: " + quote(factor), "write at most 9 digits: only ratios count"
+		}
+		f.Input = input
+		if n /= pow9; squared {
+			f.Quadratic += n
+		} else {
+			f.Linear += n
+		}
+	}
+	return "", ""
+}
+
+// String returns the formula, terms in one order.
+func (f Formula) String() string {
+	switch {
+	case f.Input == "":
+		return ""
+	case f.Quadratic == 0:
+		return fmt.Sprintf("%d*%s", f.Linear, f.Input)
+	}
+	return fmt.Sprintf("%d*%s + %d*%s^2", f.Linear, f.Input, f.Quadratic, f.Input)
+}

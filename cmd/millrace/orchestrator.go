@@ -174,7 +174,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 
 // recosted places by other coefficients of cost than the mixture file's.
 func recosted(topology millrace.Topology, options planner.PlaceOptions, cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
-	options.Cost = cost
+	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
 	return func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }
 }
 

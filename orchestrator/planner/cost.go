@@ -33,6 +33,18 @@ const costUnit = 16
 // percentage points of balance at 8K tokens.
 func DefaultCost() Cost { return Cost{Linear: 61000 * costUnit, Quadratic: costUnit} }
 
+// Refit returns the cost with other coefficients for the backbone, such as a fit of measured times gives: attention in windows is part of what was measured,
+// and a patch keeps its price in tokens.
+func (c Cost) Refit(linear, quadratic uint64) Cost {
+	const most = 1 << 62
+	out := Cost{Linear: linear, Quadratic: quadratic, Encoder: c.Encoder}
+	if c.Linear > 0 && linear > 0 {
+		out.Encoder.Linear = min(mulDiv(c.Encoder.Linear, linear, c.Linear), most)
+		out.Encoder.Quadratic = min(mulDiv(c.Encoder.Quadratic, linear, c.Linear), most)
+	}
+	return out
+}
+
 // Phases tells how many phases of a microbatch are weighed: 2 where the encoder has a cost.
 func (c Cost) Phases() int {
 	if c.Encoder != (Encoder{}) {

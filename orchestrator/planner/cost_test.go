@@ -63,6 +63,20 @@ func TestWindowsAndEncoders(t *testing.T) {
 	}
 }
 
+// TestRefit: what is measured of the backbone leaves a patch as many tokens dear as it was.
+func TestRefit(t *testing.T) {
+	c := Cost{Linear: 100, Quadratic: 1, Windowed: 3, Window: 8, Encoder: Encoder{Linear: 50, Quadratic: 4}}
+	if got, want := c.Refit(1000, 9), (Cost{Linear: 1000, Quadratic: 9, Encoder: Encoder{Linear: 500, Quadratic: 40}}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got, want := c.Refit(0, 9), (Cost{Quadratic: 9, Encoder: c.Encoder}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := (Cost{}).Refit(7, 1); got != (Cost{Linear: 7, Quadratic: 1}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // TestFittedSums: no sum over a step leaves 2^60, whatever the coefficients, and what is left is exact to the last bit.
 func TestFittedSums(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))

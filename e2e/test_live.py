@@ -152,3 +152,24 @@ def test_changes_that_cannot_be(stage: Any) -> None:
             assert want in command_fails(stage, run, *args), args
     assert "no `millrace up` runs on" in subprocess.run([str(stage.binary), "mix", str(run.directory), "show"], capture_output=True, text=True).stderr
     assert not processes_of(run.directory)
+
+
+def test_losses_become_weights(stage: Any) -> None:
+    """A policy draws more of what is learnt least; what it decided is journaled and holds, whatever is reported when the run is taken back."""
+    mixture = dict(LIVE, adaptive={"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5})
+    means = dict.fromkeys(mixture["sources"], 1.0)
+    directory = stage.new_dir()
+    with stage.up(mixture, 2, directory) as run:
+        first = run.train(losses={**means, "books": 6.0}, states=True, leave_after=(32, 1), pause=0.02)
+        shown = mix(stage, run, "show")
+        fit = mix(stage, run, "costs", "--refit")
+    assert {c["by"] for c in shown["changes"]} == {"odm"} and len(shown["changes"]) >= 4
+    assert shown["weights"]["books"] > 0.3 and min(shown["weights"].values()) >= 0.019
+    assert shown["fit"]["reports"] > 32 and shown["fit"]["best_r2"] > 0.99 > shown["fit"]["r2"]
+    linear, quadratic = shown["fit"]["best"]["linear"], shown["fit"]["best"]["quadratic"]
+    assert 45 < linear / quadratic < 55 and "costs linear" in fit["text"]
+    state = next(json.loads(b.state) for b in first.ranks[0] if (b.step, b.microbatch) == (5, b.num_microbatches - 1))
+    with stage.up(mixture, 2, directory) as run:
+        again = run.train(state=state, losses={**means, "plain": 9.0})
+        assert again.ends == ["end"] * 2 and run.wait() == 0, run.stderr()
+    assert {s: d for s, d in again.content().items() if s <= 32} == {s: d for s, d in first.content().items() if s > 5}

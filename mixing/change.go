@@ -1,9 +1,13 @@
 package mixing
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+	"strconv"
+)
 
 // Sources returns how many sources the schedule has weights for.
-func (s *Schedule) Sources() int { return len(s.given[0].Weights) }
+func (s *Schedule) Sources() int { return len(s.knots[0].after) }
 
 // Measure returns what the schedule's places count.
 func (s *Schedule) Measure() Measure { return s.given[0].From.Measure }
@@ -62,4 +66,26 @@ func (s *Schedule) Running(step, tokensPlaced uint64) uint64 {
 func (s *Schedule) InForce(step, tokensPlaced uint64) Knot {
 	i, _ := s.inForce(step, tokensPlaced)
 	return s.given[i]
+}
+
+// Billionths returns weights in the same proportion, as decimals of nine places that add up to about 1; none that is positive becomes 0.
+func Billionths(weights []Weight) ([]Weight, error) {
+	parts, err := Proportion(weights)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Weight, len(parts))
+	for i, x := range parts {
+		if x == 0 {
+			continue
+		}
+		high, low := bits.Mul64(x, 1_000_000_000)
+		low, carry := bits.Add64(low, wholeParts/2, 0)
+		w, err := ParseWeight(strconv.FormatUint(max(1, (high+carry)<<(64-wholeBits)|low>>wholeBits), 10) + "e-9")
+		if err != nil {
+			return nil, err
+		}
+		out[i] = w
+	}
+	return out, nil
 }

@@ -97,3 +97,30 @@ func TestScheduleSinceAPlaceIsTheScheduleFromThere(t *testing.T) {
 		t.Error("nothing was ever left out")
 	}
 }
+
+func TestBillionthsOfAnEntryAreItsWeights(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		k := randomKnots(t, rng, 1+rng.IntN(6), 0)[0]
+		weights, err := Billionths(k.Weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Proportion(weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := NewSchedule(len(weights), []Knot{k})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range s.At(0, 0) {
+			if gap := int64(got[i] - want); gap > wholeParts>>29 || gap < -(wholeParts>>29) || (got[i] == 0) != (want == 0) {
+				t.Fatalf("seed %d: %d, want %d", seed, got, s.At(0, 0))
+			}
+		}
+	}
+	if weights, err := Billionths([]Weight{{digits: 1}, {digits: 1, exponent: -30}}); err != nil || weights[1].IsZero() {
+		t.Errorf("a positive part became %v, %v", weights, err)
+	}
+}

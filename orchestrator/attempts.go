@@ -154,7 +154,7 @@ func (m *Machine) resolveLatest(j *join) error {
 		return err
 	}
 	j.step = m.s.Watermark
-	j.state, err = relive(m.s.Base, live.text())
+	j.state, err = relive(m.s.Base, live.text(m.cfg.Spec))
 	return err
 }
 
@@ -331,7 +331,9 @@ func (m *Machine) sameAttempt(j *join) bool {
 }
 
 // baseNow is the run state at the watermark with all that is known by now of changes of the mixture in this attempt.
-func (m *Machine) baseNow() ([]byte, error) { return relive(m.s.Base, m.live.since(&m.base).text()) }
+func (m *Machine) baseNow() ([]byte, error) {
+	return relive(m.s.Base, m.live.since(&m.base).text(m.cfg.Spec))
+}
 
 func (m *Machine) refuseAll(err error) {
 	for i := range m.ranks {

@@ -268,6 +268,6 @@ func (r *replay) runState() (state []byte, err error) {
 	}
 	r.known = uint64(r.at.Step)
 	rs := *r.run
-	rs.Step, rs.Attempt, rs.Planner, rs.Live = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact(), r.live.since(&r.at).text()
+	rs.Step, rs.Attempt, rs.Planner, rs.Live = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact(), r.live.since(&r.at).text(r.spec)
 	return rs.encode(), nil
 }

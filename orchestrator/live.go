@@ -101,14 +101,14 @@ func (l Live) cost(step uint64) (cost planner.Cost, ok bool) {
 // liveText is a Live in a run state.
 type liveText struct {
 	Tokens   bool        `json:"tokens,omitempty"`   // the schedule counts tokens
-	Schedule []string    `json:"schedule,omitempty"` // a knot each: from, then ramp and length where there is one, a colon, the weights
+	Schedule []string    `json:"schedule,omitempty"` // a knot each: knotText
 	Skips    [][2]uint64 `json:"skips,omitempty"`    // from, to
 	Costs    [][3]uint64 `json:"costs,omitempty"`    // from, linear, quadratic
 	Policy   []byte      `json:"policy,omitempty"`
 }
 
-// text returns the form that parseLive reads, nil where there is nothing to say.
-func (l Live) text() *liveText {
+// text returns the form that parseLive reads, nil where there is nothing to say; file is the mixture file's spec.
+func (l Live) text(file *planner.Spec) *liveText {
 	if l.empty() {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l Live) text() *liveText {
 	if l.schedule != nil {
 		out.Tokens = l.schedule.Measure() == mixing.Tokens
 		for _, k := range l.schedule.Knots() {
-			out.Schedule = append(out.Schedule, knotText(k))
+			out.Schedule = append(out.Schedule, knotText(k, file.Schedule.Knots()))
 		}
 	}
 	for _, k := range l.skips {
@@ -128,14 +128,19 @@ func (l Live) text() *liveText {
 	return out
 }
 
-// knotText writes a knot of any schedule: `500 linear 200: 0.4 0.6`.
-func knotText(k mixing.Knot) string {
+// knotText writes a knot: `500 linear 200: 0.4 0.6`. One with the weights of an entry of the mixture file, which a state is never read without, names that by its
+// number: `500 linear 200: @2`.
+func knotText(k mixing.Knot, file []mixing.Knot) string {
 	var b strings.Builder
 	fmt.Fprint(&b, k.From.Count)
 	if k.Ramp != mixing.RampNone {
 		fmt.Fprintf(&b, " %s %d", k.Ramp, k.Over.Count)
 	}
 	b.WriteByte(':')
+	if i := slices.IndexFunc(file, func(f mixing.Knot) bool { return slices.Equal(f.Weights, k.Weights) }); i >= 0 {
+		fmt.Fprintf(&b, " @%d", i)
+		return b.String()
+	}
 	for _, w := range k.Weights {
 		b.WriteByte(' ')
 		b.WriteString(w.String())
@@ -153,7 +158,7 @@ func parseLive(t *liveText, file *mixing.Schedule) (Live, error) {
 	knots := make([]mixing.Knot, len(t.Schedule))
 	for i, text := range t.Schedule {
 		var err error
-		if knots[i], err = parseKnot(text, t.Tokens); err != nil {
+		if knots[i], err = parseKnot(text, t.Tokens, file.Knots()); err != nil {
 			return l, fmt.Errorf("its schedule: %q: %w: %w", text, err, millrace.ErrInvalid)
 		}
 	}
@@ -172,7 +177,7 @@ func parseLive(t *liveText, file *mixing.Schedule) (Live, error) {
 	return l, nil
 }
 
-func parseKnot(text string, tokens bool) (k mixing.Knot, err error) {
+func parseKnot(text string, tokens bool, file []mixing.Knot) (k mixing.Knot, err error) {
 	head, weights, _ := strings.Cut(text, ":")
 	measure := measureOf(tokens)
 	switch words := strings.Fields(head); len(words) {
@@ -192,6 +197,14 @@ func parseKnot(text string, tokens bool) (k mixing.Knot, err error) {
 	k.From.Measure = measure
 	if k.From.Count, err = strconv.ParseUint(strings.TrimSpace(head), 10, 64); err != nil {
 		return k, err
+	}
+	if at, named := strings.CutPrefix(strings.TrimSpace(weights), "@"); named {
+		i, err := strconv.ParseUint(at, 10, 32)
+		if err != nil || i >= uint64(len(file)) {
+			return k, fmt.Errorf("the mixture file has no entry %s", at)
+		}
+		k.Weights = file[i].Weights
+		return k, nil
 	}
 	k.Weights, err = parseWeights(strings.Fields(weights))
 	return k, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -26,8 +27,12 @@ type Config struct {
 	Spec   *planner.Spec
 	Place  func(*planner.Selection) (*millrace.Plan, error)
 	// Recost is Place with other coefficients of cost.
-	Recost   func(planner.Cost) func(*planner.Selection) (*millrace.Plan, error)
-	Placing  *proto.Placing
+	Recost  func(planner.Cost) func(*planner.Selection) (*millrace.Plan, error)
+	Cost    planner.Cost // of Place
+	Placing *proto.Placing
+	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps; 0: only when asked to.
+	Adaptive *feedback.Settings
+	Refit    uint64
 	Ranks    int      // trainer ranks, along all axes
 	Sources  []Source // sorted by name, as Spec.Sources
 	Identity []byte   // canonical JSON
@@ -66,6 +71,7 @@ type Machine struct {
 	differ   *planner.Differ
 	toMix    []*mixAsked // changes of the mixture, not yet journaled
 	mixing   *mixAsked   // journaled next
+	heard    heard
 	wants    []millrace.Ordinal
 	toPin    []*proto.Manifest // seen, not yet journaled
 	toSave   *proto.Saved
@@ -217,6 +223,9 @@ func (m *Machine) Decide() ([]Fact, error) {
 	}
 	if facts := m.mix(); facts != nil {
 		return facts, nil
+	}
+	if facts, err := m.adapt(); facts != nil || err != nil {
+		return facts, err
 	}
 	if facts, err := m.open(); facts != nil || err != nil {
 		return facts, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ type collector struct {
 	tokens, samples, share, epoch, offered *prometheus.Desc
 	masked, switches, unprotected, alert   *prometheus.Desc
 	passed                                 *prometheus.Desc
+	weight, fit, reports, changes          *prometheus.Desc
 }
 
 func newCollector(o *Orchestrator) *collector {
@@ -42,13 +44,17 @@ func newCollector(o *Orchestrator) *collector {
 		switches:    d("switches_total", "Stripes that a standby took over while this orchestrator runs."),
 		unprotected: d("unprotected_stripes", "Stripes without a standby that could take over at once."),
 		alert:       d("alert", "1 where the run lacks something, by kind.", "kind"),
+		weight:      d("source_weight", "Share of the mixture that is in force at the next step to be planned.", "source"),
+		changes:     d("mixture_changes_total", "Changes of the mixture that the journal holds."),
+		reports:     d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
+		fit:         d("cost_r2", "Part of the variance of reported times that the predicted cost foretells, by the coefficients in force or the best.", "coefficients"),
 		offered:     d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.passed} {
+	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.weight, c.fit, c.reports, c.changes, c.passed} {
 		ch <- d
 	}
 }
@@ -91,6 +97,17 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.offered, float64(s.Offered), name)
 	}
 	gauge(c.unprotected, float64(unprotected))
+	counter(c.changes, float64(len(st.Mixture.GetChanges())))
+	for _, w := range st.Mixture.GetWeights() {
+		if share, err := strconv.ParseFloat(w.Weight, 64); err == nil {
+			gauge(c.weight, share, w.Source)
+		}
+	}
+	if f := st.Mixture.GetFit(); f != nil {
+		counter(c.reports, float64(f.Reports))
+		gauge(c.fit, f.R2, "in force")
+		gauge(c.fit, f.BestR2, "best")
+	}
 }
 
 // ServeMetrics serves /metrics on a TCP address until ctx ends.

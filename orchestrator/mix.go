@@ -40,7 +40,9 @@ func (m *Machine) mix() []Fact {
 
 // mixed takes up a change that is durable, and answers who asked for it.
 func (m *Machine) mixed(c *pb.Mixed) {
-	m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, m.describe(c), c.By)
+	if c.Why == "" { // what policies decide is in status and ledger
+		m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, m.describe(c), c.By)
+	}
 	if m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
 		live, err := m.live.with(m.cfg.Spec.Schedule, c)
 		if err != nil {
@@ -48,6 +50,9 @@ func (m *Machine) mixed(c *pb.Mixed) {
 			return
 		}
 		m.put(live)
+		if m.heard.policy != nil && len(c.Policy) > 0 {
+			m.heard.policy.Restore(c.Policy) // what a restart would remember
+		}
 	}
 	if now := m.mixing; now != nil && now.fact == c {
 		m.mixing = nil
@@ -64,10 +69,11 @@ func (m *Machine) put(live Live) {
 // relive takes up what holds beside the mixture file in the newest attempt.
 func (m *Machine) relive() error {
 	live, err := m.s.live(m.cfg.Spec)
-	if err == nil {
-		m.put(live)
+	if err != nil {
+		return err
 	}
-	return err
+	m.put(live)
+	return m.listen()
 }
 
 // place deals a step to ranks, by the cost model in force.
@@ -170,7 +176,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	case *pb.MixRequest_Costs:
 		return m.costs(c, ask.Costs)
 	case *pb.MixRequest_Refit:
-		return errNoReports
+		return m.refit(c)
 	default:
 		return fmt.Errorf("it says nothing to change: %w", millrace.ErrInvalid)
 	}
@@ -185,7 +191,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	return nil
 }
 
-var errNoReports = errors.New("no trainer has reported times: call loader.report_time for some hundred microbatches first")
+var errNoReports = errors.New("trainers have not reported enough times of microbatches that differ: call loader.report_time for some hundred of them")
 
 func (m *Machine) costs(c *pb.Mixed, costs *pb.Costed) error {
 	if m.cfg.Recost == nil || costs.Linear == 0 && costs.Quadratic == 0 {

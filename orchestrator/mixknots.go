@@ -128,8 +128,8 @@ func (m *Machine) standing(c *pb.Mixed) ([]mixing.Knot, error) {
 	if end := schedule.Running(from.Count, from.Count); end > 0 {
 		return nil, fmt.Errorf("at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`: %w", from.Measure, from.Count, end, end, millrace.ErrInvalid)
 	}
-	now := schedule.InForce(from.Count, from.Count)
-	out := []mixing.Knot{{From: from, Weights: now.Weights}}
+	out := []mixing.Knot{schedule.InForce(from.Count, from.Count)}
+	out[0].From, out[0].Ramp, out[0].Over = from, mixing.RampNone, mixing.Point{}
 	for _, k := range schedule.Knots() {
 		if k.From.Count > from.Count {
 			out = append(out, k)
@@ -163,7 +163,7 @@ func (m *Machine) withoutKnots(c *pb.Mixed, name string) ([]mixing.Knot, error) 
 	return knots, nil
 }
 
-// addedKnots are the weights in force with one for a source that has none.
+// addedKnots are the weights in force, which add up to 1, with one for a source that has none.
 func (m *Machine) addedKnots(c *pb.Mixed, add *pb.AddSource) ([]mixing.Knot, error) {
 	i, err := m.sourceIndex(add.Source)
 	if err != nil {
@@ -189,7 +189,9 @@ func (m *Machine) addedKnots(c *pb.Mixed, add *pb.AddSource) ([]mixing.Knot, err
 	if st, err := m.tailIfAny(); err == nil && st != nil && st.Sources[i].Finished {
 		return nil, fmt.Errorf("source %s is read to its end and has left: %w", add.Source, millrace.ErrInvalid)
 	}
-	knots[0].Weights = slices.Clone(knots[0].Weights)
+	if knots[0].Weights, err = mixing.Billionths(knots[0].Weights); err != nil {
+		return nil, err
+	}
 	knots[0].Weights[i] = weight
 	return knots, nil
 }

@@ -80,7 +80,7 @@ func (m *Machine) tellMixed() {
 		m.say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
 	}
 	for _, c := range m.s.Mixed {
-		if c.AtStep >= o.Step {
+		if c.AtStep >= o.Step && c.Why == "" {
 			m.say("attempt %d: the mixture changes from step %d on: %s (%s)", o.Attempt, c.AtStep, m.describe(c), c.By)
 		}
 	}
@@ -101,6 +101,7 @@ func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
 	for _, c := range m.s.Mixed {
 		out.Changes = append(out.Changes, m.shown(c))
 	}
+	out.Fit = m.costFit()
 	if cost, ok := m.live.cost(uint64(st.Step)); ok {
 		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
 	}

@@ -175,6 +175,7 @@ func (m *Machine) want(source int, until millrace.Ordinal) {
 // publish sends a sealed plan to every sidecar and asks ahead for the next.
 func (m *Machine) publish(p *pb.Plan) {
 	m.midStep(p)
+	m.weigh(p)
 	m.sendPlans()
 	for i := range m.queues {
 		cursor := m.planned.Sources[i].Ordinal

@@ -84,7 +84,7 @@ func (m *Machine) runState(attempt uint32, st planner.State) []byte {
 // runStateWith is the run state that knows other changes of the mixture than the open attempt.
 func (m *Machine) runStateWith(attempt uint32, st planner.State, live Live) []byte {
 	rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Attempt: attempt, Planner: st.Compact(), Identity: m.cfg.Identity, Sources: packSources(m.files()),
-		Live: live.since(&st).text()}
+		Live: live.since(&st).text(m.cfg.Spec)}
 	return rs.encode()
 }
 

@@ -125,6 +125,8 @@ func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
 		m.Switched(ev.Switched)
 	case *proto.SidecarEvent_Bad:
 		m.Bad(ev.Bad)
+	case *proto.SidecarEvent_Reported:
+		m.Reported(ev.Reported)
 	case *proto.SidecarEvent_Fatal:
 		m.Fatal(ev.Fatal)
 	}

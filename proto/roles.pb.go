@@ -2273,15 +2273,15 @@ func (x *Left) GetRank() uint32 {
 	return 0
 }
 
-// Reported: what a trainer measured of a step, or of one microbatch of it. It may be lost.
+// Reported: what a trainer measured of a step and its microbatches. It may be lost.
 type Reported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Step          uint64                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
 	Losses        []*SourceLoss          `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
-	Microbatch    uint32                 `protobuf:"varint,5,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
-	Seconds       float64                `protobuf:"fixed64,6,opt,name=seconds,proto3" json:"seconds,omitempty"` // 0 where no time is reported
+	Microbatch    []uint32               `protobuf:"varint,5,rep,packed,name=microbatch,proto3" json:"microbatch,omitempty"`
+	Seconds       []float64              `protobuf:"fixed64,6,rep,packed,name=seconds,proto3" json:"seconds,omitempty"` // what each of the microbatches took
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2344,18 +2344,18 @@ func (x *Reported) GetLosses() []*SourceLoss {
 	return nil
 }
 
-func (x *Reported) GetMicrobatch() uint32 {
+func (x *Reported) GetMicrobatch() []uint32 {
 	if x != nil {
 		return x.Microbatch
 	}
-	return 0
+	return nil
 }
 
-func (x *Reported) GetSeconds() float64 {
+func (x *Reported) GetSeconds() []float64 {
 	if x != nil {
 		return x.Seconds
 	}
-	return 0
+	return nil
 }
 
 type SourceLoss struct {
@@ -4921,9 +4921,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x04step\x18\x03 \x01(\x04R\x04step\x12/\n" +
 	"\x06losses\x18\x04 \x03(\v2\x17.millrace.v1.SourceLossR\x06losses\x12\x1e\n" +
 	"\n" +
-	"microbatch\x18\x05 \x01(\rR\n" +
+	"microbatch\x18\x05 \x03(\rR\n" +
 	"microbatch\x12\x18\n" +
-	"\aseconds\x18\x06 \x01(\x01R\aseconds\"W\n" +
+	"\aseconds\x18\x06 \x03(\x01R\aseconds\"W\n" +
 	"\n" +
 	"SourceLoss\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x19\n" +

@@ -44,6 +44,7 @@ type (
 	failed    struct{ err error }
 	forwarded struct{ below millrace.Step } // commits of all steps below are safe upstream
 	received  struct{ header }              // RELEASE, COMMIT, CHECKPOINT_SAVED, WAIT
+	measured  struct{ report Report }       // REPORT
 	malformed struct{ err error }
 	alerted   struct{ alerts []Alert } // what the run lacks has changed
 	outranked struct{ err error }      // a client that was served before wants its seat back
@@ -62,6 +63,7 @@ type (
 	}
 	commit struct{ step millrace.Step }
 	saved  struct{ step millrace.Step }
+	report struct{ report Report }
 	status struct{}
 	hangUp struct{} // after what was sent has been read
 )
@@ -90,6 +92,10 @@ func (d *delivery) on(e event) []action {
 		return d.finish()
 	case received:
 		return d.received(e.header)
+	case measured:
+		if d.phase == serving {
+			return []action{report(e)}
+		}
 	case alerted:
 		return d.alerted(e.alerts)
 	case outranked:

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"millrace"
 	"millrace/sidecar/ring"
@@ -37,6 +39,7 @@ const (
 	msgStatus  messageType = 11
 	msgAlerts  messageType = 12
 	msgLeaving messageType = 13
+	msgReport  messageType = 14
 )
 
 const (
@@ -150,6 +153,30 @@ type beginShape struct {
 	MicroBatch     uint32 `json:"micro_batch_size"`
 	Layout         string `json:"layout"`
 	TokenDtype     string `json:"token_dtype"`
+}
+
+// reportBody is REPORT's JSON.
+type reportBody struct {
+	Losses map[string][2]float64 `json:"losses"` // by source: sum, tokens
+	Times  [][2]float64          `json:"times"`  // microbatch, seconds
+}
+
+// parseReport reads what a trainer measured. What makes no sense is left out: nothing depends on it.
+func parseReport(h header, body []byte) (Report, error) {
+	r := Report{Attempt: h.attempt, Step: h.step}
+	var b reportBody
+	if err := json.Unmarshal(body, &b); err != nil {
+		return r, fmt.Errorf("read REPORT: %w", err)
+	}
+	for _, source := range slices.Sorted(maps.Keys(b.Losses)) {
+		r.Losses = append(r.Losses, SourceLoss{Source: source, Sum: b.Losses[source][0], Tokens: uint64(max(b.Losses[source][1], 0))})
+	}
+	for _, t := range b.Times {
+		if t[0] >= 0 && t[0] < 1<<31 && t[1] > 0 {
+			r.Microbatches, r.Seconds = append(r.Microbatches, uint32(t[0])), append(r.Seconds, t[1])
+		}
+	}
+	return r, nil
 }
 
 func parseHello(h header, body []byte) (Start, error) {

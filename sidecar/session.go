@@ -146,6 +146,8 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case saved:
 			s.notice(Event{Kind: Saved, Slot: millrace.Slot{Attempt: s.order.begin.Attempt, Step: a.step}})
 			s.forward.save(s.order.begin.Attempt, a.step)
+		case report:
+			s.server.config.Upstream.Reported(s.rank, a.report)
 		case status:
 			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
 		case hangUp:
@@ -273,7 +275,7 @@ func (s *session) read() {
 	defer s.post(gone{})
 	buf := make([]byte, maxDatagram)
 	for {
-		h, _, err := receive(s.conn, buf)
+		h, body, err := receive(s.conn, buf)
 		if errors.Is(err, errGone) {
 			return
 		}
@@ -281,7 +283,13 @@ func (s *session) read() {
 			s.post(malformed{err})
 			continue
 		}
-		s.post(received{h})
+		if h.kind != msgReport {
+			s.post(received{h})
+		} else if r, err := parseReport(h, body); err != nil {
+			s.post(malformed{err})
+		} else {
+			s.post(measured{r})
+		}
 	}
 }
 

@@ -84,6 +84,8 @@ type Upstream interface {
 	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
 	// CheckpointSaved says that the trainer's checkpoint of step is durable.
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
+	// Reported passes on what the rank's trainer measured. It never blocks, and may be lost.
+	Reported(rank millrace.Rank, report Report)
 	// Left says that the rank's trainer is gone. It is called once for every Join that was called, after its commits.
 	Left(rank millrace.Rank)
 	// Waiting names what the next batch waits for, for the trainer's log; "" where nothing is known.
@@ -102,6 +104,22 @@ type Alert struct {
 // Holds tells whether an alert is in a list.
 func Holds(alerts []Alert, a Alert) bool {
 	return slices.ContainsFunc(alerts, func(b Alert) bool { return a.Kind == b.Kind && a.Text == b.Text })
+}
+
+// Report is what a trainer measured of a step.
+type Report struct {
+	Attempt      millrace.Attempt
+	Step         millrace.Step
+	Losses       []SourceLoss // by source
+	Microbatches []uint32
+	Seconds      []float64 // of each microbatch
+}
+
+// SourceLoss is a source's part of a step's loss on one rank.
+type SourceLoss struct {
+	Source string
+	Sum    float64
+	Tokens uint64 // that the sum is over
 }
 
 // Fetcher gets a step's tokens for all ranks of the host at once.

@@ -40,7 +40,7 @@ holds once the ranks start again from a state at or before that step.
   set NAME=WEIGHT...         these weights, one for each source, in place of the schedule from there on; --ramp linear|cosine --over-steps N
   schedule FILE              a schedule, as under mixture.schedule in the mixture file, in place of the one from its first entry on
   skip                       --from-step A --to-step B: what steps A to B, B excluded, would have held is passed over, and what follows takes its place
-  add-source NAME=WEIGHT     give a weight to a source that has 0
+  add-source NAME=WEIGHT     give a weight to a source that has 0, beside the others, which weigh 1 together
   remove-source NAME         give a source 0 from there on, in the rest of the schedule too; the rest of a document that it has begun is left out
   costs                      --linear A --quadratic B: predict cost by these from there on; or --refit: by those that fit the reported times best`,
 		Example: "  millrace mix runs/a set web=0.5 code=0.3 books=0.2 --ramp linear --over-steps 500\n" +

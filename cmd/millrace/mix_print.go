@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 
 	"millrace/orchestrator"
 	"millrace/proto"
@@ -58,8 +59,7 @@ func newMixtureView(m *proto.MixtureStatus) *mixtureView {
 	}
 	out := &mixtureView{Weights: map[string]float64{}, Knots: m.Knots, Changes: mixViews(m.Changes)}
 	for _, w := range m.Weights {
-		var share float64
-		if _, err := fmt.Sscan(w.Weight, &share); err == nil {
+		if share, err := strconv.ParseFloat(w.Weight, 64); err == nil {
 			out.Weights[w.Source] = share
 		}
 	}

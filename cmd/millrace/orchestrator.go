@@ -159,6 +159,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	out = orchestrator.Config{
 		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
+		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
 		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},

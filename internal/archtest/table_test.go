@@ -26,6 +26,7 @@ var rooms = []room{
 	// {orchestrator, sidecar} talk only by proto
 	{"orchestrator/planner", list(".", "mixing", "internal/seal"), list("golang.org/x/crypto/blake2b")},
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
+	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only room with floating point on the way to a plan, and what it decides is journaled
 	{"orchestrator/lease", list("."), all},
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
@@ -41,7 +42,7 @@ var rooms = []room{
 	{"internal/config/...", list(".", "sources/filter"), all}, // filters are checked with the file
 
 	// what only cmd uses
-	{"internal/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "internal/config"), all}, // mixture file → rooms
+	{"internal/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "orchestrator/feedback", "internal/config"), all}, // mixture file → rooms
 	{"internal/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner", "orchestrator/offers", "internal/config", "internal/setup"), all},
 	{"internal/supervisor", list(".", "internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/sim/...", all, all},

@@ -23,6 +23,7 @@ func (v *validator) check() {
 	v.checkStop()
 	v.checkLimits()
 	v.checkMixture()
+	v.checkAdaptive()
 	v.checkSources()
 }
 

@@ -92,6 +92,12 @@ type Config struct {
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
 	// Loaders is the number of loader processes: auto, or a number.
 	Loaders Loaders `yaml:"loaders" jsonschema:"default=auto"`
+	// Adaptive makes weights of the losses that trainers report with report_losses. What it makes is journaled before it holds, so that a run is
+	// repeated with it and not with what is reported then; it may differ at resume. Goes with mixture.weights or mixture.groups.
+	Adaptive *Adaptive `yaml:"adaptive"`
+	// Refit fits the coefficients of cost to the times that trainers report with report_time. Where segments go changes with them, from a
+	// journaled step on; what a step holds does not.
+	Refit *Refit `yaml:"refit"`
 	// Reliability is what stands by for what may die.
 	Reliability Reliability `yaml:"reliability"`
 
@@ -162,6 +168,36 @@ type Limits struct {
 type Quarantine struct {
 	// Budget is the fraction of a source's records that may be quarantined before the run fails, from 0 to 1.
 	Budget Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
+}
+
+// Adaptive says how weights follow losses.
+type Adaptive struct {
+	// Policy is the rule. odm: exponential weights, for sources whose loss is high (Albalak et al. 2023, arXiv 2312.02406). ado: by how fast a
+	// source's loss falls (Jiang et al. 2024, arXiv 2410.11820).
+	Policy AdaptivePolicy `yaml:"policy" jsonschema:"required,enum=odm,enum=ado"`
+	// Every is the number of steps between two sets of weights.
+	Every uint64 `yaml:"every" jsonschema:"default=500,minimum=1,maximum=9007199254740991"`
+	// Warmup is the number of steps before the first set.
+	Warmup uint64 `yaml:"warmup" jsonschema:"default=0,maximum=9007199254740991"`
+	// Floor is the least fraction of the mixture of every source that has a weight; times the number of sources it must stay below 1.
+	Floor Decimal `yaml:"floor" jsonschema:"default=0.01,maximum=1"`
+	// Smoothing is the part that the past has in what is averaged over the sets of weights, from 0 to below 1.
+	Smoothing Decimal `yaml:"smoothing" jsonschema:"default=0.9,maximum=1"`
+}
+
+// AdaptivePolicy names a rule.
+type AdaptivePolicy string
+
+// The adaptive policies.
+const (
+	PolicyODM AdaptivePolicy = "odm"
+	PolicyADO AdaptivePolicy = "ado"
+)
+
+// Refit says when coefficients of cost are fitted.
+type Refit struct {
+	// Every is the number of steps between two looks at the times that were reported.
+	Every uint64 `yaml:"every" jsonschema:"default=500,minimum=1,maximum=9007199254740991"`
 }
 
 // Reliability is what stands by for what may die. It decides how long a failure is felt, never what is delivered.

@@ -37,7 +37,11 @@ func LoadKnots(path string) ([]Knot, error) {
 	}
 	v := validator{decoder: &d, c: &Config{}}
 	for i := range file.Schedule {
-		v.checkKnot(fmt.Sprintf("schedule[%d]", i), &file.Schedule[i], false)
+		path := fmt.Sprintf("schedule[%d]", i)
+		v.checkKnot(path, &file.Schedule[i], false)
+		if k := &file.Schedule[i]; v.sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
+			v.wrong(path+".weights", "a run that goes on takes weights source by source", "write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force")
+		}
 	}
 	if len(d.errs) == 0 {
 		v.checkOrder("schedule", file.Schedule)

@@ -6,6 +6,7 @@ import (
 	"millrace"
 	"millrace/internal/config"
 	"millrace/mixing"
+	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -86,6 +87,24 @@ func PlaceOptions(c *config.Config, t millrace.Topology) planner.PlaceOptions {
 		o.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
 	}
 	return o
+}
+
+// Adaptive says how weights follow losses, nil where they do not.
+func Adaptive(c *config.Config) *feedback.Settings {
+	a := c.Adaptive
+	if a == nil {
+		return nil
+	}
+	part := func(d config.Decimal) float64 { return float64(d.Billionths()) / 1e9 }
+	return &feedback.Settings{Policy: string(a.Policy), Every: a.Every, Warmup: a.Warmup, Floor: part(a.Floor), Smoothing: part(a.Smoothing)}
+}
+
+// Refit is the steps between two looks at reported times, 0 where costs stay as they are.
+func Refit(c *config.Config) uint64 {
+	if c.Refit == nil {
+		return 0
+	}
+	return c.Refit.Every
 }
 
 // Placing is the placing as the journal remembers it: a new attempt is opened when it changes.

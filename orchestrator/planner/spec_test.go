@@ -15,7 +15,7 @@ func TestSpecRefused(t *testing.T) {
 		"too long":          func(s *Spec) { s.SequenceLength = maxUnits + 1 },
 		"no bins":           func(s *Spec) { s.GlobalBatch = 0 },
 		"too many bins":     func(s *Spec) { s.GlobalBatch = maxBins + 1 },
-		"sideways":            func(s *Spec) { s.Packing = "sideways" },
+		"sideways":          func(s *Spec) { s.Packing = "sideways" },
 		"unit":              func(s *Spec) { s.Unit = "bytes" },
 		"last step":         func(s *Spec) { s.LastStep = "" },
 		"no sources":        func(s *Spec) { s.Sources = nil },

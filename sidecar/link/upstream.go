@@ -104,6 +104,15 @@ func (l *Link) CheckpointSaved(_ context.Context, _ millrace.Rank, _ millrace.At
 	return nil
 }
 
+// Reported implements sidecar.Upstream.
+func (l *Link) Reported(rank millrace.Rank, r sidecar.Report) {
+	out := &proto.Reported{Rank: uint32(rank), Attempt: uint32(r.Attempt), Step: uint64(r.Step), Microbatch: r.Microbatches, Seconds: r.Seconds}
+	for _, x := range r.Losses {
+		out.Losses = append(out.Losses, &proto.SourceLoss{Source: x.Source, LossSum: x.Sum, Tokens: x.Tokens})
+	}
+	l.set(func() { l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Reported{Reported: out}}) })
+}
+
 // Left implements sidecar.Upstream.
 func (l *Link) Left(rank millrace.Rank) {
 	l.set(func() {

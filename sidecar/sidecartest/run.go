@@ -354,6 +354,9 @@ func (r *Run) Committed(rank millrace.Rank) millrace.Step {
 	return r.committed[rank]
 }
 
+// Reported does nothing.
+func (r *Run) Reported(millrace.Rank, sidecar.Report) {}
+
 // CheckpointSaved does nothing: the server's events tell of it.
 func (r *Run) CheckpointSaved(context.Context, millrace.Rank, millrace.Attempt, millrace.Step) error {
 	return nil

@@ -87,6 +87,14 @@ class Connection:
         if not self._took_leave():
             raise Lost("the sidecar is gone")
 
+    def offer(self, datagram: bytes) -> bool:
+        """Send what may be lost, without waiting; tells whether it was sent."""
+        try:
+            self.sock.send(datagram, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            return True
+        except OSError:
+            return False
+
     def _took_leave(self) -> bool:
         """Take what is left of a stream that has ended; tell whether the sidecar said that it leaves."""
         try:

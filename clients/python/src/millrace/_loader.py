@@ -6,13 +6,14 @@ import gc
 import importlib
 import json
 import logging
+import math
 import os
 import sys
 import threading
 import time
 import warnings
 from types import TracebackType
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -30,6 +31,7 @@ STARTS = (None, "fresh", "latest")
 STAY = 1.0  # seconds for which a run that said how it ended, or gave this rank all, may be without an `up` before it counts as over
 PATIENCE = 30.0  # seconds for which a run that was there may be without an `up` before it counts as dead
 SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until it is said, doubling up to
+REPORT_MOST = 500  # entries of one report
 PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
 
 Table = List[Tuple[str, "np.dtype[Any]", Tuple[int, ...], int]]
@@ -91,6 +93,7 @@ class DataLoader:
         self._position: Optional[Tuple[int, int, int]] = None
         self._uncommitted: Optional[int] = None  # the step whose last batch was yielded
         self._saved: Optional[int] = None
+        self._times: Optional[Tuple[int, List[Tuple[int, float]]]] = None  # of the newest step, not reported yet
         self._state = b"{}"  # JSON: before the step of the last batch, or after it where it was the step's last
         self._middle: Optional[Tuple[int, str]] = None  # microbatch and placement digest, in the middle of a step
         self._table = b""
@@ -178,6 +181,36 @@ class DataLoader:
         """Where this rank is along each axis: tp, cp, dp, pp. Ranks count along tp first, then cp, dp and pp: trainers whose process groups
         are arranged otherwise would train on the wrong batches, so compare. Empty before the first batch."""
         return dict(self._axes[1])
+
+    def report_losses(self, step: int, losses: Mapping[str, Tuple[float, float]]) -> None:
+        """What this rank's loss of a step was, by source: `{source: (loss_sum, tokens)}`, the sum over that many tokens. An adaptive policy in the
+        mixture file makes weights of it. It never waits, and may be lost: nothing but the next weights depends on it."""
+        self._guard()
+        items = [(str(s), [float(total), float(n)]) for s, (total, n) in losses.items() if math.isfinite(total) and n > 0]
+        for first in range(0, max(len(items), 1), REPORT_MOST):
+            self._report(step, {"losses": dict(items[first : first + REPORT_MOST])})
+
+    def report_time(self, step: int, microbatch: int, seconds: float) -> None:
+        """What a microbatch took this rank, forward and backward, without waiting for others. Predicted costs are compared with it, and fitted to it
+        where the mixture file or `millrace mix DIR costs --refit` says so. It is sent with the next step's first; it never waits, and may be lost."""
+        self._guard()
+        if not math.isfinite(seconds) or seconds <= 0:
+            return
+        if self._times and self._times[0] != step:
+            self._report(self._times[0], {"times": self._times[1]})
+            self._times = None
+        if self._times is None:
+            self._times = (int(step), [])
+        if len(self._times[1]) < REPORT_MOST:
+            self._times[1].append((int(microbatch), float(seconds)))
+
+    def _report(self, step: int, body: Dict[str, Any]) -> None:
+        conn = self._conn
+        if conn is None or self._position is None:
+            return
+        text = json.dumps(body, separators=(",", ":")).encode()
+        if len(text) <= wire.MAX_BODY:
+            conn.offer(wire.pack(wire.REPORT, attempt=self._position[0], step=int(step), body=len(text)) + text)
 
     def stats(self) -> Dict[str, Any]:
         """Counts since the loader was made: batches, bytes, copied_batches, connections, wait_seconds, and frames and held_frames of

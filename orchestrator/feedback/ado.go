@@ -1,0 +1,67 @@
+package feedback
+
+import "math"
+
+// What the paper calls s and the two gammas.
+const (
+	creditPower = 0.5
+	creditRate  = 0.1
+)
+
+// ado is Adaptive Data Optimization (Jiang et al. 2024, arXiv 2410.11820): each source's loss is fitted by a scaling law of the tokens seen of it, and sources are
+// drawn in proportion to their share in the mixture file, to how fast their loss falls with a token by that law, and to the square root of a moving average of the
+// shares they had, which is the part of the progress that is theirs; the result is averaged over time.
+//
+// Ours differs in the fit: where the paper fits beta * n^-alpha + epsilon to all losses so far, here a line is fitted to the logarithms with weights that fall by
+// Smoothing with every interval. Only the law's slope now is used, and that is the line's, whatever epsilon is; and a line is five numbers.
+func (p *Policy) ado(now []float64) []float64 {
+	shares, sum := make([]float64, len(p.arms)), 0.0
+	for i := range p.arms {
+		a := &p.arms[i]
+		if now[i] <= 0 {
+			continue
+		}
+		if p.tokens[i] > 0 {
+			a.seen += p.tokens[i]
+			a.point(math.Log(a.seen), math.Log(max(p.sums[i]/p.tokens[i], 1e-9)), p.settings.Smoothing)
+		}
+		if a.credit == 0 {
+			a.credit = now[i]
+		}
+		a.credit = creditRate*now[i] + (1-creditRate)*a.credit
+		shares[i] = p.prior[i] * math.Pow(a.credit, creditPower) * a.speed()
+		sum += shares[i]
+	}
+	if sum <= 0 || math.IsInf(sum, 0) || math.IsNaN(sum) { // nothing is being learnt, or nothing known yet
+		return append(shares[:0], now...)
+	}
+	for i := range shares {
+		if a := &p.arms[i]; now[i] > 0 {
+			if a.share == 0 {
+				a.share = now[i]
+			}
+			a.share = p.settings.Smoothing*a.share + (1-p.settings.Smoothing)*shares[i]/sum
+			shares[i] = a.share
+		}
+	}
+	return shares
+}
+
+// point adds a point to the line and lets the older ones fade.
+func (a *arm) point(x, y, fade float64) {
+	old := a.weight * fade
+	a.weight = old + 1
+	dx, dy := x-a.x, y-a.y
+	a.x, a.y = a.x+dx/a.weight, a.y+dy/a.weight
+	keep := old / a.weight
+	a.xx, a.xy = keep*(a.xx+dx*dx/a.weight), keep*(a.xy+dx*dy/a.weight)
+}
+
+// speed is how much loss the next token takes away, by the line; 0 where it takes none or two points are not known.
+func (a *arm) speed() float64 {
+	if a.xx <= 0 || a.seen <= 0 {
+		return 0
+	}
+	alpha := -a.xy / a.xx
+	return max(0, alpha) * math.Exp(a.y-alpha*(math.Log(a.seen)-a.x)) / a.seen
+}

@@ -1,0 +1,83 @@
+package feedback
+
+import "math"
+
+// Fit fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where all microbatches are about
+// as long, c cannot be told from a and is left out. The newest reports count most.
+// The zero value is ready. One owner.
+type Fit struct {
+	n, weight              float64
+	x, y, t                float64 // means
+	xx, yy, tt, xy, xt, yt float64 // mean products
+}
+
+// fade is the weight of a report after the next one: some ten thousand count.
+const fade = 1 - 1e-4
+
+// leastReports is how many it takes before a fit is one.
+const leastReports = 32
+
+// Add takes in a microbatch: the sum of its documents' lengths, and of their squares, and what it took.
+func (f *Fit) Add(tokens, squares, seconds float64) {
+	f.n++
+	f.weight = f.weight*fade + 1
+	part := 1 / f.weight
+	mean := func(m *float64, v float64) { *m += (v - *m) * part }
+	mean(&f.x, tokens)
+	mean(&f.y, squares)
+	mean(&f.t, seconds)
+	mean(&f.xx, tokens*tokens)
+	mean(&f.yy, squares*squares)
+	mean(&f.tt, seconds*seconds)
+	mean(&f.xy, tokens*squares)
+	mean(&f.xt, tokens*seconds)
+	mean(&f.yt, squares*seconds)
+}
+
+// Reports is how many microbatches were taken in.
+func (f *Fit) Reports() uint64 { return uint64(f.n) }
+
+// R2 is the part of the variance of reported times that a cost of linear * tokens + quadratic * squares foretells, up to a factor and a constant.
+func (f *Fit) R2(linear, quadratic uint64) float64 {
+	a, b := float64(linear), float64(quadratic)
+	vx, vy, cxy := f.xx-f.x*f.x, f.yy-f.y*f.y, f.xy-f.x*f.y
+	cost := a*a*vx + 2*a*b*cxy + b*b*vy
+	both := a*(f.xt-f.x*f.t) + b*(f.yt-f.y*f.t)
+	times := f.tt - f.t*f.t
+	if cost <= 0 || times <= 0 {
+		return 0
+	}
+	return min(1, both*both/(cost*times))
+}
+
+// scale is the quadratic coefficient of a fit: the linear one has as many parts.
+const scale = 1024
+
+// mostRatio bounds the length at which attention costs as much as everything linear, where the times show next to no attention.
+const mostRatio = 1e9
+
+// alike is the part of their mean by which the lengths of microbatches have to differ for a constant to be told apart.
+const alike = 0.02
+
+// Best returns the coefficients that fit best, in a common unit. It reports false where the reports do not tell: too few, or all microbatches alike.
+func (f *Fit) Best() (linear, quadratic uint64, ok bool) {
+	xx, yy, xy, xt, yt := f.xx, f.yy, f.xy, f.xt, f.yt
+	if spread := xx - f.x*f.x; spread > alike*alike*xx {
+		xx, yy, xy, xt, yt = spread, yy-f.y*f.y, xy-f.x*f.y, xt-f.x*f.t, yt-f.y*f.t
+	}
+	det := xx*yy - xy*xy
+	if f.n < leastReports || det <= 1e-9*xx*yy {
+		return 0, 0, false
+	}
+	a := (xt*yy - yt*xy) / det
+	b := (yt*xx - xt*xy) / det
+	switch {
+	case a <= 0 && b <= 0:
+		return 0, 0, false
+	case a <= 0:
+		return 0, scale, true
+	case b <= 0 || a/b > mostRatio:
+		return mostRatio * scale, scale, true
+	}
+	return uint64(math.Round(a / b * scale)), scale, true
+}

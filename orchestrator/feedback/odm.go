@@ -1,0 +1,41 @@
+package feedback
+
+import "math"
+
+// odm is Online Data Mixing (Albalak et al. 2023, arXiv 2312.02406): exponential weights over the sources as arms of a bandit whose reward is the training loss, so
+// that what is learnt least is drawn most, with an exploration that falls as sqrt(ln K / (K t)).
+//
+// Ours differs: every interval holds every source in its share, so that the reward is the mean loss over the interval's tokens and is not divided by the probability
+// of having chosen that source; an interval that reports nothing of a source leaves its average as it was; and a floor holds whatever the exploration has fallen to.
+func (p *Policy) odm(now []float64, active int) []float64 {
+	k, t := float64(active), float64(p.made+1)
+	rate := func(t float64) float64 { return min(1/k, math.Sqrt(math.Log(max(k, 2))/(k*t))) }
+	explore, learn := rate(t), rate(max(t-1, 1))
+	most := 0.0
+	for i := range p.arms {
+		a := &p.arms[i]
+		if p.tokens[i] > 0 {
+			loss := p.sums[i] / p.tokens[i]
+			if a.reward == 0 {
+				a.reward = loss
+			}
+			a.reward = p.settings.Smoothing*a.reward + (1-p.settings.Smoothing)*loss
+		}
+		if now[i] > 0 {
+			most = max(most, a.reward)
+		}
+	}
+	shares, sum := make([]float64, len(p.arms)), 0.0
+	for i := range shares {
+		if now[i] > 0 {
+			shares[i] = math.Exp(learn * k * (p.arms[i].reward - most)) // below 1: no overflow
+			sum += shares[i]
+		}
+	}
+	for i := range shares {
+		if now[i] > 0 {
+			shares[i] = (1-k*explore)*shares[i]/sum + explore
+		}
+	}
+	return shares
+}

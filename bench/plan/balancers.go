@@ -68,6 +68,9 @@ func (t *trays) Pop() any {
 	return last
 }
 
+// sink moves the first to its place after its load has grown.
+func (t trays) sink() { heap.Fix(&t, 0) }
+
 // longestProcessingTime deals segments, dearest first, each to the least loaded of so many bins that has room for its tokens.
 func longestProcessingTime(lengths []uint32, m model, bins int, room int64) (cost []float64, stranded float64) {
 	all := make(trays, bins)
@@ -85,7 +88,7 @@ func longestProcessingTime(lengths []uint32, m model, bins int, room int64) (cos
 		if len(all) == 0 {
 			lost += float64(l)
 		} else {
-			all[0].load += m.cost(l)
+			all[0].load += m.of(l)
 			all[0].room -= int64(l)
 			heap.Fix(&all, 0)
 		}
@@ -109,7 +112,7 @@ func snake(lengths []uint32, m model, bins int) []float64 {
 		if at/bins%2 == 1 {
 			b = bins - 1 - b
 		}
-		cost[b] += m.cost(lengths[i])
+		cost[b] += m.of(lengths[i])
 	}
 	return cost
 }
@@ -147,7 +150,7 @@ func (h *partsHeap) Pop() any {
 func karmarkarKarp(lengths []uint32, m model, bins int) []float64 {
 	h := &partsHeap{bins: bins}
 	for _, l := range lengths {
-		h.all = append(h.all, parts{sums: []float64{m.cost(l)}})
+		h.all = append(h.all, parts{sums: []float64{m.of(l)}})
 	}
 	heap.Init(h)
 	for len(h.all) > 1 {

@@ -9,7 +9,7 @@ func columnLevel(lengths []uint32, m model, s shape) float64 {
 	order := longestFirst(lengths)
 	total := 0.0
 	for _, l := range lengths {
-		total += m.cost(l)
+		total += m.of(l)
 	}
 	bins := s.bins()
 	load, room := make([]float64, bins), make([]float64, bins)
@@ -17,14 +17,14 @@ func columnLevel(lengths []uint32, m model, s shape) float64 {
 		room[i] = float64(s.tokens) * float64(s.slack) / 1000
 	}
 	seeds := 0
-	for seeds < bins && seeds < len(order) && m.cost(lengths[order[seeds]]) > total/float64(bins) {
-		load[seeds] = m.cost(lengths[order[seeds]])
+	for seeds < bins && seeds < len(order) && m.of(lengths[order[seeds]]) > total/float64(bins) {
+		load[seeds] = m.of(lengths[order[seeds]])
 		room[seeds] -= float64(lengths[order[seeds]])
 		seeds++
 	}
 	restCost, restTokens := 0.0, 0.0
 	for _, i := range order[seeds:] {
-		restCost += m.cost(lengths[i])
+		restCost += m.of(lengths[i])
 		restTokens += float64(lengths[i])
 	}
 	most := make([]float64, bins)

@@ -55,27 +55,34 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 
 // placement are the product's settings for a model.
 func (s shape) placement(m model, layout millrace.Layout, balance planner.Balance) planner.PlaceOptions {
-	const parts = 16 // of the planner's fixed point
-	o := planner.PlaceOptions{
-		MicroBatch: 1, Layout: layout, Balance: balance, Cost: planner.Cost{Linear: uint64(math.Round(m.ratio * parts)), Quadratic: parts},
-	}
+	o := planner.PlaceOptions{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.cost()}
 	if layout == millrace.Varlen {
 		o.CapPermille = s.slack
 	}
 	return o
 }
 
+// placed is a step's place, weighed.
+type placed struct {
+	plan *millrace.Plan
+	over overheads
+	said planner.Weight // by the product
+}
+
 // place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
-func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (overheads, error) {
-	plan, err := planner.Place(sel, dataParallel(s.ranks), o)
+func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (placed, error) {
+	topo := dataParallel(s.ranks)
+	plan, err := planner.Place(sel, topo, o)
 	if err != nil {
-		return overheads{}, err
+		return placed{}, err
 	}
-	over, said := planned(plan, m).overheads(), planner.Weigh(plan, s.placement(m, o.Layout, o.Balance).Weighing(sel, dataParallel(s.ranks))).Over
-	if math.Abs(over.fsdp-float64(said.FSDP)/1e4) > .01 || math.Abs(over.dp-float64(said.DP)/1e4) > .01 {
-		return over, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, said, over)
+	p := placed{plan: plan, over: planned(plan, m).overheads()}
+	o.Cost = m.cost()
+	p.said = planner.Weigh(plan, o.Weighing(sel, topo))
+	if math.Abs(p.over.fsdp-float64(p.said.Over.FSDP)/1e4) > .01 || math.Abs(p.over.dp-float64(p.said.Over.DP)/1e4) > .01 {
+		return p, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, p.said.Over, p.over)
 	}
-	return over, capped(plan, s, o)
+	return p, capped(plan, s, o)
 }
 
 // capped tells whether a plan keeps to its token cap.
@@ -102,7 +109,7 @@ type comparison struct {
 	concat, random, columns, cap13 mean    // baselines
 	strict, varlen, wide, sums     mean    // the product: packed, varlen under fsdp, with a slack of 1.3, varlen under dp
 	level                          mean    // what the cap lets columns come to, in fsdp
-	worstGap                       float64 // of varlen over level, in the worst step
+	worstGap, worstSaid            float64 // of varlen over level, in the worst step: by this program, by the product
 	fill, segments, stranded       float64 // stranded is the baselines' worst
 }
 
@@ -160,11 +167,14 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 		{&c.strict, s, millrace.Packed, planner.FSDP}, {&c.varlen, s, millrace.Varlen, planner.FSDP},
 		{&c.wide, wide, millrace.Varlen, planner.FSDP}, {&c.sums, s, millrace.Varlen, planner.DP},
 	} {
-		over, err := way.shape.place(sel, way.shape.placement(m, way.layout, way.balance), m)
+		p, err := way.shape.place(sel, way.shape.placement(m, way.layout, way.balance), m)
 		if err != nil {
 			return err
 		}
-		way.into.add(over)
+		way.into.add(p.over)
+		if way.into == &c.varlen {
+			c.worstSaid = max(c.worstSaid, float64(p.said.Gap().FSDP)/1e4)
+		}
 	}
 	level := columnLevel(lengths, m, s)
 	c.level.add(overheads{fsdp: level})

@@ -109,6 +109,8 @@ func goals() []goal {
 		{name: "G8", measure: goal8},
 		{name: "G9", measure: goal9, timed: true},
 		{name: "G10", measure: goal10},
+		{name: "G11", measure: goal11},
+		{name: "G12", measure: goal12},
 		{name: "G13", measure: goal13},
 	}
 }

@@ -151,7 +151,7 @@ func (p packed) costs(lengths []uint32, m model, bins int) (cost []float64, stra
 	for i, l := range lengths {
 		all += float64(l)
 		if b := p.bin[i]; b != noBin && b < bins {
-			cost[b] += m.cost(l)
+			cost[b] += m.of(l)
 		} else {
 			lost += float64(l)
 		}

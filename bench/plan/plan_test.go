@@ -65,7 +65,7 @@ func TestBaselinesLoseNothing(t *testing.T) {
 		total, tokens := 0.0, uint64(0)
 		for i := range lengths {
 			lengths[i] = 1 + rng.Uint32N(1+rng.Uint32N(1000))
-			total += m.cost(lengths[i])
+			total += m.of(lengths[i])
 			tokens += uint64(lengths[i])
 		}
 		for name, p := range map[string]packed{

@@ -1,6 +1,11 @@
 package main
 
-import "millrace"
+import (
+	"math"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
 
 // model weighs a document of s tokens as ratio*s + s*s; ratio is S*, where attention costs as much as everything linear.
 type model struct {
@@ -12,7 +17,14 @@ type model struct {
 func dense8B() model { return model{"8B", 61000} }
 func moeA3B() model  { return model{"A3B-MoE", 17000} }
 
-func (m model) cost(tokens uint32) float64 { return (m.ratio + float64(tokens)) * float64(tokens) }
+// cost is what the product is told of the model.
+func (m model) cost() planner.Cost {
+	const parts = 16 // of its fixed point
+	return planner.Cost{Linear: uint64(math.Round(m.ratio * parts)), Quadratic: parts}
+}
+
+// of is what a document costs.
+func (m model) of(tokens uint32) float64 { return (m.ratio + float64(tokens)) * float64(tokens) }
 
 // grid holds the cost of every microbatch, rank by rank.
 type grid struct {
@@ -30,7 +42,7 @@ func planned(p *millrace.Plan, m model) *grid {
 	g := newGrid(int(p.Ranks), int(p.Microbatches))
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
-		g.load[int(a.Rank)*g.columns+int(a.Microbatch)] += m.cost(a.Length) / float64(max(a.Parts, 1))
+		g.load[int(a.Rank)*g.columns+int(a.Microbatch)] += m.of(a.Length) / float64(max(a.Parts, 1))
 	}
 	return g
 }

@@ -55,8 +55,12 @@ bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, m
 	bench/stream.sh
 
 # GOALS=G1,G5 takes some of them; PLANS=200 times fewer. LENGTHS=file compares balancers on lengths of your own: go run ./bench/plan -h
-bench-plan: ## the planner's goals in one table: plans, packing, mixing, shuffling, beside baselines of the same run
+bench-plan: build ## the planner's goals in one table beside baselines of the same run; what balance is worth in wall time
 	GOMAXPROCS=1 go run ./bench/plan $(if $(GOALS),-goals $(GOALS)) $(if $(PLANS),-plans $(PLANS)) $(if $(LENGTHS),-lengths $(LENGTHS))
+ifeq ($(GOALS)$(LENGTHS),)
+	@tools/venv.sh .venv tools/requirements-test.txt
+	.venv/bin/python bench/balance.py --millrace ./millrace
+endif
 
 # LONG=1 takes hours: thousands of deaths. SECTIONS=takeover,cost takes some of it.
 bench-failover: ## deaths of loaders and of everything: how long, what trainers notice, what shadows cost, peers beside it

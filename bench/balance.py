@@ -1,11 +1,13 @@
-"""What balance is worth in wall time: the same stream with `balance: none` and `balance: fsdp`, from files to trainers that wait for each other.
+"""What balance is worth in wall time: the same stream with `balance: none` and `balance: fsdp`, from files to trainers that wait for each other,
+and beside both the classic: `packing: concat` without balance.
 
     python bench/balance.py --millrace ./millrace [--ranks 4] [--microbatches 4] [--steps 8] [--rounds 2] [--mean-ms 120] [--lengths longctx]
 
 Documents are a Megatron file on disk whose lengths follow a histogram of bench/plan. Every rank is a process with the real client: it takes a
 microbatch, sleeps as long as an 8B model would compute for it (s·61000 + s² over its documents, scaled so that the mean microbatch takes
 --mean-ms), and waits for all others, as FSDP does. Beside the wall time stand what the costs of the very same microbatches say, what they would say with the
-same sequences dealt at random, and what a perfect plan would take. Both runs must hold the same documents in every step.
+same sequences dealt at random, and what a perfect plan would take. Both runs must hold the same documents in every step. `none` is not blind to
+costs: select opens its bins longest document first, and so they are dealt.
 """
 
 from __future__ import annotations
@@ -81,14 +83,14 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
 
 
 class Side:
-    """One way to balance: its runs, and what they took."""
+    """One way to pack and to balance: its runs, and what they took."""
 
-    def __init__(self, a: argparse.Namespace, folder: Path, balance: str) -> None:
-        self.a, self.balance, self.folder = a, balance, folder
-        self.mixture = folder / f"{balance}.yaml"
+    def __init__(self, a: argparse.Namespace, folder: Path, balance: str, packing: str = "best_fit") -> None:
+        self.a, self.name, self.folder = a, f"{packing}-{balance}", folder
+        self.mixture = folder / f"{self.name}.yaml"
         keys = {
             "version": 1, "seed": 1, "sequence_length": a.sequence_length, "global_batch_size": a.ranks * a.microbatches, "micro_batch_size": 1,
-            "layout": "varlen", "cap_slack": SLACK, "balance": balance, "cost": {"linear": RATIO, "quadratic": 1}, "shuffle": "global",
+            "layout": "varlen", "cap_slack": SLACK, "packing": packing, "balance": balance, "cost": {"linear": RATIO, "quadratic": 1}, "shuffle": "global",
             "mixture": {"weights": {"files": 1}}, "sources": {"files": {"format": "megatron", "path": str(folder / "corpus")}}, "index_dir": str(folder / "index"),
         }  # fmt: skip
         self.mixture.write_text(json.dumps(keys))
@@ -96,7 +98,7 @@ class Side:
         self.taken: Dict[int, Taken] = {}
 
     def play(self, unit: float) -> None:
-        run = self.folder / f"run-{self.balance}"
+        run = self.folder / f"run-{self.name}"
         shutil.rmtree(run, ignore_errors=True)
         args = [self.a.millrace, "up", str(self.mixture), "--ranks", str(self.a.ranks), "--run-dir", str(run)]
         up = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
@@ -126,6 +128,9 @@ class Side:
     def microbatches(self) -> List[List[float]]:
         """Costs by column: what ranks wait for each other in."""
         return [[cost(column[2]) for column in row] for row in zip(*(self.taken[r] for r in sorted(self.taken)))]
+
+    def tokens(self) -> int:
+        return sum(sum(lengths) for taken in self.taken.values() for _, _, lengths, _ in taken)
 
     def steps(self) -> Dict[int, List[Any]]:
         held: Dict[int, List[Any]] = {}
@@ -169,7 +174,7 @@ def main() -> None:
         folder = Path(name)
         tokens = a.ranks * a.microbatches * a.sequence_length
         write_corpus(folder / "corpus", histogram, tokens * (a.steps + 2))
-        sides = [Side(a, folder, "none"), Side(a, folder, "fsdp")]
+        sides = [Side(a, folder, "none"), Side(a, folder, "fsdp"), Side(a, folder, "none", "concat")]
         # The mean microbatch is not known before there is one: a step without sleep finds it.
         probe = Side(a, folder, "none")
         probe.play(0)
@@ -183,25 +188,34 @@ def main() -> None:
 
 
 def report(a: argparse.Namespace, sides: List[Side], mean: float, bare: float) -> None:
-    none, fsdp = sides
+    none, fsdp, concat = sides
     if none.steps() != fsdp.steps():
         raise SystemExit("the two runs do not hold the same documents in the same steps")
-    ideal = mean * a.microbatches * a.steps
-    chance = at_random(none.microbatches(), a)
     seconds = a.mean_ms / 1e3 / mean
-    print(f"\n{a.ranks} ranks × {a.microbatches} microbatches of {a.sequence_length} tokens, {a.steps} steps, lengths of {a.lengths}, 8B, varlen {SLACK}; "
-          f"without any computing the steps take {bare:.2f} s")  # fmt: skip
-    print("\n| | wall time | simulated | over the mean |\n|---|---|---|---|")
-    for name, side in (("balance: none", none), ("balance: fsdp", fsdp)):
-        took = waited(side.microbatches())
-        spread = f" ({min(side.walls):.2f}–{max(side.walls):.2f})"
-        print(f"| {name} | {statistics.median(side.walls):.2f} s{spread} | {took * seconds:.2f} s | {100 * (took / ideal - 1):.1f} % |")
-    print(f"| the sequences of none, in random order | | {chance * seconds:.2f} s | {100 * (chance / ideal - 1):.1f} % |")
-    print(f"| a perfect plan | | {ideal * seconds:.2f} s | 0 % |")
-    wall = statistics.median(none.walls) / statistics.median(fsdp.walls)
-    said = waited(none.microbatches()) / waited(fsdp.microbatches())
-    print(f"| **none / fsdp** | **{wall:.3f} ×** | **{said:.3f} ×** | |")
-    print(f"| random order / fsdp | | {chance / waited(fsdp.microbatches()):.3f} × | |")
+    print(f"\n{a.ranks} ranks × {a.microbatches} microbatches of {a.sequence_length} tokens, {a.steps} steps, lengths of {a.lengths}, 8B, varlen {SLACK}, "
+          f"{a.rounds} rounds in turns; without any computing the steps take {bare:.2f} s")  # fmt: skip
+    print("\n| | wall time | simulated | over its mean | M tokens | simulated seconds a M tokens |\n|---|---|---|---|---|---|")
+
+    def line(name: str, wall: str, side: Side, took: float) -> None:
+        ideal = sum(sum(column) for column in side.microbatches()) / a.ranks
+        millions = side.tokens() / 1e6
+        print(f"| {name} | {wall} | {took * seconds:.2f} s | {100 * (took / ideal - 1):.1f} % | {millions:.2f} | {took * seconds / millions:.4f} |")
+
+    for name, side in (("best_fit, balance: fsdp", fsdp), ("best_fit, balance: none", none), ("concat, balance: none", concat)):
+        line(name, f"{statistics.median(side.walls):.2f} s ({min(side.walls):.2f}–{max(side.walls):.2f})", side, waited(side.microbatches()))
+    chance = at_random(none.microbatches(), a)
+    line("the sequences of best_fit in random order", "", none, chance)
+    line("a perfect plan", "", none, sum(sum(column) for column in none.microbatches()) / a.ranks)
+
+    def speed(name: str, side: Side) -> None:
+        wall = statistics.median(side.walls) / side.tokens() / (statistics.median(fsdp.walls) / fsdp.tokens())
+        said = waited(side.microbatches()) / side.tokens() / (waited(fsdp.microbatches()) / fsdp.tokens())
+        print(f"fsdp against {name}, by the token: {wall:.3f} × by the wall clock, {said:.3f} × simulated")
+
+    print()
+    speed("balance: none", none)
+    speed("concat, balance: none", concat)
+    print(f"fsdp against random order: {chance / waited(fsdp.microbatches()):.3f} × simulated")
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ func (o *options) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b.plans = o.plans
+	b.plans = max(o.plans, 1)
 	if err := b.table(out, o.goals); err != nil || o.goals != "" {
 		return err
 	}

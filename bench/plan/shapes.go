@@ -7,6 +7,9 @@ import (
 
 // compare is -lengths: balancers on lengths of one's own.
 func (o *options) compare(out io.Writer) error {
+	if o.tokens > longestDocument {
+		return fmt.Errorf("-sequence-length %d is more than %d", o.tokens, longestDocument)
+	}
 	h, err := openHistogram(o.lengths)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ type Config struct {
 	Pad          int // multiple to which segments are padded; 0 is 1
 	Microbatches int // of each rank
 	Rows, Length int // of a microbatch
+	Longer       int // from this step on rows are twice as long, each a microbatch of its own; 0 never
 	Layout       millrace.Layout
 	Dtype        millrace.TokenDtype
 	StateBytes   int           // the state is padded to about this size
@@ -85,12 +86,29 @@ func Names() []sidecar.SourceNames {
 	return []sidecar.SourceNames{{Name: "books", Shards: []string{"corpus.bin"}}, {Name: "web", Shards: []string{"part-0.jsonl.zst", "part-1.jsonl.zst"}}}
 }
 
-// Shape is that of every microbatch.
+// shapeOf is that of a step's microbatches, of which each rank has so many.
+func (r *Run) shapeOf(step millrace.Step) (shape millrace.Shape, microbatches int) {
+	shape, microbatches = r.Shape(), r.config.Microbatches
+	if r.config.Longer > 0 && int(step) >= r.config.Longer {
+		microbatches *= int(shape.MicroBatch)
+		shape.MicroBatch, shape.SequenceLength = 1, 2*shape.SequenceLength
+		shape.CapTokens = shape.SequenceLength
+	}
+	return shape, microbatches
+}
+
+// Shape is that of every microbatch of the first step.
 func (r *Run) Shape() millrace.Shape {
 	return millrace.Shape{
 		SequenceLength: uint32(r.config.Length), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
 		CapTokens: uint32(r.config.Rows * r.config.Length), CP: uint32(r.config.CP),
 	}
+}
+
+func (r *Run) shapes() []millrace.Shape {
+	first, _ := r.shapeOf(0)
+	last, _ := r.shapeOf(millrace.Step(r.config.Longer))
+	return []millrace.Shape{first, last}
 }
 
 func (r *Run) topology() millrace.Topology {
@@ -177,7 +195,7 @@ func (r *Run) watermark() millrace.Step {
 func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Begin {
 	return sidecar.Begin{
 		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, Topology: r.topology(), Broadcast: r.config.Broadcast,
-		Shapes: []millrace.Shape{r.Shape()}, PadMultiple: uint32(r.config.Pad),
+		Shapes: r.shapes(), PadMultiple: uint32(r.config.Pad),
 	}
 }
 
@@ -226,18 +244,21 @@ func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.
 	plan := *p.Plan
 	plan.Attempt, plan.Step = attempt, step
 	p.Plan = &plan
-	plan.Leaves, plan.Placement = seal.Placement(&plan, r.Shape())
+	shape, _ := r.shapeOf(step)
+	plan.Leaves, plan.Placement = seal.Placement(&plan, shape)
 	return &p, nil
 }
 
 func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPlan {
 	c, dp := r.config, r.topology().DP()
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(dp), Microbatches: uint32(c.Microbatches)}
+	shape, microbatches := r.shapeOf(step)
+	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(dp), Microbatches: uint32(microbatches),
+		SequenceLength: shape.SequenceLength, MicroBatch: shape.MicroBatch}
 	row := int(step) * dp * c.Microbatches * c.Rows
 	for rank := range dp {
-		for m := range c.Microbatches {
-			for i := range c.Rows {
-				p.Assignments = append(p.Assignments, r.row(step, rank, m, i, row)...)
+		for m := range microbatches {
+			for i := range int(shape.MicroBatch) {
+				p.Assignments = append(p.Assignments, r.row(step, rank, m, i, row, shape.SequenceLength)...)
 				row++
 			}
 		}
@@ -247,15 +268,15 @@ func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPl
 		segments[i] = p.Assignments[i].Segment
 	}
 	p.Content = seal.Content([]string{"books", "web"}, segments)
-	p.Leaves, p.Placement = seal.Placement(p, r.Shape())
+	p.Leaves, p.Placement = seal.Placement(p, shape)
 	p.Last = c.Steps > 0 && int(step) == c.Steps-1
 	return &sidecar.StepPlan{Plan: p, State: r.state(step + 1), Sources: Names()}
 }
 
 // row fills one row with two documents, or with crumbs of one.
-func (r *Run) row(step millrace.Step, rank, m, i, number int) []millrace.Assignment {
+func (r *Run) row(step millrace.Step, rank, m, i, number int, length uint32) []millrace.Assignment {
 	// The second document begins at a multiple of the padding.
-	length, cut := uint32(r.config.Length), uint32((r.config.Length/2+number%3+r.config.Pad-1)/r.config.Pad*r.config.Pad)
+	cut := uint32((int(length)/2 + number%3 + r.config.Pad - 1) / r.config.Pad * r.config.Pad)
 	at := func(source uint32, ordinal int, offset, n, start uint32, more bool) millrace.Assignment {
 		a := millrace.Assignment{
 			Segment: millrace.Segment{

@@ -52,6 +52,25 @@ def test_every_batch(house):
         assert loader.state_dict()["step"] == STEPS
 
 
+@pytest.mark.parametrize("layout", ["packed", "varlen"])
+def test_shapes_change(house, layout):
+    """A stage has tensors of its own shape and its own number of microbatches; what was kept of the one before stays as it was."""
+    longer = 2
+    house.start(*SHAPE, "--longer", str(longer), "--layout", layout)
+    with millrace.connect(house.path()) as loader:
+        seen, kept = [], []
+        for batch in loader:
+            rows, length, of = (1, 2 * LENGTH, MICRO * ROWS) if batch.step >= longer else (ROWS, LENGTH, MICRO)
+            assert batch["tokens"].shape == ((rows, length) if layout == "packed" else (rows * length,)) and batch.num_microbatches == of
+            seen.append((batch.step, batch.microbatch))
+            if batch.microbatch == 0 and batch.step in (0, longer):
+                kept.append((batch["tokens"], batch["tokens"].copy()))
+            state = loader.state_dict()
+            assert (state["step"], state.get("microbatch", 0)) == ((batch.step, batch.microbatch + 1) if batch.microbatch + 1 < of else (batch.step + 1, 0))
+        assert seen == [(s, m) for s in range(STEPS) for m in range(MICRO * ROWS if s >= longer else MICRO)]
+        assert all((view == copy).all() for view, copy in kept)
+
+
 def test_varlen(house):
     house.start(*SHAPE, "--layout", "varlen")
     batch = next(millrace.connect(house.path()))

@@ -43,6 +43,7 @@ func run() error {
 	flag.IntVar(&c.Microbatches, "microbatches", 2, "microbatches of a rank and step")
 	flag.IntVar(&c.Rows, "rows", 2, "rows of a microbatch")
 	flag.IntVar(&c.Length, "length", 64, "tokens of a row")
+	flag.IntVar(&c.Longer, "longer", 0, "step from which rows are twice as long, each a microbatch of its own")
 	flag.IntVar(&c.StateBytes, "state-bytes", 0, "size of the state")
 	flag.BoolVar(&c.History, "history", false, "the run has been started before")
 	flag.BoolVar(&c.SameStep, "same-step", false, "plan every step like the first")

@@ -97,13 +97,14 @@ def test_broadcast(stage: Any) -> None:
 CHAIN = [((2, 2, 1, 1), 1), ((1, 2, 2, 1), 3), ((1, 1, 2, 2), 4), ((4, 1, 1, 1), 6), ((1, 4, 1, 1), None)]
 
 
-def test_resume_over_axes(stage: Any) -> None:
+@pytest.mark.parametrize("change", [{}, {"window": 3, "carry": 40}], ids=["plain", "window and carry"])
+def test_resume_over_axes(stage: Any, change: Dict[str, Any]) -> None:
     """Saved and restored, each time with the ranks arranged otherwise: the content of one run."""
-    alone, _ = run(stage, "packed", (1, 1, 1, 1))
+    alone, _ = run(stage, "packed", (1, 1, 1, 1), **change)
     assert max(alone.steps()) > 7
     state, content = None, {}
     for (dp, cp, tp, pp), until in CHAIN:
-        mixture = mixture_of("packed", cp, tp, pp)
+        mixture = mixture_of("packed", cp, tp, pp, **change)
         leave = None if until is None else (until, mixture["global_batch_size"] // mixture["micro_batch_size"] // dp - 1)
         with stage.up(mixture, dp * cp * tp * pp) as up:
             part = up.train(state=state, leave_after=leave, states=True)

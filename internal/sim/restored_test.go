@@ -53,6 +53,8 @@ type run struct {
 	loaders []*reader
 	out     history
 	shapes  *constructors.Set
+
+	topology millrace.Topology
 }
 
 // reader is a loader as the orchestrator sees it.
@@ -73,8 +75,8 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	t.Helper()
 	options := x.options
 	options.MicroBatch = uint32(p.micro)
-	topology := millrace.Topology{Ranks: p.ranks, TP: 1, CP: 1, PP: 1}
-	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(p.ranks), MicroBatch: uint32(p.micro)}, Ranks: p.ranks, Identity: []byte(`{}`), Runway: p.runway,
+	topology := x.topology(p.ranks)
+	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)}, Ranks: topology.Ranks, Identity: []byte(`{}`), Runway: p.runway,
 		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
 	shapes := []millrace.Shape{options.Shape(x.spec.SequenceLength, millrace.Int32)}
@@ -83,7 +85,10 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
 		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
 	}
-	r := &run{t: t, x: x, p: p, shapes: constructors.NewSet(shapes, x.spec.PadMultiple)}
+	for i := range shapes {
+		shapes[i].CP, shapes[i].Local = uint32(topology.CP), options.Local > 0 && topology.CP > 1
+	}
+	r := &run{t: t, x: x, p: p, topology: topology, shapes: constructors.NewSet(shapes, x.spec.PadMultiple)}
 	for i := range p.loaders {
 		r.loaders = append(r.loaders, &reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
 	}
@@ -108,6 +113,13 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	return &r.out
 }
 
+// topology is how the ranks are arranged that get the parts of so many data-parallel ranks.
+func (x *setting) topology(dp int) millrace.Topology {
+	t := millrace.Topology{TP: max(x.axes.TP, 1), CP: max(x.axes.CP, 1), PP: max(x.axes.PP, 1)}
+	t.Ranks = dp * t.TP * t.CP * t.PP
+	return t
+}
+
 func (r *run) start(state []byte) {
 	for _, l := range r.loaders {
 		if err := r.m.LoaderUp(l, &proto.LoaderHello{Version: version(), Name: l.name}); err != nil {
@@ -119,7 +131,7 @@ func (r *run) start(state []byte) {
 	if state != nil {
 		start = "state"
 	}
-	for rank := range r.p.ranks {
+	for rank := range r.topology.Ranks {
 		r.m.Joined(&ear{}, &proto.Join{Rank: uint32(rank), Start: start, State: state, Call: uint64(rank)})
 	}
 }
@@ -196,9 +208,11 @@ func (r *run) take(msg *proto.Plan) {
 		r.t.Fatal(err)
 	}
 	h := sha256.New()
-	for rank := range millrace.Rank(p.Ranks) {
+	for rank := range millrace.Rank(r.topology.Ranks) {
+		at := r.topology.Coordinates(rank)
+		collator := collator.For(uint32(at.CP))
 		for micro := range p.Microbatches {
-			part := p.Part(rank, micro)
+			part := p.Part(millrace.Rank(at.DP), micro)
 			tensors, size := collator.Layout(part)
 			frame := make([]byte, size)
 			if err := collator.Build(frame, tensors, part, r.x.tokens(part), nil); err != nil {

@@ -19,6 +19,7 @@ type setting struct {
 	knots   []mixing.Knot
 	change  func(*planner.Spec)
 	options planner.PlaceOptions
+	axes    millrace.Topology // without Ranks; 0 is 1
 
 	spec    *planner.Spec
 	streams map[string]*stream
@@ -47,6 +48,9 @@ func settings(t *testing.T) []*setting {
 		{name: "varlen, documents split over ranks, an encoder", shuffle: millrace.Global, epochs: 1, knots: plain,
 			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1500, Split: planner.Split{On: true},
 				Cost: planner.Cost{Linear: 1, Quadratic: 3, Encoder: planner.Encoder{Linear: 5}}}},
+		{name: "two pipeline stages of four context-parallel ranks that hold short documents whole", shuffle: millrace.Global, epochs: 1, knots: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, Local: 40}, axes: millrace.Topology{TP: 1, CP: 4, PP: 2},
+			change: func(s *planner.Spec) { s.PadMultiple = 8 }},
 		{name: "pad, no shuffle, no balance, samples, last step dropped, bad records", shuffle: millrace.InFileOrder, epochs: 1, bad: true, knots: plain,
 			options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.Unbalanced},
 			change:  func(s *planner.Spec) { s.Packing, s.Unit, s.LastStep = planner.Pad, planner.Samples, planner.DropLast }},

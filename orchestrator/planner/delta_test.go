@@ -135,6 +135,36 @@ func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	}
 }
 
+// TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn: as above with carry and windows, whose last step says what all of them changed.
+func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
+	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampCosine} {
+		spec, c := many(t, ramp)
+		spec.Window, spec.Carry = 4, 8
+		run, _, err := collect(t, spec, NewState(1000), anchored{c}, 150)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, before, segments, waited := NewDiffer(spec), NewState(1000), 0, 0
+		for i := range run {
+			delta, err := d.Diff(before, run[i].After, run[i].Legs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			segments += len(run[i].Segments)
+			if inside := run[i].After.Done.Steps > 0; inside && len(delta) > 16 || !inside && i > 3 && len(delta) > 64+32*(segments+len(run[i].After.Carried)) {
+				t.Fatalf("%s, step %d: %d bytes for a window of %d segments", ramp, i, len(delta), segments)
+			}
+			if run[i].After.Done == (Done{}) {
+				segments, waited = 0, waited+len(run[i].After.Carried)
+			}
+			before = run[i].After
+		}
+		if waited == 0 {
+			t.Error("nothing waited")
+		}
+	}
+}
+
 // TestDeltaOfLeaveIsBounded: a source that leaves inside a step changes all shares there, which no prediction knows.
 func TestDeltaOfLeaveIsBounded(t *testing.T) {
 	spec, c := many(t, mixing.RampNone)

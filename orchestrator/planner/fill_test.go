@@ -1,6 +1,10 @@
 package planner
 
-import "testing"
+import (
+	"testing"
+
+	"millrace"
+)
 
 // longContext is the corpus of long contexts: the classes of pretrain by other token shares.
 func longContext(t testing.TB, seqlen uint32, batch, docs int) (*Spec, *corpus) {
@@ -51,5 +55,35 @@ func TestFill(t *testing.T) {
 				t.Errorf("%d packs in %d steps, and a segment that waited for %d", packs, len(steps), oldest)
 			}
 		})
+	}
+}
+
+// TestWindowQuality is goal G2 with windows of four steps: 128K tokens, 128 ranks with eight microbatches each. Steps stay alike.
+func TestWindowQuality(t *testing.T) {
+	const ranks, micro = 128, 8
+	spec, c := longContext(t, 128<<10, ranks*micro, 60_000)
+	spec.Window = 4
+	steps, _, err := collect(t, spec, NewState(4), c, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150, Cost: Cost{Linear: 61000, Quadratic: 1}}
+	topo := millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}
+	sum, least, most := uint64(0), ^uint64(0), uint64(0)
+	for i := range steps {
+		plan, err := Place(&steps[i], topo, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += Weigh(plan, opt.Weighing(&steps[i], topo)).Over.FSDP
+		cost := uint64(0)
+		for _, s := range steps[i].Segments {
+			cost += uint64(s.Length) * (opt.Cost.Linear + opt.Cost.Quadratic*uint64(s.Length))
+		}
+		least, most = min(least, cost), max(most, cost)
+	}
+	t.Logf("overhead %d ppm, the dearest step costs %d %% of the cheapest", sum/uint64(len(steps)), most*100/least)
+	if sum/uint64(len(steps)) > 25_000 || most*100/least > 115 {
+		t.Errorf("overhead %d ppm, want at most 2.5 %%; the dearest step costs %d %% of the cheapest, want at most 115 %%", sum/uint64(len(steps)), most*100/least)
 	}
 }

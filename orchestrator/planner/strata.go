@@ -8,7 +8,7 @@ import (
 )
 
 // strata is in how many parts a window's bins are dealt to its steps. Fewer make the bins of a step more alike, so that its microbatches
-// wait less for each other; more make the steps more alike.
+// wait less for each other; more make the steps more alike. Four hold G2's goal down to four microbatches a rank, and steps within a tenth.
 const strata = 4
 
 // deal deals the window's bins to its steps, fills in their segments in draw order, and returns the bins of each. Sorted by descending sum of

@@ -66,9 +66,10 @@ def _packed(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
 def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> Dict[str, Any]:
     multiple = mixture.get("pad_multiple", 1)
     starts = [0]
-    for s in batch.segments:
+    slices = batch.slices or [(0, 0, None)] * len(batch.segments)
+    for s, (_, parts, _) in zip(batch.segments, slices):
         assert s[ROW] == 0 and s[START] == starts[-1], f"{s} does not follow {starts[-1]}"
-        starts.append(s[START] + -(-s[LENGTH] // multiple) * multiple)
+        starts.append(s[START] + _width(s, parts, multiple))
     if not batch.segments:
         starts = [0, 1]
     dtype = _dtype(mixture)
@@ -80,9 +81,24 @@ def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
         "cu_seqlens": np.array(starts, np.int32),
         "max_seqlen": np.array(max(np.diff(starts)), np.int32),
     }
-    for s in batch.segments:
-        _fill(out, (slice(s[START], s[START] + s[LENGTH]),), s, documents)
+    for s, (part, parts, _) in zip(batch.segments, slices):
+        if parts == 0:
+            _fill(out, (slice(s[START], s[START] + s[LENGTH]),), s, documents)
+            continue
+        chunk = _width(s, parts, multiple) // 2
+        whole = {name: np.zeros(2 * parts * chunk, out[name].dtype) for name in ("tokens", "labels", "position_ids", "loss_mask")}
+        whole["labels"][:] = IGNORED
+        _fill(whole, (slice(0, s[LENGTH]),), s, documents)
+        for name, array in whole.items():
+            chunks = np.split(array, 2 * parts)
+            out[name][s[START] : s[START] + 2 * chunk] = np.concatenate([chunks[part], chunks[2 * parts - 1 - part]])
     return out
+
+
+def _width(s: Segment, parts: int, multiple: int) -> int:
+    """The columns of a segment, or of one of its slices: two of 2 * parts chunks that round up by themselves."""
+    chunks = max(2 * parts, 1)
+    return -(-(-(-s[LENGTH] // chunks)) // multiple) * multiple * min(chunks, 2)
 
 
 def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:
@@ -93,7 +109,7 @@ def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Map
     if not batch.segments and varlen:  # two masked tokens for everyone
         whole = {name: np.resize(array, 2 * cp) for name, array in whole.items()}
         whole["cu_seqlens"], whole["max_seqlen"] = np.array([0, 2 * cp], np.int32), np.array(2 * cp, np.int32)
-    places = [(s[ROW], s[START], s[START] + -(-s[LENGTH] // multiple) * multiple) for s in batch.segments]
+    places = [(s[ROW], s[START], s[START] + _width(s, parts, multiple)) for s, (_, parts, _) in zip(batch.segments, batch.slices)]
     shared = [p for p, s in zip(places, batch.slices) if s[2] is None]
     own = [p for p, s in zip(places, batch.slices) if s[2] == rank]
     out = {}

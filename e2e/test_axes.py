@@ -10,7 +10,7 @@ import pytest
 
 from conftest import variant
 from contract import IGNORED, check_batches, check_complete
-from harness import Delivered
+from harness import Delivered, content_digest
 
 # dp, cp, tp, pp
 TOPOLOGIES = [(2, 2, 1, 1), (1, 2, 2, 1), (1, 1, 2, 2), (1, 4, 1, 1)]
@@ -71,6 +71,22 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     assert losses(delivered, tp, cp, dp) == want
     for b in slots.values():
         assert b.step_loss_tokens == want[b.step][1]
+
+
+@pytest.mark.parametrize("topology", [(4, 1, 1, 1), (2, 2, 1, 1)], ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
+def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> None:
+    """Long documents over several data-parallel ranks, each slice cut again for the context-parallel ones: the oracle's tensors, and the loss,
+    the denominators and the content of a run on one rank."""
+    dp, cp, tp, pp = topology
+    change = {"split_documents": {"above": "mean"}, "cost": {"linear": 1, "quadratic": 30}, "cap_slack": 2, "balance": "fsdp", "micro_batch_size": 1}
+    delivered, mixture = run(stage, "varlen", topology, **change)
+    alone, _ = run(stage, "varlen", (1, 1, 1, 1))
+    check_batches(delivered, stage.documents(mixture), mixture)
+    assert max(parts for b in delivered.slots().values() for _, parts, _ in b.slices) > 1, "no document is split"
+    assert losses(delivered, tp, cp, dp) == losses(alone, 1, 1, 1)
+    once = {step: content_digest({s[:6] + (0, 0) for s in segments}) for step, segments in delivered.steps().items()}
+    assert once == alone.content()
+    assert all(b.step_loss_tokens == losses(alone, 1, 1, 1)[b.step][1] for b in delivered.ranks[0])
 
 
 def test_broadcast(stage: Any) -> None:

@@ -83,6 +83,8 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
             {"from_step": 11, "sequence_length": 128, "global_batch_size": 32, "micro_batch_size": 4, "packing": "best_fit"},
         ],
     },
+    "windows": {"carry": 64, "window": 3, "pad_multiple": 4},
+    "concat": {"packing": "concat", "window": 2, "last_step": "short"},
     "none": {"shuffle": "none", "packing": "pad", "balance": "none", "tokenizer": {"name": "gpt2", "add_eos": False}, "pad_multiple": 4},
 }
 

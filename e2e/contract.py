@@ -191,13 +191,16 @@ def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epo
 
 def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
     """Documents are cut only where they are longer than a sequence of the step, into whole sequences and a rest; each step but the last has its
-    batch of sequences, of which `pad` gives each to one segment."""
+    batch of sequences, of which `pad` gives each to one segment. `concat` cuts where a row ends and nowhere else."""
     now = by_step(delivered, mixture)
     ranks = len(delivered.ranks)
     for step, segments in delivered.steps().items():
         length = now[step]["sequence_length"]
         for s in segments:
             whole = len(documents[s[SOURCE]][s[ID]])
+            if mixture.get("packing") == "concat":
+                assert s[OFFSET] + s[LENGTH] == whole or s[START] + s[LENGTH] == length, f"{s} of {whole} tokens is cut before its row ends"
+                continue
             assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), f"{s} of {whole} tokens"
         batches = [b for rank in delivered.ranks for b in rank if b.step == step]
         if step < max(now):

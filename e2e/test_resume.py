@@ -95,11 +95,15 @@ STAGES: Dict[str, Any] = {
 CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (2, 2, 8, True)]
 
 
-@pytest.mark.parametrize("setting", [{}, STAGES], ids=["plain", "stages"])
+WINDOWS: Dict[str, Any] = {"carry": 16, "window": 3}
+CONCAT: Dict[str, Any] = {"packing": "concat", "window": 4}
+
+
+@pytest.mark.parametrize("setting", [{}, STAGES, WINDOWS, CONCAT], ids=["plain", "stages", "windows", "concat"])
 def test_chain(scene: Scene, setting: Any) -> None:
     """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
     last = max(scene.whole(2, **setting).steps())
-    if setting:
+    if "stages" in setting:
         lengths = [now["sequence_length"] for now in by_step(scene.whole(2, **setting), {**SETTING, **setting}).values()]
         assert [length for length, after in zip(lengths, lengths[1:] + [0]) if length != after] == [64, 192, 32, 64]
     assert last > 2 * len(CHAIN)

@@ -62,6 +62,10 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
             {"from_step": 9, "weights": {"frames": 1, "tables": 2, "books": 3, "flawed": 3}, "ramp": "linear", "over_steps": 12},
         ]},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "books", "flawed")},
+        "stages": [
+            {"from_step": 11, "sequence_length": 512, "global_batch_size": 4, "micro_batch_size": 1},
+            {"from_step": 24, "sequence_length": 128, "global_batch_size": 16, "packing": "pad", "rampup_batch_size": {"start": 8, "increment": 4, "samples": 30}},
+        ],
     },
     "samples": {
         "mixture": {"unit": "samples", "weights": {"frames": 3, "tables": 2, "flawed": 2}},

@@ -24,7 +24,12 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the binary as a user does: the scripts say what each command prints, and with which status it ends.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := func(e *testscript.Env) error { e.Setenv("EXAMPLES", examples); return nil }
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: setup, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 		"exits": exits, "docs": docs, "pack": pack, "cut": cut, "flip": flip, "table": parquetFile, "tokens": megatronFiles, "ready": ready,
 	}})
 }

@@ -16,6 +16,7 @@ type setting struct {
 	shuffle millrace.Shuffle
 	epochs  uint32 // passes of every source; 0: endless
 	bad     bool   // some records cannot be decoded
+	refused bool   // some are refused by filters: bit 0 every third, bit 1 every fifth
 	knots   []mixing.Knot
 	change  func(*planner.Spec)
 	options planner.PlaceOptions
@@ -79,6 +80,11 @@ func settings(t *testing.T) []*setting {
 					{From: tokens(70_000), SequenceLength: 32, GlobalBatch: 32, Packing: planner.BestFit, MicroBatch: 4},
 				}
 			}},
+		{name: "filters of sources and of a stage, bounds that hold from the start", shuffle: millrace.Blocks, epochs: 2, bad: true, refused: true, knots: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Stages = []planner.Stage{{From: steps(25), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit, Filters: 2}, {From: steps(60), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit}}
+				s.Schedule.Bound(mixing.Bounds{Most: []uint64{mixing.Whole / 5 * 2, 0, 0}, Least: []uint64{0, mixing.Whole / 4, 0}})
+			}},
 		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, knots: plain, options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.PP},
 			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = planner.Stop }},
 	}
@@ -100,6 +106,9 @@ func (x *setting) prepare(t *testing.T, dir string) {
 		}
 		x.spec.Sources = append(x.spec.Sources, planner.SourceSpec{Name: name, OnExhausted: on})
 		x.streams[name] = readStream(t, dir, name, x.shuffle, x.epochs, 8000, x.bad)
+		if x.refused {
+			x.streams[name].refuse()
+		}
 	}
 	if x.change != nil {
 		x.change(x.spec)

@@ -94,7 +94,7 @@ func (r *read) offer(until uint64) *proto.Offers {
 			continue
 		}
 		m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, uint64(o.Ordinal)), append(m.Epoch, uint32(o.Epoch)), append(m.Shard, o.ID.Shard)
-		m.Record, m.Tokens = append(m.Record, o.ID.Record), append(m.Tokens, o.Lengths.Tokens)
+		m.Record, m.Tokens, m.Refused = append(m.Record, o.ID.Record), append(m.Tokens, o.Lengths.Tokens), append(m.Refused, o.Refused)
 		if q := o.Quarantine; q != nil {
 			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: -1, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
 		}
@@ -119,4 +119,17 @@ func (r *read) check() error {
 		return fmt.Errorf("source %s is read from ordinal %d with the anchor %+v, want %+v", r.order.Source, r.order.Ordinal, got, want)
 	}
 	return nil
+}
+
+// refuse has filters refuse some of the records.
+func (s *stream) refuse() {
+	for i := range s.offers {
+		o := &s.offers[i]
+		if o.ID.Record%3 == 0 {
+			o.Refused |= 1
+		}
+		if o.ID.Record%5 == 0 {
+			o.Refused |= 2
+		}
+	}
 }

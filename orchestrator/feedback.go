@@ -124,7 +124,11 @@ func (m *Machine) adaptWeights(p *feedback.Policy) ([]Fact, error) {
 	if !ok {
 		return nil, nil
 	}
-	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: m.s.Next, By: m.cfg.Adaptive.Policy, Policy: p.Summary(),
+	free, _, err := m.mixFrom()
+	if err != nil {
+		return nil, err
+	}
+	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: free, By: m.cfg.Adaptive.Policy, Policy: p.Summary(),
 		Why: fmt.Sprintf("losses of steps below %d", m.s.Watermark)}
 	from, err := m.at(c)
 	if err != nil {

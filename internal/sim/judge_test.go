@@ -94,7 +94,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 			s.Attempt.State = nil
 		}
 		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity,
-			s.QuarantinedBelow, s.Masks, s.Consumed, s.Chain, slices.Sorted(maps.Values(holders(s)))} {
+			s.QuarantinedBelow, s.Masks, s.Mixed, s.Consumed, s.Chain, slices.Sorted(maps.Values(holders(s)))} {
 			text, err := json.Marshal(part)
 			if err != nil {
 				w.fail("the journal restores", "%v", err)

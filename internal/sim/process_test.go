@@ -4,24 +4,27 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/sim/memnet"
+	"millrace/orchestrator"
 )
 
 // process is one life of a role: a set of goroutines with a host and a clock of their own.
 type process struct {
-	slot   string
-	life   int
-	rng    *rand.Rand
-	host   *memnet.Host
-	clock  *clock
-	ctx    context.Context
-	cancel context.CancelFunc
-	struck func()        // what a kill does besides: it takes the disk away
-	gone   chan struct{} // closed when the slot is free: the process was killed, has ended, or another may be started beside it
-	ended  chan struct{} // closed when its goroutines are done
-	leave  chan struct{} // closed when it is asked to leave: a loader hands over first
+	orchestrator atomic.Pointer[orchestrator.Orchestrator] // of the orchestrator's slot, once it is there
+	slot         string
+	life         int
+	rng          *rand.Rand
+	host         *memnet.Host
+	clock        *clock
+	ctx          context.Context
+	cancel       context.CancelFunc
+	struck       func()        // what a kill does besides: it takes the disk away
+	gone         chan struct{} // closed when the slot is free: the process was killed, has ended, or another may be started beside it
+	ended        chan struct{} // closed when its goroutines are done
+	leave        chan struct{} // closed when it is asked to leave: a loader hands over first
 
 	mu     sync.Mutex
 	killed bool

@@ -118,6 +118,7 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 	w.tookTerm(p, o.Term())
 	server := grpc.NewServer(grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
+	p.orchestrator.Store(o)
 	run := func(ctx context.Context) error {
 		group, gctx := errgroup.WithContext(ctx)
 		if listener != nil {

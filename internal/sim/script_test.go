@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"millrace/internal/sim/memnet"
@@ -56,6 +57,7 @@ const (
 	syncDeath  = "sync-death" // the Size-th fsync from now fails: the process dies before it
 	diskFull   = "disk-full"  // no room for For
 	slowDisk   = "slow-disk"  // fsyncs take For for a second
+	remix      = "mix"        // the mixture is changed from a step on that no trainer has come to; Size says how
 	trainersGo = "trainers"   // a life of the trainers ends: see phase
 )
 
@@ -74,7 +76,23 @@ func newScript(seed uint64, all []*workload) *script {
 		after += rng.IntN(12) // 0: two at once
 		s.Faults = append(s.Faults, newFault(rng, w, after))
 	}
+	s.remix(rng)
 	return s
+}
+
+// remix adds changes of the mixture to one script in four, where no record goes bad: what masks are judged by is the run without changes.
+func (s *script) remix(rng *rand.Rand) {
+	if rng.IntN(4) > 0 || slices.ContainsFunc(s.Faults, func(f fault) bool { return f.Kind == rotten }) {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		at := rng.IntN(len(s.Faults) + 1)
+		f := fault{Kind: remix, At: orchestratorName, Size: rng.IntN(1000), Delay: time.Duration(rng.IntN(5000)) * time.Microsecond}
+		if at > 0 {
+			f.After = s.Faults[at-1].After
+		}
+		s.Faults = slices.Insert(s.Faults, at, f)
+	}
 }
 
 func weather(rng *rand.Rand) memnet.Weather {

@@ -105,6 +105,8 @@ func (w *world) strike(f *fault) (mend func()) {
 			w.rot.armed = f
 		}
 		w.rot.mu.Unlock()
+	case remix:
+		w.remix(p, f.Size)
 	case freeze:
 		return p.freeze()
 	case zombie:

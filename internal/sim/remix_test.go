@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"millrace"
+	"millrace/orchestrator"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+// answered is how long a change of the mixture may take to be answered; what was not may have come about all the same.
+const answered = time.Second
+
+// remix asks an orchestrator to change the mixture from a step on that no trainer has come to. It may be sealed already: then nothing changes.
+func (w *world) remix(p *process, size int) {
+	o := p.orchestrator.Load()
+	if o == nil {
+		return
+	}
+	w.mu.Lock()
+	from := w.furthest + millrace.Step(size%3)
+	if w.mixed == 0 || from < w.mixed {
+		w.mixed = max(from, 1)
+	}
+	w.mu.Unlock()
+	request := &proto.MixRequest{HasFrom: true, From: uint64(max(from, 1))}
+	switch size / 3 % 4 {
+	case 0:
+		request.Change = &proto.MixRequest_Skip{Skip: &proto.Skipped{To: request.From + 1}}
+	case 1:
+		request.Change = &proto.MixRequest_Remove{Remove: name(1)}
+	default:
+		set := &proto.SetWeights{}
+		for i := range w.load.sources {
+			set.Weights = append(set.Weights, &proto.SourceWeight{Source: name(i), Weight: fmt.Sprint(1 + (size>>i)%7)})
+		}
+		if size%2 == 0 {
+			set.Ramp, set.Over = "linear", uint64(1+size%4)
+		}
+		request.Change = &proto.MixRequest_Set{Set: set}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answered)
+	defer cancel()
+	if _, err := orchestrator.NewServer(o).Mix(ctx, request); err == nil {
+		w.saw("mixture changed")
+	}
+}
+
+// remixed tells whether a change of the mixture may decide what a step holds. Of those that it may, every rank gets the same, in every attempt.
+func (w *world) remixed(p *sidecar.StepPlan) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.furthest = max(w.furthest, p.Step+1)
+	if w.mixed == 0 || p.Step < w.mixed {
+		return false, nil
+	}
+	if was, ok := w.contents[p.Step]; ok && was != p.Content {
+		return true, fmt.Errorf("step %d held %s, and holds %s in attempt %d", p.Step, was, p.Content, p.Attempt)
+	}
+	w.contents[p.Step] = p.Content
+	return true, nil
+}

@@ -72,6 +72,9 @@ type placed struct {
 // place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
 func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (placed, error) {
 	topo := dataParallel(s.ranks)
+	if o.Balance == planner.PP {
+		topo.PP, topo.Ranks = stages, stages*s.ranks
+	}
 	plan, err := planner.Place(sel, topo, o)
 	if err != nil {
 		return placed{}, err
@@ -82,22 +85,28 @@ func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (p
 	if math.Abs(p.over.fsdp-float64(p.said.Over.FSDP)/1e4) > .01 || math.Abs(p.over.dp-float64(p.said.Over.DP)/1e4) > .01 {
 		return p, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, p.said.Over, p.over)
 	}
-	return p, capped(plan, s, o)
+	return p, kept(plan, sel, s, o)
 }
 
-// capped tells whether a plan keeps to its token cap.
-func capped(plan *millrace.Plan, s shape, o planner.PlaceOptions) error {
-	most := uint64(o.Shape(s.tokens, millrace.Int64).CapTokens)
-	if o.Layout != millrace.Varlen {
-		return nil
+// kept tells whether a plan holds all that was selected, and no microbatch more than its cap.
+func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o planner.PlaceOptions) error {
+	most := uint64(s.tokens)
+	if o.Layout == millrace.Varlen {
+		most = uint64(o.Shape(s.tokens, millrace.Int64).CapTokens)
 	}
-	tokens := make([]uint64, s.bins())
+	tokens, all := make([]uint64, s.bins()), uint64(0)
 	for i := range plan.Assignments {
 		a := &plan.Assignments[i]
+		if a.Part == 0 {
+			all += uint64(a.Length)
+		}
 		at := int(a.Rank)*s.columns + int(a.Microbatch)
 		if tokens[at] += uint64(a.Columns(1)); tokens[at] > most {
 			return fmt.Errorf("step %s of %s: a microbatch has %d tokens, the cap is %d", plan.Step, s, tokens[at], most)
 		}
+	}
+	if all != sel.Stats.Tokens {
+		return fmt.Errorf("step %s of %s: %d tokens are placed, %d were selected", plan.Step, s, all, sel.Stats.Tokens)
 	}
 	return nil
 }
@@ -108,6 +117,7 @@ type comparison struct {
 	model                          model
 	concat, random, columns, cap13 mean    // baselines
 	strict, varlen, wide, sums     mean    // the product: packed, varlen under fsdp, with a slack of 1.3, varlen under dp
+	pipeline, split                mean    // likewise: varlen under pp with its stages, and with documents split over ranks
 	level                          mean    // what the cap lets columns come to, in fsdp
 	worstGap, worstSaid            float64 // of varlen over level, in the worst step: by this program, by the product
 	fill, segments, stranded       float64 // stranded is the baselines' worst
@@ -163,11 +173,15 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 		shape   shape
 		layout  millrace.Layout
 		balance planner.Balance
+		split   bool
 	}{
-		{&c.strict, s, millrace.Packed, planner.FSDP}, {&c.varlen, s, millrace.Varlen, planner.FSDP},
-		{&c.wide, wide, millrace.Varlen, planner.FSDP}, {&c.sums, s, millrace.Varlen, planner.DP},
+		{&c.strict, s, millrace.Packed, planner.FSDP, false}, {&c.varlen, s, millrace.Varlen, planner.FSDP, false},
+		{&c.wide, wide, millrace.Varlen, planner.FSDP, false}, {&c.sums, s, millrace.Varlen, planner.DP, false},
+		{&c.pipeline, s, millrace.Varlen, planner.PP, false}, {&c.split, s, millrace.Varlen, planner.PP, true},
 	} {
-		p, err := way.shape.place(sel, way.shape.placement(m, way.layout, way.balance), m)
+		o := way.shape.placement(m, way.layout, way.balance)
+		o.Split.On = way.split
+		p, err := way.shape.place(sel, o, m)
 		if err != nil {
 			return err
 		}

@@ -32,13 +32,13 @@ func (o *options) compare(out io.Writer) error {
 
 func shapesHeading(out io.Writer) {
 	heading(out, "shape, FSDP/rank-sum overhead over the mean", "segments", "fill", "concat", "best-fit, random order", "best-fit + columns", "cap-LPT 1.3 + columns",
-		"ours packed", "**ours varlen**", "ours, slack 1.3", "ours, balance dp", "columns that the cap allows", "speed-up")
+		"ours packed", "**ours varlen**", "ours, slack 1.3", "ours, balance dp", "pipeline of 8: best-fit + columns / balance pp / and split_documents", "columns that the cap allows", "speed-up")
 }
 
 func (c *comparison) write(out io.Writer) {
 	both := func(m mean) string { return fmt.Sprintf("%.2f/%.2f", m.get().fsdp, m.get().dp) }
 	line(out, fmt.Sprintf("%s, %s, slack %.2f", c.shape, c.model.name, float64(c.shape.slack)/1000), fmt.Sprintf("%.0f", c.segments), percent(c.fill), both(c.concat), both(c.random), both(c.columns),
-		both(c.cap13), both(c.strict), "**"+both(c.varlen)+"**", both(c.wide), both(c.sums), fmt.Sprintf("%.2f", max(c.level.get().fsdp, 0)), fmt.Sprintf("%.2f ×", c.speedUp()))
+		both(c.cap13), both(c.strict), "**"+both(c.varlen)+"**", both(c.wide), both(c.sums), fmt.Sprintf("%.1f / %.1f / %.2f", c.columns.get().pp8, c.pipeline.get().pp8, c.split.get().pp8), fmt.Sprintf("%.2f", max(c.level.get().fsdp, 0)), fmt.Sprintf("%.2f ×", c.speedUp()))
 }
 
 // shapes compares balancers on all shapes of PLANNING §3.3.

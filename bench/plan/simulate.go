@@ -47,11 +47,14 @@ func planned(p *millrace.Plan, m model) *grid {
 	return g
 }
 
+// stages of the pipeline that overheads are said of.
+const stages = 8
+
 // overheads is what is waited for, in percent of the mean: of what was placed, so that what strands does not count as saved.
 type overheads struct {
 	fsdp float64 // sum over microbatches of the slowest rank
 	dp   float64 // slowest rank's sum
-	pp8  float64 // slowest rank's sum and 7 times its dearest microbatch
+	pp8  float64 // slowest rank's sum, and its dearest microbatch once more for every stage of the pipeline but the first
 }
 
 func (g *grid) overheads() overheads {
@@ -71,11 +74,11 @@ func (g *grid) overheads() overheads {
 		}
 		total += sum
 		slowest = max(slowest, sum)
-		pipeline = max(pipeline, sum+7*top)
+		pipeline = max(pipeline, sum+(stages-1)*top)
 	}
 	perRank := total / float64(g.ranks)
 	over := func(worst, ideal float64) float64 { return 100 * (worst/ideal - 1) }
-	return overheads{over(columns, perRank), over(slowest, perRank), over(pipeline, perRank*(1+7/float64(g.columns)))}
+	return overheads{over(columns, perRank), over(slowest, perRank), over(pipeline, perRank*(1+(stages-1)/float64(g.columns)))}
 }
 
 // mean adds up overheads of several steps.

@@ -220,36 +220,3 @@ func (b *bench) rankSums() (row, error) {
 	return row{"G4", s.String() + ", balance dp: ranks' sums over max(mean, dearest document) ≤ 0.05 %, in the worst step", percent(worst), atMost(worst, .05),
 		fmt.Sprintf("without a cap: LPT %.4f %%, sparse Karmarkar-Karp %.4f %%, snake %s", lpt, kk, percent(zigzag))}, nil
 }
-
-// goal13 is what a wrong S* costs.
-func goal13(b *bench) ([]row, error) {
-	var rows []row
-	for _, s := range []shape{b.pretrain8K(), b.longctx128K()} {
-		truth := dense8B()
-		sels, err := b.selected(s)
-		if err != nil {
-			return nil, err
-		}
-		var right, short, long mean
-		for i := range sels {
-			for _, guess := range []struct {
-				into  *mean
-				ratio float64
-			}{{&right, truth.ratio}, {&short, truth.ratio * .8}, {&long, truth.ratio * 1.3}} {
-				plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(model{ratio: guess.ratio}, millrace.Varlen, planner.FSDP))
-				if err != nil {
-					return nil, err
-				}
-				guess.into.add(planned(plan, truth).overheads())
-			}
-		}
-		worst := max(short.get().fsdp, long.get().fsdp) - right.get().fsdp
-		claim, result := fmt.Sprintf("%s: S* wrong by −20 … +30 %% costs ≤ 1.5 points of FSDP overhead", s), atMost(worst, 1.5)
-		if s.tokens > 8192 {
-			claim, result = fmt.Sprintf("%s: the same (no goal)", s), printed
-		}
-		rows = append(rows, row{"G13", claim, fmt.Sprintf("%.2f points", worst), result, fmt.Sprintf("right %s, −20 %% %s, +30 %% %s",
-			percent(right.get().fsdp), percent(short.get().fsdp), percent(long.get().fsdp))})
-	}
-	return rows, nil
-}

@@ -150,11 +150,19 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	}
 	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast}
 	if w.number%5 == 2 { // with long documents in slices, where there are ranks to share them
-		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1500, planner.Split{On: true}
+		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, planner.Split{On: true}
 	}
 	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
 		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, w.axes, options) }}
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
+			plan, err := planner.Place(sel, w.axes, options)
+			if err == nil {
+				own := options
+				own.MicroBatch = plan.MicroBatch
+				err = placed(sel, plan, own.Shape(plan.SequenceLength, millrace.Int32))
+			}
+			return plan, err
+		}}
 	for i := range w.sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: planner.Renormalize})
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}

@@ -1,0 +1,48 @@
+package sim
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// placed holds what a plan promises of a selection: each segment is in it once, whole or in all its slices, which different ranks have in one
+// microbatch; no row or array is longer than the shape says, and in a complete step no microbatch is empty.
+func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) error {
+	slices, columns := map[millrace.Segment][]millrace.Assignment{}, map[[3]uint32]uint32{}
+	most := shape.SequenceLength
+	if shape.Layout == millrace.Varlen {
+		most = shape.CapTokens
+	}
+	for _, a := range plan.Assignments {
+		slices[a.Segment] = append(slices[a.Segment], a)
+		row := [3]uint32{uint32(a.Rank), a.Microbatch, a.Row}
+		if columns[row] += a.Columns(sel.PadMultiple); columns[row] > most {
+			return fmt.Errorf("step %s: %v has %d columns of %d: %w", sel.Step, row, columns[row], most, millrace.ErrMismatch)
+		}
+	}
+	for _, s := range sel.Segments {
+		of := slices[s]
+		ranks, parts := map[millrace.Rank]bool{}, map[uint32]bool{}
+		for _, a := range of {
+			if a.Microbatch == of[0].Microbatch {
+				ranks[a.Rank], parts[a.Part] = true, true
+			}
+		}
+		if len(of) == 0 || len(ranks) != len(of) || len(parts) != len(of) || len(of) != max(1, int(of[0].Parts)) {
+			return fmt.Errorf("step %s: a segment is placed as %+v: %w", sel.Step, of, millrace.ErrMismatch)
+		}
+	}
+	for r := range millrace.Rank(plan.Ranks) {
+		for m := range plan.Microbatches {
+			if len(plan.Part(r, m)) == 0 && !sel.Incomplete {
+				return fmt.Errorf("step %s: rank %d has nothing in microbatch %d: %w", sel.Step, r, m, millrace.ErrMismatch)
+			}
+		}
+	}
+	if len(slices) != len(sel.Segments) {
+		return fmt.Errorf("step %s: %d segments are placed of %d: %w", sel.Step, len(slices), len(sel.Segments), millrace.ErrMismatch)
+	}
+	return nil
+}

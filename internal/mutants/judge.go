@@ -47,9 +47,12 @@ func (b *bench) try(ctx context.Context, m *mutant, judge string) (verdict, erro
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
 	v := verdict{}
-	if judge == bySim {
+	switch tested, isTests := strings.CutPrefix(judge, byTests); {
+	case isTests:
+		v, err = b.tests(ctx, dir, files, tested)
+	case judge == bySim:
 		v, err = b.sim(ctx, dir, files)
-	} else {
+	default:
 		v, err = b.chaos(ctx, dir, files, m != nil && m.python())
 	}
 	if err == nil && ctx.Err() != nil {
@@ -98,6 +101,22 @@ func (b *bench) sim(ctx context.Context, dir string, files map[string]string) (v
 	play := exec.CommandContext(ctx, binary, "-test.run=^TestSeeds$", "-judge", fmt.Sprint("-seeds=", b.seeds))
 	play.Dir = dir
 	return judged(play, regexp.MustCompile(`(?m)judged: (.*)|(workload \d+ without faults: .*)|^(panic: .*|fatal error: .*)`), fmt.Sprintf("%d seeds", b.seeds))
+}
+
+// tests runs those of one package.
+func (b *bench) tests(ctx context.Context, dir string, files map[string]string, tested string) (verdict, error) {
+	binary := filepath.Join(dir, "tests")
+	if err := b.build(ctx, dir, files, "test", "-c", "-vet=off", "-o", binary, tested); err != nil {
+		return verdict{}, err
+	}
+	flags := []string{"-test.failfast"}
+	// Where the package has properties, what they find must not stay beside it.
+	if quiet := "-rapid.nofailfile"; exec.CommandContext(ctx, binary, "-test.list=^$", quiet).Run() == nil {
+		flags = append(flags, quiet)
+	}
+	play := exec.CommandContext(ctx, binary, flags...)
+	play.Dir = filepath.Join(b.root, tested)
+	return judged(play, regexp.MustCompile(`(?m)^--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)`), "the tests of "+tested)
 }
 
 // chaos lets faults happen to real processes. The fault-free runs that they are held against are those of the product as it is.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,10 +54,11 @@ func run(out io.Writer, only string, seeds, faults int) error {
 
 // all judges mutants one after the other.
 func (b *bench) all(ctx context.Context, out io.Writer, list []*mutant) error {
-	for _, judge := range []string{bySim, byChaos} {
-		if !slices.ContainsFunc(list, func(m *mutant) bool { return m.judge == judge }) {
-			continue
-		}
+	judges := map[string]bool{}
+	for _, m := range list {
+		judges[m.judge] = true
+	}
+	for _, judge := range slices.Sorted(maps.Keys(judges)) {
 		v, err := b.try(ctx, nil, judge)
 		if err != nil || v.caught {
 			return fmt.Errorf("the product as it is does not pass %s: %s %w", judge, v.how, err)

@@ -18,6 +18,8 @@ import (
 const (
 	bySim   = "sim"   // seeds of internal/sim
 	byChaos = "chaos" // runs of e2e/chaos.py, by the checker of histories
+	// `tests ./mixing`: the tests of a package, for what no simulation can see, because it would be wrong in all of its runs alike.
+	byTests = "tests "
 )
 
 // mutant is one patch.
@@ -64,7 +66,7 @@ func parse(name, text string) (*mutant, error) {
 		switch {
 		case i == 0:
 			m.breaks = line
-		case i == 1 && isJudge && (judge == bySim || judge == byChaos):
+		case i == 1 && isJudge && (judge == bySim || judge == byChaos || strings.HasPrefix(judge, byTests)):
 			m.judge = judge
 		case isFile:
 			file = path

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -138,6 +139,21 @@ func TestLiveChangesTakeEffect(t *testing.T) {
 	}
 	if got := share(16); got == 100 {
 		t.Error("web did not come back")
+	}
+	for step, p := range w.sealedPlans(1) {
+		rs, err := ParseRunState(p.State)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := rs.planner(w.cfg.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, src := range st.Sources {
+			if bound := int64(2*w.cfg.Spec.SequenceLength) * mixing.One; src.Deficit > bound || src.Deficit < -bound {
+				t.Errorf("behind step %d source %d is off by %d tokens, two of the longest segments are %d", step, i, src.Deficit/mixing.One, 2*w.cfg.Spec.SequenceLength)
+			}
+		}
 	}
 	// What step 6 ended before and step 7 begins with lies two steps apart.
 	last, first := map[uint32]uint64{}, map[uint32]uint64{}

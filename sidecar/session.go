@@ -147,7 +147,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 			s.notice(Event{Kind: Saved, Slot: millrace.Slot{Attempt: s.order.begin.Attempt, Step: a.step}})
 			s.forward.save(s.order.begin.Attempt, a.step)
 		case report:
-			s.server.config.Upstream.Reported(s.rank, a.report)
+			s.server.config.Upstream.Reported(millrace.Rank(s.order.begin.Topology.Coordinates(s.rank).DP), a.report)
 		case status:
 			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
 		case hangUp:

@@ -84,7 +84,7 @@ type Upstream interface {
 	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
 	// CheckpointSaved says that the trainer's checkpoint of step is durable.
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
-	// Reported passes on what the rank's trainer measured. It never blocks, and may be lost.
+	// Reported passes on what a trainer of a data-parallel rank measured. It never blocks, and may be lost.
 	Reported(rank millrace.Rank, report Report)
 	// Left says that the rank's trainer is gone. It is called once for every Join that was called, after its commits.
 	Left(rank millrace.Rank)

@@ -38,10 +38,10 @@ func goal5(b *bench) ([]row, error) {
 		}
 		rows = append(rows,
 			row{"G5", fmt.Sprintf("whole plan, %d segments × %d bins, one core, from offers in memory to digests: p99 ≤ %g ms", t.segments, s.bins(), g.most),
-				threePoints(t.processor) + " (p50 / p99 / max, processor time)", atMost(milliseconds(t.processor, 990), g.most),
-				fmt.Sprintf("%d plans; by the wall clock %s; %d allocations and %.1f MB a plan", g.plans, threePoints(t.wall), t.objects, float64(t.bytes)/1e6)},
-			row{"G5", fmt.Sprintf("place alone: balance, assignments and placement digest: p99 ≤ %g ms", g.placing), threePoints(t.placing), atMost(milliseconds(t.placing, 990), g.placing), ""},
-			row{"G5", "whole plan, the lengths looked up in 160 MB in permuted order on the way (no goal)", threePoints(far.processor), printed, fmt.Sprintf("%d plans", len(far.wall))})
+				points(t.processor) + " (least / p50 / p99 / max, processor time)", atMost(milliseconds(t.processor, 990), g.most),
+				fmt.Sprintf("%d plans; by the wall clock %s; %d allocations and %.1f MB a plan", g.plans, points(t.wall), t.objects, float64(t.bytes)/1e6)},
+			row{"G5", fmt.Sprintf("place alone: balance, assignments and placement digest: p99 ≤ %g ms", g.placing), points(t.placing), atMost(milliseconds(t.placing, 990), g.placing), ""},
+			row{"G5", "whole plan, the lengths looked up in 160 MB in permuted order on the way (no goal)", points(far.processor), printed, fmt.Sprintf("%d plans", len(far.wall))})
 	}
 	return rows, nil
 }
@@ -170,7 +170,7 @@ func milliseconds(sorted []time.Duration, per1000 int) float64 {
 	return sorted[(len(sorted)-1)*per1000/1000].Seconds() * 1e3
 }
 
-// threePoints are the median, the 99th percentile and the longest.
-func threePoints(sorted []time.Duration) string {
-	return fmt.Sprintf("%.1f / %.1f / %.1f ms", milliseconds(sorted, 500), milliseconds(sorted, 990), milliseconds(sorted, 1000))
+// points are the shortest, the median, the 99th percentile and the longest. Where much else runs, the shortest is what the code takes.
+func points(sorted []time.Duration) string {
+	return fmt.Sprintf("%.1f / %.1f / %.1f / %.1f ms", milliseconds(sorted, 0), milliseconds(sorted, 500), milliseconds(sorted, 990), milliseconds(sorted, 1000))
 }

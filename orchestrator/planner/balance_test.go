@@ -77,6 +77,34 @@ func goals() []goal {
 	}
 }
 
+// TestGoals holds the goals of PLANNING §8 at an eighth of their ranks, where each column has fewer to choose from.
+func TestGoals(t *testing.T) {
+	const none = 1 << 40
+	for _, tt := range []struct {
+		goal
+		fsdp, dp, gap uint64 // ppm: overhead over the mean, gap of the ranks' sums, gap to the column bound
+	}{
+		{goal{"8K", pretrainShares, 8192, 128, 8, varlenOptions(FSDP, dense8B)}, 2_500, 1_000, 5_000},
+		{goal{"8K strict", pretrainShares, 8192, 128, 8, packedOptions(FSDP, dense8B)}, 15_000, none, 5_000},
+		{goal{"32K", pretrainShares, 32768, 32, 4, varlenOptions(FSDP, dense8B)}, none, none, 5_000},
+		{goal{"128K", longctxShares, 131072, 16, 8, varlenOptions(FSDP, dense8B)}, none, none, 30_000},
+		{goal{"128K sums", longctxShares, 131072, 16, 8, varlenOptions(DP, dense8B)}, none, 500, none},
+		{goal{"128K split", longctxShares, 131072, 16, 8, split(varlenOptions(FSDP, dense8B))}, 7_500, none, none},
+	} {
+		for _, sel := range tt.selections(t, 2) {
+			plan, err := Place(&sel, tt.topology(), tt.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkPlan(t, &sel, tt.opt, plan)
+			w := Weigh(plan, tt.opt.Weighing(&sel, tt.topology()))
+			if gap := w.Gap(); w.Over.FSDP > tt.fsdp || gap.DP > tt.dp || gap.FSDP > tt.gap {
+				t.Errorf("%s: over the mean %+v, gap %+v", tt.name, w.Over, gap)
+			}
+		}
+	}
+}
+
 // BenchmarkBalance measures Place alone on the cases of PLANNING §8. Metrics: overheads over the mean in %, the speed-up over
 // cost-blind best-fit under FSDP, latency in ms.
 func BenchmarkBalance(b *testing.B) {

@@ -75,9 +75,13 @@ func (v *validator) checkWindow() {
 	if v.sound("carry", "packing") && c.Carry > 0 && c.Packing != BestFit && len(c.Stages) == 0 {
 		v.wrong("carry", "carry has nothing to do with packing "+string(c.Packing), "leave carry out, or write `packing: best_fit`")
 	}
-	if v.sound("window", "global_batch_size") && uint64(c.Window)*uint64(c.GlobalBatchSize) > maxWindow {
-		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(c.GlobalBatchSize)),
-			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/c.GlobalBatchSize, uint32(maxWindow)))
+	most := c.GlobalBatchSize // of all stages
+	for i := range c.Stages {
+		most = max(most, c.Stages[i].GlobalBatchSize)
+	}
+	if v.sound("window", "global_batch_size", "stages") && uint64(c.Window)*uint64(most) > maxWindow {
+		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(most)),
+			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/most, uint32(maxWindow)))
 	}
 }
 

@@ -38,7 +38,7 @@ func (v *validator) padCure() string {
 		a, b = b, a%b
 	}
 	least := pad / a * chunks
-	if uint64(v.c.SequenceLength)%least == 0 {
+	if !slices.ContainsFunc(v.c.AllStages(), func(s Stage) bool { return uint64(s.SequenceLength)%least != 0 }) {
 		return fmt.Sprintf("write `pad_multiple: %d`; it is part of a run's identity", least)
 	}
 	return fmt.Sprintf("write `pad_multiple: %d` and a sequence_length that divides by it; both are part of a run's identity", least)

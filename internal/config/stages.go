@@ -26,7 +26,7 @@ type Stage struct {
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank.
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576"`
 	// Packing is how documents become sequences.
-	Packing Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad"`
+	Packing Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad,enum=concat"`
 	// Filters are further expressions of this stage, by source, beside each source's own filter: a document that begins in the stage has to
 	// pass both. `{}` ends those of the stage before.
 	Filters StageFilters `yaml:"filters"`

@@ -20,13 +20,15 @@ func (w *world) remix(p *process, size int) {
 	if o == nil {
 		return
 	}
+	// A change cuts the window that it lies in, which decides what all of that holds: no trainer may have come to it.
+	window := millrace.Step(max(w.load.config.Spec.Window, 1))
 	w.mu.Lock()
-	from := w.furthest + millrace.Step(size%3)
-	if w.mixed == 0 || from < w.mixed {
-		w.mixed = max(from, 1)
+	begin := (w.furthest + window) / window * window
+	if w.mixed == 0 || begin < w.mixed {
+		w.mixed = begin
 	}
 	w.mu.Unlock()
-	request := &proto.MixRequest{HasFrom: true, From: uint64(max(from, 1))}
+	request := &proto.MixRequest{HasFrom: true, From: uint64(begin + millrace.Step(size%3))}
 	switch size / 3 % 4 {
 	case 0:
 		request.Change = &proto.MixRequest_Skip{Skip: &proto.Skipped{To: request.From + 1}}

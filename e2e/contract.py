@@ -201,6 +201,9 @@ def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture
             if mixture.get("packing") == "concat":
                 assert s[OFFSET] + s[LENGTH] == whole or s[START] + s[LENGTH] == length, f"{s} of {whole} tokens is cut before its row ends"
                 continue
+            if mixture.get("packing") == "bucketed":
+                assert s[LENGTH] == min(mixture["sequence_length"], whole - s[OFFSET]), f"{s} of {whole} tokens"
+                continue
             assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), f"{s} of {whole} tokens"
         batches = [b for rank in delivered.ranks for b in rank if b.step == step]
         if step < max(now):

@@ -25,7 +25,18 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
             increments = (size - ramp["start"]) // ramp["increment"]
             size = ramp["start"] + consumed * increments // ramp["samples"] * ramp["increment"]
         out[step] = {**now, "global_batch_size": size}
+        if now["packing"] == "bucketed":
+            out[step]["sequence_length"] = bucket(now["sequence_length"], mixture.get("pad_multiple", 1), max(s[LENGTH] for s in segments))
         consumed += size
         tokens += sum(s[LENGTH] for s in segments)
     assert not later, f"the run does not come to {later}"
     return out
+
+
+def bucket(length: int, multiple: int, longest: int) -> int:
+    """How long the rows of a step are whose longest segment has so many tokens: the length, halved as often as that fits."""
+    for _ in range(7):
+        if length % 2 or length // 2 % multiple or length // 2 < longest:
+            break
+        length //= 2
+    return length

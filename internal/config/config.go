@@ -32,7 +32,8 @@ type Config struct {
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"default=1,minimum=1,maximum=1048576"`
 	// Packing is how documents become sequences. best_fit: several documents share a sequence and none is cut that fits into
 	// one. pad: one document, or one piece of a long one, a sequence. concat: one document after the other, cut where a sequence ends.
-	Packing Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat"`
+	// bucketed: as pad, but a step has documents of like length, and its rows are as long as these ask: sequence_length, halved up to 7 times.
+	Packing Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
 	// RampupBatchSize is how the batch grows to global_batch_size at the beginning of the run.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
 	// Stages are later parts of the run that have batches of their own, in order: longer sequences, larger batches, another packing.
@@ -40,7 +41,8 @@ type Config struct {
 	// PadMultiple rounds the place of every document up to a multiple of this many tokens, as context parallelism and some
 	// kernels ask. It must divide every sequence_length.
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
-	// Carry is the number of documents that may wait, for at most 8 steps, until they fill a sequence better. With packing best_fit.
+	// Carry is the number of documents that may wait for a later step. With packing best_fit, for at most 8 steps, until they fill a sequence
+	// better; with bucketed, until there is a step of their length.
 	Carry uint32 `yaml:"carry" jsonschema:"default=0,maximum=512"`
 	// Window is the number of steps that are drawn and packed together. Long documents then come to the same steps, so that ranks wait less
 	// for each other; every document comes at most window-1 steps from where it would.
@@ -222,6 +224,8 @@ const (
 	BestFit Packing = "best_fit" // several documents a sequence
 	Pad     Packing = "pad"      // one document a sequence
 	Concat  Packing = "concat"   // documents are cut where a sequence ends
+	// Bucketed gives a step documents of like length, one a sequence.
+	Bucketed Packing = "bucketed"
 )
 
 // Balance is across what compute is evened out.

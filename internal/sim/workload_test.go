@@ -18,7 +18,7 @@ import (
 )
 
 // workloads is how many there are; a seed takes one of them.
-const workloads = 18
+const workloads = 19
 
 // workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
 type workload struct {
@@ -91,6 +91,8 @@ func (w *workload) pack(spec *planner.Spec) {
 		spec.Window = 4
 	case 17:
 		spec.Packing, spec.Window = planner.Concat, 2
+	case 18:
+		spec.Packing, spec.Window, spec.Carry = planner.Bucketed, 2, 16
 	}
 }
 

@@ -30,13 +30,16 @@ func betweenOf(before, after *State, legs []Leg) *between {
 		return &between{inside: true, placed: after.Tokens - before.Tokens}
 	}
 	out := &between{legs: legs[:max(len(legs)-1, 0)]}
+	stays := make(map[Carried]bool, len(before.Carried))
 	for i, c := range before.Carried {
-		if _, stays := slices.BinarySearchFunc(after.Carried, c, Carried.compare); !stays {
+		c.Age = grown(c.Age, before.Done.Steps+1)
+		at, found := slices.BinarySearchFunc(after.Carried, c, Carried.compare)
+		if stays[c] = found && after.Carried[at] == c; !stays[c] {
 			out.packed = append(out.packed, i)
 		}
 	}
 	for _, c := range after.Carried {
-		if _, stays := slices.BinarySearchFunc(before.Carried, c, Carried.compare); !stays {
+		if !stays[c] {
 			out.waits = append(out.waits, c)
 		}
 	}
@@ -73,8 +76,8 @@ func (r *compactReader) movement() *between {
 		b.legs = append(b.legs, Leg{Charge: int64(r.unsigned(max64 >> 1)), Tokens: r.unsigned(max64)})
 	}
 	next := 0
-	for n := r.unsigned(MostCarried); n > 0 && !r.bad; n-- {
-		next += int(r.unsigned(MostCarried))
+	for n := r.unsigned(stateCarried); n > 0 && !r.bad; n-- {
+		next += int(r.unsigned(stateCarried))
 		b.packed = append(b.packed, next)
 		next++
 	}

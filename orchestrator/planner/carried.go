@@ -10,10 +10,13 @@ import (
 )
 
 // MostCarried is the most segments that a state carries, and MostWaits the most steps that one of them waits; with windows longer than that, the
-// next window.
+// next window. Where the packing is Bucketed, rare lengths wait longer, until BucketWaits steps are behind and a step has room.
 const (
 	MostCarried = 512
 	MostWaits   = 8
+	BucketWaits = 30
+
+	stateCarried = 2 * MostCarried // where a stage has shorter bins than the one before, the middle of what waits may be packed
 )
 
 // Carried is a segment that was drawn, and charged to its source, but that its step had no room for. What else there is to know of it are facts
@@ -30,6 +33,11 @@ type Carried struct {
 // compare orders what is carried: a State has it so, each segment once.
 func (c Carried) compare(o Carried) int {
 	return cmp.Or(cmp.Compare(c.Source, o.Source), cmp.Compare(c.Ordinal, o.Ordinal), cmp.Compare(c.Offset, o.Offset))
+}
+
+// joins tells whether the other goes on where the segment ends, and has waited as long.
+func (c Carried) joins(o Carried) bool {
+	return c.Source == o.Source && c.Ordinal == o.Ordinal && uint64(c.Offset)+uint64(c.Length) == uint64(o.Offset) && c.Age == o.Age
 }
 
 // Floor is the first ordinal of a source that a run which goes on from the state needs: its cursor's, or that of the first segment that
@@ -52,8 +60,8 @@ func lengthOf(list []Carried) (tokens uint64) {
 
 // validateCarried tells whether what is carried lies before the cursors, in order.
 func (s *State) validateCarried() error {
-	if len(s.Carried) > MostCarried {
-		return fmt.Errorf("planner state: it carries %d segments, at most %d are: %w", len(s.Carried), MostCarried, millrace.ErrInvalid)
+	if len(s.Carried) > stateCarried {
+		return fmt.Errorf("planner state: it carries %d segments, at most %d are: %w", len(s.Carried), stateCarried, millrace.ErrInvalid)
 	}
 	for i, c := range s.Carried {
 		if int(c.Source) >= len(s.Sources) || i > 0 && s.Carried[i-1].compare(c) >= 0 || !c.behind(&s.Sources[c.Source]) || c.Length == 0 || c.Age > maxAge {
@@ -140,7 +148,7 @@ func (r *compactReader) between(s *State) {
 
 func (r *compactReader) carriedList(sources []SourceState) (list []Carried) {
 	before := Carried{}
-	for n := r.unsigned(MostCarried); n > 0 && !r.bad; n-- {
+	for n := r.unsigned(stateCarried); n > 0 && !r.bad; n-- {
 		before = r.carried(before, sources, list == nil)
 		list = append(list, before)
 	}

@@ -134,10 +134,10 @@ func randomSpec(t testing.TB, rng *rand.Rand, sources int) *Spec {
 	spec := newSpec(t, []uint32{8, 64, 96}[rng.IntN(3)], 16*(1+rng.IntN(2)), weights...)
 	spec.PadMultiple = []uint32{1, 1, 8}[rng.IntN(3)]
 	spec.Unit = []Unit{Tokens, Samples}[rng.IntN(2)]
-	spec.Packing = []Packing{BestFit, BestFit, Pad, Concat}[rng.IntN(4)]
+	spec.Packing = []Packing{BestFit, BestFit, Pad, Concat, Bucketed}[rng.IntN(5)]
 	spec.LastStep = []LastStep{PadLast, ShortLast}[rng.IntN(2)]
 	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
-	if spec.Packing == BestFit {
+	if spec.Packing == BestFit || spec.Packing == Bucketed {
 		spec.Carry = []int{0, 0, 1, 7, 512}[rng.IntN(5)]
 	}
 	return spec

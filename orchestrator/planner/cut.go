@@ -27,8 +27,11 @@ func (c *cutter) cut(units []uint32, in *Stage, steps, carried int, urgent []uin
 	c.bin = c.bin[:len(units)]
 	c.in, c.packs, c.least = in, 0, carried
 	limit := steps * in.GlobalBatch
-	if in.Packing != BestFit {
+	switch in.Packing {
+	case Pad, Concat:
 		return len(units), c.inOrder(units, limit)
+	case Bucketed:
+		return len(units), c.shelve(units, limit, urgent)
 	}
 	if capacity := c.spec.binUnits(in); c.pack == nil || c.pack.capacity != capacity {
 		c.pack = newPacker(capacity)

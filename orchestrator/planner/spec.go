@@ -13,13 +13,14 @@ type Packing string
 
 // The packings. Where documents are concatenated, one that has begun goes on at once, whatever the mixture says by then.
 const (
-	BestFit Packing = "best_fit" // best-fit-decreasing over the window
-	Pad     Packing = "pad"      // one segment a bin
-	Concat  Packing = "concat"   // one after the other, cut where a bin ends
+	BestFit  Packing = "best_fit" // best-fit-decreasing over the window
+	Pad      Packing = "pad"      // one segment a bin
+	Concat   Packing = "concat"   // one after the other, cut where a bin ends
+	Bucketed Packing = "bucketed" // one segment a bin, all of a step in bins of one length, which is that of the step
 )
 
 // known tells whether there is such a packing.
-func (p Packing) known() bool { return p == BestFit || p == Pad || p == Concat }
+func (p Packing) known() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
 
 // Unit is what the mixture's weights count.
 type Unit string
@@ -74,7 +75,7 @@ type Spec struct {
 	Schedule    *mixing.Schedule
 	Skips       []Skip // each at another step
 	LastStep    LastStep
-	Carry       int    // most segments that wait for a later step where the packing is BestFit; 0: none does
+	Carry       int    // most segments that wait for a later step where the packing is BestFit or Bucketed; 0: none does
 	Window      int    // steps that are drawn and packed together; 0 means 1
 	StopSteps   uint64 // the run ends with this many steps; 0: no such end
 	StopTokens  uint64 // the run ends with the first step that brings document tokens to this; 0: no such end

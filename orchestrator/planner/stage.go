@@ -61,10 +61,12 @@ const maxSizes = 4096
 
 // carry returns the most segments that may wait in the stage.
 func (s *Spec) carry(in *Stage) int {
-	if in.Packing != BestFit {
+	switch in.Packing {
+	case BestFit, Bucketed:
+		return s.Carry
+	default:
 		return 0
 	}
-	return s.Carry
 }
 
 // mayWait tells whether so many segments, of so many units, may be left to the next window of the stage: no more than find room there in any
@@ -93,7 +95,7 @@ func (s *Spec) validateStages() error {
 		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins/max(s.Window, 1):
 			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins/max(s.Window, 1))
 		case !at.Packing.known():
-			return fail("packing %q is none of best_fit, pad, concat", at.Packing)
+			return fail("packing %q is none of best_fit, pad, concat, bucketed", at.Packing)
 		case i > 0 && (at.From.Count == 0 || i > 1 && (at.From.Measure != all[i-1].From.Measure || at.From.Count <= all[i-1].From.Count)):
 			return fail("it does not begin after the one before it, in the same measure")
 		}

@@ -39,7 +39,12 @@ func (w *window) deal(steps []Selection) (bins []int) {
 // stepOf returns of each of the window's bins the step, and its number there, in the window's order.
 func (w *window) stepOf(bins []int) (step, number []uint32) {
 	step, number = make([]uint32, w.bins), make([]uint32, w.bins)
-	if len(bins) > 1 {
+	switch {
+	case w.walk.stage.Packing == Bucketed:
+		for b := range step {
+			step[b] = uint32(b / w.walk.stage.GlobalBatch)
+		}
+	case len(bins) > 1:
 		order, next := w.byAttention(), 0
 		for s := range strata {
 			for k := range bins {

@@ -28,7 +28,7 @@ func (d *draft) reaches(steps int) bool {
 	bins := uint64(steps) * uint64(in.GlobalBatch)
 	units := bins * uint64(d.walk.spec.binUnits(in))
 	switch in.Packing {
-	case Pad:
+	case Pad, Bucketed:
 		return uint64(len(d.segments)) >= bins
 	case Concat:
 		return d.total >= units
@@ -45,8 +45,11 @@ func (d *draft) full() bool {
 	}
 	in := &d.walk.stage
 	carry := d.walk.spec.carry(in)
-	if carry == 0 {
+	switch {
+	case carry == 0:
 		return true
+	case in.Packing == Bucketed:
+		return len(d.segments) >= d.steps*in.GlobalBatch+carry
 	}
 	bin := uint64(d.walk.spec.binUnits(in))
 	more := min(d.total*uint64(carry)/uint64(2*len(d.segments))/bin, uint64(in.GlobalBatch/4))
@@ -83,8 +86,12 @@ type window struct {
 // cut packs the pool. What would wait too long if it waited for another window is packed first.
 func (w *window) cut(c *cutter) {
 	var urgent []uint32
+	most := MostWaits
+	if w.walk.stage.Packing == Bucketed {
+		most = BucketWaits
+	}
 	for i, age := range w.ages {
-		if int(age)+w.steps > MostWaits {
+		if int(age)+w.steps > most {
 			urgent = append(urgent, uint32(i))
 		}
 	}
@@ -110,6 +117,13 @@ func (w *window) seal() ([]Selection, error) {
 		*sel = Selection{
 			Step: w.walk.state.Step + millrace.Step(k), Segments: sel.Segments, Bin: sel.Bin, NumBins: bins,
 			GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, Stage: in.number, PadMultiple: max(spec.PadMultiple, 1),
+		}
+		if in.Packing == Bucketed {
+			longest := uint32(0)
+			for i := range sel.Segments {
+				longest = max(longest, sel.Segments[i].Length)
+			}
+			sel.SequenceLength >>= spec.halved(in, longest)
 		}
 		sel.Incomplete = over && len(carried) == 0 && bins < in.GlobalBatch
 		sel.Stats.Sources = make([]SourceStats, len(spec.Sources))
@@ -146,7 +160,7 @@ func (w *window) states(steps []Selection, behind *walk, carried []Carried) {
 	steps[len(steps)-1].After = behind.after(len(steps), done.Tokens, carried)
 }
 
-// carry lists what waits, and leaves it in w.waits in the same order.
+// carry lists what waits, and leaves it in w.waits in the same order. Neighbours in a document are one: the next window cuts them as it needs them.
 func (w *window) carry() (carried []Carried) {
 	type waiting struct {
 		Carried
@@ -165,8 +179,13 @@ func (w *window) carry() (carried []Carried) {
 		list = append(list, waiting{c, seg})
 	}
 	slices.SortFunc(list, func(a, b waiting) int { return a.compare(b.Carried) })
-	for i := range list {
-		carried, w.waits = append(carried, list[i].Carried), append(w.waits, list[i].seg)
+	for i, one := range list {
+		if n := len(carried); i > 0 && carried[n-1].joins(one.Carried) {
+			carried[n-1].Length, carried[n-1].More = carried[n-1].Length+one.Length, one.More
+			w.waits[n-1].Length, w.waits[n-1].More = carried[n-1].Length, one.More
+			continue
+		}
+		carried, w.waits = append(carried, one.Carried), append(w.waits, one.seg)
 	}
 	return carried
 }

@@ -1,0 +1,75 @@
+package planner
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestBucketsAreOfOneLength: every row of a step has the step's length, which is that of its longest segment's bucket; and rows are a good deal
+// fuller than where each has the run's length.
+func TestBucketsAreOfOneLength(t *testing.T) {
+	padded := map[Packing]uint64{}
+	for _, packing := range []Packing{Pad, Bucketed} {
+		spec, c := pretrain(t, 2048, 64, 4000)
+		spec.Packing, spec.PadMultiple = packing, 8
+		if packing == Bucketed {
+			spec.Carry = 512
+		}
+		steps, _, err := collect(t, spec, NewState(4), c, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pure, rows, tokens := 0, uint64(0), uint64(0)
+		for i := range steps {
+			sel := &steps[i]
+			longest, shortest := uint32(0), sel.SequenceLength
+			for _, s := range sel.Segments {
+				longest, shortest = max(longest, s.Length), min(shortest, s.Length)
+			}
+			bins := slices.Clone(sel.Bin)
+			slices.Sort(bins)
+			if len(slices.Compact(bins)) != len(sel.Segments) || len(bins) != 64 || longest > sel.SequenceLength {
+				t.Fatalf("%s: step %d has %d segments in %d bins, the longest %d of %d", packing, i, len(sel.Segments), len(bins), longest, sel.SequenceLength)
+			}
+			if in := spec.stageAt(point{}); packing == Bucketed && sel.SequenceLength != in.SequenceLength>>spec.halved(&in, longest) {
+				t.Fatalf("step %d has rows of %d for %d tokens", i, sel.SequenceLength, longest)
+			}
+			if shortest > sel.SequenceLength/2 {
+				pure++
+			}
+			rows += uint64(sel.GlobalBatch) * uint64(sel.SequenceLength)
+			tokens += sel.Stats.Tokens
+		}
+		padded[packing] = tokens * 100 / rows
+		t.Logf("%s: %d of 100 steps are of one bucket alone", packing, pure)
+		if packing == Bucketed && pure < 55 {
+			t.Errorf("%d of 100 steps are of one bucket alone", pure)
+		}
+	}
+	t.Logf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[Pad], padded[Bucketed])
+	if padded[Bucketed] < 72 || padded[Pad] > padded[Bucketed]-20 {
+		t.Errorf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[Pad], padded[Bucketed])
+	}
+}
+
+// TestBucketsAnyLength: a segment has the shortest row that takes it and that the pad multiple divides.
+func TestBucketsAnyLength(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for range 3000 {
+		pad := []uint32{1, 2, 8, 12}[rng.IntN(4)]
+		spec := newSpec(t, pad*(1+rng.Uint32N(4096)), 4, "1")
+		spec.PadMultiple = pad
+		in := spec.stageAt(point{})
+		tokens := 1 + rng.Uint32N(in.SequenceLength)
+		got, want := in.SequenceLength>>spec.halved(&in, tokens), in.SequenceLength
+		for n := uint32(1); n <= halvings; n++ {
+			if length := in.SequenceLength >> n; length<<n == in.SequenceLength && length%pad == 0 && length >= tokens {
+				want = length
+			}
+		}
+		if got != want {
+			t.Fatalf("%d tokens of %d, padded to %d: a row of %d, want %d", tokens, in.SequenceLength, pad, got, want)
+		}
+	}
+}

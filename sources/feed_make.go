@@ -65,13 +65,13 @@ func (f *Feed) gather(p *pack) move {
 		} else {
 			f.globalIDs(p, slots)
 		}
-		tokens, known, err := f.lookUp(ctx, slots, refused)
+		tokens, patches, known, err := f.lookUp(ctx, slots, refused)
 		if err != nil {
 			return err
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		p.slots, p.refused, p.stage, p.known = slots, refused, gathered, known
+		p.slots, p.refused, p.patches, p.stage, p.known = slots, refused, patches, gathered, known
 		if known {
 			p.tokens = tokens
 			f.sizes.learn(p)
@@ -83,27 +83,34 @@ func (f *Feed) gather(p *pack) move {
 }
 
 // lookUp fills in remembered lengths, and where there are filters what they say; known only if all are. tokens are those to be kept.
-func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (tokens int64, known bool, err error) {
+func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (tokens int64, patches []uint32, known bool, err error) {
 	view := f.src.newLengthView()
 	defer view.close()
 	var get func(uint64) (uint32, bool)
 	var refusals func(uint64, uint32) (uint32, bool)
+	var patchesOf func(uint64) uint32
 	for i := range slots {
 		s := &slots[i]
 		if get == nil || s.shard != slots[i-1].shard {
 			if get, err = view.of(ctx, s.shard); err != nil {
-				return 0, false, err
+				return 0, nil, false, err
 			}
-			refusals = view.refusals(s.shard)
+			refusals, patchesOf = view.refusals(s.shard), view.patches(s.shard)
 		}
 		n, ok := get(s.record)
 		if !ok {
-			return 0, false, nil
+			return 0, nil, false, nil
 		}
 		s.length = n
+		if patchesOf != nil {
+			if patches == nil {
+				patches = make([]uint32, len(slots))
+			}
+			patches[i] = patchesOf(s.record)
+		}
 		if refused != nil {
 			if refused[i], ok = refusals(s.record, n); !ok {
-				return 0, false, nil
+				return 0, nil, false, nil
 			}
 			if refused[i]&own != 0 {
 				continue
@@ -111,7 +118,7 @@ func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (toke
 		}
 		tokens += int64(n)
 	}
-	return tokens, true, nil
+	return tokens, patches, true, nil
 }
 
 // open begins a part of a pack's making.

@@ -47,6 +47,7 @@ type pack struct {
 
 	slots   []slot
 	refused []uint32                       // by slot: the bits of the filters that refuse it, settled like its length; nil where there are no filters
+	patches []uint32                       // by slot; nil where the source has none
 	parts   [][]uint32                     // tokens
 	rejects map[uint32]millrace.Quarantine // by slot: found before it was offered
 	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length

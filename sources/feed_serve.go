@@ -56,6 +56,9 @@ func (f *Feed) offerOf(p *pack, seat uint64) Offer {
 		ID:      millrace.SampleID{Shard: s.shard, Record: s.record},
 		Lengths: millrace.Lengths{Tokens: s.length},
 	}}
+	if p.patches != nil {
+		o.Lengths.Patches = p.patches[seat-p.lo]
+	}
 	if p.refused != nil {
 		o.Refused = uint64(p.refused[seat-p.lo])
 	}

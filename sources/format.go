@@ -27,7 +27,7 @@ type Limits struct {
 
 // Format opens shards of one file format. Implementations are stateless and safe for concurrent use.
 type Format interface {
-	// Name is the word in the mixture file: jsonl, parquet, megatron.
+	// Name is the word in the mixture file: jsonl, parquet, megatron, lengths.
 	Name() string
 	// Open reads the shard's own head or footer (not its records) and fails with millrace.ErrDamaged where the file cannot be
 	// read as a whole. index is what Index returned for these bytes before, or nil.
@@ -73,6 +73,12 @@ type Lengther interface {
 type Sizer interface {
 	// Size returns the tokens that a record has if it is good, 0 where it is bad in any case.
 	Size(record uint64) uint32
+}
+
+// Patcher is implemented by shards whose records may have patches of images beside their tokens.
+type Patcher interface {
+	// Patches returns the patches of a record, 0 where it has none.
+	Patches(record uint64) uint32
 }
 
 // Companions is implemented by formats whose shard is more than the file that names it. The bytes of companions belong to the

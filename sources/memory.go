@@ -301,6 +301,16 @@ func (v *lengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) 
 	return func(r uint64) (uint32, bool) { return 0, st.Bad(r, v.src.spec.Limits.SampleBytes) }
 }
 
+// patches returns the lookup of patches in a shard that the view has looked at, nil where it has none.
+func (v *lengthView) patches(shard uint32) func(record uint64) uint32 {
+	for _, o := range v.open {
+		if p, ok := o.Shard.(Patcher); ok && o.index == shard {
+			return p.Patches
+		}
+	}
+	return nil
+}
+
 func (v *lengthView) close() {
 	for _, o := range v.open {
 		v.src.shards.release(o)

@@ -135,6 +135,10 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 	for _, q := range r.Quarantined.Recent {
 		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
+	if r.OK && !r.Payload {
+		fmt.Fprintf(w, "\n%s is valid and can be planned on %d ranks; sources of format lengths hold nothing that could be served\n", r.Mixture, r.Ranks)
+		return nil
+	}
 	if r.OK {
 		fmt.Fprintf(w, "\n%s is valid and can be run on %d ranks\n", r.Mixture, r.Ranks)
 		return nil

@@ -59,6 +59,9 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 	if p.cfg, err = config.Load(mixture); err != nil {
 		return err
 	}
+	if err = p.cfg.Payload(); err != nil {
+		return err
+	}
 	if _, err = p.cfg.Topology(p.ranks); err != nil {
 		return err
 	}

@@ -87,6 +87,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.Payload(); err != nil {
+		return err
+	}
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (v *validator) checkFormat(path string, s *Source) {
 	}
 	format, why := v.c.detect(s.Path)
 	if why != "" {
-		v.wrong(path+".path", "the format of source "+quote(s.Name)+" "+why, "add `format: jsonl`, `parquet` or `megatron`")
+		v.wrong(path+".path", "the format of source "+quote(s.Name)+" "+why, "add `format: jsonl`, `parquet`, `megatron` or `lengths`")
 		return
 	}
 	s.Format = format

@@ -98,8 +98,9 @@ type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
 	// Format of the files. It may be left out where the file names tell. jsonl: a JSON object a line. parquet: a table.
-	// megatron: tokens, a .bin and an .idx file.
-	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron"`
+	// megatron: tokens, a .bin and an .idx file. lengths: how long documents are and nothing of them, as CSV of columns tokens, patches
+	// and count, for check and plan alone.
+	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this file.
 	Path Patterns `yaml:"path" jsonschema:"required"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
@@ -142,10 +143,22 @@ const (
 	JSONL    Format = "jsonl"
 	Parquet  Format = "parquet"
 	Megatron Format = "megatron"
+	Lengths  Format = "lengths"
 )
 
 // HoldsText tells whether the format's records are text, which needs a tokenizer.
-func (f Format) HoldsText() bool { return f != Megatron }
+func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
+
+// Payload tells whether there is something to serve: an error that names the place of the first source that has lengths alone.
+func (c *Config) Payload() error {
+	for i := range c.Sources {
+		if s := &c.Sources[i]; s.Format == Lengths {
+			return c.ErrorAt("sources."+s.Name+".format", "source "+quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
+		}
+	}
+	return nil
+}
 
 // OnExhausted is what happens when a source is through.
 type OnExhausted string

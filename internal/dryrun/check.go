@@ -39,7 +39,7 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	k := &check{c: c, o: o, report: &Report{Mixture: c.File, Ranks: o.Ranks, Problems: []Complaint{}, Sources: []SourceReport{}, FirstSteps: []StepReport{},
+	k := &check{c: c, o: o, report: &Report{Mixture: c.File, Ranks: o.Ranks, Payload: c.Payload() == nil, Problems: []Complaint{}, Sources: []SourceReport{}, FirstSteps: []StepReport{},
 		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}}}
 	var err error
 	if k.topology, err = c.Topology(o.Ranks); err != nil {
@@ -136,6 +136,9 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 			break
 		}
 		k.step(s)
+		if !k.report.Payload {
+			continue // there is nothing to build
+		}
 		if err := k.build(ctx, w, s); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import "millrace"
 type Report struct {
 	Mixture     string         `json:"mixture"`
 	OK          bool           `json:"ok"`
+	Payload     bool           `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
 	Problems    []Complaint    `json:"problems"`
 	Ranks       int            `json:"ranks"`
 	Sources     []SourceReport `json:"sources"`

@@ -11,6 +11,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
+	"millrace/sources/lengths"
 	"millrace/sources/megatron"
 	"millrace/sources/parquet"
 	"millrace/sources/tokenize"
@@ -101,6 +102,8 @@ func format(f config.Format) (sources.Format, error) {
 		return parquet.Format{}, nil
 	case config.Megatron:
 		return megatron.New(sources.OSFS()), nil
+	case config.Lengths:
+		return lengths.Format{}, nil
 	}
 	return nil, fmt.Errorf("format %q is not there yet", f)
 }

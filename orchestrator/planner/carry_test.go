@@ -78,6 +78,29 @@ func TestCarryIsBounded(t *testing.T) {
 	}
 }
 
+// TestMovedIsWhatWindowsAndCarryAllow: nothing moves without them, and nothing further than they let it.
+func TestMovedIsWhatWindowsAndCarryAllow(t *testing.T) {
+	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, MostWaits}, {4, 64, 3, MostWaits + 3}} {
+		spec := newSpec(t, 64, 8, "1", "2")
+		spec.Window, spec.Carry = c.window, c.carry
+		steps, _, err := collect(t, spec, NewState(2), randomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most := 0
+		for i := range steps {
+			st := &steps[i].Stats
+			most = max(most, st.Most)
+			if uint64(st.Most) > st.Moved || st.Moved > uint64(st.Most*len(steps[i].Segments)) {
+				t.Fatalf("window %d, carry %d, step %d: %d segments moved %d steps, the furthest %d", c.window, c.carry, i, len(steps[i].Segments), st.Moved, st.Most)
+			}
+		}
+		if most < c.least || most > c.most {
+			t.Errorf("window %d, carry %d: moved by %d steps, want %d to %d", c.window, c.carry, most, c.least, c.most)
+		}
+	}
+}
+
 // TestWindowsEndWhereTheyMust: at absolute multiples, and where the mixture jumps, or begins or ends a ramp.
 func TestWindowsEndWhereTheyMust(t *testing.T) {
 	for _, measure := range []mixing.Measure{mixing.Steps, mixing.Tokens} {

@@ -41,6 +41,8 @@ type Stats struct {
 	Tokens  uint64 // of documents
 	Padded  uint64 // with every segment rounded up to the pad multiple
 	FillPPM uint64 // Padded, in millionths of GlobalBatch × SequenceLength
+	Moved   uint64 // steps between where segments are and where they were drawn, over all segments; carried ones count from the window that drew them
+	Most    int    // the largest of these
 	Drawn   int    // with the first step of a window: segments that it was packed from, carried ones among them
 	Packs   int    // likewise: times the packer ran
 	Sources []SourceStats
@@ -75,6 +77,8 @@ func (sel *Selection) reject(events []passed) {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Ordinal, b.Ordinal))
 	})
 }
+
+func (s *Stats) move(steps int) { s.Moved, s.Most = s.Moved+uint64(steps), max(s.Most, steps) }
 
 func (sel *Selection) count() {
 	st, pad := &sel.Stats, uint64(sel.PadMultiple)

@@ -21,7 +21,11 @@ func (w *window) deal(steps []Selection) (bins []int) {
 		bins[k] = min(batch, w.bins-k*batch)
 	}
 	step, number := w.stepOf(bins)
+	drawn := 0 // step of the window
 	for i := range w.n {
+		for drawn+1 < len(w.legs) && w.legs[drawn+1].first <= i {
+			drawn++
+		}
 		b := w.bin[i]
 		if b == noBin {
 			continue
@@ -32,6 +36,11 @@ func (w *window) deal(steps []Selection) (bins []int) {
 			sel.Segments, sel.Bin = make([]millrace.Segment, 0, most), make([]uint32, 0, most)
 		}
 		sel.Segments, sel.Bin = append(sel.Segments, w.segments[i]), append(sel.Bin, number[b])
+		from := drawn
+		if i < len(w.ages) {
+			from = -int(w.ages[i])
+		}
+		sel.Stats.move(max(from-int(step[b]), int(step[b])-from))
 	}
 	return bins
 }

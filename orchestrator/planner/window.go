@@ -117,6 +117,7 @@ func (w *window) seal() ([]Selection, error) {
 		*sel = Selection{
 			Step: w.walk.state.Step + millrace.Step(k), Segments: sel.Segments, Bin: sel.Bin, NumBins: bins,
 			GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, Stage: in.number, PadMultiple: max(spec.PadMultiple, 1),
+			Stats: sel.Stats,
 		}
 		if in.Packing == Bucketed {
 			longest := uint32(0)

@@ -20,15 +20,11 @@ func (w *world) remix(p *process, size int) {
 	if o == nil {
 		return
 	}
-	// A change cuts the window that it lies in, which decides what all of that holds: no trainer may have come to it.
-	window := millrace.Step(max(w.load.config.Spec.Window, 1))
 	w.mu.Lock()
-	begin := (w.furthest + window) / window * window
-	if w.mixed == 0 || begin < w.mixed {
-		w.mixed = begin
-	}
+	from := max(w.furthest+millrace.Step(size%3), 1)
+	w.mixed = min(w.mixed, from-from%millrace.Step(max(w.load.config.Spec.Window, 1))) // it cuts the window that it falls into
 	w.mu.Unlock()
-	request := &proto.MixRequest{HasFrom: true, From: uint64(begin + millrace.Step(size%3))}
+	request := &proto.MixRequest{HasFrom: true, From: uint64(from)}
 	switch size / 3 % 4 {
 	case 0:
 		request.Change = &proto.MixRequest_Skip{Skip: &proto.Skipped{To: request.From + 1}}
@@ -51,17 +47,14 @@ func (w *world) remix(p *process, size int) {
 	}
 }
 
-// remixed tells whether a change of the mixture may decide what a step holds. Of those that it may, every rank gets the same, in every attempt.
+// remixed tells whether a change of the mixture may decide what a step holds. Every rank is given the same, in every attempt.
 func (w *world) remixed(p *sidecar.StepPlan) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.furthest = max(w.furthest, p.Step+1)
-	if w.mixed == 0 || p.Step < w.mixed {
-		return false, nil
-	}
 	if was, ok := w.contents[p.Step]; ok && was != p.Content {
 		return true, fmt.Errorf("step %d held %s, and holds %s in attempt %d", p.Step, was, p.Content, p.Attempt)
 	}
 	w.contents[p.Step] = p.Content
-	return true, nil
+	return p.Step >= w.mixed, nil
 }

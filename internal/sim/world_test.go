@@ -54,8 +54,8 @@ type world struct {
 	term     millrace.Term                     // newest that an orchestrator took
 	unsynced int                               // percent that the next crash leaves of what was not synced
 	furthest millrace.Step                     // first that no trainer has come to in any attempt
-	mixed    millrace.Step                     // first that a change of the mixture may decide; 0: there was none
-	contents map[millrace.Step]millrace.Digest // of steps that changes decide
+	mixed    millrace.Step                     // first that a change of the mixture may decide
+	contents map[millrace.Step]millrace.Digest // of steps that trainers came to
 	verdict  verdict
 	history  hash.Hash
 }
@@ -73,7 +73,7 @@ type verdict struct {
 
 // newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
 func newWorld(load *workload, s *script, calm *world) *world {
-	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{},
+	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
 		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
 	if calm != nil {
 		w.documents = calm.documents

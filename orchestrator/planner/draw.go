@@ -53,8 +53,8 @@ func newDraft(spec *Spec, before State) (*draft, error) {
 		return nil, err
 	}
 	d := &draft{begin: before, walk: w, sizes: make([]int64, len(spec.Sources)), steps: spec.windowAt(before.Step), legs: []leg{{at: w.at, shares: w.shares}}}
-	d.heads = newHeads(len(spec.Sources), func(source int, meta *millrace.SampleMeta) {
-		d.passed = append(d.passed, passed{at: len(d.segments), source: source, meta: *meta})
+	d.heads = newHeads(len(spec.Sources), func(source int, meta millrace.SampleMeta) {
+		d.passed = append(d.passed, passed{at: len(d.segments), source: source, meta: meta})
 	})
 	d.lookAll()
 	return d, nil

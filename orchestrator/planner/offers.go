@@ -71,10 +71,10 @@ type heads struct {
 	// idle is, per source, the epoch in which the present run of documents without tokens began.
 	idle    []millrace.Epoch
 	idling  []bool
-	skipped func(source int, meta *millrace.SampleMeta)
+	skipped func(source int, meta millrace.SampleMeta)
 }
 
-func newHeads(sources int, skipped func(int, *millrace.SampleMeta)) *heads {
+func newHeads(sources int, skipped func(int, millrace.SampleMeta)) *heads {
 	return &heads{
 		known: make([]bool, sources), metas: make([]millrace.SampleMeta, sources),
 		idle: make([]millrace.Epoch, sources), idling: make([]bool, sources), skipped: skipped,
@@ -107,7 +107,7 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 			return a, w.empty(source)
 		}
 		w.skip(source, &meta)
-		h.skipped(source, &meta)
+		h.skipped(source, meta)
 	}
 	return Ready, nil
 }

@@ -1,12 +1,20 @@
 package planner
 
+import "math/bits"
+
 // slot is an entry of a heap: whoever has the least key goes first, ties by the smaller id.
 type slot struct {
 	key int64
 	id  uint32
 }
 
-func (s slot) before(o slot) bool { return s.key < o.key || s.key == o.key && s.id < o.id }
+// before tells whether s goes before o, as 1 or 0: it is as good as random, so that a branch on it would be mispredicted.
+func (s slot) before(o slot) (yes int) {
+	const sign = 1 << 63
+	_, borrow := bits.Sub64(uint64(s.id), uint64(o.id), 0)
+	_, borrow = bits.Sub64(uint64(s.key)^sign, uint64(o.key)^sign, borrow)
+	return int(borrow)
+}
 
 // heap is a binary heap of slots, least first.
 type heap []slot
@@ -17,7 +25,7 @@ func (h *heap) push(s slot) {
 	i := len(old) - 1
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !s.before(old[parent]) {
+		if s.before(old[parent]) == 0 {
 			break
 		}
 		old[i] = old[parent]
@@ -42,15 +50,11 @@ func (h heap) replace(s slot) { h.sink(s) }
 // sink puts s where the first slot was and moves it down to its place.
 func (h heap) sink(s slot) {
 	i := 0
-	for {
-		child := 2*i + 1
-		if child >= len(h) {
-			break
+	for child := 1; child < len(h); child = 2*i + 1 {
+		if child+1 < len(h) {
+			child += h[child+1].before(h[child])
 		}
-		if child+1 < len(h) && h[child+1].before(h[child]) {
-			child++
-		}
-		if !h[child].before(s) {
+		if h[child].before(s) == 0 {
 			break
 		}
 		h[i] = h[child]

@@ -46,7 +46,7 @@ func describeKnot(k mixing.Knot, names []string) string {
 		fmt.Fprintf(&b, " %s over %d", k.Ramp, k.Over.Count)
 	}
 	b.WriteByte(':')
-	for i, w := range k.Weights {
+	for i, w := range readable(k.Weights) {
 		name := fmt.Sprint(i)
 		if i < len(names) {
 			name = names[i]
@@ -54,6 +54,26 @@ func describeKnot(k mixing.Knot, names []string) string {
 		fmt.Fprintf(&b, " %s %s", name, w)
 	}
 	return b.String()
+}
+
+// longWeight is the length from which a weight is nothing that somebody wrote: groups and rules come to weights of many digits.
+const longWeight = 12
+
+// readable returns weights for people: as they are written, or as shares where they were derived.
+func readable(weights []mixing.Weight) []string {
+	out, long := make([]string, len(weights)), false
+	for i, w := range weights {
+		out[i] = w.String()
+		long = long || len(out[i]) >= longWeight
+	}
+	parts, err := mixing.Proportion(weights)
+	if !long || err != nil {
+		return out
+	}
+	for i, share := range parts.Shares(nil) {
+		out[i] = decimalShare(share)
+	}
+	return out
 }
 
 func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {

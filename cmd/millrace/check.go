@@ -111,14 +111,12 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		printDry(w, &r.Sources[i], r.Run.Exact)
 	}
 	if len(r.FirstSteps) > 0 {
-		rows := []string{row("\nSTEP", "TOKENS", "FILL", "BALANCE", "RANKS", "CONTENT")}
-		for _, s := range r.FirstSteps {
-			rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks), s.Content))
-		}
-		if err := table(w, rows...); err != nil {
+		if err := printFirst(w, r); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.")
+	}
+	if err := printPrices(w, r); err != nil {
+		return err
 	}
 	m := &r.Memory
 	fmt.Fprintln(w)
@@ -144,6 +142,43 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		return nil
 	}
 	_, err := fmt.Fprintf(w, "\n%s cannot be run: %d problems, on stderr\n", r.Mixture, len(r.Problems))
+	return err
+}
+
+// printFirst shows the first steps, and where the first one's compute goes.
+func printFirst(w io.Writer, r *dryrun.Report) error {
+	rows := []string{row("\nSTEP", "TOKENS", "FILL", "STRANDED", "BALANCE", "RANKS", "BOUND", "GAP", "CONTENT")}
+	for _, s := range r.FirstSteps {
+		e := s.Explain
+		rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), count(e.Stranded), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks),
+			fmt.Sprintf("%.4f", 1+e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), s.Content))
+	}
+	if err := table(w, rows...); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.")
+	fmt.Fprintf(w, "BOUND is the least that the documents leave with balance: %s, GAP how far the step is from it; millrace plan --explain says more.\n", r.FirstSteps[0].Explain.Balance)
+	if len(r.FirstSteps[0].Explain.Ranks) > 1 {
+		fmt.Fprintln(w)
+		printRanks(w, r.FirstSteps[0].Explain)
+	}
+	return nil
+}
+
+// printPrices says what other choices would cost.
+func printPrices(w io.Writer, r *dryrun.Report) error {
+	if r.Prices == nil || len(r.Prices.Choices) < 2 {
+		return nil
+	}
+	rows := []string{row("\nCHOICE", "FSDP", "DP", "PP", "FILL", "LARGEST", "MOVED")}
+	for _, c := range r.Prices.Choices {
+		rows = append(rows, row(c.Choice, percent(c.Overhead.FSDP), percent(c.Overhead.DP), percent(c.Overhead.PP), percent(c.Fill), count(uint64(c.Largest)), fmt.Sprintf("%.2f", c.MovedMean)))
+	}
+	if err := table(w, rows...); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "What it would cost, by the first %d steps: overhead over the mean rank where ranks wait in every microbatch (FSDP), once\n"+
+		"a step (DP), or in a pipeline (PP); tokens of the LARGEST microbatch; by how many steps documents are MOVED.\n", r.Prices.Steps)
 	return err
 }
 

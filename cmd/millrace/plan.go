@@ -24,7 +24,8 @@ import (
 type plan struct {
 	steps, runDir string
 	ranks         int
-	json          bool
+	json, explain bool
+	html          string
 	from, to      uint64
 }
 
@@ -37,8 +38,12 @@ func planCommand() *cobra.Command {
 they are. Plans are made anew from the mixture file, as a run would make them; with --run-dir they are read from the ledger of a run,
 which has to be stopped, and MIXTURE may be left out. Where a run was begun anew from an earlier step, the newest attempt counts.
 
-With --json, one object a line: step, content_digest (equal for any number of ranks), placement_digest, segments.`,
-		Example: "  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps 41200..41201 --json",
+With --json, one object a line: step, content_digest (equal for any number of ranks), placement_digest, segments.
+
+With --explain, why each step costs what it costs, by the mixture file's model or cost: the overhead over the mean rank, the least that the
+documents leave (the bound) and the gap, fill, stranded places, how far window and carry moved documents, every source against its target up
+to that step, and a picture of each rank's cost. --json has the same numbers; --html writes them with plots into one page.`,
+		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps 41200..41201 --json",
 		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, args) },
 	}
 	f := c.Flags()
@@ -46,6 +51,8 @@ With --json, one object a line: step, content_digest (equal for any number of ra
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.StringVar(&p.runDir, "run-dir", "", "read the ledger of this run")
 	f.BoolVar(&p.json, "json", false, "print one JSON object a step")
+	f.BoolVar(&p.explain, "explain", false, "say why each step costs what it costs, in place of where its segments are")
+	f.StringVar(&p.html, "html", "", "with --explain, write a page with plots to this file")
 	return c
 }
 
@@ -56,6 +63,12 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	}
 	if p.ranks < 1 {
 		return &usageError{fmt.Errorf("millrace plan: --ranks %d: want at least 1", p.ranks)}
+	}
+	if p.html != "" && !p.explain {
+		return &usageError{errors.New("millrace plan: --html goes with --explain")}
+	}
+	if p.runDir != "" && p.explain {
+		return &usageError{errors.New("millrace plan: --explain plans anew from the mixture file: leave --run-dir out")}
 	}
 	if p.runDir != "" && len(args) == 0 {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
@@ -70,9 +83,15 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if p.runDir != "" {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
 	}
-	return page(c, func(w *bufio.Writer) error {
+	pages := &explainedPages{mixture: args[0], ranks: p.ranks}
+	err = page(c, func(w *bufio.Writer) error {
 		r := &planned{from: p.from, to: p.to, ranks: p.ranks}
-		r.show = func(_ context.Context, _ *dryrun.Walk, s *dryrun.Step) error { return p.print(w, s.Plan, r.manifests) }
+		r.show = func(_ context.Context, walk *dryrun.Walk, s *dryrun.Step) error {
+			if p.explain {
+				return p.printExplained(w, walk, pages)
+			}
+			return p.print(w, s.Plan, r.manifests)
+		}
 		r.ended = func(steps uint64) error {
 			if steps <= p.from {
 				return &usageError{fmt.Errorf("millrace plan: --steps %s: the run has %d steps", p.steps, steps)}
@@ -82,6 +101,10 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 		}
 		return r.run(c, cfg)
 	})
+	if err != nil || p.html == "" {
+		return err
+	}
+	return pages.write(p.html)
 }
 
 // planned is a stretch of a run that is planned and shown.

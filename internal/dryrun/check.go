@@ -126,6 +126,13 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 	if err := w.Sample(ctx, sampled); err != nil {
 		return err
 	}
+	if k.o.Steps > 0 && k.quick(ctx) {
+		k.o.Progress("plan with other settings", 0, 1)
+		var err error
+		if k.report.Prices, err = w.Prices(ctx); err != nil {
+			return err
+		}
+	}
 	for range k.o.Steps {
 		k.o.Progress("plan and build steps", int64(len(k.report.FirstSteps)), int64(k.o.Steps))
 		s, err := w.Next(ctx)
@@ -135,7 +142,7 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 		if s == nil {
 			break
 		}
-		k.step(s)
+		k.step(s, w.Explain())
 		if !k.report.Payload {
 			continue // there is nothing to build
 		}
@@ -158,12 +165,10 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 	return nil
 }
 
-func (k *check) step(s *Step) {
-	over := planner.Weigh(s.Plan, setup.PlaceOptions(k.c, k.topology).Weighing(s.Selection, k.topology)).Over
+func (k *check) step(s *Step, e *Explained) {
 	places := float64(s.GlobalBatch) * float64(s.SequenceLength)
-	context, _ := planner.WeighContext(s.Plan, setup.Costs(k.c), k.topology.CP, k.c.PadMultiple)
-	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: uint64(s.Step), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / places,
-		Balance: 1 + float64(over.FSDP)/1e6, Ranks: 1 + float64(over.DP)/1e6, Context: 1 + float64(context)/1e6, Content: s.Content.String()})
+	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: e.Step, Tokens: e.Tokens, Fill: e.Fill,
+		Balance: 1 + e.Overhead.FSDP, Ranks: 1 + e.Overhead.DP, Context: e.Context, Content: e.Content, Explain: e})
 	if !s.Incomplete || k.places == 0 {
 		k.tokens, k.places = k.tokens+float64(s.Stats.Tokens), k.places+places
 	}
@@ -186,6 +191,19 @@ func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 	return nil
 }
 
+// quick tells whether the first steps can be drawn several times in a second or two: their lengths are known, or soon are.
+func (k *check) quick(ctx context.Context) bool {
+	return pricedSteps*k.c.StepTokens() <= cheapRun || k.known(ctx)
+}
+
+// known tells whether every record's length is.
+func (k *check) known(ctx context.Context) bool {
+	return !slices.ContainsFunc(k.opened.Sources, func(src *sources.Source) bool {
+		st, err := src.Stats(ctx)
+		return err != nil || !st.Counted || st.Known < st.Records
+	})
+}
+
 // supply is what each source gives in a pass.
 func (k *check) supply(ctx context.Context, found []Found) []Supply {
 	out := make([]Supply, len(k.opened.Sources))
@@ -201,14 +219,11 @@ func (k *check) cheap(ctx context.Context, supply []Supply) bool {
 	if k.outlook.Endless {
 		return false
 	}
-	known := true
 	tokens, records := 0.0, 0.0
-	for i, src := range k.opened.Sources {
-		st, err := src.Stats(ctx)
-		known = known && err == nil && st.Counted && st.Known == st.Records
+	for i := range supply {
 		tokens, records = tokens+supply[i].Tokens, records+supply[i].Records
 	}
-	if known {
+	if k.known(ctx) {
 		return k.outlook.Tokens*records <= cheapKnown*max(tokens, 1)
 	}
 	return k.outlook.Tokens <= cheapRun

@@ -7,15 +7,16 @@ import "millrace"
 type Report struct {
 	Mixture     string         `json:"mixture"`
 	OK          bool           `json:"ok"`
-	Payload     bool           `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
 	Problems    []Complaint    `json:"problems"`
 	Ranks       int            `json:"ranks"`
 	Sources     []SourceReport `json:"sources"`
 	Run         RunReport      `json:"run"`
 	FirstSteps  []StepReport   `json:"first_steps"`
+	Prices      *Prices        `json:"prices"`   // of other choices; null where nothing was planned, or lengths have to be found out for it
 	CPSizes     []int          `json:"cp_sizes"` // context parallelism that pad_multiple admits
 	Memory      MemoryReport   `json:"memory"`
 	Quarantined Quarantined    `json:"quarantined"`
+	Payload     bool           `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
 }
 
 // Complaint is one reason why the mixture cannot be run.
@@ -96,6 +97,8 @@ type StepReport struct {
 	Ranks   float64 `json:"ranks"`   // max/mean cost of the ranks' sums
 	Context float64 `json:"context"` // max/mean cost of the context-parallel ranks that share a microbatch
 	Content string  `json:"content_digest"`
+
+	Explain *Explained `json:"explain"`
 }
 
 // MemoryReport is what a run holds, in bytes, against the limits.

@@ -32,6 +32,7 @@ type Step struct {
 // Walk plans the steps of a run from 0 on. One owner; not for concurrent use.
 type Walk struct {
 	opened   *Opened
+	spec     *planner.Spec
 	topology millrace.Topology
 	place    planner.PlaceOptions
 	shapes   *constructors.Set
@@ -40,6 +41,7 @@ type Walk struct {
 	feeds    []*sources.Feed
 	wants    []millrace.Ordinal
 	last     *Step // the newest; its samples can still be fetched
+	prefix   *prefix
 	over     planner.Outcome
 	found    []Found
 	dry      []*millrace.Step // where each source ended
@@ -87,7 +89,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, topology: topology, place: setup.PlaceOptions(c, topology), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
+	w := &Walk{opened: o, spec: spec, topology: topology, place: setup.PlaceOptions(c, topology), prefix: newPrefix(spec), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
 		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
 	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {
@@ -144,6 +146,7 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 				w.stale[i] = &sel.Step
 			}
 		}
+		w.prefix.add(&sel)
 		w.last = &Step{Selection: &sel, Plan: plan}
 		return w.last, nil
 	}

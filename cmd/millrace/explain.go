@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"millrace/internal/dryrun"
+)
+
+// printExplained writes why the newest step costs what it costs.
+func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *explainedPages) error {
+	e := walk.Explain()
+	if p.html != "" {
+		pages.add(e, walk.Lengths())
+	}
+	if p.json {
+		if err := encode(w, e); err != nil {
+			return err
+		}
+		return w.Flush()
+	}
+	if err := printExplanation(w, e); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+func printExplanation(w io.Writer, e *dryrun.Explained) error {
+	fmt.Fprintf(w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch, count(uint64(e.SequenceLength)), e.Segments, e.Content)
+	fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", percent(e.Overhead.Of(e.Balance)), percent(e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), e.Balance)
+	fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", percent(e.Overhead.FSDP), percent(e.Overhead.DP), percent(e.Overhead.PP))
+	fmt.Fprintf(w, "  fill %s, %s places stranded, %s lost to pad_multiple; largest microbatch %s of %s tokens\n",
+		percent(e.Fill), count(e.Stranded), count(e.Rounding), count(uint64(e.Largest)), count(uint64(e.Cap)))
+	if e.MovedMost > 0 {
+		fmt.Fprintf(w, "  documents came %.2f steps from where they were drawn, %d at most\n", e.MovedMean, e.MovedMost)
+	}
+	if e.Slices > 0 {
+		fmt.Fprintf(w, "  %d slices of documents that are split over ranks\n", e.Slices)
+	}
+	if e.Context > 1 {
+		fmt.Fprintf(w, "  max/mean cost of the context-parallel ranks of a microbatch: %.4f\n", e.Context)
+	}
+	rows := []string{row("  SOURCE", "SHARE", "HERE", "TARGET SO FAR", "PLACED", "OFF")}
+	for _, m := range e.Mixture {
+		rows = append(rows, row("  "+m.Source, percent(m.Share), count(m.Here), count(m.Target), count(m.Placed), fmt.Sprintf("%+d", m.Off)))
+	}
+	if err := table(w, rows...); err != nil {
+		return err
+	}
+	printRanks(w, e)
+	_, err := fmt.Fprintln(w)
+	return err
+}
+
+// What a picture of costs has room for.
+const (
+	mostRows = 16
+	barWidth = 40
+	sparks   = 24
+)
+
+// printRanks draws what each rank costs: a bar of its sum, and a column for each of its microbatches. Of many ranks the dearest and the
+// cheapest are shown.
+func printRanks(w io.Writer, e *dryrun.Explained) {
+	order := make([]int, len(e.Ranks))
+	for r := range order {
+		order[r] = r
+	}
+	shown := order
+	if len(order) > mostRows {
+		byCost := slices.Clone(order)
+		slices.SortStableFunc(byCost, func(a, b int) int { return cmp.Compare(e.Ranks[b], e.Ranks[a]) })
+		shown = append(slices.Clone(byCost[:mostRows/2]), byCost[len(byCost)-mostRows/2:]...)
+		fmt.Fprintf(w, "  cost of step %d, of the mean rank's; the %d dearest and the %d cheapest of %d ranks, the median is %.4f\n",
+			e.Step, mostRows/2, mostRows/2, len(order), e.Ranks[byCost[len(byCost)/2]])
+	} else {
+		fmt.Fprintf(w, "  cost of step %d by data-parallel rank, of the mean rank's, and of its microbatches\n", e.Step)
+	}
+	dearest, micro := slices.Max(e.Ranks), 0.0
+	for _, costs := range e.Costs {
+		micro = max(micro, slices.Max(costs))
+	}
+	for i, r := range shown {
+		if i == mostRows/2 && len(order) > mostRows {
+			fmt.Fprintln(w, "     ⋮")
+		}
+		fmt.Fprintf(w, "  %6d %s %.4f %s\n", r, bar(e.Ranks[r]/dearest, barWidth), e.Ranks[r], spark(e.Costs[r], micro))
+	}
+}
+
+// bar is a horizontal bar, in eighths of a column.
+func bar(part float64, width int) string {
+	eighths := min(int(part*float64(8*width)+0.5), 8*width)
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	return text + strings.Repeat(" ", width-(eighths+7)/8)
+}
+
+// spark is a row of columns, each the dearest of as many microbatches as make them fit.
+func spark(costs []float64, most float64) string {
+	var out strings.Builder
+	for part := range slices.Chunk(costs, (len(costs)+sparks-1)/sparks) {
+		height := int(slices.Max(part)/most*8 + 0.5)
+		out.WriteRune([]rune(" ▁▂▃▄▅▆▇█")[min(height, 8)])
+	}
+	return out.String()
+}

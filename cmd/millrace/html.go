@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"os"
+	"slices"
+	"strings"
+
+	"millrace/internal/dryrun"
+)
+
+// explainedPages collects what a page of plots shows. Of all steps but the dearest, what microbatches cost is forgotten.
+type explainedPages struct {
+	mixture string
+	ranks   int
+	steps   []*dryrun.Explained
+	dearest *dryrun.Explained
+	lengths [32]uint64 // segments by the logarithm of their tokens
+}
+
+func (p *explainedPages) add(e *dryrun.Explained, lengths [32]uint64) {
+	if p.dearest == nil || !e.Incomplete && e.Overhead.Of(e.Balance) > p.dearest.Overhead.Of(e.Balance) {
+		p.dearest = e
+	}
+	kept := *e
+	kept.Costs, kept.Ranks = nil, nil
+	p.steps = append(p.steps, &kept)
+	for i, n := range lengths {
+		p.lengths[i] += n
+	}
+}
+
+// pageHead is the style of a page; it asks for nothing from anywhere.
+const pageHead = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>%[1]s</title>
+<style>
+:root { color-scheme: light dark; --ink: #222; --dim: #888; --line: #ddd; --paper: #fff }
+@media (prefers-color-scheme: dark) { :root { --ink: #ddd; --dim: #888; --line: #444; --paper: #1a1a1a } }
+body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin: 2rem 0 .3rem } p { margin: .2rem 0; color: var(--dim) }
+svg { display: block; width: 100%%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) }
+.axis { stroke: var(--line); fill: none } .target { stroke-dasharray: 4 3 }
+</style></head><body>
+<h1>%[1]s</h1>
+`
+
+// write makes the page. A run that has none of the steps makes none.
+func (p *explainedPages) write(path string) error {
+	if len(p.steps) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, pageHead, html.EscapeString(p.mixture))
+	p.summary(&b)
+	steps := make([]float64, len(p.steps))
+	for i, e := range p.steps {
+		steps[i] = float64(e.Step)
+	}
+	of := func(value func(*dryrun.Explained) float64) []float64 {
+		out := make([]float64, len(p.steps))
+		for i, e := range p.steps {
+			out[i] = 100 * value(e)
+		}
+		return out
+	}
+	balance := p.steps[0].Balance
+	section(&b, "Overhead", "what ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; the bound is what the documents leave")
+	lines(&b, steps, []series{
+		{name: "overhead", values: of(func(e *dryrun.Explained) float64 { return e.Overhead.Of(e.Balance) })},
+		{name: "bound", values: of(func(e *dryrun.Explained) float64 { return e.Bound.Of(e.Balance) }), target: true}})
+	section(&b, "Fill", "document tokens, in percent of a step's places")
+	lines(&b, steps, []series{{name: "fill", values: of(func(e *dryrun.Explained) float64 { return e.Fill })}})
+	section(&b, "Mixture", "each source's part of all steps up to one, in percent; its target is dashed")
+	lines(&b, steps, p.mixed())
+	section(&b, "Cost", fmt.Sprintf("of each rank (down) and microbatch (across) of step %d, the dearest: from the cheapest, light, to the dearest, dark", p.dearest.Step))
+	heat(&b, p.dearest.Costs)
+	section(&b, "Lengths", "segments, by their tokens")
+	histogram(&b, p.lengths[:])
+	b.WriteString("</body></html>\n")
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		return &failure{fmt.Sprintf("write the page of plots: %v", err)}
+	}
+	return nil
+}
+
+func section(b *bytes.Buffer, title, says string) {
+	fmt.Fprintf(b, "<h2>%s</h2><p>%s</p>\n", html.EscapeString(title), html.EscapeString(says))
+}
+
+func (p *explainedPages) summary(b *bytes.Buffer) {
+	first, last := p.steps[0], p.steps[len(p.steps)-1]
+	var tokens, stranded uint64
+	var over []float64
+	for _, e := range p.steps {
+		tokens, stranded = tokens+e.Tokens, stranded+e.Stranded
+		over = append(over, e.Overhead.Of(e.Balance))
+	}
+	slices.Sort(over)
+	says := []string{fmt.Sprintf("steps %d to %d on %d ranks", first.Step, last.Step, p.ranks), count(tokens) + " tokens", count(stranded) + " places stranded",
+		fmt.Sprintf("overhead %s at the median, %s at most", percent(over[len(over)/2]), percent(over[len(over)-1]))}
+	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(strings.Join(says, " · ")))
+}
+
+// mixed are two lines a source: what it has of all that was placed, and what it should have.
+func (p *explainedPages) mixed() (out []series) {
+	for i, m := range p.steps[0].Mixture {
+		placed, target := series{name: m.Source, color: i}, series{name: m.Source, color: i, target: true}
+		for _, e := range p.steps {
+			all := uint64(0)
+			for _, m := range e.Mixture {
+				all += m.Placed
+			}
+			placed.values = append(placed.values, 100*float64(e.Mixture[i].Placed)/float64(max(all, 1)))
+			target.values = append(target.values, 100*float64(e.Mixture[i].Target)/float64(max(all, 1)))
+		}
+		out = append(out, placed, target)
+	}
+	return out
+}

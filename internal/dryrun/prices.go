@@ -1,0 +1,160 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// Prices is what the first steps cost as the mixture file has them, and with one setting changed. Its JSON names are what scripts rely on.
+type Prices struct {
+	Steps   int      `json:"steps"` // looked at
+	Choices []Choice `json:"choices"`
+}
+
+// Choice is one way to plan the same steps; the first is the mixture file's own.
+type Choice struct {
+	Choice    string     `json:"choice"`
+	Overhead  Objectives `json:"overhead"` // over the mean, of all steps looked at
+	Fill      float64    `json:"fill"`
+	Largest   uint32     `json:"largest"` // places of the fullest microbatch that are taken: what memory has to hold
+	MovedMean float64    `json:"moved_mean"`
+}
+
+// What is looked at: as many steps as a window has, but no more than takes a second or two.
+const (
+	pricedSteps    = 4
+	pricedSegments = 1 << 20 // placed in all
+	otherWindow    = 4
+	otherCarry     = 512
+	otherSlack     = 1150
+)
+
+// choice changes one setting.
+type choice struct {
+	name  string
+	drawn drawn
+	place planner.PlaceOptions
+}
+
+// drawn is what of the choices decides what steps hold.
+type drawn struct{ window, carry int }
+
+// choices lists what may be chosen beside what is; the first is what is.
+func (w *Walk) choices() []choice {
+	is := choice{"as it is", drawn{max(w.spec.Window, 1), w.spec.Carry}, w.place}
+	out := []choice{is}
+	if w.topology.DP() > 1 {
+		packed := is.place
+		packed.Layout, packed.CapPermille, packed.Local, packed.Split = millrace.Packed, 0, 0, planner.Split{}
+		if is.place.Layout != millrace.Packed {
+			out = append(out, choice{"layout: packed", is.drawn, packed})
+		}
+		for _, slack := range []uint32{1000, otherSlack} {
+			varlen := is.place
+			varlen.Layout, varlen.CapPermille = millrace.Varlen, slack
+			if is.place.Layout != millrace.Varlen || max(is.place.CapPermille, 1000) != slack {
+				out = append(out, choice{fmt.Sprintf("layout: varlen, cap_slack: %g", float64(slack)/1000), is.drawn, varlen})
+			}
+		}
+		for _, b := range []planner.Balance{planner.FSDP, planner.DP, planner.PP, planner.Unbalanced} {
+			if b != is.place.Balance && (b != planner.PP || w.topology.PP > 1) {
+				other := is.place
+				other.Balance = b
+				out = append(out, choice{"balance: " + string(b), is.drawn, other})
+			}
+		}
+		window := is
+		if window.name, window.drawn.window = fmt.Sprintf("window: %d", otherWindow), otherWindow; is.drawn.window > 1 {
+			window.name, window.drawn.window = "window: 1", 1
+		}
+		out = append(out, window)
+	}
+	if w.spec.Packing == planner.BestFit {
+		carry := is
+		if carry.name, carry.drawn.carry = fmt.Sprintf("carry: %d", otherCarry), otherCarry; is.drawn.carry > 0 {
+			carry.name, carry.drawn.carry = "carry: 0", 0
+		}
+		out = append(out, carry)
+	}
+	return out
+}
+
+// Prices plans the first steps of the run with one setting after the other changed. It has to come before Next.
+func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
+	all := w.choices()
+	steps := map[drawn][]planner.Selection{}
+	out := &Prices{}
+	for i, c := range all {
+		if _, known := steps[c.drawn]; !known {
+			sels, err := w.draw(ctx, c.drawn)
+			if err != nil && i == 0 {
+				return nil, err
+			}
+			steps[c.drawn] = sels // none where the choice does not fit the rest of the mixture file
+		}
+		sels := steps[c.drawn]
+		if i == 0 && len(sels) > 0 {
+			out.Steps = min(len(sels), max(1, pricedSegments/(len(all)*max(len(sels[0].Segments), 1))))
+		}
+		if len(sels) < out.Steps || out.Steps == 0 {
+			continue
+		}
+		if priced, ok := w.price(c, sels[:out.Steps]); ok {
+			out.Choices = append(out.Choices, priced)
+		}
+	}
+	return out, ctx.Err()
+}
+
+// draw selects the first steps of the run. What was offered stays, so that it can be drawn again.
+func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) {
+	spec := *w.spec
+	spec.Window, spec.Carry = by.window, by.carry
+	selector, err := planner.NewSelector(&spec, planner.NewState(len(spec.Sources)))
+	if err != nil {
+		return nil, err
+	}
+	var out []planner.Selection
+	for len(out) < pricedSteps {
+		sel, outcome, err := selector.Advance(w.queues)
+		switch {
+		case err != nil:
+			return nil, err
+		case outcome.Kind == planner.Finished:
+			return out, nil
+		case outcome.Kind == planner.Waiting:
+			if err := w.wait(ctx, outcome.Source, outcome.Ordinal); err != nil {
+				return nil, err
+			}
+		default:
+			out = append(out, sel)
+		}
+	}
+	return out, nil
+}
+
+// price places the steps and sums up what they cost. It is false where they cannot be placed like this.
+func (w *Walk) price(c choice, steps []planner.Selection) (Choice, bool) {
+	out := Choice{Choice: c.name}
+	var tokens, places, moved, segments float64
+	for i := range steps {
+		sel := &steps[i]
+		plan, err := planner.Place(sel, w.topology, c.place)
+		if err != nil {
+			return out, false
+		}
+		weight := planner.Weigh(plan, c.place.Weighing(sel, w.topology))
+		over := objectives(weight.Over)
+		out.Overhead.FSDP += over.FSDP / float64(len(steps))
+		out.Overhead.DP += over.DP / float64(len(steps))
+		out.Overhead.PP += over.PP / float64(len(steps))
+		out.Largest = max(out.Largest, weight.Fullest)
+		tokens, places = tokens+float64(sel.Stats.Tokens), places+float64(sel.GlobalBatch)*float64(sel.SequenceLength)
+		moved, segments = moved+float64(sel.Stats.Moved), segments+float64(len(sel.Segments))
+	}
+	out.Fill, out.MovedMean = tokens/places, moved/max(segments, 1)
+	return out, true
+}

@@ -107,16 +107,12 @@ type Assignment struct {
 // tokens. A slice takes 2 of the segment's 2*Parts chunks, each of Length / (2*Parts) tokens rounded up, then up to pad: the slices of a
 // segment are equally wide, and what lies behind its end is padding of the last chunks.
 func (a *Assignment) Columns(pad uint32) uint32 {
-	chunks := uint64(1)
-	if a.Parts > 0 {
-		chunks = 2 * uint64(a.Parts)
+	if a.Parts == 0 {
+		return uint32((uint64(a.Length) + uint64(pad) - 1) / uint64(pad) * uint64(pad))
 	}
+	chunks := 2 * uint64(a.Parts)
 	width := (uint64(a.Length) + chunks - 1) / chunks
-	width = (width + uint64(pad) - 1) / uint64(pad) * uint64(pad)
-	if a.Parts > 0 {
-		width *= 2
-	}
-	return uint32(width)
+	return 2 * uint32((width+uint64(pad)-1)/uint64(pad)*uint64(pad))
 }
 
 // Slot names one microbatch of one rank in one attempt; its value is immutable.

@@ -144,10 +144,10 @@ func (o *layout) assign(sel *Selection, opt PlaceOptions, ranks, columns int) []
 	start := make([]uint32, ranks*columns*high)
 	out := make([]millrace.Assignment, len(o.where))
 	for i, w := range o.where {
-		l, p := line(w), o.pieces[i]
+		l, p := line(w), &o.pieces[i]
 		a := &out[at[l]]
-		*a = millrace.Assignment{Segment: sel.Segments[p.segment], Rank: millrace.Rank(w.rank), Microbatch: w.microbatch, Row: w.row,
-			Start: start[l], Part: p.part, Parts: p.parts}
+		a.Segment = sel.Segments[p.segment]
+		a.Rank, a.Microbatch, a.Row, a.Start, a.Part, a.Parts = millrace.Rank(w.rank), w.microbatch, w.row, start[l], p.part, p.parts
 		at[l]++
 		start[l] += a.Columns(sel.PadMultiple)
 	}

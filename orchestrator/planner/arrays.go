@@ -165,8 +165,10 @@ func (b *bins) fill() bool {
 	for m := range b.load {
 		open.push(slot{int64(b.load[m]) - int64(b.target[m]), uint32(m)})
 	}
-	for _, i := range b.order[b.seeds:] {
-		u := b.units[i]
+	order := b.order[b.seeds:]
+	costs, units := pick(b.costs, order), pick(b.units, order) // side by side: in draw order each would be waited for
+	for k, i := range order {
+		u := units[k]
 		for len(waiting) > 0 && b.left[waiting[0].id] >= u {
 			m := waiting.pop().id
 			open.push(slot{int64(b.load[m]) - int64(b.target[m]), m})
@@ -179,7 +181,9 @@ func (b *bins) fill() bool {
 			return false
 		}
 		m := open[0].id
-		b.put(i, m)
+		b.bin[i] = m
+		b.load[m] += costs[k]
+		b.left[m] -= u
 		open.replace(slot{int64(b.load[m]) - int64(b.target[m]), m})
 	}
 	return true

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -283,6 +284,22 @@ func TestSpreadAndHeap(t *testing.T) {
 			}
 			sums[best] += c
 			counts[best]++
+		}
+	}
+}
+
+func TestByDescending(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, n := range []int{0, 1, 2, 255, 256, 257, 3000} {
+		for _, span := range []uint64{1, 2, 255, 256, 257, 1 << 20, 1 << 63, 1<<64 - 1} {
+			loads, want := make([]uint64, n), make([]uint32, n)
+			for i := range loads {
+				loads[i], want[i] = rng.Uint64N(span)+min(uint64(n), -span), uint32(i)
+			}
+			slices.SortStableFunc(want, func(a, b uint32) int { return cmp.Compare(loads[b], loads[a]) })
+			if got := byDescending(loads); !slices.Equal(got, want) {
+				t.Fatalf("%d loads below %d are out of order", n, span)
+			}
 		}
 	}
 }

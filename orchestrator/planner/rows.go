@@ -144,20 +144,41 @@ func (d *deal) columnsOf(micro []uint64, fixed bool) []spot {
 	return where
 }
 
-// byDescending returns the indices of loads, largest first, equals in index order.
+// byDescending returns the indices of loads, largest first, equals in index order. Many are sorted byte by byte, from the lowest in which they
+// differ to the highest: that is several times as fast as comparing them.
 func byDescending(loads []uint64) []uint32 {
+	const many = 256
 	order := make([]uint32, len(loads))
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(loads[b], loads[a]), cmp.Compare(a, b)) })
+	if len(loads) < many {
+		slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(loads[b], loads[a]), cmp.Compare(a, b)) })
+		return order
+	}
+	most, sorted := slices.Max(loads), make([]uint32, len(loads))
+	for shift, span := 0, most-slices.Min(loads); span>>shift > 0; shift += 8 {
+		var at [1<<8 + 1]uint32
+		for _, l := range loads {
+			at[int(byte((most-l)>>shift))+1]++
+		}
+		for digit := range 1 << 8 {
+			at[digit+1] += at[digit]
+		}
+		for _, i := range order {
+			digit := byte((most - loads[i]) >> shift)
+			sorted[at[digit]] = i
+			at[digit]++
+		}
+		order, sorted = sorted, order
+	}
 	return order
 }
 
-func pick(loads []uint64, which []uint32) []uint64 {
-	out := make([]uint64, len(which))
+func pick[T any](of []T, which []uint32) []T {
+	out := make([]T, len(which))
 	for i, w := range which {
-		out[i] = loads[w]
+		out[i] = of[w]
 	}
 	return out
 }

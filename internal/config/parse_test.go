@@ -17,7 +17,7 @@ import (
 func valid(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, dir := range []string{"testdata/valid", "../../examples"} {
+	for _, dir := range []string{"testdata/valid", "../../examples", "../../examples/strategies"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 		if err != nil || len(files) < 3 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)

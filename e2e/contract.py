@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from fractions import Fraction
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -170,8 +170,15 @@ def check_labels_once(delivered: Delivered, documents: Mapping[str, Documents]) 
         assert np.array_equal(whole, documents[source][name][1:]), f"labels of {source} {name} in epoch {epoch}"
 
 
-def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epochs: int) -> None:
-    """Every token of every document came exactly once in each epoch, and ordinals number the documents of all epochs."""
+def filtered(mixture: Mapping[str, Any]) -> Set[str]:
+    """The sources some of whose documents may be refused."""
+    out = {name for name, source in mixture["sources"].items() if "filter" in source}
+    return out.union(*(stage.get("filters", {}) for stage in mixture.get("stages", [])))
+
+
+def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epochs: int, refusing: Collection[str] = ()) -> None:
+    """Every token of every document came exactly once in each epoch, and ordinals number the documents of all epochs. Sources that refuse
+    documents leave out whole ones."""
     seen = pieces(delivered.segments())
     ordinals: Dict[Tuple[str, int], Tuple[str, int]] = {}
     for s in delivered.segments():
@@ -185,7 +192,7 @@ def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epo
                 for offset, length in sorted(seen.pop((source, name, epoch), [])):
                     assert offset == covered, f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled (next piece at {offset})"
                     covered += length
-                assert covered == len(tokens), f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
+                assert covered == len(tokens) or covered == 0 and source in refusing, f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
     assert not seen, f"came, but is in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
 
 

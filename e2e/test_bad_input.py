@@ -431,7 +431,7 @@ MISTAKES: List[Tuple[str, str, str]] = [
     ("packing: best_fit", "packing: &a best_fit", "anchor"),
     ("packing: best_fit", "packing: best_fit\n  layout: packed", "line|indent|map|expected"),
     ("packing: best_fit", "\tpacking: best_fit", "tab|character|indent"),
-    ("packing: best_fit", "parallelism: {tp: 2}", "tp\\*cp\\*pp"),
+    ("packing: best_fit", "parallelism: {tp: 4}", "tp\\*cp\\*pp"),
     ("packing: best_fit", "parallelism: {cp: 4}", "pad_multiple: 8"),
 ]
 MIXTURE = """version: 1

@@ -19,7 +19,7 @@ def test_tensors(stage: Any, name: str) -> None:
     delivered = stage.delivered(mixture, ranks=2, tensors=True)
     contract.check_batches(delivered, documents, mixture)
     contract.check_cuts(delivered, documents, mixture)
-    contract.check_complete(delivered, documents, mixture["stop"]["epochs"])
+    contract.check_complete(delivered, documents, mixture["stop"]["epochs"], contract.filtered(mixture))
     contract.check_labels_once(delivered, documents)
 
 

@@ -11,6 +11,7 @@ type cutter struct {
 	in    *Stage
 	pack  *packer  // for bins as those of the last cut
 	bin   []uint32 // of each segment; noBin for one that waits
+	try   []uint32 // likewise, of a prefix that may not fit
 	least int      // the shortest prefix: what was carried
 	packs int      // of the last cut
 }
@@ -21,10 +22,12 @@ func newCutter(spec *Spec) *cutter { return &cutter{spec: spec} }
 // then holds the bin of each. The first ones were carried, of which the urgent are packed before all others. Without carry, or where more would
 // wait than may, it is the longest prefix that fits.
 func (c *cutter) cut(units []uint32, in *Stage, steps, carried int, urgent []uint32) (n, bins int) {
-	if cap(c.bin) < len(units) {
-		c.bin = make([]uint32, len(units)+len(units)/4)
+	for _, bins := range []*[]uint32{&c.bin, &c.try} {
+		if cap(*bins) < len(units) {
+			*bins = make([]uint32, len(units)+len(units)/4)
+		}
+		*bins = (*bins)[:len(units)]
 	}
-	c.bin = c.bin[:len(units)]
 	c.in, c.packs, c.least = in, 0, carried
 	limit := steps * in.GlobalBatch
 	switch in.Packing {
@@ -146,53 +149,57 @@ func (c *cutter) prefix(units []uint32) (n, bins int) {
 	if overflow == 0 {
 		return len(units), bins
 	}
-	fits, over := c.bracket(units, overflow)
-	for over-fits > 1 {
-		mid := fits + (over-fits)/2
-		if c.fits(units, mid) {
-			fits = mid
-		} else {
-			over = mid
-		}
+	p := prefix{cutter: c, units: units, over: len(units)}
+	p.bracket(overflow)
+	for p.over-p.n > 1 {
+		p.fits(p.n + (p.over-p.n)/2)
 	}
-	c.packs++
-	bins, _ = c.pack.pack(units, fits, c.bin, false)
-	return fits, bins
+	if !p.packed {
+		c.packs++
+		p.bins, _ = c.pack.pack(units, p.n, c.bin, false)
+	}
+	return p.n, p.bins
 }
 
-// bracket returns a prefix that fits and a longer one that does not.
-func (c *cutter) bracket(units []uint32, overflow uint64) (fits, over int) {
-	over = len(units)
-	guess := over
-	for cut := uint64(0); guess > c.least && cut < overflow; {
+// prefix is the search for one.
+type prefix struct {
+	*cutter
+	units  []uint32
+	n      int  // segments that fit; 0 while none are known
+	over   int  // more of them, that do not
+	bins   int  // that the n need, and whose numbers are in bin,
+	packed bool // where they were packed
+}
+
+// bracket finds a prefix that fits and a longer one that does not.
+func (p *prefix) bracket(overflow uint64) {
+	guess := p.over
+	for cut := uint64(0); guess > p.least && cut < overflow; {
 		guess--
-		cut += uint64(units[guess])
+		cut += uint64(p.units[guess])
 	}
-	if c.fits(units, guess) {
-		fits = guess
-		for stride := 1; fits+stride < over; stride *= 2 {
-			if !c.fits(units, fits+stride) {
-				return fits, fits + stride
-			}
-			fits += stride
+	if p.fits(guess) {
+		for stride := 1; p.n+stride < p.over && p.fits(p.n+stride); stride *= 2 {
 		}
-		return fits, over
+		return
 	}
-	over = guess
-	for stride := 1; ; stride *= 2 {
-		fits = max(over-stride, c.least)
-		if c.fits(units, fits) {
-			return fits, over
-		}
-		over = fits
+	for stride := 1; !p.fits(max(p.over-stride, p.least)); stride *= 2 {
 	}
 }
 
-func (c *cutter) fits(units []uint32, n int) bool {
-	if n == c.least {
+// fits tells whether a prefix does, and remembers it.
+func (p *prefix) fits(n int) bool {
+	if n == p.least {
+		p.n, p.packed = n, false
 		return true // all of it may have come here because it does
 	}
-	c.packs++
-	_, overflow := c.pack.pack(units, n, c.bin, true)
-	return overflow == 0
+	p.packs++
+	bins, overflow := p.pack.pack(p.units, n, p.try, true)
+	if overflow > 0 {
+		p.over = n
+		return false
+	}
+	p.n, p.bins, p.packed = n, bins, true
+	p.bin, p.try = p.try, p.bin
+	return true
 }

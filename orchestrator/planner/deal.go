@@ -41,8 +41,10 @@ func newDeals(sel *Selection, topo millrace.Topology, opt PlaceOptions) []*deal 
 		deals[i] = &deal{sel: sel, opt: opt, first: i * ranks, ranks: ranks, stages: topo.PP}
 		deals[i].reserve(len(sel.Segments)/groups, opt.Cost.Phases())
 	}
-	for b := range sel.NumBins {
-		deals[groupOf(b, groups)].numBins++
+	of := make([]*deal, sel.NumBins) // by bin: its group's
+	for b := range of {
+		of[b] = deals[groupOf(b, groups)]
+		of[b].numBins++
 	}
 	var size extent
 	for i := range sel.Segments {
@@ -50,8 +52,8 @@ func newDeals(sel *Selection, topo millrace.Topology, opt PlaceOptions) []*deal 
 	}
 	weigh := opt.Cost.fit(size)
 	for i := range sel.Segments {
-		b := int(sel.Bin[i])
-		deals[groupOf(b, groups)].add(uint32(i), uint32(b/groups), &weigh)
+		b := sel.Bin[i]
+		of[b].add(uint32(i), b/uint32(groups), &weigh)
 	}
 	perColumn := ranks * int(opt.MicroBatch)
 	for _, d := range deals {

@@ -231,6 +231,9 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 	}
+	if err := r.begun(); err != nil {
+		return err
+	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
 		p, ok, err := ReadPlan(r.store, r.key(step))
 		if err != nil {
@@ -246,6 +249,21 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 		r.s.Sealed[step] = p
+	}
+	return nil
+}
+
+// begun fetches the plans of the window that is under way at the watermark.
+func (r *replay) begun() error {
+	from, _ := r.at.Drawn()
+	for step := uint64(from); step < r.s.Watermark; step++ {
+		p, ok, err := ReadPlan(r.store, r.key(step))
+		if err != nil {
+			return err
+		}
+		if ok {
+			r.s.Begun = append(r.s.Begun, p)
+		}
 	}
 	return nil
 }

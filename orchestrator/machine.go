@@ -158,7 +158,10 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 	if err := m.relive(); err != nil {
 		return nil, err
 	}
-	return m, m.reposition()
+	if err := m.reposition(); err != nil {
+		return nil, err
+	}
+	return m, m.redrawn()
 }
 
 // Session is where a connected role hears from us. Sends are queued and never block; a lost role is reported by its handler.

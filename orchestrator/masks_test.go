@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
 
@@ -80,6 +81,47 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	}
 	if n := len(w.contents()[2]); n < 9 {
 		t.Errorf("only %d steps were planned again", n)
+	}
+}
+
+// TestAWindowIsDrawnAgainAsItWas: documents of its sealed steps go bad, and the orchestrator is lost before anybody has come to them.
+func TestAWindowIsDrawnAgainAsItWas(t *testing.T) {
+	for _, packing := range []planner.Packing{planner.BestFit, planner.Concat} {
+		w := newWorld(t, 1)
+		w.cfg.Spec.Window, w.cfg.Spec.Packing = 4, packing
+		w.restart()
+		w.connect()
+		w.joinAll("fresh", nil)
+		journal, m := w.journal, w.m // without damage
+		w.consume(8)
+		want := w.contents()[1]
+		w.journal, w.m = slices.Clone(journal), m
+		w.restart()
+		damaged := map[uint64]bool{}
+		as := w.m.s.Sealed[2].Assignments
+		for i, o := range as.Ordinal {
+			if as.Source[i] == 1 && as.Offset[i] == 0 && !as.More[i] && len(damaged) < 2 {
+				damaged[o] = true
+			}
+		}
+		if len(damaged) == 0 || w.m.s.Next != 3 {
+			t.Fatalf("%d documents are damaged, step %d is next", len(damaged), w.m.s.Next)
+		}
+		w.reject = func(source string, o uint64) string {
+			if source == "web" && damaged[o] {
+				return "the page is damaged"
+			}
+			return ""
+		}
+		w.connect()
+		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Attempt: 1, Serving: true}}})
+		w.turn()
+		w.consume(8)
+		for step, digest := range want {
+			if got := w.contents()[1][step]; got != digest {
+				t.Errorf("%s: step %d held %s, and holds %s", packing, step, digest, got)
+			}
+		}
 	}
 }
 

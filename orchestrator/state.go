@@ -24,6 +24,7 @@ type State struct {
 	Base           []byte                 // run state at the watermark
 	Watermark      uint64                 // first step that not every rank has consumed
 	Sealed         map[uint64]*proto.Plan // steps at or after the watermark, of the newest attempt
+	Begun          []*proto.Plan          // steps below the watermark of the window that was under way there when the state was read, as far as they are kept
 	Next           uint64                 // first step that is not sealed
 	Ended          *proto.Ended
 	Through        map[uint32]bool // ranks that have consumed the whole stream

@@ -70,6 +70,24 @@ func (t Topology) Validate() error {
 	return nil
 }
 
+// Broadcast says along which axes the trainer hands tensors on itself.
+type Broadcast struct {
+	TP bool // only the first tensor-parallel rank gets them
+	PP bool // only the first and the last pipeline stage get them
+}
+
+// Source returns the rank of the world that has the tensors of a rank's batches: itself where it gets them and need not be handed them.
+func (b Broadcast) Source(t Topology, r Rank) Rank {
+	at := t.Coordinates(r)
+	if b.TP {
+		at.TP = 0
+	}
+	if b.PP && at.PP != t.PP-1 {
+		at.PP = 0
+	}
+	return t.Rank(at)
+}
+
 // Shape is what of the configuration decides a microbatch's bytes apart from its segments.
 type Shape struct {
 	SequenceLength uint32     // tokens in a row

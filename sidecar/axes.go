@@ -6,23 +6,8 @@ import (
 	"millrace"
 )
 
-// Broadcast says along which axes the trainer hands tensors on itself.
-type Broadcast struct {
-	TP bool // only the first tensor-parallel rank gets them
-	PP bool // only the first and the last pipeline stage get them
-}
-
 // Source returns the rank of the world that has the tensors of a rank's batches: itself where it gets them from here.
-func (b *Begin) Source(rank millrace.Rank) millrace.Rank {
-	at := b.Topology.Coordinates(rank)
-	if b.Broadcast.TP {
-		at.TP = 0
-	}
-	if b.Broadcast.PP && at.PP != b.Topology.PP-1 {
-		at.PP = 0
-	}
-	return b.Topology.Rank(at)
-}
+func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
 // fed lists the data-parallel ranks whose samples a host needs for its ranks.
 func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {

@@ -39,7 +39,7 @@ type Begin struct {
 	Microbatch  uint32        // of the first batch
 	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
 	Topology    millrace.Topology
-	Broadcast   Broadcast
+	Broadcast   millrace.Broadcast
 	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan says which is its
 	PadMultiple uint32
 }

@@ -147,7 +147,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	if err != nil {
 		return out, err
 	}
-	spec, err := setup.PlanSpec(c)
+	strategy, err := setup.Strategy(c, topology)
 	if err != nil {
 		return out, err
 	}
@@ -155,9 +155,9 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	if err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
-	options := setup.PlaceOptions(c, topology)
+	options := strategy.Place()
 	out = orchestrator.Config{
-		Stream: millrace.Train, Spec: spec, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
+		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
 		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
 		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {

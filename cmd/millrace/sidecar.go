@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/constructors"
-	"millrace/internal/config"
 	"millrace/internal/event"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
+	"millrace/internal/setup"
 	"millrace/internal/supervisor"
 	"millrace/sidecar"
 	"millrace/sidecar/link"
@@ -50,7 +49,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return fmt.Errorf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: at least %d bytes are needed", r.cfg.Limits.SidecarMemory, r.ranks, frame, 4*frame*int64(r.ranks))
 	}
 	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
-		Topology: topology, Broadcast: broadcast(r.cfg), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
+		Topology: topology, Broadcast: setup.Broadcast(r.cfg), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
 		Pages: heartbeat.Files{}, Dump: r.runDir, Version: speaks()})
 	ranks := make([]millrace.Rank, r.ranks)
 	for i := range ranks {
@@ -70,10 +69,6 @@ func (r *role) serve(ctx context.Context, first int) error {
 		return server.Run(r.reasoned(gctx))
 	})
 	return group.Wait()
-}
-
-func broadcast(c *config.Config) sidecar.Broadcast {
-	return sidecar.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
 }
 
 // reasoned gives the trainers the reason of a failed run when the sidecar is asked to leave.

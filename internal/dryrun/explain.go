@@ -106,19 +106,19 @@ func (p *prefix) add(sel *planner.Selection) {
 
 // Explain says why the newest step costs what it costs.
 func (w *Walk) Explain() *Explained {
-	s := w.last
-	weighing := w.place.Weighing(s.Selection, w.topology)
+	s, place := w.last, w.strategy.Place()
+	weighing := place.Weighing(s.Selection, w.topology)
 	weight := planner.Weigh(s.Plan, weighing)
 	places := uint64(s.GlobalBatch) * uint64(s.SequenceLength)
 	e := &Explained{Step: uint64(s.Step), Stage: s.Stage, Incomplete: s.Incomplete, GlobalBatch: s.GlobalBatch, SequenceLength: s.SequenceLength, Microbatches: s.Plan.Microbatches,
 		Content: s.Content.String(), Segments: len(s.Segments), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / float64(places),
 		Stranded: places - min(s.Stats.Padded, places), Rounding: s.Stats.Padded - s.Stats.Tokens, Largest: weight.Fullest, Cap: weighing.Cap,
-		Balance: string(w.place.Balance), Overhead: objectives(weight.Over), Bound: objectives(weight.Bound), Gap: objectives(weight.Gap()),
+		Balance: string(place.Balance), Overhead: objectives(weight.Over), Bound: objectives(weight.Bound), Gap: objectives(weight.Gap()),
 		Slices: weight.Slices, MovedMost: s.Stats.Most}
 	if len(s.Segments) > 0 {
 		e.MovedMean = float64(s.Stats.Moved) / float64(len(s.Segments))
 	}
-	context, _ := planner.WeighContext(s.Plan, w.place.Cost, w.topology.CP, s.PadMultiple)
+	context, _ := planner.WeighContext(s.Plan, place.Cost, w.topology.CP, s.PadMultiple)
 	e.Context = 1 + float64(context)/million
 	for i, at := range s.Stats.Sources {
 		target, placed := w.prefix.targets[i], w.prefix.placed[i]

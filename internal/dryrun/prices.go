@@ -44,7 +44,7 @@ type drawn struct{ window, carry int }
 
 // choices lists what may be chosen beside what is; the first is what is.
 func (w *Walk) choices() []choice {
-	is := choice{"as it is", drawn{max(w.spec.Window, 1), w.spec.Carry}, w.place}
+	is := choice{"as it is", drawn{max(w.strategy.Mix.Window, 1), w.strategy.Mix.Carry}, w.strategy.Place()}
 	out := []choice{is}
 	if w.topology.DP() > 1 {
 		packed := is.place
@@ -72,7 +72,7 @@ func (w *Walk) choices() []choice {
 		}
 		out = append(out, window)
 	}
-	if w.spec.Packing == planner.BestFit {
+	if w.strategy.Mix.Packing == planner.BestFit {
 		carry := is
 		if carry.name, carry.drawn.carry = fmt.Sprintf("carry: %d", otherCarry), otherCarry; is.drawn.carry > 0 {
 			carry.name, carry.drawn.carry = "carry: 0", 0
@@ -111,7 +111,7 @@ func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
 
 // draw selects the first steps of the run. What was offered stays, so that it can be drawn again.
 func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) {
-	spec := *w.spec
+	spec := w.strategy.Mix
 	spec.Window, spec.Carry = by.window, by.carry
 	selector, err := planner.NewSelector(&spec, planner.NewState(len(spec.Sources)))
 	if err != nil {

@@ -24,19 +24,15 @@ const firstWant = 256
 const mostMemory = 512 << 20
 
 // Step is one planned step.
-type Step struct {
-	*planner.Selection
-	Plan *millrace.Plan
-}
+type Step = planner.Planned
 
 // Walk plans the steps of a run from 0 on. One owner; not for concurrent use.
 type Walk struct {
 	opened   *Opened
-	spec     *planner.Spec
+	strategy *planner.Strategy
 	topology millrace.Topology
-	place    planner.PlaceOptions
 	shapes   *constructors.Set
-	selector *planner.Selector
+	plans    *planner.Plans
 	queues   offers.Queues
 	feeds    []*sources.Feed
 	wants    []millrace.Ordinal
@@ -82,17 +78,18 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := setup.PlanSpec(c)
+	strategy, err := setup.Strategy(c, topology)
 	if err != nil {
 		return nil, err
 	}
+	spec := &strategy.Mix
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, spec: spec, topology: topology, place: setup.PlaceOptions(c, topology), prefix: newPrefix(spec), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
+	w := &Walk{opened: o, strategy: strategy, topology: topology, prefix: newPrefix(spec), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
 		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
-	if w.selector, err = planner.NewSelector(spec, planner.NewState(len(spec.Sources))); err != nil {
+	if w.plans, err = strategy.Plans(topology, planner.NewState(len(spec.Sources))); err != nil {
 		return nil, err
 	}
 	budget := sources.NewBudget(min(int64(c.Limits.LoaderMemory)/2, mostMemory))
@@ -114,7 +111,7 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 		}
 	}
 	for {
-		sel, outcome, err := w.selector.Advance(w.queues)
+		step, outcome, err := w.plans.Next(w.queues)
 		switch {
 		case err != nil:
 			return nil, err
@@ -127,11 +124,7 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 			w.over = outcome
 			return nil, nil
 		}
-		plan, err := planner.Place(&sel, w.topology, w.place)
-		if err != nil {
-			return nil, err
-		}
-		plan.Stream = millrace.Train
+		sel := step.Selection
 		if sel.Last {
 			w.over = outcome
 		}
@@ -146,8 +139,8 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 				w.stale[i] = &sel.Step
 			}
 		}
-		w.prefix.add(&sel)
-		w.last = &Step{Selection: &sel, Plan: plan}
+		w.prefix.add(sel)
+		w.last = &step
 		return w.last, nil
 	}
 }

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/internal/config"
@@ -79,14 +80,26 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 	return s, nil
 }
 
-// PlaceOptions say how a step's segments are dealt to ranks of a topology.
-func PlaceOptions(c *config.Config, t millrace.Topology) planner.PlaceOptions {
-	o := planner.PlaceOptions{MicroBatch: c.MicroBatchSize, Layout: c.Layout, Balance: planner.Balance(c.Balance), Cost: Costs(c),
-		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, LastStep: planner.LastStep(c.LastStep), Group: c.Group(t)}
-	if c.SplitDocuments != nil {
-		o.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
+// Strategy is all of the configuration that decides what a step holds and where it goes.
+func Strategy(c *config.Config, t millrace.Topology) (*planner.Strategy, error) {
+	mix, err := PlanSpec(c)
+	if err != nil {
+		return nil, err
 	}
-	return o
+	return &planner.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: planner.Balance(c.Balance), Broadcast: Broadcast(c)}, nil
+}
+
+func distribute(c *config.Config, t millrace.Topology) planner.Distribute {
+	d := planner.Distribute{MicroBatch: c.MicroBatchSize, Layout: c.Layout, CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, Group: c.Group(t)}
+	if c.SplitDocuments != nil {
+		d.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
+	}
+	return d
+}
+
+// Broadcast says along which axes the trainer hands tensors on itself.
+func Broadcast(c *config.Config) millrace.Broadcast {
+	return millrace.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
 }
 
 // Adaptive says how weights follow losses, nil where they do not.

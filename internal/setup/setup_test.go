@@ -122,11 +122,11 @@ func TestCostsComeFromTheModel(t *testing.T) {
 		if got := Costs(cfg); got != c.want {
 			t.Errorf("%q: %+v, want %+v", c.line, got, c.want)
 		}
-		if got := Placing(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.Ranks != 4 || !strings.HasPrefix(got.Cost, fmt.Sprintf("%d %d", c.want.Linear, c.want.Quadratic)) || PlaceOptions(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}).Cost != c.want {
+		if got := Placing(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.Ranks != 4 || !strings.HasPrefix(got.Cost, fmt.Sprintf("%d %d", c.want.Linear, c.want.Quadratic)) || placeOptions(t, cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}).Cost != c.want {
 			t.Errorf("%q: placing %v", c.line, got)
 		}
 	}
-	if got := PlaceOptions(parse(t, plain, "layout: varlen", "cap_slack: 1.25"), millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.CapPermille != 1250 || got.MicroBatch != 2 || got.Layout != millrace.Varlen {
+	if got := placeOptions(t, parse(t, plain, "layout: varlen", "cap_slack: 1.25"), millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.CapPermille != 1250 || got.MicroBatch != 2 || got.Layout != millrace.Varlen {
 		t.Errorf("options %+v", got)
 	}
 }
@@ -145,7 +145,7 @@ func TestPlacingTellsApart(t *testing.T) {
 		}
 		seen[placing] = lines
 	}
-	o := PlaceOptions(parse(t, plain, "layout: varlen", "parallelism: {tp: 2}", "distribute: {group: 4, over: world}", "split_documents: {above: 99}"), topo)
+	o := placeOptions(t, parse(t, plain, "layout: varlen", "parallelism: {tp: 2}", "distribute: {group: 4, over: world}", "split_documents: {above: 99}"), topo)
 	if o.Group != 2 || o.Split != (planner.Split{On: true, AboveTokens: 99}) {
 		t.Errorf("options %+v", o)
 	}
@@ -273,4 +273,13 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	if e, err := Tokenizer(&config.Config{}); e != nil || err != nil {
 		t.Errorf("without text: %v %v", e, err)
 	}
+}
+
+func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) planner.PlaceOptions {
+	t.Helper()
+	s, err := Strategy(c, topology)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Place()
 }

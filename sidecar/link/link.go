@@ -33,7 +33,7 @@ type Config struct {
 	Shapes       []millrace.Shape // of the stages, the first stage's first
 	PadMultiple  uint32
 	Topology     millrace.Topology
-	Broadcast    sidecar.Broadcast
+	Broadcast    millrace.Broadcast
 	Ranks        int // of the topology's, on this host
 	Net          seam.Net
 	Clock        seam.Clock

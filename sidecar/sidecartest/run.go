@@ -21,7 +21,7 @@ type Config struct {
 	Steps        int // 0: endless
 	World        int // trainer ranks, on however many hosts
 	TP, CP, PP   int // axes that share them; 0 is 1
-	Broadcast    sidecar.Broadcast
+	Broadcast    millrace.Broadcast
 	Pad          int // multiple to which segments are padded; 0 is 1
 	Microbatches int // of each rank
 	Rows, Length int // of a microbatch

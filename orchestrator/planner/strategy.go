@@ -1,0 +1,74 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+
+	"millrace"
+)
+
+// Strategy is how steps are planned, in the words of the mixture file: what they hold (Mix), and where that goes (everything else). It is
+// described, not coded: the same words give the same plans in a run, in `millrace plan`, and in a program that has the planner inside.
+type Strategy struct {
+	Mix        Spec
+	Distribute Distribute
+	Cost       Cost    // zero: DefaultCost
+	Balance    Balance // empty: FSDP
+	Broadcast  millrace.Broadcast
+}
+
+// Distribute is how a step is divided among ranks.
+type Distribute struct {
+	MicroBatch  uint32          // rows of a microbatch; 0: 1
+	Layout      millrace.Layout // empty: Packed
+	CapPermille uint32          // see PlaceOptions
+	Local       uint32          // likewise
+	Group       int             // data-parallel ranks that are balanced among themselves; 0: all of them
+	Split       Split
+}
+
+// Place returns the strategy's part of placing.
+func (s *Strategy) Place() PlaceOptions {
+	d := &s.Distribute
+	return PlaceOptions{MicroBatch: cmp.Or(d.MicroBatch, 1), Layout: cmp.Or(d.Layout, millrace.Packed), Balance: cmp.Or(s.Balance, FSDP), Cost: s.Cost,
+		CapPermille: d.CapPermille, Local: d.Local, LastStep: s.Mix.LastStep, Group: d.Group, Split: d.Split}
+}
+
+// Plans plans one step after the other of one stream. One owner; not for concurrent use.
+type Plans struct {
+	selector *Selector
+	topology millrace.Topology
+	place    PlaceOptions
+}
+
+// Planned is one step: what it holds, and where it goes.
+type Planned struct {
+	*Selection
+	Plan *millrace.Plan
+}
+
+// Plans returns what plans from a state on for a topology; NewState is where a stream begins.
+func (s *Strategy) Plans(topology millrace.Topology, from State) (*Plans, error) {
+	if err := topology.Validate(); err != nil {
+		return nil, fmt.Errorf("plan: %w: %w", err, millrace.ErrInvalid)
+	}
+	selector, err := NewSelector(&s.Mix, from)
+	if err != nil {
+		return nil, err
+	}
+	return &Plans{selector: selector, topology: topology, place: s.Place()}, nil
+}
+
+// Next returns the next step, or that a fact is missing, or that the run is over, as Selector.Advance does.
+func (p *Plans) Next(o Offers) (Planned, Outcome, error) {
+	sel, outcome, err := p.selector.Advance(o)
+	if err != nil || outcome.Kind != Sealed {
+		return Planned{}, outcome, err
+	}
+	plan, err := Place(&sel, p.topology, p.place)
+	if err != nil {
+		return Planned{}, outcome, err
+	}
+	plan.Stream = millrace.Train
+	return Planned{Selection: &sel, Plan: plan}, outcome, nil
+}

@@ -168,20 +168,6 @@ func (p *Pool) Release(ring, frame uint32, generation uint64) error {
 	return p.retire(s)
 }
 
-// Usage returns the newest ring's number of frames, how many frames of all rings are not free, and the bytes of all rings.
-func (p *Pool) Usage() (frames, busy int, bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.newest != nil {
-		frames = len(p.newest.places)
-	}
-	for _, s := range p.shelves {
-		busy += s.busy
-		bytes += s.ring.Size()
-	}
-	return frames, busy, bytes
-}
-
 // Close unmaps all rings, whatever the trainer holds: its own mapping lives on. Nobody may be filling a frame any more.
 func (p *Pool) Close() error {
 	p.mu.Lock()

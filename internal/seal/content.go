@@ -65,9 +65,12 @@ func Content(names []string, segments []millrace.Segment) millrace.Digest {
 // contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are already in order within
 // their source, so that grouping by source is all that is left to do.
 func contentOrder(sources int, segments []millrace.Segment) []uint32 {
-	starts := make([]int, sources+1)
+	starts, newest, sorted := make([]int, sources+1), make([]*millrace.Segment, sources), true
 	for i := range segments {
-		starts[segments[i].Source+1]++
+		s := &segments[i]
+		starts[s.Source+1]++
+		sorted = sorted && (newest[s.Source] == nil || compare(newest[s.Source], s) <= 0)
+		newest[s.Source] = s
 	}
 	for s := range sources {
 		starts[s+1] += starts[s]
@@ -78,12 +81,12 @@ func contentOrder(sources int, segments []millrace.Segment) []uint32 {
 		order[*at] = uint32(i)
 		*at++
 	}
-	byPlace := func(a, b uint32) int {
-		x, y := &segments[a], &segments[b]
-		return cmp.Or(cmp.Compare(x.Source, y.Source), cmp.Compare(x.Ordinal, y.Ordinal), cmp.Compare(x.Offset, y.Offset))
-	}
-	if !slices.IsSortedFunc(order, byPlace) {
-		slices.SortFunc(order, byPlace)
+	if !sorted {
+		slices.SortFunc(order, func(a, b uint32) int { return compare(&segments[a], &segments[b]) })
 	}
 	return order
+}
+
+func compare(a, b *millrace.Segment) int {
+	return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Offset, b.Offset))
 }

@@ -202,7 +202,8 @@ func (d *draft) again(seg millrace.Segment, age uint32) {
 	for left, more := seg.Length, seg.More; left > 0; left -= seg.Length {
 		seg.Length = min(left, d.most())
 		seg.More = more || seg.Length < left
-		d.add(seg)
+		d.segments = append(d.segments, seg)
+		d.weigh(&seg)
 		d.ages = append(d.ages, age)
 		seg.Offset += seg.Length
 		seg.Patches = 0

@@ -80,11 +80,13 @@ func (d *draft) draw(o Offers) (*missing, error) {
 		if d.end != endNot {
 			break
 		}
-		seg := d.heads.next(d.walk, source, d.most())
-		d.walk.place(&seg)
+		d.segments = append(d.segments, millrace.Segment{}) // where it stays: a segment is long to copy
+		seg := &d.segments[len(d.segments)-1]
+		d.heads.next(d.walk, source, d.most(), seg)
+		d.walk.place(seg)
 		d.moved = append(d.moved, source)
-		d.heads.take(&seg)
-		d.add(seg)
+		d.heads.take(seg)
+		d.weigh(seg)
 	}
 	return nil, nil
 }
@@ -102,10 +104,9 @@ func (d *draft) most() uint32 {
 // goesOn tells whether a document that has begun is drawn to its end at once.
 func (d *draft) goesOn() bool { return d.walk.spec.Unit == Samples || d.walk.stage.Packing == Concat }
 
-// add puts a segment into the pool.
-func (d *draft) add(seg millrace.Segment) {
+// weigh counts the newest segment of the pool.
+func (d *draft) weigh(seg *millrace.Segment) {
 	units := d.walk.spec.units(seg.Length)
-	d.segments = append(d.segments, seg)
 	d.units = append(d.units, units)
 	d.total += uint64(units)
 }

@@ -67,7 +67,7 @@ func (e *ExhaustedError) Unwrap() error { return millrace.ErrInvalid }
 // heads knows the next document of every source, as far as the walk's cursors have come.
 type heads struct {
 	known []bool
-	metas []millrace.SampleMeta
+	metas []millrace.SampleMeta // of those that are known
 	// idle is, per source, the epoch in which the present run of documents without tokens began.
 	idle    []millrace.Epoch
 	idling  []bool
@@ -86,15 +86,17 @@ func newHeads(sources int, skipped func(int, millrace.SampleMeta)) *heads {
 func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 	for !h.known[source] {
 		at := &w.state.Sources[source]
-		meta, a := o.Peek(source, at.Ordinal)
+		fact, a := o.Peek(source, at.Ordinal)
 		if a != Ready {
 			return a, nil
 		}
+		meta := &h.metas[source]
+		*meta = fact
 		meta.Ordinal = at.Ordinal
 		// A document that has begun goes on, whatever a later stage says of it.
 		refused := at.Offset == 0 && meta.Refused&(ownFilter|w.stage.Filters) != 0
 		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset && !refused {
-			h.known[source], h.metas[source], h.idling[source] = true, meta, false
+			h.known[source], h.idling[source] = true, false
 			break
 		}
 		if at.Offset > 0 {
@@ -106,8 +108,8 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 		} else if meta.Epoch > h.idle[source]+1 {
 			return a, w.empty(source)
 		}
-		w.skip(source, &meta)
-		h.skipped(source, meta)
+		w.skip(source, meta)
+		h.skipped(source, *meta)
 	}
 	return Ready, nil
 }
@@ -123,19 +125,15 @@ func (h *heads) left(w *walk, source int) uint32 {
 	return h.metas[source].Lengths.Tokens - w.state.Sources[source].Offset
 }
 
-// next returns the segment of at most so many tokens that a source's resolved head gives next.
-func (h *heads) next(w *walk, source int, most uint32) millrace.Segment {
-	meta, offset := &h.metas[source], w.state.Sources[source].Offset
-	left := h.left(w, source)
-	length := min(left, most)
-	seg := millrace.Segment{
-		Source: uint32(source), Ordinal: meta.Ordinal, Epoch: meta.Epoch, ID: meta.ID,
-		Offset: offset, Length: length, More: length < left,
-	}
+// next makes seg, which is zero, the segment of at most so many tokens that a source's resolved head gives next.
+func (h *heads) next(w *walk, source int, most uint32, seg *millrace.Segment) {
+	meta, offset, left := &h.metas[source], w.state.Sources[source].Offset, h.left(w, source)
+	seg.Source, seg.Ordinal, seg.Epoch, seg.ID = uint32(source), meta.Ordinal, meta.Epoch, meta.ID
+	seg.Offset, seg.Length = offset, min(left, most)
+	seg.More = seg.Length < left
 	if offset == 0 {
 		seg.Patches = meta.Lengths.Patches
 	}
-	return seg
 }
 
 // take forgets a head whose document is through.

@@ -159,7 +159,11 @@ func (s *Spec) cutsAt(step, next point) bool {
 // units returns the pad multiples that a segment occupies.
 func (s *Spec) units(tokens uint32) uint32 {
 	pad := max(s.PadMultiple, 1)
-	return uint32((uint64(tokens) + uint64(pad) - 1) / uint64(pad))
+	units := tokens / pad
+	if units*pad < tokens {
+		units++
+	}
+	return units
 }
 
 func (s *Spec) names() []string {

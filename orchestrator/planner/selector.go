@@ -119,7 +119,7 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What a step draws is copied when it is cut, so that the next can draw into the same memory.
+		// What a window draws is dealt out when it is cut, so that the next can mostly draw into the same memory.
 		d.segments, d.units = s.segments[:0], s.units[:0]
 		s.draft = d
 	}
@@ -152,6 +152,9 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	}
 	s.draft, s.steps, s.waits = nil, steps, w.waits
 	s.segments, s.units = d.segments, d.units
+	if w.given {
+		s.segments = make([]millrace.Segment, 0, cap(d.segments))
+	}
 	return nil, nil
 }
 

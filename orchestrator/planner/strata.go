@@ -20,6 +20,10 @@ func (w *window) deal(steps []Selection) (bins []int) {
 	for k := range bins {
 		bins[k] = min(batch, w.bins-k*batch)
 	}
+	if w.alone(steps) {
+		steps[0].Segments, steps[0].Bin, w.given = w.segments[:w.n:w.n], slices.Clone(w.bin), true
+		return bins
+	}
 	step, number := w.stepOf(bins)
 	drawn := 0 // step of the window
 	for i := range w.n {
@@ -43,6 +47,11 @@ func (w *window) deal(steps []Selection) (bins []int) {
 		sel.Stats.move(max(from-int(step[b]), int(step[b])-from))
 	}
 	return bins
+}
+
+// alone tells whether a window is one step that holds all that was drawn for it, as it was drawn.
+func (w *window) alone(steps []Selection) bool {
+	return len(steps) == 1 && len(w.legs) == 1 && len(w.ages) == 0 && !slices.Contains(w.bin, noBin)
 }
 
 // stepOf returns of each of the window's bins the step, and its number there, in the window's order.

@@ -80,6 +80,7 @@ type window struct {
 	bin   []uint32 // of each of these, noBin for one that waits
 	bins  int      // that hold something
 	packs int
+	given bool               // the pool's memory, to the window's only step
 	waits []millrace.Segment // in the order of State.Carried
 }
 
@@ -152,13 +153,16 @@ func (w *window) states(steps []Selection, behind *walk, carried []Carried) {
 	for k := range steps {
 		done.Steps++
 		done.Tokens += steps[k].Stats.Tokens
+		if k == len(steps)-1 {
+			steps[k].After = behind.after(len(steps), done.Tokens, carried)
+			break
+		}
 		after := w.begin.Clone()
 		after.Step += millrace.Step(done.Steps)
 		after.Tokens += done.Tokens
 		after.Done = done
 		steps[k].After = after
 	}
-	steps[len(steps)-1].After = behind.after(len(steps), done.Tokens, carried)
 }
 
 // carry lists what waits, and leaves it in w.waits in the same order. Neighbours in a document are one: the next window cuts them as it needs them.

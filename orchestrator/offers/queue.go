@@ -121,6 +121,10 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	if r, ok := rejects[meta.Ordinal]; ok && meta.Reject != "" {
 		q.rejects[meta.Ordinal] = r
 	}
+	if len(w) == 0 && meta.Ordinal == q.Next() && q.stripe(meta.Ordinal) == stripe {
+		q.metas = append(q.metas, meta)
+		return nil
+	}
 	q.waiting[stripe] = append(w, meta)
 	return nil
 }
@@ -190,7 +194,7 @@ func (q *Queue) Release(below millrace.Ordinal) {
 				delete(q.rejects, o)
 			}
 		}
-		q.metas = append(q.metas[:0:0], q.metas[n:]...)
+		q.metas = q.metas[n:] // what is behind goes when the rest is moved to grow
 		q.first = below
 		for s, w := range q.waiting {
 			for len(w) > 0 && w[0].Ordinal < below {

@@ -1,11 +1,14 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"millrace"
+	"millrace/checkpoint"
+	"millrace/orchestrator"
 	"millrace/sidecar"
 )
 
@@ -68,6 +71,29 @@ func (w *world) know(p *sidecar.StepPlan) {
 		d.again = d.again || d.ordinal != a.Ordinal
 		d.last, d.whole = max(d.last, p.Step), d.whole || !a.More
 	}
+}
+
+// drawn marks the records that a window may have drawn again for steps that it did not come to, or for nobody yet: those of sources that are not in
+// their first epoch where the run without faults ends.
+func (w *world) drawn() error {
+	if spec := w.load.config.Spec; spec.Window < 2 && spec.Carry == 0 {
+		return nil
+	}
+	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	_, at, err := orchestrator.ReadCounters(store, millrace.Train)
+	if err != nil || at.Step != w.load.steps || at.Done.Steps > 0 {
+		return errors.Join(err, fmt.Errorf("it stands at step %s, %d steps into a window", at.Step, at.Done.Steps))
+	}
+	for record, d := range w.documents {
+		for i := range at.Sources {
+			d.again = d.again || at.Sources[i].Epoch > 0 && strings.HasPrefix(record, name(i)+"/")
+		}
+	}
+	return nil
 }
 
 // decay lets a record of a plan go bad that nobody will ask for in another one, if that is its time: for everybody, or for one process. All

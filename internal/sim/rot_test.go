@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -12,12 +13,10 @@ import (
 	"millrace/sidecar"
 )
 
-// document is what a run without faults delivers of a record.
+// document is what a run without faults delivers of a record that it comes to once.
 type document struct {
-	ordinal millrace.Ordinal
-	last    millrace.Step // that holds a piece of it
-	whole   bool          // its end was delivered
-	again   bool          // it comes under several ordinals
+	last  millrace.Step // that holds a piece of it
+	whole bool          // its end was delivered
 }
 
 // piece is one segment of a batch as a rank was given it.
@@ -65,20 +64,19 @@ func (w *world) know(p *sidecar.StepPlan) {
 		name := recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record)
 		d := w.documents[name]
 		if d == nil {
-			d = &document{ordinal: a.Ordinal}
+			d = &document{}
 			w.documents[name] = d
 		}
-		d.again = d.again || d.ordinal != a.Ordinal
 		d.last, d.whole = max(d.last, p.Step), d.whole || !a.More
 	}
 }
 
-// drawn marks the records that a window may have drawn again for steps that it did not come to, or for nobody yet: those of sources that are not in
-// their first epoch where the run without faults ends.
-func (w *world) drawn() error {
-	if spec := w.load.config.Spec; spec.Window < 2 && spec.Carry == 0 {
-		return nil
-	}
+// ahead is the most documents of a source that the last step may have looked at and left.
+const ahead = 16
+
+// settle forgets the records that may be drawn again, also for a step that nobody comes to: those of sources that are not well within their first epoch
+// where the run without faults ends.
+func (w *world) settle() error {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
 	if err != nil {
 		return err
@@ -88,9 +86,9 @@ func (w *world) drawn() error {
 	if err != nil || at.Step != w.load.steps || at.Done.Steps > 0 {
 		return errors.Join(err, fmt.Errorf("it stands at step %s, %d steps into a window", at.Step, at.Done.Steps))
 	}
-	for record, d := range w.documents {
-		for i := range at.Sources {
-			d.again = d.again || at.Sources[i].Epoch > 0 && strings.HasPrefix(record, name(i)+"/")
+	for i, src := range at.Sources {
+		if int(src.Ordinal)+ahead > w.load.records[i] {
+			maps.DeleteFunc(w.documents, func(record string, _ *document) bool { return strings.HasPrefix(record, name(i)+"/") })
 		}
 	}
 	return nil
@@ -122,7 +120,7 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
 		name := recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record)
-		if d := w.documents[name]; d != nil && d.whole && !d.again && d.last <= p.Step && a.Length > 0 {
+		if d := w.documents[name]; d != nil && d.whole && d.last <= p.Step && a.Length > 0 {
 			names = append(names, name)
 		}
 	}

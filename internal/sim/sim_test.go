@@ -43,7 +43,7 @@ func newBench(t *testing.T) *bench {
 			w = newWorld(load, calm, nil)
 			if o := w.live(); o.Violated != "" {
 				t.Errorf("workload %d without faults: %s: %s", load.number, o.Violated, o.Detail)
-			} else if err := w.drawn(); err != nil {
+			} else if err := w.settle(); err != nil {
 				t.Errorf("workload %d without faults: %v", load.number, err)
 			}
 		})

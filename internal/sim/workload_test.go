@@ -26,6 +26,7 @@ type workload struct {
 	dir     string
 	sources []millrace.Shuffle // by name: s0, s1, …
 	epochs  []uint32
+	records []int // of each source in an epoch
 	memory  int64 // of a loader, bytes
 	stripes []int
 	loaders int
@@ -112,12 +113,14 @@ func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 	if source == 0 {
 		longest = 150
 	}
+	w.records = append(w.records, 0)
 	for file := range 2 {
 		var text strings.Builder
 		if w.sources[source] == millrace.Blocks {
 			fmt.Fprintln(&text, streams)
 		}
 		for range 20 + rng.IntN(60) {
+			w.records[source]++
 			if rng.IntN(100) < bads {
 				fmt.Fprintln(&text, bad)
 			} else {

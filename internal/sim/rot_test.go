@@ -112,8 +112,7 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
 	w.rot.mu.Lock()
 	defer w.rot.mu.Unlock()
 	f := w.rot.armed
-	window := millrace.Step(max(w.load.config.Spec.Window, 1))
-	if f == nil || w.golden == nil || (p.Step+1)%window > 0 { // an orchestrator that begins inside a window draws it again
+	if f == nil || w.golden == nil {
 		return nil, false
 	}
 	var names []string

@@ -4,39 +4,68 @@ import "slices"
 
 // columnLevel is the overhead in percent over the mean that the columns of a step come to where documents stay whole and microbatches keep to the token cap, PLANNING §3.3: documents
 // dearer than the mean microbatch stand one a microbatch in the first columns, each column costs what its dearest costs, no microbatch takes
-// more than its room would hold of average tokens, and what is left is level. It ignores that documents are no liquid; no plan need reach it.
+// more than its room would hold of average tokens, and what is left is level. Or documents dearer than that level do so too, again and again, where that comes
+// to less. It ignores that documents are no liquid; no plan need reach it.
 func columnLevel(lengths []uint32, m model, s shape) float64 {
-	order := longestFirst(lengths)
-	total := 0.0
-	for _, l := range lengths {
-		total += m.of(l)
+	l := &leveller{shape: s, lengths: lengths, order: longestFirst(lengths), model: m, load: make([]float64, s.bins()), room: make([]float64, s.bins())}
+	for _, n := range lengths {
+		l.total += m.of(n)
 	}
-	bins := s.bins()
-	load, room := make([]float64, bins), make([]float64, bins)
-	for i := range room {
-		room[i] = float64(s.tokens) * float64(s.slack) / 1000
+	for i := range l.room {
+		l.room[i] = float64(s.tokens) * float64(s.slack) / 1000
 	}
-	seeds := 0
-	for seeds < bins && seeds < len(order) && m.of(lengths[order[seeds]]) > total/float64(bins) {
-		load[seeds] = m.of(lengths[order[seeds]])
-		room[seeds] -= float64(lengths[order[seeds]])
-		seeds++
+	l.seed(l.total / float64(s.bins()))
+	level, least := l.columns()
+	for l.seed(level) {
+		var columns float64
+		level, columns = l.columns()
+		least = min(least, columns)
 	}
+	return 100 * (least/(l.total/float64(s.ranks)) - 1)
+}
+
+// leveller is a step whose dearest documents stand in its first columns.
+type leveller struct {
+	shape      shape
+	model      model
+	lengths    []uint32
+	order      []int // dearest first
+	seeds      int
+	total      float64
+	load, room []float64 // by microbatch: cost, tokens
+}
+
+// seed adds the documents dearer than a limit to those that stand in the first columns. It tells whether there are any.
+func (l *leveller) seed(limit float64) (some bool) {
+	for l.seeds < min(len(l.load), len(l.order)) {
+		n := l.lengths[l.order[l.seeds]]
+		if l.model.of(n) <= limit {
+			break
+		}
+		l.load[l.seeds] = l.model.of(n)
+		l.room[l.seeds] -= float64(n)
+		l.seeds++
+		some = true
+	}
+	return some
+}
+
+// columns returns to what the rest is level, and what the columns come to.
+func (l *leveller) columns() (level, sum float64) {
 	restCost, restTokens := 0.0, 0.0
-	for _, i := range order[seeds:] {
-		restCost += m.of(lengths[i])
-		restTokens += float64(lengths[i])
+	for _, i := range l.order[l.seeds:] {
+		restCost += l.model.of(l.lengths[i])
+		restTokens += float64(l.lengths[i])
 	}
-	most := make([]float64, bins)
+	most := slices.Clone(l.load)
 	for i := range most {
-		most[i] = load[i]
 		if restTokens > 0 {
-			most[i] += room[i] / restTokens * restCost
+			most[i] += l.room[i] / restTokens * restCost
 		}
 	}
 	reach := func(bin int, level float64) float64 {
-		if first := bin - bin%s.ranks; first < seeds {
-			level = max(level, load[first])
+		if first := bin - bin%l.shape.ranks; first < l.seeds {
+			level = max(level, l.load[first])
 		}
 		return min(level, most[bin])
 	}
@@ -46,19 +75,18 @@ func columnLevel(lengths []uint32, m model, s shape) float64 {
 		for i := range most {
 			sum += reach(i, level)
 		}
-		if sum < total {
+		if sum < l.total {
 			low = level
 		} else {
 			high = level
 		}
 	}
-	columns := 0.0
-	for c := range s.columns {
+	for c := range l.shape.columns {
 		top := 0.0
-		for r := range s.ranks {
-			top = max(top, reach(c*s.ranks+r, high))
+		for r := range l.shape.ranks {
+			top = max(top, reach(c*l.shape.ranks+r, high))
 		}
-		columns += top
+		sum += top
 	}
-	return 100 * (columns/(total/float64(s.ranks)) - 1)
+	return high, sum
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // arrays packs the pieces anew into 1-D microbatches so that columns come out even: column-aware LPT, as PLANNING.md §3.3 has it. Documents dearer than limit, the mean
-// microbatch where nothing is sliced, seed the first columns, so that they wait for each other and for nobody else; every microbatch gets a target that its column's dearest document and its token cap
+// microbatch where nothing is sliced, and more where that is better (settle), seed the first columns, so that they wait for each other and for nobody else; every microbatch gets a target that its column's dearest document and its token cap
 // allow; then the rest goes, dearest first, to where most is missing. The cap is never exceeded. It returns nil where a
 // piece finds no room or a microbatch of a complete step nothing.
 func (d *deal) arrays(limit uint64) *bins {
@@ -19,7 +19,7 @@ func (d *deal) arrays(limit uint64) *bins {
 		if !b.fillPhases() {
 			return nil
 		}
-	} else if b.aim(); !b.fill() {
+	} else if b.settle(); !b.fill() {
 		return nil
 	}
 	if b.hollow() {
@@ -83,11 +83,13 @@ func (d *deal) descending() []uint32 {
 }
 
 // seed puts the documents dearer than a limit into bins of their own, column by column.
-func (b *bins) seed(limit uint64) {
+func (b *bins) seed(limit uint64) (some bool) {
+	before := b.seeds
 	for b.seeds < len(b.load) && b.seeds < len(b.order) && b.costs[b.order[b.seeds]] > limit {
 		b.put(b.order[b.seeds], uint32(b.seeds))
 		b.seeds++
 	}
+	return b.seeds > before
 }
 
 func (b *bins) put(piece, bin uint32) {
@@ -96,9 +98,44 @@ func (b *bins) put(piece, bin uint32) {
 	b.left[bin] -= b.units[piece]
 }
 
+func (b *bins) take(piece uint32) {
+	bin := b.bin[piece]
+	b.load[bin] -= b.costs[piece]
+	b.left[bin] += b.units[piece]
+}
+
 // aim sets the targets: as much as its column's dearest bin has already, the rest filled to a common level like water, and none more
 // than the tokens that still fit would cost if they were like the average of what is left.
-func (b *bins) aim() { level(b.target, b.columnFloors(b.load), b.carry(b.load, b.total), b.total) }
+func (b *bins) aim() (water uint64) {
+	return level(b.target, b.columnFloors(b.load), b.carry(b.load, b.total), b.total)
+}
+
+// settle sets the targets. Documents dearer than the water make a column dear that was to be level, wherever they go: they are seeds too, as far as that makes the columns
+// come to less, or as there are more of them than the last column of seeds has places. Slices have their places already.
+func (b *bins) settle() {
+	seeds, least := b.seeds, ^uint64(0)
+	for more := true; more; {
+		water := b.aim()
+		if columns := sumOfDearest(b.target, b.ranks); columns < least && !b.spills(water) {
+			seeds, least = b.seeds, columns
+		}
+		more = !b.cut && b.seed(water)
+	}
+	if b.seeds == seeds {
+		return
+	}
+	for b.seeds > seeds {
+		b.seeds--
+		b.take(b.order[b.seeds])
+	}
+	b.aim()
+}
+
+// spills tells whether a document dearer than the water is left when the last column of seeds is full of such.
+func (b *bins) spills(water uint64) bool {
+	next := (b.seeds + b.ranks - 1) / b.ranks * b.ranks
+	return next < min(len(b.load), len(b.order)) && b.costs[b.order[next]] > water
+}
 
 // columnFloors is what every bin of a column may cost without anybody waiting for it.
 func (b *bins) columnFloors(load []uint64) []uint64 {
@@ -114,12 +151,9 @@ func (b *bins) columnFloors(load []uint64) []uint64 {
 
 // carry is the most that each bin can come to, of loads that shall add up to the total.
 func (b *bins) carry(load []uint64, total uint64) []uint64 {
-	restCost, restUnits := total, uint64(0)
+	restCost, restUnits := total, b.restUnits()
 	for _, c := range load {
 		restCost -= c
-	}
-	for _, i := range b.order[b.seeds:] {
-		restUnits += uint64(b.units[i])
 	}
 	carry := slices.Clone(load)
 	for m := range carry {
@@ -130,9 +164,25 @@ func (b *bins) carry(load []uint64, total uint64) []uint64 {
 	return carry
 }
 
-// level sets targets to min(max(floor, water), carry) with the least water that makes their sum reach the total.
-func level(target, floors, carry []uint64, total uint64) {
-	water := least(total, func(water uint64) bool {
+// restUnits is how large everything is that is neither a seed nor a slice: from all of it, in the order of memory.
+func (b *bins) restUnits() (rest uint64) {
+	for _, u := range b.units {
+		rest += uint64(u)
+	}
+	for _, i := range b.order[:b.seeds] {
+		rest -= uint64(b.units[i])
+	}
+	for i := 0; b.cut && i < len(b.pieces); i++ {
+		if b.pieces[i].parts > 0 {
+			rest -= uint64(b.units[i])
+		}
+	}
+	return rest
+}
+
+// level sets targets to min(max(floor, water), carry) with the least water that makes their sum reach the total, and returns it.
+func level(target, floors, carry []uint64, total uint64) (water uint64) {
+	water = least(slices.Max(carry), func(water uint64) bool {
 		sum := uint64(0)
 		for m := 0; m < len(carry) && sum < total; m++ {
 			sum += min(max(floors[m], water), carry[m])
@@ -142,6 +192,7 @@ func level(target, floors, carry []uint64, total uint64) {
 	for m := range target {
 		target[m] = min(max(floors[m], water), carry[m])
 	}
+	return water
 }
 
 // least returns the least number up to a limit that is enough, the limit where none is; enough must be monotone.

@@ -87,7 +87,7 @@ func TestGoals(t *testing.T) {
 		{goal{"8K", pretrainShares, 8192, 128, 8, varlenOptions(FSDP, dense8B)}, 2_500, 1_000, 5_000},
 		{goal{"8K strict", pretrainShares, 8192, 128, 8, packedOptions(FSDP, dense8B)}, 15_000, none, 5_000},
 		{goal{"32K", pretrainShares, 32768, 32, 4, varlenOptions(FSDP, dense8B)}, none, none, 5_000},
-		{goal{"128K", longctxShares, 131072, 16, 8, varlenOptions(FSDP, dense8B)}, none, none, 30_000},
+		{goal{"128K", longctxShares, 131072, 16, 8, varlenOptions(FSDP, dense8B)}, none, none, 15_000},
 		{goal{"128K sums", longctxShares, 131072, 16, 8, varlenOptions(DP, dense8B)}, none, 500, none},
 		{goal{"128K split", longctxShares, 131072, 16, 8, split(varlenOptions(FSDP, dense8B))}, 7_500, none, none},
 	} {

@@ -34,7 +34,7 @@ type Overhead struct {
 	Most uint64 // the dearest microbatch
 }
 
-// Weight is what a plan costs. The bound is what its largest documents and its token cap leave: for FSDP the cap-aware column bound of PLANNING §3.3, for which what
+// Weight is what a plan costs. The bound is what its largest documents and its token cap leave: for FSDP the cap-aware column bound of PLANNING §3.3, by its seeds or by ours, for which what
 // fills up a column of large documents is taken to be like the average of the rest; for the others max(mean, largest document).
 type Weight struct {
 	Over    Overhead // over the mean
@@ -178,9 +178,11 @@ func (s *scale) bound(phase []uint64) (t times) {
 	}
 	b.seed(d.mean())
 	b.aim()
+	columns := sumOfDearest(b.target, s.ranks)
+	b.settle()
 	largest := phase[b.order[0]]
 	t.most = max(d.mean(), largest)
-	t.fsdp = max(d.total/uint64(s.ranks), sumOfDearest(b.target, s.ranks))
+	t.fsdp = max(d.total/uint64(s.ranks), min(columns, sumOfDearest(b.target, s.ranks)))
 	t.dp = max(d.total/uint64(s.ranks), largest)
 	t.pp = max(s.pipeline(d.total/uint64(s.ranks), d.mean()), s.pipeline(largest, largest))
 	return t

@@ -114,8 +114,11 @@ func (p *packer) put(bin, left uint32) {
 func (p *packer) has(r uint32) bool { return p.free.levels[0][r>>6]>>(r&63)&1 == 1 }
 
 // sortDescending counts sizes (each at most max) and returns their indices, largest first, equals in index order. order and
-// count (max+2 long) are reused.
+// count (max+2 long) are reused. Few sizes are not worth counting.
 func sortDescending(sizes []uint32, max uint32, order, count []uint32) []uint32 {
+	if int(max)/8 > len(sizes) {
+		return byDescending(sizes)
+	}
 	clear(count)
 	for _, u := range sizes {
 		count[max-u+1]++

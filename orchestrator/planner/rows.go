@@ -146,7 +146,7 @@ func (d *deal) columnsOf(micro []uint64, fixed bool) []spot {
 
 // byDescending returns the indices of loads, largest first, equals in index order. Many are sorted byte by byte, from the lowest in which they
 // differ to the highest: that is several times as fast as comparing them.
-func byDescending(loads []uint64) []uint32 {
+func byDescending[T uint32 | uint64](loads []T) []uint32 {
 	const many = 256
 	order := make([]uint32, len(loads))
 	for i := range order {

@@ -20,9 +20,12 @@ func (w *world) remix(p *process, size int) {
 	if o == nil {
 		return
 	}
+	// It cuts the window that it falls into, which decides what all of that holds: of an earlier attempt no trainer may have come to it.
+	window := millrace.Step(max(w.load.config.Spec.Window, 1))
 	w.mu.Lock()
-	from := max(w.furthest+millrace.Step(size%3), 1)
-	w.mixed = min(w.mixed, from-from%millrace.Step(max(w.load.config.Spec.Window, 1))) // it cuts the window that it falls into
+	begin := (w.furthest + window - 1) / window * window
+	from := max(begin+millrace.Step(size%3), 1)
+	w.mixed = min(w.mixed, from-from%window)
 	w.mu.Unlock()
 	request := &proto.MixRequest{HasFrom: true, From: uint64(from)}
 	switch size / 3 % 4 {

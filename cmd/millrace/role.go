@@ -80,10 +80,14 @@ func (r *role) start(ctx context.Context) (context.Context, func(), error) {
 		return nil, nil, err
 	}
 	r.fail.OnTaken(taken(r.events))
-	r.events.Write(event.Weighed("start"))
+	started := event.Weighed("start")
+	r.events.Write(started)
 	ctx, leave := life.Context(ctx)
 	stop := func() {
 		profiled()
+		if r.events != nil {
+			event.Settle(seam.System{}, started)
+		}
 		r.events.Write(event.Weighed("exit"))
 		r.events.Close()
 		leave()

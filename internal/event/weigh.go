@@ -5,7 +5,23 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"time"
+
+	"millrace/internal/seam"
 )
+
+// Settle waits, a second at most, until little more runs than did when the process was weighed at its start: the goroutines of connections that
+// were closed end by themselves, which takes a busy machine a moment.
+func Settle(clock seam.Clock, start Record) {
+	const little = 4
+	for over := clock.After(time.Second); runtime.NumGoroutine() > start.Goroutines+little; {
+		select {
+		case <-over:
+			return
+		case <-clock.After(time.Millisecond):
+		}
+	}
+}
 
 // Weighed is a record of what the process holds now.
 func Weighed(name string) Record {

@@ -209,7 +209,8 @@ def one(stage: Stage, seed: int) -> Outcome:
 
 
 def clear(stage: Stage, outcome: Outcome) -> None:
-    for path in stage.scratch.glob(f"{outcome.directory.name}*"):
+    name = outcome.directory.name  # run-1 also begins the name of run-10
+    for path in [*stage.scratch.glob(name), *stage.scratch.glob(f"{name}.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 

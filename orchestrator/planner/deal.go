@@ -90,14 +90,14 @@ func (d *deal) add(segment, bin uint32, weigh *weigher) {
 	}
 }
 
-// place adds the group's pieces and spots to what is placed. Where there is no room for what would cost less, select's bins are kept.
+// place adds the group's pieces and spots to what is placed. Select's bins are kept where they cost less than what was packed anew, or nothing else has room; slices are not in them.
 func (d *deal) place(out *layout) {
 	var where []spot
 	if d.opt.Layout == millrace.Varlen && d.opt.Balance != Unbalanced {
 		where = d.repack()
 	}
-	if where == nil {
-		where = d.rows()
+	if !d.cut && !d.beatsRows(where) {
+		where = d.better(where, d.rows())
 	}
 	for i := range where {
 		where[i].rank += uint32(d.first)

@@ -152,6 +152,41 @@ func TestPlaceProperties(t *testing.T) {
 	}
 }
 
+// TestNoWorseThanRows: packing anew never costs more than select's bins do, under any balance and cost, but for a 512th of what no packing goes below.
+func TestNoWorseThanRows(t *testing.T) {
+	kept, beaten := 0, 0
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), randomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range steps {
+			for _, balance := range []Balance{FSDP, DP, PP} {
+				for _, cost := range []Cost{{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1}, {Linear: 9, Quadratic: 1, Encoder: Encoder{7, 1}}} {
+					opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: []uint32{0, 1150, 2000}[rng.IntN(3)], Cost: cost}
+					d := newDeals(&steps[i], millrace.Topology{Ranks: 8, TP: 1, CP: 1, PP: 4}, opt)[0]
+					var out layout
+					d.place(&out)
+					got, rows, floor := d.takes(out.where), d.takes(d.rows()), d.floor()
+					if got > max(rows, floor+floor/512) {
+						t.Fatalf("seed %d, step %d, %s, %+v: takes %d, rows %d", seed, i, balance, cost, got, rows)
+					}
+					if got < rows {
+						beaten++
+					} else if anew := d.repack(); anew != nil && d.takes(anew) > rows {
+						kept++
+					}
+				}
+			}
+		}
+	}
+	if t.Logf("rows are kept %d times, beaten %d times", kept, beaten); kept == 0 || beaten == 0 {
+		t.Error("this test needs other lengths")
+	}
+}
+
 // TestContentUnderEveryTopology: the same digest, computed from what the ranks hold, for all topologies and microbatches.
 func TestContentUnderEveryTopology(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))

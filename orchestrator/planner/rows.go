@@ -10,10 +10,7 @@ import (
 // rows keeps select's bins and deals them. It always succeeds. Bins go by descending cost, so that a column holds bins that are
 // alike; an incomplete step fills the first columns and spreads the last over the ranks.
 func (d *deal) rows() []spot {
-	loads := make([]uint64, d.numBins)
-	for i, b := range d.bin {
-		loads[b] += d.costs[i]
-	}
+	loads := d.binLoads()
 	var bins []spot
 	switch d.opt.Balance {
 	case FSDP:
@@ -31,6 +28,34 @@ func (d *deal) rows() []spot {
 		where[i] = bins[b]
 	}
 	return where
+}
+
+func (d *deal) binLoads() []uint64 {
+	loads := make([]uint64, d.numBins)
+	for i, b := range d.bin {
+		loads[b] += d.costs[i]
+	}
+	return loads
+}
+
+// beatsRows tells whether there is no need to compare with rows: a step comes within one part in rowsGood of what no packing can go below, or under fsdp to
+// no more than the dearest bins of each column cost by themselves.
+func (d *deal) beatsRows(where []spot) bool {
+	const rowsGood = 512
+	if where == nil {
+		return false
+	}
+	takes, floor := d.takes(where), d.floor()
+	if d.opt.Balance != FSDP || takes <= floor+floor/rowsGood {
+		return takes <= floor+floor/rowsGood
+	}
+	loads := d.binLoads()
+	slices.Sort(loads)
+	rows, perColumn := uint64(0), d.ranks*int(d.opt.MicroBatch)
+	for top := len(loads) - 1; top >= 0; top -= perColumn {
+		rows += loads[top]
+	}
+	return takes <= rows
 }
 
 // numberRows gives the bins of each microbatch their rows, in the order of bins; varlen has row 0 alone.

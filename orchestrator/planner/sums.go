@@ -9,19 +9,28 @@ import (
 // the slowest rank more than one part in sumsGood above what no packing can go below, ranks are packed first.
 func (d *deal) evenSums(columns *bins) []spot {
 	const sumsGood = 4096
+	best, floor := columns.spots(), d.floor()
+	if best != nil && d.takes(best) <= floor+floor/sumsGood {
+		return best
+	}
+	return d.better(best, d.byRank())
+}
+
+// floor is what no packing takes less than.
+func (d *deal) floor() uint64 {
 	dearest := uint64(0)
 	for _, c := range d.costs {
 		dearest = max(dearest, c)
 	}
-	best, floor := columns.spots(), max(d.sum(uint64(d.columns)*d.mean(), d.mean()), d.sum(dearest, dearest))
-	if best != nil && d.slowest(best) <= floor+floor/sumsGood {
-		return best
+	return max(d.sum(uint64(d.columns)*d.mean(), d.mean()), d.sum(dearest, dearest))
+}
+
+// better returns which of two, or the first of equals; one that is nil is none.
+func (d *deal) better(a, b []spot) []spot {
+	if a == nil || b != nil && d.takes(b) < d.takes(a) {
+		return b
 	}
-	where := d.byRank()
-	if best == nil || where != nil && d.slowest(where) < d.slowest(best) {
-		return where
-	}
-	return best
+	return a
 }
 
 // sum is what a step takes a rank: its microbatches, and with pipeline stages the dearest of them once more for each further stage.
@@ -36,19 +45,38 @@ func (d *deal) sum(all, dearest uint64) uint64 {
 	return all + lo
 }
 
-// slowest is what a step takes the slowest rank.
-func (d *deal) slowest(where []spot) (slowest uint64) {
+// takes is what a step takes where the pieces go there, by the balance in force: all ranks wait for the slowest, after the encoder as well.
+func (d *deal) takes(where []spot) (all uint64) {
 	load := make([]uint64, d.ranks*d.columns)
 	for i, w := range where {
 		load[int(w.rank)*d.columns+int(w.microbatch)] += d.costs[i]
 	}
-	for r := range d.ranks {
+	if d.encoder == nil {
+		return d.waits(load)
+	}
+	encoder := make([]uint64, len(load))
+	for i, w := range where {
+		encoder[int(w.rank)*d.columns+int(w.microbatch)] += d.encoder[i]
+	}
+	for m, c := range encoder {
+		load[m] -= c
+	}
+	return d.waits(load) + d.waits(encoder)
+}
+
+// waits is what a phase takes with these microbatches, rank by rank.
+func (d *deal) waits(load []uint64) (slowest uint64) {
+	column := make([]uint64, d.columns)
+	for own := range slices.Chunk(load, d.columns) {
 		all := uint64(0)
-		own := load[r*d.columns : (r+1)*d.columns]
-		for _, c := range own {
+		for m, c := range own {
 			all += c
+			column[m] = max(column[m], c)
 		}
 		slowest = max(slowest, d.sum(all, slices.Max(own)))
+	}
+	if d.opt.Balance == FSDP {
+		return sumOfDearest(column, 1)
 	}
 	return slowest
 }

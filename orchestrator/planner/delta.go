@@ -3,7 +3,6 @@ package planner
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"millrace"
 	"millrace/mixing"
@@ -43,15 +42,13 @@ const (
 // Differ makes and applies deltas of a spec. It remembers the shares of the last step, which are mostly those of the next. One owner; not
 // for concurrent use.
 type Differ struct {
-	spec    *Spec
-	mix     mixing.Proportions // in force when shares were divided
-	active  []bool
-	shares  []uint32
-	changes []change // memory of the last delta that was read
+	spec     *Spec
+	division division
+	changes  []change // memory of the last delta that was read
 }
 
 // NewDiffer returns the Differ of a spec. One without a spec applies counters alone: a State's deficits stay what they were.
-func NewDiffer(spec *Spec) *Differ { return &Differ{spec: spec} }
+func NewDiffer(spec *Spec) *Differ { return &Differ{spec: spec, division: division{spec: spec}} }
 
 // Diff returns what leads from the state before a step to that after it, given the legs of a window that ends there. It has applied it to make sure.
 func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
@@ -145,7 +142,7 @@ func (d *Differ) drifts(st *State, between *between, charged int64) []int64 {
 	begin := st.begun()
 	at := begin.point()
 	grow := func(charge int64) {
-		for i, share := range d.sharesAt(&begin, at) {
+		for i, share := range d.division.at(&begin, at) {
 			out[i] += int64(share) * charge
 		}
 	}
@@ -161,18 +158,6 @@ func (d *Differ) drifts(st *State, between *between, charged int64) []int64 {
 		grow(charged)
 	}
 	return out
-}
-
-// sharesAt is Spec.sharesAt, with memory. Shares that come from a later phase of the schedule depend on more than is compared here.
-func (d *Differ) sharesAt(st *State, at point) []uint32 {
-	mix, active := d.spec.mixtureAt(st, at)
-	if d.shares == nil || !slices.Equal(mix, d.mix) || !slices.Equal(active, d.active) {
-		d.mix, d.active, d.shares = mix, active, d.spec.Schedule.Divide(mix, active)
-	}
-	if !positive(d.shares) {
-		return d.spec.sharesAt(st, at)
-	}
-	return d.shares
 }
 
 // anchorNumbers is how many numbers an anchor has.

@@ -47,8 +47,9 @@ type passed struct {
 }
 
 // newDraft begins a window at the state before it.
-func newDraft(spec *Spec, before State) (*draft, error) {
-	w, err := newWalk(spec, before)
+func newDraft(division *division, before State) (*draft, error) {
+	spec := division.spec
+	w, err := newWalk(division, before)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ type Selector struct {
 	waits []millrace.Segment // what state carries, where it is known already
 	cut   *cutter
 
+	division division
 	segments []millrace.Segment // memory of the last draft
 	units    []uint32
 
@@ -38,7 +39,7 @@ func NewSelector(spec *Spec, st State) (*Selector, error) {
 	if err := st.Validate(len(spec.Sources)); err != nil {
 		return nil, err
 	}
-	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: newCutter(spec)}, nil
+	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: newCutter(spec), division: division{spec: spec}}, nil
 }
 
 // Advance returns the next step's selection, or that a fact is missing, or that the run is over. What it returns depends on the facts only, never on
@@ -115,7 +116,7 @@ func (s *Selector) reached(st State) bool {
 // drawWindow draws and packs a window into s.steps, or finds that there is nothing left to draw.
 func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	if s.draft == nil {
-		d, err := newDraft(s.spec, s.state.begun())
+		d, err := newDraft(&s.division, s.state.begun())
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +183,7 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 	last := &s.steps[len(s.steps)-1]
 	if s.over.Kind != Finished && len(last.After.Carried) == 0 {
 		if s.tail == nil {
-			d, err := newDraft(s.spec, last.After)
+			d, err := newDraft(&s.division, last.After)
 			if err != nil {
 				return nil, err
 			}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/mixing"
@@ -16,21 +17,23 @@ func (s *State) point() point { return point{uint64(s.Step), s.Tokens} }
 // walk moves a state through the events of one window. Drawing and replaying go through the same three moves, so that the state
 // after a prefix of the draws is the same however it is reached.
 type walk struct {
-	spec   *Spec
-	stage  Stage // of the window's steps
-	state  State // Step and Tokens stay those before the window; deficits are in mix
-	at     point // of the step whose share of the draws it is
-	mix    *mixing.Apportioner
-	shares []uint32 // in force; all zero when nothing can be drawn any more
-	drawn  uint64   // document tokens
+	spec     *Spec
+	division *division
+	stage    Stage // of the window's steps
+	state    State // Step and Tokens stay those before the window; deficits are in mix
+	at       point // of the step whose share of the draws it is
+	mix      *mixing.Apportioner
+	shares   []uint32 // in force; all zero when nothing can be drawn any more
+	drawn    uint64   // document tokens
 }
 
-func newWalk(spec *Spec, before State) (*walk, error) {
+func newWalk(division *division, before State) (*walk, error) {
 	mix, err := before.apportioner()
 	if err != nil {
 		return nil, fmt.Errorf("plan step %s: %w", before.Step, err)
 	}
-	w := &walk{spec: spec, stage: spec.stageAt(before.point()), state: before.Clone(), mix: mix}
+	spec := division.spec
+	w := &walk{spec: spec, division: division, stage: spec.stageAt(before.point()), state: before.Clone(), mix: mix}
 	w.turn(before.point())
 	return w, nil
 }
@@ -43,7 +46,7 @@ func (w *walk) turn(at point) {
 
 // share puts the mixture of the step in force for the sources that are left.
 func (w *walk) share() {
-	w.shares = w.spec.sharesAt(&w.state, w.at)
+	w.shares = w.division.at(&w.state, w.at)
 	w.mix.SetShares(w.shares)
 }
 
@@ -59,17 +62,29 @@ func (s *Spec) mixtureAt(st *State, at point) (mix mixing.Proportions, active []
 	return s.Schedule.At(at.step, at.tokens), active
 }
 
-// sharesAt returns the shares in force there. Where the mixture gives none of the sources that are left a share but a later part of the
-// schedule does, that part holds already: time does not pass without steps.
-func (s *Spec) sharesAt(st *State, at point) []uint32 {
-	mix, active := s.mixtureAt(st, at)
-	shares := s.Schedule.Divide(mix, active)
-	if !positive(shares) {
-		if ahead, ok := nextPhase(s.Schedule, at.step, at.tokens, active); ok {
-			shares = s.Schedule.Divide(s.Schedule.At(at.step+ahead, at.tokens+ahead), active)
+// division divides mixtures among the sources that are left. It remembers the last one, which is mostly that of the next step as well. One owner;
+// not for concurrent use.
+type division struct {
+	spec   *Spec
+	mix    mixing.Proportions
+	active []bool
+	shares []uint32
+}
+
+// at returns the shares in force in a place of the schedule; nobody changes them. Where the mixture gives none of the sources that are left a share but a
+// later part of the schedule does, that part holds already: time does not pass without steps.
+func (d *division) at(st *State, at point) []uint32 {
+	schedule := d.spec.Schedule
+	mix, active := d.spec.mixtureAt(st, at)
+	if d.shares == nil || !slices.Equal(mix, d.mix) || !slices.Equal(active, d.active) {
+		d.mix, d.active, d.shares = mix, active, schedule.Divide(mix, active)
+	}
+	if !positive(d.shares) {
+		if ahead, ok := nextPhase(schedule, at.step, at.tokens, active); ok {
+			return schedule.Divide(schedule.At(at.step+ahead, at.tokens+ahead), active)
 		}
 	}
-	return shares
+	return d.shares
 }
 
 // stoppedBy returns the stop source that has ended, if one has.

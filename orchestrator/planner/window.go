@@ -200,7 +200,7 @@ func (w *window) replay() ([]passed, *walk, error) {
 	if w.n == len(w.segments) {
 		return w.passed, w.walk, nil
 	}
-	walk, err := newWalk(w.walk.spec, w.begin)
+	walk, err := newWalk(w.walk.division, w.begin)
 	if err != nil {
 		return nil, nil, err
 	}

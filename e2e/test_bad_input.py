@@ -9,6 +9,7 @@ import os
 import random
 import re
 import resource
+import select
 import shutil
 import subprocess
 import time
@@ -582,16 +583,19 @@ def test_full_disk(stage: Any, tmp_path: Path) -> None:
 
 
 def test_full_file_system(stage: Any, tmp_path: Path) -> None:
-    """The whole file system of the run directory is full from the start or soon after: said so, exit 1, and no rank waits for ever."""
+    """The whole file system of the run directory is full from the start: said so, and with room the run begins. Where nothing may be mounted, no
+    file can grow soon after: said so, exit 1, and no rank waits for ever."""
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", small], capture_output=True).returncode != 0:
-        limited = ["sh", "-c", 'ulimit -f 40; exec "$0" "$@"']  # where nothing may be mounted: files of at most 20 KiB
-    else:
-        limited = []
+    mixture = stage.mixture(variant({"global_batch_size": 8}))
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", small], capture_output=True).returncode == 0:
+        try:
+            make_room(stage, mixture, small, tmp_path / "stderr")
+        finally:
+            subprocess.run(["umount", "-l", small], check=True)
+        return
     try:
-        run = Run(stage.binary, stage.mixture(variant({"global_batch_size": 8})), small / "run", 2, launcher=limited)
-        with run:
+        with Run(stage.binary, mixture, small / "run", 2, launcher=["sh", "-c", 'ulimit -f 40; exec "$0" "$@"']) as run:
             delivered = run.train()
             assert run.wait(SECONDS) == 1, run.stderr()
             clean(run.stderr())
@@ -602,6 +606,20 @@ def test_full_file_system(stage: Any, tmp_path: Path) -> None:
         if "`up` said" not in str(e):
             raise
         says(str(e), ["no space|file too large"])  # it did not even come to be ready
+
+
+def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:
+    """Starts a run on a file system without room for it, and gives it some once it has said so."""
+    with open(said, "w") as stderr:
+        up = subprocess.Popen([stage.binary, "up", mixture, "--ranks", "2", "--run-dir", small / "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        over = time.monotonic() + SECONDS
+        while "no space" not in said.read_text():
+            assert time.monotonic() < over and up.poll() is None, said.read_text()
+            time.sleep(0.05)
+        clean(said.read_text())
+        subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
+        assert up.stdout is not None and select.select([up.stdout], [], [], SECONDS)[0] and up.stdout.readline().startswith("ready"), said.read_text()
     finally:
-        if not limited:
-            subprocess.run(["umount", "-l", small], check=True)
+        up.terminate()
+        up.wait(SECONDS)

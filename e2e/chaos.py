@@ -76,6 +76,12 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "mixture": {"weights": {"hurt": 3, "frames": 2, "flawed": 1}},
         "sources": {name: SOURCES[name] for name in ("hurt", "frames", "flawed")},
     },
+    "bucketed": {
+        "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1, "flawed": 1}},
+        "sources": {name: SOURCES[name] for name in ("frames", "tables", "books", "flawed")},
+        "packing": "bucketed", "carry": 24, "window": 3, "pad_multiple": 2, "micro_batch_size": 1,
+        "stages": [{"from_step": 16, "packing": "best_fit"}, {"from_step": 26, "packing": "concat"}],
+    },
     "sliced": {
         "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1}},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "books")},

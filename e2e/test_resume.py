@@ -97,9 +97,10 @@ CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (
 
 WINDOWS: Dict[str, Any] = {"carry": 16, "window": 3}
 CONCAT: Dict[str, Any] = {"packing": "concat", "window": 4}
+BUCKETED: Dict[str, Any] = {"packing": "bucketed", "window": 3, "carry": 16}
 
 
-@pytest.mark.parametrize("setting", [{}, STAGES, WINDOWS, CONCAT], ids=["plain", "stages", "windows", "concat"])
+@pytest.mark.parametrize("setting", [{}, STAGES, WINDOWS, CONCAT, BUCKETED], ids=["plain", "stages", "windows", "concat", "bucketed"])
 def test_chain(scene: Scene, setting: Any) -> None:
     """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
     last = max(scene.whole(2, **setting).steps())

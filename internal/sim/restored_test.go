@@ -79,11 +79,14 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)}, Ranks: topology.Ranks, Identity: []byte(`{}`), Runway: p.runway,
 		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
-	shapes := []millrace.Shape{options.Shape(x.spec.SequenceLength, millrace.Int32)}
-	for _, s := range x.spec.Stages {
+	var shapes []millrace.Shape
+	for _, s := range append([]planner.Stage{{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}}, x.spec.Stages...) {
 		own := options
 		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
 		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
+		for ; s.Packing == planner.Bucketed && s.SequenceLength > x.spec.PadMultiple; s.SequenceLength /= 2 {
+			shapes = append(shapes, own.Shape(s.SequenceLength/2, millrace.Int32))
+		}
 	}
 	for i := range shapes {
 		shapes[i].CP, shapes[i].Local = uint32(topology.CP), options.Local > 0 && topology.CP > 1

@@ -85,6 +85,18 @@ func settings(t *testing.T) []*setting {
 				s.Stages = []planner.Stage{{From: steps(25), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit, Filters: 2}, {From: steps(60), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit}}
 				s.Schedule.Bound(mixing.Bounds{Most: []uint64{mixing.Whole / 5 * 2, 0, 0}, Least: []uint64{0, mixing.Whole / 4, 0}})
 			}},
+		{name: "windows under a ramp, carry, bad records", shuffle: millrace.Global, epochs: 2, bad: true, options: packed,
+			knots:  []mixing.Knot{{Weights: w("1", "1", "1")}, {From: steps(20), Weights: w("1", "3", "0.5"), Ramp: mixing.RampLinear, Over: steps(25)}},
+			change: func(s *planner.Spec) { s.Window, s.Carry = 4, 24 }},
+		{name: "concatenated documents, windows, samples", shuffle: millrace.Blocks, epochs: 2, bad: true, knots: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Packing, s.Window, s.Unit, s.LastStep = planner.Concat, 3, planner.Samples, planner.ShortLast
+			}},
+		{name: "buckets of lengths, windows, carry, then a stage of shorter bins", shuffle: millrace.Global, epochs: 2, bad: true, knots: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Packing, s.Window, s.Carry, s.PadMultiple, s.GlobalBatch = planner.Bucketed, 3, 40, 2, 32
+				s.Stages = []planner.Stage{{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: planner.Bucketed}}
+			}},
 		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, knots: plain, options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.PP},
 			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = planner.Stop }},
 	}

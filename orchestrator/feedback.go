@@ -155,8 +155,8 @@ const leastGain = 0.001
 // adaptCosts brings coefficients into force that fit the times better, from the next step on.
 func (m *Machine) adaptCosts() ([]Fact, error) {
 	fit := &m.heard.fit
-	linear, quadratic, ok := fit.Best()
 	now := m.costNow()
+	linear, quadratic, ok := fit.Best(now.Linear, now.Quadratic)
 	was, is := fit.R2(now.Linear, now.Quadratic), fit.R2(linear, quadratic)
 	if !ok || fit.Reports() == m.heard.times || is < was+leastGain {
 		return nil, nil
@@ -181,11 +181,11 @@ func (m *Machine) costNow() planner.Cost {
 
 // refit makes what was asked for by hand: coefficients that fit best.
 func (m *Machine) refit(c *pb.Mixed) error {
-	linear, quadratic, ok := m.heard.fit.Best()
+	now := m.costNow()
+	linear, quadratic, ok := m.heard.fit.Best(now.Linear, now.Quadratic)
 	if !ok {
 		return errNoReports
 	}
-	now := m.costNow()
 	c.Why = m.fitText(m.heard.fit.R2(now.Linear, now.Quadratic), m.heard.fit.R2(linear, quadratic))
 	return m.costs(c, &pb.Costed{Linear: linear, Quadratic: quadratic})
 }
@@ -196,6 +196,6 @@ func (m *Machine) costFit() *pb.CostFit {
 	if fit.Reports() == 0 {
 		return nil
 	}
-	linear, quadratic, _ := fit.Best()
+	linear, quadratic, _ := fit.Best(now.Linear, now.Quadratic)
 	return &pb.CostFit{Reports: fit.Reports(), R2: fit.R2(now.Linear, now.Quadratic), Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: fit.R2(linear, quadratic)}
 }

@@ -77,7 +77,8 @@ func (s shape) fitted(sels []planner.Selection, truth model, right float64) (row
 	if err != nil {
 		return row{}, err
 	}
-	linear, quadratic, ok := fit.Best()
+	cost := wrong.cost()
+	linear, quadratic, ok := fit.Best(cost.Linear, cost.Quadratic)
 	if !ok {
 		return row{}, fmt.Errorf("the costs of %s cannot be fitted", s)
 	}
@@ -86,7 +87,6 @@ func (s shape) fitted(sels []planner.Selection, truth model, right float64) (row
 	if err != nil {
 		return row{}, err
 	}
-	cost := wrong.cost()
 	return row{"G13", fmt.Sprintf("%s: S* that was 30 %% too large, fitted to the times of these steps with 1 %% of noise, is from the right one (no goal)", s),
 		fmt.Sprintf("%+.2f points", after-right), printed, fmt.Sprintf("S* %.0f, the true one %.0f; R² of predicted and reported %.3f, with the fit %.3f; overhead %s, then %s",
 			ratio, truth.ratio, fit.R2(cost.Linear, cost.Quadratic), fit.R2(linear, quadratic), percent(before), percent(after))}, nil

@@ -164,7 +164,7 @@ func TestAWrongRatioIsRepaired(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const star = 4000.0
 		f := trainer(rng, star, seed%2 == 0)
-		linear, quadratic, ok := f.Best()
+		linear, quadratic, ok := f.Best(uint64(star), 1)
 		got := float64(linear) / float64(quadratic)
 		off := math.Abs(got-star) / star
 		worst = max(worst, off*float64(seed%2))
@@ -189,13 +189,13 @@ func TestFitsThatCannotBe(t *testing.T) {
 	for range 100 {
 		f.Add(1000, 1000*1000, 1)
 	}
-	if _, _, ok := f.Best(); ok {
+	if _, _, ok := f.Best(1, 1); ok {
 		t.Error("microbatches that are all alike were fitted")
 	}
 	few := &Fit{}
 	few.Add(1, 1, 1)
 	few.Add(2, 4, 3)
-	if _, _, ok := few.Best(); ok || few.R2(1, 1) < 0 || few.Reports() != 2 {
+	if _, _, ok := few.Best(1, 1); ok || few.R2(1, 1) < 0 || few.Reports() != 2 {
 		t.Error("two reports were fitted")
 	}
 	flat := &Fit{}
@@ -203,7 +203,56 @@ func TestFitsThatCannotBe(t *testing.T) {
 		n := float64(100 + 10*i)
 		flat.Add(n, n*n, n)
 	}
-	if linear, quadratic, ok := flat.Best(); !ok || linear < 1e6*quadratic {
+	if linear, quadratic, ok := flat.Best(0, 1); !ok || linear < 1e6*quadratic {
 		t.Errorf("times in proportion to tokens: %d %d %v", linear, quadratic, ok)
+	}
+}
+
+// TestAConstantIsNotTheTokens: microbatches of nearly as many tokens that take a constant beside: S* stays what it is, and what is in force is never replaced by what
+// explains less.
+func TestAConstantIsNotTheTokens(t *testing.T) {
+	const star = 61000.0
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		f := &Fit{}
+		for range 8000 {
+			tokens, squares := 8192*(1-0.03*rng.Float64()), 8192*8192*(0.1+0.9*rng.Float64())
+			f.Add(tokens, squares, (2e-3+5.5e-3/8192*(tokens+squares/star))*(1+0.003*rng.NormFloat64()))
+		}
+		linear, quadratic, ok := f.Best(1, 1)
+		if got := float64(linear) / float64(quadratic); !ok || math.Abs(got-star) > 0.15*star {
+			t.Errorf("seed %d: S* is fitted as %.0f, it is %.0f", seed, got, star)
+		}
+		for _, force := range []uint64{1, 17000, 49000, 61000, 80000, 1e9} {
+			linear, quadratic, ok := f.Best(force, 1)
+			if !ok || f.R2(linear, quadratic) < f.R2(force, 1) {
+				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1), f.R2(linear, quadratic))
+			}
+		}
+	}
+}
+
+// TestNothingWorseIsProposed: where a constant cannot be told from the tokens, what is in force may explain more than the fit.
+func TestNothingWorseIsProposed(t *testing.T) {
+	kept := 0
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 6))
+		f := &Fit{}
+		for range 60 {
+			tokens, squares := 8192*(1-0.01*rng.Float64()), 8192*8192*rng.Float64()
+			f.Add(tokens, squares, (2e-3+5.5e-3/8192*(tokens+squares/61000))*(1+0.05*rng.NormFloat64()))
+		}
+		for _, force := range []uint64{0, 17000, 61000, 1e9} {
+			linear, quadratic, ok := f.Best(force, 1)
+			if ok && f.R2(linear, quadratic) < f.R2(force, 1) {
+				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1), f.R2(linear, quadratic))
+			}
+			if ok && linear == force && quadratic == 1 {
+				kept++
+			}
+		}
+	}
+	if kept == 0 {
+		t.Error("the fit was always better: this test needs harder reports")
 	}
 }

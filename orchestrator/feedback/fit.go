@@ -2,8 +2,8 @@ package feedback
 
 import "math"
 
-// Fit fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where all microbatches are about
-// as long, c cannot be told from a and is left out. The newest reports count most.
+// Fit fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where microbatches are so nearly
+// as long that c cannot be told from a, c is left out. The newest reports count most.
 // The zero value is ready. One owner.
 type Fit struct {
 	n, weight              float64
@@ -56,15 +56,40 @@ const scale = 1024
 // mostRatio bounds the length at which attention costs as much as everything linear, where the times show next to no attention.
 const mostRatio = 1e9
 
-// alike is the part of their mean by which the lengths of microbatches have to differ for a constant to be told apart.
-const alike = 0.02
+// surely is the part of a coefficient that its standard error may be for a constant to be told apart.
+const surely = 0.1
 
-// Best returns the coefficients that fit best, in a common unit. It reports false where the reports do not tell: too few, or all microbatches alike.
-func (f *Fit) Best() (linear, quadratic uint64, ok bool) {
-	xx, yy, xy, xt, yt := f.xx, f.yy, f.xy, f.xt, f.yt
-	if spread := xx - f.x*f.x; spread > alike*alike*xx {
-		xx, yy, xy, xt, yt = spread, yy-f.y*f.y, xy-f.x*f.y, xt-f.x*f.t, yt-f.y*f.t
+// Best returns the coefficients that fit best, in a common unit; those in force where none explains more of the times than they do. It reports false where the reports do not
+// tell: too few, or all microbatches alike.
+func (f *Fit) Best(linear, quadratic uint64) (bestLinear, bestQuadratic uint64, ok bool) {
+	bestLinear, bestQuadratic, ok = f.withConstant()
+	if !ok {
+		bestLinear, bestQuadratic, ok = f.solve(f.xx, f.yy, f.xy, f.xt, f.yt)
 	}
+	if ok && f.R2(bestLinear, bestQuadratic) < f.R2(linear, quadratic) {
+		return linear, quadratic, true
+	}
+	return bestLinear, bestQuadratic, ok
+}
+
+// withConstant reports false too where the linear coefficient has too large an error.
+func (f *Fit) withConstant() (linear, quadratic uint64, ok bool) {
+	xx, yy, tt := f.xx-f.x*f.x, f.yy-f.y*f.y, f.tt-f.t*f.t
+	xy, xt, yt := f.xy-f.x*f.y, f.xt-f.x*f.t, f.yt-f.y*f.t
+	det := xx*yy - xy*xy
+	if det <= 1e-9*xx*yy || xx <= 1e-12*f.xx {
+		return 0, 0, false
+	}
+	a, b := (xt*yy-yt*xy)/det, (yt*xx-xt*xy)/det
+	noise := max(0, tt-a*xt-b*yt) / f.weight
+	if a*a*surely*surely*det < noise*yy {
+		return 0, 0, false
+	}
+	return f.solve(xx, yy, xy, xt, yt)
+}
+
+// solve makes coefficients of the sums of products.
+func (f *Fit) solve(xx, yy, xy, xt, yt float64) (linear, quadratic uint64, ok bool) {
 	det := xx*yy - xy*xy
 	if f.n < leastReports || det <= 1e-9*xx*yy {
 		return 0, 0, false

@@ -24,7 +24,8 @@ import (
 //	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
 //
 // Where shares change, no rule that does not know the future keeps B2 for every sequence of changes: it would win the cup game, where an adversary forces ln K.
-// B1 keeps holding as long as the same sources have positive shares. Across random knots, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
+// Nor B3 below 1: of 2^k equal sources half are drawn, then the others get all weight, and so on, until the last is owed more than one sample (TestNoRuleWithoutForesightKeepsOne).
+// B1 keeps holding as long as the same sources have positive shares, and with it D_i < (m-1) * L, since deficits add up to 0. Across random knots, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
 //
 // Sources with a share of 0 are not drawn and keep their deficits until they have a share again; one that left keeps its for ever. The deficits of the others then
 // add up to something else than 0, and everything above holds relative to their mean, the centre.

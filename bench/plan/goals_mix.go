@@ -135,7 +135,7 @@ func goal8(b *bench) ([]row, error) {
 			longest = max(longest, float64(most))
 		}
 		rows = append(rows,
-			row{"G8", "samples, " + kind.name + ": < 1 at every prefix", fmt.Sprintf("%.4f", samples), holds(samples < 1), "Tijdeman's bound under changing weights needs their future, and how many draws a step will take is not known"},
+			row{"G8", "samples, " + kind.name + ": < 1 at every prefix", fmt.Sprintf("%.4f", samples), holds(samples < 1), fmt.Sprintf("constant weights keep 1 − 1/(2m−2) for m sources; under changes only who knows their future does (Tijdeman), and how many draws a step will take is not known: no rule without it stays below 1 (docs/mixing.md). The rule keeps 2 here: %v", samples < 2)},
 			row{"G8", "tokens, " + kind.name + ": ≤ 2 × the longest segment at every prefix", fmt.Sprintf("%.3f ×", tokens), atMost(tokens, 2), fmt.Sprintf("longest %.0f tokens", longest)})
 	}
 	return rows, nil

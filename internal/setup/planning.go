@@ -7,7 +7,6 @@ import (
 	"millrace"
 	"millrace/internal/config"
 	"millrace/mixing"
-	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -100,16 +99,6 @@ func distribute(c *config.Config, t millrace.Topology) planner.Distribute {
 // Broadcast says along which axes the trainer hands tensors on itself.
 func Broadcast(c *config.Config) millrace.Broadcast {
 	return millrace.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
-}
-
-// Adaptive says how weights follow losses, nil where they do not.
-func Adaptive(c *config.Config) *feedback.Settings {
-	a := c.Adaptive
-	if a == nil {
-		return nil
-	}
-	part := func(d config.Decimal) float64 { return float64(d.Billionths()) / 1e9 }
-	return &feedback.Settings{Policy: string(a.Policy), Every: a.Every, Warmup: a.Warmup, Floor: part(a.Floor), Smoothing: part(a.Smoothing)}
 }
 
 // Refit is the steps between two looks at reported times, 0 where costs stay as they are.

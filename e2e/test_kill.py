@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import pytest
 
@@ -169,12 +169,17 @@ def test_memory_comes_back(stage: Any) -> None:
         for _ in range(3):
             trainers = run.start(start="fresh", leave_after=(1, 0), stay=True)
             trainers.collect(until=1)
-            assert memfds(sidecar) >= RANKS
+            assert comes(lambda: memfds(sidecar) >= RANKS), "a trainer has no ring"
             trainers.end()
-            deadline = time.monotonic() + SOON
-            while memfds(sidecar) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            assert memfds(sidecar) == 0, "the rings of dead trainers are still there"
+            assert comes(lambda: memfds(sidecar) == 0), "the rings of dead trainers are still there"
+
+
+def comes(true: Callable[[], bool]) -> bool:
+    """Whether something comes true soon; it is looked for again and again."""
+    deadline = time.monotonic() + SOON
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return true()
 
 
 def memfds(pid: int) -> int:

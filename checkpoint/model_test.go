@@ -165,7 +165,7 @@ func TestModel(t *testing.T) {
 			},
 			"again": func(t *rapid.T) { // a step derived again may be sealed again
 				if len(m.plans) == 0 {
-					t.Skip()
+					return // nothing to seal again yet
 				}
 				k := rapid.SampledFrom(slices.SortedFunc(maps.Keys(m.plans), func(a, b StepKey) int { return bytes.Compare(stepKey(0, a), stepKey(0, b)) })).Draw(t, "key")
 				c := Commit{Plans: []Plan{{Key: k, Body: m.plans[k], Digest: m.entries[k].Digest}}}

@@ -141,7 +141,7 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		fmt.Fprintf(w, "\n%s is valid and can be run on %d ranks\n", r.Mixture, r.Ranks)
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\n%s cannot be run: %d problems, on stderr\n", r.Mixture, len(r.Problems))
+	_, err := fmt.Fprintf(w, "\n%s cannot be run; problems, on stderr: %d\n", r.Mixture, len(r.Problems))
 	return err
 }
 

@@ -26,12 +26,12 @@ test-adapters: ## run the client's tests with PyTorch: tensors that share the me
 
 # A campaign counts where its row is appended: TOTALS=docs/campaigns.md. Seeds that fail are kept, and replayed by make test.
 sim: ## play SEEDS (10000) seeds of the simulation FROM (2000) on; TOTALS=file appends a row of totals
-	cd internal/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args -seeds $(or $(SEEDS),10000) -from $(or $(FROM),2000) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
+	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args -seeds $(or $(SEEDS),10000) -from $(or $(FROM),2000) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
-	go test -count=1 -v -run 'Test' ./internal/archtest
+	go test -count=1 -v -run 'Test' ./internal/verify/archtest
 
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh
@@ -77,7 +77,7 @@ chaos: ## FAULTS=200 SEED=1: kill, stop, starve and fill the disks of real proce
 
 mutants: ## break the product on purpose, in one place at a time; the simulation or the checker has to notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
-	go run ./internal/mutants $(if $(ONLY),-only $(ONLY))
+	go run ./internal/verify/mutants $(if $(ONLY),-only $(ONLY))
 
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh

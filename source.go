@@ -62,9 +62,9 @@ func (m *Manifest) Sample(name string) (id SampleID, ok bool) {
 	return id, false
 }
 
-// Anchor is a place from which a block-ordered stream can be read without counting what lies before it: the start of a block.
+// SeekPoint is a place from which a block-ordered stream can be read without counting what lies before it: the start of a block.
 // For global order it is not needed and stays zero.
-type Anchor struct {
+type SeekPoint struct {
 	Ordinal    Ordinal // of the block's first ordinal
 	Epoch      Epoch
 	EpochStart Ordinal // ordinal of the epoch's first

@@ -6,8 +6,8 @@ import "fmt"
 type Commit struct {
 	Records []Record // appended to the journal in this order; their Index is ignored
 	Plans   []Plan   // sealed steps for the ledger
-	// Signposts are kept for ever; one that is there already is written over.
-	Signposts []Signpost
+	// LedgerIndex are kept for ever; one that is there already is written over.
+	LedgerIndex []IndexEntry
 }
 
 // Append makes records durable, in one atomic batch and with one fsync, and returns the index of the last. Bodies are not kept.
@@ -26,7 +26,7 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 		return 0, err
 	}
 	defer leave()
-	if len(c.Records) == 0 && len(c.Plans) == 0 && len(c.Signposts) == 0 {
+	if len(c.Records) == 0 && len(c.Plans) == 0 && len(c.LedgerIndex) == 0 {
 		return s.bounds.last, nil
 	}
 	if err := s.ballast.room(); err != nil {
@@ -44,8 +44,8 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 		_ = batch.Close() // nothing of it was applied; the refusal is what counts
 		return 0, err
 	}
-	for _, p := range c.Signposts {
-		key := stepKey(tagSignpost, p.Key)
+	for _, p := range c.LedgerIndex {
+		key := stepKey(tagIndexEntry, p.Key)
 		if err := batch.Set(key, encodeBare(key, p.Body), nil); err != nil {
 			return 0, classify("commit to journal in", s.dir, err)
 		}
@@ -80,9 +80,9 @@ func (c Commit) validate() error {
 		seen[p.Key] = true
 		total += len(p.Body)
 	}
-	for _, p := range c.Signposts {
+	for _, p := range c.LedgerIndex {
 		if err := p.Key.validate(); err != nil {
-			return fmt.Errorf("signpost %s: %w", p.Key, err)
+			return fmt.Errorf("index entry %s: %w", p.Key, err)
 		}
 		total += len(p.Body)
 	}
@@ -102,7 +102,7 @@ func (c Commit) size() int {
 	for _, p := range c.Plans {
 		n += 2*(around+len(p.Key.Stream)) + len(p.Body) + len(p.Digest)
 	}
-	for _, p := range c.Signposts {
+	for _, p := range c.LedgerIndex {
 		n += around + len(p.Key.Stream) + len(p.Body)
 	}
 	return n

@@ -91,7 +91,7 @@ func TestCrashAnywhere(t *testing.T) {
 	for step := uint64(1); step <= 18; step++ {
 		c := stepCommit(step, int(step*step*60))
 		if step%5 == 0 {
-			c.Signposts = []Signpost{{Key: key(step), Body: body(step, 200)}}
+			c.LedgerIndex = []IndexEntry{{Key: key(step), Body: body(step, 200)}}
 		}
 		act(func(m *model) { _ = m.commit(c) }, func() error { _, err := s.Commit(c); return err })
 		_, last := s.Bounds()

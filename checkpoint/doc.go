@@ -22,7 +22,7 @@
 //	journal.go   Replay, Truncate
 //	snapshot.go  SaveSnapshot, NewestSnapshot, SnapshotBefore, DropSnapshots
 //	ledger.go    Entry, EntryBefore, Plan, Ledger, DropPlans
-//	signpost.go  Signpost, SignpostBefore
+//	index entry.go  IndexEntry, IndexEntryBefore
 //	upkeep.go    Compact, Room
 //	verify.go    Verify: walks everything and reports
 //	dump.go      Dump: prints everything, as text or JSON lines

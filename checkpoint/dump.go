@@ -13,19 +13,19 @@ import (
 
 // What a line of a dump is about; also the first argument of DumpOptions.Describe, whose comment spells them out.
 const (
-	dumpFormat   = "format"
-	dumpSnapshot = "snapshot"
-	dumpRecord   = "record"
-	dumpEntry    = "entry"
-	dumpPlan     = "plan"
-	dumpSignpost = "signpost"
+	dumpFormat     = "format"
+	dumpSnapshot   = "snapshot"
+	dumpRecord     = "record"
+	dumpEntry      = "entry"
+	dumpPlan       = "plan"
+	dumpIndexEntry = "indexEntry"
 )
 
 // DumpOptions says how a dump looks.
 type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
-	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry", "plan" or "signpost"; kind is a record's Kind, else 0; of an entry,
+	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry", "plan" or "index entry"; kind is a record's Kind, else 0; of an entry,
 	// body is the digest. The store itself knows nothing about bodies.
 	Describe func(what string, kind uint8, body []byte) string
 }
@@ -43,7 +43,7 @@ type dumpLine struct {
 	Damaged string  `json:"damaged,omitempty"`
 }
 
-// Dump prints everything in the store: the format page, snapshots, journal, ledger entries, plans and signposts, a line each. It prints a damaged value as damaged, goes on,
+// Dump prints everything in the store: the format page, snapshots, journal, ledger entries, plans and index entries, a line each. It prints a damaged value as damaged, goes on,
 // and returns ErrCorrupt at the end.
 func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	leave, err := s.enter()
@@ -55,7 +55,7 @@ func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	sections := []struct {
 		tag  byte
 		line func(key, value []byte) (dumpLine, error)
-	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.bare(dumpPlan)}, {tagSignpost, d.bare(dumpSignpost)}}
+	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.bare(dumpPlan)}, {tagIndexEntry, d.bare(dumpIndexEntry)}}
 	for _, section := range sections {
 		c := s.scanTag(section.tag)
 		for c.next() {

@@ -23,13 +23,13 @@ const (
 
 // The tags: first byte of every key.
 const (
-	tagFormat   byte = 1
-	tagRecord   byte = 2
-	tagSnapshot byte = 3
-	tagEntry    byte = 4
-	tagPlan     byte = 5
-	tagSignpost byte = 6
-	tagEnd      byte = 7 // one past the last
+	tagFormat     byte = 1
+	tagRecord     byte = 2
+	tagSnapshot   byte = 3
+	tagEntry      byte = 4
+	tagPlan       byte = 5
+	tagIndexEntry byte = 6
+	tagEnd        byte = 7 // one past the last
 )
 
 // Bytes before the variable part of each value (docs/format.md).
@@ -200,7 +200,7 @@ func decodeEntry(key, value []byte) (Entry, error) {
 	}, nil
 }
 
-// encodeBare is a value that is nothing but its body: a plan or a signpost.
+// encodeBare is a value that is nothing but its body: a plan or an index entry.
 func encodeBare(key, body []byte) []byte {
 	return seal(key, append(newValue(len(body)), body...))
 }

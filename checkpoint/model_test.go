@@ -14,16 +14,16 @@ import (
 
 // model is the store as a few maps: what Store must be indistinguishable from.
 type model struct {
-	first, last uint64
-	records     map[uint64]Record
-	snapshots   map[uint64]Snapshot
-	entries     map[StepKey]Entry
-	plans       map[StepKey][]byte
-	signposts   map[StepKey][]byte
+	first, last  uint64
+	records      map[uint64]Record
+	snapshots    map[uint64]Snapshot
+	entries      map[StepKey]Entry
+	plans        map[StepKey][]byte
+	indexEntries map[StepKey][]byte
 }
 
 func newModel() *model {
-	return &model{first: 1, records: map[uint64]Record{}, snapshots: map[uint64]Snapshot{}, entries: map[StepKey]Entry{}, plans: map[StepKey][]byte{}, signposts: map[StepKey][]byte{}}
+	return &model{first: 1, records: map[uint64]Record{}, snapshots: map[uint64]Snapshot{}, entries: map[StepKey]Entry{}, plans: map[StepKey][]byte{}, indexEntries: map[StepKey][]byte{}}
 }
 
 func (m *model) newest() (Snapshot, bool) {
@@ -50,15 +50,15 @@ func (m *model) commit(c Commit) error {
 		}
 		m.plans[p.Key] = p.Body
 	}
-	for _, p := range c.Signposts {
-		m.signposts[p.Key] = p.Body
+	for _, p := range c.LedgerIndex {
+		m.indexEntries[p.Key] = p.Body
 	}
 	return nil
 }
 
 // clone makes a model that goes its own way.
 func (m *model) clone() *model {
-	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans), maps.Clone(m.signposts)}
+	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans), maps.Clone(m.indexEntries)}
 }
 
 // differs compares everything that can be read.
@@ -100,15 +100,15 @@ func (m *model) differs(s *Store) error {
 			return errors.Join(err, errors.New("plan differs"))
 		}
 	}
-	return m.signpostsDiffer(s)
+	return m.indexEntriesDiffer(s)
 }
 
-// signpostsDiffer looks every signpost up.
-func (m *model) signpostsDiffer(s *Store) error {
-	for k, want := range m.signposts {
-		got, ok, err := s.SignpostBefore(k)
+// indexEntriesDiffer looks every index entry up.
+func (m *model) indexEntriesDiffer(s *Store) error {
+	for k, want := range m.indexEntries {
+		got, ok, err := s.IndexEntryBefore(k)
 		if err != nil || !ok || got.Key != k || !bytes.Equal(got.Body, want) {
-			return errors.Join(err, errors.New("a signpost differs"))
+			return errors.Join(err, errors.New("an index entry differs"))
 		}
 	}
 	return nil
@@ -132,8 +132,8 @@ func drawCommit(t *rapid.T) Commit {
 	for _, step := range steps {
 		k := StepKey{rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"), rapid.Uint32Range(0, 2).Draw(t, "attempt"), step}
 		c.Plans = append(c.Plans, Plan{Key: k, Body: bytesOf("plan", 400), Digest: bytesOf("digest", 4)})
-		if rapid.Bool().Draw(t, "signpost") {
-			c.Signposts = append(c.Signposts, Signpost{Key: k, Body: bytesOf("signpost", 4)})
+		if rapid.Bool().Draw(t, "indexEntry") {
+			c.LedgerIndex = append(c.LedgerIndex, IndexEntry{Key: k, Body: bytesOf("indexEntry", 4)})
 		}
 	}
 	return c

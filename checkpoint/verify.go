@@ -20,7 +20,7 @@ type Report struct {
 	Newest      uint64 // index of the newest snapshot
 	Entries     uint64 // steps in the ledger
 	Plans       uint64 // of these, how many still have their plan
-	Signposts   uint64
+	LedgerIndex uint64
 	Bytes       uint64 // of all values
 
 	Found    int      // how many problems there are
@@ -55,7 +55,7 @@ func (s *Store) Verify() (Report, error) {
 	s.verifyJournal(&r)
 	s.verifyEntries(&r)
 	s.verifyPlans(&r)
-	s.verifySignposts(&r)
+	s.verifyLedgerIndex(&r)
 	s.verifyNothingElse(&r)
 	return r, nil
 }
@@ -165,10 +165,10 @@ func (s *Store) verifyPlans(r *Report) {
 	})
 }
 
-func (s *Store) verifySignposts(r *Report) {
-	s.walk(r, "signposts", tagSignpost, func(key, value []byte) {
-		r.Signposts++
-		where := "signpost " + describeStepKey(key)
+func (s *Store) verifyLedgerIndex(r *Report) {
+	s.walk(r, "indexEntries", tagIndexEntry, func(key, value []byte) {
+		r.LedgerIndex++
+		where := "index entry " + describeStepKey(key)
 		if _, err := decodeBare(key, value); err != nil {
 			r.problem(where, "%v", err)
 		} else if _, ok := parseStepKey(key); !ok {

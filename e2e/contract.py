@@ -239,13 +239,13 @@ def weights_at(mixture: Mapping[str, Any], step: int, tokens: int) -> Dict[str, 
     """The mixture in force at a step before which so many tokens were placed, adding up to 1."""
     block = mixture["mixture"]
     now = {name: Fraction(str(w)) for name, w in block.get("weights", {}).items()}
-    for knot in block.get("schedule", []):
-        new = _normal({name: Fraction(str(w)) for name, w in knot["weights"].items()})
-        at, start = (step, knot["from_step"]) if "from_step" in knot else (tokens, knot["from_tokens"])
-        over = knot.get("over_steps", knot.get("over_tokens", 0))
+    for milestone in block.get("schedule", []):
+        new = _normal({name: Fraction(str(w)) for name, w in milestone["weights"].items()})
+        at, start = (step, milestone["from_step"]) if "from_step" in milestone else (tokens, milestone["from_tokens"])
+        over = milestone.get("over_steps", milestone.get("over_tokens", 0))
         if at < start:
             break
-        if knot.get("ramp", "none") == "linear" and at < start + over:
+        if milestone.get("ramp", "none") == "linear" and at < start + over:
             part = Fraction(at - start, over)
             now = {name: now[name] + (new[name] - now[name]) * part for name in new}
         else:

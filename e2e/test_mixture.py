@@ -17,7 +17,7 @@ from harness import tokens_by_source
 SCHEDULES = {
     "constant": {"weights": {"plain": 0.4, "packed": 0.15, "frames": 0.15, "tables": 0.2, "books": 0.1}},
     "skewed": {"weights": {"plain": 100, "packed": 1, "frames": 0.5, "tables": 3, "books": 0.01}},
-    "knots": {
+    "milestones": {
         "schedule": [
             {"from_step": 0, "weights": {"plain": 1, "packed": 0, "frames": 1, "tables": 1, "books": 0}},
             {"from_step": 7, "weights": {"plain": 1, "packed": 5, "frames": 0, "tables": 1, "books": 2}},
@@ -42,7 +42,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("unit", ["tokens", "samples"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_bounds(stage: Any, name: str, unit: str) -> None:
-    """Over endless sources, across knots and ramps, from step 0 to every step."""
+    """Over endless sources, across milestones and ramps, from step 0 to every step."""
     mixture = variant({"stop": {"steps": 35}, "mixture": {"unit": unit, **SCHEDULES[name]}})
     delivered = stage.delivered(mixture, 2)
     longest = max(s[5] for s in delivered.segments())
@@ -66,8 +66,8 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
     # Between two such steps only whole steps are compared: within them the change happens between two documents. Both ends of a
     # stretch may deviate by the bound.
     steps, checked = delivered.steps(), 0
-    knots = sorted({*ended.values(), max(steps)})
-    for a, b in zip(knots, knots[1:]):
+    milestones = sorted({*ended.values(), max(steps)})
+    for a, b in zip(milestones, milestones[1:]):
         active = {n: w for n, w in contract.weights_at(mixture, 0, 0).items() if ended.get(n, b) >= b}
         total = sum(active.values())
         got: Any = collections.Counter()

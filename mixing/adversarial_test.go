@@ -115,7 +115,7 @@ func TestAdversarialWeights(t *testing.T) {
 	t.Logf("worst: %.4f samples, %.4f longest documents", worst["samples"], worst["tokens"])
 }
 
-// TestAdversarialSchedules: knots between such weights, at places that suit an adversary and at random ones. Nobody can keep one sample here (see
+// TestAdversarialSchedules: milestones between such weights, at places that suit an adversary and at random ones. Nobody can keep one sample here (see
 // TestNoRuleWithoutForesightKeepsOne); two are kept.
 func TestAdversarialSchedules(t *testing.T) {
 	worst := map[string]float64{}
@@ -125,7 +125,7 @@ func TestAdversarialSchedules(t *testing.T) {
 		for _, every := range []int{1, 2, sources / 2, sources, 50} {
 			for seed := range uint64(4) {
 				rng := rand.New(rand.NewPCG(seed, uint64(every)))
-				knots := func(n int) []uint32 {
+				milestones := func(n int) []uint32 {
 					if n%max(every, 1) != 0 {
 						return nil
 					}
@@ -133,11 +133,11 @@ func TestAdversarialSchedules(t *testing.T) {
 					rng.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
 					return p.Shares(nil)
 				}
-				samples := float64(run(sources, 3000, knots, func(int, int) int64 { return 1 })) / One
-				tokens := float64(run(sources, 3000, knots, func(_, n int) int64 { return []int64{4096, 1, 700}[n%3] })) / One / 4096
+				samples := float64(run(sources, 3000, milestones, func(int, int) int64 { return 1 })) / One
+				tokens := float64(run(sources, 3000, milestones, func(_, n int) int64 { return []int64{4096, 1, 700}[n%3] })) / One / 4096
 				worst["samples"], worst["tokens"] = max(worst["samples"], samples), max(worst["tokens"], tokens)
 				if samples >= 2 || tokens > 2 {
-					t.Errorf("%d sources, a knot every %d: %.3f samples, %.3f longest documents", sources, every, samples, tokens)
+					t.Errorf("%d sources, a milestone every %d: %.3f samples, %.3f longest documents", sources, every, samples, tokens)
 				}
 			}
 		}
@@ -179,8 +179,8 @@ func foresight(shares [][]uint32) int64 {
 	return worst
 }
 
-// TestNoRuleWithoutForesightKeepsOne: after half of 2^k equal sources were drawn, a knot gives all weight to the others, and so on: whoever is left at the end
-// is owed more than one sample, by any rule that does not know where the knot falls. In a run nobody does: a knot is at a step, and how many documents the
+// TestNoRuleWithoutForesightKeepsOne: after half of 2^k equal sources were drawn, a milestone gives all weight to the others, and so on: whoever is left at the end
+// is owed more than one sample, by any rule that does not know where the milestone falls. In a run nobody does: a milestone is at a step, and how many documents the
 // steps before it hold is decided by their lengths. Who knows keeps below one, on the same schedule.
 func TestNoRuleWithoutForesightKeepsOne(t *testing.T) {
 	const sources = 64

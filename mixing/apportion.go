@@ -8,7 +8,7 @@ import (
 
 // Apportioner chooses the source of every next segment so that the realised mixture follows its target at every prefix, without randomness.
 //
-// Source i's target grows by share_i/One of every charge placed, whatever the share is at that time: targets cumulate across knots and ramps. Its deficit D_i is
+// Source i's target grows by share_i/One of every charge placed, whatever the share is at that time: targets cumulate across milestones and ramps. Its deficit D_i is
 // target minus placed; all deficits add up to 0. With m sources that have positive shares and theta = 1/(2m-2) (0 for m = 1), Next draws the source whose target
 // reaches the end of its next segment, less theta of it, first: (size_i*(1-theta) - D_i) / share_i from now, among those that will have covered theta of
 // it when it is placed (D_i + share_i*size_i >= theta*size_i); where there is none of these, among those with D_i + share_i*size_i > 0. Ties go to the smaller index.
@@ -25,7 +25,7 @@ import (
 //
 // Where shares change, no rule that does not know the future keeps B2 for every sequence of changes: it would win the cup game, where an adversary forces ln K.
 // Nor B3 below 1: of 2^k equal sources half are drawn, then the others get all weight, and so on, until the last is owed more than one sample (TestNoRuleWithoutForesightKeepsOne).
-// B1 keeps holding as long as the same sources have positive shares, and with it D_i < (m-1) * L, since deficits add up to 0. Across random knots, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
+// B1 keeps holding as long as the same sources have positive shares, and with it D_i < (m-1) * L, since deficits add up to 0. Across random milestones, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
 //
 // Sources with a share of 0 are not drawn and keep their deficits until they have a share again; one that left keeps its for ever. The deficits of the others then
 // add up to something else than 0, and everything above holds relative to their mean, the centre.

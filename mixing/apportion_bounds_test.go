@@ -36,7 +36,7 @@ func TestBoundsOfSamples(t *testing.T) {
 		return func(seed uint64) *scene {
 			next := newScene(seed)
 			next.longest = 1
-			next.knots, next.ramp, next.zeros, next.leave = c.knots, c.ramp, c.zeros, c.leave
+			next.milestones, next.ramp, next.zeros, next.leave = c.milestones, c.ramp, c.zeros, c.leave
 			return next
 		}
 	}
@@ -46,12 +46,12 @@ func TestBoundsOfSamples(t *testing.T) {
 		bound float64
 	}{
 		{"constant", scene{}, 1},
-		{"a knot every 500", scene{knots: 500}, 2},
-		{"a knot every 20", scene{knots: 20}, 2},
-		{"ramps", scene{knots: 100, ramp: true}, 2},
-		{"knots that switch off", scene{knots: 200, zeros: true}, 2},
+		{"a milestone every 500", scene{milestones: 500}, 2},
+		{"a milestone every 20", scene{milestones: 20}, 2},
+		{"ramps", scene{milestones: 100, ramp: true}, 2},
+		{"milestones that switch off", scene{milestones: 200, zeros: true}, 2},
 		{"exhaustion", scene{leave: 50}, 2},
-		{"all of it", scene{knots: 200, ramp: true, zeros: true, leave: 100}, 2},
+		{"all of it", scene{milestones: 200, ramp: true, zeros: true, leave: 100}, 2},
 	} {
 		worst := worstDeviation(t, 150, 2000, samples(c.scene))
 		t.Logf("%s: %.4f samples", c.name, worst)
@@ -66,7 +66,7 @@ func TestBoundsOfTokens(t *testing.T) {
 		return func(seed uint64) *scene {
 			next := newScene(seed)
 			next.longest = []int64{7, 2048, 1 << 21}[seed%3]
-			next.knots, next.ramp, next.zeros, next.leave = c.knots, c.ramp, c.zeros, c.leave
+			next.milestones, next.ramp, next.zeros, next.leave = c.milestones, c.ramp, c.zeros, c.leave
 			return next
 		}
 	}
@@ -76,12 +76,12 @@ func TestBoundsOfTokens(t *testing.T) {
 		bound float64 // in longest segments
 	}{
 		{"constant", scene{}, 1},
-		{"a knot every 500", scene{knots: 500}, 2},
-		{"a knot every 20", scene{knots: 20}, 2},
-		{"ramps", scene{knots: 100, ramp: true}, 2},
-		{"knots that switch off", scene{knots: 200, zeros: true}, 2},
+		{"a milestone every 500", scene{milestones: 500}, 2},
+		{"a milestone every 20", scene{milestones: 20}, 2},
+		{"ramps", scene{milestones: 100, ramp: true}, 2},
+		{"milestones that switch off", scene{milestones: 200, zeros: true}, 2},
 		{"exhaustion", scene{leave: 50}, 2},
-		{"all of it", scene{knots: 200, ramp: true, zeros: true, leave: 100}, 2},
+		{"all of it", scene{milestones: 200, ramp: true, zeros: true, leave: 100}, 2},
 	} {
 		worst := worstDeviation(t, 150, 2000, tokens(c.scene))
 		t.Logf("%s: %.4f longest segments", c.name, worst)
@@ -169,7 +169,7 @@ func TestLargestApportionment(t *testing.T) {
 
 // An adversary who sees every draw raises the sources that are furthest behind and drops the others: no rule without foresight stays below one sample here, so what
 // is asked for is that deviation grows no faster than the cup game's logarithm.
-func TestAdversarialKnots(t *testing.T) {
+func TestAdversarialMilestones(t *testing.T) {
 	for _, sources := range []int{4, 16, 64, 256} {
 		a, sizes := NewApportioner(sources), slices.Repeat([]int64{1}, sources)
 		behind := make([]int, sources)

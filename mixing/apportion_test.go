@@ -59,15 +59,15 @@ func dumbNext(state []Account, sizes []int64) int {
 	return first(func(int) bool { return true }, func(i int) *big.Int { return parts(i, sizes[i], -int64(state[i].Share), -1) })
 }
 
-// scene is a random life of an Apportioner: weights, knots and ramps, segments of certain lengths, exhaustion.
+// scene is a random life of an Apportioner: weights, milestones and ramps, segments of certain lengths, exhaustion.
 type scene struct {
-	rng     *rand.Rand
-	sources int
-	longest int64 // 1: samples
-	knots   int   // a change of weights about every so many placements; 0: never
-	ramp    bool  // weights also drift at every 8th placement
-	zeros   bool  // knots may switch sources off
-	leave   int   // a source leaves about every so many placements; 0: never
+	rng        *rand.Rand
+	sources    int
+	longest    int64 // 1: samples
+	milestones int   // a change of weights about every so many placements; 0: never
+	ramp       bool  // weights also drift at every 8th placement
+	zeros      bool  // milestones may switch sources off
+	leave      int   // a source leaves about every so many placements; 0: never
 }
 
 func (c *scene) weights() []uint64 {
@@ -153,7 +153,7 @@ func (c *scene) play(placements int, after func(a *Apportioner, sizes []int64, c
 		sizes[i] = length(i)
 	}
 	for n := range placements {
-		if c.knots > 0 && c.rng.IntN(c.knots) == 0 {
+		if c.milestones > 0 && c.rng.IntN(c.milestones) == 0 {
 			before, target, rampStart = now, mixture(), n
 			if !c.ramp {
 				now = target
@@ -161,10 +161,10 @@ func (c *scene) play(placements int, after func(a *Apportioner, sizes []int64, c
 			shares = now.Shares(active)
 			a.SetShares(shares)
 		}
-		if c.ramp && n%8 == 0 && n > rampStart && n-rampStart <= 4*c.knots {
+		if c.ramp && n%8 == 0 && n > rampStart && n-rampStart <= 4*c.milestones {
 			now = make(Proportions, c.sources)
 			for i := range now {
-				now[i] = blend(before[i], target[i], uint64(n-rampStart), uint64(4*c.knots+1))
+				now[i] = blend(before[i], target[i], uint64(n-rampStart), uint64(4*c.milestones+1))
 			}
 			shares = now.Shares(active)
 			a.SetShares(shares)
@@ -199,7 +199,7 @@ func newScene(seed uint64) *scene {
 func TestNextAgainstRationals(t *testing.T) {
 	for seed := range uint64(150) {
 		c := newScene(seed)
-		c.knots, c.ramp, c.zeros, c.leave = int(seed%4)*20, seed%2 == 1, seed%3 == 0, int(seed%5)*40
+		c.milestones, c.ramp, c.zeros, c.leave = int(seed%4)*20, seed%2 == 1, seed%3 == 0, int(seed%5)*40
 		c.play(150, func(a *Apportioner, sizes []int64, chosen int, _ []uint32) {
 			if c.rng.IntN(10) == 0 { // a source withheld, and one whose next segment is empty
 				other := slices.Clone(sizes)
@@ -218,7 +218,7 @@ func TestNextAgainstRationals(t *testing.T) {
 func TestStateGoesOnEqually(t *testing.T) {
 	for seed := range uint64(40) {
 		c := newScene(seed)
-		c.knots, c.zeros, c.leave = 30, true, 100
+		c.milestones, c.zeros, c.leave = 30, true, 100
 		drawn := map[string]int{}
 		c.play(300, func(a *Apportioner, sizes []int64, chosen int, shares []uint32) {
 			restored, err := RestoreApportioner(a.State())

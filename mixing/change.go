@@ -7,26 +7,26 @@ import (
 )
 
 // Sources returns how many sources the schedule has weights for.
-func (s *Schedule) Sources() int { return len(s.knots[0].after) }
+func (s *Schedule) Sources() int { return len(s.milestones[0].after) }
 
 // Measure returns what the schedule's places count.
 func (s *Schedule) Measure() Measure { return s.given[0].From.Measure }
 
-// Knots returns the entries, in order. They are the caller's, but for the weights in them.
-func (s *Schedule) Knots() []Knot { return slices.Clone(s.given) }
+// Milestones returns the entries, in order. They are the caller's, but for the weights in them.
+func (s *Schedule) Milestones() []Milestone { return slices.Clone(s.given) }
 
-// With returns the schedule that holds before the first of the knots what s holds there, and from it on what the knots say: entries of s from there on are
-// gone. A ramp at the first knot starts from what the entries before have there. The same knots again change nothing. The errors are NewSchedule's, and number
+// With returns the schedule that holds before the first of the milestones what s holds there, and from it on what the milestones say: entries of s from there on are
+// gone. A ramp at the first milestone starts from what the entries before have there. The same milestones again change nothing. The errors are NewSchedule's, and number
 // the entries of the whole.
-func (s *Schedule) With(knots []Knot) (*Schedule, error) {
-	if len(knots) == 0 {
+func (s *Schedule) With(milestones []Milestone) (*Schedule, error) {
+	if len(milestones) == 0 {
 		return s, nil
 	}
-	before := slices.IndexFunc(s.given, func(k Knot) bool { return k.From.Count >= knots[0].From.Count })
+	before := slices.IndexFunc(s.given, func(k Milestone) bool { return k.From.Count >= milestones[0].From.Count })
 	if before < 0 {
 		before = len(s.given)
 	}
-	out, err := NewSchedule(s.Sources(), append(slices.Clone(s.given[:before]), knots...))
+	out, err := NewSchedule(s.Sources(), append(slices.Clone(s.given[:before]), milestones...))
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,8 @@ func (s *Schedule) With(knots []Knot) (*Schedule, error) {
 // ramp that is not through, which keeps what it starts from.
 func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
 	first, place := s.inForce(step, tokensPlaced)
-	for ; first > 0; place, first = s.knots[first].from, first-1 {
-		if k := &s.knots[first]; place-k.from >= k.over {
+	for ; first > 0; place, first = s.milestones[first].from, first-1 {
+		if k := &s.milestones[first]; place-k.from >= k.over {
 			break // its weights hold, however they came into force
 		}
 	}
@@ -56,14 +56,14 @@ func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
 // Running returns the end of the ramp that is under way at a place, 0 where none is.
 func (s *Schedule) Running(step, tokensPlaced uint64) uint64 {
 	i, place := s.inForce(step, tokensPlaced)
-	if k := &s.knots[i]; place-k.from < k.over {
+	if k := &s.milestones[i]; place-k.from < k.over {
 		return k.from + k.over
 	}
 	return 0
 }
 
 // InForce returns the entry in force at a place.
-func (s *Schedule) InForce(step, tokensPlaced uint64) Knot {
+func (s *Schedule) InForce(step, tokensPlaced uint64) Milestone {
 	i, _ := s.inForce(step, tokensPlaced)
 	return s.given[i]
 }

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// randomKnots draws entries from a place on; those at 0 begin without a ramp.
-func randomKnots(t *testing.T, rng *rand.Rand, sources int, from uint64) []Knot {
+// randomMilestones draws entries from a place on; those at 0 begin without a ramp.
+func randomMilestones(t *testing.T, rng *rand.Rand, sources int, from uint64) []Milestone {
 	t.Helper()
-	var out []Knot
+	var out []Milestone
 	for range 1 + rng.IntN(4) {
-		k := Knot{From: Point{Count: from}}
+		k := Milestone{From: Point{Count: from}}
 		if from > 0 && rng.IntN(2) == 0 {
 			k.Ramp, k.Over = Ramp(1+rng.IntN(2)), Point{Count: 1 + rng.Uint64N(30)}
 		}
@@ -32,12 +32,12 @@ func randomKnots(t *testing.T, rng *rand.Rand, sources int, from uint64) []Knot 
 func TestChangedScheduleIsOldBeforeAndNewAfter(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		old, err := NewSchedule(3, randomKnots(t, rng, 3, 0))
+		old, err := NewSchedule(3, randomMilestones(t, rng, 3, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
 		at := rng.Uint64N(60)
-		change := randomKnots(t, rng, 3, at)
+		change := randomMilestones(t, rng, 3, at)
 		now, err := old.With(change)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -57,7 +57,7 @@ func TestChangedScheduleIsOldBeforeAndNewAfter(t *testing.T) {
 		// A ramp begins at what held before; without one the new weights hold at once.
 		var want Proportions
 		if change[0].Ramp != RampNone {
-			early, err := NewSchedule(3, slices.DeleteFunc(old.Knots(), func(k Knot) bool { return k.From.Count >= at }))
+			early, err := NewSchedule(3, slices.DeleteFunc(old.Milestones(), func(k Milestone) bool { return k.From.Count >= at }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestScheduleSinceAPlaceIsTheScheduleFromThere(t *testing.T) {
 	shorter := 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		s, err := NewSchedule(3, randomKnots(t, rng, 3, 0))
+		s, err := NewSchedule(3, randomMilestones(t, rng, 3, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestScheduleSinceAPlaceIsTheScheduleFromThere(t *testing.T) {
 func TestBillionthsOfAnEntryAreItsWeights(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 4))
-		k := randomKnots(t, rng, 1+rng.IntN(6), 0)[0]
+		k := randomMilestones(t, rng, 1+rng.IntN(6), 0)[0]
 		weights, err := Billionths(k.Weights)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestBillionthsOfAnEntryAreItsWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := NewSchedule(len(weights), []Knot{k})
+		s, err := NewSchedule(len(weights), []Milestone{k})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -210,7 +210,7 @@ func TestWithinIsTheWaterLevel(t *testing.T) {
 
 func TestBoundsOfASchedule(t *testing.T) {
 	const percent = wholeParts / 100
-	s := mustSchedule(t, stepKnot(t, 0, "80 15 5 0", RampNone, 0), stepKnot(t, 10, "0 0 1 1", RampNone, 0))
+	s := mustSchedule(t, stepMilestone(t, 0, "80 15 5 0", RampNone, 0), stepMilestone(t, 10, "0 0 1 1", RampNone, 0))
 	s.Bound(Bounds{Least: []uint64{0, 0, 10 * percent, 10 * percent}, Most: []uint64{50 * percent, 0, 0, 0}})
 	share := func(step uint64, active ...bool) (out []int) {
 		for _, x := range s.Divide(s.At(step, 0), active) {

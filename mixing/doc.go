@@ -6,7 +6,7 @@
 //	Weight       a relative weight, exactly as its decimal literal says
 //	Derivation   weights that follow from the sizes of sources
 //	Node         groups of sources and of groups; Flatten multiplies them out
-//	Schedule     knots and ramps: (step, tokens placed) -> Proportions
+//	Schedule     milestones and ramps: (step, tokens placed) -> Proportions
 //	Proportions  the mixture in force, in parts of 2^62; Shares leaves out what is exhausted
 //	Bounds       the least and the most that a source may have of the mixture, whoever leaves
 //	Apportioner  shares -> the source of every next segment, close to the target at every prefix

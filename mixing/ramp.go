@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Ramp is how a knot's weights come into force.
+// Ramp is how a milestone's weights come into force.
 type Ramp uint8
 
 // The ramps of a mixture file. The zero value is RampNone.

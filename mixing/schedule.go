@@ -36,75 +36,75 @@ func (p Point) Reached(step, tokensPlaced uint64) bool {
 	return step >= p.Count
 }
 
-// Knot is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
-type Knot struct {
+// Milestone is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
+type Milestone struct {
 	From    Point
 	Weights []Weight // one per source
 	Ramp    Ramp
 	Over    Point // the zero Point without a ramp
 }
 
-// KnotError says which entry of a schedule is wrong, so that the caller can point at its line.
-type KnotError struct {
-	Knot  int    // index of the entry
-	Field string // "from", "over", "ramp" or "weights"
-	Err   error
+// MilestoneError says which entry of a schedule is wrong, so that the caller can point at its line.
+type MilestoneError struct {
+	Milestone int    // index of the entry
+	Field     string // "from", "over", "ramp" or "weights"
+	Err       error
 }
 
-func (e *KnotError) Error() string {
-	return fmt.Sprintf("schedule entry %d: %s: %v", e.Knot, e.Field, e.Err)
+func (e *MilestoneError) Error() string {
+	return fmt.Sprintf("schedule entry %d: %s: %v", e.Milestone, e.Field, e.Err)
 }
 
 // Unwrap returns the reason.
-func (e *KnotError) Unwrap() error { return e.Err }
+func (e *MilestoneError) Unwrap() error { return e.Err }
 
 // Schedule says which mixture is in force at every step. It is read-only after NewSchedule and safe for concurrent use.
 //
-// Ramps blend proportions, each knot's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
+// Ramps blend proportions, each milestone's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
 // A ramp starts from the value that the schedule before it has at its point; where that is a running ramp, the interrupted ramp's value there, so nothing jumps.
 type Schedule struct {
-	given  []Knot
-	knots  []knot // of each given one
-	bounds Bounds
+	given      []Milestone
+	milestones []milestone // of each given one
+	bounds     Bounds
 }
 
-// knot is a validated Knot: before and after are what the ramp leads from and to. A knot without a ramp has over 0 and after alone.
-type knot struct {
+// milestone is a validated Milestone: before and after are what the ramp leads from and to. A milestone without a ramp has over 0 and after alone.
+type milestone struct {
 	measure       Measure
 	from, over    uint64
 	ramp          Ramp
 	before, after Proportions
 }
 
-// NewSchedule checks the knots of a mixture of that many sources and returns their schedule. The first knot is at 0 and has no ramp, the others follow in
-// strictly rising order, all in one measure. Errors are *KnotError; one of all-zero weights wraps ErrNoWeight.
-func NewSchedule(sources int, knots []Knot) (*Schedule, error) {
-	if len(knots) == 0 {
-		return nil, &KnotError{0, "from", fmt.Errorf("the schedule is empty: it needs an entry from 0")}
+// NewSchedule checks the milestones of a mixture of that many sources and returns their schedule. The first milestone is at 0 and has no ramp, the others follow in
+// strictly rising order, all in one measure. Errors are *MilestoneError; one of all-zero weights wraps ErrNoWeight.
+func NewSchedule(sources int, milestones []Milestone) (*Schedule, error) {
+	if len(milestones) == 0 {
+		return nil, &MilestoneError{0, "from", fmt.Errorf("the schedule is empty: it needs an entry from 0")}
 	}
-	s := &Schedule{given: slices.Clone(knots), knots: make([]knot, 0, len(knots))}
-	for i, k := range knots {
-		if err := checkKnot(i, sources, knots); err != nil {
+	s := &Schedule{given: slices.Clone(milestones), milestones: make([]milestone, 0, len(milestones))}
+	for i, k := range milestones {
+		if err := checkMilestone(i, sources, milestones); err != nil {
 			return nil, err
 		}
 		after, err := Proportion(k.Weights)
 		if err != nil {
-			return nil, &KnotError{i, "weights", err}
+			return nil, &MilestoneError{i, "weights", err}
 		}
-		next := knot{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
+		next := milestone{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
 		if k.Ramp != RampNone {
-			next.before = s.knots[i-1].at(next.from)
+			next.before = s.milestones[i-1].at(next.from)
 		}
-		s.knots = append(s.knots, next)
+		s.milestones = append(s.milestones, next)
 	}
 	return s, nil
 }
 
-// checkKnot validates entry i against the one before it.
-func checkKnot(i, sources int, knots []Knot) error {
-	k := knots[i]
+// checkMilestone validates entry i against the one before it.
+func checkMilestone(i, sources int, milestones []Milestone) error {
+	k := milestones[i]
 	fail := func(field, format string, args ...any) error {
-		return &KnotError{i, field, fmt.Errorf(format, args...)}
+		return &MilestoneError{i, field, fmt.Errorf(format, args...)}
 	}
 	switch {
 	case len(k.Weights) != sources:
@@ -113,10 +113,10 @@ func checkKnot(i, sources int, knots []Knot) error {
 		return fail("from", "unknown measure %d", k.From.Measure)
 	case i == 0 && k.From.Count != 0:
 		return fail("from", "the first entry is from %d, so nothing says what holds before: it must be from 0", k.From.Count)
-	case i > 0 && k.From.Measure != knots[0].From.Measure:
-		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout", k.From.Measure, knots[0].From.Measure)
-	case i > 0 && k.From.Count <= knots[i-1].From.Count:
-		return fail("from", "%d does not come after %d of the entry before it", k.From.Count, knots[i-1].From.Count)
+	case i > 0 && k.From.Measure != milestones[0].From.Measure:
+		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout", k.From.Measure, milestones[0].From.Measure)
+	case i > 0 && k.From.Count <= milestones[i-1].From.Count:
+		return fail("from", "%d does not come after %d of the entry before it", k.From.Count, milestones[i-1].From.Count)
 	case k.Ramp > RampCosine:
 		return fail("ramp", "unknown ramp %d", k.Ramp)
 	case k.Ramp == RampNone && k.Over != Point{}:
@@ -136,7 +136,7 @@ func checkKnot(i, sources int, knots []Knot) error {
 // At returns the mixture of a step before which that many document tokens have been placed. The caller may keep and change it.
 func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
 	k, place := s.inForce(step, tokensPlaced)
-	return s.knots[k].at(place)
+	return s.milestones[k].at(place)
 }
 
 // Bound puts bounds on what every source has of the mixture, at every step. It belongs to the making of a schedule.
@@ -153,14 +153,14 @@ func (s *Schedule) Divide(mixture Proportions, active []bool) []uint32 {
 // CanReceive reports per source whether it has positive weight at the step or may have at a later one. A run whose unfinished sources cannot receive any is over.
 func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	k, place := s.inForce(step, tokensPlaced)
-	can := make([]bool, len(s.knots[k].after))
+	can := make([]bool, len(s.milestones[k].after))
 	mark := func(p Proportions) {
 		for i, x := range p {
 			can[i] = can[i] || x > 0
 		}
 	}
-	mark(s.knots[k].at(place))
-	for _, later := range s.knots[k:] {
+	mark(s.milestones[k].at(place))
+	for _, later := range s.milestones[k:] {
 		mark(later.after)
 	}
 	return can
@@ -172,24 +172,24 @@ func (s *Schedule) Breaks(step, tokensPlaced, nextStep, nextTokensPlaced uint64)
 	_, from := s.inForce(step, tokensPlaced)
 	_, to := s.inForce(nextStep, nextTokensPlaced)
 	between := func(place uint64) bool { return from < place && place <= to }
-	return slices.ContainsFunc(s.knots, func(k knot) bool { return between(k.from) || k.over > 0 && between(k.from+k.over) })
+	return slices.ContainsFunc(s.milestones, func(k milestone) bool { return between(k.from) || k.over > 0 && between(k.from+k.over) })
 }
 
-// inForce returns the last knot that begins at or before the place, and the place in that knot's measure.
+// inForce returns the last milestone that begins at or before the place, and the place in that milestone's measure.
 func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
 	place = step
-	if s.knots[0].measure == Tokens {
+	if s.milestones[0].measure == Tokens {
 		place = tokensPlaced
 	}
-	k = len(s.knots) - 1
-	for s.knots[k].from > place {
+	k = len(s.milestones) - 1
+	for s.milestones[k].from > place {
 		k--
 	}
 	return k, place
 }
 
-// at returns the knot's mixture at a place of its own measure, no earlier than from.
-func (k *knot) at(place uint64) Proportions {
+// at returns the milestone's mixture at a place of its own measure, no earlier than from.
+func (k *milestone) at(place uint64) Proportions {
 	done := place - k.from
 	if done >= k.over {
 		return slices.Clone(k.after)

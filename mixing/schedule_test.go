@@ -11,13 +11,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-func stepKnot(t testing.TB, from uint64, weights string, ramp Ramp, over uint64) Knot {
-	return Knot{From: Point{Steps, from}, Weights: mustWeights(t, strings.Fields(weights)...), Ramp: ramp, Over: Point{Steps, over}}
+func stepMilestone(t testing.TB, from uint64, weights string, ramp Ramp, over uint64) Milestone {
+	return Milestone{From: Point{Steps, from}, Weights: mustWeights(t, strings.Fields(weights)...), Ramp: ramp, Over: Point{Steps, over}}
 }
 
-func mustSchedule(t testing.TB, knots ...Knot) *Schedule {
+func mustSchedule(t testing.TB, milestones ...Milestone) *Schedule {
 	t.Helper()
-	s, err := NewSchedule(len(knots[0].Weights), knots)
+	s, err := NewSchedule(len(milestones[0].Weights), milestones)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,9 +34,9 @@ func permille(p Proportions) []int {
 }
 
 func TestScheduleTable(t *testing.T) {
-	ramped := mustSchedule(t, stepKnot(t, 0, "0.6 0.3 0.1", RampNone, 0), stepKnot(t, 500, "3 4 3", RampLinear, 200), stepKnot(t, 1000, "0 0 1", RampNone, 0))
-	broken := mustSchedule(t, stepKnot(t, 0, "1 0", RampNone, 0), stepKnot(t, 10, "0 1", RampLinear, 100), stepKnot(t, 60, "1 0", RampLinear, 10))
-	cosine := mustSchedule(t, stepKnot(t, 0, "1 0", RampNone, 0), stepKnot(t, 0+1, "0 1", RampCosine, 6))
+	ramped := mustSchedule(t, stepMilestone(t, 0, "0.6 0.3 0.1", RampNone, 0), stepMilestone(t, 500, "3 4 3", RampLinear, 200), stepMilestone(t, 1000, "0 0 1", RampNone, 0))
+	broken := mustSchedule(t, stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 10, "0 1", RampLinear, 100), stepMilestone(t, 60, "1 0", RampLinear, 10))
+	cosine := mustSchedule(t, stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 0+1, "0 1", RampCosine, 6))
 	for _, c := range []struct {
 		schedule *Schedule
 		step     uint64
@@ -54,12 +54,12 @@ func TestScheduleTable(t *testing.T) {
 }
 
 func TestScheduleCountsTokens(t *testing.T) {
-	knots := []Knot{stepKnot(t, 0, "1 0", RampNone, 0), stepKnot(t, 1000, "0 1", RampLinear, 1000)}
-	for i := range knots {
-		knots[i].From.Measure, knots[i].Over.Measure = Tokens, Tokens
+	milestones := []Milestone{stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 1000, "0 1", RampLinear, 1000)}
+	for i := range milestones {
+		milestones[i].From.Measure, milestones[i].Over.Measure = Tokens, Tokens
 	}
-	knots[0].Over = Point{}
-	s := mustSchedule(t, knots...)
+	milestones[0].Over = Point{}
+	s := mustSchedule(t, milestones...)
 	for tokens, want := range map[uint64][]int{0: {1000, 0}, 1000: {1000, 0}, 1300: {700, 300}, 2000: {0, 1000}} {
 		if got := permille(s.At(77, tokens)); !slices.Equal(got, want) {
 			t.Errorf("%d tokens: %d, want %d", tokens, got, want)
@@ -68,32 +68,32 @@ func TestScheduleCountsTokens(t *testing.T) {
 }
 
 func TestScheduleRefuses(t *testing.T) {
-	first := stepKnot(t, 0, "1 1", RampNone, 0)
-	tokens := Knot{From: Point{Tokens, 5}, Weights: first.Weights}
-	mixed := stepKnot(t, 5, "1 1", RampLinear, 3)
+	first := stepMilestone(t, 0, "1 1", RampNone, 0)
+	tokens := Milestone{From: Point{Tokens, 5}, Weights: first.Weights}
+	mixed := stepMilestone(t, 5, "1 1", RampLinear, 3)
 	mixed.Over.Measure = Tokens
 	for name, c := range map[string]struct {
-		knots []Knot
-		index int
-		field string
+		milestones []Milestone
+		index      int
+		field      string
 	}{
 		"empty":            {nil, 0, "from"},
-		"not from 0":       {[]Knot{stepKnot(t, 1, "1 1", RampNone, 0)}, 0, "from"},
-		"first ramps":      {[]Knot{stepKnot(t, 0, "1 1", RampLinear, 5)}, 0, "ramp"},
-		"not in order":     {[]Knot{first, stepKnot(t, 9, "1 1", RampNone, 0), stepKnot(t, 8, "1 1", RampNone, 0)}, 2, "from"},
-		"twice":            {[]Knot{first, first}, 1, "from"},
-		"mixed measures":   {[]Knot{first, tokens}, 1, "from"},
-		"mixed over":       {[]Knot{first, mixed}, 1, "over"},
-		"no over":          {[]Knot{first, stepKnot(t, 5, "1 1", RampLinear, 0)}, 1, "over"},
-		"long over":        {[]Knot{first, stepKnot(t, 5, "1 1", RampLinear, math.MaxUint64)}, 1, "over"},
-		"over, no ramp":    {[]Knot{first, stepKnot(t, 5, "1 1", RampNone, 7)}, 1, "over"},
-		"unknown ramp":     {[]Knot{first, stepKnot(t, 5, "1 1", RampCosine+1, 7)}, 1, "ramp"},
-		"missing weight":   {[]Knot{first, stepKnot(t, 5, "1", RampNone, 0)}, 1, "weights"},
-		"all-zero weights": {[]Knot{first, stepKnot(t, 5, "0 0", RampNone, 0)}, 1, "weights"},
+		"not from 0":       {[]Milestone{stepMilestone(t, 1, "1 1", RampNone, 0)}, 0, "from"},
+		"first ramps":      {[]Milestone{stepMilestone(t, 0, "1 1", RampLinear, 5)}, 0, "ramp"},
+		"not in order":     {[]Milestone{first, stepMilestone(t, 9, "1 1", RampNone, 0), stepMilestone(t, 8, "1 1", RampNone, 0)}, 2, "from"},
+		"twice":            {[]Milestone{first, first}, 1, "from"},
+		"mixed measures":   {[]Milestone{first, tokens}, 1, "from"},
+		"mixed over":       {[]Milestone{first, mixed}, 1, "over"},
+		"no over":          {[]Milestone{first, stepMilestone(t, 5, "1 1", RampLinear, 0)}, 1, "over"},
+		"long over":        {[]Milestone{first, stepMilestone(t, 5, "1 1", RampLinear, math.MaxUint64)}, 1, "over"},
+		"over, no ramp":    {[]Milestone{first, stepMilestone(t, 5, "1 1", RampNone, 7)}, 1, "over"},
+		"unknown ramp":     {[]Milestone{first, stepMilestone(t, 5, "1 1", RampCosine+1, 7)}, 1, "ramp"},
+		"missing weight":   {[]Milestone{first, stepMilestone(t, 5, "1", RampNone, 0)}, 1, "weights"},
+		"all-zero weights": {[]Milestone{first, stepMilestone(t, 5, "0 0", RampNone, 0)}, 1, "weights"},
 	} {
-		_, err := NewSchedule(2, c.knots)
-		var knotErr *KnotError
-		if !errors.As(err, &knotErr) || knotErr.Knot != c.index || knotErr.Field != c.field {
+		_, err := NewSchedule(2, c.milestones)
+		var milestoneErr *MilestoneError
+		if !errors.As(err, &milestoneErr) || milestoneErr.Milestone != c.index || milestoneErr.Field != c.field {
 			t.Errorf("%s: %v, want entry %d, %s", name, err, c.index, c.field)
 		}
 		if name == "all-zero weights" && !errors.Is(err, ErrNoWeight) {
@@ -103,7 +103,7 @@ func TestScheduleRefuses(t *testing.T) {
 }
 
 func TestScheduleCanReceive(t *testing.T) {
-	s := mustSchedule(t, stepKnot(t, 0, "1 0 0", RampNone, 0), stepKnot(t, 10, "0 1 0", RampLinear, 10), stepKnot(t, 30, "1 0 0", RampNone, 0))
+	s := mustSchedule(t, stepMilestone(t, 0, "1 0 0", RampNone, 0), stepMilestone(t, 10, "0 1 0", RampLinear, 10), stepMilestone(t, 30, "1 0 0", RampNone, 0))
 	for step, want := range map[uint64][]bool{0: {true, true, false}, 15: {true, true, false}, 25: {true, true, false}, 30: {true, false, false}} {
 		if got := s.CanReceive(step, 0); !slices.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", step, got, want)
@@ -112,17 +112,17 @@ func TestScheduleCanReceive(t *testing.T) {
 }
 
 // Dumb version: the contract's formula in rationals, interrupted ramps found by recursion.
-func dumbAt(knots []Knot, k int, step int64, source int) *big.Rat {
+func dumbAt(milestones []Milestone, k int, step int64, source int) *big.Rat {
 	sum := new(big.Rat)
-	for _, w := range knots[k].Weights {
+	for _, w := range milestones[k].Weights {
 		sum.Add(sum, w.rat())
 	}
-	after := new(big.Rat).Quo(knots[k].Weights[source].rat(), sum)
-	done, over := step-int64(knots[k].From.Count), int64(knots[k].Over.Count)
+	after := new(big.Rat).Quo(milestones[k].Weights[source].rat(), sum)
+	done, over := step-int64(milestones[k].From.Count), int64(milestones[k].Over.Count)
 	if done >= over {
 		return after
 	}
-	before := dumbAt(knots, k-1, int64(knots[k].From.Count), source)
+	before := dumbAt(milestones, k-1, int64(milestones[k].From.Count), source)
 	after.Sub(after, before)
 	after.Mul(after, big.NewRat(done, over))
 	return after.Add(after, before)
@@ -131,10 +131,10 @@ func dumbAt(knots []Knot, k int, step int64, source int) *big.Rat {
 func TestScheduleAgainstRationals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sources := rapid.IntRange(1, 5).Draw(t, "sources")
-		var knots []Knot
+		var milestones []Milestone
 		from := uint64(0)
-		for range rapid.IntRange(1, 6).Draw(t, "knots") {
-			k := Knot{From: Point{Steps, from}}
+		for range rapid.IntRange(1, 6).Draw(t, "milestones") {
+			k := Milestone{From: Point{Steps, from}}
 			for range sources {
 				w, _ := ParseWeight(rapid.SampledFrom([]string{"0", "1", "0.3", "7", "1e-4", "2.5e3"}).Draw(t, "weight"))
 				k.Weights = append(k.Weights, w)
@@ -142,10 +142,10 @@ func TestScheduleAgainstRationals(t *testing.T) {
 			if from > 0 && rapid.Bool().Draw(t, "ramps") {
 				k.Ramp, k.Over.Count = RampLinear, rapid.Uint64Range(1, 40).Draw(t, "over")
 			}
-			knots = append(knots, k)
+			milestones = append(milestones, k)
 			from += rapid.Uint64Range(1, 20).Draw(t, "gap")
 		}
-		s, err := NewSchedule(sources, knots)
+		s, err := NewSchedule(sources, milestones)
 		if err != nil {
 			if !errors.Is(err, ErrNoWeight) {
 				t.Fatal(err)
@@ -153,12 +153,12 @@ func TestScheduleAgainstRationals(t *testing.T) {
 			return
 		}
 		for step := range from + 50 {
-			k := len(knots) - 1
-			for knots[k].From.Count > step {
+			k := len(milestones) - 1
+			for milestones[k].From.Count > step {
 				k--
 			}
 			for i, x := range s.At(step, 0) {
-				want := dumbAt(knots, k, int64(step), i)
+				want := dumbAt(milestones, k, int64(step), i)
 				gap := new(big.Rat).Sub(new(big.Rat).SetFrac(new(big.Int).SetUint64(x), big.NewInt(wholeParts)), want)
 				if gap.Abs(gap).Cmp(big.NewRat(8, wholeParts)) > 0 {
 					t.Fatalf("step %d source %d: %d parts, want %s", step, i, x, want.FloatString(9))

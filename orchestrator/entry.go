@@ -128,14 +128,14 @@ func (c cursor) before(o cursor) bool {
 	return c.ordinal < o.ordinal || c.ordinal == o.ordinal && c.offset < o.offset
 }
 
-// stand is where a source stands at a signpost: steps from it on hold nothing below floor, and before it, but for the steps that lie back, nothing
+// stand is where a source stands at an index entry: steps from it on hold nothing below floor, and before it, but for the steps that lie back, nothing
 // from drawn on.
 type stand struct {
 	floor, drawn cursor
 	back         uint64
 }
 
-// cursorsOf is a signpost's body: where each source's cursor stands, in two uvarints. Inside a window, or where segments are carried, then the
+// cursorsOf is an index entry's body: where each source's cursor stands, in two uvarints. Inside a window, or where segments are carried, then the
 // steps of the window that are behind and, of each source, how many ordinals its floor lies below the cursor, as uvarints.
 func cursorsOf(st *planner.State) []byte {
 	var out []byte
@@ -153,7 +153,7 @@ func cursorsOf(st *planner.State) []byte {
 	return out
 }
 
-// standIn reads where one of so many sources stands from a signpost.
+// standIn reads where one of so many sources stands from an index entry.
 func standIn(body []byte, source, sources int) (stand, error) {
 	r := numbers{rest: body}
 	var s stand
@@ -171,7 +171,7 @@ func standIn(body []byte, source, sources int) (stand, error) {
 		}
 	}
 	if r.short || source >= sources {
-		return stand{}, fmt.Errorf("a signpost has no source %d", source)
+		return stand{}, fmt.Errorf("an index entry has no source %d", source)
 	}
 	return s, nil
 }

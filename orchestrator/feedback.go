@@ -134,11 +134,11 @@ func (m *Machine) adaptWeights(p *feedback.Policy) ([]Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	knot := &pb.Knot{From: from.Count, Tokens: from.Measure == mixing.Tokens}
+	milestone := &pb.Milestone{From: from.Count, Tokens: from.Measure == mixing.Tokens}
 	for _, n := range parts {
-		knot.Weights = append(knot.Weights, fmt.Sprint(n))
+		milestone.Weights = append(milestone.Weights, fmt.Sprint(n))
 	}
-	c.Change = &pb.Mixed_Schedule{Schedule: &pb.Reweighed{Knots: []*pb.Knot{knot}}}
+	c.Change = &pb.Mixed_Schedule{Schedule: &pb.Reweighed{Milestones: []*pb.Milestone{milestone}}}
 	live, err := m.live.with(m.cfg.Spec.Schedule, c)
 	if err == nil {
 		err = m.receivable(live, c)

@@ -87,7 +87,7 @@ func (l *Ledger) FindStep(step uint64) ([]LedgerStep, error) {
 }
 
 // FindOrdinal returns the steps that held segments of a source's ordinal in each attempt, the newest last. It reads what lies between a few
-// signposts, however long the run is. Where a step had more sources than its entry has room for and its plan is gone, the step may hold the
+// index entries, however long the run is. Where a step had more sources than its entry has room for and its plan is gone, the step may hold the
 // ordinal: it is returned with Complete false and without that range.
 func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]LedgerStep, error) {
 	var out []LedgerStep
@@ -105,7 +105,7 @@ func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]LedgerStep, error) {
 			}
 			out = append(out, found...)
 			if at = next; at.ordinal != ordinal || upper > last {
-				return nil // the document does not go on behind the signpost
+				return nil // the document does not go on behind the index entry
 			}
 		}
 	})
@@ -157,7 +157,7 @@ func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) erro
 	}
 }
 
-// between returns the steps that can hold what begins at a cursor: from the last signpost before which nothing of it was drawn, to the first behind
+// between returns the steps that can hold what begins at a cursor: from the last index entry before which nothing of it was drawn, to the first behind
 // which nothing of it waits, and where the source stands there: at the cursor's place segments that begin there lie in between.
 func (l *Ledger) between(attempt uint32, first, last uint64, source int, at cursor) (lower, upper uint64, next cursor, err error) {
 	begin, _, err := l.turn(attempt, first, last, source, func(s stand) bool { return at.before(s.drawn) })
@@ -175,19 +175,19 @@ func (l *Ledger) between(attempt uint32, first, last uint64, source int, at curs
 	return lower, upper, next, err
 }
 
-// signpost is where a source stands at a step.
-type signpost struct {
+// index entry is where a source stands at a step.
+type indexEntry struct {
 	step uint64
 	stand
 }
 
-// turn returns the last signpost at which a source is not behind something, and the first at which it is; nil where there is none. Once it is,
+// turn returns the last index entry at which a source is not behind something, and the first at which it is; nil where there is none. Once it is,
 // it stays so.
-func (l *Ledger) turn(attempt uint32, first, last uint64, source int, behind func(stand) bool) (before, after *signpost, err error) {
-	low, high := first, last+1 // no signpost below low is behind; none from high on is not
+func (l *Ledger) turn(attempt uint32, first, last uint64, source int, behind func(stand) bool) (before, after *indexEntry, err error) {
+	low, high := first, last+1 // no index entry below low is behind; none from high on is not
 	for low < high {
 		middle := low + (high-low)/2
-		post, ok, err := l.store.SignpostBefore(l.key(attempt, middle))
+		post, ok, err := l.store.IndexEntryBefore(l.key(attempt, middle))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -197,9 +197,9 @@ func (l *Ledger) turn(attempt uint32, first, last uint64, source int, behind fun
 		}
 		stands, err := standIn(post.Body, source, len(l.pinned))
 		if err != nil {
-			return nil, nil, fmt.Errorf("signpost %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
+			return nil, nil, fmt.Errorf("index entry %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
 		}
-		found := &signpost{post.Key.Step, stands}
+		found := &indexEntry{post.Key.Step, stands}
 		if behind(stands) {
 			after, high = found, post.Key.Step
 		} else {

@@ -31,7 +31,7 @@ func runOf(t *testing.T, sources ...string) *Machine {
 func savedState() planner.State {
 	st := planner.NewState(3)
 	st.Step, st.Tokens = 9, 60
-	st.Sources[0] = planner.SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, Anchor: millrace.Anchor{Ordinal: 5, Record: 1}}
+	st.Sources[0] = planner.SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5, Record: 1}}
 	st.Sources[1] = planner.SourceState{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
 	st.Sources[2] = planner.SourceState{Ordinal: 4, Tokens: 30, Samples: 4, Deficit: 40}
 	return st
@@ -187,7 +187,7 @@ func TestSourcesPack(t *testing.T) {
 	}
 }
 
-// TestRunStateIsSmall: the sizes that are promised, for sources of blocks that all have an anchor. Beyond 64 sources they hold while names
+// TestRunStateIsSmall: the sizes that are promised, for sources of blocks that all have a seek point. Beyond 64 sources they hold while names
 // differ in a few characters, and a source has less than 10^8 documents and 10^12 tokens.
 func TestRunStateIsSmall(t *testing.T) {
 	for _, c := range []struct {
@@ -196,11 +196,11 @@ func TestRunStateIsSmall(t *testing.T) {
 		of                      planner.SourceState
 	}{
 		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", planner.SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
-			Anchor: millrace.Anchor{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}},
+			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}},
 		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
-			Anchor: millrace.Anchor{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
+			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
 		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
-			Anchor: millrace.Anchor{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
+			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
 	} {
 		var names []string
 		st := planner.NewState(c.sources)

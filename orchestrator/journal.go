@@ -82,7 +82,7 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 	if err != nil {
 		return fmt.Errorf("encode snapshot: %w", err)
 	}
-	if err := o.leaveSignpost(); err != nil {
+	if err := o.leaveIndexEntry(); err != nil {
 		return err
 	}
 	if err := o.opt.Store.SaveSnapshot(index, int64(s.Watermark), body); err != nil {
@@ -92,14 +92,14 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 	return retire(o.opt.Store, string(o.cfg.Stream), s, index)
 }
 
-// leaveSignpost notes in the ledger where the sources stand at the watermark.
-func (o *Orchestrator) leaveSignpost() error {
+// leaveIndexEntry notes in the ledger where the sources stand at the watermark.
+func (o *Orchestrator) leaveIndexEntry() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
-	post := checkpoint.Signpost{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&o.m.base)}
-	if _, err := o.opt.Store.Commit(checkpoint.Commit{Signposts: []checkpoint.Signpost{post}}); err != nil {
-		return fmt.Errorf("leave signpost in the ledger: %w", err)
+	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&o.m.base)}
+	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: []checkpoint.IndexEntry{post}}); err != nil {
+		return fmt.Errorf("leave index entry in the ledger: %w", err)
 	}
 	return nil
 }

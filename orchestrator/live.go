@@ -36,11 +36,11 @@ func (l Live) empty() bool {
 func (l Live) with(file *mixing.Schedule, c *pb.Mixed) (Live, error) {
 	switch change := c.GetChange().(type) {
 	case *pb.Mixed_Schedule:
-		knots, err := knotsFromProto(change.Schedule.Knots)
+		milestones, err := milestonesFromProto(change.Schedule.Milestones)
 		if err != nil {
 			return l, err
 		}
-		if l.schedule, err = l.over(file).With(knots); err != nil {
+		if l.schedule, err = l.over(file).With(milestones); err != nil {
 			return l, err
 		}
 	case *pb.Mixed_Skip:
@@ -101,7 +101,7 @@ func (l Live) cost(step uint64) (cost planner.Cost, ok bool) {
 // liveText is a Live in a run state.
 type liveText struct {
 	Tokens   bool        `json:"tokens,omitempty"`   // the schedule counts tokens
-	Schedule []string    `json:"schedule,omitempty"` // a knot each: knotText
+	Schedule []string    `json:"schedule,omitempty"` // a milestone each: milestoneText
 	Skips    [][2]uint64 `json:"skips,omitempty"`    // from, to
 	Costs    [][3]uint64 `json:"costs,omitempty"`    // from, linear, quadratic
 	Policy   []byte      `json:"policy,omitempty"`
@@ -115,8 +115,8 @@ func (l Live) text(file *planner.Spec) *liveText {
 	out := &liveText{Policy: l.policy}
 	if l.schedule != nil {
 		out.Tokens = l.schedule.Measure() == mixing.Tokens
-		for _, k := range l.schedule.Knots() {
-			out.Schedule = append(out.Schedule, knotText(k, file.Schedule.Knots()))
+		for _, k := range l.schedule.Milestones() {
+			out.Schedule = append(out.Schedule, milestoneText(k, file.Schedule.Milestones()))
 		}
 	}
 	for _, k := range l.skips {
@@ -128,16 +128,16 @@ func (l Live) text(file *planner.Spec) *liveText {
 	return out
 }
 
-// knotText writes a knot: `500 linear 200: 0.4 0.6`. One with the weights of an entry of the mixture file, which a state is never read without, names that by its
+// milestoneText writes a milestone: `500 linear 200: 0.4 0.6`. One with the weights of an entry of the mixture file, which a state is never read without, names that by its
 // number: `500 linear 200: @2`.
-func knotText(k mixing.Knot, file []mixing.Knot) string {
+func milestoneText(k mixing.Milestone, file []mixing.Milestone) string {
 	var b strings.Builder
 	fmt.Fprint(&b, k.From.Count)
 	if k.Ramp != mixing.RampNone {
 		fmt.Fprintf(&b, " %s %d", k.Ramp, k.Over.Count)
 	}
 	b.WriteByte(':')
-	if i := slices.IndexFunc(file, func(f mixing.Knot) bool { return slices.Equal(f.Weights, k.Weights) }); i >= 0 {
+	if i := slices.IndexFunc(file, func(f mixing.Milestone) bool { return slices.Equal(f.Weights, k.Weights) }); i >= 0 {
 		fmt.Fprintf(&b, " @%d", i)
 		return b.String()
 	}
@@ -155,16 +155,16 @@ func parseLive(t *liveText, file *mixing.Schedule) (Live, error) {
 		return l, nil
 	}
 	l.policy = t.Policy
-	knots := make([]mixing.Knot, len(t.Schedule))
+	milestones := make([]mixing.Milestone, len(t.Schedule))
 	for i, text := range t.Schedule {
 		var err error
-		if knots[i], err = parseKnot(text, t.Tokens, file.Knots()); err != nil {
+		if milestones[i], err = parseMilestone(text, t.Tokens, file.Milestones()); err != nil {
 			return l, fmt.Errorf("its schedule: %q: %w: %w", text, err, millrace.ErrInvalid)
 		}
 	}
-	if len(knots) > 0 {
+	if len(milestones) > 0 {
 		var err error
-		if l.schedule, err = file.With(knots); err != nil {
+		if l.schedule, err = file.With(milestones); err != nil {
 			return l, fmt.Errorf("its schedule: %w: %w", err, millrace.ErrInvalid)
 		}
 	}
@@ -177,7 +177,7 @@ func parseLive(t *liveText, file *mixing.Schedule) (Live, error) {
 	return l, nil
 }
 
-func parseKnot(text string, tokens bool, file []mixing.Knot) (k mixing.Knot, err error) {
+func parseMilestone(text string, tokens bool, file []mixing.Milestone) (k mixing.Milestone, err error) {
 	head, weights, _ := strings.Cut(text, ":")
 	measure := measureOf(tokens)
 	switch words := strings.Fields(head); len(words) {
@@ -228,9 +228,9 @@ func parseWeights(texts []string) ([]mixing.Weight, error) {
 	return out, nil
 }
 
-func knotsFromProto(knots []*pb.Knot) ([]mixing.Knot, error) {
-	out := make([]mixing.Knot, len(knots))
-	for i, k := range knots {
+func milestonesFromProto(milestones []*pb.Milestone) ([]mixing.Milestone, error) {
+	out := make([]mixing.Milestone, len(milestones))
+	for i, k := range milestones {
 		weights, err := parseWeights(k.Weights)
 		if err != nil {
 			return nil, err
@@ -239,7 +239,7 @@ func knotsFromProto(knots []*pb.Knot) ([]mixing.Knot, error) {
 		if err != nil {
 			return nil, err
 		}
-		out[i] = mixing.Knot{From: mixing.Point{Measure: measureOf(k.Tokens), Count: k.From}, Weights: weights, Ramp: ramp}
+		out[i] = mixing.Milestone{From: mixing.Point{Measure: measureOf(k.Tokens), Count: k.From}, Weights: weights, Ramp: ramp}
 		if ramp != mixing.RampNone || k.Over > 0 {
 			out[i].Over = mixing.Point{Measure: out[i].From.Measure, Count: k.Over}
 		}
@@ -247,8 +247,8 @@ func knotsFromProto(knots []*pb.Knot) ([]mixing.Knot, error) {
 	return out, nil
 }
 
-func knotToProto(k mixing.Knot) *pb.Knot {
-	out := &pb.Knot{From: k.From.Count, Tokens: k.From.Measure == mixing.Tokens, Over: k.Over.Count}
+func milestoneToProto(k mixing.Milestone) *pb.Milestone {
+	out := &pb.Milestone{From: k.From.Count, Tokens: k.From.Measure == mixing.Tokens, Over: k.Over.Count}
 	if k.Ramp != mixing.RampNone {
 		out.Ramp = k.Ramp.String()
 	}

@@ -37,14 +37,14 @@ func (l *Ledger) Locate(source int, name string) ([]uint64, error) {
 // drawn is a bound of the ordinals that sealed steps hold of a source, over all attempts.
 func (l *Ledger) drawn(source int) (below uint64, err error) {
 	err = l.attempts(func(attempt uint32, first, last uint64) error {
-		post, ok, err := l.store.SignpostBefore(l.key(attempt, last))
+		post, ok, err := l.store.IndexEntryBefore(l.key(attempt, last))
 		if err != nil {
 			return err
 		}
 		if ok {
 			stands, err := standIn(post.Body, source, len(l.pinned))
 			if err != nil {
-				return fmt.Errorf("signpost %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
+				return fmt.Errorf("index entry %s: %w: %w", post.Key, err, checkpoint.ErrCorrupt)
 			}
 			below, first = max(below, stands.drawn.ordinal+1), max(first, post.Key.Step-min(stands.back, post.Key.Step))
 		}

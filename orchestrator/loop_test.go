@@ -19,7 +19,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
-	"millrace/internal/sim/memnet"
+	"millrace/internal/verify/sim/memnet"
 	"millrace/proto"
 )
 

@@ -85,15 +85,15 @@ var sourceNames = []string{"code", "web"}
 
 func newConfig(t *testing.T, ranks int) Config {
 	t.Helper()
-	knot := mixing.Knot{}
+	milestone := mixing.Milestone{}
 	for _, w := range []string{"0.3", "0.7"} {
 		weight, err := mixing.ParseWeight(w)
 		if err != nil {
 			t.Fatal(err)
 		}
-		knot.Weights = append(knot.Weights, weight)
+		milestone.Weights = append(milestone.Weights, weight)
 	}
-	schedule, err := mixing.NewSchedule(2, []mixing.Knot{knot})
+	schedule, err := mixing.NewSchedule(2, []mixing.Milestone{milestone})
 	if err != nil {
 		t.Fatal(err)
 	}

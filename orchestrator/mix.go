@@ -157,16 +157,16 @@ func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 
 // what fills in what changes.
 func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
-	var knots []mixing.Knot
+	var milestones []mixing.Milestone
 	switch ask := r.GetChange().(type) {
 	case *pb.MixRequest_Set:
-		knots, err = m.setKnots(c, ask.Set)
+		milestones, err = m.setMilestones(c, ask.Set)
 	case *pb.MixRequest_Schedule:
-		knots, err = m.scheduleKnots(c, ask.Schedule)
+		milestones, err = m.scheduleMilestones(c, ask.Schedule)
 	case *pb.MixRequest_Remove:
-		knots, err = m.withoutKnots(c, ask.Remove)
+		milestones, err = m.withoutMilestones(c, ask.Remove)
 	case *pb.MixRequest_Add:
-		knots, err = m.addedKnots(c, ask.Add)
+		milestones, err = m.addedMilestones(c, ask.Add)
 	case *pb.MixRequest_Skip:
 		if !r.HasFrom {
 			return fmt.Errorf("a skip needs its first step: say --from-step: %w", millrace.ErrInvalid)
@@ -184,8 +184,8 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 		return err
 	}
 	change := &pb.Reweighed{}
-	for _, k := range knots {
-		change.Knots = append(change.Knots, knotToProto(k))
+	for _, k := range milestones {
+		change.Milestones = append(change.Milestones, milestoneToProto(k))
 	}
 	c.Change = &pb.Mixed_Schedule{Schedule: change}
 	return nil

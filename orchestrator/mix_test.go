@@ -279,10 +279,10 @@ func TestChangesThatCannotBe(t *testing.T) {
 	w.joinAll("fresh", nil)
 	w.consume(3) // sealed up to 6
 	set := func(code, web string) *proto.MixRequest_Set { return &proto.MixRequest_Set{Set: setWeights(code, web)} }
-	knots := func(from ...uint64) *proto.MixRequest {
+	milestones := func(from ...uint64) *proto.MixRequest {
 		s := &proto.SetSchedule{}
 		for _, f := range from {
-			s.Knots = append(s.Knots, &proto.WeightsAt{From: f, Weights: setWeights("1", "1").Weights})
+			s.Milestones = append(s.Milestones, &proto.WeightsAt{From: f, Weights: setWeights("1", "1").Weights})
 		}
 		return &proto.MixRequest{Change: &proto.MixRequest_Schedule{Schedule: s}}
 	}
@@ -299,9 +299,9 @@ func TestChangesThatCannotBe(t *testing.T) {
 		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: []*proto.SourceWeight{{Source: "books", Weight: "1"}}}}}, `this run has no source "books", its sources are code, web`},
 		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights, Ramp: "steep", Over: 3}}}, "it is none, linear or cosine"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights, Ramp: "linear"}}}, "needs a length"},
-		{knots(), "the schedule is empty"},
-		{knots(4), "the schedule goes back"},
-		{knots(9, 8), "8 does not come after 9"},
+		{milestones(), "the schedule is empty"},
+		{milestones(4), "the schedule goes back"},
+		{milestones(9, 8), "8 does not come after 9"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}}, "a skip needs its first step"},
 		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}}, "has to be larger than the first"},
 		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9000}}}, "at most 4096 steps"},

@@ -22,13 +22,13 @@ func (m *Machine) describe(c *pb.Mixed) string {
 func DescribeMixed(c *pb.Mixed, names []string) string {
 	switch change := c.GetChange().(type) {
 	case *pb.Mixed_Schedule:
-		knots, err := knotsFromProto(change.Schedule.Knots)
+		milestones, err := milestonesFromProto(change.Schedule.Milestones)
 		if err != nil {
 			return err.Error()
 		}
 		var parts []string
-		for _, k := range knots {
-			parts = append(parts, describeKnot(k, names))
+		for _, k := range milestones {
+			parts = append(parts, describeMilestone(k, names))
 		}
 		return strings.Join(parts, "; ")
 	case *pb.Mixed_Skip:
@@ -39,7 +39,7 @@ func DescribeMixed(c *pb.Mixed, names []string) string {
 	return "a change that this program does not know"
 }
 
-func describeKnot(k mixing.Knot, names []string) string {
+func describeMilestone(k mixing.Milestone, names []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s %d", strings.TrimSuffix(k.From.Measure.String(), "s"), k.From.Count)
 	if k.Ramp != mixing.RampNone {
@@ -115,8 +115,8 @@ func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
 		names[i] = m.cfg.Sources[i].Name
 		out.Weights = append(out.Weights, &pb.SourceWeight{Source: names[i], Weight: decimalShare(share)})
 	}
-	for _, k := range schedule.Knots() {
-		out.Knots = append(out.Knots, describeKnot(k, names))
+	for _, k := range schedule.Milestones() {
+		out.Milestones = append(out.Milestones, describeMilestone(k, names))
 	}
 	for _, c := range m.s.Mixed {
 		out.Changes = append(out.Changes, m.shown(c))

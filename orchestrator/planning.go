@@ -215,8 +215,8 @@ func (m *Machine) released() {
 		}
 		q.Release(below)
 		release := &pb.Release{Source: q.Source(), Below: uint64(below)}
-		if anchor, ok := q.AnchorAt(below); ok {
-			release.Anchor = wire.AnchorToProto(anchor)
+		if seekPoint, ok := q.SeekPointAt(below); ok {
+			release.SeekPoint = wire.SeekPointToProto(seekPoint)
 		}
 		for _, l := range m.serving(i, true) {
 			m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})

@@ -101,8 +101,8 @@ func (m *Machine) assigned(a *pb.Assigned) {
 func (m *Machine) read(st *stripe, g grant, standby bool) {
 	src, q := &m.cfg.Sources[st.source], m.queues[st.source]
 	order := &pb.ReadFrom{Source: src.Name, Stripe: uint32(st.index), Stripes: uint32(len(src.Loaders)), Term: g.term, Ordinal: uint64(q.First()), Standby: standby}
-	if anchor, ok := q.AnchorAt(q.First()); ok {
-		order.Anchor = wire.AnchorToProto(anchor)
+	if seekPoint, ok := q.SeekPointAt(q.First()); ok {
+		order.SeekPoint = wire.SeekPointToProto(seekPoint)
 	}
 	m.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Read{Read: order}})
 }

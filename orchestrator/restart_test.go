@@ -27,9 +27,9 @@ func (tokens scripted) Peek(source int, ordinal millrace.Ordinal) (millrace.Samp
 		Lengths: millrace.Lengths{Tokens: uint32(tokens) - uint32((uint64(ordinal)*2654435761+uint64(source))%64)}}, planner.Ready
 }
 
-// Anchor implements planner.Anchors: as of a source in blocks of a thousand documents.
-func (tokens scripted) Anchor(_ int, at millrace.Ordinal) millrace.Anchor {
-	return millrace.Anchor{Ordinal: at - at%1000, Block: uint32(at / 1000), Record: uint64(at - at%1000)}
+// SeekPoint implements planner.Seek points: as of a source in blocks of a thousand documents.
+func (tokens scripted) SeekPoint(_ int, at millrace.Ordinal) millrace.SeekPoint {
+	return millrace.SeekPoint{Ordinal: at - at%1000, Block: uint32(at / 1000), Record: uint64(at - at%1000)}
 }
 
 // planned is a run that only plans: no role is connected, and every step is consumed a runway later.
@@ -47,7 +47,7 @@ type planned struct {
 const plannedRunway = 8
 
 func plannedConfig(t testing.TB, sources int) Config {
-	knot := mixing.Knot{}
+	milestone := mixing.Milestone{}
 	cfg := Config{Stream: millrace.Train, Placing: &proto.Placing{Ranks: 1}, Ranks: 1, Identity: []byte(`{"seed":"1"}`), Runway: plannedRunway, Log: slog.New(slog.DiscardHandler),
 		Changed: func([]byte) ([]string, error) { return nil, nil }}
 	cfg.Spec = &planner.Spec{SequenceLength: 4096, GlobalBatch: 3, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, LastStep: planner.PadLast}
@@ -57,12 +57,12 @@ func plannedConfig(t testing.TB, sources int) Config {
 			t.Fatal(err)
 		}
 		name := fmt.Sprintf("source-%04d", i)
-		knot.Weights = append(knot.Weights, weight)
+		milestone.Weights = append(milestone.Weights, weight)
 		cfg.Spec.Sources = append(cfg.Spec.Sources, planner.SourceSpec{Name: name, OnExhausted: planner.Repeat})
 		cfg.Sources = append(cfg.Sources, Source{Name: name, Loaders: []string{"loader-0"}})
 	}
 	var err error
-	if cfg.Spec.Schedule, err = mixing.NewSchedule(sources, []mixing.Knot{knot}); err != nil {
+	if cfg.Spec.Schedule, err = mixing.NewSchedule(sources, []mixing.Milestone{milestone}); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Place = func(sel *planner.Selection) (*millrace.Plan, error) {
@@ -145,7 +145,7 @@ func (p *planned) draw() planner.Selection {
 		meta, _ := scripted(4096).Peek(i, src.Ordinal)
 		sel.Segments = append(sel.Segments, millrace.Segment{Source: uint32(i), Ordinal: src.Ordinal, ID: meta.ID, Length: meta.Lengths.Tokens})
 		src.Ordinal, src.Samples, src.Tokens = src.Ordinal+1, src.Samples+1, src.Tokens+uint64(meta.Lengths.Tokens)
-		src.Anchor = scripted(4096).Anchor(i, src.Ordinal)
+		src.SeekPoint = scripted(4096).SeekPoint(i, src.Ordinal)
 		src.Deficit -= int64(meta.Lengths.Tokens) * mixing.One
 		charged += int64(meta.Lengths.Tokens)
 	}
@@ -182,7 +182,7 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 	for _, sources := range []int{1, 64, 1000} {
 		store := openStore(t, checkpoint.NewMemoryDisk())
 		p := newPlanned(t, plannedConfig(t, sources), store)
-		p.reach(1) // anchors of all sources come with the first step
+		p.reach(1) // seek points of all sources come with the first step
 		largest := 0
 		for range 100 {
 			facts := p.next()

@@ -230,8 +230,8 @@ func (m *Machine) reposition() (err error) {
 			continue
 		}
 		q.Reset(at)
-		if a := m.base.Sources[i].Anchor; a != (millrace.Anchor{}) {
-			q.Anchor(a)
+		if a := m.base.Sources[i].SeekPoint; a != (millrace.SeekPoint{}) {
+			q.SeekPoint(a)
 		}
 		m.wants[i] = 0
 		m.anew(i)

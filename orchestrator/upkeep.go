@@ -72,8 +72,8 @@ func DescribeEntry(kept []byte) string {
 	return fmt.Sprintf("content %s, placement %s, chain %s, %d ordinals of %d sources%s", e.content, e.placement, e.chain, ordinals, len(e.ranges), more)
 }
 
-// DescribeSignpost says in words what a signpost tells.
-func DescribeSignpost(body []byte) string {
+// DescribeIndexEntry says in words what an index entry tells.
+func DescribeIndexEntry(body []byte) string {
 	r, sources := numbers{rest: body}, 0
 	for ; len(r.rest) > 0 && !r.short; sources++ {
 		r.next()

@@ -252,7 +252,7 @@ func (x *Manifest) GetFingerprint() []byte {
 	return nil
 }
 
-type Anchor struct {
+type SeekPoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ordinal       uint64                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -264,20 +264,20 @@ type Anchor struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Anchor) Reset() {
-	*x = Anchor{}
+func (x *SeekPoint) Reset() {
+	*x = SeekPoint{}
 	mi := &file_records_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Anchor) String() string {
+func (x *SeekPoint) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Anchor) ProtoMessage() {}
+func (*SeekPoint) ProtoMessage() {}
 
-func (x *Anchor) ProtoReflect() protoreflect.Message {
+func (x *SeekPoint) ProtoReflect() protoreflect.Message {
 	mi := &file_records_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -289,47 +289,47 @@ func (x *Anchor) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Anchor.ProtoReflect.Descriptor instead.
-func (*Anchor) Descriptor() ([]byte, []int) {
+// Deprecated: Use SeekPoint.ProtoReflect.Descriptor instead.
+func (*SeekPoint) Descriptor() ([]byte, []int) {
 	return file_records_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *Anchor) GetOrdinal() uint64 {
+func (x *SeekPoint) GetOrdinal() uint64 {
 	if x != nil {
 		return x.Ordinal
 	}
 	return 0
 }
 
-func (x *Anchor) GetEpoch() uint32 {
+func (x *SeekPoint) GetEpoch() uint32 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *Anchor) GetEpochStart() uint64 {
+func (x *SeekPoint) GetEpochStart() uint64 {
 	if x != nil {
 		return x.EpochStart
 	}
 	return 0
 }
 
-func (x *Anchor) GetShard() uint32 {
+func (x *SeekPoint) GetShard() uint32 {
 	if x != nil {
 		return x.Shard
 	}
 	return 0
 }
 
-func (x *Anchor) GetBlock() uint32 {
+func (x *SeekPoint) GetBlock() uint32 {
 	if x != nil {
 		return x.Block
 	}
 	return 0
 }
 
-func (x *Anchor) GetRecord() uint64 {
+func (x *SeekPoint) GetRecord() uint64 {
 	if x != nil {
 		return x.Record
 	}
@@ -1250,10 +1250,10 @@ func (*Mixed_Skip) isMixed_Change() {}
 
 func (*Mixed_Costs) isMixed_Change() {}
 
-// Reweighed: these knots are the schedule from the first of them on.
+// Reweighed: these milestones are the schedule from the first of them on.
 type Reweighed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Knots         []*Knot                `protobuf:"bytes,1,rep,name=knots,proto3" json:"knots,omitempty"`
+	Milestones    []*Milestone           `protobuf:"bytes,1,rep,name=milestones,proto3" json:"milestones,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1288,15 +1288,15 @@ func (*Reweighed) Descriptor() ([]byte, []int) {
 	return file_records_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *Reweighed) GetKnots() []*Knot {
+func (x *Reweighed) GetMilestones() []*Milestone {
 	if x != nil {
-		return x.Knots
+		return x.Milestones
 	}
 	return nil
 }
 
-// Knot: weights as decimal literals, by the number of the source; over is 0 without a ramp. Places count steps, or tokens.
-type Knot struct {
+// Milestone: weights as decimal literals, by the number of the source; over is 0 without a ramp. Places count steps, or tokens.
+type Milestone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
 	Tokens        bool                   `protobuf:"varint,2,opt,name=tokens,proto3" json:"tokens,omitempty"`
@@ -1307,20 +1307,20 @@ type Knot struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Knot) Reset() {
-	*x = Knot{}
+func (x *Milestone) Reset() {
+	*x = Milestone{}
 	mi := &file_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Knot) String() string {
+func (x *Milestone) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Knot) ProtoMessage() {}
+func (*Milestone) ProtoMessage() {}
 
-func (x *Knot) ProtoReflect() protoreflect.Message {
+func (x *Milestone) ProtoReflect() protoreflect.Message {
 	mi := &file_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1332,40 +1332,40 @@ func (x *Knot) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Knot.ProtoReflect.Descriptor instead.
-func (*Knot) Descriptor() ([]byte, []int) {
+// Deprecated: Use Milestone.ProtoReflect.Descriptor instead.
+func (*Milestone) Descriptor() ([]byte, []int) {
 	return file_records_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *Knot) GetFrom() uint64 {
+func (x *Milestone) GetFrom() uint64 {
 	if x != nil {
 		return x.From
 	}
 	return 0
 }
 
-func (x *Knot) GetTokens() bool {
+func (x *Milestone) GetTokens() bool {
 	if x != nil {
 		return x.Tokens
 	}
 	return false
 }
 
-func (x *Knot) GetWeights() []string {
+func (x *Milestone) GetWeights() []string {
 	if x != nil {
 		return x.Weights
 	}
 	return nil
 }
 
-func (x *Knot) GetRamp() string {
+func (x *Milestone) GetRamp() string {
 	if x != nil {
 		return x.Ramp
 	}
 	return ""
 }
 
-func (x *Knot) GetOver() uint64 {
+func (x *Milestone) GetOver() uint64 {
 	if x != nil {
 		return x.Over
 	}
@@ -2538,8 +2538,8 @@ const file_records_proto_rawDesc = "" +
 	"\ashuffle\x18\x03 \x01(\tR\ashuffle\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12*\n" +
 	"\x06shards\x18\x05 \x03(\v2\x12.millrace.v1.ShardR\x06shards\x12 \n" +
-	"\vfingerprint\x18\x06 \x01(\fR\vfingerprint\"\x9d\x01\n" +
-	"\x06Anchor\x12\x18\n" +
+	"\vfingerprint\x18\x06 \x01(\fR\vfingerprint\"\xa0\x01\n" +
+	"\tSeekPoint\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\x04R\aordinal\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x1f\n" +
 	"\vepoch_start\x18\x03 \x01(\x04R\n" +
@@ -2630,10 +2630,12 @@ const file_records_proto_rawDesc = "" +
 	"\x02by\x18\a \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\b \x01(\tR\x03why\x12\x16\n" +
 	"\x06policy\x18\t \x01(\fR\x06policyB\b\n" +
-	"\x06change\"4\n" +
-	"\tReweighed\x12'\n" +
-	"\x05knots\x18\x01 \x03(\v2\x11.millrace.v1.KnotR\x05knots\"t\n" +
-	"\x04Knot\x12\x12\n" +
+	"\x06change\"C\n" +
+	"\tReweighed\x126\n" +
+	"\n" +
+	"milestones\x18\x01 \x03(\v2\x16.millrace.v1.MilestoneR\n" +
+	"milestones\"y\n" +
+	"\tMilestone\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\bR\x06tokens\x12\x18\n" +
 	"\aweights\x18\x03 \x03(\tR\aweights\x12\x12\n" +
@@ -2753,7 +2755,7 @@ var file_records_proto_goTypes = []any{
 	(*Fence)(nil),        // 0: millrace.v1.Fence
 	(*Shard)(nil),        // 1: millrace.v1.Shard
 	(*Manifest)(nil),     // 2: millrace.v1.Manifest
-	(*Anchor)(nil),       // 3: millrace.v1.Anchor
+	(*SeekPoint)(nil),    // 3: millrace.v1.SeekPoint
 	(*Quarantine)(nil),   // 4: millrace.v1.Quarantine
 	(*Assignments)(nil),  // 5: millrace.v1.Assignments
 	(*Plan)(nil),         // 6: millrace.v1.Plan
@@ -2761,7 +2763,7 @@ var file_records_proto_goTypes = []any{
 	(*Record)(nil),       // 8: millrace.v1.Record
 	(*Mixed)(nil),        // 9: millrace.v1.Mixed
 	(*Reweighed)(nil),    // 10: millrace.v1.Reweighed
-	(*Knot)(nil),         // 11: millrace.v1.Knot
+	(*Milestone)(nil),    // 11: millrace.v1.Milestone
 	(*Skipped)(nil),      // 12: millrace.v1.Skipped
 	(*Costed)(nil),       // 13: millrace.v1.Costed
 	(*Created)(nil),      // 14: millrace.v1.Created
@@ -2801,7 +2803,7 @@ var file_records_proto_depIdxs = []int32{
 	10, // 15: millrace.v1.Mixed.schedule:type_name -> millrace.v1.Reweighed
 	12, // 16: millrace.v1.Mixed.skip:type_name -> millrace.v1.Skipped
 	13, // 17: millrace.v1.Mixed.costs:type_name -> millrace.v1.Costed
-	11, // 18: millrace.v1.Reweighed.knots:type_name -> millrace.v1.Knot
+	11, // 18: millrace.v1.Reweighed.milestones:type_name -> millrace.v1.Milestone
 	4,  // 19: millrace.v1.Mask.sample:type_name -> millrace.v1.Quarantine
 	17, // 20: millrace.v1.Masked.masks:type_name -> millrace.v1.Mask
 	2,  // 21: millrace.v1.Pinned.manifest:type_name -> millrace.v1.Manifest

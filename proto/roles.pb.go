@@ -428,7 +428,7 @@ type Offers struct {
 	Tokens        []uint32               `protobuf:"varint,7,rep,packed,name=tokens,proto3" json:"tokens,omitempty"`
 	Bytes         []uint32               `protobuf:"varint,8,rep,packed,name=bytes,proto3" json:"bytes,omitempty"`
 	Rejects       []*Quarantine          `protobuf:"bytes,9,rep,name=rejects,proto3" json:"rejects,omitempty"` // by ordinal
-	Anchors       []*Anchor              `protobuf:"bytes,10,rep,name=anchors,proto3" json:"anchors,omitempty"`
+	SeekPoints    []*SeekPoint           `protobuf:"bytes,10,rep,name=seek_points,json=seekPoints,proto3" json:"seek_points,omitempty"`
 	End           bool                   `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                 // the source's stream ends
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
 	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // by filters, a bit each; empty where none refuses any of these
@@ -530,9 +530,9 @@ func (x *Offers) GetRejects() []*Quarantine {
 	return nil
 }
 
-func (x *Offers) GetAnchors() []*Anchor {
+func (x *Offers) GetSeekPoints() []*SeekPoint {
 	if x != nil {
-		return x.Anchors
+		return x.SeekPoints
 	}
 	return nil
 }
@@ -1008,7 +1008,7 @@ type ReadFrom struct {
 	Stripes       uint32                 `protobuf:"varint,3,opt,name=stripes,proto3" json:"stripes,omitempty"`
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Ordinal       uint64                 `protobuf:"varint,5,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	Anchor        *Anchor                `protobuf:"bytes,6,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	SeekPoint     *SeekPoint             `protobuf:"bytes,6,opt,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
 	Standby       bool                   `protobuf:"varint,7,opt,name=standby,proto3" json:"standby,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1079,9 +1079,9 @@ func (x *ReadFrom) GetOrdinal() uint64 {
 	return 0
 }
 
-func (x *ReadFrom) GetAnchor() *Anchor {
+func (x *ReadFrom) GetSeekPoint() *SeekPoint {
 	if x != nil {
-		return x.Anchor
+		return x.SeekPoint
 	}
 	return nil
 }
@@ -1284,12 +1284,12 @@ func (x *Want) GetUntil() uint64 {
 	return 0
 }
 
-// Release: nobody asks for ordinals below; anchor is the newest known that is not after `below`.
+// Release: nobody asks for ordinals below; seek point is the newest known that is not after `below`.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Below         uint64                 `protobuf:"varint,2,opt,name=below,proto3" json:"below,omitempty"`
-	Anchor        *Anchor                `protobuf:"bytes,3,opt,name=anchor,proto3" json:"anchor,omitempty"`
+	SeekPoint     *SeekPoint             `protobuf:"bytes,3,opt,name=seek_point,json=seekPoint,proto3" json:"seek_point,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1338,9 +1338,9 @@ func (x *Release) GetBelow() uint64 {
 	return 0
 }
 
-func (x *Release) GetAnchor() *Anchor {
+func (x *Release) GetSeekPoint() *SeekPoint {
 	if x != nil {
-		return x.Anchor
+		return x.SeekPoint
 	}
 	return nil
 }
@@ -3707,7 +3707,7 @@ func (x *SourceWeight) GetWeight() string {
 
 type SetSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Knots         []*WeightsAt           `protobuf:"bytes,1,rep,name=knots,proto3" json:"knots,omitempty"`
+	Milestones    []*WeightsAt           `protobuf:"bytes,1,rep,name=milestones,proto3" json:"milestones,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3742,9 +3742,9 @@ func (*SetSchedule) Descriptor() ([]byte, []int) {
 	return file_roles_proto_rawDescGZIP(), []int{45}
 }
 
-func (x *SetSchedule) GetKnots() []*WeightsAt {
+func (x *SetSchedule) GetMilestones() []*WeightsAt {
 	if x != nil {
-		return x.Knots
+		return x.Milestones
 	}
 	return nil
 }
@@ -4011,7 +4011,7 @@ type MixtureStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
 	Changes       []*MixChange           `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
-	Knots         []string               `protobuf:"bytes,3,rep,name=knots,proto3" json:"knots,omitempty"` // of the schedule from there on, in words
+	Milestones    []string               `protobuf:"bytes,3,rep,name=milestones,proto3" json:"milestones,omitempty"` // of the schedule from there on, in words
 	Costs         *Costed                `protobuf:"bytes,4,opt,name=costs,proto3" json:"costs,omitempty"`
 	Fit           *CostFit               `protobuf:"bytes,5,opt,name=fit,proto3" json:"fit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4062,9 +4062,9 @@ func (x *MixtureStatus) GetChanges() []*MixChange {
 	return nil
 }
 
-func (x *MixtureStatus) GetKnots() []string {
+func (x *MixtureStatus) GetMilestones() []string {
 	if x != nil {
-		return x.Knots
+		return x.Milestones
 	}
 	return nil
 }
@@ -4776,7 +4776,7 @@ const file_roles_proto_rawDesc = "" +
 	"\aOpening\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\x8d\x03\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x97\x03\n" +
 	"\x06Offers\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
@@ -4786,9 +4786,10 @@ const file_roles_proto_rawDesc = "" +
 	"\x06record\x18\x06 \x03(\x04R\x06record\x12\x16\n" +
 	"\x06tokens\x18\a \x03(\rR\x06tokens\x12\x14\n" +
 	"\x05bytes\x18\b \x03(\rR\x05bytes\x121\n" +
-	"\arejects\x18\t \x03(\v2\x17.millrace.v1.QuarantineR\arejects\x12-\n" +
-	"\aanchors\x18\n" +
-	" \x03(\v2\x13.millrace.v1.AnchorR\aanchors\x12\x10\n" +
+	"\arejects\x18\t \x03(\v2\x17.millrace.v1.QuarantineR\arejects\x127\n" +
+	"\vseek_points\x18\n" +
+	" \x03(\v2\x16.millrace.v1.SeekPointR\n" +
+	"seekPoints\x12\x10\n" +
 	"\x03end\x18\v \x01(\bR\x03end\x12\x1f\n" +
 	"\vend_ordinal\x18\f \x01(\x04R\n" +
 	"endOrdinal\x12\x18\n" +
@@ -4819,14 +4820,15 @@ const file_roles_proto_rawDesc = "" +
 	"\n" +
 	"OpenSource\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05known\x18\x02 \x01(\bR\x05known\"\xc9\x01\n" +
+	"\x05known\x18\x02 \x01(\bR\x05known\"\xd3\x01\n" +
 	"\bReadFrom\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x18\n" +
 	"\astripes\x18\x03 \x01(\rR\astripes\x12\x12\n" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x18\n" +
-	"\aordinal\x18\x05 \x01(\x04R\aordinal\x12+\n" +
-	"\x06anchor\x18\x06 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\x12\x18\n" +
+	"\aordinal\x18\x05 \x01(\x04R\aordinal\x125\n" +
+	"\n" +
+	"seek_point\x18\x06 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\x12\x18\n" +
 	"\astandby\x18\a \x01(\bR\astandby\"{\n" +
 	"\aPromote\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
@@ -4840,11 +4842,12 @@ const file_roles_proto_rawDesc = "" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\"4\n" +
 	"\x04Want\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05until\x18\x02 \x01(\x04R\x05until\"d\n" +
+	"\x05until\x18\x02 \x01(\x04R\x05until\"n\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
-	"\x05below\x18\x02 \x01(\x04R\x05below\x12+\n" +
-	"\x06anchor\x18\x03 \x01(\v2\x13.millrace.v1.AnchorR\x06anchor\"\x1d\n" +
+	"\x05below\x18\x02 \x01(\x04R\x05below\x125\n" +
+	"\n" +
+	"seek_point\x18\x03 \x01(\v2\x16.millrace.v1.SeekPointR\tseekPoint\"\x1d\n" +
 	"\x03Bye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"\xf2\x01\n" +
 	"\fFetchRequest\x12(\n" +
@@ -5016,9 +5019,11 @@ const file_roles_proto_rawDesc = "" +
 	"\x04over\x18\x03 \x01(\x04R\x04over\">\n" +
 	"\fSourceWeight\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\tR\x06weight\";\n" +
-	"\vSetSchedule\x12,\n" +
-	"\x05knots\x18\x01 \x03(\v2\x16.millrace.v1.WeightsAtR\x05knots\"\x94\x01\n" +
+	"\x06weight\x18\x02 \x01(\tR\x06weight\"E\n" +
+	"\vSetSchedule\x126\n" +
+	"\n" +
+	"milestones\x18\x01 \x03(\v2\x16.millrace.v1.WeightsAtR\n" +
+	"milestones\"\x94\x01\n" +
 	"\tWeightsAt\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x16\n" +
 	"\x06tokens\x18\x02 \x01(\bR\x06tokens\x123\n" +
@@ -5036,11 +5041,13 @@ const file_roles_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x19\n" +
 	"\bin_force\x18\x05 \x01(\bR\ainForce\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xdf\x01\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xe9\x01\n" +
 	"\rMixtureStatus\x123\n" +
 	"\aweights\x18\x01 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x120\n" +
-	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.MixChangeR\achanges\x12\x14\n" +
-	"\x05knots\x18\x03 \x03(\tR\x05knots\x12)\n" +
+	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.MixChangeR\achanges\x12\x1e\n" +
+	"\n" +
+	"milestones\x18\x03 \x03(\tR\n" +
+	"milestones\x12)\n" +
 	"\x05costs\x18\x04 \x01(\v2\x13.millrace.v1.CostedR\x05costs\x12&\n" +
 	"\x03fit\x18\x05 \x01(\v2\x14.millrace.v1.CostFitR\x03fit\"u\n" +
 	"\aCostFit\x12\x18\n" +
@@ -5194,7 +5201,7 @@ var file_roles_proto_goTypes = []any{
 	(*Fence)(nil),         // 59: millrace.v1.Fence
 	(*Manifest)(nil),      // 60: millrace.v1.Manifest
 	(*Quarantine)(nil),    // 61: millrace.v1.Quarantine
-	(*Anchor)(nil),        // 62: millrace.v1.Anchor
+	(*SeekPoint)(nil),     // 62: millrace.v1.SeekPoint
 	(*Saved)(nil),         // 63: millrace.v1.Saved
 	(*Plan)(nil),          // 64: millrace.v1.Plan
 	(*Ended)(nil),         // 65: millrace.v1.Ended
@@ -5217,7 +5224,7 @@ var file_roles_proto_depIdxs = []int32{
 	7,  // 8: millrace.v1.LoaderEvent.standing:type_name -> millrace.v1.Standing
 	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
 	61, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
-	62, // 11: millrace.v1.Offers.anchors:type_name -> millrace.v1.Anchor
+	62, // 11: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
 	59, // 12: millrace.v1.LoaderOrder.fence:type_name -> millrace.v1.Fence
 	10, // 13: millrace.v1.LoaderOrder.open:type_name -> millrace.v1.OpenSource
 	11, // 14: millrace.v1.LoaderOrder.read:type_name -> millrace.v1.ReadFrom
@@ -5226,8 +5233,8 @@ var file_roles_proto_depIdxs = []int32{
 	16, // 17: millrace.v1.LoaderOrder.bye:type_name -> millrace.v1.Bye
 	12, // 18: millrace.v1.LoaderOrder.promote:type_name -> millrace.v1.Promote
 	13, // 19: millrace.v1.LoaderOrder.drop:type_name -> millrace.v1.Drop
-	62, // 20: millrace.v1.ReadFrom.anchor:type_name -> millrace.v1.Anchor
-	62, // 21: millrace.v1.Release.anchor:type_name -> millrace.v1.Anchor
+	62, // 20: millrace.v1.ReadFrom.seek_point:type_name -> millrace.v1.SeekPoint
+	62, // 21: millrace.v1.Release.seek_point:type_name -> millrace.v1.SeekPoint
 	59, // 22: millrace.v1.FetchRequest.fence:type_name -> millrace.v1.Fence
 	59, // 23: millrace.v1.SidecarEvent.fence:type_name -> millrace.v1.Fence
 	20, // 24: millrace.v1.SidecarEvent.hello:type_name -> millrace.v1.SidecarHello
@@ -5269,7 +5276,7 @@ var file_roles_proto_depIdxs = []int32{
 	47, // 60: millrace.v1.MixRequest.add:type_name -> millrace.v1.AddSource
 	69, // 61: millrace.v1.MixRequest.costs:type_name -> millrace.v1.Costed
 	44, // 62: millrace.v1.SetWeights.weights:type_name -> millrace.v1.SourceWeight
-	46, // 63: millrace.v1.SetSchedule.knots:type_name -> millrace.v1.WeightsAt
+	46, // 63: millrace.v1.SetSchedule.milestones:type_name -> millrace.v1.WeightsAt
 	44, // 64: millrace.v1.WeightsAt.weights:type_name -> millrace.v1.SourceWeight
 	49, // 65: millrace.v1.MixReply.change:type_name -> millrace.v1.MixChange
 	44, // 66: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight

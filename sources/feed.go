@@ -14,11 +14,11 @@ import (
 	"millrace"
 )
 
-// Position is where a feed begins. In block orders Anchor is the newest known one that is not after Ordinal (the zero Anchor is
+// Position is where a feed begins. In block orders SeekPoint is the newest known one that is not after Ordinal (the zero SeekPoint is
 // the stream's start); global order does not need it.
 type Position struct {
-	Ordinal millrace.Ordinal
-	Anchor  millrace.Anchor
+	Ordinal   millrace.Ordinal
+	SeekPoint millrace.SeekPoint
 }
 
 // FeedConfig says with what means a feed reads; nothing in it changes what it delivers.
@@ -36,9 +36,9 @@ type FeedConfig struct {
 // Batch is the next metadata of a stripe, in ordinal order.
 type Batch struct {
 	Offers     []Offer
-	Anchors    []millrace.Anchor // of blocks that start at or before the next offer; block orders only
-	End        bool              // no offer follows
-	EndOrdinal millrace.Ordinal  // with End: the source's ordinals, over all stripes
+	SeekPoints []millrace.SeekPoint // of blocks that start at or before the next offer; block orders only
+	End        bool                 // no offer follows
+	EndOrdinal millrace.Ordinal     // with End: the source's ordinals, over all stripes
 }
 
 // Request asks for tokens Offset … Offset+Length of a document.
@@ -103,9 +103,9 @@ type Feed struct {
 	sizes    sizes
 
 	blockFeed
-	first millrace.Anchor // where the feed began
-	aside *aside          // nil once packs serve everything
-	asked bool            // tokens were
+	first millrace.SeekPoint // where the feed began
+	aside *aside             // nil once packs serve everything
+	asked bool               // tokens were
 }
 
 // sizes is what was learnt of the records so far, to size packs and charges.
@@ -144,7 +144,7 @@ func (s *Source) Feed(from Position, stripe Stripe, cfg FeedConfig) *Feed {
 	}
 	// What is asked first need not wait for all that lies around it.
 	if cfg.Standby || s.global != nil {
-		f.aside = &aside{below: from.Ordinal, anchor: from.Anchor, warmed: math.MaxUint64, made: make(map[millrace.Ordinal]document)}
+		f.aside = &aside{below: from.Ordinal, seekPoint: from.SeekPoint, warmed: math.MaxUint64, made: make(map[millrace.Ordinal]document)}
 	}
 	f.start(from)
 	return f
@@ -155,8 +155,8 @@ func (f *Feed) start(from Position) {
 	f.head = f.stripe.seat(from.Ordinal)
 	f.want, f.offered, f.frontier = f.head, f.head, f.head
 	if f.src.global == nil {
-		f.blockFeed, f.first = newBlockFeed(from.Anchor), from.Anchor
-		f.frontier = f.stripe.seat(from.Anchor.Ordinal)
+		f.blockFeed, f.first = newBlockFeed(from.SeekPoint), from.SeekPoint
+		f.frontier = f.stripe.seat(from.SeekPoint.Ordinal)
 	}
 }
 
@@ -184,7 +184,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	defer stop()
 	if a := f.next; a.Ordinal > f.from || int(a.Shard) >= len(f.src.manifest.Shards) {
 		g.Go(func() error {
-			return fmt.Errorf("read from ordinal %d: anchor %+v is not before it: %w", f.from, a, millrace.ErrInvalid)
+			return fmt.Errorf("read from ordinal %d: seek point %+v is not before it: %w", f.from, a, millrace.ErrInvalid)
 		})
 	}
 	for range f.cfg.Parallel {
@@ -285,7 +285,7 @@ func (f *Feed) Want(until millrace.Ordinal) {
 // Release says that ordinals below are not fetched any more; their payload is dropped.
 func (f *Feed) Release(below millrace.Ordinal) {
 	if a := f.standing(); a != nil {
-		a.follow(below, millrace.Anchor{})
+		a.follow(below, millrace.SeekPoint{})
 	}
 	f.mu.Lock()
 	f.head = max(f.head, f.stripe.seat(below))

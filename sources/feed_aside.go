@@ -23,17 +23,17 @@ const (
 // aside is what a feed has that is asked at random, without the packs that lie before: one that stands by, and, where records can be read
 // one by one, every feed until its packs have caught up. Its own mutex guards it; it is never held together with the feed's.
 type aside struct {
-	mu     sync.Mutex
-	below  millrace.Ordinal
-	anchor millrace.Anchor // newest known that is not after below; block orders
-	warmed millrace.Ordinal
-	made   map[millrace.Ordinal]document
-	order  []millrace.Ordinal // of made, oldest first
-	size   int64
+	mu        sync.Mutex
+	below     millrace.Ordinal
+	seekPoint millrace.SeekPoint // newest known that is not after below; block orders
+	warmed    millrace.Ordinal
+	made      map[millrace.Ordinal]document
+	order     []millrace.Ordinal // of made, oldest first
+	size      int64
 
 	reading sync.Mutex // held while a block's text is read: who needs the same one waits for it
 	text    *rawBlock
-	of      millrace.Anchor // whose text it is
+	of      millrace.SeekPoint // whose text it is
 }
 
 // document is one whole sample.
@@ -42,26 +42,26 @@ type document struct {
 	tokens []uint32
 }
 
-// Follow moves a standing-by feed's cursor: nothing below is asked for any more. The anchor is the newest known that is not after it.
-func (f *Feed) Follow(below millrace.Ordinal, anchor millrace.Anchor) {
+// Follow moves a standing-by feed's cursor: nothing below is asked for any more. The seek point is the newest known that is not after it.
+func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	f.mu.Lock()
 	a := f.aside
 	if f.account == nil && below >= f.from {
 		f.from = below
-		f.start(Position{below, anchor})
+		f.start(Position{below, seekPoint})
 	}
 	f.mu.Unlock()
 	if a != nil {
-		a.follow(below, anchor)
+		a.follow(below, seekPoint)
 	}
 }
 
-func (a *aside) follow(below millrace.Ordinal, anchor millrace.Anchor) {
+func (a *aside) follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.below = max(a.below, below)
-	if anchor.Ordinal > a.anchor.Ordinal && anchor.Ordinal <= a.below {
-		a.anchor = anchor
+	if seekPoint.Ordinal > a.seekPoint.Ordinal && seekPoint.Ordinal <= a.below {
+		a.seekPoint = seekPoint
 	}
 	a.order = slices.DeleteFunc(a.order, func(n millrace.Ordinal) bool {
 		if n < a.below {
@@ -336,15 +336,15 @@ func (r *asideRead) read(ctx context.Context, wanted []want) error {
 		if err != nil {
 			return err
 		}
-		perm, permuted := r.f.src.blocks.permutation(b.anchor, b.size.Records)
+		perm, permuted := r.f.src.blocks.permutation(b.seekPoint, b.size.Records)
 		n := 0
 		var slots []slot
-		for ; n < len(wanted) && uint64(wanted[n].ordinal-b.anchor.Ordinal) < b.size.Records; n++ {
-			at := uint64(wanted[n].ordinal - b.anchor.Ordinal)
+		for ; n < len(wanted) && uint64(wanted[n].ordinal-b.seekPoint.Ordinal) < b.size.Records; n++ {
+			at := uint64(wanted[n].ordinal - b.seekPoint.Ordinal)
 			if permuted {
 				at = perm.At(at)
 			}
-			slots = append(slots, slot{shard: b.shard, record: b.anchor.Record + at})
+			slots = append(slots, slot{shard: b.shard, record: b.seekPoint.Record + at})
 		}
 		if err := r.readBlock(ctx, b, wanted[:n], slots); err != nil {
 			return err

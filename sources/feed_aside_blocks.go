@@ -7,9 +7,9 @@ import (
 	"millrace"
 )
 
-// find returns the block that holds an ordinal. Blocks that nobody knows yet are read for their size, from the newest anchor on.
+// find returns the block that holds an ordinal. Blocks that nobody knows yet are read for their size, from the newest seek point on.
 func (r *asideRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
-	s, at := r.f.src, r.anchor(n)
+	s, at := r.f.src, r.seekPoint(n)
 	var scan *shardScan
 	defer func() { scan.close() }()
 	for {
@@ -46,27 +46,27 @@ func (r *asideRead) find(ctx context.Context, n millrace.Ordinal) (*block, error
 		}
 		next := afterBlock(at, size.Records)
 		if n < next.Ordinal {
-			return &block{anchor: at, shard: shard, size: size}, nil
+			return &block{seekPoint: at, shard: shard, size: size}, nil
 		}
 		at = next
 	}
 }
 
-// anchor is where the search for an ordinal begins.
-func (r *asideRead) anchor(n millrace.Ordinal) millrace.Anchor {
+// seek point is where the search for an ordinal begins.
+func (r *asideRead) seekPoint(n millrace.Ordinal) millrace.SeekPoint {
 	r.f.mu.Lock()
 	at, a := r.f.first, r.f.aside
 	for _, p := range r.f.packs {
-		if p.block != nil && p.block.anchor.Ordinal <= n {
-			at = p.block.anchor
+		if p.block != nil && p.block.seekPoint.Ordinal <= n {
+			at = p.block.seekPoint
 		}
 	}
 	r.f.mu.Unlock()
 	if a != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.anchor.Ordinal >= at.Ordinal && a.anchor.Ordinal <= n {
-			at = a.anchor
+		if a.seekPoint.Ordinal >= at.Ordinal && a.seekPoint.Ordinal <= n {
+			at = a.seekPoint
 		}
 	}
 	return at
@@ -104,11 +104,11 @@ func (r *asideRead) blockText(ctx context.Context, b *block) (*rawBlock, error) 
 	if r.a != nil {
 		r.a.reading.Lock()
 		defer r.a.reading.Unlock()
-		if r.a.text != nil && r.a.of == b.anchor {
+		if r.a.text != nil && r.a.of == b.seekPoint {
 			return r.a.text, nil
 		}
 	}
-	scan := &shardScan{shard: b.shard, record: b.anchor.Record}
+	scan := &shardScan{shard: b.shard, record: b.seekPoint.Record}
 	defer scan.close()
 	text, err := scan.read(ctx, r.f.src, newSlab)
 	if err != nil {
@@ -118,13 +118,13 @@ func (r *asideRead) blockText(ctx context.Context, b *block) (*rawBlock, error) 
 		return nil, r.f.src.blockChanged(b)
 	}
 	if r.a != nil {
-		r.a.text, r.a.of = text, b.anchor
+		r.a.text, r.a.of = text, b.seekPoint
 	}
 	return text, nil
 }
 
 // keepText keeps the text of the block that was read last.
-func (r *asideRead) keepText(at millrace.Anchor, text *rawBlock) {
+func (r *asideRead) keepText(at millrace.SeekPoint, text *rawBlock) {
 	if r.a == nil {
 		return
 	}

@@ -54,8 +54,8 @@ func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until i
 	}
 }
 
-func newestAnchor(anchors []millrace.Anchor, n int) (a millrace.Anchor) {
-	for _, x := range anchors {
+func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoint) {
+	for _, x := range seekPoints {
 		if int(x.Ordinal) <= n {
 			a = x
 		}
@@ -76,7 +76,7 @@ func TestStandbySameTokens(t *testing.T) {
 			for _, of := range []uint32{1, 3} {
 				x := fixture{shuffle: shuffle, epochs: 2, limit: 300}
 				s := x.open(t, dir)
-				docs, anchors := dumbStream(corpus, x, s, 2)
+				docs, seekPoints := dumbStream(corpus, x, s, 2)
 				rnd := rand.New(rand.NewPCG(uint64(of), 5))
 				for round := range 3 {
 					name := fmt.Sprintf("%d shards/%s/of %d/round %d", len(corpus.shards), shuffle, of, round)
@@ -85,11 +85,11 @@ func TestStandbySameTokens(t *testing.T) {
 						src = x.open(t, dir)
 					}
 					at := rnd.IntN(len(docs) / 2)
-					f := src.Feed(Position{millrace.Ordinal(at), newestAnchor(anchors, at)}, Stripe{uint32(round) % of, of}, FeedConfig{Budget: NewBudget(1 << 20), Parallel: 2, Standby: true})
+					f := src.Feed(Position{millrace.Ordinal(at), newestSeekPoint(seekPoints, at)}, Stripe{uint32(round) % of, of}, FeedConfig{Budget: NewBudget(1 << 20), Parallel: 2, Standby: true})
 					for range 5 {
 						demand(t, f, rnd, docs, at, at+1+rnd.IntN(len(docs)))
 						at = min(at+rnd.IntN(10), len(docs)-1)
-						f.Follow(millrace.Ordinal(at), newestAnchor(anchors, at))
+						f.Follow(millrace.Ordinal(at), newestSeekPoint(seekPoints, at))
 						if err := f.Warm(t.Context()); err != nil {
 							t.Fatalf("%s: %v", name, err)
 						}
@@ -140,7 +140,7 @@ func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
 		if err := f.FetchAgain(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); err != nil || made.Load() != 1 {
 			t.Errorf("%s: read again: %v, %d records made", shuffle, err, made.Load())
 		}
-		f.Follow(far+1, millrace.Anchor{})
+		f.Follow(far+1, millrace.SeekPoint{})
 		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%s: what was released is served: %v", shuffle, err)
 		}

@@ -14,39 +14,39 @@ import (
 // Blocks are known from a table or found by scanning on. Two scans serve: far reads on where blocks or lengths are unknown, near
 // reads again what was dropped. As long as the budget suffices, near is never needed.
 type blockFeed struct {
-	next      millrace.Anchor // where the next block starts
-	anchors   []millrace.Anchor
-	texts     []*block // those whose text is held
-	spare     [][]byte // slabs for reuse
-	near, far *shardScan
-	extending bool // far is looking for the next block
+	next       millrace.SeekPoint // where the next block starts
+	seekPoints []millrace.SeekPoint
+	texts      []*block // those whose text is held
+	spare      [][]byte // slabs for reuse
+	near, far  *shardScan
+	extending  bool // far is looking for the next block
 }
 
-func newBlockFeed(from millrace.Anchor) blockFeed {
+func newBlockFeed(from millrace.SeekPoint) blockFeed {
 	return blockFeed{next: from}
 }
 
-// takeAnchors returns the anchors of blocks that start at or before an ordinal, each once; the mutex is held.
-func (f *Feed) takeAnchors(until millrace.Ordinal) []millrace.Anchor {
+// takeSeekPoints returns the seek points of blocks that start at or before an ordinal, each once; the mutex is held.
+func (f *Feed) takeSeekPoints(until millrace.Ordinal) []millrace.SeekPoint {
 	n := 0
-	for n < len(f.anchors) && f.anchors[n].Ordinal <= until {
+	for n < len(f.seekPoints) && f.seekPoints[n].Ordinal <= until {
 		n++
 	}
-	out := slices.Clone(f.anchors[:n])
-	f.anchors = slices.Delete(f.anchors, 0, n)
+	out := slices.Clone(f.seekPoints[:n])
+	f.seekPoints = slices.Delete(f.seekPoints, 0, n)
 	return out
 }
 
 // blockIDs looks up the records of a pack in a block order.
 func (f *Feed) blockIDs(p *pack, slots []slot) {
 	b := p.block
-	perm, permuted := f.src.blocks.permutation(b.anchor, b.size.Records)
+	perm, permuted := f.src.blocks.permutation(b.seekPoint, b.size.Records)
 	for i := range slots {
-		at := uint64(f.stripe.ordinal(p.lo+uint64(i)) - b.anchor.Ordinal)
+		at := uint64(f.stripe.ordinal(p.lo+uint64(i)) - b.seekPoint.Ordinal)
 		if permuted {
 			at = perm.At(at)
 		}
-		slots[i].shard, slots[i].record = b.shard, b.anchor.Record+at
+		slots[i].shard, slots[i].record = b.shard, b.seekPoint.Record+at
 	}
 }
 
@@ -63,7 +63,7 @@ func (f *Feed) extendBlocks(limit uint64) (move, error) {
 		size, known, over := f.src.tables.known(shard, f.next.Block)
 		switch {
 		case known:
-			f.addBlock(&block{anchor: f.next, shard: shard, size: size})
+			f.addBlock(&block{seekPoint: f.next, shard: shard, size: size})
 			added = true
 		case over:
 			if err := f.endShard(shard); err != nil {
@@ -94,8 +94,8 @@ func (f *Feed) endShard(shard uint32) error {
 
 // addBlock cuts the stripe's part of the next block into packs.
 func (f *Feed) addBlock(b *block) {
-	lo := max(f.stripe.seat(b.anchor.Ordinal), f.head)
-	f.next = afterBlock(b.anchor, b.size.Records)
+	lo := max(f.stripe.seat(b.seekPoint.Ordinal), f.head)
+	f.next = afterBlock(b.seekPoint, b.size.Records)
 	hi := f.stripe.seat(f.next.Ordinal)
 	per := min(max(packBytes*b.size.Records/max(b.size.Raw, 1), 1), maxPack)
 	for ; lo < hi; lo += per {
@@ -104,7 +104,7 @@ func (f *Feed) addBlock(b *block) {
 		f.packs = append(f.packs, p)
 	}
 	f.frontier = max(f.frontier, hi)
-	f.anchors = append(f.anchors, b.anchor)
+	f.seekPoints = append(f.seekPoints, b.seekPoint)
 	if b.text != nil {
 		f.texts = append(f.texts, b)
 		f.spareText(b)
@@ -141,9 +141,9 @@ func (f *Feed) scanOn(shard uint32) move {
 			f.account.force(-charge)
 			return f.endShard(shard)
 		}
-		b := &block{anchor: f.next, shard: shard, size: blockSize{uint64(len(raw.records)), raw.raw}, text: raw, charge: raw.size()}
+		b := &block{seekPoint: f.next, shard: shard, size: blockSize{uint64(len(raw.records)), raw.raw}, text: raw, charge: raw.size()}
 		f.account.force(b.charge - charge)
-		f.src.tables.found(b.anchor, shard, b.size)
+		f.src.tables.found(b.seekPoint, shard, b.size)
 		f.addBlock(b)
 		return nil
 	}
@@ -189,7 +189,7 @@ func (f *Feed) scanning(p *pack) bool {
 
 // readText has a known block's text read (again) for a pack; nil where that has to wait.
 func (f *Feed) readText(b *block, p *pack, must, far bool) move {
-	if b.scanning || !f.scanFree(b.shard, b.anchor.Record, far) {
+	if b.scanning || !f.scanFree(b.shard, b.seekPoint.Record, far) {
 		return nil
 	}
 	charge := int64(b.size.Raw)
@@ -214,7 +214,7 @@ func (f *Feed) readNextText(b *block) move {
 		return nil
 	}
 	next := p.block
-	if next.text != nil || next.scanning || !f.scanFree(next.shard, next.anchor.Record, false) {
+	if next.text != nil || next.scanning || !f.scanFree(next.shard, next.seekPoint.Record, false) {
 		return nil
 	}
 	charge := int64(next.size.Raw)
@@ -227,7 +227,7 @@ func (f *Feed) readNextText(b *block) move {
 
 // beginText starts the reading of a known block's text, which is charged already.
 func (f *Feed) beginText(b *block, far bool, charge int64) move {
-	sc, old := f.scanAt(b.shard, b.anchor.Record, far)
+	sc, old := f.scanAt(b.shard, b.seekPoint.Record, far)
 	b.scanning, sc.busy = true, true
 	return func(ctx context.Context, _ *maker) error {
 		old.close()
@@ -252,7 +252,7 @@ func (f *Feed) beginText(b *block, far bool, charge int64) move {
 }
 
 func (s *Source) blockChanged(b *block) error {
-	return fmt.Errorf("scan %s: block %d no longer has the %d records it had: %w", s.manifest.Shards[b.shard].Path, b.anchor.Block, b.size.Records, millrace.ErrDamaged)
+	return fmt.Errorf("scan %s: block %d no longer has the %d records it had: %w", s.manifest.Shards[b.shard].Path, b.seekPoint.Block, b.size.Records, millrace.ErrDamaged)
 }
 
 // spareSlabs bounds the slabs kept for reuse, which no budget counts.

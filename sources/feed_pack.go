@@ -55,13 +55,13 @@ type pack struct {
 
 // block is a run of records that is permuted together, in block orders.
 type block struct {
-	anchor   millrace.Anchor
-	shard    uint32 // in the manifest
-	size     blockSize
-	text     *rawBlock // nil where it is not held
-	scanning bool
-	charge   int64 // bytes of text charged to the budget
-	packs    []*pack
+	seekPoint millrace.SeekPoint
+	shard     uint32 // in the manifest
+	size      blockSize
+	text      *rawBlock // nil where it is not held
+	scanning  bool
+	charge    int64 // bytes of text charged to the budget
+	packs     []*pack
 }
 
 // idle tells that no pack of the block needs the text now, or, with lengths alone asked for, to know its lengths.

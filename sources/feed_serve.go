@@ -42,7 +42,7 @@ func (f *Feed) offer() (b Batch) {
 		b.End, b.EndOrdinal = true, f.end
 	}
 	if len(b.Offers) > 0 || b.End {
-		b.Anchors = f.takeAnchors(f.stripe.ordinal(f.offered))
+		b.SeekPoints = f.takeSeekPoints(f.stripe.ordinal(f.offered))
 	}
 	return b
 }
@@ -71,7 +71,7 @@ func (f *Feed) offerOf(p *pack, seat uint64) Offer {
 
 func (f *Feed) epochOf(p *pack, n millrace.Ordinal) millrace.Epoch {
 	if p.block != nil {
-		return p.block.anchor.Epoch
+		return p.block.seekPoint.Epoch
 	}
 	return millrace.Epoch(uint64(n) / f.src.global.total())
 }

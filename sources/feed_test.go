@@ -43,7 +43,7 @@ func dumbTokens(line string, raw bool) (d dumbDoc) {
 }
 
 // dumbStream lists a source's whole stream, straight from the definition of its order.
-func dumbStream(c corpus, x fixture, s *Source, epochs int) (docs []dumbDoc, anchors []millrace.Anchor) {
+func dumbStream(c corpus, x fixture, s *Source, epochs int) (docs []dumbDoc, seekPoints []millrace.SeekPoint) {
 	o := order{seed: 7, source: "web"}
 	add := func(e, shard, record int) {
 		d := dumbTokens(c.shards[shard][record], x.format.lengths)
@@ -79,7 +79,7 @@ func dumbStream(c corpus, x fixture, s *Source, epochs int) (docs []dumbDoc, anc
 					raw += int64(len(c.shards[shard][until]) + 1)
 					until++
 				}
-				anchors = append(anchors, millrace.Anchor{Ordinal: millrace.Ordinal(len(docs)), Epoch: epoch, EpochStart: start,
+				seekPoints = append(seekPoints, millrace.SeekPoint{Ordinal: millrace.Ordinal(len(docs)), Epoch: epoch, EpochStart: start,
 					Shard: uint32(position), Block: uint32(block), Record: uint64(from)})
 				p := mixing.NewPermutation(uint64(until-from), o.blockKey(epoch, uint32(shard), uint32(block)))
 				for i := range until - from {
@@ -93,7 +93,7 @@ func dumbStream(c corpus, x fixture, s *Source, epochs int) (docs []dumbDoc, anc
 			}
 		}
 	}
-	return docs, anchors
+	return docs, seekPoints
 }
 
 // running runs a feed until the test calls the returned function.
@@ -109,7 +109,7 @@ func running(t testing.TB, f *Feed) (stop func() error) {
 }
 
 // drain reads a feed to its end in steps of a few ordinals: offers, then their tokens in random order, then a release.
-func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDoc) (anchors []millrace.Anchor) {
+func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDoc) (seekPoints []millrace.SeekPoint) {
 	t.Helper()
 	ctx := context.Background()
 	rnd := rand.New(rand.NewPCG(uint64(step), 2))
@@ -124,7 +124,7 @@ func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDo
 			if err != nil {
 				t.Fatal(err)
 			}
-			anchors = append(anchors, b.Anchors...)
+			seekPoints = append(seekPoints, b.SeekPoints...)
 			for _, o := range b.Offers {
 				for !f.stripe.Has(seen) {
 					seen++
@@ -153,7 +153,7 @@ func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDo
 			t.Fatalf("stream ended before ordinal %d of %d", n, len(docs))
 		}
 	}
-	return anchors
+	return seekPoints
 }
 
 // lastOf returns the ordinal after the stripe's last one below n.
@@ -217,7 +217,7 @@ func TestFeedSameStream(t *testing.T) {
 	for _, shuffle := range shuffles() {
 		x := fixture{shuffle: shuffle, epochs: 3, limit: 600}
 		s := x.open(t, dir)
-		docs, anchors := dumbStream(c, x, s, 3)
+		docs, seekPoints := dumbStream(c, x, s, 3)
 		for _, stripes := range []uint32{1, 2, 3} {
 			for _, parallel := range []int{1, 2, 8} {
 				for _, budget := range []int64{1, 3000, 1 << 20} {
@@ -228,8 +228,8 @@ func TestFeedSameStream(t *testing.T) {
 							f := s.Feed(Position{}, Stripe{i, stripes}, FeedConfig{Budget: b, Parallel: parallel})
 							stop := running(t, f)
 							got := drain(t, f, 0, 1+int(budget%97), docs)
-							if len(anchors) > 0 && !reflect.DeepEqual(got, anchors) {
-								t.Fatalf("anchors %v, want %v", got, anchors)
+							if len(seekPoints) > 0 && !reflect.DeepEqual(got, seekPoints) {
+								t.Fatalf("seek points %v, want %v", got, seekPoints)
 							}
 							if err := stop(); !errors.Is(err, context.Canceled) {
 								t.Fatal(err)
@@ -245,19 +245,19 @@ func TestFeedSameStream(t *testing.T) {
 	}
 }
 
-// TestFeedRestart: a feed begun at any ordinal, from the newest anchor, goes on as one begun at the start.
+// TestFeedRestart: a feed begun at any ordinal, from the newest seek point, goes on as one begun at the start.
 func TestFeedRestart(t *testing.T) {
 	c := randomCorpus(2, 3, 40)
 	dir := c.write(t)
 	for _, shuffle := range shuffles() {
 		x := fixture{shuffle: shuffle, epochs: 2, limit: 500}
 		s := x.open(t, dir)
-		docs, anchors := dumbStream(c, x, s, 2)
+		docs, seekPoints := dumbStream(c, x, s, 2)
 		for n := 0; n <= len(docs); n++ {
 			from := Position{Ordinal: millrace.Ordinal(n)}
-			for _, a := range anchors {
+			for _, a := range seekPoints {
 				if a.Ordinal <= from.Ordinal {
-					from.Anchor = a
+					from.SeekPoint = a
 				}
 			}
 			fresh := s

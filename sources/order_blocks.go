@@ -12,7 +12,7 @@ import (
 // Block sizes in uncompressed bytes of records. They decide the order of samples and so belong to every run's identity.
 const (
 	shuffledBlock = 64 << 20 // blocks order: what is permuted together
-	plainBlock    = 1 << 20  // records as they stand: only how often an anchor is given
+	plainBlock    = 1 << 20  // records as they stand: only how often a seek point is given
 )
 
 // blockOrder is the order of sources that are read block by block: shards in the epoch's order, their blocks as they stand, the
@@ -42,7 +42,7 @@ func (b *blockOrder) shardAt(e millrace.Epoch, position uint32) uint32 {
 }
 
 // permutation returns the order inside a block of n records; ok is false where records stand as they are.
-func (b *blockOrder) permutation(at millrace.Anchor, n uint64) (p mixing.Permutation, ok bool) {
+func (b *blockOrder) permutation(at millrace.SeekPoint, n uint64) (p mixing.Permutation, ok bool) {
 	if b.plain {
 		return p, false
 	}
@@ -50,7 +50,7 @@ func (b *blockOrder) permutation(at millrace.Anchor, n uint64) (p mixing.Permuta
 }
 
 // afterBlock returns where the next block starts, if it is in the same shard.
-func afterBlock(at millrace.Anchor, n uint64) millrace.Anchor {
+func afterBlock(at millrace.SeekPoint, n uint64) millrace.SeekPoint {
 	at.Ordinal += millrace.Ordinal(n)
 	at.Record += n
 	at.Block++
@@ -58,7 +58,7 @@ func afterBlock(at millrace.Anchor, n uint64) millrace.Anchor {
 }
 
 // afterShard returns where the next shard starts, given where a block behind the last would.
-func (b *blockOrder) afterShard(at millrace.Anchor) millrace.Anchor {
+func (b *blockOrder) afterShard(at millrace.SeekPoint) millrace.SeekPoint {
 	at.Shard, at.Block, at.Record = at.Shard+1, 0, 0
 	if at.Shard >= b.shards {
 		at.Epoch, at.Shard, at.EpochStart = at.Epoch+1, 0, at.Ordinal

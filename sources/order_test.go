@@ -95,7 +95,7 @@ func TestOrderGolden(t *testing.T) {
 		global = append(global, id.String())
 	}
 	b := newBlockOrder(o, false, 4)
-	p, _ := b.permutation(millrace.Anchor{Epoch: 1, Shard: 2, Block: 3}, 6)
+	p, _ := b.permutation(millrace.SeekPoint{Epoch: 1, Shard: 2, Block: 3}, 6)
 	var shards, block []uint64
 	for i := range uint64(6) {
 		block = append(block, p.At(i))

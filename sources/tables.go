@@ -75,7 +75,7 @@ func (t *blockTables) at(shard uint32) *tableState {
 }
 
 // found adds a block that a scan found, if it is the next one.
-func (t *blockTables) found(at millrace.Anchor, shard uint32, size blockSize) {
+func (t *blockTables) found(at millrace.SeekPoint, shard uint32, size blockSize) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if st := t.at(shard); !st.whole && int(at.Block) == len(st.table) {

@@ -34,5 +34,5 @@ steps+=(
 
 mkdir -p build
 export MILLRACE=$PWD/build/millrace # for the tests that run it
-go build -o build/testreport ./internal/testreport || exit 1
-exec build/testreport -skips internal/testreport/testdata/skips.txt "${steps[@]}" </dev/null
+go build -o build/testreport ./internal/verify/testreport || exit 1
+exec build/testreport -skips internal/verify/testreport/testdata/skips.txt "${steps[@]}" </dev/null

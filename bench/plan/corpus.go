@@ -55,7 +55,7 @@ func newSpec(tokens uint32, bins int, weights ...string) (*planner.Spec, error) 
 		parsed = append(parsed, w)
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: fmt.Sprintf("source-%04d", i), OnExhausted: planner.Repeat})
 	}
-	schedule, err := mixing.NewSchedule(len(parsed), []mixing.Knot{{Weights: parsed}})
+	schedule, err := mixing.NewSchedule(len(parsed), []mixing.Milestone{{Weights: parsed}})
 	spec.Schedule = schedule
 	return spec, err
 }

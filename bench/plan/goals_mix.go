@@ -169,12 +169,12 @@ func (b *bench) constantWeights() (worst float64, name string, err error) {
 // scene is a run whose mixture changes.
 type scene struct {
 	name  string
-	every int  // draws between knots; 0: none
+	every int  // draws between milestones; 0: none
 	leave bool // sources leave too
 }
 
 func scenes() []scene {
-	return []scene{{"a knot every 500 draws", 500, false}, {"a knot every 20 draws", 20, false}, {"sources that leave", 0, true}, {"knots and leaves", 200, true}}
+	return []scene{{"a milestone every 500 draws", 500, false}, {"a milestone every 20 draws", 20, false}, {"sources that leave", 0, true}, {"milestones and leaves", 200, true}}
 }
 
 // play returns the worst deviation from targets that cumulate over the changes, in units of size.

@@ -8,12 +8,12 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// anchored is a corpus whose sources are read in blocks, so that states hold anchors.
+// anchored is a corpus whose sources are read in blocks, so that states hold seek points.
 type anchored struct{ *corpus }
 
-// Anchor implements planner.Anchors: a block of some thousand records begins a little before.
-func (anchored) Anchor(source int, at millrace.Ordinal) millrace.Anchor {
-	return millrace.Anchor{Ordinal: at - min(at, 1+at%5000), Epoch: 3, EpochStart: at / 2, Shard: 4095, Block: 700, Record: 9_000_000}
+// SeekPoint implements planner.Seek points: a block of some thousand records begins a little before.
+func (anchored) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
+	return millrace.SeekPoint{Ordinal: at - min(at, 1+at%5000), Epoch: 3, EpochStart: at / 2, Shard: 4095, Block: 700, Record: 9_000_000}
 }
 
 // goal10 is what is saved, and that plans go on from it alike.
@@ -51,7 +51,7 @@ func goal10(b *bench) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		{"G10", fmt.Sprintf("the planner's part of a saved state, %d sources with anchors, carry %d: ≤ 16 KiB", sources, carry), fmt.Sprintf("%d bytes", most), atMost(float64(most), 16<<10),
+		{"G10", fmt.Sprintf("the planner's part of a saved state, %d sources with seek points, carry %d: ≤ 16 KiB", sources, carry), fmt.Sprintf("%d bytes", most), atMost(float64(most), 16<<10),
 			fmt.Sprintf("%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample", carried)},
 		{"G10", "plans go on from every saved state with the same digests; one set under every topology", "yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies)},
 	}, nil

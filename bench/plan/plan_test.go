@@ -140,7 +140,7 @@ func TestGoals(t *testing.T) {
 	}
 	known := []string{
 		"G3.1",                         // with bins as full as these, a perfect plan would be 1.076 times as fast
-		"G8.1", "G8.3", "G8.5", "G8.7", // samples across knots and leaves: below 2, not below 1
+		"G8.1", "G8.3", "G8.5", "G8.7", // samples across milestones and leaves: below 2, not below 1
 	}
 	if !slices.Equal(missing, known) {
 		t.Errorf("missed: %v, want %v", missing, known)

@@ -32,7 +32,7 @@ func dumpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1, "one run directory"),
-		Long:    "Print the format, the snapshots, the journal, the ledger, the plans and the signposts of a run that is stopped, a line each. DIR is its run directory.",
+		Long:    "Print the format, the snapshots, the journal, the ledger, the plans and the index entries of a run that is stopped, a line each. DIR is its run directory.",
 		Example: "  millrace checkpoint dump runs/a\n  millrace checkpoint dump runs/a --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := openJournal(args[0])
@@ -77,7 +77,7 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
 			return encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
-				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "signposts": r.Signposts, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
+				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "index_entries": r.LedgerIndex, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
 		}
 		_, err := fmt.Fprintf(w, "%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d plans, %s\n",
 			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, size(int64(r.Bytes)))
@@ -163,8 +163,8 @@ func describe(what string, _ uint8, body []byte) string {
 		}
 	case "entry":
 		return orchestrator.DescribeEntry(body)
-	case "signpost":
-		return orchestrator.DescribeSignpost(body)
+	case "indexEntry":
+		return orchestrator.DescribeIndexEntry(body)
 	case "plan":
 		var p proto.Plan
 		if pbuf.Unmarshal(body, &p) == nil {

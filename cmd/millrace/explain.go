@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/dryrun"
+	"millrace/internal/app/dryrun"
 )
 
 // printExplained writes why the newest step costs what it costs.

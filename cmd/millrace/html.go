@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/dryrun"
+	"millrace/internal/app/dryrun"
 )
 
 // explainedPages collects what a page of plots shows. Of all steps but the dearest, what microbatches cost is forgotten.

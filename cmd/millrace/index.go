@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/config"
-	"millrace/internal/dryrun"
+	"millrace/internal/app/config"
+	"millrace/internal/app/dryrun"
 )
 
 // index is the flags of `millrace index`.

@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"millrace/checkpoint"
-	"millrace/internal/supervisor"
+	"millrace/internal/app/supervisor"
 )
 
 // openJournal opens the journal of a run directory, or a journal's own directory, for reading.

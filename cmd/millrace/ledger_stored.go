@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"millrace"
-	"millrace/internal/config"
+	"millrace/internal/app/config"
 	"millrace/orchestrator"
 	"millrace/sources"
 )

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/internal/app/setup"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
-	"millrace/internal/setup"
-	"millrace/internal/supervisor"
 	"millrace/sources"
 	"millrace/sources/loader"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/config"
+	"millrace/internal/app/config"
 	"millrace/internal/wire"
 	"millrace/proto"
 )
@@ -155,22 +155,22 @@ func (m *mix) schedule(r *proto.MixRequest, args []string) error {
 	if err := m.count(args, 1, "schedule needs one file"); err != nil {
 		return err
 	}
-	knots, err := config.LoadKnots(args[0])
+	milestones, err := config.LoadMilestones(args[0])
 	if err != nil {
 		return err
 	}
 	ask := &proto.SetSchedule{}
-	for i := range knots {
-		k := &knots[i]
+	for i := range milestones {
+		k := &milestones[i]
 		from, tokens := k.From()
 		if k.Weights.Derived != nil || len(k.Groups) > 0 {
-			return fmt.Errorf("the knot at %d derives its weights or groups them: a run that goes on takes a number for each source, as `millrace check` prints them", from)
+			return fmt.Errorf("the milestone at %d derives its weights or groups them: a run that goes on takes a number for each source, as `millrace check` prints them", from)
 		}
 		at := &proto.WeightsAt{From: from, Tokens: tokens, Ramp: string(k.Ramp), Over: k.Over()}
 		for _, w := range k.Weights.Given {
 			at.Weights = append(at.Weights, &proto.SourceWeight{Source: w.Source, Weight: w.Value.String()})
 		}
-		ask.Knots = append(ask.Knots, at)
+		ask.Milestones = append(ask.Milestones, at)
 	}
 	r.Change = &proto.MixRequest_Schedule{Schedule: ask}
 	return nil

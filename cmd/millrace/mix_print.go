@@ -21,11 +21,11 @@ type mixView struct {
 
 // mixtureView is the mixture of a run as scripts read it.
 type mixtureView struct {
-	Weights map[string]float64 `json:"weights,omitempty"` // in force at the next step to be planned; they add up to 1
-	Knots   []string           `json:"schedule,omitempty"`
-	Changes []mixView          `json:"changes"`
-	Costs   *costsView         `json:"costs,omitempty"` // where they are others than the mixture file's
-	Fit     *fitView           `json:"fit,omitempty"`   // where trainers report times
+	Weights    map[string]float64 `json:"weights,omitempty"` // in force at the next step to be planned; they add up to 1
+	Milestones []string           `json:"schedule,omitempty"`
+	Changes    []mixView          `json:"changes"`
+	Costs      *costsView         `json:"costs,omitempty"` // where they are others than the mixture file's
+	Fit        *fitView           `json:"fit,omitempty"`   // where trainers report times
 }
 
 type costsView struct {
@@ -57,7 +57,7 @@ func newMixtureView(m *proto.MixtureStatus) *mixtureView {
 	if m == nil {
 		return nil
 	}
-	out := &mixtureView{Weights: map[string]float64{}, Knots: m.Knots, Changes: mixViews(m.Changes)}
+	out := &mixtureView{Weights: map[string]float64{}, Milestones: m.Milestones, Changes: mixViews(m.Changes)}
 	for _, w := range m.Weights {
 		if share, err := strconv.ParseFloat(w.Weight, 64); err == nil {
 			out.Weights[w.Source] = share
@@ -107,7 +107,7 @@ func (m *mixtureView) print(w io.Writer) error {
 	if err := table(w, rows...); err != nil {
 		return err
 	}
-	for _, k := range m.Knots {
+	for _, k := range m.Milestones {
 		fmt.Fprintln(w, "schedule:", k)
 	}
 	if m.Costs != nil {

@@ -15,10 +15,10 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
-	"millrace/internal/config"
+	"millrace/internal/app/config"
+	"millrace/internal/app/setup"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/setup"
-	"millrace/internal/supervisor"
 	"millrace/orchestrator"
 	"millrace/orchestrator/planner"
 	"millrace/proto"

@@ -13,9 +13,9 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
-	"millrace/internal/config"
-	"millrace/internal/dryrun"
-	"millrace/internal/setup"
+	"millrace/internal/app/config"
+	"millrace/internal/app/dryrun"
+	"millrace/internal/app/setup"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/config"
-	"millrace/internal/dryrun"
+	"millrace/internal/app/config"
+	"millrace/internal/app/dryrun"
 	"millrace/sources/tokenize"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/supervisor"
 	"millrace/proto"
 )
 

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace"
-	"millrace/internal/config"
+	"millrace/internal/app/config"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
-	"millrace/internal/supervisor"
 	"millrace/orchestrator"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace"
-	"millrace/internal/supervisor"
+	"millrace/internal/app/supervisor"
 )
 
 func TestMain(m *testing.M) {

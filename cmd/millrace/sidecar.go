@@ -10,11 +10,11 @@ import (
 
 	"millrace"
 	"millrace/constructors"
+	"millrace/internal/app/setup"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
-	"millrace/internal/setup"
-	"millrace/internal/supervisor"
 	"millrace/sidecar"
 	"millrace/sidecar/link"
 )

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/internal/supervisor"
 	"millrace/orchestrator"
 	"millrace/proto"
 )

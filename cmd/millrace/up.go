@@ -16,13 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"millrace/internal/config"
-	"millrace/internal/dryrun"
+	"millrace/internal/app/config"
+	"millrace/internal/app/dryrun"
+	"millrace/internal/app/setup"
+	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
-	"millrace/internal/setup"
-	"millrace/internal/supervisor"
 )
 
 // up is the flags of `millrace up`.

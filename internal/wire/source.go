@@ -27,13 +27,13 @@ func ManifestFromProto(m *proto.Manifest) *millrace.Manifest {
 	return out
 }
 
-// AnchorToProto encodes an anchor.
-func AnchorToProto(a millrace.Anchor) *proto.Anchor {
-	return &proto.Anchor{Ordinal: uint64(a.Ordinal), Epoch: uint32(a.Epoch), EpochStart: uint64(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record}
+// SeekPointToProto encodes a seek point.
+func SeekPointToProto(a millrace.SeekPoint) *proto.SeekPoint {
+	return &proto.SeekPoint{Ordinal: uint64(a.Ordinal), Epoch: uint32(a.Epoch), EpochStart: uint64(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record}
 }
 
-// AnchorFromProto decodes an anchor; nil is the zero anchor.
-func AnchorFromProto(a *proto.Anchor) millrace.Anchor {
-	return millrace.Anchor{Ordinal: millrace.Ordinal(a.GetOrdinal()), Epoch: millrace.Epoch(a.GetEpoch()),
+// SeekPointFromProto decodes a seek point; nil is the zero seek point.
+func SeekPointFromProto(a *proto.SeekPoint) millrace.SeekPoint {
+	return millrace.SeekPoint{Ordinal: millrace.Ordinal(a.GetOrdinal()), Epoch: millrace.Epoch(a.GetEpoch()),
 		EpochStart: millrace.Ordinal(a.GetEpochStart()), Shard: a.GetShard(), Block: a.GetBlock(), Record: a.GetRecord()}
 }

@@ -40,14 +40,14 @@ func TestPlanRoundTrip(t *testing.T) {
 	}
 }
 
-func TestManifestAndAnchorRoundTrip(t *testing.T) {
+func TestManifestAndSeekPointRoundTrip(t *testing.T) {
 	m := &millrace.Manifest{Source: "web", Format: "jsonl", Shuffle: millrace.Blocks, Why: "a.gz can only be streamed", Fingerprint: millrace.Digest{9},
 		Shards: []millrace.Shard{{Name: "a.gz", Path: "/x/a.gz", Size: 9, Digest: millrace.Digest{8}, Count: 3, Counted: true}}}
 	if got := ManifestFromProto(ManifestToProto(m)); !reflect.DeepEqual(got, m) {
 		t.Fatalf("got %+v", got)
 	}
-	a := millrace.Anchor{Ordinal: 1, Epoch: 2, EpochStart: 3, Shard: 4, Block: 5, Record: 6}
-	if got := AnchorFromProto(AnchorToProto(a)); got != a {
+	a := millrace.SeekPoint{Ordinal: 1, Epoch: 2, EpochStart: 3, Shard: 4, Block: 5, Record: 6}
+	if got := SeekPointFromProto(SeekPointToProto(a)); got != a {
 		t.Fatalf("got %+v", got)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 // Batch is the next facts of one stripe of a source, in ordinal order.
 type Batch struct {
-	Stripe  uint32
-	Metas   []millrace.SampleMeta // Reject is set where the record was refused
-	Rejects map[millrace.Ordinal]millrace.Quarantine
-	Anchors []millrace.Anchor
-	Ended   bool             // no fact follows
-	End     millrace.Ordinal // where the source ends, over all stripes; valid where Ended
+	Stripe     uint32
+	Metas      []millrace.SampleMeta // Reject is set where the record was refused
+	Rejects    map[millrace.Ordinal]millrace.Quarantine
+	SeekPoints []millrace.SeekPoint
+	Ended      bool             // no fact follows
+	End        millrace.Ordinal // where the source ends, over all stripes; valid where Ended
 }
 
 // FromProto decodes a loader's message; columns that a loader left out are zero.
@@ -33,8 +33,8 @@ func FromProto(m *proto.Offers) Batch {
 			b.Metas[i].Reject = r.Reason
 		}
 	}
-	for _, a := range m.Anchors {
-		b.Anchors = append(b.Anchors, millrace.Anchor{Ordinal: millrace.Ordinal(a.Ordinal), Epoch: millrace.Epoch(a.Epoch),
+	for _, a := range m.SeekPoints {
+		b.SeekPoints = append(b.SeekPoints, millrace.SeekPoint{Ordinal: millrace.Ordinal(a.Ordinal), Epoch: millrace.Epoch(a.Epoch),
 			EpochStart: millrace.Ordinal(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record})
 	}
 	return b

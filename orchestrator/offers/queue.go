@@ -12,16 +12,16 @@ import (
 // Queue merges the stripes' offers of one source into one sequence of facts in ordinal order, and keeps them from the newest release
 // on. Arrival order changes nothing: what is not yet there is Pending. One owner; not for concurrent use.
 type Queue struct {
-	source  string
-	stripes uint64
-	first   millrace.Ordinal      // ordinal of metas[0]
-	metas   []millrace.SampleMeta // without gaps
-	rejects map[millrace.Ordinal]millrace.Quarantine
-	waiting [][]millrace.SampleMeta // per stripe, offered but not yet next
-	anchors []millrace.Anchor       // ascending, the newest at or below `first` and all after it
-	ended   bool
-	end     millrace.Ordinal            // where the source ends
-	planned map[millrace.Ordinal]uint32 // lengths of documents that went bad after they were planned
+	source     string
+	stripes    uint64
+	first      millrace.Ordinal      // ordinal of metas[0]
+	metas      []millrace.SampleMeta // without gaps
+	rejects    map[millrace.Ordinal]millrace.Quarantine
+	waiting    [][]millrace.SampleMeta // per stripe, offered but not yet next
+	seekPoints []millrace.SeekPoint    // ascending, the newest at or below `first` and all after it
+	ended      bool
+	end        millrace.Ordinal            // where the source ends
+	planned    map[millrace.Ordinal]uint32 // lengths of documents that went bad after they were planned
 }
 
 // NewQueue returns the queue of a source that is read in so many stripes; it expects ordinals from 0 on.
@@ -94,8 +94,8 @@ func (q *Queue) Add(b Batch) error {
 			return err
 		}
 	}
-	for _, a := range b.Anchors {
-		q.Anchor(a)
+	for _, a := range b.SeekPoints {
+		q.SeekPoint(a)
 	}
 	if b.Ended {
 		q.ended, q.end = true, b.End
@@ -151,16 +151,16 @@ func (q *Queue) merge() {
 	}
 }
 
-// Anchor adds a place from which the source can be read.
-func (q *Queue) Anchor(a millrace.Anchor) {
-	at := len(q.anchors)
-	for at > 0 && q.anchors[at-1].Ordinal >= a.Ordinal {
-		if q.anchors[at-1] == a {
+// SeekPoint adds a place from which the source can be read.
+func (q *Queue) SeekPoint(a millrace.SeekPoint) {
+	at := len(q.seekPoints)
+	for at > 0 && q.seekPoints[at-1].Ordinal >= a.Ordinal {
+		if q.seekPoints[at-1] == a {
 			return
 		}
 		at--
 	}
-	q.anchors = slices.Insert(q.anchors, at, a)
+	q.seekPoints = slices.Insert(q.seekPoints, at, a)
 }
 
 // Bad counts the records held that could not be decoded, and returns the newest of them.
@@ -174,14 +174,14 @@ func (q *Queue) Bad() (n int, newest millrace.Quarantine) {
 	return len(q.rejects), newest
 }
 
-// AnchorAt is the newest anchor at or below an ordinal.
-func (q *Queue) AnchorAt(o millrace.Ordinal) (millrace.Anchor, bool) {
-	for i := len(q.anchors) - 1; i >= 0; i-- {
-		if q.anchors[i].Ordinal <= o {
-			return q.anchors[i], true
+// SeekPointAt is the newest seek point at or below an ordinal.
+func (q *Queue) SeekPointAt(o millrace.Ordinal) (millrace.SeekPoint, bool) {
+	for i := len(q.seekPoints) - 1; i >= 0; i-- {
+		if q.seekPoints[i].Ordinal <= o {
+			return q.seekPoints[i], true
 		}
 	}
-	return millrace.Anchor{}, false
+	return millrace.SeekPoint{}, false
 }
 
 // Release forgets what lies below an ordinal that no plan goes back behind. What was not offered yet is not waited for any more: the
@@ -204,8 +204,8 @@ func (q *Queue) Release(below millrace.Ordinal) {
 		}
 		q.merge()
 	}
-	for len(q.anchors) > 1 && q.anchors[1].Ordinal <= q.first {
-		q.anchors = q.anchors[1:]
+	for len(q.seekPoints) > 1 && q.seekPoints[1].Ordinal <= q.first {
+		q.seekPoints = q.seekPoints[1:]
 	}
 }
 
@@ -225,13 +225,13 @@ func (qs Queues) Peek(source int, o millrace.Ordinal) (millrace.SampleMeta, plan
 	}
 }
 
-// Anchor implements planner.Anchors.
-func (qs Queues) Anchor(source int, at millrace.Ordinal) millrace.Anchor {
-	a, _ := qs[source].AnchorAt(at)
+// SeekPoint implements planner.Seek points.
+func (qs Queues) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
+	a, _ := qs[source].SeekPointAt(at)
 	return a
 }
 
 var (
-	_ planner.Offers  = Queues(nil)
-	_ planner.Anchors = Queues(nil)
+	_ planner.Offers     = Queues(nil)
+	_ planner.SeekPoints = Queues(nil)
 )

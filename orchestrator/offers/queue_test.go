@@ -107,14 +107,14 @@ func TestAChangedFactIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnchors(t *testing.T) {
+func TestSeekPoints(t *testing.T) {
 	q := NewQueue("web", 1)
 	for _, o := range []millrace.Ordinal{40, 0, 90, 40} {
-		q.Anchor(millrace.Anchor{Ordinal: o, Block: uint32(o)})
+		q.SeekPoint(millrace.SeekPoint{Ordinal: o, Block: uint32(o)})
 	}
 	for _, c := range []struct{ at, want millrace.Ordinal }{{0, 0}, {39, 0}, {40, 40}, {89, 40}, {1000, 90}} {
-		if got := (Queues{q}).Anchor(0, c.at); got.Ordinal != c.want {
-			t.Errorf("at %d: anchor %d, want %d", c.at, got.Ordinal, c.want)
+		if got := (Queues{q}).SeekPoint(0, c.at); got.Ordinal != c.want {
+			t.Errorf("at %d: seek point %d, want %d", c.at, got.Ordinal, c.want)
 		}
 	}
 }

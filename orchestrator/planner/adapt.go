@@ -11,7 +11,7 @@ import (
 type Fit struct {
 	From int // its place in that state; negative: it is new
 	// Other: an ordinal may be another document than it was. A document that is placed in part is passed over, since its rest would be
-	// nothing's, as is what is carried, and the anchor is forgotten.
+	// nothing's, as is what is carried, and the seek point is forgotten.
 	Other bool
 	// Again: what ends the source is another than it was, so if it left it is asked again.
 	Again bool
@@ -31,7 +31,7 @@ func (s State) Adapt(fits []Fit) State {
 		}
 		src := s.Sources[fit.From]
 		if fit.Other {
-			src.Anchor = millrace.Anchor{}
+			src.SeekPoint = millrace.SeekPoint{}
 			if src.Offset > 0 {
 				src.Ordinal, src.Offset = src.Ordinal+1, 0
 			}

@@ -110,9 +110,9 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 		spec := newSpec(t, 8, 8, "1", "1")
 		spec.Window = 4
 		spec.Schedule = schedule(t,
-			mixing.Knot{From: at(0), Weights: parseWeights(t, "1", "1")},
-			mixing.Knot{From: at(6), Weights: parseWeights(t, "1", "3")},
-			mixing.Knot{From: at(9), Weights: parseWeights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
+			mixing.Milestone{From: at(0), Weights: parseWeights(t, "1", "1")},
+			mixing.Milestone{From: at(6), Weights: parseWeights(t, "1", "3")},
+			mixing.Milestone{From: at(9), Weights: parseWeights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
 		docs := make([]millrace.SampleMeta, 4000)
 		for i := range docs {
 			docs[i] = document(i, 8)

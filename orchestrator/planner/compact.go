@@ -12,18 +12,18 @@ import (
 )
 
 // The compact form of a State is what trainers save: base64 of varints with a sum at the end. A source takes 50 to 70 bytes with an
-// anchor, 30 to 40 without, and never more than 128.
+// seek point, 30 to 40 without, and never more than 128.
 //
 //	version, step, tokens, number of sources, then of each source
 //	flags, ordinal, offset, epoch, tokens, ordinal-samples (±), deficit (±)
-//	and with an anchor: ordinals back from the cursor, epochs back (±), ordinals into its epoch, shard, block, record
+//	and with a seek point: ordinals back from the cursor, epochs back (±), ordinals into its epoch, shard, block, record
 //	inside a window or with carried segments: steps done, tokens done, number of carried segments, then of each
 //	flags and age, sources passed over where it is another than before, ordinals back from the cursor or on from the one before, offset, length
 //	at last the first bytes of BLAKE2b-256 of all before
 const (
-	finishedFlag = 1
-	anchorFlag   = 2
-	sumBytes     = 8
+	finishedFlag  = 1
+	seekPointFlag = 2
+	sumBytes      = 8
 
 	max32 = 1<<32 - 1
 	max64 = 1<<64 - 1
@@ -57,9 +57,9 @@ func (s *SourceState) compact(b []byte) []byte {
 	if s.Finished {
 		flags |= finishedFlag
 	}
-	a := s.Anchor
-	if a != (millrace.Anchor{}) {
-		flags |= anchorFlag
+	a := s.SeekPoint
+	if a != (millrace.SeekPoint{}) {
+		flags |= seekPointFlag
 	}
 	b = append(b, flags)
 	for _, n := range []uint64{uint64(s.Ordinal), uint64(s.Offset), uint64(s.Epoch), s.Tokens} {
@@ -67,7 +67,7 @@ func (s *SourceState) compact(b []byte) []byte {
 	}
 	b = binary.AppendVarint(b, int64(uint64(s.Ordinal)-s.Samples))
 	b = binary.AppendVarint(b, s.Deficit)
-	if flags&anchorFlag != 0 {
+	if flags&seekPointFlag != 0 {
 		b = binary.AppendUvarint(b, uint64(s.Ordinal-a.Ordinal))
 		b = binary.AppendVarint(b, int64(s.Epoch)-int64(a.Epoch))
 		for _, n := range []uint64{uint64(a.Ordinal - a.EpochStart), uint64(a.Shard), uint64(a.Block), a.Record} {
@@ -151,7 +151,7 @@ func (r *compactReader) signed() int64 {
 }
 
 func (r *compactReader) source(s *SourceState) {
-	flags := r.unsigned(finishedFlag | anchorFlag)
+	flags := r.unsigned(finishedFlag | seekPointFlag)
 	s.Finished = flags&finishedFlag != 0
 	s.Ordinal = millrace.Ordinal(r.unsigned(max64))
 	s.Offset = uint32(r.unsigned(max32))
@@ -159,15 +159,15 @@ func (r *compactReader) source(s *SourceState) {
 	s.Tokens = r.unsigned(max64)
 	s.Samples = uint64(s.Ordinal) - uint64(r.signed())
 	s.Deficit = r.signed()
-	if flags&anchorFlag == 0 {
+	if flags&seekPointFlag == 0 {
 		return
 	}
-	a := &s.Anchor
+	a := &s.SeekPoint
 	a.Ordinal = s.Ordinal - millrace.Ordinal(r.unsigned(uint64(s.Ordinal)))
 	epoch := int64(s.Epoch) - r.signed()
 	r.bad = r.bad || epoch < 0 || epoch > max32
 	a.Epoch = millrace.Epoch(epoch)
 	a.EpochStart = a.Ordinal - millrace.Ordinal(r.unsigned(uint64(a.Ordinal)))
 	a.Shard, a.Block, a.Record = uint32(r.unsigned(max32)), uint32(r.unsigned(max32)), r.unsigned(max64)
-	r.bad = r.bad || *a == millrace.Anchor{}
+	r.bad = r.bad || *a == millrace.SeekPoint{}
 }

@@ -87,12 +87,12 @@ func (s *shy) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, A
 
 func constant(t testing.TB, weights ...string) *mixing.Schedule {
 	t.Helper()
-	return schedule(t, mixing.Knot{Weights: parseWeights(t, weights...)})
+	return schedule(t, mixing.Milestone{Weights: parseWeights(t, weights...)})
 }
 
-func schedule(t testing.TB, knots ...mixing.Knot) *mixing.Schedule {
+func schedule(t testing.TB, milestones ...mixing.Milestone) *mixing.Schedule {
 	t.Helper()
-	s, err := mixing.NewSchedule(len(knots[0].Weights), knots)
+	s, err := mixing.NewSchedule(len(milestones[0].Weights), milestones)
 	if err != nil {
 		t.Fatal(err)
 	}

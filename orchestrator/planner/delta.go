@@ -16,7 +16,7 @@ import (
 //	count    uvarint, sources listed, ascending; each:
 //	  gap      uvarint, sources passed over since the one before
 //	  present  byte, one bit for each field that follows
-//	  fields   varint each, after minus before; the anchor has six of them
+//	  fields   varint each, after minus before; the seek point has six of them
 //	between  deltaBetween alone: see the type
 //
 // A deficit's field is what is left of it after the prediction: 0 unless shares changed inside the step.
@@ -36,7 +36,7 @@ const (
 	hasSamples
 	hasFinished // flipped; it has no field
 	hasDeficit
-	hasAnchor
+	hasSeekPoint
 )
 
 // Differ makes and applies deltas of a spec. It remembers the shares of the last step, which are mostly those of the next. One owner; not
@@ -160,8 +160,8 @@ func (d *Differ) drifts(st *State, between *between, charged int64) []int64 {
 	return out
 }
 
-// anchorNumbers is how many numbers an anchor has.
-const anchorNumbers = 6
+// seekPointNumbers is how many numbers a seek point has.
+const seekPointNumbers = 6
 
 // change is a source's part of a Delta: differences that wrap, so that any two states have one.
 type change struct {
@@ -169,7 +169,7 @@ type change struct {
 	ordinal, offset, epoch, tokens, samples int64
 	finished                                bool
 	deficit                                 int64 // beside what is predicted
-	anchor                                  [anchorNumbers]int64
+	seekPoint                               [seekPointNumbers]int64
 }
 
 func (c *change) charge(unit Unit) int64 {
@@ -185,8 +185,8 @@ func changeOf(source int, a, b *SourceState) change {
 		source: source, ordinal: int64(b.Ordinal - a.Ordinal), offset: int64(b.Offset) - int64(a.Offset), epoch: int64(b.Epoch) - int64(a.Epoch),
 		tokens: int64(b.Tokens - a.Tokens), samples: int64(b.Samples - a.Samples), finished: a.Finished != b.Finished,
 	}
-	x, y := a.Anchor, b.Anchor
-	c.anchor = [anchorNumbers]int64{int64(y.Ordinal - x.Ordinal), int64(y.Epoch) - int64(x.Epoch), int64(y.EpochStart - x.EpochStart),
+	x, y := a.SeekPoint, b.SeekPoint
+	c.seekPoint = [seekPointNumbers]int64{int64(y.Ordinal - x.Ordinal), int64(y.Epoch) - int64(x.Epoch), int64(y.EpochStart - x.EpochStart),
 		int64(y.Shard) - int64(x.Shard), int64(y.Block) - int64(x.Block), int64(y.Record - x.Record)}
 	return c
 }
@@ -199,13 +199,13 @@ func (c *change) apply(s *SourceState) {
 	s.Tokens += uint64(c.tokens)
 	s.Samples += uint64(c.samples)
 	s.Finished = s.Finished != c.finished
-	a := &s.Anchor
-	a.Ordinal += millrace.Ordinal(c.anchor[0])
-	a.Epoch += millrace.Epoch(c.anchor[1])
-	a.EpochStart += millrace.Ordinal(c.anchor[2])
-	a.Shard += uint32(c.anchor[3])
-	a.Block += uint32(c.anchor[4])
-	a.Record += uint64(c.anchor[5])
+	a := &s.SeekPoint
+	a.Ordinal += millrace.Ordinal(c.seekPoint[0])
+	a.Epoch += millrace.Epoch(c.seekPoint[1])
+	a.EpochStart += millrace.Ordinal(c.seekPoint[2])
+	a.Shard += uint32(c.seekPoint[3])
+	a.Block += uint32(c.seekPoint[4])
+	a.Record += uint64(c.seekPoint[5])
 }
 
 // field is a number of a change and the bit that tells that it is there.
@@ -214,7 +214,7 @@ type field struct {
 	value *int64
 }
 
-// fields lists the numbers in order; the anchor's follow them.
+// fields lists the numbers in order; the seek point's follow them.
 func (c *change) fields() [6]field {
 	return [6]field{{hasOrdinal, &c.ordinal}, {hasOffset, &c.offset}, {hasEpoch, &c.epoch}, {hasTokens, &c.tokens}, {hasSamples, &c.samples}, {hasDeficit, &c.deficit}}
 }
@@ -245,9 +245,9 @@ func (c *change) append(out Delta) Delta {
 	if c.finished {
 		out[at] |= hasFinished
 	}
-	if c.anchor != [anchorNumbers]int64{} {
-		out[at] |= hasAnchor
-		for _, n := range c.anchor {
+	if c.seekPoint != [seekPointNumbers]int64{} {
+		out[at] |= hasSeekPoint
+		for _, n := range c.seekPoint {
 			out = binary.AppendVarint(out, n)
 		}
 	}
@@ -317,9 +317,9 @@ func (r *deltaReader) change(c *change) {
 		}
 	}
 	c.finished = present&hasFinished != 0
-	if present&hasAnchor != 0 {
-		for i := range c.anchor {
-			c.anchor[i] = r.signed()
+	if present&hasSeekPoint != 0 {
+		for i := range c.seekPoint {
+			c.seekPoint[i] = r.signed()
 		}
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"millrace/mixing"
 )
 
-// randomSchedule has up to four knots, with and without ramps, in steps or tokens; each leaves some sources without weight.
+// randomSchedule has up to four milestones, with and without ramps, in steps or tokens; each leaves some sources without weight.
 func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule {
 	measure := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)]
 	unit := map[mixing.Measure]uint64{mixing.Steps: 1, mixing.Tokens: 900}[measure]
-	var knots []mixing.Knot
-	for at := uint64(0); len(knots) < 1+rng.IntN(4); at += unit * (1 + rng.Uint64N(6)) {
+	var milestones []mixing.Milestone
+	for at := uint64(0); len(milestones) < 1+rng.IntN(4); at += unit * (1 + rng.Uint64N(6)) {
 		weights := make([]string, sources)
 		for i := range weights {
 			weights[i] = []string{"1", "0.25", "3", "0", "1e-9", "7"}[rng.IntN(6)]
 		}
 		weights[rng.IntN(sources)] = "2"
-		k := mixing.Knot{From: mixing.Point{Measure: measure, Count: at}, Weights: parseWeights(t, weights...)}
-		if len(knots) > 0 && rng.IntN(3) > 0 {
+		k := mixing.Milestone{From: mixing.Point{Measure: measure, Count: at}, Weights: parseWeights(t, weights...)}
+		if len(milestones) > 0 && rng.IntN(3) > 0 {
 			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{Measure: measure, Count: unit * (1 + rng.Uint64N(9))}
 		}
-		knots = append(knots, k)
+		milestones = append(milestones, k)
 	}
-	return schedule(t, knots...)
+	return schedule(t, milestones...)
 }
 
 // TestDeltasLeadAlongEveryRun: whatever the mixture, deltas lead from the first state through each that select comes to, by one Differ that
-// goes on and by a fresh one that starts anywhere; and they do so from anchors to anchors, through leaves and to the end.
+// goes on and by a fresh one that starts anywhere; and they do so from seek points to seek points, through leaves and to the end.
 func TestDeltasLeadAlongEveryRun(t *testing.T) {
 	steps, left := 0, 0
 	for seed := range uint64(150) {
@@ -94,11 +94,11 @@ func many(t testing.TB, ramp mixing.Ramp) (*Spec, *corpus) {
 		c.docs[i] = []millrace.SampleMeta{document(0, 4096-rng.Uint32N(500)), document(1, 3000)}
 	}
 	spec := newSpec(t, 4096, 3, first[:1]...)
-	knots := []mixing.Knot{{Weights: parseWeights(t, first...)}}
+	milestones := []mixing.Milestone{{Weights: parseWeights(t, first...)}}
 	if ramp != mixing.RampNone {
-		knots = append(knots, mixing.Knot{From: mixing.Point{Count: 5}, Weights: parseWeights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
+		milestones = append(milestones, mixing.Milestone{From: mixing.Point{Count: 5}, Weights: parseWeights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
 	}
-	spec.Schedule, spec.Sources = schedule(t, knots...), nil
+	spec.Schedule, spec.Sources = schedule(t, milestones...), nil
 	for i := range n {
 		spec.Sources = append(spec.Sources, SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: Renormalize})
 	}
@@ -123,7 +123,7 @@ func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
 			for _, s := range run[i].Segments {
 				drawn[s.Source] = true
 			}
-			if i > 0 && len(delta) > 8+32*len(drawn) { // anchors of all sources come with the first step
+			if i > 0 && len(delta) > 8+32*len(drawn) { // seek points of all sources come with the first step
 				t.Fatalf("%s, step %d: %d bytes for %d sources drawn", ramp, i, len(delta), len(drawn))
 			}
 			if i > 0 {
@@ -192,7 +192,7 @@ func TestDeltaRefused(t *testing.T) {
 	d := NewDiffer(newSpec(t, 10, 4, "1", "2"))
 	before, after := NewState(2), NewState(2)
 	after.Step, after.Tokens = 1, 12
-	after.Sources[1] = SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, Anchor: millrace.Anchor{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
+	after.Sources[1] = SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
 	good, err := d.Diff(before, after)
 	if err != nil {
 		t.Fatal(err)

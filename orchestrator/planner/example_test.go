@@ -24,7 +24,7 @@ func ExampleStrategy() {
 	for i, text := range []string{"0.25", "0.75"} {
 		weights[i], _ = mixing.ParseWeight(text)
 	}
-	schedule, err := mixing.NewSchedule(2, []mixing.Knot{{Weights: weights}})
+	schedule, err := mixing.NewSchedule(2, []mixing.Milestone{{Weights: weights}})
 	if err != nil {
 		fmt.Println(err)
 		return

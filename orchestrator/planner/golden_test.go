@@ -59,8 +59,8 @@ func golden(t *testing.T, out *strings.Builder, unit Unit, packing Packing) {
 	spec := newSpec(t, 64, 16, "1", "1", "1")
 	spec.Unit, spec.Packing, spec.PadMultiple, spec.LastStep = unit, packing, 4, ShortLast
 	spec.Schedule = schedule(t,
-		mixing.Knot{Weights: parseWeights(t, "5", "3", "2")},
-		mixing.Knot{From: mixing.Point{Count: 3}, Weights: parseWeights(t, "1", "1", "4"), Ramp: mixing.RampCosine, Over: mixing.Point{Count: 4}})
+		mixing.Milestone{Weights: parseWeights(t, "5", "3", "2")},
+		mixing.Milestone{From: mixing.Point{Count: 3}, Weights: parseWeights(t, "1", "1", "4"), Ramp: mixing.RampCosine, Over: mixing.Point{Count: 4}})
 	c := &corpus{docs: [][]millrace.SampleMeta{goldenLengths(0, 90), goldenLengths(1, 70), goldenLengths(2, 40)}, epochs: []uint64{1, 2, 1}}
 	steps, _, err := collect(t, spec, NewState(3), c, 0)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 // forEyes names the files that may compute in floating point: what people read, and what becomes of reports, which package feedback rounds before it is journaled.
-var forEyes = []string{"../feedback.go", "../metrics.go", "../status.go", "../../internal/setup/adaptive.go"}
+var forEyes = []string{"../feedback.go", "../metrics.go", "../status.go", "../../internal/app/setup/adaptive.go"}
 
 // TestNoFloatingPoint reads the packages that plans, digests and the journal come from: a compiler may fuse floating-point operations, and plans would
 // differ between hosts.
 func TestNoFloatingPoint(t *testing.T) {
 	banned := []string{"float32", "float64", "complex64", "complex128"}
 	limits := []string{"MaxInt64", "MaxUint32", "MaxUint64"} // of package math
-	for _, dir := range []string{".", "..", "../offers", "../..", "../../mixing", "../../internal/seal", "../../internal/setup", "../../internal/wire"} {
+	for _, dir := range []string{".", "..", "../offers", "../..", "../../mixing", "../../internal/seal", "../../internal/app/setup", "../../internal/wire"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)

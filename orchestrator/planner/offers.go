@@ -22,23 +22,23 @@ type Offers interface {
 	Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability)
 }
 
-// Anchors is what Offers implement besides where a source's order needs anchors: the newest anchor at or before an ordinal, the zero
-// Anchor if there is none.
-type Anchors interface {
-	Anchor(source int, at millrace.Ordinal) millrace.Anchor
+// Seek points is what Offers implement besides where a source's order needs seek points: the newest seek point at or before an ordinal, the zero
+// SeekPoint if there is none.
+type SeekPoints interface {
+	SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint
 }
 
-// anchor brings the anchors up to the floors, as far as offers know them.
-func (s *State) anchor(o Offers) {
-	known, ok := o.(Anchors)
+// seek point brings the seek points up to the floors, as far as offers know them.
+func (s *State) seekPoint(o Offers) {
+	known, ok := o.(SeekPoints)
 	if !ok {
 		return
 	}
 	for i := range s.Sources {
 		src := &s.Sources[i]
 		floor := s.Floor(i)
-		if a := known.Anchor(i, floor); a.Ordinal >= src.Anchor.Ordinal && a.Ordinal <= floor && a != (millrace.Anchor{}) {
-			src.Anchor = a
+		if a := known.SeekPoint(i, floor); a.Ordinal >= src.SeekPoint.Ordinal && a.Ordinal <= floor && a != (millrace.SeekPoint{}) {
+			src.SeekPoint = a
 		}
 	}
 }

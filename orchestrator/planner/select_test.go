@@ -121,25 +121,25 @@ func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 
 // restless is a schedule in which sources come, go and ramp.
 func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
-	knots := make([]mixing.Knot, 4)
+	milestones := make([]mixing.Milestone, 4)
 	measure := mixing.Measure(rng.IntN(2))
-	for k := range knots {
+	for k := range milestones {
 		weights := make([]string, sources)
 		for i := range weights {
 			weights[i] = []string{"0", "1", "2.5"}[rng.IntN(3)]
 		}
 		weights[rng.IntN(sources)] = "1"
-		knots[k] = mixing.Knot{From: mixing.Point{Measure: measure}, Weights: parseWeights(t, weights...)}
+		milestones[k] = mixing.Milestone{From: mixing.Point{Measure: measure}, Weights: parseWeights(t, weights...)}
 		if k > 0 {
 			far := []uint64{2, 1500}[measure]
-			knots[k].From.Count = uint64(k) * far
-			knots[k].Ramp = []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine}[rng.IntN(3)]
-			if knots[k].Ramp != mixing.RampNone {
-				knots[k].Over = mixing.Point{Measure: measure, Count: far}
+			milestones[k].From.Count = uint64(k) * far
+			milestones[k].Ramp = []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine}[rng.IntN(3)]
+			if milestones[k].Ramp != mixing.RampNone {
+				milestones[k].Over = mixing.Point{Measure: measure, Count: far}
 			}
 		}
 	}
-	return schedule(t, knots...)
+	return schedule(t, milestones...)
 }
 
 func sameError(a, b error) bool {
@@ -270,13 +270,13 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestLaterPhases: a source that only a later knot draws is drawn as soon as the others are through.
+// TestLaterPhases: a source that only a later milestone draws is drawn as soon as the others are through.
 func TestLaterPhases(t *testing.T) {
 	spec := newSpec(t, 10, 2, "1", "1", "1")
 	spec.Schedule = schedule(t,
-		mixing.Knot{Weights: parseWeights(t, "1", "0", "0")},
-		mixing.Knot{From: mixing.Point{Count: 100}, Weights: parseWeights(t, "0", "1", "0")},
-		mixing.Knot{From: mixing.Point{Count: 200}, Weights: parseWeights(t, "0", "0", "1")})
+		mixing.Milestone{Weights: parseWeights(t, "1", "0", "0")},
+		mixing.Milestone{From: mixing.Point{Count: 100}, Weights: parseWeights(t, "0", "1", "0")},
+		mixing.Milestone{From: mixing.Point{Count: 200}, Weights: parseWeights(t, "0", "0", "1")})
 	one := []millrace.SampleMeta{document(1, 10), document(3, 10), document(5, 10)}
 	c := &corpus{docs: [][]millrace.SampleMeta{one, one, one}, epochs: []uint64{1, 1, 1}}
 	steps, out, err := collect(t, spec, NewState(3), newShy(c, 3), 0)

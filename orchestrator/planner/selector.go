@@ -200,7 +200,7 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 	}
 	last.Last = s.over.Kind == Finished
 	if last.After.Done == (Done{}) {
-		last.After.anchor(o)
+		last.After.seekPoint(o)
 	}
 	s.state, s.tail = last.After, nil
 	var dropped *Selection

@@ -76,8 +76,8 @@ func (s State) past(after State) State {
 	for i := range out.Sources {
 		src, was := &out.Sources[i], &s.Sources[i]
 		src.Tokens, src.Samples, src.Deficit = was.Tokens, was.Samples, was.Deficit
-		if src.Anchor.Ordinal > out.Floor(i) {
-			src.Anchor = was.Anchor
+		if src.SeekPoint.Ordinal > out.Floor(i) {
+			src.SeekPoint = was.SeekPoint
 		}
 	}
 	return out

@@ -30,14 +30,14 @@ type Done struct {
 // SourceState is a source's part of a State: its cursor, its counters and its account with the mixture. Counters count what was drawn, so what
 // is carried counts.
 type SourceState struct {
-	Ordinal  millrace.Ordinal // of the document that the next segment comes from
-	Offset   uint32           // tokens of that document already placed
-	Epoch    millrace.Epoch   // of the last document consumed
-	Tokens   uint64           // document tokens drawn
-	Samples  uint64           // documents drawn, counted at their first segment
-	Deficit  int64            // target minus placed, in parts of mixing.One
-	Finished bool             // it ended and left
-	Anchor   millrace.Anchor  // the newest known at or before the source's Floor; zero where none is needed
+	Ordinal   millrace.Ordinal   // of the document that the next segment comes from
+	Offset    uint32             // tokens of that document already placed
+	Epoch     millrace.Epoch     // of the last document consumed
+	Tokens    uint64             // document tokens drawn
+	Samples   uint64             // documents drawn, counted at their first segment
+	Deficit   int64              // target minus placed, in parts of mixing.One
+	Finished  bool               // it ended and left
+	SeekPoint millrace.SeekPoint // the newest known at or before the source's Floor; zero where none is needed
 }
 
 // PassedOver returns how many documents were consumed that count nothing: refused by filters, without tokens, or rejected.
@@ -106,9 +106,9 @@ func (s State) Validate(sources int) error {
 	tokens := uint64(0)
 	for i, src := range s.Sources {
 		tokens += src.Tokens
-		if src.Anchor.Ordinal > s.Floor(i) || src.Anchor.EpochStart > src.Anchor.Ordinal {
-			return fmt.Errorf("planner state: source %d is at ordinal %s, its anchor at %s of an epoch from %s: %w",
-				i, s.Floor(i), src.Anchor.Ordinal, src.Anchor.EpochStart, millrace.ErrInvalid)
+		if src.SeekPoint.Ordinal > s.Floor(i) || src.SeekPoint.EpochStart > src.SeekPoint.Ordinal {
+			return fmt.Errorf("planner state: source %d is at ordinal %s, its seek point at %s of an epoch from %s: %w",
+				i, s.Floor(i), src.SeekPoint.Ordinal, src.SeekPoint.EpochStart, millrace.ErrInvalid)
 		}
 	}
 	placed := s.Tokens - s.Done.Tokens
@@ -138,7 +138,7 @@ func (s State) apportioner() (*mixing.Apportioner, error) {
 	return mixing.RestoreApportioner(accounts)
 }
 
-// MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished] and, where there is an anchor, [ordinals before
+// MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished] and, where there is a seek point, [ordinals before
 // the cursor, epoch, ordinals into the epoch, shard, block, record] behind them.
 func (s SourceState) MarshalJSON() ([]byte, error) {
 	finished := uint64(0)
@@ -151,7 +151,7 @@ func (s SourceState) MarshalJSON() ([]byte, error) {
 	}
 	b = append(strconv.AppendInt(b, s.Deficit, 10), ',')
 	b = strconv.AppendUint(b, finished, 10)
-	if a := s.Anchor; a != (millrace.Anchor{}) {
+	if a := s.SeekPoint; a != (millrace.SeekPoint{}) {
 		back, into := uint64(s.Ordinal-a.Ordinal), uint64(a.Ordinal-a.EpochStart)
 		for _, n := range []uint64{back, uint64(a.Epoch), into, uint64(a.Shard), uint64(a.Block), a.Record} {
 			b = strconv.AppendUint(append(b, ','), n, 10)

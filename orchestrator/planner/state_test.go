@@ -9,7 +9,7 @@ import (
 	"millrace"
 )
 
-// bigState is about as long as a state gets: 64 sources, trillions of tokens, every one with an anchor.
+// bigState is about as long as a state gets: 64 sources, trillions of tokens, every one with a seek point.
 func bigState() State {
 	st := NewState(64)
 	st.Step = 3_000_000
@@ -20,7 +20,7 @@ func bigState() State {
 		}
 		st.Sources[i] = SourceState{
 			Ordinal: 123_456_789_012, Offset: 1<<24 - 1, Epoch: 1234, Tokens: 98_765_432_109_876, Samples: 123_456_700_000, Deficit: deficit, Finished: i%3 == 0,
-			Anchor: millrace.Anchor{Ordinal: 123_456_700_000, Epoch: 1234, EpochStart: 123_400_000_000, Shard: 99_999, Block: 123_456, Record: 9_999_999_999},
+			SeekPoint: millrace.SeekPoint{Ordinal: 123_456_700_000, Epoch: 1234, EpochStart: 123_400_000_000, Shard: 99_999, Block: 123_456, Record: 9_999_999_999},
 		}
 		st.Tokens += st.Sources[i].Tokens
 	}
@@ -37,7 +37,7 @@ func hugeState() State {
 			deficit = -deficit
 		}
 		st.Sources[i] = SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1<<58 - 1, Deficit: deficit, Finished: true,
-			Anchor: millrace.Anchor{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}
+			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}
 	}
 	return st
 }
@@ -51,7 +51,7 @@ func carrying(st State) State {
 		st.Carried = append(st.Carried, Carried{Source: uint32(i / 8), Ordinal: at.Ordinal - 1_000_000 + millrace.Ordinal(i%8)*20_000, Offset: 1 << 20, Length: 1 << 20, Age: 8, More: i%2 == 0})
 	}
 	for i := range st.Sources {
-		st.Sources[i].Anchor.Ordinal = min(st.Sources[i].Anchor.Ordinal, st.Floor(i))
+		st.Sources[i].SeekPoint.Ordinal = min(st.Sources[i].SeekPoint.Ordinal, st.Floor(i))
 	}
 	return st
 }
@@ -107,9 +107,9 @@ func TestStateRefused(t *testing.T) {
 		{"carried twice", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 2, Length: 3}, {Ordinal: 2, Length: 3}} }), "out of order"},
 		{"carried nothing", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 2}} }), "not drawn yet"},
 		{"carried of the cursor's document", edit(func(s *State) { s.Carried = []Carried{{Ordinal: 4, Length: 3}} }), "not drawn yet"},
-		{"anchor above what is carried", edit(func(s *State) {
-			s.Carried, s.Sources[0].Anchor = []Carried{{Ordinal: 2, Length: 3}}, millrace.Anchor{Ordinal: 3}
-		}), "its anchor at 3"},
+		{"seek point above what is carried", edit(func(s *State) {
+			s.Carried, s.Sources[0].SeekPoint = []Carried{{Ordinal: 2, Length: 3}}, millrace.SeekPoint{Ordinal: 3}
+		}), "its seek point at 3"},
 		{"more done than there was", edit(func(s *State) { s.Done = Done{Steps: 4} }), "of its window are done"},
 		{"carried beyond the sources", resum(append(good[:len(good):len(good)], 0, 0, 1, carriedNext, 9, 1, 1)), "other numbers"},
 		{"half of something carried", resum(append(good[:len(good):len(good)], 0, 0, 1, carriedNext)), "other numbers"},
@@ -117,8 +117,8 @@ func TestStateRefused(t *testing.T) {
 		{"another version", edit(func(s *State) { s.Version = 3 }), "planner version 3, this binary plans version 2: go on with the program that saved it"},
 		{"deficits", edit(func(s *State) { s.Sources[1].Deficit = -6 }), "deficits"},
 		{"tokens", edit(func(s *State) { s.Tokens = 6 }), "placed 7 tokens"},
-		{"anchor behind", edit(func(s *State) { s.Sources[0].Anchor.Ordinal = 5 }), "other numbers"},
-		{"epoch from behind its anchor", edit(func(s *State) { s.Sources[0].Anchor = millrace.Anchor{Ordinal: 2, EpochStart: 3} }), "other numbers"},
+		{"seek point behind", edit(func(s *State) { s.Sources[0].SeekPoint.Ordinal = 5 }), "other numbers"},
+		{"epoch from behind its seek point", edit(func(s *State) { s.Sources[0].SeekPoint = millrace.SeekPoint{Ordinal: 2, EpochStart: 3} }), "other numbers"},
 		{"something follows", resum(append(good[:len(good):len(good)], 0)), "other numbers"},
 		{"a number is missing", resum(good[:len(good)-1]), "other numbers"},
 		{"more sources than there are", resum([]byte{1, 3, 7, 200}), "other numbers"},
@@ -152,12 +152,12 @@ func FuzzParseState(f *testing.F) {
 // anchored is a corpus in blocks of ten ordinals.
 type anchored struct{ *corpus }
 
-func (a anchored) Anchor(source int, at millrace.Ordinal) millrace.Anchor {
+func (a anchored) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
 	start := at - at%10
-	return millrace.Anchor{Ordinal: start, Block: uint32(start / 10), Record: 1}
+	return millrace.SeekPoint{Ordinal: start, Block: uint32(start / 10), Record: 1}
 }
 
-func TestAnchorsFollowTheCursor(t *testing.T) {
+func TestSeekPointsFollowTheCursor(t *testing.T) {
 	spec := newSpec(t, 10, 4, "1")
 	docs := make([]millrace.SampleMeta, 100)
 	for i := range docs {
@@ -167,7 +167,7 @@ func TestAnchorsFollowTheCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if src := steps[6].After.Sources[0]; src.Ordinal != 28 || src.Anchor.Ordinal != 20 || src.Anchor.Block != 2 {
+	if src := steps[6].After.Sources[0]; src.Ordinal != 28 || src.SeekPoint.Ordinal != 20 || src.SeekPoint.Block != 2 {
 		t.Errorf("after 28 documents the state is %+v", src)
 	}
 }
@@ -175,7 +175,7 @@ func TestAnchorsFollowTheCursor(t *testing.T) {
 func TestAdapt(t *testing.T) {
 	st := NewState(3)
 	st.Step, st.Tokens = 9, 60
-	st.Sources[0] = SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, Anchor: millrace.Anchor{Ordinal: 5}}
+	st.Sources[0] = SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5}}
 	st.Sources[1] = SourceState{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
 	st.Sources[2] = SourceState{Ordinal: 4, Offset: 1, Tokens: 30, Samples: 5, Deficit: 40}
 	same := st.Adapt([]Fit{{From: 0}, {From: 1}, {From: 2}})

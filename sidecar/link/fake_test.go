@@ -23,7 +23,7 @@ import (
 	"millrace"
 	"millrace/internal/heartbeat"
 	"millrace/internal/seam"
-	"millrace/internal/sim/memnet"
+	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"

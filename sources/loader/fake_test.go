@@ -22,7 +22,7 @@ import (
 
 	"millrace"
 	"millrace/internal/seam"
-	"millrace/internal/sim/memnet"
+	"millrace/internal/verify/sim/memnet"
 	"millrace/proto"
 	"millrace/sources"
 )

@@ -227,7 +227,7 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 		}
 	case *proto.LoaderOrder_Release:
 		for _, r := range l.readings(o.Release.Source) {
-			r.release(millrace.Ordinal(o.Release.Below), wire.AnchorFromProto(o.Release.Anchor))
+			r.release(millrace.Ordinal(o.Release.Below), wire.SeekPointFromProto(o.Release.SeekPoint))
 		}
 	case *proto.LoaderOrder_Promote:
 		l.promote(out, o.Promote)

@@ -154,7 +154,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 }
 
 func (l *Loader) newReading(src *sources.Source, out *reporter, order *proto.ReadFrom) *reading {
-	at := sources.Position{Ordinal: millrace.Ordinal(order.Ordinal), Anchor: wire.AnchorFromProto(order.Anchor)}
+	at := sources.Position{Ordinal: millrace.Ordinal(order.Ordinal), SeekPoint: wire.SeekPointFromProto(order.SeekPoint)}
 	feed := src.Feed(at, sources.Stripe{Index: order.Stripe, Of: order.Stripes},
 		sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: order.Standby, Progress: l.cfg.Beat.Progress, Hit: l.cfg.Fail.Hit})
 	r := &reading{of: stripe{order.Source, order.Stripe}, stripes: order.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: order.Standby, from: at.Ordinal}
@@ -251,7 +251,7 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	if order.Stripes != r.stripes || at < r.from || r.failed || order.Standby && !r.standby {
 		return false
 	}
-	r.forget(at, wire.AnchorFromProto(order.Anchor))
+	r.forget(at, wire.SeekPointFromProto(order.SeekPoint))
 	r.out = out
 	r.term.Store(order.Term)
 	if r.standby && !order.Standby {
@@ -277,16 +277,16 @@ func (r *reading) want(until millrace.Ordinal) {
 }
 
 // release forgets what nobody can ask for any more.
-func (r *reading) release(below millrace.Ordinal, anchor millrace.Anchor) {
+func (r *reading) release(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(below, anchor)
+	r.forget(below, seekPoint)
 }
 
 // forget is release with mu held.
-func (r *reading) forget(below millrace.Ordinal, anchor millrace.Anchor) {
+func (r *reading) forget(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	if r.standby {
-		r.feed.Follow(below, anchor)
+		r.feed.Follow(below, seekPoint)
 	} else {
 		r.feed.Release(below)
 	}

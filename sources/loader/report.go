@@ -62,8 +62,8 @@ func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
 			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
 		}
 	}
-	for _, a := range b.Anchors {
-		m.Anchors = append(m.Anchors, wire.AnchorToProto(a))
+	for _, a := range b.SeekPoints {
+		m.SeekPoints = append(m.SeekPoints, wire.SeekPointToProto(a))
 	}
 	return m
 }

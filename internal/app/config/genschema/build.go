@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode"
+
+	"github.com/invopop/jsonschema"
+
+	"millrace/internal/app/config"
+)
+
+// configDir is package config as seen from here: go generate and go test run in the folder of this file.
+const configDir = ".."
+
+const self = "millrace/internal/app/config/genschema" // joined with configDir it is the package that the comments belong to
+
+// Patterns of what is written as a text or as a number.
+const (
+	sizePattern    = `^[0-9]+(\.[0-9]+)? *([KMGT]i?B|kB|B)?$`
+	formulaPattern = `^ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?( *\+ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?)* *$`
+	namePattern    = "^[^\\x00-\\x1f\\x7f`\"'\\\\#,=\\[\\]{}]+$"
+)
+
+// build reflects the schema from config.Config.
+func build(dir string) (*jsonschema.Schema, error) {
+	r := &jsonschema.Reflector{
+		Anonymous:                  true,
+		DoNotReference:             true,
+		FieldNameTag:               "yaml",
+		RequiredFromJSONSchemaTags: true,
+	}
+	if err := r.AddGoComments(self, dir); err != nil {
+		return nil, fmt.Errorf("read comments: %w", err)
+	}
+	comments := r.CommentMap
+	r.CommentMap = nil
+	r.LookupComment = func(t reflect.Type, field string) string { return describe(comments, t, field) }
+	r.Mapper = func(t reflect.Type) *jsonschema.Schema { return mapped(r, t) }
+	s := r.Reflect(&config.Config{})
+	s.Version = jsonschema.Version
+	s.Title = "Millrace mixture file"
+	complete(s, reflect.TypeFor[config.Config]())
+	group := r.ReflectFromType(reflect.TypeFor[config.Group]())
+	group.Version = ""
+	complete(group, reflect.TypeFor[config.Group]())
+	group.OneOf = oneOf("weights", "groups")
+	s.Definitions = jsonschema.Definitions{"group": group} // groups hold groups
+	tighten(s)
+	return s, nil
+}
+
+// describe turns a Go comment into a description: one line, without the Go name.
+func describe(comments map[string]string, t reflect.Type, field string) string {
+	key, name := t.PkgPath()+"."+t.Name(), t.Name()
+	if field != "" {
+		key, name = key+"."+field, field
+	}
+	text := oneLine(comments[key])
+	if rest, ok := cutVerb(text, name); ok {
+		first := []rune(rest)
+		first[0] = unicode.ToUpper(first[0])
+		return string(first)
+	}
+	if field == "" {
+		return text
+	}
+	f, _ := t.FieldByName(field)
+	if rest, ok := strings.CutPrefix(text, field+" "); ok && !strings.EqualFold(field, f.Tag.Get("yaml")) {
+		return f.Tag.Get("yaml") + " " + rest
+	}
+	return text
+}
+
+func cutVerb(text, name string) (rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(text, name+" is "); ok {
+		return rest, true
+	}
+	return strings.CutPrefix(text, name+" are ")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// mapped gives the schemas of the types that are written otherwise than they are held.
+func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[config.Decimal]():
+		return decimal()
+	case reflect.TypeFor[config.StageFilters]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string", MinLength: ptr(1)}}
+	case reflect.TypeFor[config.Ratio]():
+		return &jsonschema.Schema{Type: "number", Minimum: "0"}
+	case reflect.TypeFor[config.Bytes]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}}}
+	case reflect.TypeFor[config.Formula]():
+		return &jsonschema.Schema{Type: "string", Pattern: formulaPattern}
+	case reflect.TypeFor[config.Above]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Const: "mean"}}}
+	case reflect.TypeFor[config.Loaders]():
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}}}
+	case reflect.TypeFor[config.Patterns]():
+		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: ptr(1)}}}
+	case reflect.TypeFor[config.Weights]():
+		given := &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"}, MinProperties: ptr(1)}
+		rule := r.ReflectFromType(reflect.TypeFor[config.Derived]())
+		rule.Version = ""
+		complete(rule, reflect.TypeFor[config.Derived]())
+		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{given, rule}}
+	case reflect.TypeFor[config.Groups]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"}, MinProperties: ptr(1)}
+	case reflect.TypeFor[config.Sources]():
+		source := r.ReflectFromType(reflect.TypeFor[config.Source]())
+		source.Version = ""
+		complete(source, reflect.TypeFor[config.Source]())
+		return &jsonschema.Schema{
+			Type: "object", AdditionalProperties: source, MinProperties: ptr(1),
+			PropertyNames: &jsonschema.Schema{Pattern: namePattern},
+		}
+	}
+	return nil
+}
+
+func decimal() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "number", Minimum: "0", ExclusiveMaximum: "1000000000"}
+}
+
+func ptr(n uint64) *uint64 { return &n }
+
+// complete adds what the reflector leaves out: that no number is negative, and defaults of mapped types.
+func complete(s *jsonschema.Schema, t reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		p := property(s, f.Tag.Get("yaml"))
+		if p == nil {
+			continue
+		}
+		if p.Type == "integer" && p.Minimum == "" {
+			p.Minimum = "0"
+		}
+		if _, rest, ok := strings.Cut(f.Tag.Get("jsonschema"), "default="); ok && p.Default == nil {
+			p.Default, _, _ = strings.Cut(rest, ",")
+		}
+		sub, inner := p, f.Type
+		switch inner.Kind() {
+		case reflect.Pointer:
+			inner = inner.Elem()
+		case reflect.Slice:
+			sub, inner = p.Items, inner.Elem()
+		}
+		if inner.Kind() == reflect.Struct && sub != nil && sub.Properties != nil {
+			complete(sub, inner)
+		}
+	}
+}
+
+// tighten adds what stands between keys: the choices that the Go types cannot show.
+func tighten(s *jsonschema.Schema) {
+	exclude(s, "model", "cost")
+	property(s, "tokenizer").OneOf = oneOf("name", "path")
+	property(s, "stop").MinProperties, property(s, "stop").MaxProperties = ptr(1), ptr(1)
+	mixture := property(s, "mixture")
+	mixture.OneOf = oneOf("weights", "groups", "schedule")
+	schedule := property(mixture, "schedule")
+	schedule.MinItems = ptr(1)
+	schedule.Items.OneOf = oneOf("from_step", "from_tokens")
+	schedule.Items.AnyOf = oneOf("weights", "groups")
+	exclude(schedule.Items, "from_step", "over_tokens")
+	exclude(schedule.Items, "from_tokens", "over_steps")
+}
+
+func property(s *jsonschema.Schema, key string) *jsonschema.Schema {
+	p, _ := s.Properties.Get(key)
+	return p // nil where there is none
+}
+
+// exclude refuses two keys beside each other.
+func exclude(s *jsonschema.Schema, a, b string) {
+	s.AllOf = append(s.AllOf, &jsonschema.Schema{Not: &jsonschema.Schema{Required: []string{a, b}}})
+}
+
+func oneOf(keys ...string) []*jsonschema.Schema {
+	var list []*jsonschema.Schema
+	for _, k := range keys {
+		list = append(list, &jsonschema.Schema{Required: []string{k}})
+	}
+	return list
+}

@@ -1,0 +1,175 @@
+package config
+
+// Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
+type Mixture struct {
+	// Unit is what the weights count. tokens: document tokens. samples: documents.
+	Unit Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
+	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Or a rule that derives them from the
+	// sources' sizes. Give this, groups or schedule.
+	Weights Weights `yaml:"weights"`
+	// Groups of sources, by name: each has a weight among the groups, which its members divide among themselves. Give this, weights
+	// or schedule.
+	Groups Groups `yaml:"groups"`
+	// Schedule of weights that change during the run, in order. Give this, weights or groups.
+	Schedule []Milestone `yaml:"schedule"`
+	// Floor is the least fraction of the mixture of every source that has weight, at every step, whatever its weight is; a source's
+	// min_fraction goes before it.
+	Floor Decimal `yaml:"floor" jsonschema:"maximum=1"`
+
+	// Measured tells that the sources' sizes are known; set by the caller, where Derives asks for it, before Identity is asked for.
+	Measured bool `yaml:"-"`
+}
+
+// Unit is what weights count.
+type Unit string
+
+// The units.
+const (
+	Tokens  Unit = "tokens"
+	Samples Unit = "samples"
+)
+
+// Milestone is one point of a schedule: from its step or token on, these weights hold.
+type Milestone struct {
+	// FromStep is the step, from 0, at which the milestone begins. A schedule counts in steps or in tokens, not in both.
+	FromStep *uint64 `yaml:"from_step" jsonschema:"maximum=9007199254740991"`
+	// FromTokens is the number of document tokens placed before the step at which the milestone begins.
+	FromTokens *uint64 `yaml:"from_tokens" jsonschema:"maximum=9007199254740991"`
+	// Weights of every source from here on. Give this or groups.
+	Weights Weights `yaml:"weights"`
+	// Groups of sources from here on, by name. Give this or weights.
+	Groups Groups `yaml:"groups"`
+	// Ramp is how the weights get from those of the milestone before to these. none: at once. linear: in a straight line. cosine: slowly
+	// at both ends, as (1 - cos(pi * way)) / 2.
+	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear,enum=cosine"`
+	// OverSteps is the length of the ramp in steps.
+	OverSteps uint64 `yaml:"over_steps" jsonschema:"minimum=1,maximum=9007199254740991"`
+	// OverTokens is the length of the ramp in tokens.
+	OverTokens uint64 `yaml:"over_tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
+}
+
+// From returns where the milestone begins and whether that counts tokens instead of steps.
+func (k *Milestone) From() (at uint64, tokens bool) {
+	if k.FromTokens != nil {
+		return *k.FromTokens, true
+	}
+	if k.FromStep != nil {
+		return *k.FromStep, false
+	}
+	return 0, false
+}
+
+// Over returns the length of the ramp in the unit of From, 0 without a ramp.
+func (k *Milestone) Over() uint64 { return k.OverSteps + k.OverTokens }
+
+// Ramp is how one set of weights becomes the next.
+type Ramp string
+
+// The ramps that are there.
+const (
+	RampNone   Ramp = "none"
+	RampLinear Ramp = "linear"
+	RampCosine Ramp = "cosine"
+)
+
+// Milestones returns the schedule; plain weights are a schedule of one milestone at step 0.
+func (m *Mixture) Milestones() []Milestone {
+	if m.Schedule != nil {
+		return m.Schedule
+	}
+	var zero uint64
+	return []Milestone{{FromStep: &zero, Weights: m.Weights, Groups: m.Groups, Ramp: RampNone}}
+}
+
+// Sources are the sources sorted by name: the order in which plans number them.
+type Sources []Source
+
+// Names returns the sources' names in order.
+func (s Sources) Names() []string {
+	names := make([]string, len(s))
+	for i := range s {
+		names[i] = s[i].Name
+	}
+	return names
+}
+
+// Source is one named data set.
+type Source struct {
+	// Name of the source: its key in the file.
+	Name string `yaml:"-"`
+	// Format of the files. It may be left out where the file names tell. jsonl: a JSON object a line. parquet: a table.
+	// megatron: tokens, a .bin and an .idx file. lengths: how long documents are and nothing of them, as CSV of columns tokens, patches
+	// and count, for check and plan alone.
+	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
+	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this file.
+	Path Patterns `yaml:"path" jsonschema:"required"`
+	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
+	Root string `yaml:"root"`
+	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
+	Text string `yaml:"text" jsonschema:"default=text"`
+	// Filter is an expression over a record's fields, and over the tokens and bytes of its document: where it is false, the document is
+	// left out. As `quality > 0.5 && language == "en"`.
+	Filter string `yaml:"filter"`
+	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
+	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs or
+	// with max_epochs, renormalize.
+	OnExhausted OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
+	// MaxEpochs is how often the source may be read; a source that repeats leaves after so many passes. Left out: without bound, or
+	// stop.epochs times.
+	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
+	// MaxFraction is the most of the mixture that the source may have, also when others have left: what it may not have, the others
+	// divide. Left out: no bound.
+	MaxFraction Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
+	// MinFraction is the least of the mixture that the source has wherever it has weight at all. Left out: mixture.floor.
+	MinFraction Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
+
+	// Size is what one pass holds, in what the mixture counts; set by the caller with Mixture.Measured.
+	Size uint64 `yaml:"-"`
+}
+
+// Passes returns how often the source is read before it is exhausted, 0 where it never is.
+func (c *Config) Passes(s *Source) uint32 {
+	if n := c.Epochs(); n > 0 {
+		return n
+	}
+	return s.MaxEpochs
+}
+
+// Format is a file format of a source.
+type Format string
+
+// The formats that are there.
+const (
+	JSONL    Format = "jsonl"
+	Parquet  Format = "parquet"
+	Megatron Format = "megatron"
+	Lengths  Format = "lengths"
+)
+
+// HoldsText tells whether the format's records are text, which needs a tokenizer.
+func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
+
+// Payload tells whether there is something to serve: an error that names the place of the first source that has lengths alone.
+func (c *Config) Payload() error {
+	for i := range c.Sources {
+		if s := &c.Sources[i]; s.Format == Lengths {
+			return c.ErrorAt("sources."+s.Name+".format", "source "+quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
+		}
+	}
+	return nil
+}
+
+// OnExhausted is what happens when a source is through.
+type OnExhausted string
+
+// What happens when a source is through.
+const (
+	Repeat      OnExhausted = "repeat"
+	Renormalize OnExhausted = "renormalize"
+	StopRun     OnExhausted = "stop"
+	Fail        OnExhausted = "error"
+)
+
+// Patterns are path patterns: one string or a list of them in the file.
+type Patterns []string

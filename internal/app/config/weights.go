@@ -1,0 +1,153 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Weights are what sources weigh beside each other: given one by one, or derived from their sizes.
+type Weights struct {
+	Given   []Weight // sorted by the source's name
+	Derived *Derived // in place of Given
+}
+
+// Weight is the share of one source, as written.
+type Weight struct {
+	Source string
+	Value  Ratio
+}
+
+// Of returns the weight of a source and whether it was given one.
+func (w Weights) Of(source string) (Ratio, bool) {
+	for _, x := range w.Given {
+		if x.Source == source {
+			return x.Value, true
+		}
+	}
+	return Ratio{}, false
+}
+
+// Derived is a rule that gives sources weights by their sizes: the tokens of one pass, or the records where the mixture counts samples.
+type Derived struct {
+	// From is the rule. uniform: all alike. size: in proportion to size. temperature: in proportion to size^(1/temperature). unimax: a
+	// budget is divided evenly, but no source is read more than max_epochs times.
+	From Rule `yaml:"from" jsonschema:"required,enum=uniform,enum=size,enum=temperature,enum=unimax"`
+	// Sources are those that the rule is for. Left out: all of the mixture; a group has to name its own.
+	Sources []string `yaml:"sources"`
+	// Temperature of the rule temperature, at least 1: 1 is size, and the higher, the more alike sources are.
+	Temperature Decimal `yaml:"temperature"`
+	// MaxEpochs of the rule unimax.
+	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
+	// BudgetTokens is what the rule unimax divides, where the mixture counts tokens. Left out: stop.tokens.
+	BudgetTokens uint64 `yaml:"budget_tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
+	// BudgetSamples is what the rule unimax divides, where the mixture counts samples.
+	BudgetSamples uint64 `yaml:"budget_samples" jsonschema:"minimum=1,maximum=9007199254740991"`
+}
+
+// Rule is how weights follow from sizes.
+type Rule string
+
+// The rules.
+const (
+	RuleUniform     Rule = "uniform"
+	RuleSize        Rule = "size"
+	RuleTemperature Rule = "temperature"
+	RuleUniMax      Rule = "unimax"
+)
+
+// Groups are the groups of one level, sorted by name.
+type Groups []Group
+
+// Group is a part of the mixture that has one weight: sources, or groups in their turn.
+type Group struct {
+	// Name of the group: its key in the file.
+	Name string `yaml:"-"`
+	// Weight of the group among the groups beside it.
+	Weight Ratio `yaml:"weight" jsonschema:"required"`
+	// Weights of the sources of the group, among themselves. Give this or groups.
+	Weights Weights `yaml:"weights"`
+	// Groups of the group. Give this or weights.
+	Groups Groups `yaml:"groups"`
+}
+
+// Derives tells whether any weights are derived from sizes, so that they have to be known.
+func (m *Mixture) Derives() bool {
+	for _, k := range m.Milestones() {
+		if k.Weights.needsSizes() || slices.ContainsFunc(k.Groups, Group.derives) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w Weights) needsSizes() bool { return w.Derived != nil && w.Derived.From != RuleUniform }
+
+func (g Group) derives() bool {
+	return g.Weights.needsSizes() || slices.ContainsFunc(g.Groups, Group.derives)
+}
+
+// Members returns the sources that a rule is for.
+func (d *Derived) Members(all Sources) []string {
+	if d.Sources == nil {
+		return all.Names()
+	}
+	return d.Sources
+}
+
+// Budget returns what unimax divides: in tokens or samples, as the mixture counts.
+func (c *Config) Budget(d *Derived) uint64 {
+	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != Tokens {
+		return n
+	}
+	return c.Stop.Tokens
+}
+
+// decodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.
+func (w *Weights) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
+		return
+	}
+	for _, e := range n.entries {
+		if e.key.text == "from" && e.value.kind == scalar && e.value.class != number {
+			w.Derived = new(Derived)
+			d.decode(path, n, reflect.ValueOf(w.Derived).Elem(), rules{})
+			return
+		}
+	}
+	for _, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		x := Weight{Source: e.key.text}
+		switch {
+		case e.value.kind != scalar:
+			d.wrongType(at, e.value, "a number", "write a decimal number, as 0.3")
+		case e.value.class == null:
+			d.fail(at, e.value, name(at)+" has no value", "write a number; 0 leaves the source unread")
+		default:
+			d.decodeLiteral(at, e.value, &x.Value, rules{})
+		}
+		w.Given = append(w.Given, x)
+	}
+	slices.SortFunc(w.Given, func(a, b Weight) int { return strings.Compare(a.Source, b.Source) })
+}
+
+// decodeNode reads groups by name.
+func (g *Groups) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
+		return
+	}
+	*g = make(Groups, len(n.entries))
+	for i, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		if why := badName(e.key.text); why != "" {
+			d.fail(at, e.key, "the name of this group "+why, "use letters, digits, - and _")
+		}
+		(*g)[i].Name = e.key.text
+		d.decode(at, e.value, reflect.ValueOf(&(*g)[i]).Elem(), rules{})
+	}
+	slices.SortFunc(*g, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
+}

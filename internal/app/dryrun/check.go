@@ -1,0 +1,364 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"millrace"
+	"millrace/constructors"
+	"millrace/internal/app/config"
+	"millrace/internal/app/setup"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/sources"
+)
+
+// CheckOptions say how closely a mixture is looked at.
+type CheckOptions struct {
+	Ranks    int
+	Steps    int   // planned, fetched and built
+	Budget   int64 // bytes of files read to their end; negative: all
+	Deep     bool  // all files, and their hashes
+	Progress func(what string, done, total int64)
+	Logger   *slog.Logger
+}
+
+const (
+	sampled    = 256     // records of each source that are looked at, at least
+	cheapRun   = 8 << 20 // tokens of a finite run that is planned to its end although lengths have to be found out
+	cheapKnown = 4 << 20 // documents of one where all lengths are known
+	mostCP     = 1024    // context parallelism looked at
+)
+
+// Check reads and plans a mixture and says what a run of it will do. Its error is a mistake in the mixture file, or ctx's end; what is
+// wrong with the data is in the report.
+func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, error) {
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	k := &check{c: c, o: o, report: &Report{Mixture: c.File, Ranks: o.Ranks, Payload: c.Payload() == nil, Problems: []Complaint{}, Sources: []SourceReport{}, FirstSteps: []StepReport{},
+		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}}}
+	var err error
+	if k.topology, err = c.Topology(o.Ranks); err != nil {
+		return nil, err
+	}
+	if err := k.run(ctx); err != nil {
+		return nil, err
+	}
+	k.report.OK = len(k.report.Problems) == 0
+	return k.report, nil
+}
+
+// check is one check under way.
+type check struct {
+	c        *config.Config
+	o        CheckOptions
+	topology millrace.Topology
+	spec     *planner.Spec
+	report   *Report
+	opened   *Opened
+	scans    []Scan
+	found    []Found
+	outlook  *Outlook
+	tokens   float64 // of the first steps
+	places   float64 // of these
+}
+
+func (k *check) complain(source string, format string, args ...any) {
+	k.report.Problems = append(k.report.Problems, Complaint{Source: source, Reason: fmt.Sprintf(format, args...)})
+}
+
+func (k *check) run(ctx context.Context) error {
+	k.memory()
+	var err error
+	k.opened, err = Open(ctx, k.c, Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
+		k.o.Progress("index "+source, done, total)
+	}})
+	if k.opened == nil {
+		return err
+	}
+	defer k.opened.Close()
+	var problems Problems
+	if err != nil && !errors.As(err, &problems) {
+		return err
+	}
+	for _, p := range problems {
+		k.problem(p)
+	}
+	if k.c.Mixture.Measured || !k.c.Mixture.Derives() {
+		if k.spec, err = setup.PlanSpec(k.c); err != nil {
+			return err
+		}
+	}
+	budget := k.o.Budget
+	if k.o.Deep {
+		budget = -1
+	}
+	if k.scans, err = k.opened.Scan(ctx, ScanOptions{Budget: budget, Progress: func(done, total int64) { k.o.Progress("read files", done, total) }}); err != nil {
+		return err
+	}
+	for i := range k.scans {
+		for _, p := range k.scans[i].Broken {
+			k.problem(p)
+		}
+	}
+	if len(k.report.Problems) == 0 {
+		if err := k.opened.Walk(ctx, k.o.Ranks, k.walk); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			k.complain("", "%s", err)
+		}
+	}
+	return k.sources(ctx)
+}
+
+func (k *check) problem(p *Problem) {
+	k.report.Problems = append(k.report.Problems, Complaint{Source: p.Source, Reason: p.Error()})
+}
+
+// walk plans, fetches and builds the first steps, and plans on to the end where that takes seconds.
+func (k *check) walk(ctx context.Context, w *Walk) error {
+	defer func() { k.found = w.Found() }()
+	if err := w.Sample(ctx, sampled); err != nil {
+		return err
+	}
+	if k.o.Steps > 0 && k.quick(ctx) {
+		k.o.Progress("plan with other settings", 0, 1)
+		var err error
+		if k.report.Prices, err = w.Prices(ctx); err != nil {
+			return err
+		}
+	}
+	for range k.o.Steps {
+		k.o.Progress("plan and build steps", int64(len(k.report.FirstSteps)), int64(k.o.Steps))
+		s, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if s == nil {
+			break
+		}
+		k.step(s, w.Explain())
+		if !k.report.Payload {
+			continue // there is nothing to build
+		}
+		if err := k.build(ctx, w, s); err != nil {
+			return err
+		}
+	}
+	if k.outlook = w.Outlook(); !k.outlook.Exact {
+		supply := k.supply(ctx, w.Found())
+		k.outlook = Forecast(k.c, k.spec, supply, k.tokens/max(k.places, 1))
+		if k.cheap(ctx, supply) {
+			total := int64(k.outlook.Tokens)
+			exact, err := w.ToEnd(ctx, func(s *Step) { k.o.Progress("plan to the end", min(int64(s.After.Tokens), total), total) })
+			if err != nil {
+				return err
+			}
+			k.outlook = exact
+		}
+	}
+	return nil
+}
+
+func (k *check) step(s *Step, e *Explained) {
+	places := float64(s.GlobalBatch) * float64(s.SequenceLength)
+	k.report.FirstSteps = append(k.report.FirstSteps, StepReport{Step: e.Step, Tokens: e.Tokens, Fill: e.Fill,
+		Balance: 1 + e.Overhead.FSDP, Ranks: 1 + e.Overhead.DP, Context: e.Context, Content: e.Content, Explain: e})
+	if !s.Incomplete || k.places == 0 {
+		k.tokens, k.places = k.tokens+float64(s.Stats.Tokens), k.places+places
+	}
+}
+
+// build makes every microbatch of a step, so that damage to a planned sample shows before a run meets it.
+func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
+	for r := range s.Plan.Ranks {
+		for m := range s.Plan.Microbatches {
+			_, err := w.Build(ctx, k.topology.Rank(millrace.Coordinates{DP: int(r)}), m)
+			faults := Faults(err)
+			if err != nil && len(faults) == 0 {
+				return err
+			}
+			for _, q := range faults {
+				k.complain(q.Source, "source %s: step %d needs %s at byte %d: %s", q.Source, s.Step, q.ID, q.Offset, q.Reason)
+			}
+		}
+	}
+	return nil
+}
+
+// quick tells whether the first steps can be drawn several times in a second or two: their lengths are known, or soon are.
+func (k *check) quick(ctx context.Context) bool {
+	return pricedSteps*k.c.StepTokens() <= cheapRun || k.known(ctx)
+}
+
+// known tells whether every record's length is.
+func (k *check) known(ctx context.Context) bool {
+	return !slices.ContainsFunc(k.opened.Sources, func(src *sources.Source) bool {
+		st, err := src.Stats(ctx)
+		return err != nil || !st.Counted || st.Known < st.Records
+	})
+}
+
+// supply is what each source gives in a pass.
+func (k *check) supply(ctx context.Context, found []Found) []Supply {
+	out := make([]Supply, len(k.opened.Sources))
+	for i, src := range k.opened.Sources {
+		r := k.count(ctx, i, found)
+		out[i] = Supply{Tokens: float64(r.Tokens), Records: float64(r.Records - min(r.Refused, r.Records)), Passes: src.Epochs()}
+	}
+	return out
+}
+
+// cheap tells whether the run ends and can be planned to its end in seconds.
+func (k *check) cheap(ctx context.Context, supply []Supply) bool {
+	if k.outlook.Endless {
+		return false
+	}
+	tokens, records := 0.0, 0.0
+	for i := range supply {
+		tokens, records = tokens+supply[i].Tokens, records+supply[i].Records
+	}
+	if k.known(ctx) {
+		return k.outlook.Tokens*records <= cheapKnown*max(tokens, 1)
+	}
+	return k.outlook.Tokens <= cheapRun
+}
+
+// count is a source's records and tokens, exact where the files or the length store know them.
+func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
+	src, scan := k.opened.Sources[i], &k.scans[i]
+	r := SourceReport{Name: src.Name(), FilesRead: scan.Files}
+	st, err := src.Stats(ctx)
+	if err != nil {
+		st = sources.Stats{} // only an estimate is lost
+	}
+	r.Files, r.Bytes = len(src.Manifest().Shards), st.Bytes
+	switch {
+	case st.Counted:
+		r.Records, r.RecordsExact = st.Records, true
+	case scan.Complete():
+		r.Records, r.RecordsExact = scan.Records, true
+	case scan.Bytes > 0:
+		r.Records = uint64(float64(scan.Records) / float64(scan.Bytes) * float64(st.Bytes))
+	}
+	var seen Found
+	if found != nil {
+		seen = found[i]
+	}
+	switch {
+	case st.Counted && st.Known == st.Records:
+		r.Tokens, r.Refused, r.TokensExact = st.Tokens, st.Refused, true
+	case r.RecordsExact && seen.Records == r.Records:
+		r.Tokens, r.Refused, r.TokensExact = seen.Tokens, seen.Refused, true
+	case seen.Records > 0:
+		all := float64(r.Records) / float64(seen.Records)
+		r.Tokens, r.Refused = uint64(float64(seen.Tokens)*all), uint64(float64(seen.Refused)*all)
+	}
+	return r
+}
+
+// sources reports every source, and what is too bad of it.
+func (k *check) sources(ctx context.Context) error {
+	shares := make([]uint32, len(k.c.Sources)) // unknown where sizes are
+	if k.spec != nil {
+		shares = k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
+	}
+	allowed := setup.Allowed(k.c)
+	for i, src := range k.opened.Sources {
+		r := k.count(ctx, i, k.found)
+		m := src.Manifest()
+		at := slices.Index(k.c.Sources.Names(), r.Name)
+		r.Format, r.Shuffle, r.Why, r.Epochs = m.Format, string(m.Shuffle), m.Why, src.Epochs()
+		r.OnExhausted, r.Target = string(k.c.Sources[at].OnExhausted), float64(shares[at])/mixing.One
+		r.Allowed = allowed(r.RecordsExact, r.Records)
+		k.quarantine(i, &r)
+		k.course(i, &r)
+		k.report.Sources = append(k.report.Sources, r)
+	}
+	k.ending()
+	return ctx.Err()
+}
+
+func (k *check) course(i int, r *SourceReport) {
+	if k.outlook == nil {
+		return
+	}
+	course := &k.outlook.Sources[i]
+	r.Share = course.Share
+	if course.Dry != nil {
+		step := uint64(*course.Dry)
+		r.DryStep = &step
+	}
+	if course.Stale != nil {
+		step := uint64(*course.Stale)
+		r.StaleStep = &step
+	}
+	if !k.outlook.Endless && r.Tokens > 0 {
+		passes := course.Tokens / float64(r.Tokens)
+		r.Passes = &passes
+	}
+}
+
+func (k *check) ending() {
+	run := &k.report.Run
+	k.stages()
+	run.Microbatches = k.c.AllStages()[0].Microbatches(k.topology)
+	if k.outlook == nil {
+		return
+	}
+	run.Endless, run.Exact, run.Reason = k.outlook.Endless, k.outlook.Exact, k.outlook.Reason
+	if !run.Endless {
+		tokens := uint64(k.outlook.Tokens)
+		run.Steps, run.Tokens = &k.outlook.Steps, &tokens
+	}
+}
+
+// quarantine joins the bad records that the scan and the planned steps came by.
+func (k *check) quarantine(i int, r *SourceReport) {
+	bad := k.scans[i].Rejects
+	r.Bad = k.scans[i].Bad
+	if k.found != nil {
+		src, _ := k.c.Source(r.Name)
+		filtered := src.Filter != "" // what a filter fails on, only planning finds
+		for _, q := range k.found[i].Rejects {
+			if (!k.scans[i].Complete() || filtered) && !slices.Contains(bad, q) {
+				bad = append(bad, q)
+				r.Bad++
+			}
+		}
+	}
+	k.report.Quarantined.Count += r.Bad
+	k.report.Quarantined.Recent = append(k.report.Quarantined.Recent, bad[:min(len(bad), shownRejects)]...)
+	if r.Bad > r.Allowed && len(k.scans[i].Broken) == 0 {
+		q := bad[0]
+		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: repair the files, or raise quarantine.budget",
+			r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason)
+	}
+}
+
+// memory compares what a run holds with the limits, as the roles do when they start.
+func (k *check) memory() {
+	c, m := k.c, &k.report.Memory
+	m.Frame = constructors.NewSet(c.Shapes(), c.PadMultiple).MaxBytes()
+	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
+	m.SidecarNeeded = 4 * m.Frame * int64(k.o.Ranks)
+	m.StepPayload = 4 * int64(c.StepTokens())
+	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
+	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
+	for cp := 1; cp == 1 || 2*cp <= int(c.PadMultiple) && cp <= mostCP; cp++ {
+		// A rank takes a piece of each end of a segment, so that causal attention costs all ranks the same.
+		if cp == 1 || int(c.PadMultiple)%(2*cp) == 0 {
+			k.report.CPSizes = append(k.report.CPSizes, cp)
+		}
+	}
+	if m.SidecarNeeded > m.SidecarLimit {
+		at := place(c, "limits.sidecar_memory")
+		k.complain("", "%s:%d:%d: limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: write at least %d", at.File, at.Line, at.Column,
+			c.Limits.SidecarMemory, k.o.Ranks, m.Frame, m.SidecarNeeded)
+	}
+}

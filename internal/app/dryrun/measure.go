@@ -1,0 +1,56 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"millrace"
+	"millrace/internal/app/config"
+)
+
+// measure notes in the configuration what one pass of every source holds, in what the mixture counts. It is a function of the sources'
+// bytes and of what turns records into documents: pinned by the run's manifests and its identity, in which the sizes are as well.
+// Problems are sources of which not everything is known; they name the cure.
+func (out *Opened) measure(ctx context.Context) (Problems, error) {
+	c := out.Config
+	var problems Problems
+	for i, src := range out.Sources {
+		st, err := src.Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		why := ""
+		switch {
+		case !st.Counted:
+			why = fmt.Sprintf("the records of its %d files are not counted", st.Files)
+		case (c.Mixture.Unit == config.Tokens || c.Sources[i].Filter != "") && st.Known < st.Records:
+			why = fmt.Sprintf("the lengths of %d of its %d records are not known", st.Records-st.Known, st.Records)
+		}
+		if why != "" {
+			problems = append(problems, &Problem{Source: src.Name(), Place: place(c, "mixture"),
+				Err: fmt.Errorf("weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write the weights out: %w", why, c.File, millrace.ErrInvalid)})
+			continue
+		}
+		c.Sources[i].Size = st.Tokens
+		if c.Mixture.Unit == config.Samples {
+			c.Sources[i].Size = st.Records - st.Refused
+		}
+	}
+	c.Mixture.Measured = len(problems) == 0
+	return problems, nil
+}
+
+// Measure opens the sources of a mixture whose weights are derived, so that their sizes are in the configuration: before a run is
+// planned, or its identity asked for. It does nothing for other mixtures.
+func Measure(ctx context.Context, c *config.Config, o Options) error {
+	if !c.Mixture.Derives() {
+		return nil
+	}
+	o.Measure = true
+	opened, err := Open(ctx, c, o)
+	if opened != nil {
+		err = errors.Join(err, opened.Close())
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package dryrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/internal/app/setup"
+	"millrace/sources"
+	"millrace/sources/tokenize"
+)
+
+// Options say how sources are opened.
+type Options struct {
+	Deep     bool                                   // hash every byte and compare with the hash first seen
+	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
+	Only     string                                 // open this source alone; empty: all
+	Progress func(source string, done, total int64) // bytes indexed
+	Logger   *slog.Logger                           // default: none
+	Measure  bool                                   // find the sources' sizes where weights are derived from them
+}
+
+// Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
+type Opened struct {
+	Config   *config.Config
+	Encoding *tokenize.Encoding // nil where no source is text
+	Sources  []*sources.Source
+	specs    []sources.Spec
+}
+
+// Problem is why a source cannot be read. Place is where the mixture file could cure it, nil where it could not.
+type Problem struct {
+	Source string
+	Err    error
+	Place  *config.Error
+}
+
+// Error names the place in the mixture file, if there is one, the source, what is wrong and the cure.
+func (p *Problem) Error() string {
+	text := strings.TrimSuffix(p.Err.Error(), ": "+millrace.ErrInvalid.Error())
+	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
+		text = prefix + text
+	}
+	if errors.Is(p.Err, millrace.ErrDamaged) || errors.Is(p.Err, fs.ErrNotExist) {
+		text += fmt.Sprintf("; restore the file, or take it out of sources.%s.path", p.Source)
+	}
+	if p.Place != nil {
+		return fmt.Sprintf("%s:%d:%d: %s", p.Place.File, p.Place.Line, p.Place.Column, text)
+	}
+	return text
+}
+
+// Unwrap returns what is wrong.
+func (p *Problem) Unwrap() error { return p.Err }
+
+// Problems are what is wrong with a mixture's sources.
+type Problems []*Problem
+
+// Error returns one line a problem.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Open opens the sources of a mixture, one after the other. What is wrong with the mixture file is the error of its vocabulary or
+// planning; what is wrong with sources are Problems, beside which the sources that could be opened are returned. The caller closes.
+func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
+	encoding, err := setup.Tokenizer(c)
+	if err != nil {
+		return nil, err
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	out := &Opened{Config: c, Encoding: encoding}
+	var problems Problems
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if o.Only != "" && o.Only != s.Name {
+			continue
+		}
+		if p, err := out.open(ctx, s, o); err != nil {
+			out.Close()
+			return nil, err
+		} else if p != nil {
+			problems = append(problems, p)
+		}
+	}
+	if len(problems) == 0 && o.Measure && c.Mixture.Derives() {
+		if problems, err = out.measure(ctx); err != nil {
+			out.Close()
+			return nil, err
+		}
+	}
+	if len(problems) > 0 {
+		return out, problems
+	}
+	return out, nil
+}
+
+func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Problem, error) {
+	spec, err := setup.SourceSpec(out.Config, s, out.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	if o.OnePass {
+		spec.Epochs = 1
+	}
+	// Open resolves again; here it tells what the paths are to blame for.
+	if _, err := sources.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name()); err != nil {
+		return &Problem{Source: s.Name, Err: err, Place: place(out.Config, "sources."+s.Name+".path")}, nil
+	}
+	src, err := sources.Open(ctx, spec, sources.OpenOptions{Deep: o.Deep, Logger: o.Logger,
+		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, millrace.ErrInvalid):
+		return &Problem{Source: s.Name, Err: err, Place: place(out.Config, "sources."+s.Name)}, nil
+	case err != nil:
+		return &Problem{Source: s.Name, Err: err}, nil
+	}
+	out.Sources, out.specs = append(out.Sources, src), append(out.specs, spec)
+	return nil, nil
+}
+
+// place is where the mixture file writes a key.
+func place(c *config.Config, key string) *config.Error {
+	var at *config.Error
+	errors.As(c.ErrorAt(key, "", ""), &at)
+	return at
+}
+
+// Manifests are what the sources are made of, in order.
+func (o *Opened) Manifests() []*millrace.Manifest {
+	out := make([]*millrace.Manifest, len(o.Sources))
+	for i, s := range o.Sources {
+		out[i] = s.Manifest()
+	}
+	return out
+}
+
+// Close closes the sources.
+func (o *Opened) Close() error {
+	var errs []error
+	for _, s := range o.Sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}

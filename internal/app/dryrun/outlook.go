@@ -1,0 +1,244 @@
+package dryrun
+
+import (
+	"context"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+)
+
+// Outlook is how a run goes on and ends. Its floating point is for people's eyes: nothing is planned by it.
+type Outlook struct {
+	Exact   bool // the run was planned to its end
+	Endless bool // nothing ends it
+	Steps   uint64
+	Tokens  float64
+	Reason  string // why it ends
+	Sources []Course
+	Begins  []*millrace.Step // by stage: its first step; nil where the run does not come to it, or not in what was looked at
+}
+
+// Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays: Muennighoff et al., "Scaling
+// Data-Constrained Language Models" (arXiv 2305.16264).
+const Fresh = 4
+
+// Course is what becomes of one source.
+type Course struct {
+	Dry    *millrace.Step // the step in which it ends; nil where it does not
+	Stale  *millrace.Step // the step in which the pass after Fresh begins; nil where none does
+	Share  float64        // of what the weights count, over the run or what was looked at of it
+	Tokens float64        // drawn; of an endless run, a step
+}
+
+// ToEnd plans the rest of a finite run, from wherever the walk is. tell hears of every step.
+func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
+	for {
+		s, err := w.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			break
+		}
+		tell(s)
+	}
+	return w.Outlook(), nil
+}
+
+// Outlook is what the walk has seen so far; Exact where that is all.
+func (w *Walk) Outlook() *Outlook {
+	out := &Outlook{Exact: w.over.Kind == planner.Finished || w.over.Reason != "", Reason: string(w.over.Reason), Sources: make([]Course, len(w.found)), Begins: w.begins}
+	if w.last == nil {
+		return out
+	}
+	st := &w.last.After
+	out.Steps, out.Tokens = uint64(w.last.Step)+1, float64(st.Tokens)
+	counts := make([]float64, len(st.Sources))
+	total := 0.0
+	for i := range st.Sources {
+		counts[i] = float64(st.Sources[i].Tokens)
+		if w.opened.Config.Mixture.Unit == "samples" {
+			counts[i] = float64(st.Sources[i].Samples)
+		}
+		total += counts[i]
+	}
+	for i := range counts {
+		c := &out.Sources[i]
+		c.Dry, c.Stale = w.dry[i], w.stale[i]
+		if total > 0 {
+			c.Share = counts[i] / total
+		}
+		c.Tokens = float64(st.Sources[i].Tokens)
+	}
+	return out
+}
+
+// Supply is what a source can give, known or estimated.
+type Supply struct {
+	Tokens  float64 // of one pass
+	Records float64 // of one pass
+	Passes  uint32  // 0: endless
+}
+
+// mostPhases bounds the steps that are looked at one by one, where the mixture changes in each.
+const mostPhases = 2_000_000
+
+// Forecast estimates how a run goes that fills that part of its sequences with document tokens.
+func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, fill float64) *Outlook {
+	f := &forecast{spec: spec, milestones: c.Mixture.Milestones(), fill: fill, left: make([]float64, len(supply)), drawn: make([]float64, len(supply)),
+		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))}}
+	for i, s := range supply {
+		f.active[i], f.weight[i], f.left[i] = true, 1, s.Tokens*float64(s.Passes)
+		if spec.Unit == planner.Samples {
+			f.left[i] = s.Records * float64(s.Passes)
+			f.weight[i] = s.Tokens / max(s.Records, 1)
+		}
+	}
+	f.run(supply)
+	total := 0.0
+	for _, d := range f.drawn {
+		total += d
+	}
+	for i, d := range f.drawn {
+		c := &f.out.Sources[i]
+		if total > 0 {
+			c.Share = d / total
+		}
+		c.Tokens = d * f.weight[i]
+	}
+	return &f.out
+}
+
+// forecast moves a mixture forward in stretches in which its shares and its batches stay the same.
+type forecast struct {
+	spec       *planner.Spec
+	milestones []config.Milestone
+	fill       float64
+	perStep    float64   // tokens, 1 at least
+	left       []float64 // of what the weights count, of finite sources
+	drawn      []float64 // likewise
+	weight     []float64 // tokens in one of those
+	active     []bool
+	step       float64
+	out        Outlook
+}
+
+func (f *forecast) run(supply []Supply) {
+	for range mostPhases {
+		f.enter()
+		shares := f.spec.Schedule.Divide(f.spec.Schedule.At(uint64(f.step), uint64(f.out.Tokens)), f.active)
+		rate, ok := f.rates(shares)
+		if !ok {
+			f.end(string(planner.SourcesThrough))
+			return
+		}
+		leap, first := f.leap(supply, rate)
+		f.cross(supply, rate, leap)
+		if first < 0 && leap == 0 {
+			f.out.Endless = true
+			f.out.Steps = uint64(f.step)
+			f.drawn = rate
+			return
+		}
+		for i := range rate {
+			f.drawn[i] += rate[i] * leap
+			f.left[i] -= rate[i] * leap
+		}
+		f.step += leap
+		f.out.Tokens += f.perStep * leap
+		if f.spec.StopSteps > 0 && f.step >= float64(f.spec.StopSteps) {
+			f.end(string(planner.StepsReached))
+			return
+		}
+		if f.spec.StopTokens > 0 && f.out.Tokens >= float64(f.spec.StopTokens) {
+			f.end(string(planner.TokensReached))
+			return
+		}
+		if first >= 0 {
+			at := millrace.Step(f.step)
+			f.out.Sources[first].Dry, f.active[first] = &at, false
+			if e := f.spec.Sources[first].OnExhausted; e == planner.Stop || e == planner.Fail {
+				f.end(string(e))
+				return
+			}
+		}
+	}
+	f.out.Endless = true
+}
+
+func (f *forecast) end(reason string) {
+	f.out.Reason, f.out.Steps = reason, uint64(f.step+0.999999)
+}
+
+// cross notes the sources that are read a fifth time within the stretch of that many steps, 0 for ever.
+func (f *forecast) cross(supply []Supply, rate []float64, leap float64) {
+	for i, s := range supply {
+		pass := s.Tokens
+		if f.spec.Unit == planner.Samples {
+			pass = s.Records
+		}
+		if f.out.Sources[i].Stale != nil || rate[i] <= 0 || pass <= 0 || s.Passes > 0 && s.Passes <= Fresh {
+			continue
+		}
+		if after := (Fresh*pass - f.drawn[i]) / rate[i]; leap == 0 || after < leap {
+			at := millrace.Step(f.step + max(after, 0))
+			f.out.Sources[i].Stale = &at
+		}
+	}
+}
+
+// rates is what each source gives a step; false where nothing is left that could receive weight.
+func (f *forecast) rates(shares []uint32) ([]float64, bool) {
+	mean := 0.0
+	for i, s := range shares {
+		mean += float64(s) / mixing.One * f.weight[i]
+	}
+	if mean == 0 {
+		return nil, false
+	}
+	out := make([]float64, len(shares))
+	for i, s := range shares {
+		out[i] = float64(s) / mixing.One * f.perStep / mean
+	}
+	return out, true
+}
+
+// leap is how many steps it goes on like this, and the source that ends then, or -1. 0 and -1: for ever.
+func (f *forecast) leap(supply []Supply, rate []float64) (leap float64, first int) {
+	first = -1
+	bound := func(steps float64) bool {
+		if leap == 0 || steps < leap {
+			leap = max(steps, 1e-9)
+			return true
+		}
+		return false
+	}
+	if f.spec.StopSteps > 0 {
+		bound(float64(f.spec.StopSteps) - f.step)
+	}
+	if f.spec.StopTokens > 0 {
+		bound((float64(f.spec.StopTokens) - f.out.Tokens) / f.perStep)
+	}
+	f.stage(bound)
+	if f.changing() && bound(1) {
+		first = -1
+	}
+	for i := range rate {
+		if supply[i].Passes > 0 && f.active[i] && rate[i] > 0 && bound(f.left[i]/rate[i]) {
+			first = i
+		}
+	}
+	return leap, first
+}
+
+// changing tells whether the schedule may hold other shares later.
+func (f *forecast) changing() bool {
+	last := &f.milestones[len(f.milestones)-1]
+	from, tokens := last.From()
+	if tokens {
+		return f.out.Tokens < float64(from+last.Over())
+	}
+	return f.step < float64(from+last.Over())
+}

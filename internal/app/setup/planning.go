@@ -1,0 +1,131 @@
+package setup
+
+import (
+	"fmt"
+	"slices"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+)
+
+// PlanSpec is the part of the configuration that decides what a step holds.
+func PlanSpec(c *config.Config) (*planner.Spec, error) {
+	schedule, err := schedule(c)
+	if err != nil {
+		return nil, err
+	}
+	all := stages(c)
+	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
+		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep),
+		Carry: int(c.Carry), Window: int(c.Window)}
+	for i := range c.Sources {
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: filterTexts(c, &c.Sources[i])})
+	}
+	if c.Stop != nil {
+		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
+	}
+	return spec, spec.Validate()
+}
+
+func stages(c *config.Config) (out []planner.Stage) {
+	_, filters := c.StageFilterSets()
+	for i, s := range c.AllStages() {
+		from, tokens := s.From()
+		at := mixing.Point{Measure: mixing.Steps, Count: from}
+		if tokens {
+			at.Measure = mixing.Tokens
+		}
+		mask := uint64(0)
+		if filters[i] > 0 {
+			mask = 1 << filters[i]
+		}
+		out = append(out, planner.Stage{From: at, Filters: mask, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
+			Packing: planner.Packing(s.Packing), MicroBatch: s.MicroBatchSize})
+	}
+	return out
+}
+
+func schedule(c *config.Config) (*mixing.Schedule, error) {
+	milestones := c.Mixture.Milestones()
+	out := make([]mixing.Milestone, len(milestones))
+	for i := range milestones {
+		k := &milestones[i]
+		at, tokens := k.From()
+		measure := mixing.Steps
+		if tokens {
+			measure = mixing.Tokens
+		}
+		out[i].From = mixing.Point{Measure: measure, Count: at}
+		if k.Ramp != "" && k.Ramp != config.RampNone {
+			ramp, err := mixing.ParseRamp(string(k.Ramp))
+			if err != nil {
+				return nil, err
+			}
+			out[i].Ramp, out[i].Over = ramp, mixing.Point{Measure: measure, Count: k.Over()}
+		}
+		var err error
+		if out[i].Weights, err = weights(c, k); err != nil {
+			return nil, fmt.Errorf("mixture, entry %d: %w: %w", i, err, millrace.ErrInvalid)
+		}
+	}
+	s, err := mixing.NewSchedule(len(c.Sources), out)
+	if err != nil {
+		return nil, fmt.Errorf("mixture.schedule: %v: %w", err, millrace.ErrInvalid)
+	}
+	s.Bound(bounds(c))
+	return s, nil
+}
+
+// Strategy is all of the configuration that decides what a step holds and where it goes.
+func Strategy(c *config.Config, t millrace.Topology) (*planner.Strategy, error) {
+	mix, err := PlanSpec(c)
+	if err != nil {
+		return nil, err
+	}
+	return &planner.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: planner.Balance(c.Balance), Broadcast: Broadcast(c)}, nil
+}
+
+func distribute(c *config.Config, t millrace.Topology) planner.Distribute {
+	d := planner.Distribute{MicroBatch: c.MicroBatchSize, Layout: c.Layout, CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, Group: c.Group(t)}
+	if c.SplitDocuments != nil {
+		d.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
+	}
+	return d
+}
+
+// Broadcast says along which axes the trainer hands tensors on itself.
+func Broadcast(c *config.Config) millrace.Broadcast {
+	return millrace.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
+}
+
+// Refit is the steps between two looks at reported times, 0 where costs stay as they are.
+func Refit(c *config.Config) uint64 {
+	if c.Refit == nil {
+		return 0
+	}
+	return c.Refit.Every
+}
+
+// Placing is the placing as the journal remembers it: a new attempt is opened when it changes.
+func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
+	cost := Costs(c)
+	p := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
+		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP),
+		CpLocal: c.CPLocal, Group: uint32(c.Group(t))}
+	if cost.Windowed > 0 {
+		p.Cost += fmt.Sprintf(", %d within %d", cost.Windowed, cost.Window)
+	}
+	if cost.Phases() > 1 {
+		p.Cost += fmt.Sprintf(", encoder %d %d", cost.Encoder.Linear, cost.Encoder.Quadratic)
+	}
+	for i := range c.Stages {
+		p.Stages = append(p.Stages, c.Stages[i].MicroBatchSize)
+	}
+	if c.SplitDocuments != nil {
+		p.Split = fmt.Sprintf("above %d", c.SplitDocuments.Above.Tokens)
+	}
+	return p
+}

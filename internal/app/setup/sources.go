@@ -1,0 +1,184 @@
+package setup
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+	"strings"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/sources"
+	"millrace/sources/filter"
+	"millrace/sources/jsonl"
+	"millrace/sources/lengths"
+	"millrace/sources/megatron"
+	"millrace/sources/parquet"
+	"millrace/sources/tokenize"
+)
+
+// Tokenizer loads the run's vocabulary and notes its fingerprint in the configuration, where the identity finds it; nil where no
+// source is text.
+func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
+	t := c.Tokenizer
+	if t == nil {
+		return nil, nil
+	}
+	var e *tokenize.Encoding
+	var err error
+	if t.Path != "" {
+		e, err = tokenize.LoadFile(c.Abs(t.Path))
+	} else {
+		e, err = tokenize.Load(t.Name)
+	}
+	if err != nil {
+		return nil, c.ErrorAt("tokenizer", err.Error(), "name gpt2, r50k_base, cl100k_base or o200k_base, or the path of a .tiktoken file")
+	}
+	t.Fingerprint = fmt.Sprintf("%x", e.Fingerprint())
+	return e, nil
+}
+
+// SourceSpec is what one source is, for the room that reads it.
+func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sources.Spec, error) {
+	format, err := format(s.Format)
+	if err != nil {
+		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
+	}
+	spec := sources.Spec{Name: s.Name, Format: format, Base: c.Base, Patterns: s.Path, Field: sources.Field{Text: s.Text},
+		Limits: sources.Limits{SampleBytes: int64(c.Limits.SampleBytes)}, Shuffle: c.Shuffle, Seed: c.Seed, Epochs: c.Passes(s), IndexDir: c.IndexPath()}
+	if spec.Filters, err = filters(c, s); err != nil {
+		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
+	}
+	spec.Field.Others = spec.Filters.Fields()
+	if s.Root != "" {
+		spec.Root = c.Abs(s.Root)
+	}
+	if s.Format.HoldsText() {
+		spec.Tokenizer, spec.AddBOS, spec.AddEOS = e, c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
+	}
+	return spec, nil
+}
+
+// filters are all that look at a source: its own, then those of stages by their numbers.
+func filters(c *config.Config, s *config.Source) (*filter.Set, error) {
+	sets, _ := c.StageFilterSets()
+	all := make([]*filter.Filter, 1+len(sets))
+	for i := range all {
+		text := s.Filter
+		if i > 0 {
+			text = sets[i-1].Of(s.Name)
+		}
+		if text == "" {
+			continue
+		}
+		var err error
+		if all[i], err = filter.Compile(text); err != nil {
+			return nil, fmt.Errorf("filter `%s`: %w", text, err)
+		}
+	}
+	return filter.NewSet(all...)
+}
+
+// filterTexts are what may refuse a source's documents, for people.
+func filterTexts(c *config.Config, s *config.Source) string {
+	var texts []string
+	if s.Filter != "" {
+		texts = append(texts, s.Filter)
+	}
+	sets, _ := c.StageFilterSets()
+	for _, set := range sets {
+		if text := set.Of(s.Name); text != "" {
+			texts = append(texts, text+" (of a stage)")
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+func format(f config.Format) (sources.Format, error) {
+	switch f {
+	case config.JSONL:
+		return jsonl.Format{}, nil
+	case config.Parquet:
+		return parquet.Format{}, nil
+	case config.Megatron:
+		return megatron.New(sources.OSFS()), nil
+	case config.Lengths:
+		return lengths.Format{}, nil
+	}
+	return nil, fmt.Errorf("format %q is not there yet", f)
+}
+
+// LoaderName is the name of the i-th loader process.
+func LoaderName(i int) string { return fmt.Sprintf("loader-%d", i) }
+
+// Loaders returns the number of loader processes: auto is one a source up to the number of processors, so that a file that brings
+// a decoder down takes its source alone, and no core waits for another's process.
+func Loaders(c *config.Config) int {
+	if c.Loaders.Count > 0 {
+		return int(c.Loaders.Count)
+	}
+	return max(1, min(len(c.Sources), runtime.NumCPU()))
+}
+
+// ShadowName is the name of the i-th loader process that stands by.
+func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }
+
+// Shadows are the names of the loader processes that stand by when a run starts.
+func Shadows(c *config.Config) []string {
+	out := make([]string, c.Reliability.Shadows)
+	for i := range out {
+		out[i] = ShadowName(i)
+	}
+	return out
+}
+
+// LoaderMemory is one loader process's part of limits.loader_memory, in bytes. A shadow has the same part as a loader: promoted, it has
+// the same duty, and every process may be promoted before another has gone.
+func LoaderMemory(c *config.Config) int64 {
+	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
+}
+
+// Stripes deals the sources to the loaders: source i's stripes, by loader name. With fewer loaders than sources, sources share
+// loaders; with more, the first sources get several stripes, each loader one.
+func Stripes(c *config.Config) [][]string {
+	n, k := Loaders(c), len(c.Sources)
+	out := make([][]string, k)
+	if n <= k {
+		for i := range out {
+			out[i] = []string{LoaderName(i % n)}
+		}
+		return out
+	}
+	for i := range n {
+		out[i%k] = append(out[i%k], LoaderName(i))
+	}
+	return out
+}
+
+// uncounted is the records that a quarantine budget assumes of a source that nobody has counted, until more were seen.
+const uncounted = 10_000
+
+// Allowed is how many of a source's records may be quarantined: the budget's fraction, rounded up.
+func Allowed(c *config.Config) func(counted bool, records uint64) uint64 {
+	num, den := c.Quarantine.Budget.Fraction()
+	return func(counted bool, records uint64) uint64 {
+		if !counted {
+			records = max(records, uncounted)
+		}
+		hi, lo := bits.Mul64(records, num)
+		q, rest := bits.Div64(hi%den, lo, den)
+		if rest > 0 {
+			q++
+		}
+		return q
+	}
+}
+
+// Names are the sources' names in the order of their numbers.
+func Names(ms []*millrace.Manifest) []string {
+	out := make([]string, len(ms))
+	for i := range ms {
+		out[i] = ms[i].Source
+	}
+	return out
+}

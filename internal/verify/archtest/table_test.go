@@ -1,0 +1,115 @@
+package archtest
+
+// A room is one row of the import table. Patterns are paths below the module; "x/..." is x and all below it, "." the root, "*" anything.
+type room struct {
+	path   string
+	ours   []string // packages of this module that it may import, besides those of its own row
+	theirs []string // libraries (import path prefixes); those of the owners table count as well
+}
+
+// rooms: the first row that matches decides.
+var rooms = []room{
+	{"cmd/...", all, all},
+	{"bench/...", all, all},
+	{"examples/...", all, all},
+
+	// words
+	{".", none, none},
+
+	// {mixing, sources, constructors, checkpoint} never import each other, but for the permutation that orders a source
+	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
+	{"constructors", list("."), all},
+	{"checkpoint", list("internal/failpoint"), all},
+	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
+	{"sources/...", list(".", "mixing", "internal/seam"), all},
+
+	// {orchestrator, sidecar} talk only by proto
+	{"orchestrator/planner", list(".", "mixing", "internal/seal"), list("golang.org/x/crypto/blake2b")},
+	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
+	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only room with floating point on the way to a plan, and what it decides is journaled
+	{"orchestrator/lease", list("."), all},
+	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
+	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
+
+	// what everybody may use
+	{"proto", none, all},
+	{"internal/seam", none, list("golang.org/x/sys/unix")},
+	{"internal/failpoint", none, none},
+	{"internal/heartbeat", list("internal/seam"), list("golang.org/x/sys/unix")},
+	{"internal/event", list("internal/seam"), none},
+	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
+	{"internal/wire", list(".", "proto"), all},
+	{"internal/app/config/...", list(".", "sources/filter"), all}, // filters are checked with the file
+
+	// what only cmd uses
+	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "orchestrator/feedback", "internal/app/config"), all}, // mixture file → rooms
+	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner", "orchestrator/offers", "internal/app/config", "internal/app/setup"), all},
+	{"internal/app/supervisor", list(".", "internal/seam"), list("golang.org/x/sys/unix")},
+	{"internal/verify/sim/...", all, all},
+
+	// the house
+	{"internal/verify/archtest", none, none},
+	{"internal/verify/testreport", none, none},
+	{"internal/verify/mutants", none, none},
+}
+
+// shell is what a role that meets the world may use.
+var shell = []string{"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/seam"}
+
+// owners: a library that only these rooms may import.
+var owners = []struct {
+	library string
+	rooms   []string
+}{
+	{"github.com/cockroachdb/pebble", list("checkpoint")},
+	{"go.etcd.io/", list("orchestrator/lease")},
+	{"github.com/NVIDIA/", list("sidecar/gpu")},
+	{"github.com/apache/arrow/", list("sources/...", "constructors", "sidecar/...")},
+	{"github.com/parquet-go/", list("sources/parquet")},
+	{"github.com/expr-lang/", list("sources/filter")},
+	{"github.com/pkoukk/", list("sources/tokenize/...", "bench/...")},
+	{"github.com/spf13/", list("cmd/...")},
+	{"github.com/schollz/", list("cmd/...")},
+	{"github.com/goccy/", list("internal/app/config/...")},
+	{"github.com/invopop/", list("internal/app/config/...")},
+}
+
+// testOnly: libraries that only tests and packages whose name ends in test may import.
+var testOnly = []string{"testing", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal"}
+
+// tables are package variables that nothing changes and that Go cannot declare as constants.
+var tables = map[string][]string{
+	"internal/app/config": {"refused", "syntaxCures", "groups", "notYet", "examples", "byteUnits"},
+	"internal/wire":       {"table"},
+	"checkpoint":          {"castagnoli"},
+	"cmd/millrace":        {"version"}, // set by the linker
+}
+
+// longFiles and longFuncs are what may exceed the limits, with the reason.
+var (
+	longFiles = map[string]string{}
+	longFuncs = map[string]string{}
+)
+
+const (
+	maxFileLines = 500
+	maxFuncLines = 80
+)
+
+var (
+	none []string
+	all  = []string{"*"}
+)
+
+func list(first ...any) []string {
+	var out []string
+	for _, x := range first {
+		switch x := x.(type) {
+		case string:
+			out = append(out, x)
+		case []string:
+			out = append(out, x...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,222 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+)
+
+// setting is a row of the table: what a run is. Everything that is added to the mixture file gets one more.
+type setting struct {
+	name       string
+	shuffle    millrace.Shuffle
+	epochs     uint32 // passes of every source; 0: endless
+	bad        bool   // some records cannot be decoded
+	refused    bool   // some are refused by filters: bit 0 every third, bit 1 every fifth
+	milestones []mixing.Milestone
+	change     func(*planner.Spec)
+	options    planner.PlaceOptions
+	axes       millrace.Topology // without Ranks; 0 is 1
+
+	spec    *planner.Spec
+	streams map[string]*stream
+}
+
+func settings(t *testing.T) []*setting {
+	w := func(texts ...string) (out []mixing.Weight) {
+		for _, text := range texts {
+			weight, err := mixing.ParseWeight(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, weight)
+		}
+		return out
+	}
+	plain := []mixing.Milestone{{Weights: w("0.5", "0.2", "0.3")}}
+	steps := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: n} }
+	tokens := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Tokens, Count: n} }
+	packed := planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.FSDP}
+	return []*setting{
+		{name: "best fit, global, one epoch", shuffle: millrace.Global, epochs: 1, milestones: plain, options: packed},
+		{name: "varlen, dp, blocks, two epochs, last step short", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.DP, CapPermille: 1250},
+			change:  func(s *planner.Spec) { s.LastStep, s.PadMultiple = planner.ShortLast, 8 }},
+		{name: "varlen, documents split over ranks, an encoder", shuffle: millrace.Global, epochs: 1, milestones: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1500, Split: planner.Split{On: true},
+				Cost: planner.Cost{Linear: 1, Quadratic: 3, Encoder: planner.Encoder{Linear: 5}}}},
+		{name: "two pipeline stages of four context-parallel ranks that hold short documents whole", shuffle: millrace.Global, epochs: 1, milestones: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, Local: 40}, axes: millrace.Topology{TP: 1, CP: 4, PP: 2},
+			change: func(s *planner.Spec) { s.PadMultiple = 8 }},
+		{name: "pad, no shuffle, no balance, samples, last step dropped, bad records", shuffle: millrace.InFileOrder, epochs: 1, bad: true, milestones: plain,
+			options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.Unbalanced},
+			change:  func(s *planner.Spec) { s.Packing, s.Unit, s.LastStep = planner.Pad, planner.Samples, planner.DropLast }},
+		{name: "endless, milestones and ramps by steps, so many steps, bad records, blocks", shuffle: millrace.Blocks, bad: true, options: packed,
+			milestones: []mixing.Milestone{{Weights: w("1", "0", "1")}, {From: steps(20), Weights: w("1", "3", "0"), Ramp: mixing.RampLinear, Over: steps(30)},
+				{From: steps(70), Weights: w("0", "1", "0")}, {From: steps(90), Weights: w("2", "1", "5"), Ramp: mixing.RampCosine, Over: steps(40)}},
+			change: func(s *planner.Spec) { s.StopSteps = 150 }},
+		{name: "endless, a ramp by tokens, so many tokens, samples", shuffle: millrace.Global, options: packed,
+			milestones: []mixing.Milestone{{From: tokens(0), Weights: w("1", "1", "1")}, {From: tokens(30_000), Weights: w("0.1", "5", "1"), Ramp: mixing.RampLinear, Over: tokens(50_000)}},
+			change:     func(s *planner.Spec) { s.StopTokens, s.Unit = 120_000, planner.Samples }},
+		{name: "stages by steps, batches ramped, longer sequences, another packing", shuffle: millrace.Global, epochs: 2, bad: true, milestones: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.SequenceLength, s.GlobalBatch, s.Rampup = 32, 64, millrace.Rampup{Start: 16, Increment: 16, Samples: 700}
+				s.Stages = []planner.Stage{
+					{From: steps(30), SequenceLength: 128, GlobalBatch: 16, Packing: planner.BestFit, MicroBatch: 2},
+					{From: steps(45), SequenceLength: 64, GlobalBatch: 48, Rampup: millrace.Rampup{Start: 16, Increment: 32, Samples: 100}, Packing: planner.Pad, MicroBatch: 1},
+					{From: steps(70), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit},
+				}
+			}},
+		{name: "stages by tokens, varlen, samples", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
+			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1150},
+			change: func(s *planner.Spec) {
+				s.Unit = planner.Samples
+				s.Stages = []planner.Stage{
+					{From: tokens(30_000), SequenceLength: 256, GlobalBatch: 16, Packing: planner.BestFit, MicroBatch: 1},
+					{From: tokens(70_000), SequenceLength: 32, GlobalBatch: 32, Packing: planner.BestFit, MicroBatch: 4},
+				}
+			}},
+		{name: "filters of sources and of a stage, bounds that hold from the start", shuffle: millrace.Blocks, epochs: 2, bad: true, refused: true, milestones: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Stages = []planner.Stage{{From: steps(25), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit, Filters: 2}, {From: steps(60), SequenceLength: 64, GlobalBatch: 16, Packing: planner.BestFit}}
+				s.Schedule.Bound(mixing.Bounds{Most: []uint64{mixing.Whole / 5 * 2, 0, 0}, Least: []uint64{0, mixing.Whole / 4, 0}})
+			}},
+		{name: "windows under a ramp, carry, bad records", shuffle: millrace.Global, epochs: 2, bad: true, options: packed,
+			milestones: []mixing.Milestone{{Weights: w("1", "1", "1")}, {From: steps(20), Weights: w("1", "3", "0.5"), Ramp: mixing.RampLinear, Over: steps(25)}},
+			change:     func(s *planner.Spec) { s.Window, s.Carry = 4, 24 }},
+		{name: "concatenated documents, windows, samples", shuffle: millrace.Blocks, epochs: 2, bad: true, milestones: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Packing, s.Window, s.Unit, s.LastStep = planner.Concat, 3, planner.Samples, planner.ShortLast
+			}},
+		{name: "buckets of lengths, windows, carry, then a stage of shorter bins", shuffle: millrace.Global, epochs: 2, bad: true, milestones: plain, options: packed,
+			change: func(s *planner.Spec) {
+				s.Packing, s.Window, s.Carry, s.PadMultiple, s.GlobalBatch = planner.Bucketed, 3, 40, 2, 32
+				s.Stages = []planner.Stage{{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: planner.Bucketed}}
+			}},
+		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, milestones: plain, options: planner.PlaceOptions{Layout: millrace.Packed, Balance: planner.PP},
+			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = planner.Stop }},
+	}
+}
+
+// prepare reads a setting's streams.
+func (x *setting) prepare(t *testing.T, dir string) {
+	t.Helper()
+	schedule, err := mixing.NewSchedule(3, x.milestones)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.spec = &planner.Spec{SequenceLength: 64, GlobalBatch: 16, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, Schedule: schedule, LastStep: planner.PadLast}
+	x.streams = map[string]*stream{}
+	for _, name := range []string{"books", "code", "web"} {
+		on := planner.Renormalize
+		if x.epochs == 0 {
+			on = planner.Repeat
+		}
+		x.spec.Sources = append(x.spec.Sources, planner.SourceSpec{Name: name, OnExhausted: on})
+		x.streams[name] = readStream(t, dir, name, x.shuffle, x.epochs, 8000, x.bad)
+		if x.refused {
+			x.streams[name].refuse()
+		}
+	}
+	if x.change != nil {
+		x.change(x.spec)
+	}
+	x.options.LastStep = x.spec.LastStep
+}
+
+// placings are what a run may be continued on.
+func placings() (out []placing) {
+	for i, ranks := range []int{1, 2, 8} {
+		for j, loaders := range []int{1, 2, 8} {
+			for k, runway := range []int{1, 6} {
+				out = append(out, placing{ranks: ranks, micro: 1 + (i+j+k)%2, loaders: loaders, runway: runway})
+			}
+		}
+	}
+	return out
+}
+
+// TestEveryStateGoesOn: restored from the state of every step, on another number of ranks, with another microbatch size, other loaders and with and
+// without prefetch, a run goes on with equal content, with the bytes of an uninterrupted run on that many ranks, and with equal states; as every
+// state is restored, equal states make all that follows equal. Every 25th goes on to the end of the run. States from the middle of a step go on where the
+// placement is the same and are refused elsewhere.
+func TestEveryStateGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	for _, source := range []string{"books", "code", "web"} {
+		files(t, dir, source)
+	}
+	for _, x := range settings(t) {
+		t.Run(strings.ReplaceAll(x.name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			x.prepare(t, dir)
+			whole := map[[2]int]*history{}
+			for _, p := range placings() {
+				shape := [2]int{p.ranks, p.micro}
+				if whole[shape] == nil {
+					whole[shape] = x.resume(t, p, nil, 0)
+				}
+			}
+			if n := len(whole[[2]int{1, 1}].steps); n < 90 {
+				t.Errorf("a run of %d steps shows little", n)
+			}
+			for i := range whole[[2]int{1, 1}].steps {
+				x.restore(t, whole, uint64(i+1))
+			}
+		})
+	}
+}
+
+// restore goes on from the state before a step; the placing follows from the step, so that all have their turn.
+func (x *setting) restore(t *testing.T, whole map[[2]int]*history, step uint64) {
+	t.Helper()
+	all := placings()
+	from, to := all[int(step*7)%len(all)], all[int(step*5)%len(all)]
+	saved, want := whole[[2]int{from.ranks, from.micro}], whole[[2]int{to.ranks, to.micro}]
+	length := 2
+	if step%25 == 0 {
+		length = 0
+	}
+	state := given(saved.steps[step-1].state, 0, "")
+	got := x.resume(t, to, state, length)
+	ahead := want.steps[step:]
+	if got.refusal != "" || got.begun == nil || got.from != step {
+		t.Fatalf("from the state before step %d it begins at %d: %s", step, got.from, got.refusal)
+	}
+	if length == 0 && len(got.steps) != len(ahead) || len(got.steps) < min(length, len(ahead)) {
+		t.Fatalf("from the state before step %d there come %d steps, want %d", step, len(got.steps), len(ahead))
+	}
+	if d := first(got.steps, ahead, step); d != "" {
+		t.Fatalf("from the state before step %d, %+v to %+v: %s", step, from, to, d)
+	}
+	if (length == 0 || len(ahead) == 0) && got.ended != want.ended {
+		t.Fatalf("from the state before step %d it ends %s, want %s", step, got.ended, want.ended)
+	}
+	if len(ahead) > 0 {
+		x.inside(t, saved.steps[step-1].state, ahead, to, step)
+	}
+}
+
+// inside goes on from the middle of a step.
+func (x *setting) inside(t *testing.T, state string, ahead []planned, p placing, step uint64) {
+	t.Helper()
+	taken := 1 + uint32(step)%ahead[0].micro
+	text := given(state, taken, ahead[0].place)
+	got := x.resume(t, p, text, 1)
+	if taken == ahead[0].micro {
+		if !strings.Contains(got.refusal, fmt.Sprintf("after %d of its microbatches, and it has %d", taken, taken)) {
+			t.Fatalf("beyond the end of step %d: %q", step, got.refusal)
+		}
+		return
+	}
+	if got.begun == nil || got.begun.Step != step || got.begun.Microbatch != taken || first(got.steps, ahead, step) != "" {
+		t.Fatalf("inside step %d: %s%s, begins at %+v", step, first(got.steps, ahead, step), got.refusal, got.begun)
+	}
+	p.ranks = map[int]int{1: 2, 2: 8, 8: 1}[p.ranks]
+	if got := x.resume(t, p, text, 1); got.begun != nil || !strings.Contains(got.refusal, fmt.Sprintf("inside step %d", step)) || !strings.Contains(got.refusal, "placement") {
+		t.Fatalf("inside step %d on %d ranks: %q, begins at %+v", step, p.ranks, got.refusal, got.begun)
+	}
+}

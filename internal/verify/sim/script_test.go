@@ -1,0 +1,187 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"millrace/internal/verify/sim/memnet"
+)
+
+// script is everything that happens to a run. It follows from its seed, and stands in full in the file of a seed that failed.
+type script struct {
+	Seed     uint64         `json:"seed"`
+	Workload int            `json:"workload"`
+	Weather  memnet.Weather `json:"weather"`
+	Phases   []phase        `json:"phases"`
+	Faults   []fault        `json:"faults"`
+}
+
+// phase is a life of the trainers.
+type phase struct {
+	Start string        `json:"start"`          // fresh, state, latest
+	Back  int           `json:"back,omitempty"` // of state: so many steps before the one that stands furthest back
+	Until int           `json:"until"`          // the ranks stop before this step
+	Kill  int           `json:"kill,omitempty"` // and wherever they are after so many passes; 0: they are not killed
+	Pace  time.Duration `json:"pace,omitempty"` // what a step takes a trainer
+	Save  bool          `json:"save,omitempty"` // checkpoints are said to be saved
+}
+
+// fault is something that goes wrong. It comes once the trainers have passed a number of places, or a while after the one before it.
+type fault struct {
+	After int           `json:"after"`
+	Delay time.Duration `json:"delay,omitempty"`
+	Kind  string        `json:"kind"`
+	At    string        `json:"at"`           // a slot
+	To    string        `json:"to,omitempty"` // another
+	For   time.Duration `json:"for,omitempty"`
+	Size  int           `json:"size,omitempty"`
+}
+
+// The kinds of fault.
+const (
+	crash      = "crash"      // kill -9; the disk keeps Size percent of what was not synced; the slot is filled again after For
+	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
+	leave      = "leave"      // SIGTERM: a loader hands over what it reads, and then ends
+	rotten     = "rot"        // a record goes bad after it was planned: for everybody, or, with To, for the process at At alone; all other readers are killed
+	vanish     = "vanish"     // a crash that nobody hears of before For is over
+	freeze     = "freeze"     // SIGSTOP for For
+	zombie     = "zombie"     // a loader is frozen for For, while another process takes its slot
+	second     = "second"     // a frozen orchestrator, and another one that is started beside it
+	partition  = "partition"  // nothing passes between At and To for For
+	oneWay     = "one-way"    // nothing passes from At to To for For
+	reset      = "reset"      // the connections to At end at once
+	cut        = "cut"        // the connections to At end in order
+	jump       = "jump"       // the wall clock of At jumps by Size seconds
+	late       = "late"       // timers of At come up to For late from now on
+	syncDeath  = "sync-death" // the Size-th fsync from now fails: the process dies before it
+	diskFull   = "disk-full"  // no room for For
+	slowDisk   = "slow-disk"  // fsyncs take For for a second
+	remix      = "mix"        // the mixture is changed from a step on that no trainer has come to; Size says how
+	trainersGo = "trainers"   // a life of the trainers ends: see phase
+)
+
+// newScript draws what happens in a seed. Seed 0 is left in peace.
+func newScript(seed uint64, all []*workload) *script {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := &script{Seed: seed, Workload: int(seed % uint64(len(all)))}
+	w := all[s.Workload]
+	s.Phases = phases(rng, w)
+	if seed == 0 {
+		return s
+	}
+	s.Weather = weather(rng)
+	after := 1
+	for range 1 + rng.IntN(6) {
+		after += rng.IntN(12) // 0: two at once
+		s.Faults = append(s.Faults, newFault(rng, w, after))
+	}
+	s.remix(rng)
+	return s
+}
+
+// remix adds changes of the mixture to one script in four, where no record goes bad: what masks are judged by is the run without changes.
+func (s *script) remix(rng *rand.Rand) {
+	if rng.IntN(4) > 0 || slices.ContainsFunc(s.Faults, func(f fault) bool { return f.Kind == rotten }) {
+		return
+	}
+	for range 1 + rng.IntN(3) {
+		at := rng.IntN(len(s.Faults) + 1)
+		f := fault{Kind: remix, At: orchestratorName, Size: rng.IntN(1000), Delay: time.Duration(rng.IntN(5000)) * time.Microsecond}
+		if at > 0 {
+			f.After = s.Faults[at-1].After
+		}
+		s.Faults = slices.Insert(s.Faults, at, f)
+	}
+}
+
+func weather(rng *rand.Rand) memnet.Weather {
+	var w memnet.Weather
+	switch rng.IntN(4) {
+	case 0: // one host
+		w.Latency = 100 * time.Microsecond
+	case 1:
+		w.Latency, w.Jitter = 5*time.Millisecond, time.Duration(rng.IntN(10))*time.Millisecond
+	case 2:
+		w.Latency, w.Jitter = 50*time.Millisecond, time.Duration(rng.IntN(50))*time.Millisecond
+	}
+	switch rng.IntN(8) {
+	case 0:
+		w.Bytes = 64<<10 + rng.IntN(1<<20)
+	case 1:
+		w.Read = 64 + rng.IntN(4000)
+	case 2:
+		w.Fuse = 8<<10 + rng.IntN(64<<10)
+	}
+	return w
+}
+
+func phases(rng *rand.Rand, w *workload) []phase {
+	var out []phase
+	n := 1 + rng.IntN(3)
+	for i := range n {
+		p := phase{Start: "fresh", Until: int(w.steps), Save: rng.IntN(3) == 0}
+		if rng.IntN(4) == 0 {
+			p.Pace = time.Duration(1+rng.IntN(200)) * time.Millisecond
+		}
+		if i > 0 {
+			p.Start = []string{"state", "state", "latest", "fresh"}[rng.IntN(4)]
+			p.Back = rng.IntN(4)
+		}
+		if i < n-1 {
+			p.Until = 2 + rng.IntN(int(w.steps)-3)
+			if rng.IntN(2) == 0 {
+				p.Kill = 1 + rng.IntN(3*p.Until*w.ranks)
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func newFault(rng *rand.Rand, w *workload, after int) fault {
+	slots := w.slots()
+	any := func() string { return slots[rng.IntN(len(slots))] }
+	loader := func() string { return loaderName(rng.IntN(w.loaders)) }
+	reader := func() string { return slots[1+rng.IntN(w.loaders+w.shadows)] }
+	ms := func(most int) time.Duration { return time.Duration(1+rng.IntN(most)) * time.Millisecond }
+	f := fault{After: after, Delay: time.Duration(rng.IntN(30_000)) * time.Microsecond, At: any()}
+	switch rng.IntN(20) {
+	case 0, 1, 2, 3:
+		f.Kind, f.For, f.Size = crash, ms(300), []int{0, 100, rng.IntN(101)}[rng.IntN(3)]
+	case 4:
+		f.Kind, f.For, f.Size = vanish, ms(5000), rng.IntN(101)
+	case 5:
+		f.Kind, f.For = freeze, ms(3000)
+	case 6:
+		f.Kind, f.At, f.For = zombie, loader(), ms(2000)
+	case 7:
+		f.Kind, f.At, f.For = second, orchestratorName, ms(2000)
+	case 8:
+		f.Kind, f.At, f.To, f.For = partition, any(), any(), ms(3000)
+	case 9:
+		f.Kind, f.At, f.To, f.For = oneWay, any(), any(), ms(3000)
+	case 10:
+		f.Kind = reset
+	case 11:
+		f.Kind = cut
+	case 12:
+		f.Kind, f.Size = jump, rng.IntN(7200)-3600
+	case 13:
+		f.Kind, f.For = late, ms(200)
+	case 14:
+		f.Kind, f.At, f.Size = syncDeath, orchestratorName, 1+rng.IntN(8)
+	case 15:
+		f.Kind, f.At, f.For = []string{diskFull, slowDisk}[rng.IntN(2)], orchestratorName, ms(1500)
+	case 16:
+		f.Kind, f.At, f.For = stop, orchestratorName, 0
+	case 17:
+		f.Kind, f.At = leave, reader()
+	case 18, 19:
+		f.Kind, f.At, f.Size = rotten, reader(), rng.IntN(100)
+		if rng.IntN(3) == 0 {
+			f.To = f.At
+		}
+	}
+	return f
+}

@@ -1,0 +1,243 @@
+package sim
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator"
+	"millrace/orchestrator/planner"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// workloads is how many there are; a seed takes one of them.
+const workloads = 19
+
+// workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
+type workload struct {
+	number  int
+	dir     string
+	sources []millrace.Shuffle // by name: s0, s1, …
+	epochs  []uint32
+	records []int // of each source in an epoch
+	memory  int64 // of a loader, bytes
+	stripes []int
+	loaders int
+	shadows int
+	hosts   int // sidecars; rank r is on host r % hosts
+	ranks   int // of the world
+	axes    millrace.Topology
+	steps   millrace.Step
+	ends    bool // the run ends with that many steps; else it would go on
+	config  orchestrator.Config
+}
+
+// newWorkload writes a workload's files below dir.
+func newWorkload(t *testing.T, dir string, number int) *workload {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(number), 11))
+	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(5 + rng.IntN(4)), ends: rng.IntN(2) == 0}
+	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
+	w.axes = axes(w.ranks, number)
+	for i := range 2 + rng.IntN(4) {
+		shuffle := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}[rng.IntN(4)]
+		if i == 0 {
+			shuffle = millrace.Global
+		}
+		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3)) // some run dry
+		w.stripes = append(w.stripes, 1+rng.IntN(w.loaders))
+		w.write(t, rng, i)
+	}
+	w.epochs[0] = 12 // there is always one left
+	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
+	w.config = w.configure(t, rng)
+	w.pack(w.config.Spec)
+	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
+	w.config.Shadows = w.shadows
+	if number%4 == 3 {
+		w.stage(w.config.Spec)
+	}
+	w.ranks = w.axes.Ranks
+	return w
+}
+
+// axes is how many ranks of the world share what a data-parallel rank is delivered: in the last workloads several.
+func axes(dp, number int) millrace.Topology {
+	t := millrace.Topology{TP: 1, CP: 1, PP: 1}
+	switch number {
+	case 12:
+		t.TP = 2
+	case 13:
+		t.CP = 2
+	case 14:
+		t.TP, t.PP = 2, 2
+	}
+	t.Ranks = dp * t.TP * t.CP * t.PP
+	return t
+}
+
+// pack is how steps are packed: in the last workloads otherwise.
+func (w *workload) pack(spec *planner.Spec) {
+	switch w.number {
+	case 15:
+		spec.Carry, spec.Window = 8, 3
+	case 16:
+		spec.Window = 4
+	case 17:
+		spec.Packing, spec.Window = planner.Concat, 2
+	case 18:
+		spec.Packing, spec.Window, spec.Carry = planner.Bucketed, 2, 16
+	}
+	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // what is drawn is delivered: no record may go bad that decides about steps to come
+		w.steps += millrace.Step(spec.Window) - within
+	}
+	if w.ends {
+		spec.StopSteps = uint64(w.steps)
+	}
+}
+
+func name(source int) string { return fmt.Sprintf("s%d", source) }
+
+// write makes a source's files: two, some records of which are bad.
+func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
+	t.Helper()
+	// Where documents are short, a step takes many: more than one run of a stripe, and more than one epoch.
+	longest, bads := []int{6, 24, 8 + rng.IntN(150)}[rng.IntN(3)], rng.IntN(2)*rng.IntN(20)
+	if source == 0 {
+		longest = 150
+	}
+	w.records = append(w.records, 0)
+	for file := range 2 {
+		var text strings.Builder
+		if w.sources[source] == millrace.Blocks {
+			fmt.Fprintln(&text, streams)
+		}
+		for range 20 + rng.IntN(60) {
+			w.records[source]++
+			if rng.IntN(100) < bads {
+				fmt.Fprintln(&text, bad)
+			} else {
+				fmt.Fprintln(&text, 1+rng.IntN(longest))
+			}
+		}
+		path := filepath.Join(w.dir, name(source), fmt.Sprintf("%d.jsonl", file))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// spec is a source as loaders open it.
+func (w *workload) spec(source string) (sources.Spec, error) {
+	for i, shuffle := range w.sources {
+		if name(i) == source {
+			return sources.Spec{Name: source, Format: numbers{}, Base: filepath.Join(w.dir, source), Patterns: []string{"."}, Shuffle: shuffle, Seed: 7, Epochs: w.epochs[i]}, nil
+		}
+	}
+	return sources.Spec{}, fmt.Errorf("source %s: %w", source, millrace.ErrInvalid)
+}
+
+func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
+	t.Helper()
+	length := uint32(32 << rng.IntN(3))
+	batch := w.ranks * (1 + rng.IntN(3))
+	spec := &planner.Spec{SequenceLength: length, GlobalBatch: batch, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, Schedule: w.schedule(t, rng), LastStep: planner.PadLast}
+	micro := uint32(1)
+	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
+		micro = uint32(perRank)
+	}
+	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast}
+	if w.number%5 == 2 { // with long documents in slices, where there are ranks to share them
+		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, planner.Split{On: true}
+	}
+	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
+		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
+			plan, err := planner.Place(sel, w.axes, options)
+			if err == nil {
+				own := options
+				own.MicroBatch = plan.MicroBatch
+				err = placed(sel, plan, own.Shape(plan.SequenceLength, millrace.Int32))
+			}
+			return plan, err
+		}}
+	for i := range w.sources {
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: planner.Renormalize})
+		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
+		first := rng.IntN(w.loaders)
+		if w.number >= 12 && i == 0 {
+			w.stripes[i] = w.loaders // every loader reads something
+		}
+		for stripe := range w.stripes[i] {
+			src.Loaders = append(src.Loaders, loaderName((first+stripe)%w.loaders))
+		}
+		c.Sources = append(c.Sources, src)
+	}
+	return c
+}
+
+// stage gives the run other batches twice: longer sequences, then a ramp of documents that share none.
+func (w *workload) stage(spec *planner.Spec) {
+	ranks := uint32(w.ranks)
+	from := func(step uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: step} }
+	spec.Stages = []planner.Stage{
+		{From: from(2), SequenceLength: 2 * spec.SequenceLength, GlobalBatch: 2 * w.ranks, Packing: planner.BestFit, MicroBatch: 2},
+		{From: from(4), SequenceLength: spec.SequenceLength / 2, GlobalBatch: 3 * w.ranks, Rampup: millrace.Rampup{Start: ranks, Increment: ranks, Samples: uint64(4 * ranks)},
+			Packing: planner.Pad, MicroBatch: 1},
+	}
+}
+
+// schedule has one to three milestones.
+func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
+	t.Helper()
+	var milestones []mixing.Milestone
+	for milestone := range 1 + rng.IntN(3) {
+		k := mixing.Milestone{From: mixing.Point{Count: uint64(3 * milestone)}}
+		for range w.sources {
+			weight, err := mixing.ParseWeight(fmt.Sprintf("0.%d", 1+rng.IntN(9)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.Weights = append(k.Weights, weight)
+		}
+		milestones = append(milestones, k)
+	}
+	s, err := mixing.NewSchedule(len(w.sources), milestones)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func loaderName(i int) string  { return fmt.Sprintf("loader-%d", i) }
+func sidecarName(i int) string { return fmt.Sprintf("sidecar-%d", i) }
+
+// slots names every process of the run.
+func (w *workload) slots() []string {
+	out := []string{orchestratorName}
+	for i := range w.loaders {
+		out = append(out, loaderName(i))
+	}
+	for i := range w.shadows {
+		out = append(out, fmt.Sprintf("%s-%d", shadowName, i))
+	}
+	for i := range w.hosts {
+		out = append(out, sidecarName(i))
+	}
+	return out
+}
+
+const (
+	orchestratorName = "orchestrator"
+	shadowName       = "shadow"
+)

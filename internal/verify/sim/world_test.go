@@ -1,0 +1,220 @@
+// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in memory, virtual time,
+// and a script of what goes wrong, which follows from a seed.
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/heartbeat"
+	"millrace/internal/seam"
+	"millrace/internal/verify/sim/memnet"
+)
+
+// patience is virtual: a run that takes longer is stuck. The longest script has about a minute of faults and a minute of slow trainers.
+const patience = 2 * time.Minute
+
+// world is one run under one script.
+type world struct {
+	load      *workload
+	script    *script
+	golden    []map[millrace.Step]string  // by rank; nil: this run makes it
+	whole     []map[millrace.Step][]piece // as golden, segment by segment
+	documents map[string]*document        // of the golden run, by record
+	rot       *rot
+	last      bool // the trainers live for the last time
+	net       *memnet.Net
+	disk      *platter
+	pages     *heartbeat.Memory
+	slots     []*slot
+	hosts     []*seat
+
+	trainers []*trainer
+	group    sync.WaitGroup     // every goroutine of the world
+	stop     context.CancelFunc // ends the world
+	over     context.Context    // ends when the run is complete
+	complete context.CancelFunc
+
+	locked atomic.Int64 // faults that excuse an orchestrator which does not start
+
+	mu       sync.Mutex
+	alive    []*process    // every life there was
+	changed  chan struct{} // closed and replaced when the trainers passed a place
+	passed   int           // places
+	killAt   int           // the one where the trainers are killed; 0: none
+	kill     context.CancelFunc
+	term     millrace.Term                     // newest that an orchestrator took
+	unsynced int                               // percent that the next crash leaves of what was not synced
+	furthest millrace.Step                     // first that no trainer has come to in any attempt
+	mixed    millrace.Step                     // first that a change of the mixture may decide
+	contents map[millrace.Step]millrace.Digest // of steps that trainers came to
+	verdict  verdict
+	history  hash.Hash
+}
+
+// verdict is what became of a run.
+type verdict struct {
+	Violated string // the first property that did not hold, empty where all did
+	Detail   string
+	Struck   map[string]int // faults by kind
+	Seen     map[string]int // what came of them, by kind
+	Steps    int            // that trainers took
+	History  string         // digest of what happened and when
+	Virtual  time.Duration
+}
+
+// newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
+func newWorld(load *workload, s *script, calm *world) *world {
+	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
+		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
+	if calm != nil {
+		w.documents = calm.documents
+		for _, x := range calm.trainers {
+			w.golden, w.whole = append(w.golden, x.got), append(w.whole, x.pieced)
+		}
+	}
+	w.net.Blow(s.Weather, s.Seed)
+	for _, name := range load.slots() {
+		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
+	}
+	for range load.hosts {
+		w.hosts = append(w.hosts, &seat{changed: make(chan struct{})})
+	}
+	for r := range load.ranks {
+		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, pieced: map[millrace.Step][]piece{}, states: map[millrace.Step][]byte{}})
+	}
+	return w
+}
+
+func (w *world) role(name string) role {
+	switch {
+	case name == orchestratorName:
+		return w.orchestrate
+	case strings.HasPrefix(name, "sidecar"):
+		return w.deliver
+	}
+	return w.serve
+}
+
+// live plays the script to its end and judges it.
+func (w *world) live() verdict {
+	began := time.Now()
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	w.stop = stop
+	w.over, w.complete = context.WithCancel(ctx)
+	defer w.complete()
+	var supervisors sync.WaitGroup
+	for _, s := range w.slots {
+		supervisors.Go(func() { w.keep(ctx, s) })
+	}
+	storm, calm := context.WithCancel(ctx)
+	var weather sync.WaitGroup
+	weather.Go(func() { w.storm(storm) })
+	for i, ph := range w.script.Phases {
+		w.mu.Lock()
+		w.last = i == len(w.script.Phases)-1
+		w.mu.Unlock()
+		if ctx.Err() == nil {
+			w.train(ctx, ph)
+		}
+	}
+	calm()
+	weather.Wait()
+	if ctx.Err() == context.DeadlineExceeded {
+		w.fail("no run is stuck", "%s", w.standing())
+	}
+	w.verdict.Virtual = time.Since(began)
+	stop()
+	supervisors.Wait()
+	w.end()
+	return w.verdict
+}
+
+// end stops every process in order and judges what is left. The orchestrator is last: its journal is complete then.
+func (w *world) end() {
+	for _, p := range w.alive {
+		if p.slot != orchestratorName {
+			p.cancel()
+		}
+	}
+	w.judgeJournal(func() {
+		for _, p := range w.alive {
+			p.cancel()
+		}
+		w.group.Wait()
+	})
+	w.judgeHistory()
+	w.verdict.History = fmt.Sprintf("%x", w.history.Sum(nil)[:8])
+}
+
+// fail notes the first property that does not hold, and ends the world.
+func (w *world) fail(property, format string, args ...any) {
+	w.mu.Lock()
+	if w.verdict.Violated == "" {
+		w.verdict.Violated, w.verdict.Detail = property, fmt.Sprintf(format, args...)
+	}
+	w.mu.Unlock()
+	w.stop()
+}
+
+// saw counts something that came of a fault.
+func (w *world) saw(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.verdict.Seen[what]++
+}
+
+// note adds to the history.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(w.history, "%d ", time.Now().UnixNano())
+	fmt.Fprintf(w.history, format+"\n", args...)
+}
+
+// pass is a place in a trainer's life where something may be struck.
+func (w *world) pass() {
+	w.note("pass")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.passed++
+	if w.passed == w.killAt {
+		w.verdict.Struck[trainersGo]++
+		w.kill()
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// finished notes that the run is complete. Trainers whose last answer was lost are told by the end of everything else, as by that of
+// the command that runs a run.
+func (w *world) finished() { time.AfterFunc(lastWords, w.complete) }
+
+// standing says where everybody is, for a run that does not end.
+func (w *world) standing() string {
+	text := ""
+	for _, x := range w.trainers {
+		text += fmt.Sprintf("rank %d at step %d of attempt %d; ", x.rank, x.step, x.attempt)
+	}
+	for i, h := range w.hosts {
+		h.mu.Lock()
+		if h.link != nil {
+			text += fmt.Sprintf("%s waits: %q; ", sidecarName(i), h.link.Waiting())
+		}
+		h.mu.Unlock()
+	}
+	for _, s := range w.slots {
+		if p := s.process(); p != nil {
+			text += fmt.Sprintf("%s life %d, dead %t; ", s.name, p.life, p.dead())
+		}
+	}
+	return text
+}

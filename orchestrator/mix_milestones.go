@@ -1,0 +1,206 @@
+package orchestrator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// at is the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
+func (m *Machine) at(c *pb.Mixed) (mixing.Point, error) {
+	if m.live.over(m.cfg.Spec.Schedule).Measure() == mixing.Steps {
+		return mixing.Point{Count: c.AtStep}, nil
+	}
+	free, tokens, err := m.mixFrom()
+	if m.s.Attempt == nil || c.AtStep != free || c.Attempt != m.s.Attempt.Attempt {
+		return mixing.Point{}, fmt.Errorf("the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens: %w", c.AtStep, millrace.ErrInvalid)
+	}
+	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, err
+}
+
+// weights are those of all sources, in order.
+func (m *Machine) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
+	out, have := make([]mixing.Weight, len(m.cfg.Sources)), make([]bool, len(m.cfg.Sources))
+	for _, g := range given {
+		i, err := m.sourceIndex(g.Source)
+		if err != nil {
+			return nil, err
+		}
+		if have[i] {
+			return nil, fmt.Errorf("source %q has two weights: %w", g.Source, millrace.ErrInvalid)
+		}
+		if out[i], err = mixing.ParseWeight(g.Weight); err != nil {
+			return nil, fmt.Errorf("source %s: %w: %w", g.Source, err, millrace.ErrInvalid)
+		}
+		have[i] = true
+	}
+	for i, ok := range have {
+		if !ok {
+			name := m.cfg.Sources[i].Name
+			return nil, fmt.Errorf("source %q has no weight: add %s=0 to leave it unread: %w", name, name, millrace.ErrInvalid)
+		}
+	}
+	return out, nil
+}
+
+func (m *Machine) sourceIndex(name string) (int, error) {
+	i := slices.IndexFunc(m.cfg.Sources, func(s Source) bool { return s.Name == name })
+	if i >= 0 {
+		return i, nil
+	}
+	var names []string
+	for _, s := range m.cfg.Sources {
+		names = append(names, s.Name)
+	}
+	return i, fmt.Errorf("this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest state with override=[%q]: %w",
+		name, strings.Join(names, ", "), "sources."+name, millrace.ErrInvalid)
+}
+
+// setMilestones are one milestone with weights for all sources.
+func (m *Machine) setMilestones(c *pb.Mixed, set *pb.SetWeights) ([]mixing.Milestone, error) {
+	weights, err := m.weights(set.Weights)
+	if err != nil {
+		return nil, err
+	}
+	from, err := m.at(c)
+	if err != nil {
+		return nil, err
+	}
+	return m.milestone(mixing.Milestone{From: from, Weights: weights}, set.Ramp, set.Over)
+}
+
+func (m *Machine) milestone(k mixing.Milestone, ramp string, over uint64) (_ []mixing.Milestone, err error) {
+	if k.Ramp, err = mixing.ParseRamp(ramp); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, millrace.ErrInvalid)
+	}
+	if over > 0 {
+		k.Over = mixing.Point{Measure: k.From.Measure, Count: over}
+	}
+	return []mixing.Milestone{k}, nil
+}
+
+// scheduleMilestones are those of a schedule, which begins after what is sealed.
+func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.Milestone, err error) {
+	if len(ask.Milestones) == 0 {
+		return nil, fmt.Errorf("the schedule is empty: %w", millrace.ErrInvalid)
+	}
+	for _, k := range ask.Milestones {
+		weights, err := m.weights(k.Weights)
+		if err != nil {
+			return nil, err
+		}
+		one, err := m.milestone(mixing.Milestone{From: mixing.Point{Measure: measureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	first := out[0].From
+	if first.Measure == mixing.Steps {
+		if first.Count < c.AtStep {
+			return nil, fmt.Errorf("the schedule goes back: its first entry is from step %d, and the steps below %d are sealed: begin at %d or later: %w", first.Count, c.AtStep, c.AtStep, millrace.ErrInvalid)
+		}
+		c.AtStep = first.Count
+		return out, nil
+	}
+	if m.s.Attempt == nil {
+		return out, nil
+	}
+	_, tokens, err := m.mixFrom()
+	if err == nil && first.Count < tokens {
+		err = fmt.Errorf("the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later: %w", first.Count, tokens, millrace.ErrInvalid)
+	}
+	return out, err
+}
+
+// standing is the schedule in force as milestones from a change on, where that can be said: between ramps.
+func (m *Machine) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
+	from, err := m.at(c)
+	if err != nil {
+		return nil, err
+	}
+	schedule := m.live.over(m.cfg.Spec.Schedule)
+	if end := schedule.Running(from.Count, from.Count); end > 0 {
+		return nil, fmt.Errorf("at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`: %w", from.Measure, from.Count, end, end, millrace.ErrInvalid)
+	}
+	out := []mixing.Milestone{schedule.InForce(from.Count, from.Count)}
+	out[0].From, out[0].Ramp, out[0].Over = from, mixing.RampNone, mixing.Point{}
+	for _, k := range schedule.Milestones() {
+		if k.From.Count > from.Count {
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// withoutMilestones are the schedule in force with a weight of 0 for one source.
+func (m *Machine) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Milestone, error) {
+	i, err := m.sourceIndex(name)
+	if err != nil {
+		return nil, err
+	}
+	milestones, err := m.standing(c)
+	if err != nil {
+		return nil, err
+	}
+	had := false
+	for k := range milestones {
+		had = had || !milestones[k].Weights[i].IsZero()
+		milestones[k].Weights = slices.Clone(milestones[k].Weights)
+		milestones[k].Weights[i] = mixing.Weight{}
+		if _, err := mixing.Proportion(milestones[k].Weights); err != nil {
+			return nil, fmt.Errorf("from %s %d on source %s is the only one with a weight: give another one a weight with `mix set` first: %w", milestones[k].From.Measure, milestones[k].From.Count, name, millrace.ErrInvalid)
+		}
+	}
+	if !had {
+		return nil, fmt.Errorf("source %s has no weight from step %d on: there is nothing to remove: %w", name, c.AtStep, millrace.ErrInvalid)
+	}
+	return milestones, nil
+}
+
+// addedMilestones are the weights in force, which add up to 1, with one for a source that has none.
+func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Milestone, error) {
+	i, err := m.sourceIndex(add.Source)
+	if err != nil {
+		return nil, err
+	}
+	weight, err := mixing.ParseWeight(add.Weight)
+	if err == nil && weight.IsZero() {
+		err = fmt.Errorf("a weight of 0 adds nothing")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w: %w", add.Source, err, millrace.ErrInvalid)
+	}
+	milestones, err := m.standing(c)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(milestones) > 1:
+		return nil, fmt.Errorf("the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix schedule`: %w", milestones[1].From.Measure, milestones[1].From.Count, add.Source, millrace.ErrInvalid)
+	case !milestones[0].Weights[i].IsZero():
+		return nil, fmt.Errorf("source %s has a weight of %s already: change it with `mix set`: %w", add.Source, milestones[0].Weights[i], millrace.ErrInvalid)
+	}
+	if st, err := m.tailIfAny(); err == nil && st != nil && st.Sources[i].Finished {
+		return nil, fmt.Errorf("source %s is read to its end and has left: %w", add.Source, millrace.ErrInvalid)
+	}
+	if milestones[0].Weights, err = mixing.Billionths(milestones[0].Weights); err != nil {
+		return nil, err
+	}
+	milestones[0].Weights[i] = weight
+	return milestones, nil
+}
+
+// tailIfAny is the planner's state behind the last sealed step, nil before the first attempt.
+func (m *Machine) tailIfAny() (*planner.State, error) {
+	if m.s.Attempt == nil {
+		return nil, nil
+	}
+	st, err := m.tailState()
+	return &st, err
+}

@@ -78,9 +78,16 @@ def test_demo_runs_to_its_end(binary: Path, tmp_path: Path) -> None:
     assert picture.stat().st_size < 150_000
 
 
+def obey_interrupts() -> None:
+    """Gives SIGINT its default action. A shell starts background commands with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupted_demo_leaves_nothing(binary: Path, tmp_path: Path) -> None:
     place = tmp_path / "demo"
-    demo = subprocess.Popen(command(binary, place), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    demo = subprocess.Popen(
+        command(binary, place), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=obey_interrupts
+    )
     assert demo.stdout is not None
     for line in demo.stdout:
         if "kill -9" in line:

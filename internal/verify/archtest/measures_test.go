@@ -1,0 +1,378 @@
+package archtest
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func filesOfPackages(_ *testing.T, sources []source) []offender {
+	count := map[string]int{}
+	for _, s := range sources {
+		count[s.pkg.path()]++
+	}
+	return offenders(count)
+}
+
+func methodsOfTypes(_ *testing.T, sources []source) []offender {
+	count := map[string]int{}
+	for _, s := range sources {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				count[s.pkg.path()+"."+receiver(f)]++
+			}
+		}
+	}
+	return offenders(count)
+}
+
+// exportsOfPackages counts exported package-level names. A command's packages have no users, so they do not count.
+func exportsOfPackages(_ *testing.T, sources []source) []offender {
+	count := map[string]int{}
+	for _, s := range sources {
+		if s.pkg.Name == "main" {
+			continue
+		}
+		for _, name := range declared(s.file) {
+			if ast.IsExported(name) {
+				count[s.pkg.path()]++
+			}
+		}
+	}
+	return offenders(count)
+}
+
+// upwardArrows says for each package which percentage of the arrows between its files run against the best order of the
+// files that a greedy rule finds (Eades, Lin and Smyth, "A fast and effective heuristic for the feedback arc set
+// problem", 1993). An arrow leads from a file to a file that declares a name which the first one uses.
+func upwardArrows(_ *testing.T, sources []source) []offender {
+	var out []offender
+	for path, files := range byPackage(sources) {
+		arrows := arrowsBetween(files)
+		if len(arrows) < 20 {
+			continue // too few to have an order
+		}
+		rank := greedyOrder(files, arrows)
+		up := 0
+		for a := range arrows {
+			if rank[a[0]] > rank[a[1]] {
+				up++
+			}
+		}
+		out = append(out, offender{where: path, value: 100 * up / len(arrows)})
+	}
+	return out
+}
+
+// arrowsBetween returns the pairs (user, declarer) of files.
+func arrowsBetween(files []source) map[[2]string]bool {
+	home := map[string]string{}
+	for _, s := range files {
+		for _, name := range declared(s.file) {
+			home[name] = s.name
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				home[f.Name.Name] = s.name
+			}
+		}
+	}
+	arrows := map[[2]string]bool{}
+	for _, s := range files {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				if to := home[id.Name]; to != "" && to != s.name {
+					arrows[[2]string{s.name, to}] = true
+				}
+			}
+			return true
+		})
+	}
+	return arrows
+}
+
+// greedyOrder places files that nobody uses first and files that use nobody last; of the others the one that uses most
+// and is used least comes first. Ties go by name.
+func greedyOrder(files []source, arrows map[[2]string]bool) map[string]int {
+	left := map[string]bool{}
+	for _, s := range files {
+		left[s.name] = true
+	}
+	rank, first, last := map[string]int{}, 0, len(files)
+	for len(left) > 0 {
+		out, in := map[string]int{}, map[string]int{}
+		for a := range arrows {
+			if left[a[0]] && left[a[1]] {
+				out[a[0]]++
+				in[a[1]]++
+			}
+		}
+		names := make([]string, 0, len(left))
+		for name := range left {
+			names = append(names, name)
+		}
+		sort.Strings(names)
+		pick, sink := "", false
+		for _, name := range names {
+			if out[name] == 0 {
+				pick, sink = name, true
+				break
+			}
+			if pick == "" || out[name]-in[name] > out[pick]-in[pick] {
+				pick = name
+			}
+		}
+		if delete(left, pick); sink {
+			last--
+			rank[pick] = last
+		} else {
+			rank[pick] = first
+			first++
+		}
+	}
+	return rank
+}
+
+// longLines counts lines above 120 columns in Go, Python, protobuf and shell. A tab counts as 4 columns.
+func longLines(t *testing.T, _ []source) []offender {
+	places := map[string]int{}
+	for _, name := range written(t, ".go", ".py", ".proto", ".sh") {
+		for _, line := range readLines(t, name) {
+			if columns(line) > 120 {
+				places[name]++
+			}
+		}
+	}
+	return total(places)
+}
+
+func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
+
+// nounClause finds clauses that name a thing by a question: "what is read", "what it was". docs/glossary.md has nouns.
+var nounClause = regexp.MustCompile(`(?i)\bwhat (is|it|was|has|are|were|they|nobody|no)\b`)
+
+// nounClauses returns how many of 1,000 comment lines of the tree have such a clause, rounded up.
+func nounClauses(t *testing.T, _ []source) []offender {
+	lines, places := 0, map[string]int{}
+	for _, name := range written(t, ".go", ".py", ".proto", ".sh") {
+		for _, line := range readLines(t, name) {
+			comment := commentOf(line)
+			if comment == "" {
+				continue
+			}
+			lines++
+			if nounClause.MatchString(comment) {
+				places[name]++
+			}
+		}
+	}
+	found := total(places)
+	t.Logf("%d noun clauses in %d comment lines", found[0].value, lines)
+	found[0].value = (1000*found[0].value + lines - 1) / max(lines, 1)
+	return found
+}
+
+func commentOf(line string) string {
+	for _, mark := range []string{"// ", "# "} {
+		if i := strings.Index(line, mark); i >= 0 && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
+			return line[i:]
+		}
+	}
+	return ""
+}
+
+// exportsForTests counts exported names that no file outside of tests uses, other packages of the tree included. A name
+// that stands for an interface of the standard library, or for a type's text, counts as used.
+func exportsForTests(t *testing.T, sources []source) []offender {
+	used, inside := map[string]int{}, map[string]int{}
+	for _, s := range sources {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				used[n.Sel.Name]++
+			case *ast.Ident:
+				inside[s.pkg.path()+"."+n.Name]++
+			case *ast.KeyValueExpr:
+				if id, ok := n.Key.(*ast.Ident); ok {
+					used[id.Name]++
+				}
+			}
+			return true
+		})
+	}
+	places := map[string]int{}
+	for _, s := range sources {
+		if s.pkg.Name == "main" || testSupport(s.pkg.path()) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() || byInterface[f.Name.Name] {
+				continue
+			}
+			// Its declaration is one use inside its package.
+			if used[f.Name.Name] == 0 && inside[s.pkg.path()+"."+f.Name.Name] <= 1 {
+				places[fmt.Sprintf("%s: %s", s.name, f.Name.Name)] = 1
+			}
+		}
+	}
+	return total(places)
+}
+
+// testSupport: packages that exist for tests.
+func testSupport(path string) bool {
+	return strings.HasPrefix(path, "internal/verify/") || strings.HasSuffix(path, "test") || strings.Contains(path, "test/") || path == "proto"
+}
+
+// byInterface: methods that the standard library, gRPC and libraries call through interfaces.
+var byInterface = map[string]bool{
+	"String": true, "Error": true, "Unwrap": true, "Is": true, "As": true, "MarshalJSON": true, "UnmarshalJSON": true, "MarshalText": true, "UnmarshalText": true,
+	"MarshalYAML": true, "UnmarshalYAML": true, "Len": true, "Less": true, "Swap": true, "Push": true, "Pop": true, "Read": true, "Write": true, "Close": true,
+	"JSONSchema": true, "JSONSchemaExtend": true, "GoString": true, "Format": true, "LogValue": true, "Deadline": true, "Done": true, "Value": true,
+	"Load": true, "Serve": true, "Status": true, "Ledger": true, "Mix": true, "Fetch": true, "Marshal": true, "Unmarshal": true, "Name": true,
+	"Infof": true, "Errorf": true, "Fatalf": true, "Eventf": true, "IsEventEnabled": true,
+}
+
+func receiver(f *ast.FuncDecl) string {
+	x := f.Recv.List[0].Type
+	for {
+		switch y := x.(type) {
+		case *ast.StarExpr:
+			x = y.X
+		case *ast.IndexExpr:
+			x = y.X
+		case *ast.IndexListExpr:
+			x = y.X
+		case *ast.Ident:
+			return y.Name
+		default:
+			return "?"
+		}
+	}
+}
+
+// declared lists the package-level names of a file, methods left out.
+func declared(f *ast.File) (names []string) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				names = append(names, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					names = append(names, spec.Name.Name)
+				case *ast.ValueSpec:
+					for _, n := range spec.Names {
+						names = append(names, n.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func byPackage(sources []source) map[string][]source {
+	out := map[string][]source{}
+	for _, s := range sources {
+		out[s.pkg.path()] = append(out[s.pkg.path()], s)
+	}
+	return out
+}
+
+func offenders(count map[string]int) (out []offender) {
+	names := make([]string, 0, len(count))
+	for name := range count {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		out = append(out, offender{where: name, value: count[name]})
+	}
+	return out
+}
+
+// written lists the files of the tree that people write, with one of the endings: no generated file, no environment.
+func written(t *testing.T, endings ...string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") && name != ".ci" || name == "build" || name == "testdata" || name == "node_modules") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		for _, e := range endings {
+			if strings.HasSuffix(name, e) && !strings.HasSuffix(name, ".pb.go") {
+				rel, _ := filepath.Rel(root, path)
+				names = append(names, rel)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+const root = "../../.."
+
+func readLines(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		lines = append(lines, s.Text())
+	}
+	return lines
+}
+
+// The order of a chain is the chain; one arrow against it is upward.
+func TestGreedyOrder(t *testing.T) {
+	files := []source{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}}
+	arrows := map[[2]string]bool{{"a", "b"}: true, {"b", "c"}: true, {"c", "d"}: true, {"a", "c"}: true, {"d", "b"}: true}
+	rank := greedyOrder(files, arrows)
+	up := 0
+	for a := range arrows {
+		if rank[a[0]] > rank[a[1]] {
+			up++
+		}
+	}
+	if up != 1 {
+		t.Errorf("%d arrows run upward in %v, want 1", up, rank)
+	}
+}
+
+func TestMethodsCountOverFiles(t *testing.T) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "x.go", "package x\ntype T[K any] struct{}\nfunc (t *T[K]) A() {}\nfunc (t T[K]) B() {}\n", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := methodsOfTypes(t, []source{{pkg: pkg{ImportPath: module + "/x"}, file: f}})
+	if len(got) != 1 || got[0].where != "x.T" || got[0].value != 2 {
+		t.Errorf("counted %v", got)
+	}
+}

@@ -1,0 +1,68 @@
+package archtest
+
+import (
+	"sort"
+	"testing"
+)
+
+// A ratchet holds one habit of the code: limit is the worst value that passes today, goal the value that we want.
+// A change may lower a limit and never raises one.
+type ratchet struct {
+	name    string
+	measure func(*testing.T, []source) []offender // worst first
+	limit   int
+	goal    int
+}
+
+// An offender is one place and its value.
+type offender struct {
+	where   string
+	value   int
+	isPlace bool // one of the places that a total counts
+}
+
+var ratchets = []ratchet{
+	{"files of a package", filesOfPackages, 34, 15},
+	{"methods of a type over all its files", methodsOfTypes, 169, 40},
+	{"exported names of a package", exportsOfPackages, 92, 25},
+	{"percent of a package's arrows between files that run upward", upwardArrows, 40, 10},
+	{"lines above 120 columns", longLines, 3700, 0},
+	{"noun clauses of the kind \"what is\" in 1,000 comment lines", nounClauses, 80, 1},
+	{"exported names that only tests use", exportsForTests, 9, 0},
+}
+
+// TestRatchets fails when a habit gets worse than its limit. With -v it prints the worst places of each.
+func TestRatchets(t *testing.T) {
+	sources := parseAll(t)
+	for _, r := range ratchets {
+		found := r.measure(t, sources)
+		sort.SliceStable(found, func(i, j int) bool { return !found[i].isPlace && found[j].isPlace || found[i].value > found[j].value })
+		worst := 0
+		if len(found) > 0 {
+			worst = found[0].value
+		}
+		t.Logf("%s: %d (limit %d, goal %d)", r.name, worst, r.limit, r.goal)
+		for _, o := range found[:min(len(found), 15)] {
+			if o.value > r.goal || o.isPlace {
+				t.Logf("    %s: %d", o.where, o.value)
+			}
+		}
+		if worst > r.limit {
+			t.Errorf("%s: %s has %d, the limit is %d (goal %d)", r.name, found[0].where, worst, r.limit, r.goal)
+		}
+		if r.limit < r.goal {
+			t.Errorf("%s: the limit %d is below its goal %d", r.name, r.limit, r.goal)
+		}
+	}
+}
+
+// total is the offender that stands for a count over the whole tree; the places that it counts follow it.
+func total(places map[string]int) []offender {
+	sum := 0
+	out := offenders(places)
+	for i, o := range out {
+		sum += o.value
+		out[i].isPlace = true
+	}
+	return append([]offender{{where: "the tree", value: sum}}, out...)
+}

@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/sources/filter"
+	"millrace/sources/find"
 	"millrace/sources/index"
 	"millrace/sources/tokenize"
 )
@@ -125,7 +126,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 }
 
 func (s *Source) open(ctx context.Context, opts OpenOptions) error {
-	files, err := Resolve(s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
+	files, err := find.Resolve(s.spec.Base, s.spec.Patterns, s.spec.Root, s.spec.Format.Name())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/sources/find"
 )
 
 // The kinds of blobs a source keeps for a shard.
@@ -24,7 +25,7 @@ type surveyed struct {
 }
 
 // survey digests and opens every file, several at a time.
-func (s *Source) survey(ctx context.Context, files []ResolvedFile, opts OpenOptions) ([]surveyed, error) {
+func (s *Source) survey(ctx context.Context, files []find.File, opts OpenOptions) ([]surveyed, error) {
 	found := make([]surveyed, len(files))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(opts.Parallel)
@@ -37,7 +38,7 @@ func (s *Source) survey(ctx context.Context, files []ResolvedFile, opts OpenOpti
 	return found, g.Wait()
 }
 
-func (s *Source) surveyFile(ctx context.Context, f ResolvedFile, opts OpenOptions) (surveyed, error) {
+func (s *Source) surveyFile(ctx context.Context, f find.File, opts OpenOptions) (surveyed, error) {
 	out := surveyed{Shard: millrace.Shard{Name: f.Name, Path: f.Path}}
 	if err := ctx.Err(); err != nil {
 		return out, err

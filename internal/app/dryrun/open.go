@@ -12,6 +12,7 @@ import (
 	"millrace/internal/app/config"
 	"millrace/internal/app/setup"
 	"millrace/sources"
+	"millrace/sources/find"
 	"millrace/sources/tokenize"
 )
 
@@ -115,7 +116,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		spec.Epochs = 1
 	}
 	// Open resolves again; here it tells what the paths are to blame for.
-	if _, err := sources.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name()); err != nil {
+	if _, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name()); err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: place(out.Config, "sources."+s.Name+".path")}, nil
 	}
 	src, err := sources.Open(ctx, spec, sources.OpenOptions{Deep: o.Deep, Logger: o.Logger,

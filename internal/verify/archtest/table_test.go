@@ -39,7 +39,7 @@ var rooms = []room{
 	{"internal/event", list("internal/seam"), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
 	{"internal/wire", list(".", "proto"), all},
-	{"internal/app/config/...", list(".", "sources/filter"), all}, // filters are checked with the file
+	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all}, // filters are checked with the file, formats told by the files
 
 	// what only cmd uses
 	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "orchestrator/feedback", "internal/app/config"), all}, // mixture file → rooms

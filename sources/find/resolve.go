@@ -1,4 +1,4 @@
-package sources
+package find
 
 import (
 	"cmp"
@@ -11,16 +11,16 @@ import (
 	"millrace"
 )
 
-// ResolvedFile is one file of a source: Name is the part before # of its records' ids, Path where it is on this host.
-type ResolvedFile struct {
+// File is one file of a source: Name is the part before # of its records' ids, Path where it is on this host.
+type File struct {
 	Name string // below the root, with forward slashes
 	Path string
 }
 
 // Resolved is what a source's path patterns stand for.
 type Resolved struct {
-	Format string         // as given, else as the file names tell
-	Files  []ResolvedFile // in the order of their names' bytes, each name and each path once
+	Format string // as given, else as the file names tell
+	Files  []File // in the order of their names' bytes, each name and each path once
 }
 
 // Resolve finds the files of a source. Each pattern is a file, a directory (searched recursively for file names of the format), the
@@ -64,7 +64,7 @@ func agreeOnFormat(format string, found []match) (string, error) {
 	}
 	first := ""
 	for _, m := range found {
-		f, ok := DetectFormat(m.path)
+		f, ok := Detect(m.path)
 		if !ok {
 			return "", fmt.Errorf("detect format of %s: its name does not tell; write `format:`: %w", m.path, millrace.ErrInvalid)
 		}
@@ -79,8 +79,8 @@ func agreeOnFormat(format string, found []match) (string, error) {
 }
 
 // name gives every file its name, drops those that were matched twice and sorts.
-func name(found []match, root string) ([]ResolvedFile, error) {
-	files := make([]ResolvedFile, 0, len(found))
+func name(found []match, root string) ([]File, error) {
+	files := make([]File, 0, len(found))
 	seen := make(map[string]bool, len(found))
 	for _, m := range found {
 		if seen[m.path] {
@@ -98,9 +98,9 @@ func name(found []match, root string) ([]ResolvedFile, error) {
 		if !utf8.ValidString(rel) {
 			return nil, fmt.Errorf("name %q: not valid UTF-8; rename the file: %w", m.path, millrace.ErrInvalid)
 		}
-		files = append(files, ResolvedFile{Name: filepath.ToSlash(rel), Path: m.path})
+		files = append(files, File{Name: filepath.ToSlash(rel), Path: m.path})
 	}
-	slices.SortFunc(files, func(a, b ResolvedFile) int {
+	slices.SortFunc(files, func(a, b File) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Path, b.Path))
 	})
 	for i := 1; i < len(files); i++ {

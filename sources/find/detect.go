@@ -1,4 +1,4 @@
-package sources
+package find
 
 import "strings"
 
@@ -9,9 +9,9 @@ const (
 	megatronFormat = "megatron"
 )
 
-// DetectFormat tells the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
+// Detect tells the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
 // .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. False where the name does not tell.
-func DetectFormat(name string) (string, bool) {
+func Detect(name string) (string, bool) {
 	name = strings.ToLower(name)
 	switch {
 	case strings.HasSuffix(name, ".parquet"):
@@ -35,6 +35,6 @@ func DetectFormat(name string) (string, bool) {
 
 // holds tells whether a file found in a directory belongs to a source of the given format; with no format any known one does.
 func holds(format, name string) bool {
-	found, ok := DetectFormat(name)
+	found, ok := Detect(name)
 	return ok && (format == "" || format == found)
 }

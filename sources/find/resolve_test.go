@@ -1,4 +1,4 @@
-package sources_test
+package find_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"millrace"
-	"millrace/sources"
+	"millrace/sources/find"
 )
 
 // tree makes empty files below a fresh directory, whose own name holds pattern characters to be taken literally.
@@ -27,7 +27,7 @@ func tree(t *testing.T, names ...string) string {
 	return base
 }
 
-func namesOf(files []sources.ResolvedFile) string {
+func namesOf(files []find.File) string {
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Name)
@@ -69,7 +69,7 @@ func TestResolve(t *testing.T) {
 		{"foreign idx", "books", "", "jsonl", "x.jsonl", "jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := sources.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
+			got, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
 			if c.want == "" {
 				if !errors.Is(err, millrace.ErrInvalid) {
 					t.Fatalf("got %v, %v, want ErrInvalid", got, err)
@@ -102,55 +102,20 @@ func TestResolveRefuses(t *testing.T) {
 		{"s3://bucket/x.jsonl", "", "", "remote"},
 		{"", "", "", "empty"},
 	} {
-		_, err := sources.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
+		_, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", c.patterns, err, c.says)
 		}
 	}
 }
 
-func TestDetectFormat(t *testing.T) {
+func TestDetect(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.jsonl": "jsonl", "a.JSON.GZ": "jsonl", "x/a.ndjson.zst": "jsonl", "a.jsonl.bgz": "jsonl", "a.parquet": "parquet",
 		"a.idx": "megatron", "a.bin": "megatron", "a.txt": "", "a.gz": "", "jsonl": "", "a.parquet.gz": "",
 	} {
-		if got, ok := sources.DetectFormat(name); got != want || ok != (want != "") {
+		if got, ok := find.Detect(name); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
-	}
-}
-
-// stutter is a file whose reads come up short.
-type stutter struct {
-	sources.OpenFile
-	missing int64
-}
-
-func (s stutter) ReadAt(p []byte, off int64) (int, error) {
-	if off >= s.Size()-s.missing {
-		return 0, nil
-	}
-	return s.OpenFile.ReadAt(p[:min(len(p), 3, int(s.Size()-s.missing-off))], off)
-}
-
-func TestReader(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, []byte("0123456789"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	f, err := sources.OSFS().Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	b := make([]byte, 8)
-	if err := sources.ReadFull(stutter{OpenFile: f}, b, 1); err != nil || string(b) != "12345678" {
-		t.Fatalf("got %q, %v", b, err)
-	}
-	if err := sources.ReadFull(stutter{f, 2}, b, 1); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), path) {
-		t.Fatalf("a file that shrank: got %v, want ErrDamaged with its name", err)
-	}
-	if _, err := sources.OSFS().Open(filepath.Dir(path)); err == nil {
-		t.Fatal("opened a directory as a shard")
 	}
 }

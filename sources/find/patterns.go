@@ -1,4 +1,4 @@
-package sources
+package find
 
 import (
 	"cmp"
@@ -148,7 +148,7 @@ func findLiteral(full, root, format string) ([]match, error) {
 
 // megatronBin names the .bin for its .idx, so that both stand for one shard.
 func megatronBin(file, format string) string {
-	if f, _ := DetectFormat(file); f == megatronFormat && (format == "" || format == megatronFormat) {
+	if f, _ := Detect(file); f == megatronFormat && (format == "" || format == megatronFormat) {
 		return strings.TrimSuffix(file, filepath.Ext(file)) + ".bin"
 	}
 	return file
@@ -174,7 +174,7 @@ func findBelow(dir, root, format string) ([]match, error) {
 			return err
 		}
 		// An .idx may belong to another program's files; with its .bin it stands for a shard, which the .bin names.
-		if f, _ := DetectFormat(p); f == megatronFormat && (filepath.Ext(p) != ".bin" || !exists(strings.TrimSuffix(p, ".bin")+".idx")) {
+		if f, _ := Detect(p); f == megatronFormat && (filepath.Ext(p) != ".bin" || !exists(strings.TrimSuffix(p, ".bin")+".idx")) {
 			return nil
 		}
 		found = append(found, match{path: p, root: root})

@@ -94,19 +94,6 @@ func multiples(n, unit uint32) string {
 	return fmt.Sprintf("%d or %d", below, above)
 }
 
-func (v *validator) checkTokenizer() {
-	t := v.c.Tokenizer
-	if t == nil || !v.sound("tokenizer") {
-		return
-	}
-	switch {
-	case t.Name == "" && t.Path == "":
-		v.wrong("tokenizer.name", "`tokenizer` has neither `name` nor `path`", "write `name: gpt2`, or `path:` with a vocabulary file")
-	case t.Name != "" && t.Path != "":
-		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
-	}
-}
-
 func (v *validator) checkCost() {
 	m, c := v.c.Model, v.c.Cost
 	if m != nil && c != nil {

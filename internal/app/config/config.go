@@ -115,11 +115,20 @@ type Config struct {
 type Tokenizer struct {
 	// Name of a built-in vocabulary.
 	Name string `yaml:"name" jsonschema:"enum=gpt2,enum=r50k_base,enum=cl100k_base,enum=o200k_base"`
-	// Path of a vocabulary file: x.tiktoken, tokenizer.json or a SentencePiece model; relative to this file.
+	// Path of a rank file, such as qwen.tiktoken or Llama 3's tokenizer.model; relative to this file. Its content decides what it is.
 	Path string `yaml:"path"`
-	// AddBOS puts the beginning-of-sequence token before each document.
+	// Pattern divides text into pieces before merging: r50k, p50k, cl100k, o200k, llama3, qwen2, or the text of one of these regular
+	// expressions. Needed for a rank file whose content is not known.
+	Pattern string `yaml:"pattern"`
+	// Specials are all special tokens with their ids. They replace those that are known of the vocabulary.
+	Specials Specials `yaml:"specials"`
+	// BOS is the special token that begins a document. Needed for add_bos if the vocabulary's own is not known.
+	BOS string `yaml:"bos"`
+	// EOS is the special token that ends a document. Needed for add_eos if the vocabulary's own is not known.
+	EOS string `yaml:"eos"`
+	// AddBOS puts bos before each document.
 	AddBOS bool `yaml:"add_bos" jsonschema:"default=false"`
-	// AddEOS puts the end-of-text token after each document.
+	// AddEOS puts eos after each document.
 	AddEOS bool `yaml:"add_eos" jsonschema:"default=true"`
 
 	// Fingerprint is what the vocabulary's owner computed over its content; set by the caller before Identity is asked for.
@@ -251,14 +260,14 @@ const (
 
 // Abs returns a path of the file as an absolute one; URLs stay as they are.
 func (c *Config) Abs(path string) string {
-	if IsURL(path) || filepath.IsAbs(path) {
+	if isURL(path) || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(c.Base, path)
 }
 
-// IsURL tells whether a path names a remote object: scheme://rest.
-func IsURL(path string) bool {
+// isURL tells whether a path names a remote object: scheme://rest.
+func isURL(path string) bool {
 	scheme, _, ok := strings.Cut(path, "://")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
 }

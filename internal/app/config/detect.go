@@ -87,7 +87,7 @@ func (c *Config) detect(patterns Patterns) (format Format, why string) {
 
 // look returns the one format of the files that a pattern leads to.
 func (c *Config) look(pattern string) (format Format, why string) {
-	if c.Base == "" || IsURL(pattern) {
+	if c.Base == "" || isURL(pattern) {
 		return "", ""
 	}
 	dir, rest := doublestar.SplitPattern(filepath.ToSlash(c.Abs(pattern)))

@@ -33,6 +33,10 @@ var examples = map[string]string{
 	"stages":            "[{from_step: 1000, sequence_length: 8192}]",
 	"path":              "data/*.jsonl.zst",
 	"tokenizer":         "{name: gpt2}",
+	"pattern":           "cl100k",
+	"specials":          `{"<|endoftext|>": 100257}`,
+	"bos":               `"<|begin_of_text|>"`,
+	"eos":               `"<|endoftext|>"`,
 	"stop":              "{epochs: 1}",
 	"limits":            "{loader_memory: 512MiB}",
 	"quarantine":        "{budget: 0.001}",
@@ -98,6 +102,12 @@ func unknownValue(path, given string, enum []string) (problem, cure string) {
 		return "does not know " + quote(given) + " yet", "not yet: " + given + "; this version has " + alternatives(enum)
 	}
 	cure = "write " + alternatives(enum)
+	if path == "tokenizer.name" {
+		if strings.Contains(given, "/") {
+			return "cannot be " + quote(given) + ": a Hugging Face model is not read by its name", hubCure
+		}
+		cure += "; for another vocabulary write `path:` with its rank file (docs/tokenizers.md)"
+	}
 	if near := nearest(given, enum); near != "" {
 		cure = "did you mean " + quote(near) + "? It is one of " + alternatives(enum)
 	}
@@ -106,6 +116,10 @@ func unknownValue(path, given string, enum []string) (problem, cure string) {
 	}
 	return "cannot be " + quote(given), cure
 }
+
+// hubCure says how a tokenizer of the Hugging Face hub is used.
+const hubCure = "download the model's rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) and write `path:` with its place; " +
+	"for GPT-2 write `name: gpt2`"
 
 func alternatives(list []string) string {
 	if len(list) < 2 {

@@ -24,6 +24,9 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	if t == nil {
 		return nil, nil
 	}
+	if t.Pattern != "" || t.Specials != nil || t.BOS != "" || t.EOS != "" {
+		return nil, c.ErrorAt("tokenizer", "pattern, specials, bos and eos are not read yet", "leave them out")
+	}
 	var e *tokenize.Encoding
 	var err error
 	if t.Path != "" {

@@ -108,6 +108,9 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		rule.Version = ""
 		complete(rule, reflect.TypeFor[config.Derived]())
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{given, rule}}
+	case reflect.TypeFor[config.Specials]():
+		id := &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "2097151"}
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: id, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Groups]():
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"}, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Sources]():

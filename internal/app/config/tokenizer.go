@@ -1,0 +1,59 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+)
+
+// maxSpecial is the highest id that a special token may have.
+const maxSpecial = 1<<21 - 1
+
+// Specials are the ids of special tokens by their texts. No id is there twice.
+type Specials map[string]uint32
+
+// decodeNode reads ids by the texts of the tokens.
+func (s *Specials) decodeNode(d *decoder, path string, n *node) {
+	if n.kind != mapping {
+		d.wrongType(path, n, "a mapping from tokens to ids", mappingCure(path))
+		return
+	}
+	if len(n.entries) == 0 {
+		d.fail(path, n, name(path)+" is empty", mappingCure(path)+", or leave the key out")
+		return
+	}
+	*s = make(Specials, len(n.entries))
+	texts := map[uint32]string{}
+	for _, e := range n.entries {
+		at := join(path, e.key.text)
+		d.places[at] = e
+		before := len(d.errs)
+		var id uint32
+		d.decode(at, e.value, reflect.ValueOf(&id).Elem(), rules{max: maxSpecial})
+		if e.key.text == "" {
+			d.fail(at, e.key, name(path)+" has a token without text", "write the token's text in quotes")
+		}
+		if first, taken := texts[id]; taken && len(d.errs) == before {
+			d.fail(at, e.value, fmt.Sprintf("%s gives id %d to %q and to %q", name(path), id, first, e.key.text), "give each token its own id")
+		}
+		texts[id] = e.key.text
+		(*s)[e.key.text] = id
+	}
+}
+
+func (v *validator) checkTokenizer() {
+	t := v.c.Tokenizer
+	if t == nil || !v.sound("tokenizer") {
+		return
+	}
+	switch {
+	case t.Name == "" && t.Path == "":
+		v.wrong("tokenizer.name", "`tokenizer` has neither `name` nor `path`", "write `name: gpt2`, or `path:` with a vocabulary file")
+	case t.Name != "" && t.Path != "":
+		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
+	case isURL(t.Path):
+		v.wrong("tokenizer.path", "`tokenizer.path` must be a file on this host, not "+quote(t.Path), hubCure)
+	case t.Name != "" && t.Pattern != "":
+		v.wrongKey("tokenizer.pattern", "`tokenizer` has both `name` and `pattern`",
+			"leave `pattern` out: a built-in vocabulary has its own")
+	}
+}

@@ -74,7 +74,7 @@ func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignmen
 	}
 	for i := range part {
 		if a := &part[i]; a.Holder > c.ranks {
-			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d is held by context-parallel rank %d of %d: %w", a.Source, a.Ordinal, a.Holder-1, c.ranks, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "build microbatch: segment of source %d, ordinal %d is held by context-parallel rank %d of %d", a.Source, a.Ordinal, a.Holder-1, c.ranks)
 		}
 	}
 	in := c.arrange(part, tokens, masked)
@@ -118,8 +118,8 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 			want++
 		}
 		if len(in.tokens[i]) != want && (in.masked == nil || !in.masked[i]) {
-			return fmt.Errorf("build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned: %w",
-				a.Source, a.Ordinal, a.Offset, len(in.tokens[i]), want, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned",
+				a.Source, a.Ordinal, a.Offset, len(in.tokens[i]), want)
 		}
 		end = uint64(a.Start) + room
 	}

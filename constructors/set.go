@@ -1,7 +1,6 @@
 package constructors
 
 import (
-	"fmt"
 	"sync"
 
 	"millrace"
@@ -29,7 +28,7 @@ func (s *Set) Of(p *millrace.Plan) (*Collator, error) {
 			return s.collator(shape), nil
 		}
 	}
-	return nil, fmt.Errorf("step %s: its microbatches are of %d sequences of %d tokens, no stage of the run has such: %w", p.Step, p.MicroBatch, p.SequenceLength, millrace.ErrMismatch)
+	return nil, millrace.Errorf(millrace.ErrMismatch, "step %s: its microbatches are of %d sequences of %d tokens, no stage of the run has such", p.Step, p.MicroBatch, p.SequenceLength)
 }
 
 func (s *Set) collator(shape millrace.Shape) *Collator {

@@ -29,8 +29,8 @@ func (m *Machine) Joined(from Session, msg *pb.Join) {
 // goOn lets a rank whose sidecar died take up its own position in the open attempt.
 func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
 	if m.s.Attempt == nil || msg.Attempt != m.s.Attempt.Attempt || msg.Step < m.s.Watermark {
-		m.refuse(from, msg, fmt.Errorf("rank %d stands at step %d of attempt %d, the run is at step %d of attempt %d: start the ranks again from a state or `latest`: %w",
-			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.attempt(), millrace.ErrFenced))
+		m.refuse(from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, the run is at step %d of attempt %d: start the ranks again from a state or `latest`",
+			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.attempt()))
 		return
 	}
 	r.serving, r.away, r.from, r.below, r.join = true, false, from, max(r.below, msg.Step), nil
@@ -105,8 +105,8 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	j.kind = j.msg.Start
 	if j.kind == "" {
 		if m.history() && !m.unheard(r) {
-			return fmt.Errorf("this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\"): %w",
-				m.s.attempt(), m.s.Watermark, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
+				m.s.attempt(), m.s.Watermark)
 		}
 		j.kind = "fresh"
 	}
@@ -121,7 +121,7 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	case "state":
 		return m.resolveState(j)
 	default:
-		return fmt.Errorf("start %q: want fresh or latest: %w", j.kind, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "start %q: want fresh or latest", j.kind)
 	}
 }
 
@@ -398,7 +398,8 @@ func (m *Machine) midStep(p *pb.Plan) {
 	}
 	m.midway = nil
 	refuse := func(format string, args ...any) {
-		m.refuseAll(fmt.Errorf("the state was saved inside step %d, after %d of its microbatches, "+format+": %w", append([]any{j.step, j.microbatch}, append(args, millrace.ErrMismatch)...)...))
+		m.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, after %d of its microbatches, "+format,
+			append([]any{j.step, j.microbatch}, args...)...))
 	}
 	switch {
 	case fmt.Sprintf("%x", p.Placement) != j.placement:
@@ -414,6 +415,6 @@ func (m *Machine) midStep(p *pb.Plan) {
 func (m *Machine) noMidStep() {
 	if j := m.midway; j != nil {
 		m.midway = nil
-		m.refuseAll(fmt.Errorf("the state was saved inside step %d, and the run ends before it: raise `stop`, or start from a state of a step's end: %w", j.step, millrace.ErrMismatch))
+		m.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, and the run ends before it: raise `stop`, or start from a state of a step's end", j.step))
 	}
 }

@@ -17,7 +17,7 @@ func (m *Machine) fit(rs *RunState, override []string) (planner.State, Live, err
 	}
 	saved, err := unpackSources(rs.Sources)
 	if err == nil && len(saved) != len(st.Sources) {
-		err = fmt.Errorf("it names %d sources and holds %d: %w", len(saved), len(st.Sources), millrace.ErrInvalid)
+		err = millrace.Errorf(millrace.ErrInvalid, "it names %d sources and holds %d", len(saved), len(st.Sources))
 	}
 	var live Live
 	if err != nil {
@@ -111,8 +111,8 @@ func (f *fitting) judge(override []string) error {
 	if n := len(lines) - shownChanges; n > 0 {
 		lines, names = append(lines[:shownChanges], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
 	}
-	return fmt.Errorf("the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless: %w",
-		strings.Join(lines, "; "), strings.Join(names, ", "), millrace.ErrMismatch)
+	return millrace.Errorf(millrace.ErrMismatch, "the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless",
+		strings.Join(lines, "; "), strings.Join(names, ", "))
 }
 
 // overridden tells whether a change is. A name stands for all below it; a source's for the weight that came or went with it.

@@ -1,8 +1,6 @@
 package orchestrator
 
 import (
-	"fmt"
-
 	"google.golang.org/grpc"
 
 	"millrace"
@@ -40,7 +38,7 @@ func (l *Ledger) Answer(request *proto.LedgerRequest) (out []LedgerStep, err err
 	}
 	source := l.Source(request.Source)
 	if source < 0 {
-		return nil, fmt.Errorf("sample %s/%s: this run has no source %q: %w", request.Source, request.Id, request.Source, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "sample %s/%s: this run has no source %q", request.Source, request.Id, request.Source)
 	}
 	ordinals, err := l.Locate(source, request.Id)
 	if err != nil {

@@ -159,13 +159,13 @@ func parseLive(t *liveText, file *mixing.Schedule) (Live, error) {
 	for i, text := range t.Schedule {
 		var err error
 		if milestones[i], err = parseMilestone(text, t.Tokens, file.Milestones()); err != nil {
-			return l, fmt.Errorf("its schedule: %q: %w: %w", text, err, millrace.ErrInvalid)
+			return l, millrace.Errorf(millrace.ErrInvalid, "its schedule: %q: %w", text, err)
 		}
 	}
 	if len(milestones) > 0 {
 		var err error
 		if l.schedule, err = file.With(milestones); err != nil {
-			return l, fmt.Errorf("its schedule: %w: %w", err, millrace.ErrInvalid)
+			return l, millrace.Errorf(millrace.ErrInvalid, "its schedule: %w", err)
 		}
 	}
 	for _, k := range t.Skips {

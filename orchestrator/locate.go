@@ -17,7 +17,7 @@ func (l *Ledger) Locate(source int, name string) ([]uint64, error) {
 	m := l.manifest(source)
 	id, ok := m.Sample(name)
 	if !ok {
-		return nil, fmt.Errorf("source %s has no file of sample %q: an id looks like %s: %w", m.Source, name, m.SampleName(millrace.SampleID{}), millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has no file of sample %q: an id looks like %s", m.Source, name, m.SampleName(millrace.SampleID{}))
 	}
 	below, err := l.drawn(source)
 	if err != nil {

@@ -107,7 +107,7 @@ func (o *Orchestrator) checkIdentity(s *State) error {
 		return err
 	}
 	if len(changed) > 0 {
-		return fmt.Errorf("the run directory holds a run of another identity: %v: restore the mixture file, or use a new run directory: %w", changed, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "the run directory holds a run of another identity: %v: restore the mixture file, or use a new run directory", changed)
 	}
 	return nil
 }

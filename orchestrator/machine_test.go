@@ -111,7 +111,7 @@ func newConfig(t *testing.T, ranks int) Config {
 		},
 		Compare: func(pinned, now *millrace.Manifest) error {
 			if pinned.Fingerprint != now.Fingerprint {
-				return fmt.Errorf("source %s: its files changed: %w", now.Source, millrace.ErrMismatch)
+				return millrace.Errorf(millrace.ErrMismatch, "source %s: its files changed", now.Source)
 			}
 			return nil
 		}}

@@ -33,7 +33,7 @@ func (m *Machine) LoaderUp(session Session, hello *pb.LoaderHello) error {
 		return err
 	}
 	if !hello.Standby && !m.home(hello.Name) {
-		return fmt.Errorf("loader %q: this run has no such loader: %w", hello.Name, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "loader %q: this run has no such loader", hello.Name)
 	}
 	if old := m.members[hello.Name]; old != nil {
 		if old.pid != hello.Pid {
@@ -42,7 +42,7 @@ func (m *Machine) LoaderUp(session Session, hello *pb.LoaderHello) error {
 		m.lose(old, "another connection took over as "+hello.Name)
 	}
 	if m.fenced[process{hello.Name, hello.Pid}] {
-		return fmt.Errorf("%s (pid %d): what it read was given to others while it was silent: %w", hello.Name, hello.Pid, millrace.ErrFenced)
+		return millrace.Errorf(millrace.ErrFenced, "%s (pid %d): what it read was given to others while it was silent", hello.Name, hello.Pid)
 	}
 	m.members[hello.Name] = &member{name: hello.Name, address: hello.Address, beat: hello.Beat, pid: hello.Pid, session: session,
 		asked: map[string]bool{}, opened: map[string]bool{}, trouble: map[string]string{}}

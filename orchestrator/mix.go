@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"errors"
-	"fmt"
 
 	"millrace"
 	"millrace/mixing"
@@ -114,7 +113,7 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 		err = m.receivable(live, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%w", err)
 	}
 	return c, nil
 }
@@ -137,20 +136,20 @@ func (m *Machine) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 	window := uint64(max(m.cfg.Spec.Window, 1))
 	switch {
 	case r.Later && c.AtStep%window != 0:
-		return fmt.Errorf("step %d lies inside a window of %d steps, and an attempt may begin inside it as well: say --from-step %d or %d: %w",
-			c.AtStep, window, c.AtStep-c.AtStep%window, c.AtStep-c.AtStep%window+window, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "step %d lies inside a window of %d steps, and an attempt may begin inside it as well: say --from-step %d or %d",
+			c.AtStep, window, c.AtStep-c.AtStep%window, c.AtStep-c.AtStep%window+window)
 	case r.Later && !r.HasFrom:
-		return fmt.Errorf("a change for an attempt to come needs its step: say --from-step: %w", millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "a change for an attempt to come needs its step: say --from-step")
 	case c.Known == 0 && c.Attempt > m.s.Attempt.GetAttempt():
 		return nil
 	case m.s.Ended != nil:
-		return fmt.Errorf("the run ends after step %d, and all of its steps are planned: there is nothing left to change: %w", m.s.Ended.Steps, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "the run ends after step %d, and all of its steps are planned: there is nothing left to change", m.s.Ended.Steps)
 	case c.AtStep < m.s.Next:
-		return fmt.Errorf("step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, to have it hold when the ranks start again from a state at or before step %d: %w",
-			c.AtStep, m.s.Next, free, c.AtStep, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, to have it hold when the ranks start again from a state at or before step %d",
+			c.AtStep, m.s.Next, free, c.AtStep)
 	case c.AtStep < free:
-		return fmt.Errorf("step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say --from-step %d or later: %w",
-			c.AtStep, window, free, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say --from-step %d or later",
+			c.AtStep, window, free)
 	}
 	return nil
 }
@@ -169,7 +168,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 		milestones, err = m.addedMilestones(c, ask.Add)
 	case *pb.MixRequest_Skip:
 		if !r.HasFrom {
-			return fmt.Errorf("a skip needs its first step: say --from-step: %w", millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "a skip needs its first step: say --from-step")
 		}
 		c.Change = &pb.Mixed_Skip{Skip: ask.Skip}
 		return nil
@@ -178,7 +177,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	case *pb.MixRequest_Refit:
 		return m.refit(c)
 	default:
-		return fmt.Errorf("it says nothing to change: %w", millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "it says nothing to change")
 	}
 	if err != nil {
 		return err
@@ -195,7 +194,7 @@ var errNoReports = errors.New("trainers have not reported enough times of microb
 
 func (m *Machine) costs(c *pb.Mixed, costs *pb.Costed) error {
 	if m.cfg.Recost == nil || costs.Linear == 0 && costs.Quadratic == 0 {
-		return fmt.Errorf("the costs are both 0: say at least one: %w", millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "the costs are both 0: say at least one")
 	}
 	c.Change = &pb.Mixed_Costs{Costs: costs}
 	return nil

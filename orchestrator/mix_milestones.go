@@ -18,7 +18,7 @@ func (m *Machine) at(c *pb.Mixed) (mixing.Point, error) {
 	}
 	free, tokens, err := m.mixFrom()
 	if m.s.Attempt == nil || c.AtStep != free || c.Attempt != m.s.Attempt.Attempt {
-		return mixing.Point{}, fmt.Errorf("the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens: %w", c.AtStep, millrace.ErrInvalid)
+		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid, "the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens", c.AtStep)
 	}
 	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, err
 }
@@ -32,17 +32,17 @@ func (m *Machine) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
 			return nil, err
 		}
 		if have[i] {
-			return nil, fmt.Errorf("source %q has two weights: %w", g.Source, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "source %q has two weights", g.Source)
 		}
 		if out[i], err = mixing.ParseWeight(g.Weight); err != nil {
-			return nil, fmt.Errorf("source %s: %w: %w", g.Source, err, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "source %s: %w", g.Source, err)
 		}
 		have[i] = true
 	}
 	for i, ok := range have {
 		if !ok {
 			name := m.cfg.Sources[i].Name
-			return nil, fmt.Errorf("source %q has no weight: add %s=0 to leave it unread: %w", name, name, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "source %q has no weight: add %s=0 to leave it unread", name, name)
 		}
 	}
 	return out, nil
@@ -57,8 +57,8 @@ func (m *Machine) sourceIndex(name string) (int, error) {
 	for _, s := range m.cfg.Sources {
 		names = append(names, s.Name)
 	}
-	return i, fmt.Errorf("this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest state with override=[%q]: %w",
-		name, strings.Join(names, ", "), "sources."+name, millrace.ErrInvalid)
+	return i, millrace.Errorf(millrace.ErrInvalid, "this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest state with override=[%q]",
+		name, strings.Join(names, ", "), "sources."+name)
 }
 
 // setMilestones are one milestone with weights for all sources.
@@ -76,7 +76,7 @@ func (m *Machine) setMilestones(c *pb.Mixed, set *pb.SetWeights) ([]mixing.Miles
 
 func (m *Machine) milestone(k mixing.Milestone, ramp string, over uint64) (_ []mixing.Milestone, err error) {
 	if k.Ramp, err = mixing.ParseRamp(ramp); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%w", err)
 	}
 	if over > 0 {
 		k.Over = mixing.Point{Measure: k.From.Measure, Count: over}
@@ -87,7 +87,7 @@ func (m *Machine) milestone(k mixing.Milestone, ramp string, over uint64) (_ []m
 // scheduleMilestones are those of a schedule, which begins after what is sealed.
 func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.Milestone, err error) {
 	if len(ask.Milestones) == 0 {
-		return nil, fmt.Errorf("the schedule is empty: %w", millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule is empty")
 	}
 	for _, k := range ask.Milestones {
 		weights, err := m.weights(k.Weights)
@@ -103,7 +103,7 @@ func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 	first := out[0].From
 	if first.Measure == mixing.Steps {
 		if first.Count < c.AtStep {
-			return nil, fmt.Errorf("the schedule goes back: its first entry is from step %d, and the steps below %d are sealed: begin at %d or later: %w", first.Count, c.AtStep, c.AtStep, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from step %d, and the steps below %d are sealed: begin at %d or later", first.Count, c.AtStep, c.AtStep)
 		}
 		c.AtStep = first.Count
 		return out, nil
@@ -113,7 +113,7 @@ func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 	}
 	_, tokens, err := m.mixFrom()
 	if err == nil && first.Count < tokens {
-		err = fmt.Errorf("the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later: %w", first.Count, tokens, millrace.ErrInvalid)
+		err = millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later", first.Count, tokens)
 	}
 	return out, err
 }
@@ -126,7 +126,7 @@ func (m *Machine) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
 	}
 	schedule := m.live.over(m.cfg.Spec.Schedule)
 	if end := schedule.Running(from.Count, from.Count); end > 0 {
-		return nil, fmt.Errorf("at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`: %w", from.Measure, from.Count, end, end, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`", from.Measure, from.Count, end, end)
 	}
 	out := []mixing.Milestone{schedule.InForce(from.Count, from.Count)}
 	out[0].From, out[0].Ramp, out[0].Over = from, mixing.RampNone, mixing.Point{}
@@ -154,11 +154,11 @@ func (m *Machine) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Mileston
 		milestones[k].Weights = slices.Clone(milestones[k].Weights)
 		milestones[k].Weights[i] = mixing.Weight{}
 		if _, err := mixing.Proportion(milestones[k].Weights); err != nil {
-			return nil, fmt.Errorf("from %s %d on source %s is the only one with a weight: give another one a weight with `mix set` first: %w", milestones[k].From.Measure, milestones[k].From.Count, name, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "from %s %d on source %s is the only one with a weight: give another one a weight with `mix set` first", milestones[k].From.Measure, milestones[k].From.Count, name)
 		}
 	}
 	if !had {
-		return nil, fmt.Errorf("source %s has no weight from step %d on: there is nothing to remove: %w", name, c.AtStep, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has no weight from step %d on: there is nothing to remove", name, c.AtStep)
 	}
 	return milestones, nil
 }
@@ -174,7 +174,7 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 		err = fmt.Errorf("a weight of 0 adds nothing")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("source %s: %w: %w", add.Source, err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s: %w", add.Source, err)
 	}
 	milestones, err := m.standing(c)
 	if err != nil {
@@ -182,12 +182,12 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	}
 	switch {
 	case len(milestones) > 1:
-		return nil, fmt.Errorf("the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix schedule`: %w", milestones[1].From.Measure, milestones[1].From.Count, add.Source, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
 	case !milestones[0].Weights[i].IsZero():
-		return nil, fmt.Errorf("source %s has a weight of %s already: change it with `mix set`: %w", add.Source, milestones[0].Weights[i], millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])
 	}
 	if st, err := m.tailIfAny(); err == nil && st != nil && st.Sources[i].Finished {
-		return nil, fmt.Errorf("source %s is read to its end and has left: %w", add.Source, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s is read to its end and has left", add.Source)
 	}
 	if milestones[0].Weights, err = mixing.Billionths(milestones[0].Weights); err != nil {
 		return nil, err

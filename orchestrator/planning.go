@@ -121,8 +121,8 @@ func (m *Machine) budget(facts []Fact) error {
 			counted, records := m.records(q.Source, q.Ordinal)
 			allowed := m.source(q.Source).Allowed(counted, records)
 			if n := m.s.Quarantined[q.Source] + counts[q.Source]; n > allowed {
-				return fmt.Errorf("source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: repair the files, or raise quarantine.budget: %w",
-					q.Source, n, allowed, q.Id, q.Offset, q.Reason, millrace.ErrBadSample)
+				return millrace.Errorf(millrace.ErrBadSample, "source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: repair the files, or raise quarantine.budget",
+					q.Source, n, allowed, q.Id, q.Offset, q.Reason)
 			}
 		}
 	}

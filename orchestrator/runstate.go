@@ -37,14 +37,14 @@ func ParseRunState(text []byte) (*RunState, error) {
 		Millrace *int `json:"millrace"`
 	}
 	if err := json.Unmarshal(text, &version); err != nil || version.Millrace == nil {
-		return nil, unreadable(fmt.Errorf("it is no state of a run: %w", millrace.ErrInvalid))
+		return nil, unreadable(millrace.Errorf(millrace.ErrInvalid, "it is no state of a run"))
 	}
 	if v := *version.Millrace; v != runStateVersion {
-		return nil, fmt.Errorf("read state: its format is version %d, this program reads version %d: go on with the program that saved it: %w", v, runStateVersion, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read state: its format is version %d, this program reads version %d: go on with the program that saved it", v, runStateVersion)
 	}
 	var rs RunState
 	if err := json.Unmarshal(text, &rs); err != nil {
-		return nil, unreadable(fmt.Errorf("%v: %w", err, millrace.ErrInvalid))
+		return nil, unreadable(millrace.Errorf(millrace.ErrInvalid, "%v", err))
 	}
 	return &rs, nil
 }
@@ -61,7 +61,7 @@ func (rs *RunState) state() (planner.State, error) {
 		return st, unreadable(err)
 	}
 	if uint64(st.Step) != rs.Step {
-		return st, unreadable(fmt.Errorf("step %d, but its planner stands at %d: %w", rs.Step, st.Step, millrace.ErrInvalid))
+		return st, unreadable(millrace.Errorf(millrace.ErrInvalid, "step %d, but its planner stands at %d", rs.Step, st.Step))
 	}
 	return st, nil
 }
@@ -174,7 +174,7 @@ func unpackSources(text string) ([]sourceFiles, error) {
 	var out []sourceFiles
 	before := ""
 	for part := range strings.SplitSeq(text, ",") {
-		bad := fmt.Errorf("its sources are not readable at %q: %w", part, millrace.ErrInvalid)
+		bad := millrace.Errorf(millrace.ErrInvalid, "its sources are not readable at %q", part)
 		if len(part) < 1+filesText {
 			return nil, bad
 		}

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,7 +27,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 	}
 	hello := first.GetHello()
 	if hello == nil {
-		return wire.ToStatus(fmt.Errorf("the first message of a loader is its hello: %w", millrace.ErrInvalid))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a loader is its hello"))
 	}
 	box := newOutbox()
 	// Deferred before it is up: a stream may end while the loop has yet to hear of it.
@@ -80,7 +79,7 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 	}
 	hello := first.GetHello()
 	if hello == nil {
-		return wire.ToStatus(fmt.Errorf("the first message of a sidecar is its hello: %w", millrace.ErrInvalid))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a sidecar is its hello"))
 	}
 	box := newOutbox()
 	defer s.o.post(context.Background(), func(m *Machine) { m.SidecarDown(box, hello.Name) })

@@ -24,5 +24,5 @@ func (m *Machine) speaks(name string, v *pb.Version) error {
 	if program == "" {
 		program = "a program without a version"
 	}
-	return fmt.Errorf("%s is %s with %s; the orchestrator is %s: run both from one release: %w", name, program, differs, m.cfg.By, millrace.ErrInvalid)
+	return millrace.Errorf(millrace.ErrInvalid, "%s is %s with %s; the orchestrator is %s: run both from one release", name, program, differs, m.cfg.By)
 }

@@ -112,7 +112,7 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	for i := range part {
 		a := &part[i]
 		if int(a.Source) >= len(sources) || int(a.ID.Shard) >= len(sources[a.Source].Shards) {
-			return nil, fmt.Errorf("name segment %d: source %d shard %d is not in the manifest: %w", i, a.Source, a.ID.Shard, millrace.ErrMismatch)
+			return nil, millrace.Errorf(millrace.ErrMismatch, "name segment %d: source %d shard %d is not in the manifest", i, a.Source, a.ID.Shard)
 		}
 		s := &sources[a.Source]
 		b = le.AppendUint32(b, names.number(a.Source, wholeSource, s.Name))

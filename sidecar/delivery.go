@@ -136,8 +136,8 @@ func (d *delivery) alerted(alerts []Alert) []action {
 
 func (d *delivery) built(b filled) []action {
 	if b.slot.Step != d.step || b.slot.Microbatch != d.microbatch {
-		return d.fail(errRun, fmt.Errorf("batch %s was built where %d/%s/%d/%d comes next: %w",
-			b.slot, d.begin.Attempt, d.step, d.rank, d.microbatch, millrace.ErrMismatch))
+		return d.fail(errRun, millrace.Errorf(millrace.ErrMismatch, "batch %s was built where %d/%s/%d/%d comes next",
+			b.slot, d.begin.Attempt, d.step, d.rank, d.microbatch))
 	}
 	d.microbatch++
 	if d.microbatch == b.microbatches {

@@ -72,7 +72,7 @@ func (f *feeder) all(ctx context.Context) error {
 
 func (f *feeder) step(ctx context.Context, e *entry, from uint32) error {
 	if from >= e.plan.Microbatches {
-		return fmt.Errorf("step %s has %d microbatches a rank, the trainer wants to go on at %d: %w", e.step, e.plan.Microbatches, from, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "step %s has %d microbatches a rank, the trainer wants to go on at %d", e.step, e.plan.Microbatches, from)
 	}
 	for m := from; m < e.plan.Microbatches; m++ {
 		batch, err := f.fill(ctx, e, m)

@@ -138,7 +138,7 @@ func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Pa
 		return nil, nil, nil, err
 	}
 	if plan.Attempt != s.attempt || plan.Step != step {
-		return nil, nil, nil, fmt.Errorf("plan of step %s of attempt %d came for step %s of attempt %d: %w", plan.Step, plan.Attempt, step, s.attempt, millrace.ErrMismatch)
+		return nil, nil, nil, millrace.Errorf(millrace.ErrMismatch, "plan of step %s of attempt %d came for step %s of attempt %d", plan.Step, plan.Attempt, step, s.attempt)
 	}
 	collator, err := s.shapes.Of(plan.Plan)
 	if err != nil {

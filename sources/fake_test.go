@@ -79,7 +79,7 @@ func (s *fakeShard) record(i uint64) (Record, error) {
 	r := Record{Number: i, Offset: s.offs[i], Raw: int64(s.lens[i]) + 1}
 	switch {
 	case string(line) == "bad":
-		r.Err = fmt.Errorf("read record: it is bad: %w", millrace.ErrBadSample)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "read record: it is bad")
 	case string(line) == "panic":
 		panic("nil map")
 	case s.lengths:
@@ -103,7 +103,7 @@ func (s *fakeShard) Scan(ctx context.Context, from uint64, fn func(Record) error
 
 func (s *fakeShard) Read(ctx context.Context, numbers []uint64, fn func(Record) error) error {
 	if _, counted := s.Count(); !counted || !s.Seekable() {
-		return fmt.Errorf("read records of %s: not at random: %w", s.name, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: not at random", s.name)
 	}
 	for _, i := range numbers {
 		if err := s.hand(ctx, i, fn); err != nil {

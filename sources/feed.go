@@ -184,7 +184,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	defer stop()
 	if a := f.next; a.Ordinal > f.from || int(a.Shard) >= len(f.src.manifest.Shards) {
 		g.Go(func() error {
-			return fmt.Errorf("read from ordinal %d: seek point %+v is not before it: %w", f.from, a, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it", f.from, a)
 		})
 	}
 	for range f.cfg.Parallel {

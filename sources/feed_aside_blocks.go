@@ -14,7 +14,7 @@ func (r *asideRead) find(ctx context.Context, n millrace.Ordinal) (*block, error
 	defer func() { scan.close() }()
 	for {
 		if s.blocks.epochs > 0 && uint32(at.Epoch) >= s.blocks.epochs {
-			return nil, fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w: %w", s.spec.Name, n, at.Ordinal, errPastEnd, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d: %w", s.spec.Name, n, at.Ordinal, errPastEnd)
 		}
 		shard := s.blocks.shardAt(at.Epoch, at.Shard)
 		size, known, over := s.tables.known(shard, at.Block)

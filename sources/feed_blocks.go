@@ -252,7 +252,7 @@ func (f *Feed) beginText(b *block, far bool, charge int64) move {
 }
 
 func (s *Source) blockChanged(b *block) error {
-	return fmt.Errorf("scan %s: block %d no longer has the %d records it had: %w", s.manifest.Shards[b.shard].Path, b.seekPoint.Block, b.size.Records, millrace.ErrDamaged)
+	return millrace.Errorf(millrace.ErrDamaged, "scan %s: block %d no longer has the %d records it had", s.manifest.Shards[b.shard].Path, b.seekPoint.Block, b.size.Records)
 }
 
 // spareSlabs bounds the slabs kept for reuse, which no budget counts.

@@ -3,7 +3,6 @@ package sources
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"millrace"
 )
@@ -107,7 +106,7 @@ func failedRecord(number uint64, err error) *Record {
 	if errors.As(err, &caught) {
 		reason = "decoder failed: " + caught.Value
 	}
-	return &Record{Number: number, Offset: -1, Err: fmt.Errorf("%s: %w", reason, millrace.ErrBadSample)}
+	return &Record{Number: number, Offset: -1, Err: millrace.Errorf(millrace.ErrBadSample, "%s", reason)}
 }
 
 // readRun reads entries of an open shard and returns those that it did not come to.
@@ -123,7 +122,7 @@ func (m *maker) readRun(ctx context.Context, o *openShard, entries []entry) ([]e
 			return err
 		}
 		if len(entries) == 0 || r.Number != entries[0].record {
-			return fmt.Errorf("read %s: record %d came out of turn: %w", o.file.Name(), r.Number, millrace.ErrDamaged)
+			return millrace.Errorf(millrace.ErrDamaged, "read %s: record %d came out of turn", o.file.Name(), r.Number)
 		}
 		n := sameRecord(entries)
 		m.record = r
@@ -138,7 +137,7 @@ func (m *maker) readRun(ctx context.Context, o *openShard, entries []entry) ([]e
 		return o.Read(ctx, numbers, take)
 	})
 	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("read %s: record %d is missing: %w", o.file.Name(), entries[0].record, millrace.ErrDamaged)
+		err = millrace.Errorf(millrace.ErrDamaged, "read %s: record %d is missing", o.file.Name(), entries[0].record)
 	}
 	return entries, o.explain(err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"millrace"
 	"millrace/sources/filter"
@@ -268,7 +267,7 @@ func (m *maker) rejected(i uint32) bool {
 
 // refuse files a record that has no tokens: a reject before its length is known, a fault after.
 func (m *maker) refuse(shard uint32, r *Record, slots []uint32, cause error) {
-	reason := strings.TrimSuffix(cause.Error(), ": "+millrace.ErrBadSample.Error())
+	reason := cause.Error()
 	if !m.pack.known {
 		m.lengths = append(m.lengths, earlyLength{record: r.Number, bad: true})
 	}

@@ -3,7 +3,6 @@ package sources
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -133,7 +132,7 @@ func (f *Feed) sorted(reqs []Request) ([]int, error) {
 	for i := range byOrdinal {
 		byOrdinal[i] = i
 		if !f.stripe.Has(reqs[i].Ordinal) {
-			return nil, fmt.Errorf("fetch %s ordinal %d: it is not of stripe %d/%d: %w", f.src.spec.Name, reqs[i].Ordinal, f.stripe.Index, f.stripe.Of, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: it is not of stripe %d/%d", f.src.spec.Name, reqs[i].Ordinal, f.stripe.Index, f.stripe.Of)
 		}
 	}
 	slices.SortFunc(byOrdinal, func(a, b int) int {
@@ -187,10 +186,10 @@ func (f *Feed) emitOne(p *pack, i int, r Request, emit func(int, []uint32) error
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
 	}
 	if p.dropped(at) {
-		return fmt.Errorf("fetch %s %s: its filter refuses it: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s: its filter refuses it", f.src.spec.Name, f.src.sampleName(s.shard, s.record))
 	}
 	if until > uint64(s.length) {
-		return fmt.Errorf("fetch %s %s tokens %d to %d: it has %d: %w", f.src.spec.Name, f.src.sampleName(s.shard, s.record), r.Offset, until, s.length, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: it has %d", f.src.spec.Name, f.src.sampleName(s.shard, s.record), r.Offset, until, s.length)
 	}
 	if s.length == 0 {
 		return emit(i, nil)
@@ -241,10 +240,10 @@ func (f *Feed) pin(ctx context.Context, n millrace.Ordinal) (*pack, error) {
 // servable tells why an ordinal cannot be asked for; the mutex is held.
 func (f *Feed) servable(n millrace.Ordinal, seat uint64) error {
 	if seat < f.head {
-		return fmt.Errorf("fetch %s ordinal %d: it was released (all below %d): %w", f.src.spec.Name, n, f.stripe.ordinal(f.head), millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: it was released (all below %d)", f.src.spec.Name, n, f.stripe.ordinal(f.head))
 	}
 	if n >= f.end {
-		return fmt.Errorf("fetch %s ordinal %d: the stream ends at %d: %w", f.src.spec.Name, n, f.end, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d", f.src.spec.Name, n, f.end)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func ReadFull(f File, p []byte, off int64) error {
 			continue
 		}
 		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return fmt.Errorf("read %s: file ends at byte %d, want bytes up to %d: %w", f.Name(), off+int64(done), off+int64(len(p)), millrace.ErrDamaged)
+			return millrace.Errorf(millrace.ErrDamaged, "read %s: file ends at byte %d, want bytes up to %d", f.Name(), off+int64(done), off+int64(len(p)))
 		}
 		return fmt.Errorf("read %s at byte %d: %w", f.Name(), off+int64(done), err)
 	}

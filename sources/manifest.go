@@ -83,7 +83,7 @@ func Compare(pinned, now *millrace.Manifest) error {
 		return nil
 	}
 	differ := func(format string, args ...any) error {
-		return fmt.Errorf("source %s is not the one the run began with: %s: %w", pinned.Source, fmt.Sprintf(format, args...), millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "source %s is not the one the run began with: %s", pinned.Source, fmt.Sprintf(format, args...))
 	}
 	if pinned.Format != now.Format {
 		return differ("its format was %s and is %s", pinned.Format, now.Format)

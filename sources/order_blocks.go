@@ -2,7 +2,6 @@ package sources
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -117,7 +116,7 @@ func decodeBlockTable(in []byte) (blockTable, error) {
 		records, a := binary.Uvarint(in)
 		raw, b := binary.Uvarint(in[max(a, 0):])
 		if a <= 0 || b <= 0 || records == 0 {
-			return nil, fmt.Errorf("decode block table: entry %d: %w", len(t), millrace.ErrDamaged)
+			return nil, millrace.Errorf(millrace.ErrDamaged, "decode block table: entry %d", len(t))
 		}
 		t = append(t, blockSize{records, raw})
 		in = in[a+b:]

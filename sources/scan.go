@@ -170,7 +170,7 @@ func (s *Source) scanBlocks(ctx context.Context, shard uint32, from uint64, slab
 		number := from
 		take := func(r Record) error {
 			if r.Number != number {
-				return fmt.Errorf("scan %s: record %d came in place of %d: %w", o.file.Name(), r.Number, number, millrace.ErrDamaged)
+				return millrace.Errorf(millrace.ErrDamaged, "scan %s: record %d came in place of %d", o.file.Name(), r.Number, number)
 			}
 			if err := o.hostFailure(&r); err != nil {
 				return err

@@ -164,8 +164,8 @@ func (s *Source) decideShuffle(found []surveyed) {
 
 // holdsNothing is the error of a source without a single record.
 func (s *Source) holdsNothing() error {
-	return fmt.Errorf("no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture: %w",
-		len(s.manifest.Shards), s.manifest.Shards[0].Path, millrace.ErrInvalid)
+	return millrace.Errorf(millrace.ErrInvalid, "no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture",
+		len(s.manifest.Shards), s.manifest.Shards[0].Path)
 }
 
 // arrange sets up the order once the manifest stands.

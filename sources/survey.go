@@ -79,8 +79,8 @@ func (s *Source) compareDeep(sh millrace.Shard) error {
 		return s.memory.blobs.Save(sh.Digest, kind, deep[:])
 	}
 	if string(was) != string(deep[:]) {
-		return fmt.Errorf("file %s changed between its first and last MiB since it was first checked; restore it, or remove %s to accept it: %w",
-			sh.Path, s.spec.IndexDir, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "file %s changed between its first and last MiB since it was first checked; restore it, or remove %s to accept it",
+			sh.Path, s.spec.IndexDir)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (s *Source) openShard(ctx context.Context, shard uint32) (o *openShard, err
 		return nil, ctx.Err()
 	case err == nil && o.file.Size() != sh.Size:
 		o.close()
-		return nil, fmt.Errorf("open shard %s: it had %d bytes and has %d: %w", sh.Path, sh.Size, o.file.Size(), millrace.ErrMismatch)
+		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d", sh.Path, sh.Size, o.file.Size())
 	}
 	return o, err
 }

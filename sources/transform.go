@@ -2,7 +2,6 @@ package sources
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/crypto/blake2b"
 
@@ -69,7 +68,7 @@ func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, er
 		return append(dst, r.Tokens...), nil
 	}
 	if r.Tokens != nil {
-		return dst, fmt.Errorf("tokenize record %d: it has tokens, not text: %w", r.Number, millrace.ErrBadSample)
+		return dst, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
 	}
 	if t.bos {
 		dst = append(dst, t.mark)

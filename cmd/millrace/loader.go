@@ -68,7 +68,7 @@ func (r *role) member(ctx context.Context, standby bool) error {
 		Spec: func(name string) (sources.Spec, error) {
 			src, ok := r.cfg.Source(name)
 			if !ok {
-				return sources.Spec{}, fmt.Errorf("source %s is not in the mixture: %w", name, millrace.ErrInvalid)
+				return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 			}
 			return setup.SourceSpec(r.cfg, src, encoding)
 		},

@@ -183,7 +183,7 @@ func recosted(topology millrace.Topology, options planner.PlaceOptions, cost pla
 func changed(stored []byte, c *config.Config) ([]string, error) {
 	var old config.Identity
 	if err := json.Unmarshal(stored, &old); err != nil {
-		return nil, fmt.Errorf("read identity: %v: %w", err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read identity: %v", err)
 	}
 	return config.Diff(old, c.Identity()), nil
 }

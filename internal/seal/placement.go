@@ -2,7 +2,6 @@ package seal
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"millrace"
 )
@@ -42,15 +41,15 @@ func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
 		return err
 	}
 	if uint32(rank) >= p.Ranks || microbatch >= p.Microbatches {
-		return fmt.Errorf("verify step %s: rank %d microbatch %d lies outside %d ranks × %d microbatches: %w",
-			p.Step, rank, microbatch, p.Ranks, p.Microbatches, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: rank %d microbatch %d lies outside %d ranks × %d microbatches",
+			p.Step, rank, microbatch, p.Ranks, p.Microbatches)
 	}
 	want := p.Leaves[int(rank)*int(p.Microbatches)+int(microbatch)]
 	part := p.Part(rank, microbatch)
 	got := newHasher().digest(appendLeaf(make([]byte, 0, flushAt), p.Step, rank, microbatch, part))
 	if got != want {
-		return fmt.Errorf("verify step %s rank %d microbatch %d: its %d segments have digest %s, the plan says %s: %w",
-			p.Step, rank, microbatch, len(part), got, want, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "verify step %s rank %d microbatch %d: its %d segments have digest %s, the plan says %s",
+			p.Step, rank, microbatch, len(part), got, want)
 	}
 	return nil
 }
@@ -61,15 +60,15 @@ func VerifyRoot(p *millrace.Plan, shape millrace.Shape) error {
 		return err
 	}
 	if got := rootOf(newHasher(), p, shape, p.Leaves); got != p.Placement {
-		return fmt.Errorf("verify step %s: its leaves have root %s, the plan says %s: %w", p.Step, got, p.Placement, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: its leaves have root %s, the plan says %s", p.Step, got, p.Placement)
 	}
 	return nil
 }
 
 func dimensions(p *millrace.Plan) error {
 	if want := uint64(p.Ranks) * uint64(p.Microbatches); uint64(len(p.Leaves)) != want || want == 0 {
-		return fmt.Errorf("verify step %s: %d leaves for %d ranks × %d microbatches: %w",
-			p.Step, len(p.Leaves), p.Ranks, p.Microbatches, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: %d leaves for %d ranks × %d microbatches",
+			p.Step, len(p.Leaves), p.Ranks, p.Microbatches)
 	}
 	return nil
 }

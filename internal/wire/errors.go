@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -49,14 +48,8 @@ func FromStatus(err error) error {
 	}
 	for _, row := range table {
 		if st.Code() == row.code {
-			return fmt.Errorf("%s%w", st.Message(), quiet{row.err})
+			return millrace.Mark(errors.New(st.Message()), row.err)
 		}
 	}
 	return err
 }
-
-// quiet keeps the sentinel in the chain without printing it twice: the message already holds it.
-type quiet struct{ error }
-
-func (quiet) Error() string   { return "" }
-func (q quiet) Unwrap() error { return q.error }

@@ -76,7 +76,7 @@ func TestBadSamplesAreNamed(t *testing.T) {
 			t.Fatalf("sample %d is %v", i, q)
 		}
 	}
-	if got := FromStatus(ToStatus(fmt.Errorf("x: %w", millrace.ErrBadSample))); errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) {
+	if got := FromStatus(ToStatus(millrace.Errorf(millrace.ErrBadSample, "x"))); errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) {
 		t.Fatalf("without a name it is %v", got)
 	}
 }

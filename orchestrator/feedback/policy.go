@@ -2,7 +2,6 @@ package feedback
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"millrace"
@@ -52,13 +51,13 @@ type arm struct {
 func NewPolicy(s Settings, prior []float64) (*Policy, error) {
 	switch {
 	case s.Policy != ODM && s.Policy != ADO:
-		return nil, fmt.Errorf("adaptive policy %q: it is %s or %s: %w", s.Policy, ODM, ADO, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy %q: it is %s or %s", s.Policy, ODM, ADO)
 	case s.Every == 0:
-		return nil, fmt.Errorf("adaptive policy: every is 0: %w", millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: every is 0")
 	case s.Floor < 0 || s.Floor*float64(len(prior)) >= 1:
-		return nil, fmt.Errorf("adaptive policy: a floor of %v for each of %d sources leaves nothing to decide: %w", s.Floor, len(prior), millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: a floor of %v for each of %d sources leaves nothing to decide", s.Floor, len(prior))
 	case s.Smoothing < 0 || s.Smoothing >= 1:
-		return nil, fmt.Errorf("adaptive policy: smoothing %v lies outside 0 … 1: %w", s.Smoothing, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: smoothing %v lies outside 0 … 1", s.Smoothing)
 	}
 	n := len(prior)
 	return &Policy{settings: s, prior: prior, arms: make([]arm, n), sums: make([]float64, n), tokens: make([]float64, n)}, nil

@@ -134,8 +134,8 @@ func (q *Queue) compare(was, now millrace.SampleMeta) error {
 	if was == now || was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID && (was.Reject != "" || now.Reject != "") {
 		return nil
 	}
-	return fmt.Errorf("source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run: %w",
-		q.source, now.Ordinal, was, now, millrace.ErrMismatch)
+	return millrace.Errorf(millrace.ErrMismatch, "source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run",
+		q.source, now.Ordinal, was, now)
 }
 
 // merge moves what is next in line.

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -59,13 +58,13 @@ func (s State) Adapt(fits []Fit) State {
 func (s State) Adaptable(names []string, gone func(name string) bool) error {
 	if s.Done != (Done{}) {
 		begin := s.begun()
-		return fmt.Errorf("the state lies inside the window of steps that begins at step %s, which only the run that began it can end: go on from the state of step %s, or of the window's last: %w",
-			begin.Step, begin.Step, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "the state lies inside the window of steps that begins at step %s, which only the run that began it can end: go on from the state of step %s, or of the window's last",
+			begin.Step, begin.Step)
 	}
 	for i, c := range s.Carried {
 		if gone(names[c.Source]) && (i == 0 || c.Source != s.Carried[i-1].Source) {
-			return fmt.Errorf("segments of source %q wait to be placed, which this run does not have: keep it, with a weight of 0, until they are through, at most %d steps later: %w",
-				names[c.Source], MostWaits, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "segments of source %q wait to be placed, which this run does not have: keep it, with a weight of 0, until they are through, at most %d steps later",
+				names[c.Source], MostWaits)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -61,11 +60,11 @@ func lengthOf(list []Carried) (tokens uint64) {
 // validateCarried tells whether what is carried lies before the cursors, in order.
 func (s *State) validateCarried() error {
 	if len(s.Carried) > stateCarried {
-		return fmt.Errorf("planner state: it carries %d segments, at most %d are: %w", len(s.Carried), stateCarried, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: it carries %d segments, at most %d are", len(s.Carried), stateCarried)
 	}
 	for i, c := range s.Carried {
 		if int(c.Source) >= len(s.Sources) || i > 0 && s.Carried[i-1].compare(c) >= 0 || !c.behind(&s.Sources[c.Source]) || c.Length == 0 || c.Age > maxAge {
-			return fmt.Errorf("planner state: segment %d that it carries, %+v, is out of order or was not drawn yet: %w", i, c, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "planner state: segment %d that it carries, %+v, is out of order or was not drawn yet", i, c)
 		}
 	}
 	return nil
@@ -218,8 +217,8 @@ func (d *draft) recall(c Carried, o Offers) (seg millrace.Segment, wait *missing
 	}
 	end, tokens := uint64(c.Offset)+uint64(c.Length), uint64(meta.Lengths.Tokens)
 	if a == Ended || meta.Reject == "" && (end > tokens || c.More != (end < tokens)) {
-		return seg, nil, fmt.Errorf("plan step %s: source %q: of document %s tokens %d to %d wait to be placed, now it has %d; it is not the document it was: %w",
-			d.begin.Step, d.walk.spec.Sources[c.Source].Name, c.Ordinal, c.Offset, end, tokens, millrace.ErrMismatch)
+		return seg, nil, millrace.Errorf(millrace.ErrMismatch, "plan step %s: source %q: of document %s tokens %d to %d wait to be placed, now it has %d; it is not the document it was",
+			d.begin.Step, d.walk.spec.Sources[c.Source].Name, c.Ordinal, c.Offset, end, tokens)
 	}
 	seg = millrace.Segment{Source: c.Source, Ordinal: c.Ordinal, Epoch: meta.Epoch, ID: meta.ID, Offset: c.Offset, Length: c.Length, More: c.More}
 	if c.Offset == 0 {

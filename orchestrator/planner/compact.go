@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
-	"fmt"
 
 	"golang.org/x/crypto/blake2b"
 
@@ -80,7 +79,7 @@ func (s *SourceState) compact(b []byte) []byte {
 // ParseState reads what Compact wrote. It refuses what was cut off or changed since, and what Validate refuses.
 func ParseState(text string) (State, error) {
 	refuse := func(why string) (State, error) {
-		return State{}, fmt.Errorf("planner state: %s: %w", why, millrace.ErrInvalid)
+		return State{}, millrace.Errorf(millrace.ErrInvalid, "planner state: %s", why)
 	}
 	b, err := compactText().DecodeString(text)
 	if err != nil || len(b) < sumBytes {

@@ -53,8 +53,8 @@ func NewDiffer(spec *Spec) *Differ { return &Differ{spec: spec, division: divisi
 // Diff returns what leads from the state before a step to that after it, given the legs of a window that ends there. It has applied it to make sure.
 func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	if after.Step != before.Step+1 || len(after.Sources) != len(before.Sources) || after.Version != before.Version {
-		return nil, fmt.Errorf("difference of planner states: step %s with %d sources does not follow step %s with %d: %w",
-			after.Step, len(after.Sources), before.Step, len(before.Sources), millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "difference of planner states: step %s with %d sources does not follow step %s with %d",
+			after.Step, len(after.Sources), before.Step, len(before.Sources))
 	}
 	charged := int64(0)
 	for i := range after.Sources {
@@ -77,7 +77,7 @@ func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	back := before.Clone()
 	err := d.Apply(&back, out)
 	if err == nil && !back.Equal(after) {
-		err = fmt.Errorf("what it leads to differs from the state after the step: %w", millrace.ErrInvalid)
+		err = millrace.Errorf(millrace.ErrInvalid, "what it leads to differs from the state after the step")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("difference of planner states at step %s: %w", before.Step, err)
@@ -88,7 +88,7 @@ func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 // Apply moves a state from before a step to after it. On error the state is of no use any more.
 func (d *Differ) Apply(st *State, delta Delta) error {
 	fail := func(err error) error {
-		return fmt.Errorf("apply what step %s changed in the planner state: %w: %w", st.Step, err, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "apply what step %s changed in the planner state: %w", st.Step, err)
 	}
 	rest, err := d.read(delta, len(st.Sources))
 	if err != nil {

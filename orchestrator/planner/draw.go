@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -185,8 +184,8 @@ func (d *draft) lookAll() {
 
 func (d *draft) vanished(source int) error {
 	at := &d.walk.state.Sources[source]
-	return fmt.Errorf("plan step %s: source %q ends before document %s, of which %d tokens are placed already: %w",
-		d.walk.state.Step, d.walk.spec.Sources[source].Name, at.Ordinal, at.Offset, millrace.ErrMismatch)
+	return millrace.Errorf(millrace.ErrMismatch, "plan step %s: source %q ends before document %s, of which %d tokens are placed already",
+		d.walk.state.Step, d.walk.spec.Sources[source].Name, at.Ordinal, at.Offset)
 }
 
 // leave acts on the sources that ended. A stop wins over a failure: the run is over, regularly.

@@ -100,8 +100,8 @@ func (h *heads) resolve(w *walk, o Offers, source int) (Availability, error) {
 			break
 		}
 		if at.Offset > 0 {
-			return a, fmt.Errorf("plan step %s: source %q: document %s has %d tokens, of which %d are placed already; it is not the document it was: %w",
-				w.state.Step, w.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset, millrace.ErrMismatch)
+			return a, millrace.Errorf(millrace.ErrMismatch, "plan step %s: source %q: document %s has %d tokens, of which %d are placed already; it is not the document it was",
+				w.state.Step, w.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
 		}
 		if !h.idling[source] {
 			h.idling[source], h.idle[source] = true, meta.Epoch

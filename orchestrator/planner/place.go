@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -61,10 +60,10 @@ func (o PlaceOptions) Shape(sequenceLength uint32, dtype millrace.TokenDtype) mi
 // validate tells whether a selection can be placed, and returns the microbatches of each rank.
 func (o PlaceOptions) validate(sel *Selection, topo millrace.Topology) (microbatches int, err error) {
 	if err := topo.Validate(); err != nil {
-		return 0, fmt.Errorf("place step %s: %w: %w", sel.Step, err, millrace.ErrInvalid)
+		return 0, millrace.Errorf(millrace.ErrInvalid, "place step %s: %w", sel.Step, err)
 	}
 	fail := func(format string, args ...any) (int, error) {
-		return 0, fmt.Errorf("place step %s: "+format+": %w", append(append([]any{sel.Step}, args...), millrace.ErrInvalid)...)
+		return 0, millrace.Errorf(millrace.ErrInvalid, "place step %s: "+format, append([]any{sel.Step}, args...)...)
 	}
 	row := uint64(o.MicroBatch) * uint64(topo.DP())
 	switch {

@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -138,8 +137,8 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	}
 	if w.n == 0 {
 		if s.state.Tokens == 0 {
-			return nil, fmt.Errorf("plan step %s: no source that can receive weight holds a token; check the paths and the weights: %w",
-				s.state.Step, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "plan step %s: no source that can receive weight holds a token; check the paths and the weights",
+				s.state.Step)
 		}
 		s.finish(d)
 		return nil, nil
@@ -166,8 +165,8 @@ func (s *Selector) undone(steps []Selection) ([]Selection, error) {
 		return steps, nil
 	}
 	if int(done.Steps) >= len(steps) || steps[done.Steps-1].After.Done != done {
-		return nil, fmt.Errorf("plan step %s: the window from step %s on, of which %d steps are behind, does not come out as it was: the sources hold other documents than they did: %w",
-			s.state.Step, s.state.begun().Step, done.Steps, millrace.ErrMismatch)
+		return nil, millrace.Errorf(millrace.ErrMismatch, "plan step %s: the window from step %s on, of which %d steps are behind, does not come out as it was: the sources hold other documents than they did",
+			s.state.Step, s.state.begun().Step, done.Steps)
 	}
 	return steps[done.Steps:], nil
 }
@@ -222,8 +221,8 @@ func (s *Selector) drop(sel *Selection) error {
 		return nil
 	}
 	if sel.Step == 0 {
-		return fmt.Errorf("plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; say pad: %w",
-			sel.NumBins, sel.GlobalBatch, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; say pad",
+			sel.NumBins, sel.GlobalBatch)
 	}
 	return nil
 }

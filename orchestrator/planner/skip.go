@@ -18,9 +18,9 @@ type Skip struct{ From, To millrace.Step }
 func (k Skip) validate() error {
 	switch {
 	case k.To <= k.From:
-		return fmt.Errorf("skip steps %s to %s: the second is excluded and has to be larger than the first: %w", k.From, k.To, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "skip steps %s to %s: the second is excluded and has to be larger than the first", k.From, k.To)
 	case k.To-k.From > MaxSkip:
-		return fmt.Errorf("skip steps %s to %s: one skip passes over at most %d steps: say several: %w", k.From, k.To, MaxSkip, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "skip steps %s to %s: one skip passes over at most %d steps: say several", k.From, k.To, MaxSkip)
 	}
 	return nil
 }

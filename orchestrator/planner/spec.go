@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 
 	"millrace"
@@ -84,7 +83,7 @@ type Spec struct {
 // Validate tells whether the spec can be planned.
 func (s *Spec) Validate() error {
 	fail := func(format string, args ...any) error {
-		return fmt.Errorf("plan: "+format+": %w", append(args, millrace.ErrInvalid)...)
+		return millrace.Errorf(millrace.ErrInvalid, "plan: "+format, args...)
 	}
 	switch {
 	case s.Carry < 0 || s.Carry > MostCarried:

@@ -1,8 +1,6 @@
 package planner
 
 import (
-	"fmt"
-
 	"millrace"
 	"millrace/mixing"
 )
@@ -85,7 +83,7 @@ func (s *Spec) validateStages() error {
 	for i := range all {
 		at := &all[i]
 		fail := func(format string, args ...any) error {
-			return fmt.Errorf("plan: stage %d: "+format+": %w", append(append([]any{i}, args...), millrace.ErrInvalid)...)
+			return millrace.Errorf(millrace.ErrInvalid, "plan: stage %d: "+format, append([]any{i}, args...)...)
 		}
 		switch {
 		case at.SequenceLength == 0 || at.SequenceLength%pad != 0:

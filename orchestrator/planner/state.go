@@ -94,37 +94,37 @@ func (s State) Validate(sources int) error {
 		return err
 	}
 	if len(s.Sources) != sources {
-		return fmt.Errorf("planner state: it has %d sources, the run has %d: %w", len(s.Sources), sources, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "planner state: it has %d sources, the run has %d", len(s.Sources), sources)
 	}
 	if err := s.validateCarried(); err != nil {
 		return err
 	}
 	if uint64(s.Done.Steps) > uint64(s.Step) || s.Done.Tokens > s.Tokens || s.Done.Steps == 0 && s.Done.Tokens > 0 {
-		return fmt.Errorf("planner state: %d tokens of %d steps of its window are done, of %d in all by step %s: %w",
-			s.Done.Tokens, s.Done.Steps, s.Tokens, s.Step, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: %d tokens of %d steps of its window are done, of %d in all by step %s",
+			s.Done.Tokens, s.Done.Steps, s.Tokens, s.Step)
 	}
 	tokens := uint64(0)
 	for i, src := range s.Sources {
 		tokens += src.Tokens
 		if src.SeekPoint.Ordinal > s.Floor(i) || src.SeekPoint.EpochStart > src.SeekPoint.Ordinal {
-			return fmt.Errorf("planner state: source %d is at ordinal %s, its seek point at %s of an epoch from %s: %w",
-				i, s.Floor(i), src.SeekPoint.Ordinal, src.SeekPoint.EpochStart, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "planner state: source %d is at ordinal %s, its seek point at %s of an epoch from %s",
+				i, s.Floor(i), src.SeekPoint.Ordinal, src.SeekPoint.EpochStart)
 		}
 	}
 	placed := s.Tokens - s.Done.Tokens
 	if tokens > placed && tokens-placed > lengthOf(s.Carried) { // fewer are well: a source may have been taken out of the mixture since
-		return fmt.Errorf("planner state: its sources placed %d tokens, it says %d: %w", tokens, placed, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: its sources placed %d tokens, it says %d", tokens, placed)
 	}
 	if _, err := s.apportioner(); err != nil {
-		return fmt.Errorf("planner state: %w: %w", err, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: %w", err)
 	}
 	return nil
 }
 
 func (s State) checkVersion() error {
 	if s.Version < 0 || s.Version > max32 || !Supported(uint32(s.Version)) {
-		return fmt.Errorf("planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it: %w",
-			s.Version, PlannerVersion, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it",
+			s.Version, PlannerVersion)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"cmp"
-	"fmt"
 
 	"millrace"
 )
@@ -50,7 +49,7 @@ type Planned struct {
 // Plans returns what plans from a state on for a topology; NewState is where a stream begins.
 func (s *Strategy) Plans(topology millrace.Topology, from State) (*Plans, error) {
 	if err := topology.Validate(); err != nil {
-		return nil, fmt.Errorf("plan: %w: %w", err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "plan: %w", err)
 	}
 	selector, err := NewSelector(&s.Mix, from)
 	if err != nil {

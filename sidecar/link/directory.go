@@ -88,7 +88,7 @@ func (l *Link) direct(d *proto.Loaders) error {
 	named := map[stripeKey]*proto.LoaderStripe{}
 	for _, s := range d.Stripes {
 		if s.Stripes == 0 {
-			return fmt.Errorf("directory of loaders: source %s has no stripes: %w", s.Source, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "directory of loaders: source %s has no stripes", s.Source)
 		}
 		key := stripeKey{s.Source, s.Stripe}
 		named[key] = s

@@ -133,7 +133,7 @@ func (l *Link) stripes(ctx context.Context, step millrace.Step, source uint32) (
 	var unknown error
 	err = l.await(ctx, func() bool {
 		if int(source) >= len(l.sources) {
-			unknown = fmt.Errorf("a plan names source %d, the run has %d: %w", source, len(l.sources), millrace.ErrMismatch)
+			unknown = millrace.Errorf(millrace.ErrMismatch, "a plan names source %d, the run has %d", source, len(l.sources))
 			return true
 		}
 		name = l.sources[source].Name
@@ -160,15 +160,15 @@ func final(err error) bool {
 func (p *payload) take(raw []byte, indices []int, file func(i int, tokens []uint32) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("decoder failed: %v: %w", v, millrace.ErrMismatch)
+			err = millrace.Errorf(millrace.ErrMismatch, "decoder failed: %v", v)
 		}
 	}()
 	m, raw, err := cut(raw)
 	if err != nil {
-		return fmt.Errorf("decode: %v: %w", err, millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "decode: %v", err)
 	}
 	if !bytes.Equal(m.meta, p.schema) {
-		return fmt.Errorf("decode: it has other columns than index and tokens: %w", millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "decode: it has other columns than index and tokens")
 	}
 	for {
 		m, raw, err = cut(raw)
@@ -176,7 +176,7 @@ func (p *payload) take(raw []byte, indices []int, file func(i int, tokens []uint
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("decode: %v: %w", err, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "decode: %v", err)
 		}
 		c, err := m.columns()
 		if err != nil {
@@ -193,7 +193,7 @@ func (p *payload) rows(c columns, indices []int, file func(i int, tokens []uint3
 	for i, row := range c.index {
 		from, to := c.offsets[i], c.offsets[i+1]
 		if uint64(row) >= uint64(len(indices)) || from > to || uint64(to) > uint64(len(c.values)) {
-			return fmt.Errorf("row %d of %d: %w", row, len(indices), millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "row %d of %d", row, len(indices))
 		}
 		a := &p.plan.Assignments[indices[row]]
 		want := uint64(a.Length)
@@ -201,7 +201,7 @@ func (p *payload) rows(c columns, indices []int, file func(i int, tokens []uint3
 			want++
 		}
 		if uint64(to-from) != want {
-			return fmt.Errorf("%d tokens came for offset %d of source %d, ordinal %d, where %d were planned: %w", to-from, a.Offset, a.Source, a.Ordinal, want, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "%d tokens came for offset %d of source %d, ordinal %d, where %d were planned", to-from, a.Offset, a.Source, a.Ordinal, want)
 		}
 		if err := file(indices[row], c.values[from:to:to]); err != nil {
 			return err

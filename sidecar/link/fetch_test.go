@@ -3,7 +3,6 @@ package link
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -201,7 +200,7 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 		want  error
 		says  string
 	}{
-		{name: "bad sample", fault: func(int) error { return fmt.Errorf("fetch web a.jsonl#60: invalid JSON: %w", millrace.ErrBadSample) }, want: millrace.ErrBadSample, says: "a.jsonl#60"},
+		{name: "bad sample", fault: func(int) error { return millrace.Errorf(millrace.ErrBadSample, "fetch web a.jsonl#60: invalid JSON") }, want: millrace.ErrBadSample, says: "a.jsonl#60"},
 		{name: "damaged payload", spoil: func(raw []byte) []byte { return raw[:len(raw)-40] }, want: millrace.ErrMismatch, says: "payload of step 0 from l1"},
 		{name: "other lengths", spoil: func([]byte) []byte { return encode(row{0, make([]uint32, 33)}) }, want: millrace.ErrMismatch, says: "33 tokens came"},
 		{name: "other rows", spoil: func([]byte) []byte { return encode(row{77, []uint32{1}}) }, want: millrace.ErrMismatch, says: "row 77"},

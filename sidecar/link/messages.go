@@ -51,7 +51,7 @@ func cut(raw []byte) (m message, rest []byte, err error) {
 		return m, nil, fmt.Errorf("%d bytes after the last message: %w", len(raw), io.ErrUnexpectedEOF)
 	}
 	if mark := binary.LittleEndian.Uint32(raw); mark != continuation {
-		return m, nil, fmt.Errorf("message begins with %#x: %w", mark, millrace.ErrMismatch)
+		return m, nil, millrace.Errorf(millrace.ErrMismatch, "message begins with %#x", mark)
 	}
 	size := uint64(binary.LittleEndian.Uint32(raw[4:]))
 	if size == 0 {
@@ -75,14 +75,14 @@ type columns struct{ index, offsets, values []uint32 }
 func (m message) columns() (c columns, err error) {
 	top := root(m.meta)
 	if kind := top.byte(messageKind); kind != recordBatch {
-		return c, fmt.Errorf("message of kind %d: %w", kind, millrace.ErrMismatch)
+		return c, millrace.Errorf(millrace.ErrMismatch, "message of kind %d", kind)
 	}
 	batch := top.table(messageHeader)
 	rows := batch.uint64(batchRows)
 	nodes, buffers := batch.pairs(batchNodes), batch.pairs(batchBuffers)
 	// index, tokens and the list's values; each column has a validity bitmap, which is empty, before its content.
 	if len(nodes) != 3 || len(buffers) != 6 || batch.has(zips) || nodes[0][0] != rows || nodes[1][0] != rows || nodes[0][1]|nodes[1][1]|nodes[2][1] != 0 {
-		return c, fmt.Errorf("%d columns in %d buffers: %w", len(nodes), len(buffers), millrace.ErrMismatch)
+		return c, millrace.Errorf(millrace.ErrMismatch, "%d columns in %d buffers", len(nodes), len(buffers))
 	}
 	var errs [3]error
 	c.index, errs[0] = m.words(buffers[1], rows)
@@ -95,7 +95,7 @@ func (m message) columns() (c columns, err error) {
 func (m message) words(buffer [2]uint64, n uint64) ([]uint32, error) {
 	at, size := buffer[0], buffer[1]
 	if at > uint64(len(m.body)) || size > uint64(len(m.body))-at || n > size/4 {
-		return nil, fmt.Errorf("%d values in %d bytes at %d of %d: %w", n, size, at, len(m.body), millrace.ErrMismatch)
+		return nil, millrace.Errorf(millrace.ErrMismatch, "%d values in %d bytes at %d of %d", n, size, at, len(m.body))
 	}
 	out := make([]uint32, n)
 	copy(arrow.Uint32Traits.CastToBytes(out), m.body[at:])

@@ -243,6 +243,6 @@ func (n *need) differs(a *millrace.Assignment, first string, was []uint32, secon
 	if err != nil {
 		n.link.cfg.Log.Error("write what differs", "error", err)
 	}
-	return fmt.Errorf("source %s, ordinal %d, offset %d: %s and %s give different tokens, which must never happen; both are in %s: %w",
-		n.key.source, a.Ordinal, a.Offset, first, second, where, millrace.ErrMismatch)
+	return millrace.Errorf(millrace.ErrMismatch, "source %s, ordinal %d, offset %d: %s and %s give different tokens, which must never happen; both are in %s",
+		n.key.source, a.Ordinal, a.Offset, first, second, where)
 }

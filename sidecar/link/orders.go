@@ -17,7 +17,7 @@ func (l *Link) obey(order *proto.SidecarOrder) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if term := order.GetFence().GetTerm(); term < l.term {
-		return fmt.Errorf("order of term %d after term %d: %w", term, l.term, millrace.ErrFenced)
+		return millrace.Errorf(millrace.ErrFenced, "order of term %d after term %d", term, l.term)
 	} else if term > l.term {
 		l.term = term
 		l.cfg.Term(millrace.Term(term))

@@ -49,7 +49,7 @@ type Filter struct {
 // Compile reads an expression. Its error says what is wrong on one line, and wraps millrace.ErrInvalid.
 func Compile(text string) (*Filter, error) {
 	fail := func(format string, args ...any) (*Filter, error) {
-		return nil, fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%s", fmt.Sprintf(format, args...))
 	}
 	if strings.TrimSpace(text) == "" {
 		return fail("it is empty")

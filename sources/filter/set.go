@@ -20,7 +20,7 @@ type Set struct {
 // NewSet returns the set of filters; nil for none. A nil filter refuses nothing, but keeps its bit.
 func NewSet(filters ...*Filter) (*Set, error) {
 	if len(filters) > MostOfASource {
-		return nil, fmt.Errorf("%d filters of one source, at most %d are there: %w", len(filters), MostOfASource, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%d filters of one source, at most %d are there", len(filters), MostOfASource)
 	}
 	s := &Set{filters: filters}
 	some := false
@@ -115,5 +115,5 @@ func (j *Judge) fail(f *Filter, why string) error {
 	if len(missing) > 0 {
 		why += "; the record has no " + strings.Join(missing, ", ") + ": write `??` and a value behind a field that may be missing"
 	}
-	return fmt.Errorf("filter `%s`: %s: %w", f.text, why, millrace.ErrBadSample)
+	return millrace.Errorf(millrace.ErrBadSample, "filter `%s`: %s", f.text, why)
 }

@@ -25,7 +25,7 @@ func expandInto(out *[]string, head, rest string) error {
 	open, end := brace(rest)
 	if open < 0 {
 		if len(*out) >= mostExpanded {
-			return fmt.Errorf("more than %d paths: %w", mostExpanded, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "more than %d paths", mostExpanded)
 		}
 		*out = append(*out, head+rest)
 		return nil
@@ -81,10 +81,10 @@ func alternativesOf(inside string) ([]string, error) {
 	a, errA := strconv.ParseUint(lo, 10, 63)
 	b, errB := strconv.ParseUint(hi, 10, 63)
 	if errA != nil || errB != nil || a > b {
-		return nil, fmt.Errorf("range {%s} does not go upwards: %w", inside, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "range {%s} does not go upwards", inside)
 	}
 	if b-a >= mostExpanded {
-		return nil, fmt.Errorf("range {%s} has more than %d paths: %w", inside, mostExpanded, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "range {%s} has more than %d paths", inside, mostExpanded)
 	}
 	width := 0
 	if lo[0] == '0' || hi[0] == '0' {

@@ -22,9 +22,9 @@ const wildcards = "*?[{"
 func findPattern(base, pattern, format string) ([]match, error) {
 	switch {
 	case pattern == "":
-		return nil, fmt.Errorf("it is empty: %w", millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "it is empty")
 	case strings.Contains(pattern, "://"):
-		return nil, fmt.Errorf("remote files are not read yet; mount or copy them: %w", millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "remote files are not read yet; mount or copy them")
 	}
 	full := pattern
 	if !filepath.IsAbs(full) {
@@ -75,7 +75,7 @@ func findPart(dir, part, format string) ([]match, error) {
 	}
 	part = path.Clean(part)
 	if !doublestar.ValidatePattern(part) {
-		return nil, fmt.Errorf("%q is no pattern; see `[` and `\\`: %w", part, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern; see `[` and `\\`", part)
 	}
 	// The literal head of this alternative is walked to first, as `..` is no path of an fs.FS.
 	head, glob := ".", part
@@ -207,7 +207,7 @@ func notThere(full, format string) error {
 	if st, err := os.Stat(full); err == nil && st.IsDir() {
 		near = full
 	}
-	return &missing{fmt.Sprintf("no %s is there: looked for %s, nearest directory that exists is %s: %v", kind, full, near, millrace.ErrInvalid)}
+	return &missing{fmt.Sprintf("no %s is there: looked for %s, nearest directory that exists is %s", kind, full, near)}
 }
 
 // missing: a file is not there. For who wrote the mixture that is a mistake; where it was there before, it may be again.

@@ -42,7 +42,7 @@ func Resolve(base string, patterns []string, root, format string) (Resolved, err
 		found = append(found, ms...)
 	}
 	if len(patterns) == 0 {
-		return Resolved{}, fmt.Errorf("resolve paths: none given: %w", millrace.ErrInvalid)
+		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
 	}
 	format, err := agreeOnFormat(format, found)
 	if err != nil {
@@ -66,10 +66,10 @@ func agreeOnFormat(format string, found []match) (string, error) {
 	for _, m := range found {
 		f, ok := Detect(m.path)
 		if !ok {
-			return "", fmt.Errorf("detect format of %s: its name does not tell; write `format:`: %w", m.path, millrace.ErrInvalid)
+			return "", millrace.Errorf(millrace.ErrInvalid, "detect format of %s: its name does not tell; write `format:`", m.path)
 		}
 		if format != "" && f != format {
-			return "", fmt.Errorf("detect format: %s is %s but %s is %s; write `format:` or narrow the path: %w", first, format, m.path, f, millrace.ErrInvalid)
+			return "", millrace.Errorf(millrace.ErrInvalid, "detect format: %s is %s but %s is %s; write `format:` or narrow the path", first, format, m.path, f)
 		}
 		if format == "" {
 			format, first = f, m.path
@@ -93,10 +93,10 @@ func name(found []match, root string) ([]File, error) {
 		}
 		rel, err := filepath.Rel(from, m.path)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, fmt.Errorf("name %s: it is not below the root %s: set `root:` to a directory above it: %w", m.path, from, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "name %s: it is not below the root %s: set `root:` to a directory above it", m.path, from)
 		}
 		if !utf8.ValidString(rel) {
-			return nil, fmt.Errorf("name %q: not valid UTF-8; rename the file: %w", m.path, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "name %q: not valid UTF-8; rename the file", m.path)
 		}
 		files = append(files, File{Name: filepath.ToSlash(rel), Path: m.path})
 	}
@@ -105,7 +105,7 @@ func name(found []match, root string) ([]File, error) {
 	})
 	for i := 1; i < len(files); i++ {
 		if a, b := files[i-1], files[i]; a.Name == b.Name {
-			return nil, fmt.Errorf("name files: %s and %s would both be %q: set `root:` of the source to a directory above both: %w", a.Path, b.Path, a.Name, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "name files: %s and %s would both be %q: set `root:` of the source to a directory above both", a.Path, b.Path, a.Name)
 		}
 	}
 	return files, nil

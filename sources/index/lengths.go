@@ -39,7 +39,7 @@ type Lengths struct {
 // Lengths opens the length store of a shard with so many records, or makes it. One that does not fit is replaced.
 func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Lengths, error) {
 	if count > 1<<48 {
-		return nil, fmt.Errorf("open length store: %d records: %w", count, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open length store: %d records", count)
 	}
 	head := lengthsHeader(shard, transform, count)
 	name := shard.String() + "-" + transform.String() + lengthsExt

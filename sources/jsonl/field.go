@@ -46,7 +46,7 @@ func newExtractor(field string) (*extractor, error) {
 	path := strings.Split(field, ".")
 	for _, part := range path {
 		if part == "" {
-			return nil, fmt.Errorf("read field %q: a part of the path is empty: %w", field, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "read field %q: a part of the path is empty", field)
 		}
 	}
 	return &extractor{path: path}, nil
@@ -274,7 +274,7 @@ func (x *extractor) invalid(why string) error {
 }
 
 func bad(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), millrace.ErrBadSample)
+	return millrace.Errorf(millrace.ErrBadSample, "%s", fmt.Sprintf(format, args...))
 }
 
 // invalidAt returns the offset of the first byte that is not UTF-8.

@@ -2,7 +2,6 @@ package jsonl
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sort"
 
 	"millrace"
@@ -81,7 +80,7 @@ func (b *indexBuilder) blob(k kind, file, plain int64) []byte {
 // openIndex checks that a blob can belong to f. It need not be trusted further: every lookup checks what it finds.
 func openIndex(f sources.File, blob []byte) (*index, error) {
 	mismatch := func(what string) (*index, error) {
-		return nil, fmt.Errorf("open index of %s: %s: %w", f.Name(), what, millrace.ErrMismatch)
+		return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: %s", f.Name(), what)
 	}
 	le := binary.LittleEndian
 	if len(blob) < indexHead || string(blob[:4]) != indexMagic {
@@ -172,7 +171,7 @@ func (x *index) pointsOf(f sources.File) ([]point, error) {
 	for i := range points {
 		p := x.frame(i)
 		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at || p.at > x.plain {
-			return nil, fmt.Errorf("open index of %s: restart point %d is out of place: %w", f.Name(), i, millrace.ErrMismatch)
+			return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: restart point %d is out of place", f.Name(), i)
 		}
 		packed, at = p.packed+p.size, p.at
 		points[i] = p

@@ -2,7 +2,6 @@ package jsonl
 
 import (
 	"bytes"
-	"fmt"
 	"path"
 	"strings"
 
@@ -58,13 +57,13 @@ func (s *shard) refuse(head []byte) error {
 		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
 	} {
 		if bytes.HasPrefix(head, []byte(other.magic)) {
-			return fmt.Errorf("open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd: %w", s.f.Name(), other.name, millrace.ErrDamaged)
+			return millrace.Errorf(millrace.ErrDamaged, "open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd", s.f.Name(), other.name)
 		}
 	}
 	switch ext := strings.ToLower(path.Ext(s.f.Name())); ext {
 	case ".gz", ".bgz", ".zst", ".zstd":
 		if first := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n"); !bytes.HasPrefix(first, []byte("{")) {
-			return fmt.Errorf("open %s: it does not begin as a %s file does, nor as JSON: %w", s.f.Name(), ext, millrace.ErrDamaged)
+			return millrace.Errorf(millrace.ErrDamaged, "open %s: it does not begin as a %s file does, nor as JSON", s.f.Name(), ext)
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"millrace"
@@ -24,7 +23,7 @@ type span struct{ start, end int64 }
 // Read implements sources.Shard. Numbers ascend, so each stretch of the file is read, and each frame decompressed, once a call.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	if s.index == nil || !s.Seekable() {
-		return fmt.Errorf("read records of %s: no index was given, or the file only streams: %w", s.f.Name(), millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: no index was given, or the file only streams", s.f.Name())
 	}
 	spans := make([]span, len(numbers))
 	for i, n := range numbers {
@@ -110,7 +109,7 @@ func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 }
 
 func (s *shard) gone(off int64) error {
-	return fmt.Errorf("read %s at uncompressed byte %d: its index says that a record is there: %w", s.f.Name(), off, millrace.ErrDamaged)
+	return millrace.Errorf(millrace.ErrDamaged, "read %s at uncompressed byte %d: its index says that a record is there", s.f.Name(), off)
 }
 
 // window holds a stretch of the uncompressed file that moves forward.

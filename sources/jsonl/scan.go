@@ -100,7 +100,7 @@ func (s *shard) record(x *fields, number uint64, ln line) sources.Record {
 }
 
 func (s *shard) astray(number uint64) error {
-	return fmt.Errorf("find record %d of %s: its index does not fit the file: %w", number, s.f.Name(), millrace.ErrMismatch)
+	return millrace.Errorf(millrace.ErrMismatch, "find record %d of %s: its index does not fit the file", number, s.f.Name())
 }
 
 // stream is the uncompressed file from some byte on.
@@ -137,7 +137,7 @@ func (s *shard) openFrames(ctx context.Context, off int64) (*stream, error) {
 	if off > 0 {
 		i := s.index.holding(off)
 		if i < 0 {
-			return nil, fmt.Errorf("find byte %d of %s: its index does not fit the file: %w", off, s.f.Name(), millrace.ErrMismatch)
+			return nil, millrace.Errorf(millrace.ErrMismatch, "find byte %d of %s: its index does not fit the file", off, s.f.Name())
 		}
 		points, skip = points[i:], off-points[i].at
 	}

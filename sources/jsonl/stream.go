@@ -22,7 +22,7 @@ func damaged(f sources.File, off int64, cause error) error {
 	if errors.Is(cause, millrace.ErrDamaged) {
 		return cause
 	}
-	return fmt.Errorf("decompress %s: at byte %d of %d: %w: %w", f.Name(), off, f.Size(), cause, millrace.ErrDamaged)
+	return millrace.Errorf(millrace.ErrDamaged, "decompress %s: at byte %d of %d: %w", f.Name(), off, f.Size(), cause)
 }
 
 // source counts what a decoder took, so that damage can be placed, and tells a failing disk from damaged bytes.

@@ -8,7 +8,6 @@ package lengths
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sort"
 	"sync"
@@ -35,7 +34,7 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, _ s
 		return nil, err
 	}
 	if len(field.Others) > 0 {
-		return nil, fmt.Errorf("open %s: its documents have lengths and no field %s: a filter can ask for tokens alone: %w", f.Name(), field.Others[0], millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open %s: its documents have lengths and no field %s: a filter can ask for tokens alone", f.Name(), field.Others[0])
 	}
 	runs, err := read(ctx, f)
 	if err != nil {
@@ -118,7 +117,7 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // Read implements sources.Shard.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	if i := slices.IndexFunc(numbers, func(n uint64) bool { return n >= s.count() }); i >= 0 {
-		return fmt.Errorf("read record %d of %s: it has %d: %w", numbers[i], s.name, s.count(), millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", numbers[i], s.name, s.count())
 	}
 	for _, n := range numbers {
 		if err := s.one(ctx, n, fn); err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -60,8 +59,9 @@ func read(ctx context.Context, f sources.File) ([]run, error) {
 }
 
 func (r *reader) damaged(format string, args ...any) error {
-	return fmt.Errorf("read %s: line %d "+format+": write columns tokens, patches and count, the first line with their names: %w",
-		append(append([]any{r.name, r.line}, args...), millrace.ErrDamaged)...)
+	return millrace.Errorf(millrace.ErrDamaged,
+		"read %s: line %d "+format+": write columns tokens, patches and count, the first line with their names",
+		append([]any{r.name, r.line}, args...)...)
 }
 
 // take adds the documents of a line.

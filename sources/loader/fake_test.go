@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -102,9 +101,9 @@ func (s *numberShard) Read(_ context.Context, records []uint64, fn func(sources.
 		r := sources.Record{Number: i, Offset: int64(i), Raw: 1}
 		switch s.lines[i] {
 		case "damaged":
-			return fmt.Errorf("the disk is gone: %w", millrace.ErrDamaged)
+			return millrace.Errorf(millrace.ErrDamaged, "the disk is gone")
 		case "bad", "late":
-			r.Err = fmt.Errorf("not a number: %w", millrace.ErrBadSample)
+			r.Err = millrace.Errorf(millrace.ErrBadSample, "not a number")
 		default:
 			n, _ := s.Length(i)
 			r.Tokens = make([]uint32, n)
@@ -149,7 +148,7 @@ func newWorld(t *testing.T, lines ...string) *world {
 	}
 	w.spec = func(name string) (sources.Spec, error) {
 		if name != "web" {
-			return sources.Spec{}, fmt.Errorf("source %s is not in the mixture: %w", name, millrace.ErrInvalid)
+			return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 		}
 		return sources.Spec{Name: name, Format: w.format, Base: w.dir, Patterns: []string{"."}, Shuffle: millrace.Global, Seed: seed, Epochs: 1}, nil
 	}

@@ -212,7 +212,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 // obey carries out one order. Opening takes long and runs beside.
 func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrder, group *errgroup.Group) error {
 	if term := order.GetFence().GetTerm(); term < l.term {
-		return fmt.Errorf("order of term %d after term %d: %w", term, l.term, millrace.ErrFenced)
+		return millrace.Errorf(millrace.ErrFenced, "order of term %d after term %d", term, l.term)
 	} else {
 		l.term = term
 	}

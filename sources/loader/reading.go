@@ -114,7 +114,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	src, old := l.open[order.Source], l.reads[of.source][of.index]
 	l.mu.Unlock()
 	if src == nil {
-		return fmt.Errorf("told to read source %s before it was opened: %w", order.Source, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "told to read source %s before it was opened", order.Source)
 	}
 	l.cfg.Fail.Hit("loader/assign/before")
 	defer l.cfg.Fail.Hit("loader/assign/after")

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -189,7 +188,7 @@ func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
 
 // TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program does not fit the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
-	for _, with := range []error{millrace.ErrFenced, fmt.Errorf("loader-0 is millrace 0.1, the orchestrator is 0.2: %w", millrace.ErrInvalid)} {
+	for _, with := range []error{millrace.ErrFenced, millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")} {
 		w := newWorld(t, lengths(40)...)
 		w.start()
 		w.orch.server.Stop()

@@ -2,7 +2,6 @@ package megatron
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"millrace"
 	"millrace/sources"
@@ -32,7 +31,7 @@ func dtypeOf(idx sources.File, code byte) (*dtype, error) {
 	case 5:
 		return &dtype{"i64", 8, true}, nil
 	case 6, 7:
-		return nil, fmt.Errorf("open index %s: its dtype is floating point (code %d), which holds no tokens: %w", idx.Name(), code, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), which holds no tokens", idx.Name(), code)
 	case 8:
 		return &dtype{"u16", 2, false}, nil
 	}

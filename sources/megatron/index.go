@@ -200,5 +200,5 @@ func (a *ints) next() (int64, error) {
 }
 
 func misfit(idx sources.File, format string, args ...any) error {
-	return fmt.Errorf("open index %s: %s: %w", idx.Name(), fmt.Sprintf(format, args...), millrace.ErrDamaged)
+	return millrace.Errorf(millrace.ErrDamaged, "open index %s: %s", idx.Name(), fmt.Sprintf(format, args...))
 }

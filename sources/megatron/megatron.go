@@ -45,11 +45,11 @@ func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, l
 		return nil, err
 	}
 	if len(field.Others) > 0 {
-		return nil, fmt.Errorf("open %s: its documents have tokens and no field %s: a filter can ask for tokens alone: %w", f.Name(), field.Others[0], millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open %s: its documents have tokens and no field %s: a filter can ask for tokens alone", f.Name(), field.Others[0])
 	}
 	idx, err := m.fs.Open(indexPath(f.Name()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open %s: its index is not beside it: %w: %w", f.Name(), err, millrace.ErrDamaged)
+		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: its index is not beside it: %w", f.Name(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the index of %s: %w", f.Name(), err)
@@ -121,7 +121,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	r := &reader{shard: s}
 	for i, n := range numbers {
 		if n >= s.docs.count {
-			return fmt.Errorf("read record %d of %s: it has %d: %w", n, s.bin.Name(), s.docs.count, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.bin.Name(), s.docs.count)
 		}
 		run := uint64(1)
 		for i+int(run) < len(numbers) && numbers[i+int(run)] == n+run {
@@ -155,7 +155,7 @@ func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record)
 	size := uint64(s.dtype.size)
 	rec := sources.Record{Number: n, Offset: int64(start * size), Raw: int64(length * size)}
 	if length*size > s.limit {
-		rec.Err = fmt.Errorf("the document is longer than sample_bytes, %d: %w", s.limit, millrace.ErrBadSample)
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "the document is longer than sample_bytes, %d", s.limit)
 		return fn(rec)
 	}
 	b, err := r.fetch(start*size, length*size, run)
@@ -170,7 +170,7 @@ func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record)
 	if ok {
 		rec.Tokens = tokens
 	} else {
-		rec.Err = fmt.Errorf("token %d of the document is %d, which is no token id: %w", at, wrong, millrace.ErrBadSample)
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "token %d of the document is %d, which is no token id", at, wrong)
 	}
 	return fn(rec)
 }

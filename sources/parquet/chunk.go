@@ -72,10 +72,10 @@ func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64)
 func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end int64) error {
 	m := &cc.MetaData
 	if len(cc.EncryptedColumnMetadata) > 0 || cc.CryptoMetadata.Value != nil {
-		return fmt.Errorf("read %s: column %v is encrypted, which is not supported: %w", f.Name(), col.path, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is encrypted, which is not supported", f.Name(), col.path)
 	}
 	if cc.FilePath != "" {
-		return fmt.Errorf("read %s: column %v lies in another file, %s, which is not supported: %w", f.Name(), col.path, cc.FilePath, millrace.ErrInvalid)
+		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v lies in another file, %s, which is not supported", f.Name(), col.path, cc.FilePath)
 	}
 	if c.rows == 0 {
 		return nil

@@ -90,7 +90,7 @@ func findColumn(f sources.File, schema []format.SchemaElement, field string) (*c
 }
 
 func wrongColumn(f sources.File, format string, args ...any) error {
-	return fmt.Errorf("%s %s: %w", f.Name(), fmt.Sprintf(format, args...), millrace.ErrInvalid)
+	return millrace.Errorf(millrace.ErrInvalid, "%s %s", f.Name(), fmt.Sprintf(format, args...))
 }
 
 func (n *node) child(name string) *node {

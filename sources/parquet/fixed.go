@@ -2,7 +2,6 @@ package parquet
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"unicode/utf8"
 
@@ -44,7 +43,7 @@ func (c *column) value(v []byte) (any, error) {
 		return math.Float64frombits(binary.LittleEndian.Uint64(v)), nil
 	}
 	if !utf8.Valid(v) {
-		return nil, fmt.Errorf("invalid UTF-8 in column %v: %w", c.path, millrace.ErrBadSample)
+		return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %v", c.path)
 	}
 	return string(v), nil
 }
@@ -124,7 +123,7 @@ func (d *decoder) fixedValues(out [][]byte, enc format.Encoding, b []byte, n int
 			}
 		}
 	default:
-		return nil, fmt.Errorf("encoding %v of %v: %w", enc, kind, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "encoding %v of %v", enc, kind)
 	}
 	return cut(out, d.fixed, width, n)
 }

@@ -21,7 +21,7 @@ const (
 
 // damaged says what of a file does not fit.
 func damaged(f sources.File, format string, args ...any) error {
-	return fmt.Errorf("read %s: %w: %w", f.Name(), fmt.Errorf(format, args...), millrace.ErrDamaged)
+	return millrace.Errorf(millrace.ErrDamaged, "read %s: %w", f.Name(), fmt.Errorf(format, args...))
 }
 
 // readFooter reads the file's metadata; end is the byte where the footer begins and all pages end.
@@ -38,7 +38,7 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 		return nil, 0, err
 	}
 	if string(head[:]) == encryptedMagic || string(tail[4:]) == encryptedMagic {
-		return nil, 0, fmt.Errorf("read %s: it is encrypted, which is not supported: %w", f.Name(), millrace.ErrInvalid)
+		return nil, 0, millrace.Errorf(millrace.ErrInvalid, "read %s: it is encrypted, which is not supported", f.Name())
 	}
 	if string(head[:]) != magic || string(tail[4:]) != magic {
 		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file", head[:], tail[4:], magic)

@@ -7,7 +7,6 @@ package parquet
 
 import (
 	"context"
-	"fmt"
 	"sort"
 	"sync"
 	"unicode/utf8"
@@ -143,7 +142,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 			return err
 		}
 		if n >= s.rows {
-			return fmt.Errorf("read record %d of %s: it has %d: %w", n, s.f.Name(), s.rows, millrace.ErrInvalid)
+			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.f.Name(), s.rows)
 		}
 		if err := r.emit(n, fn); err != nil {
 			return err
@@ -183,11 +182,11 @@ func (s *shard) record(n uint64, v []byte) sources.Record {
 	r := sources.Record{Number: n, Offset: -1, Raw: lengthBytes + int64(len(v))}
 	switch {
 	case v == nil:
-		r.Err = fmt.Errorf("null: %w", millrace.ErrBadSample)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "null")
 	case int64(len(v)) > s.limit:
-		r.Err = fmt.Errorf("the text is longer than sample_bytes, %d: %w", s.limit, millrace.ErrBadSample)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "the text is longer than sample_bytes, %d", s.limit)
 	case !utf8.Valid(v):
-		r.Err = fmt.Errorf("invalid UTF-8: %w", millrace.ErrBadSample)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8")
 	default:
 		r.Text = v
 	}

@@ -41,7 +41,7 @@ func (d *decoder) values(out [][]byte, enc format.Encoding, b []byte, n int) ([]
 	case format.DeltaByteArray:
 		return d.deltaValues(out, b, n)
 	}
-	return nil, fmt.Errorf("encoding %v is not one of strings: %w", enc, millrace.ErrInvalid)
+	return nil, millrace.Errorf(millrace.ErrInvalid, "encoding %v is not one of strings", enc)
 }
 
 func plainValues(out [][]byte, b []byte, n int) ([][]byte, error) {

@@ -35,7 +35,7 @@ func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 		u.zstd = dec
 		return u, nil
 	}
-	return nil, fmt.Errorf("codec %v is not supported (zstd, snappy, gzip, LZ4_RAW and none are): %w", codec, millrace.ErrInvalid)
+	return nil, millrace.Errorf(millrace.ErrInvalid, "codec %v is not supported (zstd, snappy, gzip, LZ4_RAW and none are)", codec)
 }
 
 func (u *unpacker) close() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"millrace"
 	"millrace/sources/filter"
 )
 
@@ -39,7 +38,7 @@ func (v *validator) checkFilter(path, text string, s *Source) {
 	f, err := filter.Compile(text)
 	switch {
 	case err != nil:
-		v.wrong(path, "this filter cannot be read: "+strings.TrimSuffix(err.Error(), ": "+millrace.ErrInvalid.Error()),
+		v.wrong(path, "this filter cannot be read: "+err.Error(),
 			"write a comparison of fields, as `quality > 0.5 && language == \"en\"`")
 	case len(f.Fields()) > 0 && s.Format != "" && !s.Format.HoldsText():
 		v.wrong(path, "this filter asks for "+quote(f.Fields()[0])+", and the documents of format "+string(s.Format)+" have tokens and no fields", "ask for `tokens` alone")

@@ -14,12 +14,12 @@ import (
 func LoadMilestones(path string) ([]Milestone, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read schedule: %w: %w", millrace.ErrInvalid, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read schedule: %w", err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("read schedule: %w: %w", millrace.ErrInvalid, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read schedule: %w", err)
 	}
 	doc, errs := newDocument(path, content)
 	if len(errs) > 0 {

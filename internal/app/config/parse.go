@@ -18,16 +18,16 @@ import (
 func Load(path string) (*Config, error) {
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return nil, fmt.Errorf("read mixture file: %w: %w", millrace.ErrInvalid, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read mixture file: %w: %w", millrace.ErrInvalid, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("read mixture file: %w: %w", millrace.ErrInvalid, err)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	return Parse(path, content, base)
 }

@@ -247,7 +247,7 @@ func TestFaults(t *testing.T) {
 	if got := Faults(err); len(got) != 2 || got[0].ID != "a" || got[1].ID != "b" {
 		t.Errorf("got %v", got)
 	}
-	if got := Faults(fmt.Errorf("x: %w: %w", os.ErrNotExist, millrace.ErrDamaged)); got != nil {
+	if got := Faults(millrace.Errorf(millrace.ErrDamaged, "x: %w", os.ErrNotExist)); got != nil {
 		t.Errorf("got %v", got)
 	}
 }

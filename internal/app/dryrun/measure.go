@@ -29,7 +29,7 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		}
 		if why != "" {
 			problems = append(problems, &Problem{Source: src.Name(), Place: place(c, "mixture"),
-				Err: fmt.Errorf("weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write the weights out: %w", why, c.File, millrace.ErrInvalid)})
+				Err: millrace.Errorf(millrace.ErrInvalid, "weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write the weights out", why, c.File)})
 			continue
 		}
 		c.Sources[i].Size = st.Tokens

@@ -43,7 +43,7 @@ type Problem struct {
 
 // Error names the place in the mixture file, if there is one, the source, what is wrong and the cure.
 func (p *Problem) Error() string {
-	text := strings.TrimSuffix(p.Err.Error(), ": "+millrace.ErrInvalid.Error())
+	text := p.Err.Error()
 	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
 		text = prefix + text
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -134,7 +133,7 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 		}
 		if t.bad++; len(t.rejects) < shownRejects {
 			t.rejects = append(t.rejects, millrace.Quarantine{Source: spec.Name, ID: fmt.Sprintf("%s#%d", t.shard.Name, r.Number), Offset: r.Offset,
-				Reason: strings.TrimSuffix(r.Err.Error(), ": "+millrace.ErrBadSample.Error())})
+				Reason: r.Err.Error()})
 		}
 		return nil
 	})

@@ -68,12 +68,12 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 		}
 		var err error
 		if out[i].Weights, err = weights(c, k); err != nil {
-			return nil, fmt.Errorf("mixture, entry %d: %w: %w", i, err, millrace.ErrInvalid)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "mixture, entry %d: %w", i, err)
 		}
 	}
 	s, err := mixing.NewSchedule(len(c.Sources), out)
 	if err != nil {
-		return nil, fmt.Errorf("mixture.schedule: %v: %w", err, millrace.ErrInvalid)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "mixture.schedule: %v", err)
 	}
 	s.Bound(bounds(c))
 	return s, nil

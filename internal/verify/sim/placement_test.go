@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"fmt"
-
 	"millrace"
 	"millrace/orchestrator/planner"
 )
@@ -19,7 +17,7 @@ func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) e
 		slices[a.Segment] = append(slices[a.Segment], a)
 		row := [3]uint32{uint32(a.Rank), a.Microbatch, a.Row}
 		if columns[row] += a.Columns(sel.PadMultiple); columns[row] > most {
-			return fmt.Errorf("step %s: %v has %d columns of %d: %w", sel.Step, row, columns[row], most, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "step %s: %v has %d columns of %d", sel.Step, row, columns[row], most)
 		}
 	}
 	for _, s := range sel.Segments {
@@ -31,18 +29,18 @@ func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) e
 			}
 		}
 		if len(of) == 0 || len(ranks) != len(of) || len(parts) != len(of) || len(of) != max(1, int(of[0].Parts)) {
-			return fmt.Errorf("step %s: a segment is placed as %+v: %w", sel.Step, of, millrace.ErrMismatch)
+			return millrace.Errorf(millrace.ErrMismatch, "step %s: a segment is placed as %+v", sel.Step, of)
 		}
 	}
 	for r := range millrace.Rank(plan.Ranks) {
 		for m := range plan.Microbatches {
 			if len(plan.Part(r, m)) == 0 && !sel.Incomplete {
-				return fmt.Errorf("step %s: rank %d has nothing in microbatch %d: %w", sel.Step, r, m, millrace.ErrMismatch)
+				return millrace.Errorf(millrace.ErrMismatch, "step %s: rank %d has nothing in microbatch %d", sel.Step, r, m)
 			}
 		}
 	}
 	if len(slices) != len(sel.Segments) {
-		return fmt.Errorf("step %s: %d segments are placed of %d: %w", sel.Step, len(slices), len(sel.Segments), millrace.ErrMismatch)
+		return millrace.Errorf(millrace.ErrMismatch, "step %s: %d segments are placed of %d", sel.Step, len(slices), len(sel.Segments))
 	}
 	return nil
 }

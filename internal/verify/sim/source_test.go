@@ -45,7 +45,7 @@ func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sour
 		default:
 			n, err := strconv.Atoi(text)
 			if err != nil {
-				return nil, fmt.Errorf("read %s: %v: %w", f.Name(), err, millrace.ErrDamaged)
+				return nil, millrace.Errorf(millrace.ErrDamaged, "read %s: %v", f.Name(), err)
 			}
 			s.lengths = append(s.lengths, n)
 		}
@@ -88,7 +88,7 @@ func (s *shard) Read(_ context.Context, records []uint64, fn func(sources.Record
 func (s *shard) record(i uint64) sources.Record {
 	r := sources.Record{Number: i, Offset: -1, Raw: 1}
 	if s.lengths[i] < 0 || !s.numbers.rot.reads(s.numbers.p, fmt.Sprintf("%s/%s#%d", filepath.Base(filepath.Dir(s.name)), filepath.Base(s.name), i)) {
-		r.Err = fmt.Errorf("%s#%d is no number: %w", s.name, i, millrace.ErrBadSample)
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "%s#%d is no number", s.name, i)
 		return r
 	}
 	r.Raw = int64(4 * s.lengths[i])

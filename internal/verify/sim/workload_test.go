@@ -144,7 +144,7 @@ func (w *workload) spec(source string) (sources.Spec, error) {
 			return sources.Spec{Name: source, Format: numbers{}, Base: filepath.Join(w.dir, source), Patterns: []string{"."}, Shuffle: shuffle, Seed: 7, Epochs: w.epochs[i]}, nil
 		}
 	}
-	return sources.Spec{}, fmt.Errorf("source %s: %w", source, millrace.ErrInvalid)
+	return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s", source)
 }
 
 func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {

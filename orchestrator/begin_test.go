@@ -77,7 +77,7 @@ func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
 	w.joinAll("fresh", nil)
 	w.consume(4)
 	w.join(1, "state", state(t, w, 2))
-	if waits := w.m.Waiting(); !strings.Contains(waits, "waiting for rank 0 to connect") {
+	if waits := w.m.Waiting(); !strings.Contains(waits, "restart rank 0 too") {
 		t.Errorf("status says %q", waits)
 	}
 	w.join(0, "state", state(t, w, 2))

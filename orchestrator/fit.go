@@ -23,13 +23,16 @@ func (m *Machine) fit(rs *RunState, override []string) (planner.State, Live, err
 	if err != nil {
 		return st, live, unreadable(err)
 	}
-	f := fitting{saved: saved, now: m.files()}
+	f := fitting{saved: saved, now: m.files(), classify: m.cfg.Classify}
 	lines, err := m.cfg.Changed(rs.Identity)
 	if err != nil {
 		return st, live, unreadable(err)
 	}
 	f.name(lines)
 	if err := f.judge(override); err != nil {
+		return st, live, err
+	}
+	if err := f.adaptable(st); err != nil {
 		return st, live, err
 	}
 	text := rs.Live
@@ -44,22 +47,26 @@ func (m *Machine) fit(rs *RunState, override []string) (planner.State, Live, err
 	return f.adapt(st), live, nil
 }
 
-// remixed tells whether the mixture file says another mixture than it did, or one of other sources: it holds then, and not what was made of the old one.
+// remixed reports whether the mixture file decides another mixture than the one that the state's changes were made to: another value of a key
+// that takes part in it, or other sources. The file holds then.
 func (f *fitting) remixed() bool {
-	return slices.ContainsFunc(f.changes, func(c change) bool { return below(c.name, "mixture.weights") || below(c.name, "mixture.schedule") }) ||
+	return slices.ContainsFunc(f.changes, func(c change) bool { return c.class.DecidesMixture() }) ||
 		!slices.EqualFunc(f.saved, f.now, func(a, b sourceFiles) bool { return a.name == b.name })
 }
 
 // fitting compares what a state was saved of with what there is now.
 type fitting struct {
 	saved, now []sourceFiles
+	classify   func(key string) millrace.KeyClass
 	changes    []change
 }
 
 // change is one key that differs.
 type change struct {
-	name string // what overrides it
-	line string // for people: the name and how it differs
+	name  string // what overrides it
+	line  string // for people: the name and how it differs
+	class millrace.KeyClass
+	files bool // the files of a source, and no key of the mixture file
 }
 
 // name lists what differs: what the identity says, and of the sources what it may have shortened.
@@ -67,11 +74,11 @@ func (f *fitting) name(identity []string) {
 	named := map[string]bool{}
 	for _, line := range identity {
 		name, _, _ := strings.Cut(line, ": ")
-		f.changes, named[name] = append(f.changes, change{name, line}), true
+		f.changes, named[name] = append(f.changes, change{name: name, line: line, class: f.classify(name)}), true
 	}
 	add := func(name, how string) {
 		if !named[name] {
-			f.changes = append(f.changes, change{name, name + ": " + how})
+			f.changes = append(f.changes, change{name: name, line: name + ": " + how, files: true})
 		}
 	}
 	for _, s := range f.now {
@@ -129,6 +136,18 @@ func below(name, room string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
+// adaptable refuses a state that cannot go on with anything changed: one inside a window, or one that carries segments of a removed source.
+func (f *fitting) adaptable(st planner.State) error {
+	if len(f.changes) == 0 {
+		return nil
+	}
+	names := make([]string, len(f.saved))
+	for i, s := range f.saved {
+		names[i] = s.name
+	}
+	return st.Adaptable(names, func(name string) bool { return find(f.now, name) < 0 })
+}
+
 // adapt moves the planner's state: docs/resume.md says what each change means.
 func (f *fitting) adapt(st planner.State) planner.State {
 	fits := make([]planner.Fit, len(f.now))
@@ -136,18 +155,13 @@ func (f *fitting) adapt(st planner.State) planner.State {
 		fits[i].From = find(f.saved, s.name)
 		for _, c := range f.changes {
 			mine := c.name == "sources" || c.name == "sources."+s.name || c.name == "sources."+s.name+".files"
-			fits[i].Other = fits[i].Other || mine || decidesDocuments(c.name)
-			fits[i].Again = fits[i].Again || mine || c.name == "stop.epochs"
+			fits[i].Other = fits[i].Other || mine || c.class == millrace.KeyDocuments
+			fits[i].Again = fits[i].Again || mine || c.class == millrace.KeyEnd
 		}
 	}
 	st = st.Adapt(fits)
-	if slices.ContainsFunc(f.changes, func(c change) bool { return c.name == "mixture.unit" }) {
+	if slices.ContainsFunc(f.changes, func(c change) bool { return c.class == millrace.KeyUnit }) {
 		st = st.Forgive()
 	}
 	return st
-}
-
-// decidesDocuments tells whether a part of the identity decides which document an ordinal is, or its tokens, in every source.
-func decidesDocuments(name string) bool {
-	return slices.ContainsFunc([]string{"version", "seed", "shuffle", "tokenizer", "limits"}, func(room string) bool { return below(name, room) })
 }

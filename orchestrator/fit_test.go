@@ -15,7 +15,7 @@ import (
 // runOf is a machine of a run with these sources; a source's files are what stands behind a slash, by default its name.
 func runOf(t *testing.T, sources ...string) *Machine {
 	t.Helper()
-	m := &Machine{cfg: Config{Identity: []byte(`{"seed":"1"}`)}, s: NewState()}
+	m := &Machine{cfg: Config{Identity: []byte(`{"seed":"1"}`), Classify: classify}, s: NewState()}
 	for _, s := range sources {
 		name, files, given := strings.Cut(s, "/")
 		if !given {
@@ -231,7 +231,7 @@ func TestRunStateIsSmall(t *testing.T) {
 
 // FuzzParseRunState: whatever a trainer loads is refused with words, or goes on.
 func FuzzParseRunState(f *testing.F) {
-	m := &Machine{cfg: Config{Identity: []byte(`{}`), Sources: []Source{{Name: "b"}, {Name: "d"}, {Name: "g"}}, Changed: func([]byte) ([]string, error) { return nil, nil }}, s: NewState()}
+	m := &Machine{cfg: Config{Identity: []byte(`{}`), Sources: []Source{{Name: "b"}, {Name: "d"}, {Name: "g"}}, Classify: classify, Changed: func([]byte) ([]string, error) { return nil, nil }}, s: NewState()}
 	text := string(m.runState(3, savedState()))
 	f.Add([]byte(text))
 	f.Add([]byte(strings.Replace(text, `"step"`, `"microbatch":1,"placement":"00","step"`, 1)))

@@ -38,6 +38,8 @@ type Config struct {
 	Identity []byte   // canonical JSON
 	// Changed names what differs between a stored identity and this run's.
 	Changed func(stored []byte) ([]string, error)
+	// Classify returns what a key of the identity decides.
+	Classify func(key string) millrace.KeyClass
 	// Compare names the file that changed between a pinned manifest and what a loader sees now.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // how many shadows there are where nothing is wrong

@@ -102,7 +102,7 @@ func newConfig(t *testing.T, ranks int) Config {
 	place := func(sel *planner.Selection) (*millrace.Plan, error) {
 		return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast})
 	}
-	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler),
+	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler), Classify: classify,
 		Changed: func(stored []byte) ([]string, error) {
 			if string(stored) != `{"seed":"1"}` {
 				return []string{"seed: 1 -> 2"}, nil

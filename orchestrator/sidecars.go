@@ -144,16 +144,8 @@ func (m *Machine) Waiting() string {
 		}
 		return "opening sources " + strings.Join(missing, ", ") + more
 	}
-	// Where one rank starts anew, all have to.
-	anew := m.anyJoin() != nil
-	var absent []string
-	for i := range m.ranks {
-		if (anew || !m.ranks[i].serving && !m.s.Through[uint32(i)]) && m.ranks[i].join == nil {
-			absent = append(absent, fmt.Sprint(i))
-		}
-	}
-	if len(absent) > 0 {
-		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
+	if text := waitingForRanks(m.ranks, m.s.Through); text != "" {
+		return text
 	}
 	for _, st := range m.stripes {
 		if st.primary.member == nil && m.members[st.home] == nil {
@@ -164,4 +156,44 @@ func (m *Machine) Waiting() string {
 		return ""
 	}
 	return m.pending
+}
+
+// waitingForRanks says which ranks an attempt waits for: those that have not connected and, once a rank starts again, those that have not.
+func waitingForRanks(ranks []rank, through map[uint32]bool) string {
+	again := -1 // a rank that starts again
+	for i := range ranks {
+		if ranks[i].join != nil {
+			again = i
+			break
+		}
+	}
+	var absent, going []string
+	for i := range ranks {
+		switch r := &ranks[i]; {
+		case r.join != nil:
+		case again >= 0 && r.serving && !r.away:
+			going = append(going, fmt.Sprint(i))
+		case again >= 0 || !r.serving && !through[uint32(i)]:
+			absent = append(absent, fmt.Sprint(i))
+		}
+	}
+	switch {
+	case len(absent) > 0:
+		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
+	case len(going) == 0:
+		return ""
+	}
+	r := &ranks[again]
+	if r.serving && r.join.kind == "latest" && r.below > r.join.step {
+		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, r.below, named(going, " has", " have"))
+	}
+	return fmt.Sprintf("rank %d starts again at step %d, and the run goes on when all ranks do: restart %s too, from the same checkpoint", again, r.join.step, named(going, "", ""))
+}
+
+// named lists ranks with the verb for one or for several.
+func named(ranks []string, one, several string) string {
+	if len(ranks) == 1 {
+		return "rank " + ranks[0] + one
+	}
+	return "ranks " + strings.Join(ranks, ", ") + several
 }

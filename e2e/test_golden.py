@@ -7,6 +7,7 @@ to say so, since runs that were begun before go on otherwise.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import oracle
 from conftest import HERE
 from harness import Delivered, Run, command, write_mixture
 
+SKIPS = HERE.parent / "internal/verify/testreport/testdata/skips.txt"
 GOLDEN = HERE / "golden.json"
 QEMU = shutil.which("qemu-aarch64-static")
 
@@ -151,3 +153,15 @@ def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path:
         taken += [(step, digest) for step, digest in digests(delivered) if step <= until]
         state = json.loads([b.state for b in delivered.ranks[i % 2] if b.step == until][-1])
     assert taken == [(step, digest) for step, (_, digest) in enumerate(golden)]
+
+
+def test_arm64_skips_are_listed() -> None:
+    """Every test that needs the emulator stands in the list of tests that may be skipped."""
+    listed = {line.split()[0] for line in SKIPS.read_text().splitlines() if line.strip() and not line.startswith("#")}
+    emulated = []
+    for test, function in globals().items():
+        parameters = inspect.signature(function).parameters if test.startswith("test_") else {}
+        if "arm64" in parameters:
+            emulated += [f"{test}[{name}]" for name in MIXTURES] if "name" in parameters else [test]
+    assert emulated
+    assert {f"e2e:test_golden.{test}" for test in emulated} <= listed

@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -33,19 +34,6 @@ func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, plan
 		return r.s, planner.NewState(len(r.s.Manifests)), nil
 	}
 	return r.s, r.at, r.advance()
-}
-
-// ReadPlan reads a step's plan from the ledger, and whether it is still kept. Its run state is not in it.
-func ReadPlan(store *checkpoint.Store, key checkpoint.StepKey) (*proto.Plan, bool, error) {
-	body, ok, err := store.Plan(key)
-	if err != nil || !ok {
-		return nil, false, err
-	}
-	p := &proto.Plan{}
-	if err := pbuf.Unmarshal(body, p); err != nil {
-		return nil, false, fmt.Errorf("read plan of step %d: %w", key.Step, err)
-	}
-	return p, true, nil
 }
 
 // replay follows the journal. The run states that plans carry in memory are large and few of them are needed in the end, so on the way it
@@ -107,14 +95,14 @@ func (r *replay) snapshot(snap checkpoint.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		r.s.Chain = before.chain[:]
+		r.s.Chain = before.Chain[:]
 	}
 	for _, p := range m.Sealed {
 		e, _, err := r.entry(p.Step)
 		if err != nil {
 			return err
 		}
-		sealed := &proto.Sealed{Attempt: m.Attempt.Attempt, Step: p.Step, Content: p.Content, Delta: p.Delta, Chain: e.chain[:]}
+		sealed := &proto.Sealed{Attempt: m.Attempt.Attempt, Step: p.Step, Content: p.Content, Delta: p.Delta, Chain: e.Chain[:]}
 		if err := r.apply(Fact{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: sealed}}}); err != nil {
 			return err
 		}
@@ -168,8 +156,8 @@ func (r *replay) seal(sealed *proto.Sealed) error {
 	case sealed.Step != r.s.Next || sealed.Attempt != r.s.Attempt.GetAttempt():
 		return r.broken(sealed.Step, fmt.Sprintf("step %d of attempt %d was expected", r.s.Next, r.s.Attempt.GetAttempt()))
 	}
-	want := chained(r.s.Chain, sealed.Attempt, e.content[:], e.placement[:], sealed.Delta)
-	if string(want) != string(sealed.Chain) || string(want) != string(e.chain[:]) || string(sealed.Content) != string(e.content[:]) {
+	want := ledger.Chain(r.s.Chain, sealed.Attempt, e.Content[:], e.Placement[:], sealed.Delta)
+	if string(want) != string(sealed.Chain) || string(want) != string(e.Chain[:]) || string(sealed.Content) != string(e.Content[:]) {
 		return r.broken(sealed.Step, "it does not follow from the step before and what the step holds")
 	}
 	r.deltas = append(r.deltas, sealed.Delta)
@@ -185,17 +173,9 @@ func (r *replay) key(step uint64) checkpoint.StepKey {
 	return checkpoint.StepKey{Stream: r.stream, Attempt: r.s.Attempt.GetAttempt(), Step: step}
 }
 
-// entry reads what the ledger keeps of a step of the newest attempt.
-func (r *replay) entry(step uint64) (*entry, bool, error) {
-	stored, ok, err := r.store.Entry(r.key(step))
-	if err != nil || !ok {
-		return &entry{}, false, err
-	}
-	e, err := decodeEntry(stored.Digest)
-	if err != nil {
-		return &entry{}, false, fmt.Errorf("read ledger entry %s: %w: %w", stored.Key, err, checkpoint.ErrCorrupt)
-	}
-	return e, true, nil
+// entry reads the ledger entry of a step of the newest attempt.
+func (r *replay) entry(step uint64) (*ledger.Entry, bool, error) {
+	return ledger.ReadEntry(r.store, r.key(step))
 }
 
 // advance brings the planner's state to the watermark.
@@ -235,7 +215,7 @@ func (r *replay) materialise() (err error) {
 		return err
 	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
-		p, ok, err := ReadPlan(r.store, r.key(step))
+		p, ok, err := ledger.ReadPlan(r.store, r.key(step))
 		if err != nil {
 			return err
 		}
@@ -257,7 +237,7 @@ func (r *replay) materialise() (err error) {
 func (r *replay) begun() error {
 	from, _ := r.at.Drawn()
 	for step := uint64(from); step < r.s.Watermark; step++ {
-		p, ok, err := ReadPlan(r.store, r.key(step))
+		p, ok, err := ledger.ReadPlan(r.store, r.key(step))
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace/checkpoint"
+	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
 
@@ -61,7 +62,7 @@ func (o *Orchestrator) stored(f Fact) (checkpoint.Plan, error) {
 	if err != nil {
 		return checkpoint.Plan{}, fmt.Errorf("encode plan: %w", err)
 	}
-	return checkpoint.Plan{Key: o.key(p.Fence.Attempt, p.Step), Body: body, Digest: entryOf(p, f.GetSealed().Chain).encode()}, nil
+	return checkpoint.Plan{Key: o.key(p.Fence.Attempt, p.Step), Body: body, Digest: ledger.NewEntry(p, f.GetSealed().Chain).Encode()}, nil
 }
 
 // kind is the record's number in the journal: the field number of its fact.
@@ -97,7 +98,7 @@ func (o *Orchestrator) leaveIndexEntry() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
-	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: cursorsOf(&o.m.base)}
+	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: ledger.EncodePositions(&o.m.base)}
 	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: []checkpoint.IndexEntry{post}}); err != nil {
 		return fmt.Errorf("leave index entry in the ledger: %w", err)
 	}

@@ -1,25 +1,54 @@
 package orchestrator
 
 import (
+	"fmt"
+	"maps"
+
 	"google.golang.org/grpc"
 
 	"millrace"
+	"millrace/checkpoint"
 	"millrace/internal/wire"
+	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
 
-// Ledger answers from the store what a step held, or where a sample went. Of the loop it asks only how far the run is: reading takes as long
-// as it takes, and plans do not wait for it.
+// OpenLedger returns the ledger of a stream of a stopped run. inverse may be nil.
+func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse ledger.Inverse) (*ledger.Ledger, error) {
+	s, _, err := ReadCounters(store, stream)
+	if err != nil {
+		return nil, err
+	}
+	return ledger.New(store, s.ledgerRun(stream, inverse)), nil
+}
+
+// ledgerRun returns what a ledger needs to know of the run. Later changes of the state do not change it.
+func (s *State) ledgerRun(stream millrace.Stream, inverse ledger.Inverse) ledger.Run {
+	run := ledger.Run{Stream: string(stream), Identity: s.Identity, Masks: s.Masks, Consumed: maps.Clone(s.Consumed), Inverse: inverse}
+	if s.Attempt != nil {
+		run.Consumed[s.Attempt.Attempt] = s.Watermark
+	}
+	names := sortedKeys(s.Manifests)
+	for _, name := range names {
+		run.Manifests = append(run.Manifests, s.Manifests[name])
+	}
+	changes := s.Mixed[:len(s.Mixed):len(s.Mixed)]
+	run.Changes = func(attempt uint32, step uint64) []*proto.MixChange { return ChangesAt(changes, names, attempt, step) }
+	return run
+}
+
+// Ledger answers from the store what a step held, or which steps held a sample. It asks the loop only for the run's state; reading
+// the store takes as long as it takes, and planning does not wait for it.
 func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
-	var l *Ledger
+	var run ledger.Run
 	err := s.ask(stream.Context(), func(m *Machine) error {
-		l = m.s.ledger(s.o.opt.Store, string(s.o.cfg.Stream), s.o.cfg.Inverse)
+		run = m.s.ledgerRun(s.o.cfg.Stream, s.o.cfg.Inverse)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	found, err := l.Answer(request)
+	found, err := ledger.New(s.o.opt.Store, run).Answer(request)
 	if err != nil {
 		return wire.ToStatus(err)
 	}
@@ -31,25 +60,25 @@ func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamin
 	return nil
 }
 
-// Answer finds what a request asks for.
-func (l *Ledger) Answer(request *proto.LedgerRequest) (out []LedgerStep, err error) {
-	if request.ByStep {
-		return l.FindStep(request.Step)
-	}
-	source := l.Source(request.Source)
-	if source < 0 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "sample %s/%s: this run has no source %q", request.Source, request.Id, request.Source)
-	}
-	ordinals, err := l.Locate(source, request.Id)
+// Retire drops from the store of a stopped run what its newest snapshot makes superfluous. A running orchestrator does the same
+// after every snapshot.
+func Retire(store *checkpoint.Store, stream millrace.Stream) error {
+	s, _, err := ReadCounters(store, stream)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, ordinal := range ordinals {
-		steps, err := l.FindOrdinal(source, ordinal)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, steps...)
+	snap, ok, err := store.NewestSnapshot()
+	if err != nil || !ok {
+		return err
 	}
-	return out, nil
+	return retire(store, string(stream), s, snap.Index)
+}
+
+// VerifyLedger checks what the store itself cannot: that the journal leads to a state, and the digest chain of the ledger. It calls
+// problem with each violation.
+func VerifyLedger(store *checkpoint.Store, stream millrace.Stream, problem func(string)) error {
+	if _, _, err := ReadCounters(store, stream); err != nil {
+		problem(fmt.Sprintf("journal: %v", err))
+	}
+	return ledger.Verify(store, string(stream), problem)
 }

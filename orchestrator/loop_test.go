@@ -20,6 +20,7 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/verify/sim/memnet"
+	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
 
@@ -305,7 +306,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		}
 		for step, gone := range map[uint64]bool{0: c.gone, 300: c.gone, steps - 1: false} {
 			key := checkpoint.StepKey{Stream: "train", Attempt: 1, Step: step}
-			if _, ok, err := ReadPlan(store, key); err != nil || ok == gone {
+			if _, ok, err := ledger.ReadPlan(store, key); err != nil || ok == gone {
 				t.Errorf("plan of step %d: there %v, %v", step, ok, err)
 			}
 			if e, ok, err := store.Entry(key); err != nil || !ok || fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:32]) != h.contents[step] {

@@ -8,6 +8,7 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/feedback"
+	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -44,7 +45,7 @@ type Config struct {
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // how many shadows there are where nothing is wrong
 	// Inverse finds samples for the ledger; where it is nil they are looked up in the plans that are kept.
-	Inverse Inverse
+	Inverse ledger.Inverse
 	Runway  int    // steps planned ahead of the slowest rank
 	By      string // program version
 	Up      string // names this `up`; all orchestrators that it starts have the same

@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
@@ -84,7 +85,7 @@ func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
 		return nil, err
 	}
 	m.planned = sel.After
-	chain := chained(m.s.Chain, m.s.Attempt.Attempt, msg.Content, msg.Placement, msg.Delta)
+	chain := ledger.Chain(m.s.Chain, m.s.Attempt.Attempt, msg.Content, msg.Placement, msg.Delta)
 	sealed := &pb.Sealed{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step), Content: msg.Content, Delta: msg.Delta, Chain: chain}
 	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg}}
 	if q := m.rejected(sel); q != nil {

@@ -14,6 +14,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/wire"
 	"millrace/mixing"
+	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
@@ -167,7 +168,7 @@ func (p *planned) reach(steps uint64) {
 		for range min(plannedBatch, steps-done) {
 			made := p.next()
 			sealed := made[0].GetSealed()
-			chain = chained(chain, 1, sealed.Content, made[0].Plan.Placement, sealed.Delta)
+			chain = ledger.Chain(chain, 1, sealed.Content, made[0].Plan.Placement, sealed.Delta)
 			sealed.Chain = chain
 			facts = append(facts, made...)
 			done++
@@ -187,7 +188,7 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 		for range 100 {
 			facts := p.next()
 			plan := facts[0].Plan
-			facts[0].GetSealed().Chain = chained(p.o.m.s.Chain, 1, plan.Content, plan.Placement, plan.Delta)
+			facts[0].GetSealed().Chain = ledger.Chain(p.o.m.s.Chain, 1, plan.Content, plan.Placement, plan.Delta)
 			drawn := map[uint32]bool{}
 			for _, source := range plan.Assignments.Source {
 				drawn[source] = true

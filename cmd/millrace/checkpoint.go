@@ -14,6 +14,7 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/orchestrator"
+	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
 
@@ -162,9 +163,9 @@ func describe(what string, _ uint8, body []byte) string {
 			return fmt.Sprintf("term %d, attempt %d, steps below %d consumed, %d sealed beyond, %d sources", s.Term, s.GetAttempt().GetAttempt(), s.Acknowledged, len(s.Sealed), len(s.Manifests))
 		}
 	case "entry":
-		return orchestrator.DescribeEntry(body)
+		return ledger.DescribeEntry(body)
 	case "indexEntry":
-		return orchestrator.DescribeIndexEntry(body)
+		return ledger.DescribeIndexEntry(body)
 	case "plan":
 		var p proto.Plan
 		if pbuf.Unmarshal(body, &p) == nil {

@@ -12,15 +12,15 @@ import (
 	"millrace/proto"
 )
 
-// ledger is the flags of `millrace ledger`.
-type ledger struct {
+// ledgerQuery is the flags of `millrace ledger`.
+type ledgerQuery struct {
 	dir, sample, source string
 	step                uint64
 	json                bool
 }
 
 func ledgerCommand() *cobra.Command {
-	l := &ledger{}
+	l := &ledgerQuery{}
 	c := &cobra.Command{
 		Use:   "ledger DIR --step N | --sample SOURCE/ID",
 		Short: "Say what a step held, or where a sample went",
@@ -54,7 +54,7 @@ type answers struct {
 	replies []*proto.LedgerReply
 }
 
-func (l *ledger) run(c *cobra.Command) error {
+func (l *ledgerQuery) run(c *cobra.Command) error {
 	_, running, err := runs(l.dir)
 	if err != nil {
 		return &failure{err.Error()}
@@ -87,7 +87,7 @@ func (l *ledger) run(c *cobra.Command) error {
 	})
 }
 
-func (l *ledger) nothing() string {
+func (l *ledgerQuery) nothing() string {
 	if l.sample == "" {
 		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
 	}
@@ -96,7 +96,7 @@ func (l *ledger) nothing() string {
 }
 
 // request is the question with the sample's source told from its id; sources are those of the run.
-func (l *ledger) request(sources []string) (*proto.LedgerRequest, error) {
+func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 	if l.sample == "" {
 		return &proto.LedgerRequest{ByStep: true, Step: l.step}, nil
 	}
@@ -118,7 +118,7 @@ func (l *ledger) request(sources []string) (*proto.LedgerRequest, error) {
 }
 
 // live asks the orchestrator of a run that goes on.
-func (l *ledger) live(c *cobra.Command) (*answers, error) {
+func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
 	now, err := askStatus(c.Context(), l.dir)
 	if err != nil {
 		return nil, &failure{fmt.Sprintf("the orchestrator of %s does not answer: %v", l.dir, err)}

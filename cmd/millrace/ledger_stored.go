@@ -11,7 +11,7 @@ import (
 )
 
 // stored asks the ledger of a run that is stopped.
-func (l *ledger) stored() (*answers, error) {
+func (l *ledgerQuery) stored() (*answers, error) {
 	store, err := openJournal(l.dir)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/ledger"
 )
 
 // plan is the flags of `millrace plan`.
@@ -201,7 +202,7 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 func newestPlan(store *checkpoint.Store, attempt uint32, step uint64) (*millrace.Plan, error) {
 	for ; attempt > 0; attempt-- {
 		key := checkpoint.StepKey{Stream: string(millrace.Train), Attempt: attempt, Step: step}
-		m, kept, err := orchestrator.ReadPlan(store, key)
+		m, kept, err := ledger.ReadPlan(store, key)
 		if err != nil {
 			return nil, err
 		}

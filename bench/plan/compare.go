@@ -118,8 +118,8 @@ type comparison struct {
 	concat, random, columns, cap13 mean    // baselines
 	strict, varlen, wide, sums     mean    // the product: packed, varlen under fsdp, with a slack of 1.3, varlen under dp
 	pipeline, split                mean    // likewise: varlen under pp with its stages, and with documents split over ranks
-	level                          mean    // what the cap lets columns come to, in fsdp
-	worstGap, worstSaid            float64 // of varlen over level, in the worst step: by this program, by the product
+	level                          mean    // the column estimate, in fsdp
+	worstGap, worstSaid            float64 // of varlen in the worst step: over level, over the product's lower bound
 	fill, segments, stranded       float64 // stranded is the baselines' worst
 }
 
@@ -190,7 +190,7 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 			c.worstSaid = max(c.worstSaid, float64(p.said.Gap().FSDP)/1e4)
 		}
 	}
-	level := columnLevel(lengths, m, s)
+	level := columnEstimate(lengths, m, s)
 	c.level.add(overheads{fsdp: level})
 	last := c.varlen.last.fsdp
 	c.worstGap = max(c.worstGap, 100*((100+last)/(100+level)-1))

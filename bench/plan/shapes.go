@@ -32,7 +32,7 @@ func (o *options) compare(out io.Writer) error {
 
 func shapesHeading(out io.Writer) {
 	heading(out, "shape, FSDP/rank-sum overhead over the mean", "segments", "fill", "concat", "best-fit, random order", "best-fit + columns", "cap-LPT 1.3 + columns",
-		"ours packed", "**ours varlen**", "ours, slack 1.3", "ours, balance dp", "pipeline of 8: best-fit + columns / balance pp / and split_documents", "columns that the cap allows", "speed-up")
+		"ours packed", "**ours varlen**", "ours, slack 1.3", "ours, balance dp", "pipeline of 8: best-fit + columns / balance pp / and split_documents", "column estimate", "speed-up")
 }
 
 func (c *comparison) write(out io.Writer) {

@@ -145,23 +145,32 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 	return err
 }
 
-// printFirst shows the first steps, and where the first one's compute goes.
+// printFirst shows the first steps and the cost of the first by rank. One data-parallel rank waits for no other, so it has fewer columns.
 func printFirst(w io.Writer, r *dryrun.Report) error {
-	rows := []string{row("\nSTEP", "TOKENS", "FILL", "STRANDED", "BALANCE", "RANKS", "BOUND", "GAP", "CONTENT")}
+	balance, several := r.FirstSteps[0].Explain.Balance, len(r.FirstSteps[0].Explain.Ranks) > 1
+	rows := []string{row("\nSTEP", "TOKENS", "FILL", "CONTENT")}
+	if several {
+		rows[0] = row("\nSTEP", "TOKENS", "FILL", "STRANDED", "BALANCE", "RANKS", "BOUND", "GAP", "CONTENT")
+	}
 	for _, s := range r.FirstSteps {
 		e := s.Explain
+		if !several {
+			rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), s.Content))
+			continue
+		}
 		rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), count(e.Stranded), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks),
-			fmt.Sprintf("%.4f", 1+e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), s.Content))
+			fmt.Sprintf("%.4f", 1+e.Bound.Of(balance)), percent(e.Gap.Of(balance)), s.Content))
 	}
-	if err := table(w, rows...); err != nil {
+	if err := table(w, rows...); err != nil || !several {
 		return err
 	}
-	fmt.Fprintln(w, "BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.")
-	fmt.Fprintf(w, "BOUND is the least that the documents leave with balance: %s, GAP how far the step is from it; millrace plan --explain says more.\n", r.FirstSteps[0].Explain.Balance)
-	if len(r.FirstSteps[0].Explain.Ranks) > 1 {
-		fmt.Fprintln(w)
-		printRanks(w, r.FirstSteps[0].Explain)
-	}
+	fmt.Fprintf(w, `STRANDED is the number of places in the step that hold no document.
+BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.
+BOUND is a lower bound of the step's cost with balance: %s, of the mean rank's. No placement of these documents costs less.
+GAP is how much the step costs above BOUND. Another placement saves at most that; millrace plan --explain says more.
+
+`, balance)
+	printRanks(w, r.FirstSteps[0].Explain)
 	return nil
 }
 
@@ -170,16 +179,29 @@ func printPrices(w io.Writer, r *dryrun.Report) error {
 	if r.Prices == nil || len(r.Prices.Choices) < 2 {
 		return nil
 	}
-	rows := []string{row("\nCHOICE", "FSDP", "DP", "PP", "FILL", "LARGEST", "MOVED")}
+	several := len(r.FirstSteps) > 0 && len(r.FirstSteps[0].Explain.Ranks) > 1
+	moved := func(text string, cells ...any) string {
+		if several {
+			cells = append(cells, text)
+		}
+		return row(cells...)
+	}
+	rows := []string{moved("MOVED", "\nCHOICE", "FSDP", "DP", "PP", "FILL", "LARGEST")}
 	for _, c := range r.Prices.Choices {
-		rows = append(rows, row(c.Choice, percent(c.Overhead.FSDP), percent(c.Overhead.DP), percent(c.Overhead.PP), percent(c.Fill), count(uint64(c.Largest)), fmt.Sprintf("%.2f", c.MovedMean)))
+		rows = append(rows, moved(fmt.Sprintf("%.2f", c.MovedMean), c.Choice, percent(c.Overhead.FSDP), percent(c.Overhead.DP), percent(c.Overhead.PP), percent(c.Fill),
+			count(uint64(c.Largest))))
 	}
 	if err := table(w, rows...); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "What it would cost, by the first %d steps: overhead over the mean rank where ranks wait in every microbatch (FSDP), once\n"+
-		"a step (DP), or in a pipeline (PP); tokens of the LARGEST microbatch; by how many steps documents are MOVED.\n", r.Prices.Steps)
-	return err
+	fmt.Fprintf(w, `What it would cost, by the first %d steps.
+FSDP, DP and PP are the overhead over the mean rank if ranks wait in every microbatch, once a step, or in a pipeline.
+LARGEST is the number of tokens in the fullest microbatch.
+`, r.Prices.Steps)
+	if several {
+		fmt.Fprintln(w, "MOVED is the mean number of steps by which window and carry move a document.")
+	}
+	return nil
 }
 
 func printSources(w io.Writer, r *dryrun.Report) error {

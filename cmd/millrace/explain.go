@@ -31,8 +31,11 @@ func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *explain
 
 func printExplanation(w io.Writer, e *dryrun.Explained) error {
 	fmt.Fprintf(w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch, count(uint64(e.SequenceLength)), e.Segments, e.Content)
-	fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", percent(e.Overhead.Of(e.Balance)), percent(e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), e.Balance)
-	fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", percent(e.Overhead.FSDP), percent(e.Overhead.DP), percent(e.Overhead.PP))
+	if len(e.Ranks) > 1 {
+		fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", percent(e.Overhead.Of(e.Balance)), percent(e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), e.Balance)
+		fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", percent(e.Overhead.FSDP), percent(e.Overhead.DP), percent(e.Overhead.PP))
+		fmt.Fprintln(w, "  (no placement of these documents has less overhead than the bound; another placement saves at most the gap)")
+	}
 	fmt.Fprintf(w, "  fill %s, %s places stranded, %s lost to pad_multiple; largest microbatch %s of %s tokens\n",
 		percent(e.Fill), count(e.Stranded), count(e.Rounding), count(uint64(e.Largest)), count(uint64(e.Cap)))
 	if e.MovedMost > 0 {

@@ -66,7 +66,7 @@ func (p *explainedPages) write(path string) error {
 		return out
 	}
 	balance := p.steps[0].Balance
-	section(&b, "Overhead", "what ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; the bound is what the documents leave")
+	section(&b, "Overhead", "what ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; no placement of the same documents has less than the bound")
 	lines(&b, steps, []series{
 		{name: "overhead", values: of(func(e *dryrun.Explained) float64 { return e.Overhead.Of(e.Balance) })},
 		{name: "bound", values: of(func(e *dryrun.Explained) float64 { return e.Bound.Of(e.Balance) }), target: true}})

@@ -34,18 +34,18 @@ type Overhead struct {
 	Most uint64 // the dearest microbatch
 }
 
-// Weight is what a plan costs. The bound is what its largest documents and its token cap leave: for FSDP the cap-aware column bound of PLANNING §3.3, by its seeds or by ours, for which what
-// fills up a column of large documents is taken to be like the average of the rest; for the others max(mean, largest document).
+// Weight is what a plan costs. Bound is a lower bound: no placement of the same documents, slices and microbatches that keeps to the token cap costs
+// less. The best placement may cost more than the bound. It is the largest document or the mean; for FSDP see columnBound.
 type Weight struct {
 	Over    Overhead // over the mean
-	Bound   Overhead // over the mean, as far as nothing can be done about it where it is
+	Bound   Overhead // over the mean: no placement has less
 	Ranks   []uint32 // by rank: its cost, in millionths of the mean rank's
 	Micro   []uint32 // rank-major: a microbatch's cost, in millionths of the mean microbatch's
 	Fullest uint32   // columns of the fullest microbatch
 	Slices  int      // of documents that are split over ranks
 }
 
-// Gap is how much dearer the step is than its bound, in millionths of it.
+// Gap is how much dearer the step is than its bound, in millionths of the bound. Another placement saves at most that.
 func (w *Weight) Gap() Overhead {
 	gap := func(over, bound uint64) uint64 {
 		if over <= bound {
@@ -61,7 +61,7 @@ const million = 1_000_000
 // Weigh reports what a plan costs. One without tokens has no overhead.
 func Weigh(plan *millrace.Plan, by Weighing) Weight {
 	s := newScale(plan, by)
-	w := Weight{Fullest: s.fullest(plan), Slices: s.slices}
+	w := Weight{Fullest: s.fullest, Slices: s.slices}
 	if s.total == 0 {
 		w.Ranks, w.Micro = make([]uint32, s.ranks), make([]uint32, s.ranks*s.columns)
 		return w
@@ -85,6 +85,7 @@ type scale struct {
 	phases         [][]uint64 // by phase and assignment: cost
 	total          uint64
 	slices         int
+	fullest        uint32 // columns of the fullest microbatch
 }
 
 func newScale(plan *millrace.Plan, by Weighing) *scale {
@@ -117,15 +118,12 @@ func newScale(plan *millrace.Plan, by Weighing) *scale {
 		}
 		s.total += backbone + encoder
 	}
-	return s
-}
-
-func (s *scale) fullest(plan *millrace.Plan) uint32 {
-	columns := make([]uint32, s.ranks*s.columns)
-	for i := range plan.Assignments {
-		columns[s.bin[i]] += s.units[i] * s.by.Pad
+	used := make([]uint32, s.ranks*s.columns+1)
+	for i, m := range s.bin {
+		used[m] += s.units[i] * by.Pad
 	}
-	return slices.Max(append(columns, 0))
+	s.fullest = slices.Max(used)
+	return s
 }
 
 // times are what a step takes under each of the objectives.
@@ -161,30 +159,17 @@ func (s *scale) pipeline(sum, dearest uint64) uint64 {
 	return sum + min(mulDiv(dearest, uint64(max(s.by.Stages, 1)-1), 1), 1<<62)
 }
 
-// bound is what a phase cannot go below with its documents, or their slices, as large as they are.
+// bound returns lower bounds of what a phase costs, wherever its documents or their slices go.
 func (s *scale) bound(phase []uint64) (t times) {
-	n := s.ranks * s.columns
-	d := &deal{ranks: s.ranks, columns: s.columns, costs: phase, units: s.units}
+	total, largest, room := uint64(0), slices.Max(phase), max(s.by.Cap/s.by.Pad, s.fullest/s.by.Pad, 1)
 	for _, c := range phase {
-		d.total += c
+		total += c
 	}
-	b := &bins{deal: d, order: byDescending(phase), bin: make([]uint32, len(phase)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n)}
-	room := s.by.Cap / s.by.Pad
-	for _, u := range s.units {
-		room = max(room, u)
-	}
-	for m := range b.left {
-		b.left[m] = room
-	}
-	b.seed(d.mean())
-	b.aim()
-	columns := sumOfDearest(b.target, s.ranks)
-	b.settle()
-	largest := phase[b.order[0]]
-	t.most = max(d.mean(), largest)
-	t.fsdp = max(d.total/uint64(s.ranks), min(columns, sumOfDearest(b.target, s.ranks)))
-	t.dp = max(d.total/uint64(s.ranks), largest)
-	t.pp = max(s.pipeline(d.total/uint64(s.ranks), d.mean()), s.pipeline(largest, largest))
+	mean := total / uint64(s.ranks*s.columns)
+	t.most = max(mean, largest)
+	t.fsdp = columnBound(phase, s.units, s.ranks, s.columns, room)
+	t.dp = max(total/uint64(s.ranks), largest)
+	t.pp = max(s.pipeline(total/uint64(s.ranks), mean), s.pipeline(largest, largest))
 	return t
 }
 

@@ -27,8 +27,8 @@ type Explained struct {
 	Cap            uint32     `json:"cap"`        // most that a microbatch may have
 	Balance        string     `json:"balance"`    // in force
 	Overhead       Objectives `json:"overhead"`   // over the mean
-	Bound          Objectives `json:"bound"`      // the least overhead that the step's documents leave
-	Gap            Objectives `json:"gap"`        // from the bound
+	Bound          Objectives `json:"bound"`      // of the overhead: no placement of these documents has less
+	Gap            Objectives `json:"gap"`        // from the bound: another placement saves at most that
 	Context        float64    `json:"context"`    // max/mean cost of the context-parallel ranks that share a microbatch
 	Slices         int        `json:"slices"`     // of documents that are split over data-parallel ranks
 	MovedMean      float64    `json:"moved_mean"` // steps by which window and carry moved segments

@@ -2,11 +2,11 @@ package main
 
 import "slices"
 
-// columnLevel is the overhead in percent over the mean that the columns of a step come to where documents stay whole and microbatches keep to the token cap, PLANNING §3.3: documents
-// dearer than the mean microbatch stand one a microbatch in the first columns, each column costs what its dearest costs, no microbatch takes
-// more than its room would hold of average tokens, and what is left is level. Or documents dearer than that level do so too, again and again, where that comes
-// to less. It ignores that documents are no liquid; no plan need reach it.
-func columnLevel(lengths []uint32, m model, s shape) float64 {
+// columnEstimate is an estimate of the FSDP overhead, in percent over the mean, that whole documents and the token cap allow. It is no bound: it takes
+// documents for a liquid and assumes this way of placing them. Documents dearer than the mean microbatch stand one a microbatch in the first
+// columns. Each column costs as much as its dearest document. No microbatch takes more than its room would hold of average tokens. The rest is
+// level. Documents dearer than that level move to the first columns too, again and again, while that lowers the sum.
+func columnEstimate(lengths []uint32, m model, s shape) float64 {
 	l := &leveller{shape: s, lengths: lengths, order: longestFirst(lengths), model: m, load: make([]float64, s.bins()), room: make([]float64, s.bins())}
 	for _, n := range lengths {
 		l.total += m.of(n)

@@ -83,7 +83,7 @@ def holder(status: Dict[str, Any], source: str) -> str:
 
 def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
     """Killed, stopped, alone and together: no byte differs, the dead come back as shadows, and what the run lacked was said, and when it was over."""
-    slow = "shadow-0:loader/standing/before=sleep:2s@1"  # a shadow that takes its time is missed
+    slow = "shadow-0:loader/ready/before=sleep:2s@1"  # a shadow that takes its time is missed
     with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
         watch = Watch(stage, run)
         (held := Path(f"{run.directory}.hold")).touch()

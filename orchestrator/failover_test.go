@@ -221,7 +221,7 @@ func (c *cluster) obey(p *loaderProcess) bool {
 		}
 		p.reads[stripeKey{o.Read.Source, o.Read.Stripe}] = &scriptedRead{term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
 		if o.Read.Standby {
-			c.m.Standing(p.box, p.name, &proto.Standing{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
+			c.m.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
 		}
 	case *proto.LoaderOrder_Promote:
 		r := p.reads[stripeKey{o.Promote.Source, o.Promote.Stripe}]

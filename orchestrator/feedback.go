@@ -190,12 +190,12 @@ func (m *Machine) refit(c *pb.Mixed) error {
 	return m.costs(c, &pb.Costed{Linear: linear, Quadratic: quadratic})
 }
 
-// costFit is how well predicted costs go with reported times, nil where there are no reports.
-func (m *Machine) costFit() *pb.CostFit {
+// calibration is how well predicted costs go with reported times, nil where there are no reports.
+func (m *Machine) calibration() *pb.Calibration {
 	fit, now := &m.heard.fit, m.costNow()
 	if fit.Reports() == 0 {
 		return nil
 	}
 	linear, quadratic, _ := fit.Best(now.Linear, now.Quadratic)
-	return &pb.CostFit{Reports: fit.Reports(), R2: fit.R2(now.Linear, now.Quadratic), Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: fit.R2(linear, quadratic)}
+	return &pb.Calibration{Reports: fit.Reports(), R2: fit.R2(now.Linear, now.Quadratic), Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: fit.R2(linear, quadratic)}
 }

@@ -107,18 +107,18 @@ func TestReportsThatAreNotAskedForChangeNothing(t *testing.T) {
 	w.restart()
 	w.connect()
 	w.joinAll("fresh", nil)
-	if _, err := w.asks(&proto.MixRequest{Change: &proto.MixRequest_Refit{Refit: true}}); err == nil {
+	if _, err := w.asks(&proto.MixRequest{Change: &proto.MixRequest_Calibrate{Calibrate: true}}); err == nil {
 		t.Error("costs were fitted to nothing")
 	}
 	w.learn(30, 1)
 	if len(w.m.s.Mixed) != 0 {
 		t.Errorf("%v without being asked", w.made())
 	}
-	fit := w.m.Status().Mixture.Fit
+	fit := w.m.Status().Mixture.Calibration
 	if fit == nil || fit.BestR2 < 0.99 || fit.R2 >= fit.BestR2 {
 		t.Errorf("the fit is shown as %v", fit)
 	}
-	w.must(&proto.MixRequest{Change: &proto.MixRequest_Refit{Refit: true}})
+	w.must(&proto.MixRequest{Change: &proto.MixRequest_Calibrate{Calibrate: true}})
 	if cost := w.m.costNow(); cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
 		t.Errorf("fitted by hand: %+v", cost)
 	}

@@ -111,8 +111,8 @@ func (m *Machine) Offered(session Session, name string, term uint64, msg *pb.Off
 	}
 }
 
-// Standing observes that a standby could take over at once.
-func (m *Machine) Standing(session Session, name string, msg *pb.Standing) {
+// Ready observes that a standby can take over at once.
+func (m *Machine) Ready(session Session, name string, msg *pb.Ready) {
 	l, st := m.current(session, name), m.stripe(msg.Source, msg.Stripe)
 	if l != nil && st != nil && st.standby.member == l && st.standby.term == msg.Term && !st.standby.standing {
 		st.standby.standing, m.moved = true, true

@@ -103,7 +103,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(c.weight, share, w.Source)
 		}
 	}
-	if f := st.Mixture.GetFit(); f != nil {
+	if f := st.Mixture.GetCalibration(); f != nil {
 		counter(c.reports, float64(f.Reports))
 		gauge(c.fit, f.R2, "in force")
 		gauge(c.fit, f.BestR2, "best")

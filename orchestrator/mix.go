@@ -174,7 +174,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 		return nil
 	case *pb.MixRequest_Costs:
 		return m.costs(c, ask.Costs)
-	case *pb.MixRequest_Refit:
+	case *pb.MixRequest_Calibrate:
 		return m.refit(c)
 	default:
 		return millrace.Errorf(millrace.ErrInvalid, "it says nothing to change")

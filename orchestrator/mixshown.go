@@ -121,7 +121,7 @@ func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
 	for _, c := range m.s.Mixed {
 		out.Changes = append(out.Changes, m.shown(c))
 	}
-	out.Fit = m.costFit()
+	out.Calibration = m.calibration()
 	if cost, ok := m.live.cost(uint64(st.Step)); ok {
 		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
 	}

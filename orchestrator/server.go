@@ -60,8 +60,8 @@ func (m *Machine) loaderEvent(from Session, name string, e *proto.LoaderEvent) {
 		m.Opened(from, name, ev.Manifest)
 	case *proto.LoaderEvent_Offers:
 		m.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
-	case *proto.LoaderEvent_Standing:
-		m.Standing(from, name, ev.Standing)
+	case *proto.LoaderEvent_Ready:
+		m.Ready(from, name, ev.Ready)
 	case *proto.LoaderEvent_Leaving:
 		m.Leaving(from, name)
 	case *proto.LoaderEvent_Trouble:

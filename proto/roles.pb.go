@@ -35,7 +35,7 @@ type LoaderEvent struct {
 	//	*LoaderEvent_Fatal
 	//	*LoaderEvent_Leaving
 	//	*LoaderEvent_Trouble
-	//	*LoaderEvent_Standing
+	//	*LoaderEvent_Ready
 	Event         isLoaderEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -148,10 +148,10 @@ func (x *LoaderEvent) GetTrouble() *Trouble {
 	return nil
 }
 
-func (x *LoaderEvent) GetStanding() *Standing {
+func (x *LoaderEvent) GetReady() *Ready {
 	if x != nil {
-		if x, ok := x.Event.(*LoaderEvent_Standing); ok {
-			return x.Standing
+		if x, ok := x.Event.(*LoaderEvent_Ready); ok {
+			return x.Ready
 		}
 	}
 	return nil
@@ -189,8 +189,8 @@ type LoaderEvent_Trouble struct {
 	Trouble *Trouble `protobuf:"bytes,8,opt,name=trouble,proto3,oneof"`
 }
 
-type LoaderEvent_Standing struct {
-	Standing *Standing `protobuf:"bytes,9,opt,name=standing,proto3,oneof"`
+type LoaderEvent_Ready struct {
+	Ready *Ready `protobuf:"bytes,9,opt,name=ready,proto3,oneof"`
 }
 
 func (*LoaderEvent_Hello) isLoaderEvent_Event() {}
@@ -207,9 +207,11 @@ func (*LoaderEvent_Leaving) isLoaderEvent_Event() {}
 
 func (*LoaderEvent_Trouble) isLoaderEvent_Event() {}
 
-func (*LoaderEvent_Standing) isLoaderEvent_Event() {}
+func (*LoaderEvent_Ready) isLoaderEvent_Event() {}
 
-// LoaderHello: standby asks to be a shadow where the run allows it; beat is the path of the heartbeat page, empty where there is none.
+// LoaderHello opens a loader's stream.
+// standby: the process asks to be a shadow.
+// beat: the path of its heartbeat page; empty: it has none.
 type LoaderHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -294,7 +296,7 @@ func (x *LoaderHello) GetVersion() *Version {
 	return nil
 }
 
-// Version is what two binaries must agree on to work in one run. A role of another protocol or planner is refused.
+// Version: two programs of one run must agree on protocol and planner. The orchestrator refuses a role that differs.
 type Version struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -355,7 +357,7 @@ func (x *Version) GetProgram() string {
 	return ""
 }
 
-// Opening reports progress of indexing, bytes done of total.
+// Opening reports the progress of indexing in bytes.
 type Opening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -416,7 +418,7 @@ func (x *Opening) GetTotal() int64 {
 	return 0
 }
 
-// Offers are columns, one entry an ordinal of one stripe, in ordinal order.
+// Offers are columns with one entry for each ordinal of one stripe, in ordinal order.
 type Offers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -431,8 +433,8 @@ type Offers struct {
 	SeekPoints    []*SeekPoint           `protobuf:"bytes,10,rep,name=seek_points,json=seekPoints,proto3" json:"seek_points,omitempty"`
 	End           bool                   `protobuf:"varint,11,opt,name=end,proto3" json:"end,omitempty"`                                 // the source's stream ends
 	EndOrdinal    uint64                 `protobuf:"varint,12,opt,name=end_ordinal,json=endOrdinal,proto3" json:"end_ordinal,omitempty"` // at this ordinal
-	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // by filters, a bit each; empty where none refuses any of these
-	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty where no document has any
+	Refused       []uint64               `protobuf:"varint,14,rep,packed,name=refused,proto3" json:"refused,omitempty"`                  // a bit for each filter that refuses the document; empty if no filter refuses any
+	Patches       []uint32               `protobuf:"varint,20,rep,packed,name=patches,proto3" json:"patches,omitempty"`                  // empty if no document has any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -565,7 +567,7 @@ func (x *Offers) GetPatches() []uint32 {
 	return nil
 }
 
-// Leaving: the process was asked to leave; it serves on until its stripes are handed over and Bye comes.
+// Leaving: the process was asked to leave. It serves on until its stripes are handed over and Bye comes.
 type Leaving struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -610,7 +612,7 @@ func (x *Leaving) GetReason() string {
 	return ""
 }
 
-// Trouble: reading a source fails for now and is tried again; empty text: it is over.
+// Trouble: reading a source fails, and the loader tries again. An empty text says that the trouble is over.
 type Trouble struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -663,8 +665,8 @@ func (x *Trouble) GetText() string {
 	return ""
 }
 
-// Standing: as the standby of a stripe this loader could take over at once.
-type Standing struct {
+// Ready: this standby of a stripe can take over at once.
+type Ready struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Stripe        uint32                 `protobuf:"varint,2,opt,name=stripe,proto3" json:"stripe,omitempty"`
@@ -673,20 +675,20 @@ type Standing struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Standing) Reset() {
-	*x = Standing{}
+func (x *Ready) Reset() {
+	*x = Ready{}
 	mi := &file_roles_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Standing) String() string {
+func (x *Ready) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Standing) ProtoMessage() {}
+func (*Ready) ProtoMessage() {}
 
-func (x *Standing) ProtoReflect() protoreflect.Message {
+func (x *Ready) ProtoReflect() protoreflect.Message {
 	mi := &file_roles_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -698,33 +700,33 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Standing.ProtoReflect.Descriptor instead.
-func (*Standing) Descriptor() ([]byte, []int) {
+// Deprecated: Use Ready.ProtoReflect.Descriptor instead.
+func (*Ready) Descriptor() ([]byte, []int) {
 	return file_roles_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Standing) GetSource() string {
+func (x *Ready) GetSource() string {
 	if x != nil {
 		return x.Source
 	}
 	return ""
 }
 
-func (x *Standing) GetStripe() uint32 {
+func (x *Ready) GetStripe() uint32 {
 	if x != nil {
 		return x.Stripe
 	}
 	return 0
 }
 
-func (x *Standing) GetTerm() uint64 {
+func (x *Ready) GetTerm() uint64 {
 	if x != nil {
 		return x.Term
 	}
 	return 0
 }
 
-// Fatal: a source cannot go on; the run fails with the reason.
+// Fatal: a source cannot go on. The run fails with the reason.
 type Fatal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -947,7 +949,7 @@ func (*LoaderOrder_Promote) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Drop) isLoaderOrder_Order() {}
 
-// OpenSource: known tells that this run has read the source already: files that are not there are waited for.
+// OpenSource: known says that this run has read the source before. The loader then waits for files that are away.
 type OpenSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1000,7 +1002,8 @@ func (x *OpenSource) GetKnown() bool {
 	return false
 }
 
-// ReadFrom: read a stripe. As its standby: follow releases, keep the head warm, offer nothing, serve what is asked under the term.
+// ReadFrom: read a stripe. A standby follows releases, keeps the head warm, offers nothing and answers fetches of its
+// term.
 type ReadFrom struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1093,8 +1096,8 @@ func (x *ReadFrom) GetStandby() bool {
 	return false
 }
 
-// Promote: the stripe that was followed as a standby under this term is now this loader's own, from that step on: offer. What the stripe
-// holds below `ordinal` was offered already; it may be offered again.
+// Promote: this loader, the stripe's standby of that term, is its primary from the step on. It offers from `ordinal`
+// on; offers below were made already and may be repeated.
 type Promote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1232,6 +1235,7 @@ func (x *Drop) GetTerm() uint64 {
 	return 0
 }
 
+// Want: read ahead and offer up to an ordinal, excluded.
 type Want struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1284,7 +1288,7 @@ func (x *Want) GetUntil() uint64 {
 	return 0
 }
 
-// Release: nobody asks for ordinals below; seek point is the newest known that is not after `below`.
+// Release: forget the ordinals below. seek_point is the newest known seek point at or before `below`.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1398,9 +1402,9 @@ type FetchRequest struct {
 	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"` // for events and messages
 	Ordinal       []uint64               `protobuf:"varint,5,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
-	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // one more token is sent where the document goes on
-	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these: no switch
-	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // these could not be decoded: read them anew from the file
+	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // the reply holds one more token if the document goes on
+	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these segments; this is no takeover
+	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // decoding failed: read the records from the file again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1760,8 +1764,8 @@ func (*SidecarEvent_Present) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Reported) isSidecarEvent_Event() {}
 
-// SidecarHello names the host's ranks and, after an orchestrator was lost, where each of them stands. born is when the process began, in
-// nanoseconds since its host did.
+// SidecarHello opens a sidecar's stream. ranks tells a new orchestrator where each rank of the host stands.
+// born is the start time of the process in nanoseconds since its host booted.
 type SidecarHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1906,7 +1910,7 @@ func (x *RankPosition) GetServing() bool {
 	return false
 }
 
-// Join: where a rank's trainer says it starts.
+// Join declares where a rank's trainer starts.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2007,7 +2011,7 @@ func (x *Join) GetCall() uint64 {
 	return 0
 }
 
-// Switched: the primary of a stripe is dead or silent; this host asks its standby, under the standby's term, from that step on.
+// Switched: a stripe's primary is dead or silent, and from that step on this host asks the standby of that term.
 type Switched struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -2084,7 +2088,7 @@ func (x *Switched) GetReason() string {
 	return ""
 }
 
-// Bad: a segment of a sealed plan that could not be decoded by two readings.
+// Bad: two readings failed to decode a segment of a sealed plan.
 type Bad struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          uint64                 `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -2169,6 +2173,7 @@ func (x *Bad) GetSample() *Quarantine {
 	return nil
 }
 
+// Commit: the rank's trainer asked for the batches after the step.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2229,6 +2234,7 @@ func (x *Commit) GetStep() uint64 {
 	return 0
 }
 
+// Left: the rank's trainer disconnected.
 type Left struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2273,7 +2279,7 @@ func (x *Left) GetRank() uint32 {
 	return 0
 }
 
-// Reported: what a trainer measured of a step and its microbatches. It may be lost.
+// Reported: losses and times that a trainer measured. The message may be lost.
 type Reported struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2281,7 +2287,7 @@ type Reported struct {
 	Step          uint64                 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
 	Losses        []*SourceLoss          `protobuf:"bytes,4,rep,name=losses,proto3" json:"losses,omitempty"`
 	Microbatch    []uint32               `protobuf:"varint,5,rep,packed,name=microbatch,proto3" json:"microbatch,omitempty"`
-	Seconds       []float64              `protobuf:"fixed64,6,rep,packed,name=seconds,proto3" json:"seconds,omitempty"` // what each of the microbatches took
+	Seconds       []float64              `protobuf:"fixed64,6,rep,packed,name=seconds,proto3" json:"seconds,omitempty"` // by microbatch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2418,7 +2424,7 @@ func (x *SourceLoss) GetTokens() uint64 {
 	return 0
 }
 
-// Present answers a RollCall: the host's ranks that have begun and whose trainers are there.
+// Present answers a RollCall: the ranks of the host that have begun and whose trainers are connected.
 type Present struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -2737,7 +2743,7 @@ func (*SidecarOrder_Alerts) isSidecarOrder_Order() {}
 
 func (*SidecarOrder_RollCall) isSidecarOrder_Order() {}
 
-// Committed answers a Commit: the orchestrator knows that the rank stands at `below`.
+// Committed answers a Commit: the orchestrator has noted that the rank consumed all steps below `below`.
 type Committed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2798,7 +2804,7 @@ func (x *Committed) GetBelow() uint64 {
 	return 0
 }
 
-// Welcome tells what every batch of this run looks like.
+// Welcome comes before the first plan: the files of each source, and the masks so far.
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Manifests     []*Manifest            `protobuf:"bytes,1,rep,name=manifests,proto3" json:"manifests,omitempty"`
@@ -2851,7 +2857,7 @@ func (x *Welcome) GetMasks() []*Mask {
 	return nil
 }
 
-// Alerts is what the run lacks now, for people; the whole list each time.
+// Alerts lists all alerts that hold now, for people.
 type Alerts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Alerts        []*Alert               `protobuf:"bytes,1,rep,name=alerts,proto3" json:"alerts,omitempty"`
@@ -3101,7 +3107,7 @@ func (x *Refusal) GetReason() string {
 	return ""
 }
 
-// Loaders is the directory of who serves what; the whole of it each time.
+// Loaders is the full directory: which loader serves each stripe. A stripe that is not listed has no loader now.
 type Loaders struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stripes       []*LoaderStripe        `protobuf:"bytes,1,rep,name=stripes,proto3" json:"stripes,omitempty"`
@@ -3146,7 +3152,8 @@ func (x *Loaders) GetStripes() []*LoaderStripe {
 	return nil
 }
 
-// beat is the path of the loader's heartbeat page. standby may be asked at any time under its own, higher term, without asking anybody.
+// LoaderStripe: beat is the path of the primary's heartbeat page. A sidecar may fetch from standby at any time, under
+// the standby's higher term, without a permission of the orchestrator.
 type LoaderStripe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -3315,7 +3322,8 @@ func (x *Standby) GetBeat() string {
 	return ""
 }
 
-// RollCall asks a host which of its ranks are there. What it had to say before, of ranks that left, comes before the answer.
+// RollCall asks a host which of its ranks are there. The host's earlier messages, of ranks that left, arrive before
+// its answer.
 type RollCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -3360,7 +3368,7 @@ func (x *RollCall) GetCall() uint64 {
 	return 0
 }
 
-// Waiting names what the plan is waiting for, for the trainer's log.
+// Waiting says why the next plan is late, for the trainer's log.
 type Waiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -3405,7 +3413,8 @@ func (x *Waiting) GetText() string {
 	return ""
 }
 
-// MixRequest: from is the first step to change, the next one that is not sealed where it is not given. later: of the attempt to come.
+// MixRequest: from is the first step to change; without it, the first step that is not sealed.
+// later: the change is for the next attempt.
 type MixRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	HasFrom bool                   `protobuf:"varint,1,opt,name=has_from,json=hasFrom,proto3" json:"has_from,omitempty"`
@@ -3419,7 +3428,7 @@ type MixRequest struct {
 	//	*MixRequest_Remove
 	//	*MixRequest_Add
 	//	*MixRequest_Costs
-	//	*MixRequest_Refit
+	//	*MixRequest_Calibrate
 	Change        isMixRequest_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3537,10 +3546,10 @@ func (x *MixRequest) GetCosts() *Costed {
 	return nil
 }
 
-func (x *MixRequest) GetRefit() bool {
+func (x *MixRequest) GetCalibrate() bool {
 	if x != nil {
-		if x, ok := x.Change.(*MixRequest_Refit); ok {
-			return x.Refit
+		if x, ok := x.Change.(*MixRequest_Calibrate); ok {
+			return x.Calibrate
 		}
 	}
 	return false
@@ -3574,8 +3583,8 @@ type MixRequest_Costs struct {
 	Costs *Costed `protobuf:"bytes,9,opt,name=costs,proto3,oneof"`
 }
 
-type MixRequest_Refit struct {
-	Refit bool `protobuf:"varint,10,opt,name=refit,proto3,oneof"` // costs that fit what trainers reported
+type MixRequest_Calibrate struct {
+	Calibrate bool `protobuf:"varint,10,opt,name=calibrate,proto3,oneof"` // costs from the times that trainers reported
 }
 
 func (*MixRequest_Set) isMixRequest_Change() {}
@@ -3590,7 +3599,7 @@ func (*MixRequest_Add) isMixRequest_Change() {}
 
 func (*MixRequest_Costs) isMixRequest_Change() {}
 
-func (*MixRequest_Refit) isMixRequest_Change() {}
+func (*MixRequest_Calibrate) isMixRequest_Change() {}
 
 // SetWeights: one for each source.
 type SetWeights struct {
@@ -3921,7 +3930,7 @@ func (x *MixReply) GetChange() *MixChange {
 	return nil
 }
 
-// MixChange is a change of the mixture, for people. in_force: in this attempt.
+// MixChange describes a change of the mixture for people. in_force: it holds in the newest attempt.
 type MixChange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtStep        uint64                 `protobuf:"varint,1,opt,name=at_step,json=atStep,proto3" json:"at_step,omitempty"`
@@ -4011,9 +4020,9 @@ type MixtureStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
 	Changes       []*MixChange           `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
-	Milestones    []string               `protobuf:"bytes,3,rep,name=milestones,proto3" json:"milestones,omitempty"` // of the schedule from there on, in words
+	Milestones    []string               `protobuf:"bytes,3,rep,name=milestones,proto3" json:"milestones,omitempty"` // of the schedule from that step on, in words
 	Costs         *Costed                `protobuf:"bytes,4,opt,name=costs,proto3" json:"costs,omitempty"`
-	Fit           *CostFit               `protobuf:"bytes,5,opt,name=fit,proto3" json:"fit,omitempty"`
+	Calibration   *Calibration           `protobuf:"bytes,5,opt,name=calibration,proto3" json:"calibration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4076,15 +4085,16 @@ func (x *MixtureStatus) GetCosts() *Costed {
 	return nil
 }
 
-func (x *MixtureStatus) GetFit() *CostFit {
+func (x *MixtureStatus) GetCalibration() *Calibration {
 	if x != nil {
-		return x.Fit
+		return x.Calibration
 	}
 	return nil
 }
 
-// CostFit is how well the costs of microbatches foretold the times that trainers reported.
-type CostFit struct {
+// Calibration compares predicted costs with reported times: R² under the coefficients in force, and under the best
+// ones.
+type Calibration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reports       uint64                 `protobuf:"varint,1,opt,name=reports,proto3" json:"reports,omitempty"`
 	R2            float64                `protobuf:"fixed64,2,opt,name=r2,proto3" json:"r2,omitempty"`
@@ -4094,20 +4104,20 @@ type CostFit struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CostFit) Reset() {
-	*x = CostFit{}
+func (x *Calibration) Reset() {
+	*x = Calibration{}
 	mi := &file_roles_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CostFit) String() string {
+func (x *Calibration) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CostFit) ProtoMessage() {}
+func (*Calibration) ProtoMessage() {}
 
-func (x *CostFit) ProtoReflect() protoreflect.Message {
+func (x *Calibration) ProtoReflect() protoreflect.Message {
 	mi := &file_roles_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4119,33 +4129,33 @@ func (x *CostFit) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CostFit.ProtoReflect.Descriptor instead.
-func (*CostFit) Descriptor() ([]byte, []int) {
+// Deprecated: Use Calibration.ProtoReflect.Descriptor instead.
+func (*Calibration) Descriptor() ([]byte, []int) {
 	return file_roles_proto_rawDescGZIP(), []int{51}
 }
 
-func (x *CostFit) GetReports() uint64 {
+func (x *Calibration) GetReports() uint64 {
 	if x != nil {
 		return x.Reports
 	}
 	return 0
 }
 
-func (x *CostFit) GetR2() float64 {
+func (x *Calibration) GetR2() float64 {
 	if x != nil {
 		return x.R2
 	}
 	return 0
 }
 
-func (x *CostFit) GetBest() *Costed {
+func (x *Calibration) GetBest() *Costed {
 	if x != nil {
 		return x.Best
 	}
 	return nil
 }
 
-func (x *CostFit) GetBestR2() float64 {
+func (x *Calibration) GetBestR2() float64 {
 	if x != nil {
 		return x.BestR2
 	}
@@ -4203,8 +4213,8 @@ type StatusReply struct {
 	Alerts        []*Alert                 `protobuf:"bytes,11,rep,name=alerts,proto3" json:"alerts,omitempty"`
 	Masked        uint64                   `protobuf:"varint,12,opt,name=masked,proto3" json:"masked,omitempty"`       // segments
 	Switches      uint64                   `protobuf:"varint,13,opt,name=switches,proto3" json:"switches,omitempty"`   // stripes that a standby took over while this orchestrator runs
-	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds since when every stripe has a standby that could take over at once; 0 where not
-	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`      // who reads what, and who stands by
+	Protected     int64                    `protobuf:"varint,14,opt,name=protected,proto3" json:"protected,omitempty"` // unix milliseconds: since then every stripe has a ready standby; 0: not now
+	Stripes       []*LoaderStripe          `protobuf:"bytes,15,rep,name=stripes,proto3" json:"stripes,omitempty"`
 	Mixture       *MixtureStatus           `protobuf:"bytes,16,opt,name=mixture,proto3" json:"mixture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4362,8 +4372,8 @@ type SourceStatus struct {
 	Offered       uint64                 `protobuf:"varint,6,opt,name=offered,proto3" json:"offered,omitempty"`
 	Target        float64                `protobuf:"fixed64,7,opt,name=target,proto3" json:"target,omitempty"`
 	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
-	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"` // unprotected: stripes without a standby that could take over at once
-	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"`
+	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`                  // stripes without a ready standby
+	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"` // documents without effect: refused by filters, without tokens, or rejected
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4544,7 +4554,7 @@ func (x *RoleStatus) GetTerm() uint64 {
 	return 0
 }
 
-// LedgerRequest: one of step and sample. sample is source/id, as in batch.segments.
+// LedgerRequest asks for a step (by_step), or for the steps that held a sample. source and id are as in batch.segments.
 type LedgerRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ByStep        bool                   `protobuf:"varint,1,opt,name=by_step,json=byStep,proto3" json:"by_step,omitempty"`
@@ -4613,7 +4623,7 @@ func (x *LedgerRequest) GetId() string {
 	return ""
 }
 
-// LedgerReply: one (attempt, step). The segments are there where the full plan is retained; ranges always.
+// LedgerReply is one (attempt, step). Ranges are kept for ever, segments as long as the full plan.
 type LedgerReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -4621,13 +4631,13 @@ type LedgerReply struct {
 	Content       []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	Placement     []byte                 `protobuf:"bytes,4,opt,name=placement,proto3" json:"placement,omitempty"`
 	Acknowledged  bool                   `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // segments holds all that was asked for
+	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // the full plan is kept: segments holds everything that was asked for
 	Segments      *Assignments           `protobuf:"bytes,7,opt,name=segments,proto3" json:"segments,omitempty"`
 	Ids           []string               `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`                // by segment
 	Sources       []string               `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`        // by segment
 	Masked        []bool                 `protobuf:"varint,10,rep,packed,name=masked,proto3" json:"masked,omitempty"` // by segment
 	Ranges        []*OrdinalRange        `protobuf:"bytes,11,rep,name=ranges,proto3" json:"ranges,omitempty"`
-	Changes       []*MixChange           `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"` // of the mixture, that took effect with this step
+	Changes       []*MixChange           `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"` // changes of the mixture that took effect with this step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4750,7 +4760,7 @@ var File_roles_proto protoreflect.FileDescriptor
 
 const file_roles_proto_rawDesc = "" +
 	"\n" +
-	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xcd\x03\n" +
+	"\vroles.proto\x12\vmillrace.v1\x1a\rrecords.proto\"\xc4\x03\n" +
 	"\vLoaderEvent\x12(\n" +
 	"\x05fence\x18\x01 \x01(\v2\x12.millrace.v1.FenceR\x05fence\x120\n" +
 	"\x05hello\x18\x02 \x01(\v2\x18.millrace.v1.LoaderHelloH\x00R\x05hello\x120\n" +
@@ -4759,8 +4769,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x06offers\x18\x05 \x01(\v2\x13.millrace.v1.OffersH\x00R\x06offers\x12*\n" +
 	"\x05fatal\x18\x06 \x01(\v2\x12.millrace.v1.FatalH\x00R\x05fatal\x120\n" +
 	"\aleaving\x18\a \x01(\v2\x14.millrace.v1.LeavingH\x00R\aleaving\x120\n" +
-	"\atrouble\x18\b \x01(\v2\x14.millrace.v1.TroubleH\x00R\atrouble\x123\n" +
-	"\bstanding\x18\t \x01(\v2\x15.millrace.v1.StandingH\x00R\bstandingB\a\n" +
+	"\atrouble\x18\b \x01(\v2\x14.millrace.v1.TroubleH\x00R\atrouble\x12*\n" +
+	"\x05ready\x18\t \x01(\v2\x12.millrace.v1.ReadyH\x00R\x05readyB\a\n" +
 	"\x05event\"\xab\x01\n" +
 	"\vLoaderHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -4799,8 +4809,8 @@ const file_roles_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\"5\n" +
 	"\aTrouble\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"N\n" +
-	"\bStanding\x12\x16\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"K\n" +
+	"\x05Ready\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06stripe\x18\x02 \x01(\rR\x06stripe\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\"7\n" +
@@ -4997,7 +5007,7 @@ const file_roles_proto_rawDesc = "" +
 	"\bRollCall\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\"\x1d\n" +
 	"\aWaiting\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"\xf7\x02\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"\xff\x02\n" +
 	"\n" +
 	"MixRequest\x12\x19\n" +
 	"\bhas_from\x18\x01 \x01(\bR\ahasFrom\x12\x12\n" +
@@ -5008,9 +5018,9 @@ const file_roles_proto_rawDesc = "" +
 	"\x04skip\x18\x06 \x01(\v2\x14.millrace.v1.SkippedH\x00R\x04skip\x12\x18\n" +
 	"\x06remove\x18\a \x01(\tH\x00R\x06remove\x12*\n" +
 	"\x03add\x18\b \x01(\v2\x16.millrace.v1.AddSourceH\x00R\x03add\x12+\n" +
-	"\x05costs\x18\t \x01(\v2\x13.millrace.v1.CostedH\x00R\x05costs\x12\x16\n" +
-	"\x05refit\x18\n" +
-	" \x01(\bH\x00R\x05refitB\b\n" +
+	"\x05costs\x18\t \x01(\v2\x13.millrace.v1.CostedH\x00R\x05costs\x12\x1e\n" +
+	"\tcalibrate\x18\n" +
+	" \x01(\bH\x00R\tcalibrateB\b\n" +
 	"\x06change\"i\n" +
 	"\n" +
 	"SetWeights\x123\n" +
@@ -5041,16 +5051,16 @@ const file_roles_proto_rawDesc = "" +
 	"\x02by\x18\x03 \x01(\tR\x02by\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\x12\x19\n" +
 	"\bin_force\x18\x05 \x01(\bR\ainForce\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xe9\x01\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\"\xfd\x01\n" +
 	"\rMixtureStatus\x123\n" +
 	"\aweights\x18\x01 \x03(\v2\x19.millrace.v1.SourceWeightR\aweights\x120\n" +
 	"\achanges\x18\x02 \x03(\v2\x16.millrace.v1.MixChangeR\achanges\x12\x1e\n" +
 	"\n" +
 	"milestones\x18\x03 \x03(\tR\n" +
 	"milestones\x12)\n" +
-	"\x05costs\x18\x04 \x01(\v2\x13.millrace.v1.CostedR\x05costs\x12&\n" +
-	"\x03fit\x18\x05 \x01(\v2\x14.millrace.v1.CostFitR\x03fit\"u\n" +
-	"\aCostFit\x12\x18\n" +
+	"\x05costs\x18\x04 \x01(\v2\x13.millrace.v1.CostedR\x05costs\x12:\n" +
+	"\vcalibration\x18\x05 \x01(\v2\x18.millrace.v1.CalibrationR\vcalibration\"y\n" +
+	"\vCalibration\x12\x18\n" +
 	"\areports\x18\x01 \x01(\x04R\areports\x12\x0e\n" +
 	"\x02r2\x18\x02 \x01(\x01R\x02r2\x12'\n" +
 	"\x04best\x18\x03 \x01(\v2\x13.millrace.v1.CostedR\x04best\x12\x17\n" +
@@ -5146,7 +5156,7 @@ var file_roles_proto_goTypes = []any{
 	(*Offers)(nil),        // 4: millrace.v1.Offers
 	(*Leaving)(nil),       // 5: millrace.v1.Leaving
 	(*Trouble)(nil),       // 6: millrace.v1.Trouble
-	(*Standing)(nil),      // 7: millrace.v1.Standing
+	(*Ready)(nil),         // 7: millrace.v1.Ready
 	(*Fatal)(nil),         // 8: millrace.v1.Fatal
 	(*LoaderOrder)(nil),   // 9: millrace.v1.LoaderOrder
 	(*OpenSource)(nil),    // 10: millrace.v1.OpenSource
@@ -5190,7 +5200,7 @@ var file_roles_proto_goTypes = []any{
 	(*MixReply)(nil),      // 48: millrace.v1.MixReply
 	(*MixChange)(nil),     // 49: millrace.v1.MixChange
 	(*MixtureStatus)(nil), // 50: millrace.v1.MixtureStatus
-	(*CostFit)(nil),       // 51: millrace.v1.CostFit
+	(*Calibration)(nil),   // 51: millrace.v1.Calibration
 	(*StatusRequest)(nil), // 52: millrace.v1.StatusRequest
 	(*StatusReply)(nil),   // 53: millrace.v1.StatusReply
 	(*SourceStatus)(nil),  // 54: millrace.v1.SourceStatus
@@ -5221,7 +5231,7 @@ var file_roles_proto_depIdxs = []int32{
 	8,  // 5: millrace.v1.LoaderEvent.fatal:type_name -> millrace.v1.Fatal
 	5,  // 6: millrace.v1.LoaderEvent.leaving:type_name -> millrace.v1.Leaving
 	6,  // 7: millrace.v1.LoaderEvent.trouble:type_name -> millrace.v1.Trouble
-	7,  // 8: millrace.v1.LoaderEvent.standing:type_name -> millrace.v1.Standing
+	7,  // 8: millrace.v1.LoaderEvent.ready:type_name -> millrace.v1.Ready
 	2,  // 9: millrace.v1.LoaderHello.version:type_name -> millrace.v1.Version
 	61, // 10: millrace.v1.Offers.rejects:type_name -> millrace.v1.Quarantine
 	62, // 11: millrace.v1.Offers.seek_points:type_name -> millrace.v1.SeekPoint
@@ -5282,8 +5292,8 @@ var file_roles_proto_depIdxs = []int32{
 	44, // 66: millrace.v1.MixtureStatus.weights:type_name -> millrace.v1.SourceWeight
 	49, // 67: millrace.v1.MixtureStatus.changes:type_name -> millrace.v1.MixChange
 	69, // 68: millrace.v1.MixtureStatus.costs:type_name -> millrace.v1.Costed
-	51, // 69: millrace.v1.MixtureStatus.fit:type_name -> millrace.v1.CostFit
-	69, // 70: millrace.v1.CostFit.best:type_name -> millrace.v1.Costed
+	51, // 69: millrace.v1.MixtureStatus.calibration:type_name -> millrace.v1.Calibration
+	69, // 70: millrace.v1.Calibration.best:type_name -> millrace.v1.Costed
 	59, // 71: millrace.v1.StatusReply.fence:type_name -> millrace.v1.Fence
 	58, // 72: millrace.v1.StatusReply.sources:type_name -> millrace.v1.StatusReply.SourcesEntry
 	61, // 73: millrace.v1.StatusReply.recent:type_name -> millrace.v1.Quarantine
@@ -5328,7 +5338,7 @@ func file_roles_proto_init() {
 		(*LoaderEvent_Fatal)(nil),
 		(*LoaderEvent_Leaving)(nil),
 		(*LoaderEvent_Trouble)(nil),
-		(*LoaderEvent_Standing)(nil),
+		(*LoaderEvent_Ready)(nil),
 	}
 	file_roles_proto_msgTypes[9].OneofWrappers = []any{
 		(*LoaderOrder_Open)(nil),
@@ -5373,7 +5383,7 @@ func file_roles_proto_init() {
 		(*MixRequest_Remove)(nil),
 		(*MixRequest_Add)(nil),
 		(*MixRequest_Costs)(nil),
-		(*MixRequest_Refit)(nil),
+		(*MixRequest_Calibrate)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -182,7 +182,7 @@ func (m *mix) costs(r *proto.MixRequest, args []string) error {
 	}
 	r.Change = &proto.MixRequest_Costs{Costs: &proto.Costed{Linear: m.linear, Quadratic: m.quadratic}}
 	if m.fit {
-		r.Change = &proto.MixRequest_Refit{Refit: true}
+		r.Change = &proto.MixRequest_Calibrate{Calibrate: true}
 	}
 	return m.count(args, 0, "costs takes no more arguments")
 }

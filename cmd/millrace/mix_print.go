@@ -66,7 +66,7 @@ func newMixtureView(m *proto.MixtureStatus) *mixtureView {
 	if c := m.Costs; c != nil {
 		out.Costs = &costsView{c.Linear, c.Quadratic}
 	}
-	if f := m.Fit; f != nil {
+	if f := m.Calibration; f != nil {
 		out.Fit = &fitView{Reports: f.Reports, R2: f.R2, Best: costsView{f.Best.GetLinear(), f.Best.GetQuadratic()}, BestR2: f.BestR2}
 	}
 	return out

@@ -28,7 +28,7 @@ type reading struct {
 	mu      sync.Mutex    // keeps offers in order; held while they are sent
 	out     *reporter
 	standby bool
-	stands  bool             // as a standby it could take over at once
+	ready   bool             // as a standby it can take over at once
 	from    millrace.Ordinal // first ordinal that was not released
 	wants   millrace.Ordinal // of the stripe's primary
 	told    []sources.Batch  // what the orchestrator may still need, in order
@@ -257,8 +257,8 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	if r.standby && !order.Standby {
 		r.promote()
 	}
-	if r.standby && r.stands {
-		r.tellStanding()
+	if r.standby && r.ready {
+		r.tellReady()
 	}
 	for _, b := range r.told {
 		_ = out.send(order.Term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})

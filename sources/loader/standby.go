@@ -37,22 +37,22 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 	}
 }
 
-// warmed notes whether a standby could take over at once, and tells it when that has become so.
+// warmed notes whether a standby is ready, and reports when it has become so.
 func (r *reading) warmed(ok bool, hit func(string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.stands
-	if r.stands = ok; ok && !was && r.standby {
-		hit("loader/standing/before")
-		r.tellStanding()
-		hit("loader/standing/after")
+	was := r.ready
+	if r.ready = ok; ok && !was && r.standby {
+		hit("loader/ready/before")
+		r.tellReady()
+		hit("loader/ready/after")
 	}
 }
 
-// tellStanding reports it with mu held.
-func (r *reading) tellStanding() {
+// tellReady reports it with mu held.
+func (r *reading) tellReady() {
 	term := r.term.Load()
-	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Standing{Standing: &proto.Standing{Source: r.of.source, Stripe: r.of.index, Term: term}}})
+	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: &proto.Ready{Source: r.of.source, Stripe: r.of.index, Term: term}}})
 }
 
 // promote makes a stripe that was followed this loader's own. Of another term it is an order that came too late.

@@ -19,7 +19,7 @@ import (
 func (x *session) follow(stripe sources.Stripe, term, from uint64) {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from, Standby: true}}})
-	if e := x.event(); e.GetStanding().GetTerm() != term || e.GetStanding().GetStripe() != stripe.Index || e.GetFence().GetTerm() != term {
+	if e := x.event(); e.GetReady().GetTerm() != term || e.GetReady().GetStripe() != stripe.Index || e.GetFence().GetTerm() != term {
 		x.t.Fatalf("a standby said %v", e)
 	}
 }

@@ -36,5 +36,5 @@ func (e *PanicError) Unwrap() error { return e.class }
 
 var _ error = (*PanicError)(nil)
 
-// classes of errors that damage stands for; anything else is the host's own fault and retried, never a quarantine.
-func isDamage(err error) bool { return errorsIsAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }
+// IsDamage tells whether an error is about the bytes of a file. Any other error is the host's: it is retried and never quarantines a record.
+func IsDamage(err error) bool { return errorsIsAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }

@@ -8,8 +8,11 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/budget"
+	"millrace/sources/feed"
 	"millrace/sources/filter"
 	"millrace/sources/jsonl"
+	"millrace/sources/order"
 )
 
 // graded writes records whose quality goes from 0 to 9; every 40th has none, every 50th is no JSON.
@@ -46,7 +49,7 @@ func set(t *testing.T, texts ...string) *filter.Set {
 }
 
 // offersOf reads one pass of a source, fetches what its own filter keeps, and returns the offers by record.
-func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]sources.Offer, sources.Stats) {
+func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer, sources.Stats) {
 	t.Helper()
 	spec.Field.Others = spec.Filters.Fields()
 	s, err := sources.Open(t.Context(), spec, sources.OpenOptions{})
@@ -54,24 +57,24 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]sources.Of
 		t.Fatal(err)
 	}
 	defer s.Close()
-	f := s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(1 << 20)})
+	f := feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(1 << 20)})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- f.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	f.Want(1 << 20)
-	out := map[millrace.SampleID]sources.Offer{}
+	out := map[millrace.SampleID]feed.Offer{}
 	for over := false; !over; {
 		b, err := f.Next(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		over = b.End
-		var reqs []sources.Request
+		var reqs []feed.Request
 		for _, o := range b.Offers {
 			out[o.ID] = o
 			if o.Reject == "" && o.Refused&1 == 0 {
-				reqs = append(reqs, sources.Request{Ordinal: o.Ordinal, Length: o.Lengths.Tokens})
+				reqs = append(reqs, feed.Request{Ordinal: o.Ordinal, Length: o.Lengths.Tokens})
 			}
 		}
 		served := 0

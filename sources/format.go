@@ -3,8 +3,6 @@ package sources
 import (
 	"context"
 	"io"
-
-	"millrace"
 )
 
 // File is a shard's bytes: random access and a known size. The caller of Open owns and closes it.
@@ -86,10 +84,4 @@ type Patcher interface {
 type Companions interface {
 	// Companions returns the paths of the further files of the shard at path.
 	Companions(path string) []string
-}
-
-// Offer is what a feed reports ahead of need: one ordinal's metadata, in ordinal order within its stripe.
-type Offer struct {
-	millrace.SampleMeta
-	Quarantine *millrace.Quarantine // set where Reject is: what to record
 }

@@ -44,12 +44,12 @@ func (s Spec) filterFingerprint() millrace.Digest {
 
 // refusals answers for records whose length is known; nil where the source has no filters. Of formats of tokens the length is all that a
 // filter can ask for, so that it is asked again.
-func (v *lengthView) refusals(shard uint32) func(record uint64, tokens uint32) (bits uint32, ok bool) {
+func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (bits uint32, ok bool) {
 	set := v.src.spec.Filters
 	if set == nil {
 		return nil
 	}
-	if v.src.transform.encoding == nil {
+	if v.src.transform.tokenizer == nil {
 		judge := set.Judge()
 		return func(_ uint64, tokens uint32) (uint32, bool) {
 			bits, err := judge.Refused(nil, int(tokens), 0)
@@ -60,23 +60,4 @@ func (v *lengthView) refusals(shard uint32) func(record uint64, tokens uint32) (
 		return func(record uint64, _ uint32) (uint32, bool) { return st.answers.Get(record) }
 	}
 	return func(uint64, uint32) (uint32, bool) { return 0, false }
-}
-
-// own is the bit of a source's own filter: what it refuses is never planned, so that its tokens are not kept.
-const own = 1
-
-// dropped tells whether a slot's tokens are not kept. The answers of a known pack never change.
-func (p *pack) dropped(i uint32) bool { return p.refused != nil && p.refused[i]&own != 0 }
-
-// judge asks the filters about the record just tokenised.
-func (m *maker) judge(tokens int) (err error) {
-	set := m.feed.src.spec.Filters
-	if set == nil || m.pack.known {
-		return nil
-	}
-	if m.judges == nil {
-		m.judges = set.Judge()
-	}
-	m.bits, err = m.judges.Refused(m.rec.Others, tokens, len(m.rec.Text))
-	return err
 }

@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -85,14 +86,33 @@ func (f *failing) ReadAt([]byte, int64) (int, error) {
 	return 0, f.err
 }
 
+// twoRecords is a format whose shards nobody reads.
+type twoRecords struct{ Shard }
+
+func (twoRecords) Name() string { return "jsonl" }
+
+func (twoRecords) Open(context.Context, File, Field, Limits, []byte) (Shard, error) {
+	return twoRecords{}, nil
+}
+
+func (twoRecords) Count() (uint64, bool) { return 2, true }
+func (twoRecords) Seekable() bool        { return true }
+func (twoRecords) Close() error          { return nil }
+
 // TestAwayAndBack: a file that was there is waited for; one that is another by then ends the wait.
 func TestAwayAndBack(t *testing.T) {
-	c := corpus{}
-	c.add("a.jsonl", "one", "two")
-	dir := c.write(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	path, away := filepath.Join(dir, "a.jsonl"), filepath.Join(t.TempDir(), "away")
 	for _, change := range []string{"", "three\n"} {
-		s := fixture{shuffle: millrace.Global, epochs: 1}.open(t, dir)
+		s, err := Open(t.Context(), Spec{Name: "web", Format: twoRecords{}, Base: dir, Patterns: []string{"."}, Epochs: 1}, OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		s.patience.wait = 1
 		s.shards.close() // as if it had been closed for others
 		told := make(chan string, 2)
 		s.patience.long, s.patience.trouble.tell = true, func(text string) { told <- text }

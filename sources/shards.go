@@ -14,15 +14,15 @@ const maxOpenShards = 128
 
 // shardSet opens the shards of a source when they are read and keeps some of them open.
 type shardSet struct {
-	open func(ctx context.Context, shard uint32) (*openShard, error)
+	open func(ctx context.Context, shard uint32) (*OpenShard, error)
 
 	mu    sync.Mutex
-	held  map[uint32]*openShard
+	held  map[uint32]*OpenShard
 	clock uint64
 }
 
-// openShard is a shard with its file. It is read by those who acquired it, and closed by the set when nobody does.
-type openShard struct {
+// OpenShard is a shard with its file. It is read by those who acquired it, and closed by the set when nobody does.
+type OpenShard struct {
 	Shard
 	file  *retryFile
 	index uint32 // in the manifest
@@ -32,12 +32,12 @@ type openShard struct {
 	err   error
 }
 
-func newShardSet(open func(context.Context, uint32) (*openShard, error)) *shardSet {
-	return &shardSet{open: open, held: make(map[uint32]*openShard)}
+func newShardSet(open func(context.Context, uint32) (*OpenShard, error)) *shardSet {
+	return &shardSet{open: open, held: make(map[uint32]*OpenShard)}
 }
 
 // acquire returns an open shard; the caller releases it.
-func (s *shardSet) acquire(ctx context.Context, shard uint32) (*openShard, error) {
+func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error) {
 	s.mu.Lock()
 	s.clock++
 	if o, ok := s.held[shard]; ok {
@@ -58,7 +58,7 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*openShard, error
 		}
 		return o, nil
 	}
-	slot := &openShard{index: shard, refs: 1, used: s.clock, ready: make(chan struct{})}
+	slot := &OpenShard{index: shard, refs: 1, used: s.clock, ready: make(chan struct{})}
 	s.held[shard] = slot
 	evicted := s.evict()
 	s.mu.Unlock()
@@ -78,16 +78,16 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*openShard, error
 }
 
 // release ends the reading that acquire began.
-func (s *shardSet) release(o *openShard) {
+func (s *shardSet) release(o *OpenShard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.refs--
 }
 
 // evict takes out the shards beyond the bound that nobody reads, oldest first. The caller closes them.
-func (s *shardSet) evict() (out []*openShard) {
+func (s *shardSet) evict() (out []*OpenShard) {
 	for len(s.held) > maxOpenShards {
-		var oldest *openShard
+		var oldest *OpenShard
 		for _, o := range s.held {
 			if o.refs == 0 && (oldest == nil || o.used < oldest.used) {
 				oldest = o
@@ -105,22 +105,22 @@ func (s *shardSet) evict() (out []*openShard) {
 // close closes every shard; nobody may be reading.
 func (s *shardSet) close() {
 	s.mu.Lock()
-	var all []*openShard
+	var all []*OpenShard
 	for _, o := range s.held {
 		all = append(all, o)
 	}
-	s.held = make(map[uint32]*openShard)
+	s.held = make(map[uint32]*OpenShard)
 	s.mu.Unlock()
 	closeAll(all)
 }
 
-func closeAll(shards []*openShard) {
+func closeAll(shards []*OpenShard) {
 	for _, o := range shards {
 		o.close()
 	}
 }
 
-func (o *openShard) close() {
+func (o *OpenShard) close() {
 	if o.Shard != nil {
 		o.Shard.Close()
 	}
@@ -129,34 +129,45 @@ func (o *openShard) close() {
 	}
 }
 
-// explain gives an error of reading this shard its true cause: where the file itself could not be read, that is no damage.
-func (o *openShard) explain(err error) error {
+// Explain gives an error of reading this shard its true cause: where the file itself could not be read, that is no damage.
+func (o *OpenShard) Explain(err error) error {
 	if err == nil || o.file == nil {
 		return err
 	}
-	if cause := o.file.failure(); cause != nil && isDamage(err) {
+	if cause := o.file.failure(); cause != nil && IsDamage(err) {
 		return fmt.Errorf("read shard %s: %w", o.file.Name(), cause)
 	}
 	return err
 }
 
 // openFile opens a shard's file and reads its head; the index may be nil.
-func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) (*openShard, error) {
+func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) (*OpenShard, error) {
 	f, err := s.fs.Open(sh.Path)
 	if err != nil {
 		return nil, err
 	}
 	file := &retryFile{OpenFile: f, patience: &s.patience}
-	o := &openShard{file: file}
+	o := &OpenShard{file: file}
 	what := func() string { return sh.Path }
 	err = Fence(millrace.ErrDamaged, what, func() (err error) {
 		o.Shard, err = s.spec.Format.Open(ctx, file, s.spec.Field, s.spec.Limits, index)
 		return err
 	})
 	if err != nil {
-		err = o.explain(err)
+		err = o.Explain(err)
 		f.Close()
 		return nil, err
 	}
 	return o, nil
+}
+
+// Path returns the path of the shard's file.
+func (o *OpenShard) Path() string { return o.file.Name() }
+
+// HostFailure returns the error of a record whose read failed for good because of the host, not because of the record's bytes.
+func (o *OpenShard) HostFailure(r *Record) error {
+	if r.Err == nil || o.file.failure() == nil {
+		return nil
+	}
+	return o.Explain(r.Err)
 }

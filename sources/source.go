@@ -11,7 +11,7 @@ import (
 	"millrace/sources/filter"
 	"millrace/sources/find"
 	"millrace/sources/index"
-	"millrace/sources/tokenize"
+	"millrace/sources/order"
 )
 
 // Spec is one source as the mixture file describes it. All of it but IndexDir decides the source's samples or where they lie.
@@ -25,8 +25,8 @@ type Spec struct {
 	Limits    Limits
 	Shuffle   millrace.Shuffle // as asked for; the manifest says what became of it
 	Seed      uint64
-	Epochs    uint32             // passes; 0: endless
-	Tokenizer *tokenize.Encoding // nil for formats of tokens
+	Epochs    uint32    // passes; 0: endless
+	Tokenizer Tokenizer // nil for formats of tokens
 	AddBOS    bool
 	AddEOS    bool
 	Filters   *filter.Set // the source's own is bit 0; Field.Others names what they ask for
@@ -84,8 +84,8 @@ type Source struct {
 	unbind    func() bool
 	closing   sync.Once
 
-	global *globalOrder // exactly one of the two is set
-	blocks *blockOrder
+	global *order.Global // exactly one of the two is set
+	blocks *order.Blocks
 	tables *blockTables
 }
 
@@ -162,27 +162,27 @@ func (s *Source) decideShuffle(found []surveyed) {
 	}
 }
 
-// holdsNothing is the error of a source without a single record.
-func (s *Source) holdsNothing() error {
+// NoRecords is the error of a source without a single record.
+func (s *Source) NoRecords() error {
 	return millrace.Errorf(millrace.ErrInvalid, "no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture",
 		len(s.manifest.Shards), s.manifest.Shards[0].Path)
 }
 
 // arrange sets up the order once the manifest stands.
 func (s *Source) arrange() error {
-	o := order{seed: s.spec.Seed, source: s.spec.Name, epochs: s.spec.Epochs}
+	seed := order.Seed{Run: s.spec.Seed, Source: s.spec.Name, Epochs: s.spec.Epochs}
 	if records, ok := s.records(); ok && records == 0 {
-		return s.holdsNothing()
+		return s.NoRecords()
 	}
 	if s.manifest.Shuffle == millrace.Global {
 		counts := make([]uint64, len(s.manifest.Shards))
 		for i, sh := range s.manifest.Shards {
 			counts[i] = sh.Count
 		}
-		s.global = newGlobalOrder(o, counts)
+		s.global = order.NewGlobal(seed, counts)
 		return nil
 	}
-	s.blocks = newBlockOrder(o, s.manifest.Shuffle == millrace.InFileOrder, len(s.manifest.Shards))
+	s.blocks = order.NewBlocks(seed, s.manifest.Shuffle == millrace.InFileOrder, len(s.manifest.Shards))
 	s.tables = newBlockTables(s)
 	return nil
 }
@@ -197,15 +197,6 @@ func (s *Source) records() (n uint64, ok bool) {
 	}
 	return n, true
 }
-
-// Manifest returns what the source is made of. It is not to be changed.
-func (s *Source) Manifest() *millrace.Manifest { return &s.manifest }
-
-// Name returns the source's name.
-func (s *Source) Name() string { return s.spec.Name }
-
-// Epochs returns the passes after which the stream ends, 0 where it is endless.
-func (s *Source) Epochs() uint32 { return s.spec.Epochs }
 
 // Stats is what is known of one epoch of a source.
 type Stats struct {
@@ -222,14 +213,14 @@ type Stats struct {
 func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Files: len(s.manifest.Shards)}
 	st.Records, st.Counted = s.records()
-	view := s.newLengthView()
-	defer view.close()
+	view := s.Lengths()
+	defer view.Close()
 	for i, sh := range s.manifest.Shards {
 		st.Bytes += sh.Size
 		count, ok := sh.Count, sh.Counted
 		if !ok && s.tables != nil {
 			if t := s.tables.whole(uint32(i)); t != nil {
-				count, ok = t.count(), true
+				count, ok = t.Count(), true
 			}
 		}
 		if !ok {
@@ -256,9 +247,4 @@ func (s *Source) Close() error {
 		err = s.memory.close()
 	})
 	return err
-}
-
-// sampleName returns the id that users see.
-func (s *Source) sampleName(shard uint32, record uint64) string {
-	return s.manifest.SampleName(millrace.SampleID{Shard: shard, Record: record})
 }

@@ -19,7 +19,10 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/budget"
+	"millrace/sources/feed"
 	"millrace/sources/jsonl"
+	"millrace/sources/order"
 	"millrace/sources/tokenize"
 )
 
@@ -90,7 +93,7 @@ type told struct {
 func take(t *testing.T, s *sources.Source, n int) (docs []told) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(1 << 20), Parallel: 2})
+	f := feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(1 << 20), Parallel: 2})
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }()
 	defer func() { cancel(); <-done }()
@@ -102,7 +105,7 @@ func take(t *testing.T, s *sources.Source, n int) (docs []told) {
 		}
 		for _, o := range b.Offers {
 			docs = append(docs, told{id: s.Manifest().SampleName(o.ID), reject: o.Reject != ""})
-			req := []sources.Request{{Ordinal: o.Ordinal, Length: o.Lengths.Tokens}}
+			req := []feed.Request{{Ordinal: o.Ordinal, Length: o.Lengths.Tokens}}
 			err := f.Fetch(ctx, req, func(_ int, tokens []uint32) error {
 				docs[len(docs)-1].tokens = fmt.Sprint(tokens)
 				return nil
@@ -201,7 +204,7 @@ func TestOpenSays(t *testing.T) {
 	} {
 		s, err := sources.Open(context.Background(), sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{pattern}, Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t)}, sources.OpenOptions{})
 		if err == nil { // a stream's damage shows when it is read
-			f := s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(1 << 20)})
+			f := feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(1 << 20)})
 			f.Want(1000)
 			err = f.Run(context.Background())
 			s.Close()

@@ -125,7 +125,7 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("index %s: %w", f.Path, o.explain(err))
+		return fmt.Errorf("index %s: %w", f.Path, o.Explain(err))
 	}
 	part(f.Size)
 	if blob != nil {
@@ -146,13 +146,13 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 
 // openShardOf opens a file with its remembered index, or without one. An index that does not fit is as good as none: the survey
 // finds the shard uncounted and it is indexed again.
-func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard) (*openShard, error) {
+func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard) (*OpenShard, error) {
 	blob, ok := s.memory.blobs.Load(sh.Digest, s.kind(kindIndex))
 	if !ok {
 		return s.openFile(ctx, sh, nil)
 	}
 	o, err := s.openFile(ctx, sh, blob)
-	if err == nil || !isDamage(err) {
+	if err == nil || !IsDamage(err) {
 		return o, err
 	}
 	s.log.Warn("index does not fit its file; it is made again", "file", sh.Path, "err", err)
@@ -160,7 +160,7 @@ func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard) (*openShard
 }
 
 // openShard opens a shard of the manifest, for the shard set. It was there when the source was opened, so that it is waited for.
-func (s *Source) openShard(ctx context.Context, shard uint32) (o *openShard, err error) {
+func (s *Source) openShard(ctx context.Context, shard uint32) (o *OpenShard, err error) {
 	sh := s.manifest.Shards[shard]
 	err = s.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
 		o, err = s.openShardOf(ctx, sh)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"millrace"
+	"millrace/sources/order"
 )
 
 // blockTables holds what is known of the shards' blocks: those remembered from earlier scans, and those found by feeds now.
@@ -16,7 +17,7 @@ type blockTables struct {
 
 // tableState is one shard's table: growing in block order until a scan reached the shard's end.
 type tableState struct {
-	table  blockTable
+	table  order.Table
 	whole  bool
 	loaded bool // looked for in the index store
 }
@@ -27,25 +28,25 @@ func newBlockTables(s *Source) *blockTables {
 
 // kind names the blob of a table: the block limit and the field decide it beside the bytes.
 func (t *blockTables) kind() string {
-	if t.src.blocks.plain {
+	if t.src.blocks.Plain {
 		return t.src.kind(kindBlocks + "-plain")
 	}
 	return t.src.kind(kindBlocks)
 }
 
 // known returns the size of a block if it was found before; end tells that the shard has no such block.
-func (t *blockTables) known(shard, block uint32) (size blockSize, ok, end bool) {
+func (t *blockTables) known(shard, block uint32) (size order.BlockSize, ok, end bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	st := t.at(shard)
 	if int(block) < len(st.table) {
 		return st.table[block], true, false
 	}
-	return blockSize{}, false, st.whole
+	return order.BlockSize{}, false, st.whole
 }
 
 // whole returns a shard's table where it reaches to the shard's end, else nil.
-func (t *blockTables) whole(shard uint32) blockTable {
+func (t *blockTables) whole(shard uint32) order.Table {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if st := t.at(shard); st.whole {
@@ -65,8 +66,8 @@ func (t *blockTables) at(shard uint32) *tableState {
 	if !ok {
 		return st
 	}
-	table, err := decodeBlockTable(blob)
-	if err != nil || sh.Counted && table.count() != sh.Count {
+	table, err := order.DecodeTable(blob)
+	if err != nil || sh.Counted && table.Count() != sh.Count {
 		t.src.log.Warn("block table does not fit its file; it is made again", "file", sh.Path, "err", err)
 		return st
 	}
@@ -75,7 +76,7 @@ func (t *blockTables) at(shard uint32) *tableState {
 }
 
 // found adds a block that a scan found, if it is the next one.
-func (t *blockTables) found(at millrace.SeekPoint, shard uint32, size blockSize) {
+func (t *blockTables) found(at millrace.SeekPoint, shard uint32, size order.BlockSize) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if st := t.at(shard); !st.whole && int(at.Block) == len(st.table) {
@@ -92,5 +93,5 @@ func (t *blockTables) ended(shard, block uint32) error {
 		return nil
 	}
 	st.whole = true
-	return t.src.memory.blobs.Save(t.src.manifest.Shards[shard].Digest, t.kind(), st.table.encode())
+	return t.src.memory.blobs.Save(t.src.manifest.Shards[shard].Digest, t.kind(), st.table.Encode())
 }

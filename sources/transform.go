@@ -6,26 +6,30 @@ import (
 	"golang.org/x/crypto/blake2b"
 
 	"millrace"
-	"millrace/sources/tokenize"
 )
 
-// appender turns text into tokens. Safe for concurrent use.
-type appender interface {
+// Tokenizer turns text into tokens. It is safe for concurrent use.
+type Tokenizer interface {
+	// Append appends the tokens of a text to dst. tell is called after every MiB of text.
 	Append(dst []uint32, text []byte, tell func()) []uint32
+	// EOT returns the token that marks the end of a text.
+	EOT() uint32
+	// Fingerprint identifies the tokenizer: equal fingerprints give equal tokens.
+	Fingerprint() [16]byte
 }
 
 // transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats of tokens.
 type transform struct {
-	encoding appender // nil for formats of tokens
-	mark     uint32   // bos and eos
-	bos, eos bool
+	tokenizer Tokenizer // nil for formats of tokens
+	mark      uint32    // bos and eos
+	bos, eos  bool
 }
 
-func newTransform(e *tokenize.Encoding, bos, eos bool) transform {
-	if e == nil {
+func newTransform(t Tokenizer, bos, eos bool) transform {
+	if t == nil {
 		return transform{}
 	}
-	return transform{encoding: e, mark: e.EOT(), bos: bos, eos: eos}
+	return transform{tokenizer: t, mark: t.EOT(), bos: bos, eos: eos}
 }
 
 // fingerprint identifies what decides the tokens of a shard's records apart from its bytes: the length store's key.
@@ -64,7 +68,7 @@ func digest128(in []byte) (d millrace.Digest) {
 
 // document appends a record's tokens to dst; tell is told of every MiB of its text.
 func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
-	if t.encoding == nil {
+	if t.tokenizer == nil {
 		return append(dst, r.Tokens...), nil
 	}
 	if r.Tokens != nil {
@@ -73,7 +77,7 @@ func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, er
 	if t.bos {
 		dst = append(dst, t.mark)
 	}
-	dst = t.encoding.Append(dst, r.Text, tell)
+	dst = t.tokenizer.Append(dst, r.Text, tell)
 	if t.eos {
 		dst = append(dst, t.mark)
 	}

@@ -7,7 +7,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/orchestrator"
-	"millrace/sources"
+	"millrace/sources/order"
 )
 
 // stored asks the ledger of a run that is stopped.
@@ -42,5 +42,5 @@ func inverse(identity []byte, m *millrace.Manifest, id millrace.SampleID, below 
 	if err != nil {
 		return nil, false
 	}
-	return sources.Ordinals(m, seed, id, below)
+	return order.Ordinals(m, seed, id, below)
 }

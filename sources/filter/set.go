@@ -10,6 +10,9 @@ import (
 	"millrace"
 )
 
+// Own is the bit of a source's own filter. What it refuses is never planned; other bits refuse for one stage.
+const Own = 1
+
 // Set is the filters that look at one source, in order: the answer of the i-th is bit i. It is read-only and safe for concurrent use. The
 // nil Set refuses nothing.
 type Set struct {

@@ -24,6 +24,7 @@ import (
 	"millrace/internal/verify/sim/memnet"
 	"millrace/proto"
 	"millrace/sources"
+	"millrace/sources/order"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -293,7 +294,7 @@ func (x *session) open() *proto.Manifest {
 }
 
 // read has a stripe read from an ordinal on under an assignment's term, up to what is wanted.
-func (x *session) read(stripe sources.Stripe, term, from, want uint64) {
+func (x *session) read(stripe order.Stripe, term, from, want uint64) {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from}}})
 	x.want(want)

@@ -16,7 +16,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/internal/wire"
 	"millrace/proto"
-	"millrace/sources"
+	"millrace/sources/feed"
 )
 
 const (
@@ -42,10 +42,10 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	if len(req.Offset) != n || len(req.Length) != n {
 		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "fetch of %d ordinals, %d offsets, %d lengths", n, len(req.Offset), len(req.Length)))
 	}
-	reqs, size := make([]sources.Request, n), uint64(n) // each may bring one token more than its length
+	reqs, size := make([]feed.Request, n), uint64(n) // each may bring one token more than its length
 	for i := range reqs {
 		size += uint64(req.Length[i])
-		reqs[i] = sources.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
+		reqs[i] = feed.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
 	}
 	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
 	l.cfg.Fail.Hit("loader/fetch/before")

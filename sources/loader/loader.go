@@ -24,6 +24,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
+	"millrace/sources/budget"
 )
 
 // Config is what a loader needs of its host and its run.
@@ -67,7 +68,7 @@ func (s stripe) String() string { return fmt.Sprintf("%s/%d", s.source, s.index)
 type Loader struct {
 	proto.UnimplementedLoaderServer
 	cfg      Config
-	budget   *sources.Budget
+	budget   *budget.Budget
 	mu       sync.Mutex
 	open     map[string]*sources.Source
 	gates    map[string]*sync.Mutex         // by source: held while it is being opened
@@ -88,7 +89,7 @@ func New(cfg Config) *Loader {
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
-	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: sources.NewBudget(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
+	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: budget.New(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
 }
 
 // Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to leave and has handed

@@ -19,6 +19,8 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 )
 
 // take reads one reply as any Arrow reader would.
@@ -58,7 +60,7 @@ func lengths(n int) (out []string) {
 }
 
 // direct is the same stripe read without a loader.
-func (w *world) direct(stripe sources.Stripe, reqs []sources.Request) (offers []offered, tokens map[uint32][]uint32) {
+func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offered, tokens map[uint32][]uint32) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -71,7 +73,7 @@ func (w *world) direct(stripe sources.Stripe, reqs []sources.Request) (offers []
 		w.t.Fatal(err)
 	}
 	defer src.Close()
-	f := src.Feed(sources.Position{}, stripe, sources.FeedConfig{})
+	f := feed.New(src, feed.Position{}, stripe, feed.Config{})
 	done := make(chan error, 1)
 	go func() { done <- f.Run(ctx) }() // waited for below
 	f.Want(1 << 40)
@@ -98,7 +100,7 @@ func (w *world) direct(stripe sources.Stripe, reqs []sources.Request) (offers []
 	return offers, tokens
 }
 
-func request(term uint64, reqs []sources.Request) *proto.FetchRequest {
+func request(term uint64, reqs []feed.Request) *proto.FetchRequest {
 	m := &proto.FetchRequest{Fence: &proto.Fence{Stream: "train", Term: term}, Source: "web"}
 	for _, r := range reqs {
 		m.Ordinal, m.Offset, m.Length = append(m.Ordinal, uint64(r.Ordinal)), append(m.Offset, r.Offset), append(m.Length, r.Length)
@@ -113,21 +115,21 @@ func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
 	if m := x.open(); len(m.Shards) != 1 || m.Shards[0].Count != 403 || m.Source != "web" {
 		t.Fatalf("manifest %v", m)
 	}
-	x.read(sources.Stripe{}, 5, 0, 100)
+	x.read(order.Stripe{}, 5, 0, 100)
 	first, _ := x.offers(5, 100)
 	x.quiet()
 	x.want(50) // less than was wanted changes nothing
 	x.want(1000)
 	rest, end := x.offers(5, 303)
-	var reqs []sources.Request
+	var reqs []feed.Request
 	got := append(first, rest...)
 	for _, o := range got {
 		if o.tokens > 3 {
-			reqs = append(reqs, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens}, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Offset: 1, Length: 2})
+			reqs = append(reqs, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens}, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Offset: 1, Length: 2})
 		}
 	}
 	slices.Reverse(reqs)
-	want, tokens := w.direct(sources.Stripe{}, reqs)
+	want, tokens := w.direct(order.Stripe{}, reqs)
 	if !end || !reflect.DeepEqual(got, want) {
 		t.Fatalf("end %v, offers\n%v\nwant\n%v", end, got, want)
 	}
@@ -142,8 +144,8 @@ func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
 		t.Errorf("no requests: %v, %d rows", err, len(f.rows))
 	}
 	x.release(403)
-	x.read(sources.Stripe{Index: 1, Of: 3}, 6, 0, 1000)
-	want, _ = w.direct(sources.Stripe{Index: 1, Of: 3}, nil)
+	x.read(order.Stripe{Index: 1, Of: 3}, 6, 0, 1000)
+	want, _ = w.direct(order.Stripe{Index: 1, Of: 3}, nil)
 	if got, end := x.offers(6, len(want)); !end || !reflect.DeepEqual(got, want) {
 		t.Errorf("stripe 1 of 3: %v", got)
 	}
@@ -162,13 +164,13 @@ func TestRepliesAreBounded(t *testing.T) {
 	w.clock = still{} // rows that take long are sent early
 	x := w.start()
 	x.open()
-	x.read(sources.Stripe{}, 5, 0, 1000)
+	x.read(order.Stripe{}, 5, 0, 1000)
 	got, _ := x.offers(5, len(lines))
-	var reqs []sources.Request
+	var reqs []feed.Request
 	for _, o := range got {
-		reqs = append(reqs, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens})
+		reqs = append(reqs, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens})
 	}
-	_, tokens := w.direct(sources.Stripe{}, reqs)
+	_, tokens := w.direct(order.Stripe{}, reqs)
 	f, err := w.fetch(request(5, reqs))
 	if err != nil || !reflect.DeepEqual(f.rows, tokens) {
 		t.Fatalf("%v: %d rows of %d", err, len(f.rows), len(tokens))
@@ -183,10 +185,10 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 	w := newWorld(t, lines...)
 	x := w.start()
 	x.open()
-	x.read(sources.Stripe{}, 5, 0, 1000)
+	x.read(order.Stripe{}, 5, 0, 1000)
 	got, _ := x.offers(5, 61)
 	late := slices.IndexFunc(got, func(o offered) bool { return o.record == 60 })
-	good := []sources.Request{{Ordinal: 30, Length: 1}}
+	good := []feed.Request{{Ordinal: 30, Length: 1}}
 	for _, c := range []struct {
 		name string
 		req  *proto.FetchRequest
@@ -199,9 +201,9 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 		{"other stripe", request(5, good), func(r *proto.FetchRequest) { r.Stripe = 1 }, millrace.ErrFenced, "stripe 1"},
 		{"other source", request(5, good), func(r *proto.FetchRequest) { r.Source = "code" }, millrace.ErrFenced, "source code"},
 		{"columns differ", request(5, good), func(r *proto.FetchRequest) { r.Offset = nil }, millrace.ErrInvalid, "0 offsets"},
-		{"beyond the document", request(5, []sources.Request{{Ordinal: 30, Length: 5000}}), nil, millrace.ErrMismatch, "tokens 0 to 5000"},
-		{"beyond the stream", request(5, []sources.Request{{Ordinal: 61, Length: 1}}), nil, millrace.ErrInvalid, "the stream ends at 61"},
-		{"bad only now", request(5, []sources.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}), nil, millrace.ErrBadSample, "a.jsonl#60"},
+		{"beyond the document", request(5, []feed.Request{{Ordinal: 30, Length: 5000}}), nil, millrace.ErrMismatch, "tokens 0 to 5000"},
+		{"beyond the stream", request(5, []feed.Request{{Ordinal: 61, Length: 1}}), nil, millrace.ErrInvalid, "the stream ends at 61"},
+		{"bad only now", request(5, []feed.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}), nil, millrace.ErrBadSample, "a.jsonl#60"},
 	} {
 		if c.edit != nil {
 			c.edit(c.req)
@@ -213,7 +215,7 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 	}
 	x.release(20)
 	eventually(t, func() bool {
-		_, err := w.fetch(request(5, []sources.Request{{Ordinal: 3, Length: 1}}))
+		_, err := w.fetch(request(5, []feed.Request{{Ordinal: 3, Length: 1}}))
 		return errors.Is(wire.FromStatus(err), millrace.ErrInvalid) && strings.Contains(err.Error(), "released")
 	})
 	if _, err := w.fetch(request(5, good)); err != nil {
@@ -235,9 +237,9 @@ func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	w := newWorld(t, append(lengths(300), "bad")...)
 	x := w.start()
 	manifest := x.open()
-	x.read(sources.Stripe{}, 5, 0, 200)
+	x.read(order.Stripe{}, 5, 0, 200)
 	before, _ := x.offers(5, 200)
-	req := []sources.Request{{Ordinal: 150, Length: 1}}
+	req := []feed.Request{{Ordinal: 150, Length: 1}}
 	eventually(t, func() bool { _, err := w.fetch(request(5, req)); return err == nil && w.format.reads.Load() >= 301 })
 	reads := w.format.reads.Load()
 
@@ -246,7 +248,7 @@ func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	if again := x.open(); !pbuf.Equal(again, manifest) {
 		t.Fatalf("manifest %v became %v", manifest, again)
 	}
-	x.read(sources.Stripe{}, 6, 0, 250)
+	x.read(order.Stripe{}, 6, 0, 250)
 	again, _ := x.offers(6, 250)
 	if !reflect.DeepEqual(again[:200], before) {
 		t.Error("what is told again differs")
@@ -265,12 +267,12 @@ func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	w.orchestrate()
 	x = w.orch.next(t)
 	x.open()
-	x.read(sources.Stripe{}, 7, 120, 250)
+	x.read(order.Stripe{}, 7, 120, 250)
 	kept, _ := x.offers(7, 50)
 	if kept[0].ordinal > 120 || !reflect.DeepEqual(kept, again[kept[0].ordinal:kept[0].ordinal+uint64(len(kept))]) {
 		t.Errorf("after a release it begins with %v", kept[0])
 	}
-	x.read(sources.Stripe{}, 8, 10, 250)
+	x.read(order.Stripe{}, 8, 10, 250)
 	anew, _ := x.offers(8, 240)
 	if !reflect.DeepEqual(anew, again[10:]) {
 		t.Error("what is read anew differs")
@@ -285,14 +287,14 @@ func TestAReadingThatIsReplacedIsNoFault(t *testing.T) {
 	w := newWorld(t, lengths(100)...)
 	x := w.start()
 	x.open()
-	want, _ := w.direct(sources.Stripe{}, nil)
+	want, _ := w.direct(order.Stripe{}, nil)
 	for term := uint64(1); term <= 60; term++ {
 		if term%2 == 1 {
-			x.read(sources.Stripe{Index: 0, Of: 2}, term, 0, 100)
+			x.read(order.Stripe{Index: 0, Of: 2}, term, 0, 100)
 			x.offers(term, 1)
 			continue
 		}
-		x.read(sources.Stripe{}, term, 0, 100)
+		x.read(order.Stripe{}, term, 0, 100)
 		if got, _ := x.offers(term, 100); !reflect.DeepEqual(got, want) {
 			t.Fatalf("term %d: the offers differ", term)
 		}
@@ -332,7 +334,7 @@ func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
 	x := w.start()
 	x.open()
 	for life := uint64(1); life <= 3; life++ {
-		x.read(sources.Stripe{}, life, 0, 1000)
+		x.read(order.Stripe{}, life, 0, 1000)
 		for {
 			e := x.event()
 			if f := e.GetFatal(); f != nil {
@@ -372,7 +374,7 @@ func TestALoaderThatIsReplacedLeaves(t *testing.T) {
 	w := newWorld(t, lengths(40)...)
 	x := w.start()
 	x.open()
-	x.read(sources.Stripe{}, 1, 0, 40)
+	x.read(order.Stripe{}, 1, 0, 40)
 	x.offers(1, 40)
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as loader-0"}}})
 	eventually(t, func() bool { _, open := <-x.events; return !open })

@@ -13,6 +13,8 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 )
 
 // reading is one stripe of one source being read under one term, or followed as its standby. Offers are kept until they are released, so
@@ -20,7 +22,7 @@ import (
 type reading struct {
 	of      stripe
 	stripes uint32
-	feed    *sources.Feed
+	feed    *feed.Feed
 	cancel  context.CancelFunc
 	own     chan struct{} // closed when the stripe is this loader's own
 
@@ -31,7 +33,7 @@ type reading struct {
 	ready   bool             // as a standby it can take over at once
 	from    millrace.Ordinal // first ordinal that was not released
 	wants   millrace.Ordinal // of the stripe's primary
-	told    []sources.Batch  // what the orchestrator may still need, in order
+	told    []feed.Batch     // what the orchestrator may still need, in order
 	failed  bool             // the feed has ended with an error: nothing more comes
 }
 
@@ -153,13 +155,13 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	return nil
 }
 
-func (l *Loader) newReading(src *sources.Source, out *reporter, order *proto.ReadFrom) *reading {
-	at := sources.Position{Ordinal: millrace.Ordinal(order.Ordinal), SeekPoint: wire.SeekPointFromProto(order.SeekPoint)}
-	feed := src.Feed(at, sources.Stripe{Index: order.Stripe, Of: order.Stripes},
-		sources.FeedConfig{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: order.Standby, Progress: l.cfg.Beat.Progress, Hit: l.cfg.Fail.Hit})
-	r := &reading{of: stripe{order.Source, order.Stripe}, stripes: order.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: order.Standby, from: at.Ordinal}
-	r.term.Store(order.Term)
-	if !order.Standby {
+func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.ReadFrom) *reading {
+	at := feed.Position{Ordinal: millrace.Ordinal(assigned.Ordinal), SeekPoint: wire.SeekPointFromProto(assigned.SeekPoint)}
+	feed := feed.New(src, at, order.Stripe{Index: assigned.Stripe, Of: assigned.Stripes},
+		feed.Config{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: assigned.Standby, Progress: l.cfg.Beat.Progress, Hit: l.cfg.Fail.Hit})
+	r := &reading{of: stripe{assigned.Source, assigned.Stripe}, stripes: assigned.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: assigned.Standby, from: at.Ordinal}
+	r.term.Store(assigned.Term)
+	if !assigned.Standby {
 		close(r.own)
 	}
 	return r

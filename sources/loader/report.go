@@ -10,7 +10,7 @@ import (
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/proto"
-	"millrace/sources"
+	"millrace/sources/feed"
 )
 
 // reconnect keeps a restarted orchestrator from being waited for longer than it takes.
@@ -39,7 +39,7 @@ func (r *reporter) trouble(source, text string) {
 }
 
 // offers encodes a feed's batch.
-func offers(source string, stripe uint32, b sources.Batch) *proto.Offers {
+func offers(source string, stripe uint32, b feed.Batch) *proto.Offers {
 	n := len(b.Offers)
 	m := &proto.Offers{Source: source, Stripe: stripe, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
 		Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n), Record: make([]uint64, n), Tokens: make([]uint32, n)}

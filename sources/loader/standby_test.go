@@ -12,11 +12,12 @@ import (
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/proto"
-	"millrace/sources"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 )
 
 // follow has a stripe followed as its standby, and waits until it stands.
-func (x *session) follow(stripe sources.Stripe, term, from uint64) {
+func (x *session) follow(stripe order.Stripe, term, from uint64) {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from, Standby: true}}})
 	if e := x.event(); e.GetReady().GetTerm() != term || e.GetReady().GetStripe() != stripe.Index || e.GetFence().GetTerm() != term {
@@ -30,10 +31,10 @@ func (x *session) promote(stripe uint32, term uint64) {
 }
 
 // served are requests for all tokens of what was offered from an ordinal on.
-func requestsFrom(got []offered, from uint64) (reqs []sources.Request) {
+func requestsFrom(got []offered, from uint64) (reqs []feed.Request) {
 	for _, o := range got {
 		if o.ordinal >= from && o.tokens > 0 {
-			reqs = append(reqs, sources.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens})
+			reqs = append(reqs, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens})
 		}
 	}
 	return reqs
@@ -42,18 +43,18 @@ func requestsFrom(got []offered, from uint64) (reqs []sources.Request) {
 // TestAStandbyServesAndOffersNothing until it is promoted; then it offers from its cursor on, and serves on.
 func TestAStandbyServesAndOffersNothing(t *testing.T) {
 	w := newWorld(t, lengths(900)...)
-	all, _ := w.direct(sources.Stripe{}, nil)
+	all, _ := w.direct(order.Stripe{}, nil)
 	w.format.reads.Store(0)
 	x := w.start()
 	x.open()
-	x.follow(sources.Stripe{}, 9, 0)
+	x.follow(order.Stripe{}, 9, 0)
 	x.want(300)
 	x.release(100)
 	if n := w.format.reads.Load(); n > 64 {
 		t.Errorf("a standby read %d records to keep its head warm", n)
 	}
 	reqs := requestsFrom(all, 700)
-	_, want := w.direct(sources.Stripe{}, reqs)
+	_, want := w.direct(order.Stripe{}, reqs)
 	w.format.reads.Store(0)
 	f, err := w.fetch(request(9, reqs))
 	if err != nil || !reflect.DeepEqual(f.rows, want) {
@@ -96,7 +97,7 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	w := newWorld(t, lengths(400)...)
 	x := w.start()
 	x.open()
-	one, two := sources.Stripe{Index: 0, Of: 2}, sources.Stripe{Index: 1, Of: 2}
+	one, two := order.Stripe{Index: 0, Of: 2}, order.Stripe{Index: 1, Of: 2}
 	x.follow(two, 6, 0)
 	x.read(one, 5, 0, 1000)
 	mine, _ := w.direct(one, nil)
@@ -122,16 +123,16 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 // TestAStandbySurvivesItsOrchestrator: a new one is told again that it stands, and may promote it by telling it to read.
 func TestAStandbySurvivesItsOrchestrator(t *testing.T) {
 	w := newWorld(t, lengths(200)...)
-	all, _ := w.direct(sources.Stripe{}, nil)
+	all, _ := w.direct(order.Stripe{}, nil)
 	x := w.start()
 	x.open()
-	x.follow(sources.Stripe{}, 9, 0)
+	x.follow(order.Stripe{}, 9, 0)
 	x.release(50)
 	w.orchestrate()
 	x = w.orch.next(t)
 	x.open()
-	x.follow(sources.Stripe{}, 11, 60)
-	x.read(sources.Stripe{}, 12, 70, 1000)
+	x.follow(order.Stripe{}, 11, 60)
+	x.read(order.Stripe{}, 12, 70, 1000)
 	if got, end := x.offers(12, 130); !end || !reflect.DeepEqual(got, all[70:]) {
 		t.Errorf("end %v, offers %v", end, got)
 	}
@@ -144,7 +145,7 @@ func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	w.leave = leave
 	x := w.start()
 	x.open()
-	x.read(sources.Stripe{}, 5, 0, 40)
+	x.read(order.Stripe{}, 5, 0, 40)
 	all, _ := x.offers(5, 40)
 	close(leave)
 	if e := x.event(); e.GetLeaving().GetReason() == "" {
@@ -213,7 +214,7 @@ func TestARoleIsTold(t *testing.T) {
 	w.role = func(standby bool) { roles <- standby }
 	x := w.start()
 	x.open()
-	x.follow(sources.Stripe{}, 3, 0)
+	x.follow(order.Stripe{}, 3, 0)
 	x.promote(0, 3)
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripes: 1, Term: 4, Standby: true}}})
 	for i, want := range []bool{true, false, true} {

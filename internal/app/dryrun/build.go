@@ -12,7 +12,7 @@ import (
 
 	"millrace"
 	"millrace/constructors"
-	"millrace/sources"
+	"millrace/sources/feed"
 )
 
 // Batch is one microbatch as a rank gets it.
@@ -54,11 +54,11 @@ func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) ([][]uint3
 	var bad error
 	for source, f := range w.feeds {
 		var asked []int
-		var reqs []sources.Request
+		var reqs []feed.Request
 		for i := range part {
 			if a := &part[i]; int(a.Source) == source {
 				asked = append(asked, i)
-				reqs = append(reqs, sources.Request{Ordinal: a.Ordinal, Offset: a.Offset, Length: a.Length})
+				reqs = append(reqs, feed.Request{Ordinal: a.Ordinal, Offset: a.Offset, Length: a.Length})
 			}
 		}
 		if len(reqs) == 0 {

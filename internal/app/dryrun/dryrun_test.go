@@ -14,7 +14,7 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/setup"
-	"millrace/sources"
+	"millrace/sources/feed"
 )
 
 // corpus writes JSON lines of lengths that are much alike, so that an estimate from a sample is a good one.
@@ -241,8 +241,8 @@ func TestProblemsNameEverySource(t *testing.T) {
 }
 
 func TestFaults(t *testing.T) {
-	one := &sources.SampleError{Ordinal: 3, Quarantine: millrace.Quarantine{ID: "a"}}
-	two := &sources.SampleError{Ordinal: 4, Quarantine: millrace.Quarantine{ID: "b"}}
+	one := &feed.SampleError{Ordinal: 3, Quarantine: millrace.Quarantine{ID: "a"}}
+	two := &feed.SampleError{Ordinal: 4, Quarantine: millrace.Quarantine{ID: "b"}}
 	err := fmt.Errorf("step 3: %w", errors.Join(errors.Join(one), two))
 	if got := Faults(err); len(got) != 2 || got[0].ID != "a" || got[1].ID != "b" {
 		t.Errorf("got %v", got)

@@ -7,6 +7,9 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/budget"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 )
 
 // lengthsAhead is how many records' lengths are asked for at once.
@@ -33,7 +36,7 @@ func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, tot
 func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(done int64)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	feed := src.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: sources.NewBudget(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))})
+	feed := feed.New(src, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))})
 	var group errgroup.Group
 	group.Go(func() error { return feed.Run(ctx) })
 	defer func() {

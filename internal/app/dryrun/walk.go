@@ -13,7 +13,9 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
-	"millrace/sources"
+	"millrace/sources/budget"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 	"millrace/sources/tokenize"
 )
 
@@ -34,7 +36,7 @@ type Walk struct {
 	shapes   *constructors.Set
 	plans    *planner.Plans
 	queues   offers.Queues
-	feeds    []*sources.Feed
+	feeds    []*feed.Feed
 	wants    []millrace.Ordinal
 	last     *Step // the newest; its samples can still be fetched
 	prefix   *prefix
@@ -92,11 +94,11 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if w.plans, err = strategy.Plans(topology, planner.NewState(len(spec.Sources))); err != nil {
 		return nil, err
 	}
-	budget := sources.NewBudget(min(int64(c.Limits.LoaderMemory)/2, mostMemory))
+	budget := budget.New(min(int64(c.Limits.LoaderMemory)/2, mostMemory))
 	parallel := max(1, runtime.GOMAXPROCS(0)/len(o.Sources))
 	for _, s := range o.Sources {
 		w.queues = append(w.queues, offers.NewQueue(s.Name(), 1))
-		w.feeds = append(w.feeds, s.Feed(sources.Position{}, sources.Stripe{}, sources.FeedConfig{Budget: budget, Parallel: parallel}))
+		w.feeds = append(w.feeds, feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget, Parallel: parallel}))
 	}
 	return w, nil
 }
@@ -177,7 +179,7 @@ func (w *Walk) wait(ctx context.Context, source int, ordinal millrace.Ordinal) e
 	return q.Add(batch(&b))
 }
 
-func (w *Walk) note(source int, b *sources.Batch) {
+func (w *Walk) note(source int, b *feed.Batch) {
 	found := &w.found[source]
 	for i := range b.Offers {
 		o := &b.Offers[i]
@@ -197,7 +199,7 @@ func (w *Walk) note(source int, b *sources.Batch) {
 }
 
 // batch is a feed's news as the queue takes them.
-func batch(b *sources.Batch) offers.Batch {
+func batch(b *feed.Batch) offers.Batch {
 	out := offers.Batch{Metas: make([]millrace.SampleMeta, len(b.Offers)), SeekPoints: b.SeekPoints, Ended: b.End, End: b.EndOrdinal}
 	for i := range b.Offers {
 		out.Metas[i] = b.Offers[i].SampleMeta
@@ -221,7 +223,7 @@ func Faults(err error) []millrace.Quarantine {
 		}
 		return out
 	}
-	var one *sources.SampleError
+	var one *feed.SampleError
 	if errors.As(err, &one) {
 		return []millrace.Quarantine{one.Quarantine}
 	}

@@ -57,7 +57,10 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 		spec.Root = c.Abs(s.Root)
 	}
 	if s.Format.HoldsText() {
-		spec.Tokenizer, spec.AddBOS, spec.AddEOS = e, c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
+		spec.AddBOS, spec.AddEOS = c.Tokenizer.AddBOS, c.Tokenizer.AddEOS
+		if e != nil { // a nil *Encoding is not a nil Tokenizer
+			spec.Tokenizer = e
+		}
 	}
 	return spec, nil
 }

@@ -13,12 +13,14 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sources"
+	"millrace/sources/feed"
+	"millrace/sources/order"
 )
 
 // stream is what a real source of files offers, read once from its beginning, so that many runs can be given it in any stripes.
 type stream struct {
 	manifest   *proto.Manifest
-	offers     []sources.Offer
+	offers     []feed.Offer
 	seekPoints []millrace.SeekPoint
 	end        bool // offers are all there are
 }
@@ -51,7 +53,7 @@ func readStream(t *testing.T, dir, name string, shuffle millrace.Shuffle, epochs
 		t.Fatal(err)
 	}
 	defer src.Close()
-	feed := src.Feed(sources.Position{}, sources.Stripe{Of: 1}, sources.FeedConfig{Parallel: 1})
+	feed := feed.New(src, feed.Position{}, order.Stripe{Of: 1}, feed.Config{Parallel: 1})
 	feed.Want(millrace.Ordinal(upTo))
 	ended := make(chan error, 1)
 	go func() { ended <- feed.Run(ctx) }() // waited for below

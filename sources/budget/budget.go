@@ -1,0 +1,118 @@
+package budget
+
+import "sync"
+
+// Budget counts the bytes that the feeds of one process hold: tokens, and raw text of blocks. It is safe for concurrent use.
+//
+// Invariants: (1) a feed can always hold the span at its head (Force); (2) the last quarter of the limit is only for feeds below an equal
+// share, so that a feed that reads far ahead does not starve another.
+type Budget struct {
+	limit int64
+
+	mu     sync.Mutex
+	used   int64
+	peak   int64
+	quotas map[*Quota]struct{}
+
+	reservations // of all quotas
+}
+
+// New returns a budget of limit bytes.
+func New(limit int64) *Budget {
+	return &Budget{limit: limit, quotas: make(map[*Quota]struct{})}
+}
+
+// Used returns the bytes held now and the most ever held.
+func (b *Budget) Used() (now, peak int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.peak
+}
+
+// Quota is one feed's part of a budget. It is safe for concurrent use.
+type Quota struct {
+	budget *Budget
+	used   int64
+	short  bool   // Take was refused since the last WakeShort
+	wake   func() // tells the feed to look again; called without the budget's lock
+
+	reserved // the feed's reservations
+}
+
+// Open adds a feed. wake is called without any lock of the budget, from calls of other feeds.
+func (b *Budget) Open(wake func()) *Quota {
+	q := &Quota{budget: b, wake: wake}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quotas[q] = struct{}{}
+	return q
+}
+
+// Close gives everything back and removes the feed. The caller holds no lock that a wake takes.
+func (q *Quota) Close() {
+	b := q.budget
+	b.mu.Lock()
+	b.used -= q.used
+	q.used = 0
+	b.remove(q)
+	delete(b.quotas, q)
+	b.mu.Unlock()
+	q.WakeShort()
+	q.PassOn()
+}
+
+// Share returns an equal share of the limit: the bytes that this feed can have however much the others hold.
+func (q *Quota) Share() int64 {
+	b := q.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit / int64(max(len(b.quotas), 1))
+}
+
+// Take charges n bytes if there is room. A refused feed is woken by the next WakeShort.
+func (q *Quota) Take(n int64) bool {
+	b := q.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit := b.limit
+	if len(b.quotas) > 1 && q.used+n > b.limit/int64(len(b.quotas)) {
+		limit -= limit / 4
+	}
+	if b.used+n > limit {
+		q.short = true
+		return false
+	}
+	q.charge(n)
+	return true
+}
+
+// Force charges n bytes whether there is room or not; a negative n gives back.
+func (q *Quota) Force(n int64) {
+	q.budget.mu.Lock()
+	defer q.budget.mu.Unlock()
+	q.charge(n)
+}
+
+// charge adds n bytes; the lock is held.
+func (q *Quota) charge(n int64) {
+	q.used += n
+	q.budget.used += n
+	q.budget.peak = max(q.budget.peak, q.budget.used)
+}
+
+// WakeShort wakes the feeds that Take refused. The caller holds no lock that a wake takes.
+func (q *Quota) WakeShort() {
+	b := q.budget
+	b.mu.Lock()
+	var wakes []func()
+	for other := range b.quotas {
+		if other.short {
+			other.short = false
+			wakes = append(wakes, other.wake)
+		}
+	}
+	b.mu.Unlock()
+	for _, wake := range wakes {
+		wake()
+	}
+}

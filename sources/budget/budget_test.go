@@ -1,0 +1,45 @@
+package budget
+
+import "testing"
+
+// TestBudget: the last quarter is for feeds below their share; what is forced counts; closing gives all back.
+func TestBudget(t *testing.T) {
+	b := New(1000)
+	woken := 0
+	one, two := b.Open(func() {}), b.Open(func() { woken++ })
+	if !one.Take(740) || one.Take(20) {
+		t.Fatal("one feed must stop at three quarters")
+	}
+	if !two.Take(250) || two.Take(250) {
+		t.Fatal("the other must get what is left")
+	}
+	two.Force(100)
+	if now, peak := b.Used(); now != 1090 || peak != 1090 {
+		t.Fatalf("used %d, peak %d", now, peak)
+	}
+	one.Close()
+	if now, _ := b.Used(); now != 350 || woken != 1 {
+		t.Fatalf("used %d after closing, woken %d", now, woken)
+	}
+	if !two.Take(650) || two.Take(1) {
+		t.Fatal("alone, a feed may have all")
+	}
+}
+
+// TestWakeHoldsNoLock: a wake may take any lock, so the budget's own must be free.
+func TestWakeHoldsNoLock(t *testing.T) {
+	b := New(10)
+	woken := 0
+	q := b.Open(func() { b.Used(); woken++ })
+	if q.Take(11) {
+		t.Fatal("more than the limit was granted")
+	}
+	q.WakeShort()
+	b.Hurry()
+	b.Open(func() {}).Reserve()
+	q.Reserve()
+	b.Calm()
+	if woken != 2 {
+		t.Fatalf("woken %d times, want 2", woken)
+	}
+}

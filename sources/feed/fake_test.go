@@ -1,0 +1,278 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether counts are known
+// without an index. A line "bad" is a bad record, "panic" makes the decoder panic.
+type fakeFormat struct {
+	counted bool
+	lengths bool // records are tokens: the bytes of the line
+}
+
+func (fakeFormat) Name() string { return "jsonl" }
+
+func (ff fakeFormat) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, index []byte) (sources.Shard, error) {
+	data := make([]byte, f.Size())
+	if err := sources.ReadFull(f, data, 0); err != nil {
+		return nil, err
+	}
+	sh := &fakeShard{fakeFormat: ff, f: f, name: filepath.Base(f.Name()), indexed: index != nil}
+	for off := 0; off < len(data); {
+		n := bytes.IndexByte(data[off:], '\n')
+		if n < 0 {
+			n = len(data) - off
+		}
+		sh.offs = append(sh.offs, int64(off))
+		sh.lens = append(sh.lens, n)
+		off += n + 1
+	}
+	if ff.lengths {
+		return fakeTokens{sh}, nil
+	}
+	return sh, nil
+}
+
+type fakeShard struct {
+	fakeFormat
+	f       sources.File
+	name    string
+	indexed bool
+	offs    []int64
+	lens    []int
+}
+
+type fakeTokens struct{ *fakeShard }
+
+func (s fakeTokens) Length(record uint64) uint32 { return uint32(s.lens[record]) }
+
+func (s *fakeShard) Count() (uint64, bool) {
+	return uint64(len(s.offs)), s.counted || s.indexed
+}
+func (s *fakeShard) Seekable() bool { return !strings.Contains(s.name, "stream") }
+func (s *fakeShard) Close() error   { return nil }
+
+func (s *fakeShard) Index(_ context.Context, progress func(int64)) ([]byte, error) {
+	progress(s.f.Size())
+	return binary.LittleEndian.AppendUint64(nil, uint64(len(s.offs))), nil
+}
+
+func (s *fakeShard) record(i uint64) (sources.Record, error) {
+	line := make([]byte, s.lens[i])
+	if err := sources.ReadFull(s.f, line, s.offs[i]); err != nil {
+		return sources.Record{}, err
+	}
+	r := sources.Record{Number: i, Offset: s.offs[i], Raw: int64(s.lens[i]) + 1}
+	switch {
+	case string(line) == "bad":
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "read record: it is bad")
+	case string(line) == "panic":
+		panic("nil map")
+	case s.lengths:
+		for _, b := range line {
+			r.Tokens = append(r.Tokens, uint32(b))
+		}
+	default:
+		r.Text = line
+	}
+	return r, nil
+}
+
+func (s *fakeShard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
+	for i := from; i < uint64(len(s.offs)); i++ {
+		if err := s.hand(ctx, i, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *fakeShard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
+	if _, counted := s.Count(); !counted || !s.Seekable() {
+		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: not at random", s.name)
+	}
+	for _, i := range numbers {
+		if err := s.hand(ctx, i, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *fakeShard) hand(ctx context.Context, i uint64, fn func(sources.Record) error) error {
+	r, err := s.record(i)
+	if err != nil {
+		return err
+	}
+	err = fn(r)
+	for b := range r.Text {
+		r.Text[b] = '!' // a record's memory is valid only until fn returns
+	}
+	for t := range r.Tokens {
+		r.Tokens[t] = 1 << 30
+	}
+	if err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// byteTokens makes a token of every byte. "boom" in a text makes it panic.
+type byteTokens struct{}
+
+func (byteTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
+	if bytes.Contains(text, []byte("boom")) {
+		panic("index out of range")
+	}
+	for _, b := range text {
+		dst = append(dst, uint32(b))
+	}
+	return dst
+}
+
+func (byteTokens) EOT() uint32           { return fakeEOS }
+func (byteTokens) Fingerprint() [16]byte { return [16]byte{1} }
+
+// sameTokens is a tokenizer that passes for byteTokens.
+type sameTokens func(text []byte) []uint32
+
+func (f sameTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
+	return append(dst, f(text)...)
+}
+func (sameTokens) EOT() uint32           { return fakeEOS }
+func (sameTokens) Fingerprint() [16]byte { return [16]byte{1} }
+
+const fakeEOS = 256
+
+// corpus is what a test's source is made of: records by shard, in name order.
+type corpus struct {
+	names  []string
+	shards [][]string
+}
+
+// randomCorpus makes shards of random sizes, some of them empty.
+func randomCorpus(seed uint64, shards, most int) corpus {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	var c corpus
+	for i := range shards {
+		var lines []string
+		for r := range rnd.IntN(most + 1) {
+			lines = append(lines, fmt.Sprintf("s%d r%d ", i, r)+strings.Repeat("x", rnd.IntN(40)))
+		}
+		c.add(fmt.Sprintf("part-%03d.jsonl", i), lines...)
+	}
+	return c
+}
+
+func (c *corpus) add(name string, lines ...string) {
+	c.names = append(c.names, name)
+	c.shards = append(c.shards, lines)
+}
+
+func (c *corpus) total() (n int) {
+	for _, s := range c.shards {
+		n += len(s)
+	}
+	return n
+}
+
+func (c *corpus) write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range c.names {
+		text := ""
+		if len(c.shards[i]) > 0 {
+			text = strings.Join(c.shards[i], "\n") + "\n"
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// fixture says how a test's source is opened.
+type fixture struct {
+	format    fakeFormat
+	shuffle   millrace.Shuffle
+	epochs    uint32
+	limit     int64 // block bytes
+	fs        sources.FS
+	index     string            // index directory; empty: nothing is remembered
+	tokenizer sources.Tokenizer // default: byteTokens
+}
+
+func (x fixture) open(t testing.TB, dir string) *sources.Source {
+	t.Helper()
+	s, err := x.tryOpen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (x fixture) tryOpen(dir string) (*sources.Source, error) {
+	spec := sources.Spec{Name: "web", Format: x.format, Base: dir, Patterns: []string{"."}, Shuffle: x.shuffle, Seed: 7, Epochs: x.epochs, IndexDir: x.index}
+	if !x.format.lengths {
+		spec.Tokenizer, spec.AddEOS = byteTokens{}, true
+		if x.tokenizer != nil {
+			spec.Tokenizer = x.tokenizer
+		}
+	}
+	s, err := sources.Open(context.Background(), spec, sources.OpenOptions{FS: x.fs})
+	if err == nil && s.Blocks() != nil && x.limit > 0 {
+		s.Blocks().Limit = x.limit
+	}
+	return s, err
+}
+
+// flakyFS fails reads: the first `times` of each file, or all where times is negative.
+type flakyFS struct {
+	times int
+	fail  func(path string, off int64) bool
+}
+
+type flakyFile struct {
+	sources.OpenFile
+	fs *flakyFS
+	mu sync.Mutex
+	n  map[int64]int
+}
+
+func (f *flakyFS) Open(path string) (sources.OpenFile, error) {
+	o, err := sources.OSFS().Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &flakyFile{OpenFile: o, fs: f, n: make(map[int64]int)}, nil
+}
+
+var errFlaky = errors.New("input/output error")
+
+func (f *flakyFile) ReadAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n[off]++
+	if f.fs.fail(f.Name(), off) && (f.fs.times < 0 || f.n[off] <= f.fs.times) {
+		return 0, errFlaky
+	}
+	return f.OpenFile.ReadAt(p, off)
+}
+
+var _ io.ReaderAt = (*flakyFile)(nil)

@@ -1,0 +1,533 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/sources"
+	"millrace/sources/budget"
+	"millrace/sources/order"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dumbDoc is one ordinal of the stream as the dumb version makes it.
+type dumbDoc struct {
+	id     millrace.SampleID
+	epoch  millrace.Epoch
+	tokens []uint32
+	reject bool
+}
+
+func dumbTokens(line string, raw bool) (d dumbDoc) {
+	if line == "bad" || line == "panic" || strings.Contains(line, "boom") {
+		d.reject = true
+		return d
+	}
+	for _, b := range []byte(line) {
+		d.tokens = append(d.tokens, uint32(b))
+	}
+	if !raw {
+		d.tokens = append(d.tokens, fakeEOS)
+	}
+	return d
+}
+
+// dumbStream lists a source's whole stream, straight from the definition of its order.
+func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumbDoc, seekPoints []millrace.SeekPoint) {
+	web := mixing.Text("web")
+	add := func(e, shard, record int) {
+		d := dumbTokens(c.shards[shard][record], x.format.lengths)
+		d.id, d.epoch = millrace.SampleID{Shard: uint32(shard), Record: uint64(record)}, millrace.Epoch(e)
+		docs = append(docs, d)
+	}
+	for e := range epochs {
+		epoch := millrace.Epoch(e)
+		if s.Global() != nil {
+			var all [][2]int
+			for shard := range c.shards {
+				for r := range c.shards[shard] {
+					all = append(all, [2]int{shard, r})
+				}
+			}
+			p := mixing.NewPermutation(uint64(len(all)), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("global")))
+			for i := range all {
+				at := all[p.At(uint64(i))]
+				add(e, at[0], at[1])
+			}
+			continue
+		}
+		start := millrace.Ordinal(len(docs))
+		shards := mixing.NewPermutation(uint64(len(c.shards)), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("shards")))
+		for position := range c.shards {
+			shard := position
+			if !s.Blocks().Plain {
+				shard = int(shards.At(uint64(position)))
+			}
+			for from, block := 0, 0; from < len(c.shards[shard]); block++ {
+				raw, until := int64(len(c.shards[shard][from])+1), from+1
+				for until < len(c.shards[shard]) && raw+int64(len(c.shards[shard][until])+1) <= x.limit {
+					raw += int64(len(c.shards[shard][until]) + 1)
+					until++
+				}
+				seekPoints = append(seekPoints, millrace.SeekPoint{Ordinal: millrace.Ordinal(len(docs)), Epoch: epoch, EpochStart: start,
+					Shard: uint32(position), Block: uint32(block), Record: uint64(from)})
+				p := mixing.NewPermutation(uint64(until-from), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("block"),
+					mixing.Number(uint64(shard)), mixing.Number(uint64(block))))
+				for i := range until - from {
+					r := from + i
+					if !s.Blocks().Plain {
+						r = from + int(p.At(uint64(i)))
+					}
+					add(e, shard, r)
+				}
+				from = until
+			}
+		}
+	}
+	return docs, seekPoints
+}
+
+// running runs a feed until the test calls the returned function.
+func running(t testing.TB, f *Feed) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+// drain reads a feed to its end in steps of a few ordinals: offers, then their tokens in random order, then a release.
+func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDoc) (seekPoints []millrace.SeekPoint) {
+	t.Helper()
+	ctx := context.Background()
+	rnd := rand.New(rand.NewPCG(uint64(step), 2))
+	var pending []Offer
+	seen := from
+	for want := from; ; {
+		want += millrace.Ordinal(step)
+		f.Want(want)
+		end := false
+		for !end && seen < lastOf(f.stripe, want) {
+			b, err := f.Next(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seekPoints = append(seekPoints, b.SeekPoints...)
+			for _, o := range b.Offers {
+				for !f.stripe.Has(seen) {
+					seen++
+				}
+				if o.Ordinal != seen || o.Ordinal >= want {
+					t.Fatalf("offer of ordinal %d, want %d (below %d)", o.Ordinal, seen, want)
+				}
+				seen++
+				checkOffer(t, f, o, docs[o.Ordinal])
+			}
+			pending = append(pending, b.Offers...)
+			if b.End && int(b.EndOrdinal) != len(docs) {
+				t.Fatalf("end at %d, want %d", b.EndOrdinal, len(docs))
+			}
+			end = b.End
+		}
+		fetchAll(t, f, pending, rnd, docs)
+		pending = pending[:0]
+		f.Release(seen)
+		if end {
+			break
+		}
+	}
+	for n := seen; n < millrace.Ordinal(len(docs)); n++ {
+		if f.stripe.Has(n) {
+			t.Fatalf("stream ended before ordinal %d of %d", n, len(docs))
+		}
+	}
+	return seekPoints
+}
+
+// lastOf returns the ordinal after the stripe's last one below n.
+func lastOf(s order.Stripe, n millrace.Ordinal) millrace.Ordinal {
+	for n > 0 && !s.Has(n-1) {
+		n--
+	}
+	return n
+}
+
+func checkOffer(t testing.TB, f *Feed, o Offer, want dumbDoc) {
+	t.Helper()
+	if o.ID != want.id || o.Epoch != want.epoch || int(o.Lengths.Tokens) != len(want.tokens) || (o.Reject != "") != want.reject {
+		t.Fatalf("offer %+v, want %+v", o, want)
+	}
+	if want.reject && (o.Quarantine == nil || o.Quarantine.ID != f.src.Manifest().SampleName(o.ID) || o.Quarantine.Source != "web" || o.Quarantine.Reason != o.Reject) {
+		t.Fatalf("offer %+v has quarantine %+v", o, o.Quarantine)
+	}
+}
+
+func fetchAll(t testing.TB, f *Feed, offers []Offer, rnd *rand.Rand, docs []dumbDoc) {
+	t.Helper()
+	var reqs []Request
+	for _, o := range offers {
+		n := o.Lengths.Tokens
+		if n == 0 {
+			continue
+		}
+		off := rnd.Uint32N(n)
+		reqs = append(reqs, Request{o.Ordinal, 0, n}, Request{o.Ordinal, off, rnd.Uint32N(n - off + 1)})
+	}
+	rnd.Shuffle(len(reqs), func(i, j int) { reqs[i], reqs[j] = reqs[j], reqs[i] })
+	got := make([]bool, len(reqs))
+	err := f.Fetch(context.Background(), reqs, func(i int, tokens []uint32) error {
+		r := reqs[i]
+		doc := docs[r.Ordinal].tokens
+		if want := doc[r.Offset:min(int(r.Offset+r.Length)+1, len(doc))]; !slices.Equal(tokens, want) {
+			return fmt.Errorf("tokens of %+v: %v, want %v", r, tokens, want)
+		}
+		got[i] = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.Index(got, false); i >= 0 {
+		t.Fatalf("request %+v was not served", reqs[i])
+	}
+}
+
+func shuffles() []millrace.Shuffle {
+	return []millrace.Shuffle{millrace.Global, millrace.Blocks, millrace.InFileOrder}
+}
+
+// TestFeedSameStream: whatever the budget, the goroutines, the stripes and the steps, the stream is the dumb version's.
+func TestFeedSameStream(t *testing.T) {
+	c := randomCorpus(1, 5, 120)
+	c.shards[2] = nil
+	c.shards[3] = append(c.shards[3], "", "bad", "s3 boom", "", "last")
+	dir := c.write(t)
+	for _, shuffle := range shuffles() {
+		x := fixture{shuffle: shuffle, epochs: 3, limit: 600}
+		s := x.open(t, dir)
+		docs, seekPoints := dumbStream(c, x, s, 3)
+		for _, stripes := range []uint32{1, 2, 3} {
+			for _, parallel := range []int{1, 2, 8} {
+				for _, limit := range []int64{1, 3000, 1 << 20} {
+					name := fmt.Sprintf("%s/of %d/parallel %d/budget %d", shuffle, stripes, parallel, limit)
+					t.Run(name, func(t *testing.T) {
+						b := budget.New(limit)
+						for i := range stripes {
+							f := New(s, Position{}, order.Stripe{Index: i, Of: stripes}, Config{Budget: b, Parallel: parallel})
+							stop := running(t, f)
+							got := drain(t, f, 0, 1+int(limit%97), docs)
+							if len(seekPoints) > 0 && !reflect.DeepEqual(got, seekPoints) {
+								t.Fatalf("seek points %v, want %v", got, seekPoints)
+							}
+							if err := stop(); !errors.Is(err, context.Canceled) {
+								t.Fatal(err)
+							}
+						}
+						if used, _ := b.Used(); used != 0 {
+							t.Fatalf("%d bytes are still charged", used)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestFeedRestart: a feed begun at any ordinal, from the newest seek point, goes on as one begun at the start.
+func TestFeedRestart(t *testing.T) {
+	c := randomCorpus(2, 3, 40)
+	dir := c.write(t)
+	for _, shuffle := range shuffles() {
+		x := fixture{shuffle: shuffle, epochs: 2, limit: 500}
+		s := x.open(t, dir)
+		docs, seekPoints := dumbStream(c, x, s, 2)
+		for n := 0; n <= len(docs); n++ {
+			from := Position{Ordinal: millrace.Ordinal(n)}
+			for _, a := range seekPoints {
+				if a.Ordinal <= from.Ordinal {
+					from.SeekPoint = a
+				}
+			}
+			fresh := s
+			if n%7 == 0 { // nothing remembered of blocks
+				fresh = x.open(t, dir)
+			}
+			f := New(fresh, from, order.Stripe{}, Config{Budget: budget.New(1 << 20), Parallel: 2})
+			stop := running(t, f)
+			drain(t, f, from.Ordinal, 50, docs)
+			stop()
+		}
+	}
+}
+
+// TestFeedStreamedFile: one file that only streams puts the source into blocks order, which the manifest says.
+func TestFeedStreamedFile(t *testing.T) {
+	c := randomCorpus(3, 3, 30)
+	c.add("stream.jsonl", "a", "b", "c")
+	x := fixture{shuffle: millrace.Global, epochs: 1, limit: 100}
+	s := x.open(t, c.write(t))
+	if m := s.Manifest(); m.Shuffle != millrace.Blocks || m.Why != "web/stream.jsonl can only be streamed" {
+		t.Fatalf("shuffle %s because %q", m.Shuffle, m.Why)
+	}
+	docs, _ := dumbStream(c, x, s, 1)
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+	defer running(t, f)()
+	drain(t, f, 0, 10, docs)
+}
+
+// TestFeedRemembers: a second run offers the same, from lengths and block tables remembered, before it has read any record.
+func TestFeedRemembers(t *testing.T) {
+	c := randomCorpus(4, 4, 60)
+	dir := c.write(t)
+	for _, shuffle := range shuffles() {
+		for _, limit := range []int64{1, 1 << 20} {
+			x := fixture{shuffle: shuffle, epochs: 2, limit: 700, index: t.TempDir()}
+			first := x.open(t, dir)
+			docs, _ := dumbStream(c, x, first, 2)
+			f := New(first, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
+			stop := running(t, f)
+			drain(t, f, 0, 50, docs)
+			stop()
+			st, err := first.Stats(context.Background())
+			if err != nil || st.Known != uint64(c.total()) {
+				t.Fatalf("stats %+v, %v: want %d lengths", st, err, c.total())
+			}
+			y := x
+			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers must not need it
+			second := y.open(t, dir)
+			f = New(second, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
+			stop = running(t, f)
+			f.Want(1 << 40)
+			for n := 0; n < len(docs); {
+				b, err := f.Next(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range b.Offers {
+					checkOffer(t, f, o, docs[n])
+					n++
+				}
+			}
+			stop()
+			third := x.open(t, dir)
+			f = New(third, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
+			stop = running(t, f)
+			drain(t, f, 0, 37, docs)
+			stop()
+		}
+	}
+}
+
+// TestFeedTokens: formats that know their lengths, with tokens as they are.
+func TestFeedTokens(t *testing.T) {
+	c := randomCorpus(5, 3, 80)
+	dir := c.write(t)
+	for _, shuffle := range shuffles() {
+		x := fixture{format: fakeFormat{counted: true, lengths: true}, shuffle: shuffle, epochs: 2, limit: 900}
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 2)
+		for _, limit := range []int64{1, 1 << 20} {
+			f := New(s, Position{}, order.Stripe{Index: 1, Of: 2}, Config{Budget: budget.New(limit), Parallel: 3})
+			stop := running(t, f)
+			drain(t, f, 0, 64, docs)
+			stop()
+		}
+	}
+}
+
+// TestFeedEndlessTiny: a source of one record comes round many times within one span.
+func TestFeedEndlessTiny(t *testing.T) {
+	c := corpus{}
+	c.add("empty.jsonl")
+	c.add("one.jsonl", "the only record")
+	dir := c.write(t)
+	for _, shuffle := range shuffles() {
+		x := fixture{shuffle: shuffle, limit: 100}
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 300)
+		f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20), Parallel: 2})
+		stop := running(t, f)
+		f.Want(300)
+		var offers []Offer
+		for len(offers) < 300 {
+			b, err := f.Next(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			offers = append(offers, b.Offers...)
+		}
+		for i, o := range offers {
+			checkOffer(t, f, o, docs[i])
+		}
+		fetchAll(t, f, offers, rand.New(rand.NewPCG(1, 1)), docs)
+		stop()
+	}
+}
+
+// TestFeedWhatIsNotThere: an empty source, a released ordinal, one of another stripe, one behind the end, too many tokens.
+func TestFeedWhatIsNotThere(t *testing.T) {
+	empty := corpus{}
+	empty.add("a.jsonl")
+	empty.add("b.jsonl")
+	dir := empty.write(t)
+	if _, err := (fixture{shuffle: millrace.Global}).tryOpen(dir); err == nil || !strings.Contains(err.Error(), "no records in 2 files") {
+		t.Fatalf("open of an empty source: %v", err)
+	}
+	s := fixture{shuffle: millrace.Blocks}.open(t, dir)
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1)})
+	f.Want(1)
+	if err := f.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "no records in 2 files") {
+		t.Fatalf("run of an empty source: %v", err)
+	}
+	if _, err := f.Next(context.Background()); err == nil || !strings.Contains(err.Error(), "no records") {
+		t.Fatalf("next of an empty source: %v", err)
+	}
+
+	c := corpus{}
+	c.add("a.jsonl", strings.Split(strings.Repeat("abc\n", 100), "\n")[:100]...)
+	s = fixture{shuffle: millrace.Global, epochs: 1}.open(t, c.write(t))
+	f = New(s, Position{}, order.Stripe{Index: 0, Of: 2}, Config{Budget: budget.New(1 << 20)})
+	defer running(t, f)()
+	f.Release(10)
+	for _, q := range []Request{{5, 0, 1}, {40, 0, 1}, {128, 0, 1}, {12, 0, 5}} {
+		if err := f.Fetch(context.Background(), []Request{q}, func(int, []uint32) error { return nil }); err == nil {
+			t.Errorf("fetch of %+v succeeded", q)
+		}
+	}
+}
+
+// TestFeedChanged: a record whose length is not the one offered is a bad sample, by name; the others are served.
+func TestFeedChanged(t *testing.T) {
+	c := corpus{}
+	c.add("a.jsonl", "one", "three", "bad", "seven")
+	x := fixture{shuffle: millrace.InFileOrder, epochs: 1, limit: 1 << 20, index: t.TempDir()}
+	x.format.counted = true
+	s := x.open(t, c.write(t))
+	s.Remember(0, []sources.FoundLength{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+	defer running(t, f)()
+	var served []int
+	err := f.Fetch(context.Background(), []Request{{3, 0, 6}, {2, 0, 3}, {1, 0, 5}, {0, 1, 2}}, func(i int, tokens []uint32) error {
+		served = append(served, i)
+		return nil
+	})
+	if !errors.Is(err, millrace.ErrBadSample) || !slices.Equal(served, []int{3, 0}) {
+		t.Fatalf("served %v, error %v", served, err)
+	}
+	var sample *SampleError
+	if !errors.As(err, &sample) || sample.Ordinal != 1 || sample.Quarantine.ID != "a.jsonl#1" || !strings.Contains(err.Error(), "a.jsonl#2") {
+		t.Fatalf("error %v", err)
+	}
+}
+
+// TestFeedPanics: a decoder's panic at random access rejects the record it was at; in a stream it ends the feed by name.
+func TestFeedPanics(t *testing.T) {
+	c := randomCorpus(6, 2, 50)
+	c.add("z.jsonl", "fine", "panic", "fine too")
+	dir := c.write(t)
+	x := fixture{shuffle: millrace.Global, epochs: 1}
+	s := x.open(t, dir)
+	docs, _ := dumbStream(c, x, s, 1)
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+	stop := running(t, f)
+	drain(t, f, 0, 20, docs)
+	stop()
+
+	x = fixture{shuffle: millrace.Blocks, epochs: 1, limit: 1000}
+	s = x.open(t, dir)
+	f = New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+	f.Want(1000)
+	err := f.Run(context.Background())
+	if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "z.jsonl#1") {
+		t.Fatalf("run: %v", err)
+	}
+}
+
+// TestFeedHostFailures: reads that fail a few times are retried; those that fail for good end the feed and quarantine nothing.
+func TestFeedHostFailures(t *testing.T) {
+	c := randomCorpus(7, 3, 50)
+	dir := c.write(t)
+	synctest.Test(t, func(t *testing.T) { hostFailures(t, c, dir) })
+}
+
+func hostFailures(t *testing.T, c corpus, dir string) {
+	for _, shuffle := range shuffles() {
+		x := fixture{shuffle: shuffle, epochs: 1, limit: 500}
+		x.fs = &flakyFS{times: 2, fail: func(_ string, off int64) bool { return off > 0 && off%3 == 0 }}
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 1)
+		f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+		stop := running(t, f)
+		drain(t, f, 0, 20, docs)
+		stop()
+
+		x.fs = &flakyFS{times: -1, fail: func(path string, off int64) bool { return filepath.Base(path) == "part-001.jsonl" && off > 700 }}
+		s = x.open(t, dir)
+		f = New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+		f.Want(1000)
+		err := f.Run(context.Background())
+		if !errors.Is(err, errFlaky) || errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "part-001.jsonl") {
+			t.Fatalf("%s: run: %v", shuffle, err)
+		}
+	}
+}
+
+// TestFeedCancel: whoever waits learns that his own context, or the feed, has ended.
+func TestFeedCancel(t *testing.T) {
+	c := randomCorpus(8, 3, 50)
+	s := fixture{shuffle: millrace.Blocks, limit: 500}.open(t, c.write(t))
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := f.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("next: %v", err)
+	}
+	if err := f.Fetch(ctx, []Request{{5, 0, 1}}, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("fetch: %v", err)
+	}
+	stop := running(t, f)
+	waiting := make(chan error)
+	go func() { _, err := f.Next(context.Background()); waiting <- err }()
+	stop()
+	if err := <-waiting; !errors.Is(err, errStopped) {
+		t.Fatalf("next of a stopped feed: %v", err)
+	}
+}
+
+// TestFeedTogether: two feeds share one budget too small for both, and fetches run side by side.
+func TestFeedTogether(t *testing.T) {
+	c := randomCorpus(9, 4, 100)
+	dir := c.write(t)
+	b := budget.New(8000)
+	done := make(chan bool)
+	for i, shuffle := range []millrace.Shuffle{millrace.Global, millrace.Blocks} {
+		x := fixture{shuffle: shuffle, epochs: 2, limit: 900}
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 2)
+		f := New(s, Position{}, order.Stripe{}, Config{Budget: b, Parallel: 2})
+		stop := running(t, f)
+		go func() {
+			drain(t, f, 0, 20+i, docs)
+			stop()
+			done <- true
+		}()
+	}
+	<-done
+	<-done
+}

@@ -1,0 +1,187 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"millrace"
+	"millrace/sources/budget"
+	"millrace/sources/order"
+)
+
+// demand asks a feed for documents at random between two ordinals, as Fetch or anew, and compares what comes with the dumb version.
+func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until int) {
+	t.Helper()
+	var reqs []Request
+	bad := map[millrace.Ordinal]bool{}
+	for range rnd.IntN(12) + 1 {
+		n := millrace.Ordinal(from + rnd.IntN(max(until-from, 1)))
+		if int(n) >= len(docs) || !f.stripe.Has(n) {
+			continue
+		}
+		size := uint32(len(docs[n].tokens))
+		if docs[n].reject {
+			size, bad[n] = 5, true
+		}
+		off := rnd.Uint32N(size + 1)
+		reqs = append(reqs, Request{n, off, rnd.Uint32N(size - off + 1)}, Request{n, 0, size})
+	}
+	got := make([]bool, len(reqs))
+	fetch := f.Fetch
+	if rnd.IntN(4) == 0 {
+		fetch = f.FetchAgain
+	}
+	err := fetch(context.Background(), reqs, func(i int, tokens []uint32) error {
+		r := reqs[i]
+		doc := docs[r.Ordinal].tokens
+		if want := doc[r.Offset:min(int(r.Offset+r.Length)+1, len(doc))]; !slices.Equal(tokens, want) || got[i] {
+			return fmt.Errorf("tokens of %+v: %v, want %v once", r, tokens, want)
+		}
+		got[i] = true
+		return nil
+	})
+	var sample *SampleError
+	if err != nil && !errors.As(err, &sample) || sample != nil && !bad[sample.Ordinal] || err == nil && len(bad) > 0 {
+		t.Fatalf("fetch: %v, with bad %v", err, bad)
+	}
+	for i, r := range reqs {
+		if !got[i] && !bad[r.Ordinal] {
+			t.Fatalf("request %+v was not served", r)
+		}
+	}
+}
+
+func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoint) {
+	for _, x := range seekPoints {
+		if int(x.Ordinal) <= n {
+			a = x
+		}
+	}
+	return a
+}
+
+// TestStandbySameTokens: what is asked of a standing-by feed, before and after it follows and after it is promoted, is what the dumb
+// version holds; once promoted it offers the stream from its cursor on.
+func TestStandbySameTokens(t *testing.T) {
+	c := randomCorpus(11, 4, 60)
+	c.shards[1] = append(c.shards[1], "", "bad", "s1 boom", "last")
+	streamed := randomCorpus(12, 2, 40)
+	streamed.add("stream.jsonl", "a", "bad", "c", "dd", "eee")
+	for _, corpus := range []corpus{c, streamed} {
+		dir := corpus.write(t)
+		for _, shuffle := range shuffles() {
+			for _, of := range []uint32{1, 3} {
+				x := fixture{shuffle: shuffle, epochs: 2, limit: 300}
+				s := x.open(t, dir)
+				docs, seekPoints := dumbStream(corpus, x, s, 2)
+				rnd := rand.New(rand.NewPCG(uint64(of), 5))
+				for round := range 3 {
+					name := fmt.Sprintf("%d shards/%s/of %d/round %d", len(corpus.shards), shuffle, of, round)
+					src := s
+					if round%2 == 0 { // nothing remembered of blocks
+						src = x.open(t, dir)
+					}
+					at := rnd.IntN(len(docs) / 2)
+					f := New(src, Position{millrace.Ordinal(at), newestSeekPoint(seekPoints, at)}, order.Stripe{Index: uint32(round) % of, Of: of}, Config{Budget: budget.New(1 << 20), Parallel: 2, Standby: true})
+					for range 5 {
+						demand(t, f, rnd, docs, at, at+1+rnd.IntN(len(docs)))
+						at = min(at+rnd.IntN(10), len(docs)-1)
+						f.Follow(millrace.Ordinal(at), newestSeekPoint(seekPoints, at))
+						if err := f.Warm(t.Context()); err != nil {
+							t.Fatalf("%s: %v", name, err)
+						}
+					}
+					stop := running(t, f)
+					demand(t, f, rnd, docs, at, len(docs))
+					f.Want(millrace.Ordinal(at + 40))
+					for of == 1 && at+40 < len(docs) && f.standing() != nil { // until its spans have caught up
+						demand(t, f, rnd, docs, at, at+40)
+					}
+					drain(t, f, millrace.Ordinal(at), 40, docs)
+					stop()
+				}
+			}
+		}
+	}
+}
+
+// TestStandbyReadsOnlyWhatIsAsked: neither what lies before a demand nor anything ahead of it.
+func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
+	c := randomCorpus(13, 4, 400)
+	dir := c.write(t)
+	for _, shuffle := range []millrace.Shuffle{millrace.Global} {
+		x := fixture{shuffle: shuffle, epochs: 1, limit: 600}
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 1)
+		var made atomic.Int64
+		f := New(s, Position{}, order.Stripe{}, Config{Standby: true, Progress: func() { made.Add(1) }})
+		far := millrace.Ordinal(len(docs) - 10)
+		for range 3 {
+			if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); err != nil && !errors.Is(err, millrace.ErrBadSample) {
+				t.Fatal(err)
+			}
+		}
+		if n := made.Load(); n > 1 {
+			t.Errorf("%s: %d records were made for one, asked three times", shuffle, n)
+		}
+		made.Store(0)
+		for range 3 {
+			if err := f.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := made.Load(); n == 0 || n > warmRecords {
+			t.Errorf("%s: %d records were made to keep the head warm", shuffle, n)
+		}
+		made.Store(0)
+		if err := f.FetchAgain(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); err != nil || made.Load() != 1 {
+			t.Errorf("%s: read again: %v, %d records made", shuffle, err, made.Load())
+		}
+		f.Follow(far+1, millrace.SeekPoint{})
+		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); !errors.Is(err, millrace.ErrInvalid) {
+			t.Errorf("%s: what was released is served: %v", shuffle, err)
+		}
+	}
+}
+
+// TestNothingIsMadeThatNobodyAskedFor: where lengths are known a feed offers without making a token, and what is asked first is made by
+// itself; then it reads ahead. All of it is what the dumb version holds.
+func TestNothingIsMadeThatNobodyAskedFor(t *testing.T) {
+	c := randomCorpus(17, 4, 400)
+	x := fixture{shuffle: millrace.Global, epochs: 2, limit: 600, index: t.TempDir()}
+	dir := c.write(t)
+	s := x.open(t, dir)
+	docs, _ := dumbStream(c, x, s, 2)
+	learn := New(s, Position{}, order.Stripe{}, Config{})
+	stop := running(t, learn)
+	drain(t, learn, 0, len(docs), docs)
+	stop()
+
+	var made atomic.Int64
+	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20), Progress: func() { made.Add(1) }})
+	defer running(t, f)()
+	f.Want(millrace.Ordinal(len(docs)))
+	for end := false; !end; {
+		b, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		end = b.End
+	}
+	if n := made.Load(); n > 0 {
+		t.Errorf("%d records were made before one was asked for", n)
+	}
+	rnd := rand.New(rand.NewPCG(17, 5))
+	for range 50 {
+		demand(t, f, rnd, docs, 0, len(docs))
+	}
+	for f.standing() != nil { // until its spans have caught up
+		demand(t, f, rnd, docs, 0, 40)
+	}
+	demand(t, f, rnd, docs, 0, len(docs))
+}

@@ -1,0 +1,38 @@
+package feed
+
+import (
+	"context"
+	"testing"
+
+	"millrace"
+	"millrace/sources/budget"
+	"millrace/sources/order"
+)
+
+// BenchmarkFeedTinySpans reads an endless source of which every span holds a record or two, with more and with less room than they take. What
+// a record takes must not grow with their number: -benchtime 20000x beside 100000x.
+func BenchmarkFeedTinySpans(b *testing.B) {
+	for name, limit := range map[string]int64{"room": 64 << 20, "tight": 64 << 10} {
+		b.Run(name, func(b *testing.B) {
+			c := corpus{}
+			var lines []string
+			for range 1000 {
+				lines = append(lines, "a record of some length")
+			}
+			c.add("a.jsonl", lines...)
+			s := fixture{shuffle: millrace.Blocks, limit: 30}.open(b, c.write(b))
+			f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
+			defer running(b, f)()
+			b.ResetTimer()
+			want := millrace.Ordinal(b.N)
+			f.Want(want)
+			for seen := millrace.Ordinal(0); seen < want; {
+				batch, err := f.Next(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				seen += millrace.Ordinal(len(batch.Offers))
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package sources
+
+import (
+	"context"
+
+	"millrace/sources/filter"
+)
+
+// LengthView looks up the lengths of records of many shards without reading them: from the format if it knows them, else from the
+// length store. It is not safe for concurrent use. The caller closes it.
+type LengthView struct {
+	src  *Source
+	get  map[uint32]func(record uint64) (uint32, bool)
+	open []*OpenShard
+}
+
+// Lengths returns a view of the lengths known now.
+func (s *Source) Lengths() *LengthView {
+	return &LengthView{src: s, get: make(map[uint32]func(uint64) (uint32, bool))}
+}
+
+// KnownLengths looks up the records of one shard. It is valid until its view is closed.
+type KnownLengths struct {
+	// Tokens returns the tokens of a record; ok is false if only reading the record can tell.
+	Tokens func(record uint64) (tokens uint32, ok bool)
+	// Refused returns the bits of the filters that refuse a record of this length; nil if the source has no filters.
+	Refused func(record uint64, tokens uint32) (bits uint32, ok bool)
+	// Patches returns the image patches of a record; nil if the shard has none.
+	Patches func(record uint64) uint32
+}
+
+// Of returns the lookup for one shard.
+func (v *LengthView) Of(ctx context.Context, shard uint32) (KnownLengths, error) {
+	get, err := v.of(ctx, shard)
+	if err != nil {
+		return KnownLengths{}, err
+	}
+	return KnownLengths{Tokens: get, Refused: v.refusals(shard), Patches: v.patches(shard)}, nil
+}
+
+func noLength(uint64) (uint32, bool) { return 0, false }
+
+// of returns the lookup of tokens in one shard.
+func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32, bool), error) {
+	if get, ok := v.get[shard]; ok {
+		return get, nil
+	}
+	get := noLength
+	if v.src.transform.tokenizer == nil {
+		o, err := v.src.shards.acquire(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		v.open = append(v.open, o)
+		if l, ok := o.Shard.(Lengther); ok {
+			get = l.Length
+		}
+	} else if st := v.src.lengthsOf(shard); st != nil {
+		get = st.Get
+	}
+	v.get[shard] = get
+	return get, nil
+}
+
+// sum adds up the known lengths of a shard. A record known to be bad counts as known, with no tokens. In formats of tokens the file's own
+// index also counts records that reading may yet find to be bad.
+func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known, refused uint64, err error) {
+	get, err := v.of(ctx, shard)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	otherwise, refusals := v.otherwise(shard), v.refusals(shard)
+	for r := range count {
+		n, ok := get(r)
+		if !ok {
+			n, ok = otherwise(r)
+		}
+		if !ok {
+			continue
+		}
+		known++
+		if refusals != nil {
+			if bits, ok := refusals(r, n); ok && bits&filter.Own != 0 {
+				refused++
+				continue
+			}
+		}
+		tokens += uint64(n)
+	}
+	return tokens, known, refused, nil
+}
+
+// otherwise returns the lookup for records without a known length.
+func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) {
+	if v.src.transform.tokenizer == nil {
+		for _, o := range v.open {
+			if sizer, ok := o.Shard.(Sizer); ok && o.index == shard {
+				return func(r uint64) (uint32, bool) { return sizer.Size(r), true }
+			}
+		}
+		return noLength
+	}
+	st := v.src.lengthsOf(shard)
+	if st == nil {
+		return noLength
+	}
+	return func(r uint64) (uint32, bool) { return 0, st.Bad(r, v.src.spec.Limits.SampleBytes) }
+}
+
+// patches returns the lookup of patches in a shard that the view has looked at, nil if it has none.
+func (v *LengthView) patches(shard uint32) func(record uint64) uint32 {
+	for _, o := range v.open {
+		if p, ok := o.Shard.(Patcher); ok && o.index == shard {
+			return p.Patches
+		}
+	}
+	return nil
+}
+
+// Close releases the shards that the view has looked at.
+func (v *LengthView) Close() {
+	for _, o := range v.open {
+		v.src.shards.release(o)
+	}
+	v.open = nil
+}

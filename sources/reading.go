@@ -1,0 +1,78 @@
+package sources
+
+import (
+	"context"
+	"log/slog"
+
+	"millrace"
+	"millrace/sources/filter"
+	"millrace/sources/order"
+)
+
+// Name returns the source's name.
+func (s *Source) Name() string { return s.spec.Name }
+
+// Manifest lists the source's shards. Callers do not change it.
+func (s *Source) Manifest() *millrace.Manifest { return &s.manifest }
+
+// Epochs returns the passes after which the stream ends, 0 if it is endless.
+func (s *Source) Epochs() uint32 { return s.spec.Epochs }
+
+// SampleName returns the sample id that users see.
+func (s *Source) SampleName(shard uint32, record uint64) string {
+	return s.manifest.SampleName(millrace.SampleID{Shard: shard, Record: record})
+}
+
+// Global returns the order of a source with shuffle global, else nil.
+func (s *Source) Global() *order.Global { return s.global }
+
+// Blocks returns the order of a source that is read block by block, else nil. Exactly one of Global and Blocks is not nil.
+func (s *Source) Blocks() *order.Blocks { return s.blocks }
+
+// Filters returns the filters that look at the source, nil if there are none.
+func (s *Source) Filters() *filter.Set { return s.spec.Filters }
+
+// Log returns the source's logger.
+func (s *Source) Log() *slog.Logger { return s.log }
+
+// RecordBytes estimates the bytes of a record's tokens before any record was read.
+func (s *Source) RecordBytes() int64 {
+	records, ok := s.records()
+	if !ok || records == 0 {
+		return 4 << 10
+	}
+	var size int64
+	for _, sh := range s.manifest.Shards {
+		size += sh.Size
+	}
+	return max(2*size/int64(records), 16)
+}
+
+// HoldsTokens tells whether records come as tokens, not as text.
+func (s *Source) HoldsTokens() bool { return s.transform.tokenizer == nil }
+
+// Document appends a record's tokens to dst. tell is called after every MiB of text.
+func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
+	return s.transform.document(dst, r, tell)
+}
+
+// Acquire returns an open shard of the manifest. The caller releases it.
+func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) {
+	return s.shards.acquire(ctx, shard)
+}
+
+// Release ends the use of a shard that Acquire returned.
+func (s *Source) Release(o *OpenShard) { s.shards.release(o) }
+
+// BlockSize returns the size of a block, if a scan found it before. end tells that the shard has no such block. Block orders only.
+func (s *Source) BlockSize(shard, block uint32) (size order.BlockSize, known, end bool) {
+	return s.tables.known(shard, block)
+}
+
+// AddBlock remembers the size of a block that a scan found.
+func (s *Source) AddBlock(at millrace.SeekPoint, shard uint32, size order.BlockSize) {
+	s.tables.found(at, shard, size)
+}
+
+// EndShard remembers that a shard has no block with this number, and stores its block table if it is complete.
+func (s *Source) EndShard(shard, block uint32) error { return s.tables.ended(shard, block) }

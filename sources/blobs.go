@@ -44,8 +44,8 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 // Close implements blobStore.
 func (*volatileBlobs) Close() error { return nil }
 
-// sparedBlobs keeps in memory what its disk does not take: a full or broken index directory costs a run work at its next start, not
-// its life.
+// sparedBlobs keeps in memory what its disk does not take: a full or broken index directory costs a run work at its
+// next start, not its life.
 type sparedBlobs struct {
 	blobStore
 	kept volatileBlobs

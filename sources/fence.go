@@ -7,8 +7,9 @@ import (
 	"millrace"
 )
 
-// Fence runs one act on foreign bytes and turns a panic in it into an error of the given class (millrace.ErrBadSample inside one
-// record's decoding, else millrace.ErrDamaged) that names what was being read. It is the only recover of the room.
+// Fence runs one act on foreign bytes and turns a panic in it into an error of the given class (millrace.ErrBadSample
+// inside one record's decoding, else millrace.ErrDamaged) that names what was being read. It is the only recover of
+// the room.
 func Fence(class error, what func() string, act func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -36,5 +37,6 @@ func (e *PanicError) Unwrap() error { return e.class }
 
 var _ error = (*PanicError)(nil)
 
-// IsDamage tells whether an error is about the bytes of a file. Any other error is the host's: it is retried and never quarantines a record.
+// IsDamage tells whether an error is about the bytes of a file. Any other error is the host's: it is retried and
+// never quarantines a record.
 func IsDamage(err error) bool { return errorsIsAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }

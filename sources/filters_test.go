@@ -95,8 +95,9 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer
 	return out, st
 }
 
-// TestFiltersAreOffered: bits are those of the expressions, in every order, when found out and when remembered; what one set of filters found is
-// not another's, nor that of a source without any; a record that a filter fails on is a bad one for that source alone.
+// TestFiltersAreOffered: bits are those of the expressions, in every order, when found out and when remembered; what
+// one set of filters found is not another's, nor that of a source without any; a record that a filter fails on is a
+// bad one for that source alone.
 func TestFiltersAreOffered(t *testing.T) {
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz"} {
 		dir, index := t.TempDir(), t.TempDir()

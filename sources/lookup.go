@@ -6,8 +6,8 @@ import (
 	"millrace/sources/filter"
 )
 
-// LengthView looks up the lengths of records of many shards without reading them: from the format if it knows them, else from the
-// length store. It is not safe for concurrent use. The caller closes it.
+// LengthView looks up the lengths of records of many shards without reading them: from the format if it knows them,
+// else from the length store. It is not safe for concurrent use. The caller closes it.
 type LengthView struct {
 	src  *Source
 	get  map[uint32]func(record uint64) (uint32, bool)
@@ -62,8 +62,8 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 	return get, nil
 }
 
-// sum adds up the known lengths of a shard. A record known to be bad counts as known, with no tokens. In formats of tokens the file's own
-// index also counts records that reading may yet find to be bad.
+// sum adds up the known lengths of a shard. A record known to be bad counts as known, with no tokens. In formats of
+// tokens the file's own index also counts records that reading may yet find to be bad.
 func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (tokens, known, refused uint64, err error) {
 	get, err := v.of(ctx, shard)
 	if err != nil {

@@ -26,7 +26,8 @@ func (s *Source) SampleName(shard uint32, record uint64) string {
 // Global returns the order of a source with shuffle global, else nil.
 func (s *Source) Global() *order.Global { return s.global }
 
-// Blocks returns the order of a source that is read block by block, else nil. Exactly one of Global and Blocks is not nil.
+// Blocks returns the order of a source that is read block by block, else nil. Exactly one of Global and Blocks is not
+// nil.
 func (s *Source) Blocks() *order.Blocks { return s.blocks }
 
 // Filters returns the filters that look at the source, nil if there are none.
@@ -64,7 +65,8 @@ func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) 
 // Release ends the use of a shard that Acquire returned.
 func (s *Source) Release(o *OpenShard) { s.shards.release(o) }
 
-// BlockSize returns the size of a block, if a scan found it before. end tells that the shard has no such block. Block orders only.
+// BlockSize returns the size of a block, if a scan found it before. end tells that the shard has no such block. Block
+// orders only.
 func (s *Source) BlockSize(shard, block uint32) (size order.BlockSize, known, end bool) {
 	return s.tables.known(shard, block)
 }

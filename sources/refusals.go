@@ -6,8 +6,8 @@ import (
 	"millrace"
 )
 
-// filteredLengths is the length store of a source with filters: beside the lengths, which all sources of these files share, the answers
-// of just these filters. A record is known where both are. Safe for concurrent use.
+// filteredLengths is the length store of a source with filters: beside the lengths, which all sources of these files
+// share, the answers of just these filters. A record is known where both are. Safe for concurrent use.
 type filteredLengths struct {
 	lengthStore
 	answers lengthStore // in place of tokens, the bits of the filters that refuse the record
@@ -42,8 +42,8 @@ func (s Spec) filterFingerprint() millrace.Digest {
 	return digest128(in)
 }
 
-// refusals answers for records whose length is known; nil where the source has no filters. Of formats of tokens the length is all that a
-// filter can ask for, so that it is asked again.
+// refusals answers for records whose length is known; nil where the source has no filters. Of formats of tokens the
+// length is all that a filter can ask for, so that it is asked again.
 func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (bits uint32, ok bool) {
 	set := v.src.spec.Filters
 	if set == nil {

@@ -14,7 +14,8 @@ import (
 	"millrace"
 )
 
-// How often a failing read is tried where nobody wants to wait longer; the waits between them double from retryWait, some 1.5 s in all.
+// How often a failing read is tried where nobody wants to wait longer; the waits between them double from retryWait,
+// some 1.5 s in all.
 const (
 	readTries = 6
 	retryWait = 50 * time.Millisecond
@@ -22,8 +23,8 @@ const (
 	tellTry   = 5           // failing that often, some 0.75 s, is told
 )
 
-// Passing tells whether an error is of the host and may be over by itself: a file that is not there just now, a device that does not
-// answer. What is wrong with the bytes never is, nor what somebody was not allowed.
+// Passing tells whether an error is of the host and may be over by itself: a file that is not there just now, a
+// device that does not answer. What is wrong with the bytes never is, nor what somebody was not allowed.
 func Passing(err error) bool {
 	var errno syscall.Errno
 	switch {
@@ -59,7 +60,8 @@ func (t *trouble) end() {
 	}
 }
 
-// patience is how a source waits for what fails for the host's reasons (a network file system's hiccup, one that is not mounted just now).
+// patience is how a source waits for what fails for the host's reasons (a network file system's hiccup, one that is
+// not mounted just now).
 type patience struct {
 	done    <-chan struct{} // closed when the source is: nobody waits any more
 	wait    time.Duration   // before the second try
@@ -101,7 +103,8 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// retryFile tries failing reads again. It remembers a failure that stayed, because formats may report it as damage, which it is not.
+// retryFile tries failing reads again. It remembers a failure that stayed, because formats may report it as damage,
+// which it is not.
 type retryFile struct {
 	OpenFile
 	patience *patience

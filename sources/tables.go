@@ -7,7 +7,8 @@ import (
 	"millrace/sources/order"
 )
 
-// blockTables holds what is known of the shards' blocks: those remembered from earlier scans, and those found by feeds now.
+// blockTables holds what is known of the shards' blocks: those remembered from earlier scans, and those found by
+// feeds now.
 type blockTables struct {
 	src *Source
 

@@ -18,7 +18,8 @@ type Tokenizer interface {
 	Fingerprint() [16]byte
 }
 
-// transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats of tokens.
+// transform is how a record becomes a document: [bos] + encoding + [eos] for text, the tokens as they are for formats
+// of tokens.
 type transform struct {
 	tokenizer Tokenizer // nil for formats of tokens
 	mark      uint32    // bos and eos

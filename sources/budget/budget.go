@@ -2,10 +2,11 @@ package budget
 
 import "sync"
 
-// Budget counts the bytes that the feeds of one process hold: tokens, and raw text of blocks. It is safe for concurrent use.
+// Budget counts the bytes that the feeds of one process hold: tokens, and raw text of blocks. It is safe for
+// concurrent use.
 //
-// Invariants: (1) a feed can always hold the span at its head (Force); (2) the last quarter of the limit is only for feeds below an equal
-// share, so that a feed that reads far ahead does not starve another.
+// Invariants: (1) a feed can always hold the span at its head (Force); (2) the last quarter of the limit is only for
+// feeds below an equal share, so that a feed that reads far ahead does not starve another.
 type Budget struct {
 	limit int64
 

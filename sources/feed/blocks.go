@@ -13,8 +13,8 @@ import (
 
 // blockFeed is what a feed in a block order has beside its spans. The feed's mutex guards it.
 //
-// Blocks are known from a table or found by scanning on. Two scans serve: far reads on where blocks or lengths are unknown, near
-// reads again what was dropped. As long as the budget suffices, near is never needed.
+// Blocks are known from a table or found by scanning on. Two scans serve: far reads on where blocks or lengths are
+// unknown, near reads again what was dropped. As long as the budget suffices, near is never needed.
 type blockFeed struct {
 	next       millrace.SeekPoint // where the next block starts
 	seekPoints []millrace.SeekPoint
@@ -113,8 +113,8 @@ func (f *Feed) addBlock(b *block) {
 	}
 }
 
-// scanOn has far look for the next block, which nobody knows yet; nil where that has to wait. Text ahead of what is wanted needs
-// the budget's leave.
+// scanOn has far look for the next block, which nobody knows yet; nil where that has to wait. Text ahead of what is
+// wanted needs the budget's leave.
 func (f *Feed) scanOn(shard uint32) action {
 	if f.extending || !f.scanFree(shard, f.next.Record, true) {
 		return nil
@@ -167,7 +167,8 @@ func (f *Feed) scanFree(shard uint32, record uint64, far bool) bool {
 	return sc == nil || !sc.busy
 }
 
-// scanAt returns a scan that reads on at a record, and the one it takes the place of, which the caller closes without the mutex.
+// scanAt returns a scan that reads on at a record, and the one it takes the place of, which the caller closes without
+// the mutex.
 func (f *Feed) scanAt(shard uint32, record uint64, far bool) (sc, old *shardScan) {
 	if f.near.at(shard, record) {
 		return f.near, nil
@@ -209,7 +210,8 @@ func (f *Feed) readText(b *block, p *span, must, far bool) action {
 	return f.beginText(b, far, charge)
 }
 
-// readNextText has the text of the block after b read while b is still being tokenised, if the budget has more than enough room.
+// readNextText has the text of the block after b read while b is still being tokenised, if the budget has more than
+// enough room.
 func (f *Feed) readNextText(b *block) action {
 	p := f.spanAt(b.spans[len(b.spans)-1].hi)
 	if p == nil || p.held || p.lo >= f.ahead() {
@@ -279,7 +281,8 @@ func (f *Feed) spareText(b *block) {
 	}
 }
 
-// dropText makes room for a span by dropping the text of a block that would only be read again for tokens; the mutex is held.
+// dropText makes room for a span by dropping the text of a block that would only be read again for tokens; the mutex
+// is held.
 func (f *Feed) dropText(p *span) bool {
 	for _, b := range f.texts {
 		if b != p.block && b != f.spans[0].block && b.idle(true) {

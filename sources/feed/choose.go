@@ -16,9 +16,9 @@ const (
 	maxSpan     = 64 << 10  // records of a span
 )
 
-// choose returns what is to be done next, nil if nothing can be; the mutex is held. In this order: parts of makings begun, tokens
-// that a Fetch waits for, then span by span in ordinal order what is missing: ids, tokens as far as the budget goes, and behind
-// that lengths, as far as they are wanted.
+// choose returns what is to be done next, nil if nothing can be; the mutex is held. In this order: parts of makings
+// begun, tokens that a Fetch waits for, then span by span in ordinal order what is missing: ids, tokens as far as the
+// budget goes, and behind that lengths, as far as they are wanted.
 func (f *Feed) choose() (action, error) {
 	if f.err != nil {
 		return nil, f.err
@@ -70,12 +70,13 @@ func (f *Feed) choose() (action, error) {
 	return f.extend(limit)
 }
 
-// unasked tells that no token was asked of a feed that reads at random what is asked first. Until then tokens whose lengths are known are
-// not made: of a thousand sources few are drawn in a step, and those must not wait for the others.
+// unasked tells that no token was asked of a feed that reads at random what is asked first. Until then tokens whose
+// lengths are known are not made: of a thousand sources few are drawn in a step, and those must not wait for the
+// others.
 func (f *Feed) unasked() bool { return f.src.Global() != nil && f.aside != nil && !f.asked }
 
-// ahead returns the position up to which spans are made where the budget allows: as far again beyond what is wanted as what is
-// wanted lies beyond the head.
+// ahead returns the position up to which spans are made where the budget allows: as far again beyond what is wanted
+// as what is wanted lies beyond the head.
 func (f *Feed) ahead() uint64 {
 	want := max(f.want, f.demanded, f.head)
 	least := min(uint64(min(leastAhead*int64(max(f.cfg.Parallel/4, 1)), f.quota.Share()/4)/f.sizes.record()), maxSpan)
@@ -100,7 +101,8 @@ func (s *sizes) learn(p *span) {
 	s.tokens += p.tokens
 }
 
-// advance takes a span one stage further towards being held. nil where that has to wait: for the budget, for another decoder.
+// advance takes a span one stage further towards being held. nil where that has to wait: for the budget, for another
+// decoder.
 func (f *Feed) advance(p *span, must bool) action {
 	switch p.stage {
 	case fresh:
@@ -168,8 +170,8 @@ func (f *Feed) tokenBytes(p *span) int64 {
 	return n * f.sizes.record()
 }
 
-// room charges n bytes for a span. Where the budget refuses, what is needed later goes first; the head, and what a Fetch waits
-// for, have room in any case.
+// room charges n bytes for a span. Where the budget refuses, what is needed later goes first; the head, and what a
+// Fetch waits for, have room in any case.
 func (f *Feed) room(n int64, p *span, must bool) bool {
 	for !f.quota.Take(n) {
 		if f.dropText(p) || f.evict(p, must) {

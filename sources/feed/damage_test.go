@@ -33,8 +33,8 @@ func (f *holedFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.OpenFile.ReadAt(p, off)
 }
 
-// TestDamageAfterLengths: what is damaged once its lengths are known is bad, record by record; everything else is served. A standby sees
-// it likewise. Where lengths are not known the file ends the feed.
+// TestDamageAfterLengths: what is damaged once its lengths are known is bad, record by record; everything else is
+// served. A standby sees it likewise. Where lengths are not known the file ends the feed.
 func TestDamageAfterLengths(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "two", "three", "four", "five")

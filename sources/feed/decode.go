@@ -82,7 +82,8 @@ func (f *Feed) gather(p *span) action {
 	}
 }
 
-// lookUp fills in remembered lengths, and where there are filters what they say; known only if all are. tokens are those to be kept.
+// lookUp fills in remembered lengths, and where there are filters what they say; known only if all are. tokens are
+// those to be kept.
 func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (tokens int64, patches []uint32, known bool, err error) {
 	view := f.src.Lengths()
 	defer view.Close()
@@ -190,8 +191,8 @@ func (f *Feed) complete(p *span) {
 	f.news.Broadcast()
 }
 
-// place makes the tokens of one record and files them under all its slots. An error is the feed's end; what is wrong with the
-// record alone becomes a reject or a fault.
+// place makes the tokens of one record and files them under all its slots. An error is the feed's end; what is wrong
+// with the record alone becomes a reject or a fault.
 func (m *decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
 	m.make(shard, r, slots)
 	if m.placed != nil {

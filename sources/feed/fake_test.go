@@ -18,8 +18,8 @@ import (
 	"millrace/sources"
 )
 
-// fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether counts are known
-// without an index. A line "bad" is a bad record, "panic" makes the decoder panic.
+// fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether
+// counts are known without an index. A line "bad" is a bad record, "panic" makes the decoder panic.
 type fakeFormat struct {
 	counted bool
 	lengths bool // records are tokens: the bytes of the line

@@ -17,8 +17,8 @@ import (
 	"millrace/sources/order"
 )
 
-// Position is where a feed begins. In block orders SeekPoint is the newest known one that is not after Ordinal (the zero SeekPoint is
-// the stream's start); global order does not need it.
+// Position is where a feed begins. In block orders SeekPoint is the newest known one that is not after Ordinal (the
+// zero SeekPoint is the stream's start); global order does not need it.
 type Position struct {
 	Ordinal   millrace.Ordinal
 	SeekPoint millrace.SeekPoint
@@ -84,10 +84,11 @@ const defaultBudget = 256 << 20
 // batchOffers bounds the offers of one Batch.
 const batchOffers = 4096
 
-// Feed is one stripe of one source, read ahead of need. Run does the work; the other methods may be called concurrently with it
-// and with each other.
+// Feed is one stripe of one source, read ahead of need. Run does the work; the other methods may be called
+// concurrently with it and with each other.
 //
-// Positions (see order.Stripe) count the stripe's ordinals. head ≤ offered; spans cover head … frontier without a gap, or nothing yet.
+// Positions (see order.Stripe) count the stripe's ordinals. head ≤ offered; spans cover head … frontier without a
+// gap, or nothing yet.
 type Feed struct {
 	src    *sources.Source
 	stripe order.Stripe

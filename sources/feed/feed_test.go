@@ -291,7 +291,8 @@ func TestFeedStreamedFile(t *testing.T) {
 	drain(t, f, 0, 10, docs)
 }
 
-// TestFeedRemembers: a second run offers the same, from lengths and block tables remembered, before it has read any record.
+// TestFeedRemembers: a second run offers the same, from lengths and block tables remembered, before it has read any
+// record.
 func TestFeedRemembers(t *testing.T) {
 	c := randomCorpus(4, 4, 60)
 	dir := c.write(t)
@@ -380,7 +381,8 @@ func TestFeedEndlessTiny(t *testing.T) {
 	}
 }
 
-// TestFeedWhatIsNotThere: an empty source, a released ordinal, one of another stripe, one behind the end, too many tokens.
+// TestFeedWhatIsNotThere: an empty source, a released ordinal, one of another stripe, one behind the end, too many
+// tokens.
 func TestFeedWhatIsNotThere(t *testing.T) {
 	empty := corpus{}
 	empty.add("a.jsonl")
@@ -436,7 +438,8 @@ func TestFeedChanged(t *testing.T) {
 	}
 }
 
-// TestFeedPanics: a decoder's panic at random access rejects the record it was at; in a stream it ends the feed by name.
+// TestFeedPanics: a decoder's panic at random access rejects the record it was at; in a stream it ends the feed by
+// name.
 func TestFeedPanics(t *testing.T) {
 	c := randomCorpus(6, 2, 50)
 	c.add("z.jsonl", "fine", "panic", "fine too")
@@ -459,7 +462,8 @@ func TestFeedPanics(t *testing.T) {
 	}
 }
 
-// TestFeedHostFailures: reads that fail a few times are retried; those that fail for good end the feed and quarantine nothing.
+// TestFeedHostFailures: reads that fail a few times are retried; those that fail for good end the feed and quarantine
+// nothing.
 func TestFeedHostFailures(t *testing.T) {
 	c := randomCorpus(7, 3, 50)
 	dir := c.write(t)

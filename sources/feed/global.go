@@ -17,8 +17,8 @@ func (f *Feed) globalIDs(p *span, slots []slot) {
 	}
 }
 
-// split sorts a span's records by where they lie and cuts them into parts that decoders read side by side. What lies together is
-// decoded once, as far as one span reaches.
+// split sorts a span's records by where they lie and cuts them into parts that decoders read side by side. What lies
+// together is decoded once, as far as one span reaches.
 func (m *decoder) split(ctx context.Context, p *span) error {
 	entries := byPlace(p.slots)
 	f := m.feed
@@ -59,8 +59,8 @@ func (m *decoder) readEntries(ctx context.Context, entries []entry) error {
 	return nil
 }
 
-// readShard reads records of one shard. Where the decoder panics, or the bytes are damaged that were whole when lengths were found, the
-// record it was at is tried alone, and rejected if it was it.
+// readShard reads records of one shard. Where the decoder panics, or the bytes are damaged that were whole when
+// lengths were found, the record it was at is tried alone, and rejected if it was it.
 func (m *decoder) readShard(ctx context.Context, entries []entry) error {
 	o, err := m.feed.src.Acquire(ctx, entries[0].shard)
 	if err != nil {
@@ -89,7 +89,8 @@ func (m *decoder) readShard(ctx context.Context, entries []entry) error {
 	return nil
 }
 
-// survives tells whether an error can be one record's alone. Damage can where lengths are known: plans may count on the other records.
+// survives tells whether an error can be one record's alone. Damage can where lengths are known: plans may count on
+// the other records.
 func (m *decoder) survives(err error) bool {
 	var caught *sources.PanicError
 	if errors.As(err, &caught) {

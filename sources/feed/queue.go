@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// edges say where in a feed's spans there is something to do, so that a choice does not look at all of them: they may be many and tiny.
-// They are indexes into spans; the feed's mutex guards them.
+// edges say where in a feed's spans there is something to do, so that a choice does not look at all of them: they may
+// be many and tiny. They are indexes into spans; the feed's mutex guards them.
 type edges struct {
 	held   int     // all spans before are held
 	known  int     // of all spans before the lengths are known

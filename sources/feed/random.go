@@ -21,8 +21,9 @@ const (
 	asideBytes  = 16 << 20 // of tokens made at random that are kept
 )
 
-// aside is what a feed has that is asked at random, without the spans that lie before: one that stands by, and, where records can be read
-// one by one, every feed until its spans have caught up. Its own mutex guards it; it is never held together with the feed's.
+// aside is what a feed has that is asked at random, without the spans that lie before: one that stands by, and, where
+// records can be read one by one, every feed until its spans have caught up. Its own mutex guards it; it is never
+// held together with the feed's.
 type aside struct {
 	mu        sync.Mutex
 	below     millrace.Ordinal
@@ -43,7 +44,8 @@ type document struct {
 	tokens []uint32
 }
 
-// Follow actions a standing-by feed's cursor: nothing below is asked for any more. The seek point is the newest known that is not after it.
+// Follow actions a standing-by feed's cursor: nothing below is asked for any more. The seek point is the newest known
+// that is not after it.
 func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	f.mu.Lock()
 	a := f.aside
@@ -98,8 +100,8 @@ func (a *aside) held(n millrace.Ordinal) (d document, ok bool) {
 	return d, ok
 }
 
-// Warm makes the first few documents after the cursor of a standing-by feed, if it has moved: files are open then, what lies there is in
-// the system's cache, and the first sample of a takeover is at hand.
+// Warm makes the first few documents after the cursor of a standing-by feed, if it has moved: files are open then,
+// what lies there is in the system's cache, and the first sample of a takeover is at hand.
 func (f *Feed) Warm(ctx context.Context) error {
 	a := f.standing()
 	if a == nil {
@@ -140,8 +142,9 @@ func (f *Feed) standing() *aside {
 	return f.aside
 }
 
-// asideFor returns what reads requests at random, nil where spans serve them. A feed that never stood by reads at random only what lies
-// within lengths that it knows: what it does not, its spans find out first, and what is wrong with the rest is theirs to say.
+// asideFor returns what reads requests at random, nil where spans serve them. A feed that never stood by reads at
+// random only what lies within lengths that it knows: what it does not, its spans find out first, and what is wrong
+// with the rest is theirs to say.
 func (f *Feed) asideFor(ctx context.Context, reqs []Request) (*aside, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,7 +160,8 @@ func (f *Feed) asideFor(ctx context.Context, reqs []Request) (*aside, error) {
 	return f.aside, nil
 }
 
-// knows waits until the lengths around a request were looked up, and tells whether it lies within them; the mutex is held.
+// knows waits until the lengths around a request were looked up, and tells whether it lies within them; the mutex is
+// held.
 func (f *Feed) knows(ctx context.Context, r Request) (bool, error) {
 	position := f.stripe.Position(r.Ordinal)
 	for {
@@ -181,8 +185,8 @@ type want struct {
 	reqs    []int
 }
 
-// fetchAside serves from spans what they hold, and reads the rest at random. Once spans hold most of what is asked, the feed is like any
-// other from the next fetch on.
+// fetchAside serves from spans what they hold, and reads the rest at random. Once spans hold most of what is asked,
+// the feed is like any other from the next fetch on.
 func (f *Feed) fetchAside(ctx context.Context, a *aside, reqs []Request, byOrdinal []int, emit func(int, []uint32) error) error {
 	var wanted []want
 	var bad error
@@ -277,8 +281,8 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 	}
 }
 
-// readAside makes documents at random and serves each as soon as it is made. Without a server they are only kept. a is nil where nothing
-// that was made before may be used.
+// readAside makes documents at random and serves each as soon as it is made. Without a server they are only kept. a
+// is nil where nothing that was made before may be used.
 func (f *Feed) readAside(ctx context.Context, a *aside, wanted []want, serve server) error {
 	r := &asideRead{f: f, a: a, serve: serve}
 	var rest []want
@@ -400,8 +404,8 @@ func (f *Feed) remembered(ctx context.Context, slots []slot) ([]uint32, error) {
 	return out, nil
 }
 
-// decoder makes a span that nobody keeps, and hands on each of its documents. One whose length is not the remembered one is bad: that is
-// what it was offered with.
+// decoder makes a span that nobody keeps, and hands on each of its documents. One whose length is not the remembered
+// one is bad: that is what it was offered with.
 func (r *asideRead) decoder(p *span, wanted []want, lengths []uint32) *decoder {
 	m := newDecoder(r.f)
 	m.open(p, 0)

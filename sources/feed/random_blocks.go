@@ -8,7 +8,8 @@ import (
 	"millrace/sources/order"
 )
 
-// find returns the block that holds an ordinal. Blocks that nobody knows yet are read for their size, from the newest seek point on.
+// find returns the block that holds an ordinal. Blocks that nobody knows yet are read for their size, from the newest
+// seek point on.
 func (r *asideRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
 	s, at := r.f.src, r.seekPoint(n)
 	var scan *shardScan

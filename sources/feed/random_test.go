@@ -14,7 +14,8 @@ import (
 	"millrace/sources/order"
 )
 
-// demand asks a feed for documents at random between two ordinals, as Fetch or anew, and compares what comes with the dumb version.
+// demand asks a feed for documents at random between two ordinals, as Fetch or anew, and compares what comes with the
+// dumb version.
 func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until int) {
 	t.Helper()
 	var reqs []Request
@@ -65,8 +66,8 @@ func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoi
 	return a
 }
 
-// TestStandbySameTokens: what is asked of a standing-by feed, before and after it follows and after it is promoted, is what the dumb
-// version holds; once promoted it offers the stream from its cursor on.
+// TestStandbySameTokens: what is asked of a standing-by feed, before and after it follows and after it is promoted,
+// is what the dumb version holds; once promoted it offers the stream from its cursor on.
 func TestStandbySameTokens(t *testing.T) {
 	c := randomCorpus(11, 4, 60)
 	c.shards[1] = append(c.shards[1], "", "bad", "s1 boom", "last")
@@ -149,8 +150,8 @@ func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
 	}
 }
 
-// TestNothingIsMadeThatNobodyAskedFor: where lengths are known a feed offers without making a token, and what is asked first is made by
-// itself; then it reads ahead. All of it is what the dumb version holds.
+// TestNothingIsMadeThatNobodyAskedFor: where lengths are known a feed offers without making a token, and what is
+// asked first is made by itself; then it reads ahead. All of it is what the dumb version holds.
 func TestNothingIsMadeThatNobodyAskedFor(t *testing.T) {
 	c := randomCorpus(17, 4, 400)
 	x := fixture{shuffle: millrace.Global, epochs: 2, limit: 600, index: t.TempDir()}

@@ -118,7 +118,8 @@ func (b *rawBlock) record(number uint64, scratch []uint32) sources.Record {
 	return r
 }
 
-// shardScan reads one shard block by block from some block on. It holds the shard and a coroutine until stopped or at the end.
+// shardScan reads one shard block by block from some block on. It holds the shard and a coroutine until stopped or at
+// the end.
 type shardScan struct {
 	shard  uint32
 	record uint64 // first of the block that comes next
@@ -157,7 +158,8 @@ func (sc *shardScan) close() {
 // errEnough ends a scan that nobody reads any more.
 var errEnough = fmt.Errorf("scan: enough")
 
-// scanBlocks yields the blocks of a shard from the one that begins at a record. The first error is the last thing it yields.
+// scanBlocks yields the blocks of a shard from the one that begins at a record. The first error is the last thing it
+// yields.
 func scanBlocks(ctx context.Context, s *sources.Source, shard uint32, from uint64, slab func() []byte) iter.Seq2[*rawBlock, error] {
 	return func(yield func(*rawBlock, error) bool) {
 		o, err := s.Acquire(ctx, shard)

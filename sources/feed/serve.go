@@ -84,8 +84,9 @@ func (f *Feed) spanAt(position uint64) *span {
 	return f.spans[i]
 }
 
-// Fetch hands on the tokens that the requests name, in any order: i is the request's index, and tokens holds Length tokens and
-// one more where the document goes on. tokens is valid until emit returns. Payload that is not held is made again.
+// Fetch hands on the tokens that the requests name, in any order: i is the request's index, and tokens holds Length
+// tokens and one more where the document goes on. tokens is valid until emit returns. Payload that is not held is
+// made again.
 //
 // Documents that cannot be served are reported after all others, as joined *SampleError; errors of emit end the fetch.
 func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {

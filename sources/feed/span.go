@@ -27,9 +27,9 @@ const (
 
 // span is a run of consecutive positions of a feed that are looked up, read and dropped together.
 //
-// Invariants: (1) slots' record, shard and, once known, length never change; (2) part and off are written by decoders while
-// stage is making and read by others only while held; (3) a span with pins is not dropped. All fields but the slots' contents are
-// guarded by the feed's mutex.
+// Invariants: (1) slots' record, shard and, once known, length never change; (2) part and off are written by decoders
+// while stage is making and read by others only while held; (3) a span with pins is not dropped. All fields but the
+// slots' contents are guarded by the feed's mutex.
 type span struct {
 	lo, hi uint64
 	block  *block // nil in global order
@@ -79,5 +79,6 @@ func (b *block) idle(lengths bool) bool {
 	return true
 }
 
-// dropped tells whether a slot's tokens are not kept: the source's own filter refuses them. The answers of a known span never change.
+// dropped tells whether a slot's tokens are not kept: the source's own filter refuses them. The answers of a known
+// span never change.
 func (p *span) dropped(i uint32) bool { return p.refused != nil && p.refused[i]&filter.Own != 0 }

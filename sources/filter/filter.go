@@ -1,9 +1,10 @@
 // Package filter decides by an expression whether a record is kept: `quality > 0.5 && language == "en"`.
 //
-// The language is that of github.com/expr-lang/expr, cut down to what gives one answer everywhere: no clock, no time zones, no powers (their last
-// bit may differ between processors), no order of a map's keys, nothing that grows without bound. Names are the fields of the record, nested as
-// meta.lang; `tokens` and `bytes` are the lengths of the document that it becomes. Numbers with a point are compared as 64-bit floats: each
-// operation is rounded by itself as IEEE 754 says, so that the one bit that leaves this package is the same on every host.
+// The language is that of github.com/expr-lang/expr, cut down to what gives one answer everywhere: no clock, no time
+// zones, no powers (their last bit may differ between processors), no order of a map's keys, nothing that grows
+// without bound. Names are the fields of the record, nested as meta.lang; `tokens` and `bytes` are the lengths of the
+// document that it becomes. Numbers with a point are compared as 64-bit floats: each operation is rounded by itself
+// as IEEE 754 says, so that the one bit that leaves this package is the same on every host.
 package filter
 
 import (

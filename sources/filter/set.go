@@ -13,8 +13,8 @@ import (
 // Own is the bit of a source's own filter. What it refuses is never planned; other bits refuse for one stage.
 const Own = 1
 
-// Set is the filters that look at one source, in order: the answer of the i-th is bit i. It is read-only and safe for concurrent use. The
-// nil Set refuses nothing.
+// Set is the filters that look at one source, in order: the answer of the i-th is bit i. It is read-only and safe for
+// concurrent use. The nil Set refuses nothing.
 type Set struct {
 	filters []*Filter
 	fields  []string
@@ -75,8 +75,9 @@ func (s *Set) Judge() *Judge {
 	return &Judge{set: s, machine: vm.VM{MemoryBudget: mostMemory}, env: make(map[string]any)}
 }
 
-// Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int, float64, bool, or nil where the
-// record has none. An error says which filter cannot be applied to the record and why, and wraps millrace.ErrBadSample.
+// Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int,
+// float64, bool, or nil where the record has none. An error says which filter cannot be applied to the record and
+// why, and wraps millrace.ErrBadSample.
 func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error) {
 	if j.set == nil {
 		return 0, nil

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what has to come.
 const patience = time.Minute
 
-// numbers is a format of tokens: each line is the length of a record, or says what is wrong with it. `bad` is seen before it is
-// offered, `late` only when its payload is asked for, `damaged` ends the source.
+// numbers is a format of tokens: each line is the length of a record, or says what is wrong with it. `bad` is seen
+// before it is offered, `late` only when its payload is asked for, `damaged` ends the source.
 type numbers struct {
 	reads *atomic.Int64 // records that were read
 	index *atomic.Int64 // shards that were indexed
@@ -317,7 +317,8 @@ type offered struct {
 	bad             string
 }
 
-// offers collects n offers of an assignment, and whether the end was told with them. Those of older terms are passed over.
+// offers collects n offers of an assignment, and whether the end was told with them. Those of older terms are passed
+// over.
 func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	x.t.Helper()
 	for len(out) < n {

@@ -13,7 +13,8 @@ func indexFS(fail *failpoint.Set) index.FS {
 	return faultyFS{index.OSFS(), fail}
 }
 
-// faultyFS has the points index/create, index/write, index/reserve, index/sync, index/publish/before and index/publish/after.
+// faultyFS has the points index/create, index/write, index/reserve, index/sync, index/publish/before and
+// index/publish/after.
 type faultyFS struct {
 	index.FS
 	fail *failpoint.Set

@@ -10,8 +10,8 @@ import (
 // absence is how long one that leaves waits for an orchestrator that is not there: as a rule the run has ended with it.
 const absence = 300 * time.Millisecond
 
-// leave waits until the process is asked to leave. From then on it serves what it holds, until it was told that all of it is handed over,
-// nobody is there who could tell, or its grace is spent.
+// leave waits until the process is asked to leave. From then on it serves what it holds, until it was told that all
+// of it is handed over, nobody is there who could tell, or its grace is spent.
 func (l *Loader) leave(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

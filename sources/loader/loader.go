@@ -92,8 +92,8 @@ func New(cfg Config) *Loader {
 	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: budget.New(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
 }
 
-// Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to leave and has handed
-// over.
+// Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to
+// leave and has handed over.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {

@@ -232,7 +232,8 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestAnOrchestratorThatIsBackIsToldAgain, without a record being read again; one that goes back further has it read anew.
+// TestAnOrchestratorThatIsBackIsToldAgain, without a record being read again; one that goes back further has it read
+// anew.
 func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	w := newWorld(t, append(lengths(300), "bad")...)
 	x := w.start()

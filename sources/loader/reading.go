@@ -17,8 +17,8 @@ import (
 	"millrace/sources/order"
 )
 
-// reading is one stripe of one source being read under one term, or followed as its standby. Offers are kept until they are released, so
-// that a restarted orchestrator is told again without a byte being read again.
+// reading is one stripe of one source being read under one term, or followed as its standby. Offers are kept until
+// they are released, so that a restarted orchestrator is told again without a byte being read again.
 type reading struct {
 	of      stripe
 	stripes uint32
@@ -37,8 +37,8 @@ type reading struct {
 	failed  bool             // the feed has ended with an error: nothing more comes
 }
 
-// openSource opens a source once and reports its manifest. An orchestrator that is back asks again, maybe while the opening for its
-// predecessor is under way: then it is waited for.
+// openSource opens a source once and reports its manifest. An orchestrator that is back asks again, maybe while the
+// opening for its predecessor is under way: then it is waited for.
 func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.OpenSource) error {
 	name := order.Source
 	gate := l.gate(name)
@@ -109,7 +109,8 @@ func (l *Loader) gate(source string) *sync.Mutex {
 	return l.gates[source]
 }
 
-// read begins a stripe, or goes on with one that is being read already and still holds what is asked for. Only the session calls it.
+// read begins a stripe, or goes on with one that is being read already and still holds what is asked for. Only the
+// session calls it.
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
 	of := stripe{order.Source, order.Stripe}
 	l.mu.Lock()
@@ -244,8 +245,8 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 	}
 }
 
-// adopt lets a new session take over a stripe that is being read, if nothing it needs was released; it is told all over again, but for
-// what lies below the place that it asks for. A standby that is told to read has been promoted.
+// adopt lets a new session take over a stripe that is being read, if nothing it needs was released; it is told all
+// over again, but for what lies below the place that it asks for. A standby that is told to read has been promoted.
 func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

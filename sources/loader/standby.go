@@ -11,8 +11,8 @@ import (
 // warmEvery is how often a standby makes the records at its cursor.
 const warmEvery = time.Second
 
-// follow keeps a standby's head warm until the stripe is its own. An error is the end of ctx: what cannot be read now is tried again, for
-// it is the primary's to say that a source cannot go on.
+// follow keeps a standby's head warm until the stripe is its own. An error is the end of ctx: what cannot be read now
+// is tried again, for it is the primary's to say that a source cannot go on.
 func (l *Loader) follow(ctx context.Context, r *reading) error {
 	for {
 		select {

@@ -120,7 +120,8 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	x.quiet()
 }
 
-// TestAStandbySurvivesItsOrchestrator: a new one is told again that it stands, and may promote it by telling it to read.
+// TestAStandbySurvivesItsOrchestrator: a new one is told again that it stands, and may promote it by telling it to
+// read.
 func TestAStandbySurvivesItsOrchestrator(t *testing.T) {
 	w := newWorld(t, lengths(200)...)
 	all, _ := w.direct(order.Stripe{}, nil)
@@ -173,7 +174,8 @@ type refusing struct {
 
 func (r refusing) Load(proto.Orchestrator_LoadServer) error { return wire.ToStatus(r.with) }
 
-// TestALoaderThatNobodyReplacesLeaves: where a run has ended its orchestrator is gone, and nothing is left to hand over.
+// TestALoaderThatNobodyReplacesLeaves: where a run has ended its orchestrator is gone, and nothing is left to hand
+// over.
 func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
 	w := newWorld(t, "1")
 	leave := make(chan struct{})
@@ -187,7 +189,8 @@ func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
 	}
 }
 
-// TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program does not fit the run.
+// TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program
+// does not fit the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
 	for _, with := range []error{millrace.ErrFenced, millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")} {
 		w := newWorld(t, lengths(40)...)

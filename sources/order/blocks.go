@@ -11,8 +11,8 @@ const (
 	plainBlock    = 1 << 20  // shuffle: none; decides only how often a feed reports a seek point
 )
 
-// Blocks is the order of sources that are read block by block: shards in the epoch's order, their blocks in file order, the
-// records of a block permuted. If Plain is set, both permutations are the identity.
+// Blocks is the order of sources that are read block by block: shards in the epoch's order, their blocks in file
+// order, the records of a block permuted. If Plain is set, both permutations are the identity.
 type Blocks struct {
 	Seed   Seed
 	Plain  bool
@@ -68,7 +68,8 @@ func (b *Blocks) AfterShard(at millrace.SeekPoint) millrace.SeekPoint {
 	return at
 }
 
-// Cutter finds the ends of blocks: a block closes before the record that would exceed the limit, and has at least one record.
+// Cutter finds the ends of blocks: a block closes before the record that would exceed the limit, and has at least one
+// record.
 type Cutter struct {
 	Limit   int64 // bytes
 	raw     int64

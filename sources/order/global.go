@@ -40,7 +40,8 @@ func (g *Global) locate(x uint64) millrace.SampleID {
 	return millrace.SampleID{Shard: uint32(shard), Record: x - g.starts[shard]}
 }
 
-// Lookup maps ordinals that mostly share an epoch: it keeps that epoch's permutation. It is not safe for concurrent use.
+// Lookup maps ordinals that mostly share an epoch: it keeps that epoch's permutation. It is not safe for concurrent
+// use.
 type Lookup struct {
 	order *Global
 	epoch millrace.Epoch

@@ -8,8 +8,8 @@ import (
 
 const stripeRun = millrace.StripeRun
 
-// Stripe is the share of a source's ordinals that one loader serves: ordinal n belongs to stripe (n/32) % Of. The zero value is
-// the whole source.
+// Stripe is the share of a source's ordinals that one loader serves: ordinal n belongs to stripe (n/32) % Of. The
+// zero value is the whole source.
 //
 // Stripe positions count the stripe's ordinals without gaps: position k is the stripe's k-th ordinal.
 type Stripe struct{ Index, Of uint32 }
@@ -31,7 +31,8 @@ func (s Stripe) Ordinal(k uint64) millrace.Ordinal {
 	return millrace.Ordinal((run*uint64(s.Of)+uint64(s.Index))*stripeRun + k%stripeRun)
 }
 
-// Position returns how many of the stripe's ordinals lie below n. If n belongs to the stripe, that is its stripe position.
+// Position returns how many of the stripe's ordinals lie below n. If n belongs to the stripe, that is its stripe
+// position.
 func (s Stripe) Position(n millrace.Ordinal) uint64 {
 	if s.Of <= 1 {
 		return uint64(n)

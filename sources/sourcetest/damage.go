@@ -21,9 +21,9 @@ const (
 	mostRead = 1 << 20 // records, after which the reader counts as endless
 )
 
-// Damage cuts and flips every file of the fixtures, sampled where they are long, and demands that reading ends in time, in bounded
-// memory (allocated bytes an attempt), without a panic, and with an error that names the damaged file and is ErrDamaged, with bad
-// samples, or with records.
+// Damage cuts and flips every file of the fixtures, sampled where they are long, and demands that reading ends in
+// time, in bounded memory (allocated bytes an attempt), without a panic, and with an error that names the damaged
+// file and is ErrDamaged, with bad samples, or with records.
 func Damage(t *testing.T, mk New, fixtures []Fixture, allocated uint64) {
 	for _, f := range fixtures {
 		t.Run(f.Name, func(t *testing.T) {
@@ -140,8 +140,8 @@ func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []Record
 	return got, err
 }
 
-// Fuzz tries one shard of arbitrary bytes and fails on what no file may cause: a panic, an endless read, records that differ
-// between scan and read, or an error that is not the file's.
+// Fuzz tries one shard of arbitrary bytes and fails on what no file may cause: a panic, an endless read, records that
+// differ between scan and read, or an error that is not the file's.
 func Fuzz(t *testing.T, mk New, f Fixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()

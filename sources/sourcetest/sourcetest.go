@@ -1,5 +1,5 @@
-// Package sourcetest is the contract that every format keeps, as tests: each format runs them over fixtures that an independent
-// writer made.
+// Package sourcetest is the contract that every format keeps, as tests: each format runs them over fixtures that an
+// independent writer made.
 package sourcetest
 
 import (

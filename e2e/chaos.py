@@ -1,4 +1,4 @@
-"""The campaign: seeded faults against real processes over real files, each run held against the fault-free one by the history checker.
+"""The campaign: seeded faults against real processes over real files. The history checker compares each run with the fault-free run.
 
     python chaos.py --faults 200 --seed 1 [--beside 3] [--record] [--keep]
 
@@ -92,7 +92,7 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What was done to whom; `counts` says that its record shows work in flight."""
+    """One injected fault. `counts` is true if the victim's record shows work in flight."""
 
     what: str  # kill, eio …; for one at a moment also stop, term, memory, pair, cut, nap
     where: str  # the point, or the kind of process
@@ -100,7 +100,7 @@ class Fault:
 
 
 def struck(h: History) -> Iterator[Fault]:
-    """All faults of a run, by its records."""
+    """Reads all faults of a run from its records."""
     by_pid = {(life.name, life.pid): life for life in h.lives}
     for _, r in h.each("failpoint"):
         point, _, action = r["key"].partition("=")
@@ -119,7 +119,7 @@ def struck(h: History) -> Iterator[Fault]:
 
 
 class Stage:
-    """The files, the mixtures and what runs without faults gave. `kept` is a directory where a stage was made before, or will be found."""
+    """The files, the mixtures and the results of fault-free runs. `kept` is a directory that holds, or will hold, a finished stage."""
 
     def __init__(self, binary: Path, scratch: Path, kept: Optional[Path] = None) -> None:
         self.binary, self.scratch, self.kept = binary, scratch, kept or scratch
@@ -137,7 +137,7 @@ class Stage:
             self._golden(name, texts)
 
     def _hurt(self, path: Path) -> None:
-        """A shard that was whole when its lengths were remembered."""
+        """Damages a shard after the length store has recorded its lengths."""
         known = self.kept / "known.index"
         if known.exists():
             return
@@ -148,14 +148,14 @@ class Stage:
         path.write_text("".join(line.replace('"text"', '"tezt"') if n in HURT else line for n, line in enumerate(lines)), encoding="utf-8")
 
     def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
-        """Every run has its own index, so that it is made under faults as well; of what will be hurt it has the lengths."""
+        """Gives a run its own index, so that indexing also happens under faults. The index holds the lengths of shards to be damaged."""
         own: Dict[str, Any] = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
         if "hurt" in MIXTURES[name]["sources"]:
             shutil.copytree(self.kept / "known.index", own["index_dir"])
         return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
-        """A run without faults; its points are armed with a pause of nothing, so that its records count how often each is passed."""
+        """Runs without faults. Every failpoint is armed with an empty pause, so the records count how often each is passed."""
         counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
         directory, wrong = self.kept / f"golden-{name}", []
         if not directory.exists():
@@ -169,7 +169,7 @@ class Stage:
         self.passes[name] = collections.Counter((life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint"))
 
     def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
-        """What the sources hold, read by other libraries; a bad record is one that has to be accounted for."""
+        """Reads the sources with other libraries. Each bad record must appear in a quarantine."""
         base = variant(mixture)
         good = {name: source for name, source in mixture["sources"].items() if name not in ("flawed", "hurt")}
         out = {name: {i: len(t) for i, t in d.items()} for name, d in oracle.documents(self.files, {**base, "sources": good}).items()}
@@ -179,7 +179,7 @@ class Stage:
         return out
 
     def processes(self, name: str, shadows: int) -> List[str]:
-        """The processes of a run, as its golden run had them, but for its shadows."""
+        """The processes of a run without its shadows, from its golden run."""
         others = {life.name for life in self.checks[name].golden.lives if life.kind not in ("driver", "shadow")}
         return sorted(others | {f"shadow-{i}" for i in range(shadows)})
 
@@ -195,7 +195,7 @@ class Outcome:
 
 
 def one(stage: Stage, seed: int) -> Outcome:
-    """The run of a seed."""
+    """Plays the run of one seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
     shadows = random.Random(seed).choice(SHADOWS)
     plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name, shadows)), stage.passes[name], MOMENTS)
@@ -221,7 +221,7 @@ def clear(stage: Stage, outcome: Outcome) -> None:
 
 
 class Score:
-    """The totals of a campaign."""
+    """Adds up a campaign."""
 
     def __init__(self) -> None:
         self.hits: Dict[Tuple[str, str], int] = collections.Counter()
@@ -254,8 +254,8 @@ class Score:
 
 
 def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print, stop: bool = False) -> Tuple[Score, int]:
-    """Runs seeds from the first on, several beside each other, until enough faults counted or, with `stop`, a run went wrong. Returns the
-    seed after the last."""
+    """Plays consecutive seeds in parallel until enough faults counted. With `stop` it also ends at the first failed run.
+    Returns the seed after the last one."""
     score, seed = Score(), first
     with concurrent.futures.ThreadPoolExecutor(beside) as pool:
         under_way = set()
@@ -279,7 +279,7 @@ def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say
 
 
 def build(scratch: Path) -> Path:
-    """The binary under test: $MILLRACE, or built from this tree."""
+    """The binary under test: $MILLRACE if set, else built from this tree."""
     if "MILLRACE" in os.environ:
         return Path(os.environ["MILLRACE"]).resolve()
     out = scratch / "millrace"

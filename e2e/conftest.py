@@ -21,7 +21,7 @@ import corpus  # noqa: E402
 import oracle  # noqa: E402
 from harness import Delivered, Run, write_mixture  # noqa: E402
 
-# One small run over every format, in which everything can be counted. What a test changes is a variant of it.
+# One small run over every format that is small enough to count everything. Tests use variants of it.
 BASE: Dict[str, Any] = {
     "version": 1,
     "seed": 11,
@@ -102,7 +102,7 @@ def variant(change: Mapping[str, Any]) -> Dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The binary under test: $MILLRACE, or built from this tree."""
+    """The binary under test: $MILLRACE if set, else built from this tree."""
     if "MILLRACE" in os.environ:
         return Path(os.environ["MILLRACE"]).resolve()
     out = tmp_path_factory.mktemp("bin") / "millrace"
@@ -121,7 +121,7 @@ def corpus_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclasses.dataclass
 class Stage:
-    """Where runs happen: the corpus, and each run remembered, so that tests share them."""
+    """Runs mixtures over the corpus and caches each run, so that tests share them."""
 
     binary: Path
     corpus: Path
@@ -148,7 +148,7 @@ class Stage:
         return Run(self.binary, self.mixture(mixture), directory or self.new_dir(), ranks, **kwargs)
 
     def delivered(self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any) -> Delivered:
-        """A whole run from its beginning to its own end, in a new run directory. Equal ones are run once."""
+        """Runs a mixture from start to end in a new run directory. Equal runs happen once."""
         key = repr((mixture, ranks, env, sorted(orders.items())))
         if key not in self._runs:
             with self.up(mixture, ranks, env=env) as run:

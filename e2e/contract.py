@@ -1,4 +1,4 @@
-"""CONTRACT §4 and PLANNING §5, written down again as checks of what trainers got. Nothing here is shared with the program."""
+"""Independent checks of delivered batches against docs/planning.md and docs/parallelism.md. They share no code with the program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IGNORED = -100
 
 
 def check_batches(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
-    """Every element of every tensor is what the batch's own segments and the documents make it."""
+    """Checks every element of every tensor against the batch's segments and the documents."""
     expected = _varlen if mixture.get("layout") == "varlen" else _packed
     axes = mixture.get("parallelism", {})
     now = by_step(delivered, mixture)
@@ -96,14 +96,14 @@ def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
 
 
 def _width(s: Segment, parts: int, multiple: int) -> int:
-    """The columns of a segment, or of one of its slices: two of 2 * parts chunks that round up by themselves."""
+    """The columns of a segment or slice. A slice is two of 2 * parts chunks, each rounded up."""
     chunks = max(2 * parts, 1)
     return -(-(-(-s[LENGTH] // chunks)) // multiple) * multiple * min(chunks, 2)
 
 
 def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:
-    """A context-parallel rank's part of a microbatch: of each document's padded place two of 2 * cp equal chunks, the rank-th from both
-    ends, then what it holds whole. What lies behind the last document is padding everywhere."""
+    """A context-parallel rank's part of a microbatch. Of each padded document the rank has two of 2 * cp equal chunks, the
+    rank-th from both ends. Whole documents of the rank follow. Everything behind the last document is padding."""
     multiple = mixture["pad_multiple"]
     varlen = whole["labels"].ndim == 1
     if not batch.segments and varlen:  # two masked tokens for everyone
@@ -157,7 +157,7 @@ def _fill(out: Dict[str, Any], where: Any, s: Segment, documents: Mapping[str, D
 
 
 def check_labels_once(delivered: Delivered, documents: Mapping[str, Documents]) -> None:
-    """Each token of a document but its first is a label exactly once in each epoch; read from the tensors alone."""
+    """Checks, from the tensors alone, that each token but a document's first is a label exactly once per epoch."""
     labels: Dict[Tuple[str, str, int], List[Tuple[int, Any]]] = collections.defaultdict(list)
     for batch in delivered.slots().values():
         assert batch.tensors is not None
@@ -171,14 +171,14 @@ def check_labels_once(delivered: Delivered, documents: Mapping[str, Documents]) 
 
 
 def filtered(mixture: Mapping[str, Any]) -> Set[str]:
-    """The sources some of whose documents may be refused."""
+    """The sources with a filter that may refuse documents."""
     out = {name for name, source in mixture["sources"].items() if "filter" in source}
     return out.union(*(stage.get("filters", {}) for stage in mixture.get("stages", [])))
 
 
 def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epochs: int, refusing: Collection[str] = ()) -> None:
-    """Every token of every document came exactly once in each epoch, and ordinals number the documents of all epochs. Sources that refuse
-    documents leave out whole ones."""
+    """Checks that every token of every document came exactly once per epoch and that ordinals count documents over all
+    epochs. Filters leave out whole documents only."""
     seen = pieces(delivered.segments())
     ordinals: Dict[Tuple[str, int], Tuple[str, int]] = {}
     for s in delivered.segments():
@@ -197,8 +197,8 @@ def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epo
 
 
 def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
-    """Documents are cut only where they are longer than a sequence of the step, into whole sequences and a rest; each step but the last has its
-    batch of sequences, of which `pad` gives each to one segment. `concat` cuts where a row ends and nowhere else."""
+    """Checks where documents are cut. A document longer than the step's sequence becomes whole sequences and a rest. `concat`
+    cuts only at row ends. Every step but the last has a full batch of sequences; `pad` puts one segment in each."""
     now = by_step(delivered, mixture)
     ranks = len(delivered.ranks)
     for step, segments in delivered.steps().items():
@@ -228,7 +228,7 @@ def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple
 
 
 def charges(segments: Sequence[Segment], unit: str) -> Dict[str, int]:
-    """What each source is charged for the segments: tokens, or documents at their first segment."""
+    """The charge of each source for the segments: tokens, or documents counted at their first segment."""
     out: Dict[str, int] = collections.Counter()
     for s in segments:
         out[s[SOURCE]] += s[LENGTH] if unit == "tokens" else int(s[OFFSET] == 0)
@@ -236,7 +236,7 @@ def charges(segments: Sequence[Segment], unit: str) -> Dict[str, int]:
 
 
 def weights_at(mixture: Mapping[str, Any], step: int, tokens: int) -> Dict[str, Fraction]:
-    """The mixture in force at a step before which so many tokens were placed, adding up to 1."""
+    """The mixture at a step, given the tokens placed before it. The shares add up to 1."""
     block = mixture["mixture"]
     now = {name: Fraction(str(w)) for name, w in block.get("weights", {}).items()}
     for milestone in block.get("schedule", []):
@@ -278,7 +278,7 @@ def deviations(delivered: Delivered, mixture: Mapping[str, Any], until: Optional
 
 
 def exhausted_at(delivered: Delivered, documents: Mapping[str, Documents], epochs: int) -> Dict[str, int]:
-    """The step with the last token of each source that came to its end."""
+    """The step of the last token of each exhausted source."""
     left = {source: epochs * sum(map(len, of.values())) for source, of in documents.items()}
     out: Dict[str, int] = {}
     for step, segments in delivered.steps().items():

@@ -1,5 +1,5 @@
-"""Corpora with fixed seeds: real text of this machine (the sources of Go's and Python's libraries) and synthetic oddities, written in
-every format by libraries that Millrace does not use."""
+"""Corpora with fixed seeds, in every format, written by libraries that Millrace does not use. The text is real (the sources
+of Go's and Python's libraries) with synthetic edge cases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def real_texts(seed: int, count: int, longest: int) -> List[str]:
 
 
 def synthetic_texts(seed: int, count: int, longest: int) -> List[str]:
-    """Words that are the same on every machine and in every version of everything: a 64-bit LCG, no library's random numbers."""
+    """Random words from a 64-bit LCG, equal on every machine and in every library version."""
     state = seed
     texts: List[str] = []
 
@@ -76,7 +76,7 @@ def synthetic_texts(seed: int, count: int, longest: int) -> List[str]:
 
 
 def mixed_texts(seed: int, count: int, longest: int) -> List[str]:
-    """Real pieces with the odd ones spread among them."""
+    """Real pieces with edge cases spread among them."""
     texts = real_texts(seed, count - len(ODD), longest)
     for i, odd in enumerate(ODD):
         texts.insert((i * 7919 + seed) % len(texts), odd)
@@ -84,7 +84,7 @@ def mixed_texts(seed: int, count: int, longest: int) -> List[str]:
 
 
 def write_jsonl(path: Path, texts: Sequence[str], field: str = "text", odd: bool = True) -> None:
-    """JSON lines, compressed as the name says; with `odd`, lines that are no records, CRLF, escapes and other fields before and after."""
+    """JSON lines, compressed as the name says. `odd` adds blank lines, CRLF, escapes and other fields before and after."""
     lines: List[bytes] = []
     for i, text in enumerate(texts):
         record: Dict[str, Any] = {}
@@ -115,7 +115,7 @@ def write_jsonl(path: Path, texts: Sequence[str], field: str = "text", odd: bool
 
 
 def write_zstd_frames(path: Path, texts: Sequence[str], records: int) -> None:
-    """JSON lines in independent zstd frames of so many records: bytes that allow random access."""
+    """JSON lines in independent zstd frames of a fixed number of records, which allow random access."""
     frames = []
     for at in range(0, len(texts), records):
         whole = b"".join(json.dumps({"text": t}).encode() + b"\n" for t in texts[at : at + records])

@@ -1,4 +1,4 @@
-"""What a campaign draws from: the named points of docs/failpoints.md, and what can happen to a process at any moment."""
+"""The faults that a campaign draws from: the failpoints of docs/failpoints.md, and faults at random moments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "failpoints.md"
 
-# What a disk answers at its points. A pause is a slow disk.
+# The answers of a disk at its failpoints. A pause stands for a slow disk.
 DISK = {
     "checkpoint/write": ("eio", "enospc", "torn", "sleep:300ms"),
     "checkpoint/sync": ("eio", "enospc", "sleep:300ms"),
@@ -23,13 +23,13 @@ DISK = {
     "loader/reply/before": ("kill", "sleep:600ms"),  # a reply that is late is asked of the standby too
 }
 
-# Points that only a shard passes that was damaged after its lengths were known; where it is, three of a hand are of them.
+# Failpoints that only a shard damaged after indexing passes. Runs with such a shard draw three of their faults from them.
 DAMAGE = ("loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after", "sidecar/masked/before", "sidecar/masked/after")
 
-# What has to happen at a moment so that a point is passed: a sidecar is asked to leave, a stranger comes to a seat that is taken, or free.
+# Events that a failpoint needs to be passed: a sidecar is asked to leave, or a second client claims a rank.
 BRINGS = {"sidecar/leaving": ("leave",), "sidecar/parted": ("leave",), "sidecar/refused": ("stranger", "stranger"), "sidecar/failed": ("early",)}
 
-# Points that are often armed in vain are dealt more often.
+# Failpoints that often fire in vain are drawn more often.
 OFTEN = {
     "sidecar/hedge/before": 3, "sidecar/hedge/after": 3, "sidecar/refused": 2, "sidecar/failed": 2, "sidecar/parted": 2, "sidecar/leaving": 2, "sidecar/stale": 2,
     "sidecar/switch/before": 2, "sidecar/switch/after": 2, "loader/bye/before": 2, "loader/promote/before": 3, "loader/promote/after": 3, "loader/warm/before": 2,
@@ -38,7 +38,7 @@ OFTEN = {
 HANDS = {"up": 2, "trainer": 2, "orchestrator": 6, "sidecar": 6}
 HAND = 4
 
-# What happens at random moments, and how often beside the others.
+# Faults at random moments, and their relative frequency.
 MOMENTS = {"kill": 10, "stop": 3, "term": 2, "memory": 2, "pair": 2, "up": 1, "trainer": 1, "stranger": 1}
 
 
@@ -51,14 +51,14 @@ class Point:
 
 
 def points() -> List[Point]:
-    """The table, as it stands in the documentation."""
+    """The table of failpoints in the documentation."""
     rows = re.findall(r"^\| `([^`]+)` \| ([a-z, ]+) \| .+ \|$", TABLE.read_text(encoding="utf-8"), re.M)
     return [Point(name, kind) for name, kinds in rows for kind in kinds.split(", ")]
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The faults of one run, all drawn before it begins."""
+    """The faults of one run. All are drawn before the run begins."""
 
     armed: Tuple[str, ...]  # MILLRACE_FAILPOINTS, with {marks} for the directory of marks
     moments: Tuple[Tuple[float, str, float], ...]  # after which part of the run, what, and a number to draw the victim and the rest from
@@ -67,8 +67,8 @@ class Plan:
 
 
 def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str], int], moments: int) -> Plan:
-    """The faults of a seed. `processes` are names by kind, `passes` how often a process of a kind passes a point in a run without faults.
-    A seed's points are its part of a deck of all points, so that a range of seeds passes each of them as often as the others."""
+    """The faults of a seed. `processes` are names by kind. `passes` says how often a process of a kind passes a failpoint in a
+    fault-free run. Each seed takes its part of a deck of all failpoints, so that a range of seeds hits each equally often."""
     rng = random.Random(seed)
     armed: List[str] = []
     brought: List[str] = []
@@ -88,7 +88,7 @@ def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str
 
 
 def hand(seed: int, kind: str, passes: Mapping[Tuple[str, str], int]) -> List[Tuple[str, str]]:
-    """The cards of a kind of process: its seed's part of the deck, and some of those that only this mixture can play."""
+    """The seed's part of the deck for a kind of process, and some failpoints that only this mixture can reach."""
     own = [p.name for p in points() if p.kind == kind]
     damage = [(name, "kill") for name in own if name in DAMAGE and passes.get((kind, name))]
     deck = [(name, action) for name in own if name not in DAMAGE for action in actions(name) for _ in range(OFTEN.get(name, 1))]
@@ -98,7 +98,7 @@ def hand(seed: int, kind: str, passes: Mapping[Tuple[str, str], int]) -> List[Tu
 
 
 def actions(point: str) -> Sequence[str]:
-    """What may happen at a point: death, or what its disk answers."""
+    """The possible faults at a failpoint: death, or an answer of the disk."""
     return DISK.get(point, ("kill",))
 
 

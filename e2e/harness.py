@@ -1,4 +1,4 @@
-"""Runs the real binary with real trainer processes, and says what the trainers got."""
+"""Runs the real binary with real trainer processes and returns the batches that trainers received."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from trainer import Orders, Taken, train
 
-# Seconds, on a slow machine that does other things too. What passes does not wait for them.
-DEADLINE = 60.0  # in which something must happen before it counts as a hang
-SOON = 20.0  # for what takes a second where there is nothing else to do
+# Seconds, generous for a slow and busy machine. A passing test does not wait for them.
+DEADLINE = 60.0  # longer than this counts as a hang
+SOON = 20.0  # for events that take a second on an idle machine
 
-# A clean process that forks the trainers: it has the client loaded, and none of the test's threads.
+# A clean process that forks the trainers. It has loaded the client and has none of the test's threads.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["trainer"])
 
@@ -32,7 +32,7 @@ Slot = Tuple[int, int, int]  # step, rank, microbatch
 
 
 def content_digest(segments: Iterable[Segment]) -> str:
-    """The content digest as CONTRACT §3 defines it, from segments in any order."""
+    """The content digest of a step (docs/format.md), from segments in any order."""
     h = hashlib.blake2b(digest_size=16)
     for s in sorted(segments, key=lambda s: (s[SOURCE].encode(), s[ORDINAL], s[OFFSET])):
         h.update(s[SOURCE].encode() + b"\0" + struct.pack("<QQQ", s[ORDINAL], s[OFFSET], s[LENGTH]))
@@ -41,7 +41,7 @@ def content_digest(segments: Iterable[Segment]) -> str:
 
 @dataclasses.dataclass
 class Delivered:
-    """What all ranks of a run got, in order."""
+    """The batches of all ranks of a run, in order."""
 
     ranks: List[List[Taken]]
     ends: List[Any]  # of each rank: "end", "left", or ("error", type, reason)
@@ -56,7 +56,7 @@ class Delivered:
         return out
 
     def along(self, tp: int = 1, cp: int = 1, pp: int = 1) -> "Delivered":
-        """What the data-parallel ranks got, by their first rank of the world each; what the others say of it is the same."""
+        """The batches of the first world rank of each data-parallel rank. The other ranks must agree on segments and state."""
         dp = len(self.ranks) // (tp * cp * pp)
         for rank, batches in enumerate(self.ranks):
             first = self.ranks[tp * cp * (rank // (tp * cp) % dp)]
@@ -88,7 +88,7 @@ class Delivered:
 
 
 class Trainers:
-    """One process a rank, each taking batches as told."""
+    """One process per rank, each taking batches by its orders."""
 
     def __init__(self, sockets: Sequence[str], orders: Sequence[Orders]) -> None:
         self.delivered = Delivered([[] for _ in sockets], [None] * len(sockets))
@@ -103,7 +103,7 @@ class Trainers:
             self.children.append(child)
 
     def collect(self, until: Optional[int] = None, within: float = DEADLINE) -> Delivered:
-        """Takes what the trainers tell until each has come to its end, or any has sent a batch of step `until`."""
+        """Collects the trainers' messages until all have ended, or until one has sent a batch of step `until`."""
         last = time.monotonic()
         while any(end is None for end in self.delivered.ends):
             ready = multiprocessing.connection.wait(list(self._pipes), timeout=1.0)
@@ -128,7 +128,7 @@ class Trainers:
         return self.delivered
 
     def end(self) -> Delivered:
-        """kill -9 of every trainer that is left; what they had told until then."""
+        """Kills every remaining trainer with SIGKILL and returns their messages so far."""
         for child in self.children:
             child.kill()
             child.join()
@@ -136,7 +136,7 @@ class Trainers:
 
 
 class Run:
-    """`millrace up` over a run directory, as a context: ready when entered, stopped and with nothing left behind when left."""
+    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it is stopped and left nothing behind."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class Run:
         return [str(self.directory / f"rank-{r}.sock") for r in range(self.ranks)]
 
     def start(self, orders: Any = None, **kwargs: Any) -> Trainers:
-        """Starts a trainer for each rank; orders are one for all, or one for each."""
+        """Starts a trainer for each rank, with one set of orders for all or one for each."""
         if orders is None:
             orders = Orders(**kwargs)
         if isinstance(orders, Orders):
@@ -200,7 +200,7 @@ class Run:
         return trainers
 
     def train(self, orders: Any = None, **kwargs: Any) -> Delivered:
-        """Trains on every rank, until each has come to its end."""
+        """Trains on every rank until each has ended."""
         trainers = self.start(orders, **kwargs)
         try:
             return trainers.collect()
@@ -212,7 +212,7 @@ class Run:
         return self.process.wait(within)
 
     def stop(self) -> int:
-        """SIGTERM, as a user would, unless it has ended."""
+        """Sends SIGTERM, as a user would, unless `up` has ended."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -222,7 +222,7 @@ class Run:
             raise AssertionError(f"`up` did not stop within {DEADLINE:.0f} s:\n{self.stderr()}") from None
 
     def kill(self) -> None:
-        """kill -9 of everything at once: up and all its children."""
+        """Kills `up` and all its children at once with SIGKILL."""
         self._killed = True
         pids = [self.process.pid, *self.children()]
         for pid in pids:
@@ -233,7 +233,7 @@ class Run:
         self.process.wait()
 
     def kill_up(self) -> None:
-        """kill -9 of `up` alone; its children are left to themselves."""
+        """Kills `up` alone with SIGKILL."""
         self._killed = True
         self.process.kill()
         self.process.wait()
@@ -242,7 +242,7 @@ class Run:
         return [pid for pid in processes_of(self.directory) if pid != self.process.pid]
 
     def leftovers(self) -> List[str]:
-        """What of the run still exists and should not: processes, sockets, the runtime directory."""
+        """Leftovers of the run: processes, sockets, the runtime directory."""
         until = time.monotonic() + SOON
         while True:  # a killed process may need a moment to be gone
             found = [f"process {pid}" for pid in processes_of(self.directory)]
@@ -255,7 +255,7 @@ class Run:
 
 
 def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List[int]:
-    """The living processes, of all or of some, with the run directory in their command line; trainers have not."""
+    """The living processes with the run directory in their command line. Trainers do not have it there."""
     wanted, out = str(directory).encode(), []
     for pid in among if among is not None else [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]:
         try:
@@ -268,7 +268,7 @@ def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List
 
 
 def command(binary: Path, *args: str, code: int = 0, launcher: Sequence[str] = (), env: Optional[Mapping[str, str]] = None) -> str:
-    """Runs one of the other commands to its end and returns its standard output."""
+    """Runs another command to its end and returns its standard output."""
     done = subprocess.run(
         [*launcher, str(binary), *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, env={**os.environ, **(env or {})}
     )

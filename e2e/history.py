@@ -1,4 +1,4 @@
-"""The history checker: what every process wrote down during a run with faults, held against the fault-free run of the same configuration.
+"""The history checker: compares the records of every process in a run with faults with the fault-free run of the same configuration.
 
     python history.py EVENTS --golden EVENTS [--manifest FILE] [--bound SECONDS]
 
@@ -31,7 +31,7 @@ RSS_FACTOR, RSS_SLACK = 1.5, 32 << 20  # beside the largest of the kind in the g
 
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """One broken promise, and the records that show it."""
+    """One violated promise and the records that show it."""
 
     promise: str  # P1 … P10
     what: str
@@ -61,7 +61,7 @@ class History:
                 yield life, r
 
     def effective(self, rank: int) -> List[Record]:
-        """The batches of a rank that no later life took back."""
+        """The batches of a rank that no later life rolled back."""
         kept: List[Record] = []
         for life in self.trainers[rank]:
             batches = life.named("batch")
@@ -73,7 +73,7 @@ class History:
         return {(b["step"], rank, b["microbatch"]): b for rank in self.ranks for b in self.effective(rank)}
 
     def lost(self) -> Dict[Tuple[str, str], Record]:
-        """Samples that the ledger says nobody got, by source and id."""
+        """Samples that the ledger reports as quarantined or masked, by source and id."""
         out: Dict[Tuple[str, str], Record] = {}
         for _, r in self.each("lost"):
             source, _, name = r["key"].split(" ", 2)
@@ -86,7 +86,7 @@ def position(r: Record) -> Position:
 
 
 def around(life: Life, r: Record, n: int = 3) -> Tuple[str, ...]:
-    """The records of a life around one of them."""
+    """The records of a life around one record."""
     at = life.records.index(r)
     out = []
     for x in life.records[max(0, at - n) : at + n + 1]:
@@ -97,7 +97,7 @@ def around(life: Life, r: Record, n: int = 3) -> Tuple[str, ...]:
 
 @dataclasses.dataclass
 class Check:
-    """What a history is held against."""
+    """The reference that a history is compared with."""
 
     golden: History
     manifest: Optional[Mapping[str, Mapping[str, int]]] = None  # tokens by source and id
@@ -112,7 +112,7 @@ class Check:
         return [v for promise in promises for v in promise(h)]
 
     def coverage(self, h: History) -> Iterator[Violation]:
-        """P1: each planned slot is consumed in the effective history, and no other."""
+        """P1: the effective history consumes each planned slot and no other."""
         have, want = h.slots(), self.golden.slots()
         for slot in sorted(want.keys() - have.keys())[:5]:
             yield Violation("P1", f"step {slot[0]}, rank {slot[1]}, microbatch {slot[2]} was planned and never consumed")
@@ -129,7 +129,7 @@ class Check:
                 seen[position(b)] = b
 
     def order(self, h: History) -> Iterator[Violation]:
-        """P3: positions rise by one; a restarted rank goes on exactly where its checkpoint says, and leaves no gap behind it."""
+        """P3: positions rise by one. A restarted rank continues exactly at its checkpoint's position, without a gap."""
         for rank in h.ranks:
             reached: Position = (0, 0)
             for life in h.trainers[rank]:
@@ -146,7 +146,7 @@ class Check:
         start = (life.named("start") or [{}])[0]
         if start.get("state_step", -1) >= 0:
             microbatch = start.get("state_microbatch", 0)
-            # A state's step is the next one, in whose middle it may stand.
+            # A state names the next step, and may stand in its middle.
             want = (start["state_step"], microbatch)
             if position(first) != want:
                 yield Violation("P3", f"{life.name} was restored to {want} and began at {position(first)}", around(life, first))
@@ -154,14 +154,14 @@ class Check:
             yield Violation("P3", f"{life.name} began at {position(first)}, but its rank had only come to {reached}", around(life, first))
 
     def one_plan(self, h: History) -> Iterator[Violation]:
-        """P4: a step has one plan, whichever attempt, term or process planned it."""
+        """P4: a step has one plan in every attempt, term and process."""
         known: Dict[int, str] = {r["step"]: r["digest"] for _, r in self.golden.each("plan")}
         for life, r in sorted([*h.each("plan"), *sealed(h)], key=lambda x: int(x[1]["boottime_ns"])):
             if known.setdefault(r["step"], r["digest"]) != r["digest"]:
                 yield Violation("P4", f"step {r['step']} has two plans: {known[r['step']]} and {r['digest']} of attempt {r.get('attempt')}", around(life, r))
 
     def same_bytes(self, h: History) -> Iterator[Violation]:
-        """P5: every batch that any life got, cut off later or not, has the golden run's bytes."""
+        """P5: every batch of every life has the golden run's bytes, also a batch that was rolled back later."""
         want = self.golden.slots()
         for life, b in h.each("batch", "trainer"):
             slot = (b["step"], b["rank"], b["microbatch"])
@@ -169,8 +169,8 @@ class Check:
                 yield Violation("P5", f"slot {slot} has {b['digest']}, the golden run {want[slot]['digest']}", around(life, b))
 
     def multiset(self, h: History) -> Iterator[Violation]:
-        """P6: in each epoch each piece of each sample comes as often as in the golden run, no sample is longer than the manifest has it, and
-        every step draws the golden run's tokens of each source."""
+        """P6: per epoch, each piece of each sample comes as often as in the golden run. No sample is longer than in the manifest.
+        Every step draws the golden run's tokens of each source."""
         have, want = pieces(h), pieces(self.golden)
         for piece in sorted((have - want) + (want - have))[:5]:
             yield Violation("P6", f"{piece} came {have[piece]} times, {want[piece]} are due")
@@ -188,7 +188,7 @@ class Check:
                 yield Violation("P6", f"sample {name} of {source} gave {n} tokens in epoch {epoch}, the manifest has {whole}")
 
     def terms(self, h: History) -> Iterator[Violation]:
-        """P7: a receiver accepts nothing under a term below the highest that it has seen for the same thing; terms of orchestrators rise."""
+        """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Terms of orchestrators rise."""
         for life in h.of("loader", "shadow", "sidecar", "orchestrator"):
             seen: Dict[Tuple[str, str], int] = {}
             for r in life.records:
@@ -205,7 +205,7 @@ class Check:
             highest = max(highest, r.get("term", 0))
 
     def liveness(self, h: History) -> Iterator[Violation]:
-        """P8: every wait of a trainer ends within the bound, and every rank comes to the end of the run."""
+        """P8: every wait of a trainer ends within the bound, and every rank reaches the end of the run."""
         allowed = self.bound + self.paused
         for life in h.of("trainer"):
             asked: Optional[Record] = None
@@ -227,17 +227,17 @@ class Check:
             yield Violation("P8", f"rank {rank} never began")
 
     def _excused(self, h: History, life: Life, error: Record) -> bool:
-        """Whether an `up` ended by itself while the trainer waited: every rank was through, this one in an earlier life. The death of an
-        `up` that is started again is no excuse."""
+        """Whether an `up` ended by itself while the trainer waited, because every rank had finished, this one in an earlier life.
+        The death of an `up` that is restarted does not count."""
         asked = max((r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]), default=0)
         return error["key"] != "crash" and any(asked <= r["boottime_ns"] <= error["boottime_ns"] for _, r in h.each("exit", "up"))
 
     def leaks(self, h: History) -> Iterator[Violation]:
-        """P9: what a process holds at its end is what it held at its beginning; nothing outlives the run (the driver's `left` records)."""
+        """P9: a process holds the same resources at its end as at its start, and nothing outlives the run (the driver's `left` records)."""
         heaviest: Dict[str, int] = collections.Counter()
         for life, r in [*self.golden.each("exit"), *self.golden.each("end")]:
             heaviest[life.kind] = max(heaviest[life.kind], r.get("rss_bytes", 0))
-        # One of them may come to read what all of them read.
+        # One loader may end up reading the sources of all loaders.
         readers = self.golden.of("loader", "shadow")
         heaviest["loader"] = heaviest["shadow"] = len(readers) * max(heaviest["loader"], heaviest["shadow"])
         idle = max((r.get("goroutines", 0) for _, r in self.golden.each("exit")), default=0)
@@ -253,7 +253,7 @@ class Check:
             yield Violation("P9", f"the run left {r['key']}", around(life, r))
 
     def accounted(self, h: History) -> Iterator[Violation]:
-        """P10: what the manifest has and nobody got is in the quarantine ledger or masked."""
+        """P10: each sample of the manifest that no trainer received is quarantined or masked."""
         lost, golden_lost = h.lost(), self.golden.lost()
         got = {(p[0], p[1]) for p in pieces(h)}
         due = {(p[0], p[1]) for p in pieces(self.golden)} | golden_lost.keys()
@@ -268,7 +268,7 @@ class Check:
                     yield Violation("P10", f"sample {name} of {source} was not delivered, and no ledger says why")
 
     def whole(self, source: str) -> bool:
-        """Whether the golden run comes to the second pass over a source, or delivers all of it: then nothing may be missing."""
+        """Whether the golden run delivers all of a source. Then no sample may be missing."""
         assert self.manifest is not None
         ids = {p[1] for p in pieces(self.golden) if p[0] == source}
         epochs = {p[2] for p in pieces(self.golden) if p[0] == source}
@@ -289,7 +289,7 @@ Piece = Tuple[str, str, int, int, int]  # source, id, epoch, offset, length
 
 
 def pieces(h: History) -> "collections.Counter[Piece]":
-    """The pieces of samples in the effective history. Ranks that share a microbatch count once."""
+    """The segments in the effective history. Ranks that share a microbatch count once."""
     return collections.Counter((s[0], s[1], s[2], s[4], s[5]) for b in h.slots().values() if not b.get("peer") for s in b["segments"])
 
 

@@ -1,4 +1,4 @@
-"""What the documents of a mixture are, read by libraries that Millrace does not use and tokenised by pip's tiktoken, offline."""
+"""The documents of a mixture, read by libraries that Millrace does not use and tokenised offline by tiktoken."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Documents = Dict[str, "np.ndarray[Any, Any]"]  # tokens by id
 
 @functools.lru_cache(maxsize=None)
 def encoding(name: str) -> Tuple[tiktoken.Encoding, int]:
-    """tiktoken's encoding and its end-of-text id, from the published ranks that a Go module of ours carries for its tests."""
+    """tiktoken's encoding and its end-of-text id, from the published ranks that a Go test module carries."""
     ranks_name, pattern, end = ENCODINGS[name]
     module = subprocess.run(
         ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pkoukk/tiktoken-go-loader"], cwd=REPOSITORY, capture_output=True, text=True, check=True
@@ -44,7 +44,7 @@ def encoding(name: str) -> Tuple[tiktoken.Encoding, int]:
 
 
 def documents(directory: Path, mixture: Mapping[str, Any]) -> Dict[str, Documents]:
-    """The documents of every source, as CONTRACT §4 defines ids and tokens. Paths are relative to the directory."""
+    """The documents of every source by their ids and tokens (docs/format.md). Paths are relative to the directory."""
     return {name: dict(_source(Path(directory), mixture, source)) for name, source in mixture["sources"].items()}
 
 
@@ -66,7 +66,7 @@ def _source(directory: Path, mixture: Mapping[str, Any], source: Mapping[str, An
 
 
 def _matches(directory: Path, pattern: str) -> List[Tuple[Path, str]]:
-    """The files of a pattern with one * in file names only, each with its name below the pattern's root."""
+    """The files of a pattern with one * in file names, each with its name below the pattern's root."""
     literal = re.split(r"[*?{\[]", pattern)[0]
     root = directory / (literal if (directory / literal).is_dir() else os.path.dirname(literal))
     found = [p for p in root.rglob("*") if p.is_file() and fnmatch.fnmatchcase(str(p.relative_to(directory)), pattern)]

@@ -1,5 +1,5 @@
-"""One run of the real binary and real trainers under the faults of a plan, kept going as a cluster's launcher would keep it going: an
-`up` that dies is started again, and when a trainer dies all of them are started again from a checkpoint."""
+"""One run of the real binary and real trainers under planned faults. A driver keeps it going as a cluster's launcher would. It
+restarts a dead `up`. When a trainer dies, it restarts all trainers from a checkpoint."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
 STAYS = 0.5  # seconds that a stranger waits to be turned away
 PATIENCE = 60.0  # seconds without any batch, death or fault after which a run counts as hung
 
-# A clean process that forks the trainers: it has the client loaded, and none of the driver's threads.
+# A clean process that forks the trainers. It has loaded the client and has none of the driver's threads.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["stub"])
 
 
 def written(events: Path) -> int:
-    """How far the trainers of a run have come, as bytes of their records."""
+    """The progress of a run's trainers, as bytes of their records."""
     return sum(p.stat().st_size for p in events.glob("trainer-*.jsonl"))
 
 
 def send(pid: int, number: int) -> None:
-    """A signal, unless the process was faster."""
+    """Sends a signal, unless the process has ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -45,7 +45,7 @@ def send(pid: int, number: int) -> None:
 
 
 class Ordeal:
-    """A run directory with everything that happens in it. `run` returns what went wrong beside what the history shows."""
+    """A run directory and its driver. `run` returns the problems that the history does not show."""
 
     def __init__(self, binary: Path, mixture: Path, directory: Path, ranks: int, plan: Plan, seed: int, pause: float, size: int = 0) -> None:
         self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause, self.size = binary, mixture, directory, ranks, plan, pause, size
@@ -77,7 +77,7 @@ class Ordeal:
     def said(self) -> str:
         return self.stderr.read_text(encoding="utf-8", errors="replace")
 
-    # Keeping it going.
+    # Restarting processes.
 
     def _watch(self) -> List[str]:
         last, size, moments = time.monotonic(), -1, list(self.plan.moments)
@@ -117,7 +117,7 @@ class Ordeal:
         return True
 
     def _ended(self) -> Optional[List[str]]:
-        """Every rank has everything: `up` ends by itself, or, where it is another one than theirs, when it is asked to."""
+        """Waits for the end after every rank has finished. An `up` that no rank connected to is asked to end."""
         assert self._up is not None
         self._due.clear()
         try:
@@ -135,7 +135,7 @@ class Ordeal:
         return []
 
     def _wait_ready(self, pid: int) -> None:
-        """Waits until an `up` has made the run directory its own, or has ended."""
+        """Waits until an `up` owns the run directory or has ended."""
         record, until = self.events / f"up-{pid}.jsonl", time.monotonic() + DEADLINE
         while time.monotonic() < until and self._up is not None and self._up.poll() is None:
             if record.exists() and '"ready"' in record.read_text():
@@ -143,7 +143,7 @@ class Ordeal:
             time.sleep(TICK)
 
     def _keep_trainers(self) -> bool:
-        """As launchers do: one rank's death is everybody's, and all go on from one checkpoint."""
+        """Restarts all ranks from one checkpoint after one rank's death, as launchers do."""
         dead = [t for t in self._trainers if t.exitcode not in (None, 0)]
         over = self._outlived is not None and time.monotonic() > self._outlived
         if not dead and not over:
@@ -187,12 +187,12 @@ class Ordeal:
             self._trainers.append(child)
 
     def _stacks(self) -> None:
-        """Has everybody write down where it is: roles end by it, trainers do not."""
+        """Makes every process write its stacks. Roles end by it, trainers do not."""
         for pid in [pid for _, pid in self._roles()] + [t.pid for t in self._trainers if t.exitcode is None]:
             send(pid, signal.SIGQUIT)
         time.sleep(1)
 
-    # Faults at a moment.
+    # Faults at random moments.
 
     def _happen(self, what: str, number: float) -> None:
         rng = random.Random(number)
@@ -221,16 +221,16 @@ class Ordeal:
             self._strike("kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else "")
 
     def _roles(self) -> List[Tuple[str, int]]:
-        """The children that are there, in the order of their names, so that a seed draws the same ones."""
+        """The living children by name, so that a seed draws the same ones."""
         try:
             listed = json.loads((self.directory / "run" / "roles.json").read_text())
         except (OSError, ValueError):
             return []
-        # Of an `up` that died, the list outlives the children, and a number may be another's by now.
+        # The list of a dead `up` outlives its children. The kernel may have reused a pid.
         return sorted((r["name"], r["pid"]) for r in listed if r["pid"] in processes_of(self.directory, [r["pid"]]) and r["state"] == "running")
 
     def _stranger(self, rank: int) -> None:
-        """A client that wants a seat that is taken, and names a place that is none; it is turned away."""
+        """A client that claims a rank that is taken, at an impossible position. The sidecar refuses it."""
         try:
             caller = Connection(str(self.directory / f"rank-{rank}.sock"))
             caller.hello(rank, {"start": "state", "state": {"no": "state"}}, (0, 0, 0))
@@ -242,12 +242,12 @@ class Ordeal:
         self._due.sort(key=lambda d: d[0])
 
     def _seated(self, rank: int) -> bool:
-        """Whether a rank's trainer was served: until then it has no more right to its seat than a stranger that came first."""
+        """Whether a rank's trainer has received a batch. Until then another client that came first may hold the claim."""
         record = self.events / f"trainer-{rank}-{self._trainers[rank].pid}.jsonl"
         return record.exists() and '"batch"' in record.read_text()
 
     def _clear_seats(self) -> None:
-        """Strangers that nobody has turned away yet, because the orchestrator is away, leave before trainers come for their seats."""
+        """Ends foreign clients that were not refused yet because the orchestrator is away, before trainers claim their ranks."""
         for caller in self._strangers:
             if caller.sock.fileno() >= 0 and not select.select([caller.sock], [], [], STAYS)[0]:
                 caller.close()
@@ -271,7 +271,7 @@ class Ordeal:
             self._due.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT)))
             self._due.sort(key=lambda d: d[0])
 
-    # The end.
+    # Ending the run.
 
     def _end(self) -> None:
         for t in self._trainers:
@@ -286,7 +286,7 @@ class Ordeal:
             self._record.write("left", key=left)
 
     def leftovers(self) -> Sequence[str]:
-        """What of the run still exists and should not."""
+        """Leftovers of the run."""
         until = time.monotonic() + SOON
         while processes_of(self.directory) and time.monotonic() < until:
             time.sleep(0.02)

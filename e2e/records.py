@@ -1,4 +1,4 @@
-"""Event records: what each life of each role wrote, and what of it was begun and never ended."""
+"""Event records of each life of each role, and the work that they show in flight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Record = Dict[str, Any]
 
 
 class Life:
-    """One process, as its own record tells of it."""
+    """One process, as its own record shows it."""
 
     def __init__(self, path: Path) -> None:
         name, _, pid = path.stem.rpartition("-")
@@ -37,7 +37,7 @@ class Life:
         return [r for r in self.records if r["event"] == event]
 
     def open(self) -> List[Tuple[Any, ...]]:
-        """What was begun and not ended: of a process that was killed, what was in flight."""
+        """Work that was begun and not ended. For a killed process it is the work in flight."""
         if self.named("start") and not self.named("ready") and self.kind != "trainer":
             return [("start",)]
         kinds = {"loader": self._fetches, "shadow": self._fetches, "orchestrator": self._turns, "sidecar": self._slots}
@@ -63,7 +63,7 @@ class Life:
         return [key for key, n in left.items() if n > 0] + [("reading", source) for source, on in reading.items() if on]
 
     def _turns(self) -> List[Tuple[Any, ...]]:
-        """Facts whose turn did not come to its end (they may be durable or not), and plans that not every rank has consumed."""
+        """Facts of an unfinished turn, durable or not, and plans that not every rank has consumed."""
         steps: List[Tuple[Any, ...]] = []
         turn: List[Tuple[Any, ...]] = []
         for r in self.records:
@@ -93,7 +93,7 @@ def lives(directory: Path) -> List[Life]:
 
 
 def killed(directory: Path, stderr: str) -> List[Life]:
-    """The lives that SIGKILL ended, as `up` saw it: all of a name but the last, or all where the run ended before the next."""
+    """The lives that SIGKILL ended, as `up` saw them: all of a name but the last, or all if the run ended before the next."""
     deaths = collections.Counter(re.findall(r"^(\S+) died \(SIGKILL\)", stderr, re.M))
     out: List[Life] = []
     by_name: Dict[str, List[Life]] = collections.defaultdict(list)

@@ -1,4 +1,4 @@
-"""Which stage a step is of, and what it says: CONTRACT's mixture file and Megatron's rule of growing batches, counted step by step."""
+"""The stage of each step and its settings: the mixture file's stages and Megatron's batch ramp-up, counted step by step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OWN = ("sequence_length", "global_batch_size", "micro_batch_size", "packing")
 
 
 def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[str, Any]]:
-    """For each step of a run from its beginning, what holds in it."""
+    """The settings of each step of a run, from its start."""
     out: Dict[int, Dict[str, Any]] = {}
     now = {"micro_batch_size": 1, "packing": "best_fit", **{key: mixture[key] for key in OWN if key in mixture}}
     ramp, later = mixture.get("rampup_batch_size"), list(mixture.get("stages", []))
@@ -34,7 +34,7 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
 
 
 def bucket(length: int, multiple: int, longest: int) -> int:
-    """How long the rows of a step are whose longest segment has so many tokens: the length, halved as often as that fits."""
+    """The row length of a bucketed step, given its longest segment: the sequence length, halved while the segment fits."""
     for _ in range(7):
         if length % 2 or length // 2 % multiple or length // 2 < longest:
             break

@@ -1,5 +1,5 @@
-"""A trainer that lives like a real one: takes batches, saves its state now and then, is killed, and starts again from an older checkpoint.
-What it took it writes down itself, so that the record stands whatever happens to it."""
+"""A trainer that behaves like a real one: takes batches, saves its state, is killed, and restarts from an older checkpoint.
+It writes its own record of the batches, which survives its death."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Orders:
 
 
 class Record:
-    """Appends event records as the roles do; each is with the operating system before the trainer goes on."""
+    """Appends event records as the roles do. The operating system has each record before the trainer continues."""
 
     def __init__(self, directory: str, name: str) -> None:
         self._name, self._seq = name, 0
@@ -51,12 +51,12 @@ class Record:
 
 
 def held() -> Dict[str, int]:
-    """What the process holds now."""
+    """The resources that the process holds now."""
     return {"fds": len(os.listdir("/proc/self/fd")) - 1, "rss_bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
 
 
 def train(orders: Orders) -> None:
-    """Runs in a process of its own, until the run's end, an error (then it exits with 1), or its death."""
+    """Runs in its own process until the run ends, an error (exit status 1), or its death."""
     record = Record(orders.events, f"trainer-{orders.rank}")
     told(Path(orders.events, f"trainer-{orders.rank}-{os.getpid()}.log"))
     _failpoint.arm(orders.failpoints, f"trainer-{orders.rank}", lambda point, action: record.write("failpoint", key=f"{point}={action}"))
@@ -74,7 +74,7 @@ def train(orders: Orders) -> None:
 
 
 def told(path: Path) -> None:
-    """Keeps what the client says of its waits, and, at SIGQUIT, where the trainer is."""
+    """Logs the client's messages about waits and, at SIGQUIT, the trainer's stack."""
     logging.basicConfig(filename=path, format="%(asctime)s %(message)s", level=logging.DEBUG)
     faulthandler.register(signal.SIGQUIT, file=open(path, "a"))
 
@@ -113,7 +113,7 @@ def _train(orders: Orders, record: Record) -> None:
 
 
 def cut(sock: sockets.socket) -> None:
-    """A release of a frame that was never lent, and then the line is dead."""
+    """Releases a frame that was never lent and closes the connection."""
     try:
         sock.send(_wire.pack(_wire.RELEASE, ring=0, frame=0, generation=1 << 40))
         sock.shutdown(sockets.SHUT_RDWR)
@@ -122,14 +122,14 @@ def cut(sock: sockets.socket) -> None:
 
 
 def forget(orders: Orders, step: int) -> None:
-    """A trainer that goes on at a step takes back what it had saved after it: its history is one line."""
+    """Removes the states saved after a step, so that the trainer's history is one line."""
     for path in Path(orders.checkpoints).glob(f"*-{orders.rank}.json"):
         if int(path.name.split("-")[0]) >= step:
             path.unlink()
 
 
 def save(orders: Orders, step: int, state: Dict[str, Any]) -> None:
-    """As trainers do: aside, then in place."""
+    """Writes a temporary file and renames it, as trainers do."""
     path = Path(orders.checkpoints, f"{step:06d}-{orders.rank}.json")
     path.with_suffix(".tmp").write_text(json.dumps(state))
     path.with_suffix(".tmp").replace(path)

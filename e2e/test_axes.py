@@ -1,4 +1,4 @@
-"""Tensor, context and pipeline parallelism: what each rank of the world gets, and what no topology changes."""
+"""Tensor, context and pipeline parallelism: the batches of each world rank, and the content that no topology changes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run(stage: Any, layout: str, topology: Tuple[int, int, int, int], **change: 
 
 
 def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[int, int]]:
-    """By step: a loss of every label that depends on token, label and position, summed over the ranks that have different ones, and their
-    number. Integers: no rounding hides anything."""
+    """By step: the sum and the number of all labels' losses over ranks with different tokens. A loss depends on token, label and
+    position and is an integer, so rounding hides nothing."""
     out: Dict[int, Tuple[int, int]] = {}
     for rank, batches in enumerate(delivered.ranks):
         if rank % tp or rank >= tp * cp * dp:
@@ -51,8 +51,8 @@ def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[i
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
 def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) -> None:
-    """Every element of every rank's tensors is the oracle's; ranks of one data-parallel rank agree on all but their slices; content, losses
-    and denominators are those of a run on one rank."""
+    """Every element of every rank's tensors equals the oracle's. Ranks of one data-parallel rank differ only in their slices.
+    Content, losses and denominators equal those of a run on one rank."""
     dp, cp, tp, pp = topology
     delivered, mixture = run(stage, layout, topology)
     alone, _ = run(stage, layout, (1, 1, 1, 1))
@@ -75,8 +75,8 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
 
 @pytest.mark.parametrize("topology", [(4, 1, 1, 1), (2, 2, 1, 1)], ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
 def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> None:
-    """Long documents over several data-parallel ranks, each slice cut again for the context-parallel ones: the oracle's tensors, and the loss,
-    the denominators and the content of a run on one rank."""
+    """Long documents span data-parallel ranks, and each slice is cut again for context-parallel ranks. The tensors equal the
+    oracle's. Loss, denominators and content equal those of a run on one rank."""
     dp, cp, tp, pp = topology
     change = {"split_documents": {"above": "mean"}, "cost": {"linear": 1, "quadratic": 30}, "cap_slack": 2, "balance": "fsdp", "micro_batch_size": 1}
     delivered, mixture = run(stage, "varlen", topology, **change)
@@ -90,8 +90,8 @@ def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> Non
 
 
 def test_broadcast(stage: Any) -> None:
-    """Where the trainer hands tensors on along tp and pp, the first tensor-parallel rank of the first and the last stage get them; the others
-    get everything else, and know who has them."""
+    """With `broadcast` along tp and pp, only the first tensor-parallel rank of the first and last stage receives tensors. The
+    others receive everything else and the rank that has the tensors."""
     tp, pp, cp = 2, 3, 2
     whole, _ = run(stage, "varlen", (1, cp, tp, pp))
     for axes, source in (
@@ -109,13 +109,13 @@ def test_broadcast(stage: Any) -> None:
                 assert b.digest == whole.slots()[step, rank, micro].digest
 
 
-# One state after another: dp, cp, tp, pp, and the step after which it is left.
+# A chain of resumes: dp, cp, tp, pp, and the step after which the run is left.
 CHAIN = [((2, 2, 1, 1), 1), ((1, 2, 2, 1), 3), ((1, 1, 2, 2), 4), ((4, 1, 1, 1), 6), ((1, 4, 1, 1), None)]
 
 
 @pytest.mark.parametrize("change", [{}, {"window": 3, "carry": 40}], ids=["plain", "window and carry"])
 def test_resume_over_axes(stage: Any, change: Dict[str, Any]) -> None:
-    """Saved and restored, each time with the ranks arranged otherwise: the content of one run."""
+    """Each resume uses another topology, and the content is that of one run."""
     alone, _ = run(stage, "packed", (1, 1, 1, 1), **change)
     assert max(alone.steps()) > 7
     state, content = None, {}

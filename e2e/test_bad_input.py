@@ -1,4 +1,4 @@
-"""Bad input through the real binary: a clear error within seconds, or a recorded quarantine and everything else delivered."""
+"""Bad input to the real binary gives a clear error within seconds, or a quarantine with everything else delivered."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def mixture_of(sources: Mapping[str, Any], **change: Any) -> Dict[str, Any]:
 
 
 def clean(stderr: str) -> None:
-    """Nothing of Go's innards in front of the user."""
+    """Checks that no Go stack or internal name reaches the user."""
     assert not re.search(r"^(panic: |goroutine \d+ |fatal error: |runtime error)|goroutine \d+ \[", stderr, re.M), stderr
 
 
 def checked(stage: Any, directory: Path, mixture: Mapping[str, Any]) -> Tuple[int, Dict[str, Any], str]:
-    """`check --json`: its status, what it says, and its stderr."""
+    """Runs `check --json` and returns its exit status, output and stderr."""
     path = write_mixture(directory, mixture)
     began = time.monotonic()
     done = subprocess.run([stage.binary, "check", path, "--ranks", "2", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
@@ -50,7 +50,7 @@ def checked(stage: Any, directory: Path, mixture: Mapping[str, Any]) -> Tuple[in
 
 
 def ran(stage: Any, directory: Path, mixture: Mapping[str, Any], **kwargs: Any) -> Tuple[int, Delivered, str]:
-    """`up` and two trainers: its status, what they got, and its stderr."""
+    """Runs `up` with two trainers and returns its exit status, the delivered batches and stderr."""
     run = Run(stage.binary, write_mixture(directory, mixture), stage.new_dir(), 2, **kwargs)
     try:
         run.__enter__()
@@ -74,11 +74,11 @@ def says(text: str, words: Sequence[str]) -> None:
 
 
 def failed_with(end: Any, reason: str) -> None:
-    """A rank's end is a RunError, or its kind for a start, with the reason of `up`; one that came after it is told that too."""
+    """Checks that every rank ended with a RunError or StartError that has `up`'s reason, also a rank that came later."""
     assert isinstance(end, tuple) and end[1] in ("RunError", "StartError") and end[2].endswith(reason), f"{end}, and `up` said {reason!r}"
 
 
-# What makes a file unreadable: a name, what writes the files and returns the source, and what must be said.
+# Unreadable files: a name, a function that writes the files and returns the source, and text that the error must contain.
 Damage = Callable[[Path], Dict[str, Any]]
 
 
@@ -225,7 +225,7 @@ def broken_link(d: Path) -> Dict[str, Any]:
 
 
 def directory_as_file(d: Path) -> Dict[str, Any]:
-    """A file that cannot be read by anybody, root included: the name of a file and a directory behind it."""
+    """A path that nobody can read, root included: a file used as a directory."""
     (d / "x" / "a.jsonl").mkdir(parents=True)
     return {"path": "x/*.jsonl", "format": "jsonl"}
 
@@ -273,13 +273,13 @@ DAMAGE: Dict[Damage, List[str]] = {
 }
 
 
-# Those that are also met by a run with trainers: one for each way in which a source can fail, at its opening and later.
+# The cases that a run with trainers also meets: one for each way in which a source can fail, at opening and later.
 MET = {truncated_gzip, parquet_page, parquet_missing_column, megatron_short_bin, blank, missing, same_ids, no_json_at_all, missing_field}
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda d: d.__name__)
 def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
-    """Files that cannot be read: check says why and exits 1; so does `up`, with the same reason for every rank, and beside a good source too."""
+    """For an unreadable file, `check` and `up` give the reason and exit 1, also beside a good source. Every rank gets the reason."""
     source = damage(tmp_path)
     whole(tmp_path, "good.jsonl")
     mixture = mixture_of({"bad": source, "good": {"path": "good.jsonl"}})
@@ -299,7 +299,7 @@ def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
 
 
 def test_long_bin(stage: Any, tmp_path: Path) -> None:
-    """A .bin with bytes that its index does not speak of: refused, or all that the index names is delivered."""
+    """A .bin with bytes outside its index is refused, or everything in the index is delivered."""
     source = megatron_long_bin(tmp_path)
     code, _, stderr = checked(stage, tmp_path, mixture_of({"s": source}))
     if code == 1:
@@ -309,7 +309,7 @@ def test_long_bin(stage: Any, tmp_path: Path) -> None:
     assert code == 0 and sum(s[LENGTH] for s in delivered.segments()) == sum(map(len, corpus.token_documents(3, 80, 200, 50000)))
 
 
-# Single records that cannot be decoded: the line that is put in, late in the file, and the word for it.
+# Single records that cannot be decoded: the inserted line, late in the file, and the expected word.
 RECORDS: Dict[str, Tuple[bytes, str]] = {
     "invalid JSON": (b'{"text": "half', "JSON|string|end"),
     "not an object": (b'["text", "no"]', "object"),
@@ -326,7 +326,7 @@ RECORDS: Dict[str, Tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
-    """One bad line of each kind, late in a file: each is named with file, offset and reason, and all else is delivered once."""
+    """One bad line of each kind, late in a file. Each is reported with file, offset and reason. All others are delivered once."""
     lines = [json.dumps({"text": t}, ensure_ascii=False).encode() for t in TEXTS]
     at: Dict[int, str] = {}
     for i, (name, (line, _)) in enumerate(RECORDS.items()):
@@ -358,7 +358,7 @@ def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
 
 
 def test_budget_spent(stage: Any, tmp_path: Path) -> None:
-    """More bad records than the budget allows: the run fails, and says how many, of what, and the last of them."""
+    """More bad records than the budget: the run fails and reports their number, the source and the last record."""
     lines = [json.dumps({"text": t}).encode() for t in TEXTS]
     for n in (50, 200, 350):
         lines[n] = b"{"
@@ -376,7 +376,7 @@ def test_budget_spent(stage: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["loader/decode/before", "loader/read/before"])
 def test_decoder_panics(stage: Any, tmp_path: Path, place: str) -> None:
-    """A decoder that panics on one record costs that record, or nothing where it succeeds when tried alone; never the run."""
+    """A decoder panic costs at most that record and never the run. If decoding it alone succeeds, it costs nothing."""
     whole(tmp_path, "a.jsonl")
     mixture = mixture_of({"s": {"path": "a.jsonl"}}, quarantine={"budget": 0.05})
     code, delivered, stderr = ran(stage, tmp_path, mixture, env={"MILLRACE_FAILPOINTS": f"{place}=panic@3"})
@@ -388,7 +388,7 @@ def test_decoder_panics(stage: Any, tmp_path: Path, place: str) -> None:
 
 @pytest.mark.parametrize("stop", [{"epochs": 1}, None])
 def test_decoder_panics_on_everything(stage: Any, tmp_path: Path, stop: Any) -> None:
-    """Nothing can be decoded: said at once, also where the source would be read again and again."""
+    """If no record can be decoded, the run fails at once, also for a source that repeats."""
     whole(tmp_path, "a.jsonl")
     mixture = mixture_of({"s": {"path": "a.jsonl"}}, stop=stop)
     if not stop:
@@ -400,7 +400,7 @@ def test_decoder_panics_on_everything(stage: Any, tmp_path: Path, stop: Any) -> 
         failed_with(end, stderr.strip().splitlines()[-1])
 
 
-# A few of each kind of mistake in the mixture file; the configuration's own tests have them all. What is changed, and what is said.
+# Examples of mistakes in the mixture file: the change and the expected message. The configuration's tests have all of them.
 MISTAKES: List[Tuple[str, str, str]] = [
     ("seed: 11", "sead: 11", "seed"),
     ("seed: 11", "seed: 11\nseed: 12", "twice|double|duplicate|already"),
@@ -450,7 +450,7 @@ sources:
 
 
 def test_mistakes(stage: Any, tmp_path: Path) -> None:
-    """Mistakes in the mixture file: exit 2 with file:line:column from `check` and `up`, and no run directory is touched."""
+    """A mistake in the mixture file: `check` and `up` exit 2 with file:line:column and touch no run directory."""
     whole(tmp_path, "a.jsonl")
     (tmp_path / "rubbish.tiktoken").write_bytes(b"not base64 at all\n\xff\xff 3\n")
     path = tmp_path / "m.yaml"
@@ -471,7 +471,7 @@ def test_mistakes(stage: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"[]", b"- a\n- b\n", b"\xff\xfe\x00v", b"a: " * 5000, b"x: [" * 20000, b"version: 1\n" + b"# long\n" * 300_000])
 def test_no_mixture(stage: Any, tmp_path: Path, content: bytes) -> None:
-    """Files that are no mixture at all."""
+    """Files that are not mixtures."""
     path = tmp_path / "m.yaml"
     path.write_bytes(content)
     done = subprocess.run([stage.binary, "check", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
@@ -480,7 +480,7 @@ def test_no_mixture(stage: Any, tmp_path: Path, content: bytes) -> None:
 
 
 def test_usage(stage: Any, tmp_path: Path) -> None:
-    """Wrong usage: exit 2, and the way to the help."""
+    """Wrong usage: exit 2 and a hint to the help."""
     whole(tmp_path, "a.jsonl")
     path = tmp_path / "m.yaml"
     path.write_text(MIXTURE)
@@ -521,7 +521,7 @@ CHECKED = {"gzip", "zstd", "frames", "e", "f", "g"}  # formats in which every by
 
 
 def test_flips(stage: Any, tmp_path: Path) -> None:
-    """200 files with one flipped bit: each is refused by name, or quarantines by name, or holds what it held as far as can be told."""
+    """200 files with one flipped bit. Each is refused by name, quarantines records by name, or delivers the same documents."""
     rng = random.Random(7)
     originals = tmp_path / "whole"
     originals.mkdir()
@@ -537,7 +537,7 @@ def test_flips(stage: Any, tmp_path: Path) -> None:
             at = rng.randrange(victim.stat().st_size)
             flip(victim, at, 1 << rng.randrange(8))
             sources[f"s{n}"] = {**source, "path": f"flip{n}/{source['path']}"}
-        # All of what single records can be is allowed, so that nothing hides behind the budget.
+        # The budget allows every bad record, so that it hides no other error.
         mixture = mixture_of(sources, quarantine={"budget": 1})
         code, report, stderr = checked(stage, where, mixture)
         assert code in (0, 1), f"{kind}: exit {code}: {stderr}"
@@ -557,7 +557,7 @@ def test_flips(stage: Any, tmp_path: Path) -> None:
 
 
 def test_full_disk(stage: Any, tmp_path: Path) -> None:
-    """The journal cannot be written any more: the run fails at once with the reason for every rank, and what it wrote is whole."""
+    """The journal cannot be written: the run fails at once, every rank gets the reason, and the journal verifies."""
     golden = stage.delivered(variant({"global_batch_size": 8}), 2)
     directory = stage.new_dir()
     with stage.up(variant({"global_batch_size": 8}), 2, directory) as run:
@@ -583,8 +583,8 @@ def test_full_disk(stage: Any, tmp_path: Path) -> None:
 
 
 def test_full_file_system(stage: Any, tmp_path: Path) -> None:
-    """The whole file system of the run directory is full from the start: said so, and with room the run begins. Where nothing may be mounted, no
-    file can grow soon after: said so, exit 1, and no rank waits for ever."""
+    """The file system of the run directory is full from the start. The run reports it and begins once there is space. If the
+    test may not mount, files cannot grow instead: the run reports it and exits 1, and no rank waits for ever."""
     small = tmp_path / "small"
     small.mkdir()
     mixture = stage.mixture(variant({"global_batch_size": 8}))
@@ -609,7 +609,7 @@ def test_full_file_system(stage: Any, tmp_path: Path) -> None:
 
 
 def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:
-    """Starts a run on a file system without room for it, and gives it some once it has said so."""
+    """Starts a run on a full file system and frees space after its report."""
     with open(said, "w") as stderr:
         up = subprocess.Popen([stage.binary, "up", mixture, "--ranks", "2", "--run-dir", small / "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:

@@ -1,4 +1,4 @@
-"""The short form of the campaign: real faults against real processes, and nothing lost, doubled, out of order or different."""
+"""The short campaign: real faults against real processes. No batch is lost, doubled, out of order or different."""
 
 from __future__ import annotations
 

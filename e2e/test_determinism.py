@@ -1,4 +1,4 @@
-"""The same bytes whatever the timing; the same content whatever the topology."""
+"""Bytes do not depend on timing, and content does not depend on topology."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conftest import VARIANTS, variant
 from harness import LENGTH, OFFSET, command, content_digest
 
 JITTER = {
-    # Roles that are slow now and then, at the places where one waits for another.
+    # Random delays of roles, at places where one role waits for another.
     "slow loaders": "loader-0:loader/offer/before=sleep:40ms@0;loader-1:loader/fetch/before=sleep:15ms@0",
     "slow planner": "orchestrator/journal/before=sleep:20ms@0;orchestrator/publish/before=sleep:30ms@2",
     "slow sidecar": "sidecar/filling=sleep:10ms@0;sidecar/committed=sleep:30ms@0",
@@ -40,7 +40,7 @@ def test_timing(stage: Any, slow: str) -> None:
 
 @pytest.mark.parametrize("name", ["base", "samples"])
 def test_index_cold_and_warm(stage: Any, name: str) -> None:
-    """What earlier runs found out about the files changes nothing."""
+    """An index from earlier runs changes no byte."""
     mixture = {**variant(VARIANTS[name]), "index_dir": f"index-{name}"}
     cold = stage.delivered(mixture, 2, env={"COLD": "1"}).bytes()
     warm = stage.delivered(mixture, 2, env={"COLD": "0"}).bytes()
@@ -51,7 +51,7 @@ def test_index_cold_and_warm(stage: Any, name: str) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("ranks", [1, 4, 8])
 def test_ranks(stage: Any, name: str, ranks: int) -> None:
-    """Equal segments in every step, and all ranks of a step get equally many microbatches."""
+    """Steps have equal segments, and all ranks of a step get the same number of microbatches."""
     mixture = variant(VARIANTS[name])
     delivered, reference = stage.delivered(mixture, ranks), stage.delivered(mixture, 2, tensors=True)
     assert delivered.content() == reference.content()
@@ -62,7 +62,7 @@ def test_ranks(stage: Any, name: str, ranks: int) -> None:
 
 
 def microbatches(delivered: Any) -> Dict[int, list]:
-    """By step, how many microbatches each rank got; each said the number beforehand."""
+    """By step, the number of microbatches of each rank. Each batch announced the number."""
     out: Dict[int, list] = {}
     for batches in delivered.ranks:
         steps: Dict[int, int] = {}
@@ -77,14 +77,14 @@ def microbatches(delivered: Any) -> Dict[int, list]:
 
 
 def test_seed(stage: Any) -> None:
-    """Another seed is another order of the same documents."""
+    """Another seed gives another order of the same documents."""
     one, two = (stage.delivered({**variant({}), "seed": seed}, 1) for seed in (11, 12))
     assert one.content() != two.content()
     assert sorted((s[0], s[1], s[4]) for s in one.segments()) == sorted((s[0], s[1], s[4]) for s in two.segments())
 
 
 def test_filters(stage: Any) -> None:
-    """What is delivered is what the filters keep, all of it: every document of it once in the one epoch."""
+    """Every document that the filters keep is delivered once in one epoch, and no other."""
     mixture = variant(VARIANTS["filtered"])
     delivered, documents = stage.delivered(mixture, 2, tensors=True), stage.documents(variant(VARIANTS["base"]))
     for s, step in ((s, step) for step, segments in delivered.steps().items() if 3 <= step < 6 for s in segments):
@@ -102,7 +102,7 @@ def test_filters(stage: Any) -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_plan_command(stage: Any, name: str) -> None:
-    """`millrace plan` says beforehand what trainers get, and where."""
+    """`millrace plan` predicts every rank's segments."""
     mixture = variant(VARIANTS[name])
     delivered = stage.delivered(mixture, 2, tensors=True)
     last = max(delivered.steps()) + 1

@@ -1,4 +1,4 @@
-"""How runs end: every document is there, every rank ends with the same step."""
+"""How runs end: every document is delivered, and every rank ends with the same step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def padding_share(delivered: Any, step: int) -> float:
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("last", ["pad", "short", "drop"])
 def test_last_step(stage: Any, epochs: int, last: str) -> None:
-    """pad and short deliver everything, with the same content; drop leaves out the one step that is not complete."""
+    """pad and short deliver everything, with equal content. drop leaves out the incomplete last step."""
     mixture = variant({"stop": {"epochs": epochs}, "last_step": last, "micro_batch_size": 1})
     documents = stage.documents(mixture)
     delivered = stage.delivered(mixture, 4, tensors=True)
@@ -51,7 +51,7 @@ def test_stop_steps(stage: Any) -> None:
     whole = stage.delivered(variant({}), 2, tensors=True)
     delivered = stage.delivered(mixture, 2)
     assert list(delivered.steps()) == list(range(5))
-    # `epochs` is the identity, `steps` is not: here the sources repeat, and 5 steps are within their first pass.
+    # `epochs` is part of the identity, `steps` is not. Here the sources repeat, and 5 steps are within their first pass.
     assert delivered.content() == {step: d for step, d in whole.content().items() if step < 5}
 
 
@@ -63,7 +63,7 @@ def test_stop_tokens(stage: Any) -> None:
 
 
 def test_repeat(stage: Any) -> None:
-    """Without epochs a source starts again when it is through, in another order, and the mixture is kept."""
+    """Without `epochs` an exhausted source repeats in another order, and the mixture stays."""
     mixture = variant({"stop": {"steps": 40}})
     delivered = stage.delivered(mixture, 2)
     books = len(stage.documents(mixture)["books"])
@@ -89,7 +89,7 @@ def exhausting(**kind: Any) -> Any:
 
 
 def test_renormalize(stage: Any) -> None:
-    """max_epochs with renormalize is the run of `epochs`: all is read, then the run ends by itself."""
+    """max_epochs with renormalize equals `epochs`: the run reads everything and ends by itself."""
     mixture = exhausting()
     delivered = stage.delivered(mixture, 2, tensors=True)
     contract.check_complete(delivered, stage.documents(mixture), 1)
@@ -97,7 +97,7 @@ def test_renormalize(stage: Any) -> None:
 
 
 def test_stop_with_source(stage: Any) -> None:
-    """The source that stops the run was read to its end, and the run goes no further than the step it ends in."""
+    """The source with `stop` is read to its end, and the run ends with that step."""
     mixture = exhausting(books="stop")
     mixture["mixture"]["weights"]["books"] = 0.5
     delivered = stage.delivered(mixture, 2)
@@ -109,7 +109,7 @@ def test_stop_with_source(stage: Any) -> None:
 
 
 def test_error_with_source(stage: Any) -> None:
-    """The run fails on every rank when the source is through, after what could still be delivered."""
+    """With `error` the run delivers all complete steps and then fails on every rank."""
     mixture = exhausting(books="error")
     mixture["mixture"]["weights"]["books"] = 0.5
     with stage.up(mixture, 2) as run:
@@ -122,7 +122,7 @@ def test_error_with_source(stage: Any) -> None:
 
 
 def test_zero_weight(stage: Any) -> None:
-    """A source of weight 0 is left unread, the run ends without it, and says so."""
+    """A source of weight 0 stays unread. The run ends without it and reports it."""
     mixture = variant({})
     mixture["mixture"]["weights"]["books"] = 0
     with stage.up(mixture, 2) as run:
@@ -135,7 +135,7 @@ def test_zero_weight(stage: Any) -> None:
 
 
 def test_only_empty_documents(stage: Any) -> None:
-    """Documents of no tokens keep their ordinals and records; "" with add_eos is a document of one token."""
+    """Documents without tokens keep their ordinals and records. "" with add_eos is a document of one token."""
     corpus.write_jsonl(stage.corpus / "empties" / "e.jsonl", ["", "x", "", "", "y z", ""], odd=False)
     for eos in (False, True):
         mixture = variant({"sources": {"e": {"path": "empties/e.jsonl"}}, "mixture": {"weights": {"e": 1}}, "tokenizer": {"name": "gpt2", "add_eos": eos}})
@@ -161,7 +161,7 @@ def test_only_empty_documents(stage: Any) -> None:
     ],
 )
 def test_ids(stage: Any, path: Any, root: Any, want: Any) -> None:
-    """Ids are paths below the root and record numbers; a file matched twice counts once."""
+    """Ids are paths below the root and record numbers. A file that two patterns match counts once."""
     for name in ("a/x", "a/y", "b/x"):
         corpus.write_jsonl(stage.corpus / "ids" / f"{name}.jsonl", [f"one of {name}", f"two of {name}"], odd=False)
     source = {"path": path, "format": "jsonl", **({"root": root} if root else {})}

@@ -1,4 +1,4 @@
-"""Loaders and shadows of a real run come and go; the trainers get the same bytes, and everybody who asks is told the truth."""
+"""Loaders and shadows of a real run die and return. Trainers get the same bytes, and `status` reports the truth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def golden(stage: Any) -> Delivered:
 
 
 class Watch:
-    """A run as `status` tells it, and its trainers' log."""
+    """A run as `status` shows it, and its trainers' log."""
 
     def __init__(self, stage: Any, run: Run) -> None:
         self.stage, self.run = stage, run
@@ -46,7 +46,7 @@ class Watch:
         return json.loads(command(self.stage.binary, "status", str(self.run.directory), "--json"))
 
     def until(self, what: Callable[[Dict[str, Any]], T], within: float = SOON) -> T:
-        """What a status says, once it says it."""
+        """Waits until the status fulfils a condition and returns it."""
         began = time.monotonic()
         while True:
             status = self.status()
@@ -56,7 +56,7 @@ class Watch:
             assert time.monotonic() - began < within, f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
 
     def protected(self) -> Dict[str, Any]:
-        """Everything is read, by who lives, and has a shadow."""
+        """Whether living loaders read every stripe and each has a standby."""
 
         def whole(s: Dict[str, Any]) -> Optional[Dict[str, Any]]:
             stripes = s["stripes"]
@@ -65,7 +65,7 @@ class Watch:
         return self.until(whole)
 
     def pid(self, name: str) -> int:
-        """The process in a slot, once one runs there."""
+        """Waits for a process of this name and returns its pid."""
         return self.until(lambda s: next((r["pid"] for r in s["roles"] if r["name"] == name and r["state"] == "running"), 0))
 
     def said(self) -> str:
@@ -73,7 +73,7 @@ class Watch:
 
 
 def titles(pids: List[int]) -> List[str]:
-    """What `ps` says."""
+    """The command line that `ps` shows."""
     return subprocess.run(["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True).stdout.splitlines()
 
 
@@ -82,8 +82,9 @@ def holder(status: Dict[str, Any], source: str) -> str:
 
 
 def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
-    """Killed, stopped, alone and together: no byte differs, the dead come back as shadows, and what the run lacked was said, and when it was over."""
-    slow = "shadow-0:loader/ready/before=sleep:2s@1"  # a shadow that takes its time is missed
+    """Loaders are killed and stopped, alone and together. No byte differs, the dead return as shadows, and `up` prints the
+    warnings and their end."""
+    slow = "shadow-0:loader/ready/before=sleep:2s@1"  # a slow shadow is reported as missing
     with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
         watch = Watch(stage, run)
         (held := Path(f"{run.directory}.hold")).touch()
@@ -133,7 +134,7 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
 
 
 def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
-    """A source whose directory is away while its loader is being started again: it is waited for, by name, and the run goes on when it is back."""
+    """A source's directory vanishes while its loader restarts. The run names it, waits, and continues when it is back."""
     shutil.copytree(stage.corpus, tmp_path / "corpus")
     mixture = write_mixture(tmp_path / "corpus", training(loaders=1, reliability={"shadows": 0}))
     with Run(stage.binary, mixture, stage.new_dir(), RANKS) as run:
@@ -157,7 +158,7 @@ def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
 
 
 def test_sidecar_without_memory(stage: Any) -> None:
-    """A sidecar that gets no shared memory is replaced; no trainer hears of a failed run."""
+    """A sidecar without shared memory is replaced, and no trainer sees a failed run."""
     large = training(sequence_length=4096, global_batch_size=64, micro_batch_size=32, stop={"steps": 3})
     expected = stage.delivered(large, RANKS)
     with stage.up(large, RANKS) as run:

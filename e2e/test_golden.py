@@ -1,4 +1,4 @@
-"""What a small corpus is delivered as never changes silently, on no machine.
+"""Golden digests: the delivery of a small corpus never changes silently, on any machine.
 
 Where a change is meant, `pytest e2e/test_golden.py --rewrite` writes golden.json again; then `planner_version` or the release notes have
 to say so, since runs that were begun before go on otherwise.
@@ -74,7 +74,7 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 
 
 def write_corpus(at: Path) -> None:
-    """Built from nothing but arithmetic: the same documents on every machine, with every version of Python and its libraries."""
+    """Built from arithmetic alone: equal documents on every machine and in every version of Python and its libraries."""
     for i in range(2):
         corpus.write_jsonl(at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b")
     corpus.write_jsonl(at / "pressed" / "p.jsonl.gz", corpus.synthetic_texts(200, 60, 50))
@@ -134,7 +134,7 @@ def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> None:
-    """The whole run, all roles in an emulated processor, where the compiler fuses x*y+z: the same bytes."""
+    """The whole run on an emulated arm64 processor, for which the compiler fuses x*y+z, gives the same bytes."""
     env = {"MILLRACE_PROGRAM": f"{QEMU} {arm64}"}
     got = deliver(arm64, golden_corpus, name, tmp_path / "run", env=env, launcher=[str(QEMU)])
     assert got == json.loads(GOLDEN.read_text())[name]
@@ -142,7 +142,7 @@ def test_arm64(arm64: Path, golden_corpus: Path, tmp_path: Path, name: str) -> N
 
 
 def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path: Path) -> None:
-    """A run that wanders between processors: each goes on from the other's state, with the same bytes."""
+    """A run alternates between processors. Each continues from the other's state with the same bytes."""
     mixture = write_mixture(golden_corpus, {**COMMON, **MIXTURES["varlen"]}, "wandering.yaml")
     golden = json.loads(GOLDEN.read_text())["varlen"]["steps"]
     emulated = {"env": {"MILLRACE_PROGRAM": f"{QEMU} {arm64}"}, "launcher": [str(QEMU)]}

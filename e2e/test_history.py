@@ -1,4 +1,4 @@
-"""The checker itself: histories with one thing wrong, each of which it must catch, and say under which promise."""
+"""Tests of the checker: it must find the one fault in each history and name the violated promise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANIFEST = {"s": {**{f"f#{n}": 8 for n in range(RANKS * STEPS * OF)}, "f#bad": 1
 
 
 def quiet() -> Files:
-    """A run without faults, as its processes wrote it down. Every batch holds one sample of 8 tokens."""
+    """The records of a run without faults. Every batch holds one sample of 8 tokens."""
     held = {"fds": 9, "rss_bytes": 50 << 20, "goroutines": 5}
     files: Files = {f"trainer-{rank}-1{rank}": [{"event": "start", "start": "", "state_step": -1, **held}] for rank in range(RANKS)}
     files["orchestrator-20"] = [{"event": "start", **held}, {"event": "ready", **held}]
@@ -46,7 +46,7 @@ def quiet() -> Files:
 
 
 def write(files: Files, directory: Path) -> History:
-    """Puts the records on disk. What has no time of its own comes a millisecond after the record before it."""
+    """Writes the records to disk. A record without a time gets the previous record's time plus a millisecond."""
     directory.mkdir(parents=True)
     for name, records in files.items():
         role, _, pid = name.rpartition("-")
@@ -59,12 +59,12 @@ def write(files: Files, directory: Path) -> History:
 
 
 def batches(files: Files, rank: int) -> List[int]:
-    """Where the batches of a rank stand in its file."""
+    """The positions of a rank's batches in its file."""
     return [i for i, r in enumerate(files[f"trainer-{rank}-1{rank}"]) if r["event"] == "batch"]
 
 
 def restarted(files: Files, rank: int, at: int, state_step: int, begin: int) -> None:
-    """The rank's trainer dies after its batch number `at` and another one goes on at a step."""
+    """The rank's trainer dies after batch number `at`, and a new one starts at a step."""
     name = f"trainer-{rank}-1{rank}"
     whole, cut = files[name], batches(files, rank)[at]
     first = batches(files, rank)[begin * OF] if begin < STEPS else len(whole) - 2
@@ -113,7 +113,7 @@ def other_bytes(files: Files) -> None:
 
 
 def other_bytes_cut_off(files: Files) -> None:
-    """What is taken back by a restart must have been right as well."""
+    """Batches that a restart rolls back must have been right too."""
     restarted(files, 0, at=7, state_step=1, begin=1)
     files["trainer-0-10"][-1]["digest"] = "others"
 
@@ -176,12 +176,12 @@ def unlogged(files: Files) -> None:
 
 
 def skipped(files: Files) -> None:
-    """A sample that no trainer gets, in place of which nothing comes."""
+    """A sample is missing, and nothing replaces it."""
     files["trainer-0-10"][batches(files, 0)[1]]["segments"] = []
 
 
 def told_by_a_dying_up(files: Files) -> None:
-    """That `up` was killed, and is started again, is no matter to a trainer."""
+    """A killed and restarted `up` is no excuse for a trainer's error."""
     restarted(files, 0, at=7, state_step=2, begin=2)
     del files["up-50"][-1]
     files["trainer-0-10"] += [{"event": "ask"}, {"event": "error", "key": "RunError", "reason": "no `millrace up` serves it any more"}]
@@ -218,7 +218,7 @@ def test_what_is_right_passes(tmp_path: Path, doctor: Callable[[Files], None]) -
 
 
 def test_command(tmp_path: Path) -> None:
-    """The command prints what it found with the records around it, and its status says whether it found anything."""
+    """The command prints each violation with the records around it. Its exit status says whether it found any."""
     write(quiet(), tmp_path / "golden")
     files = quiet()
     other_bytes(files)

@@ -1,4 +1,4 @@
-"""kill -9 at places where something in particular must hold; what must hold everywhere is the campaign's (test_chaos.py)."""
+"""kill -9 at places with a particular promise. test_chaos.py tests the promises that hold everywhere."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ RANKS = 2
 
 
 def training() -> Dict[str, Any]:
-    """The run that is killed: two loaders, every format, and about 70 steps so that there is time to die in."""
+    """The run under test: two loaders, every format, and about 70 steps."""
     return variant({"loaders": 2, "global_batch_size": 8, "micro_batch_size": 1})
 
 
 def check_survived(run: Run, delivered: Delivered, golden: Delivered) -> None:
-    """The trainers saw nothing of it, and `up` ended as if nothing had been."""
+    """Checks that the trainers saw no error and that `up` ended normally."""
     assert delivered.ends == ["end"] * RANKS, f"{delivered.ends}\n{run.stderr()}"
     assert run.wait() == 0, run.stderr()
     assert delivered.bytes() == golden.bytes()
@@ -39,7 +39,7 @@ def golden(stage: Any) -> Delivered:
 
 
 def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
-    """A plan that was journaled and not published is published by the next life, the same: each step has one sealed plan."""
+    """The next orchestrator publishes a journaled, unpublished plan unchanged. Each step has one sealed plan."""
     directory = stage.new_dir()
     events = Path(f"{directory}.events")
     with stage.up(training(), RANKS, directory, env={"MILLRACE_FAILPOINTS": "orchestrator/journal/after=kill@14"}, args=["--events", str(events)]) as run:
@@ -60,7 +60,7 @@ def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of `up`: its children are gone soon, the trainers hear of it, and a new `up` goes on exactly with `latest`."""
+    """kill -9 of `up`: its children exit soon, the trainers get an error, and a new `up` continues exactly with `latest`."""
     rng = random.Random(seed)
     directory = stage.new_dir()
     with stage.up(training(), RANKS, directory) as run:
@@ -83,8 +83,8 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of `up`, and at once a new one on the same run directory: the ranks that were connected go on by themselves, in the same
-    attempt, and take each batch once."""
+    """kill -9 of `up`, and at once a new one on the same run directory. Connected ranks continue by themselves in the same
+    attempt and take each batch once."""
     rng = random.Random(200 + seed)
     directory = stage.new_dir()
     with stage.up(training(), RANKS, directory) as first:
@@ -100,7 +100,7 @@ def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
 
 
 def test_sidecar_leaves(stage: Any, golden: Delivered) -> None:
-    """SIGTERM of the sidecar, again and again, as a rolling restart does it: the trainers see nothing of it."""
+    """Repeated SIGTERM of the sidecar, as in a rolling restart. The trainers see no error."""
     with stage.up(training(), RANKS, stage.new_dir()) as run:
         trainers = run.start(pause=0.012)
         gone: set[int] = set()
@@ -116,7 +116,7 @@ def test_sidecar_leaves(stage: Any, golden: Delivered) -> None:
 
 
 def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Delivered) -> None:
-    """The second part begins at a step that not all ranks had finished, or the one after, and both are parts of the whole."""
+    """The second part begins at an unfinished step or the one after. Both parts belong to one run."""
     assert second.ends == ["end"] * RANKS, f"{second.ends}\n{run.stderr()}"
     assert run.wait() == 0, run.stderr()
     whole, a, b = golden.bytes(), first.bytes(), second.bytes()
@@ -130,7 +130,7 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
 
 @pytest.mark.parametrize("seed", range(2))
 def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of the trainers holding batches: `up` serves on, takes its memory back, and the ranks go on from a state of either."""
+    """kill -9 of trainers that hold batches. `up` keeps serving, frees the memory, and the ranks continue from either state."""
     rng = random.Random(100 + seed)
     cut = rng.randint(2, 20)
     with stage.up(training(), RANKS, stage.new_dir()) as run:
@@ -150,7 +150,7 @@ def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
 
 
 def test_one_trainer_killed(stage: Any, golden: Delivered) -> None:
-    """A rank that dies alone may say where it goes on; a step that others have passed is served to it again only by a new attempt."""
+    """A rank that dies alone says where it continues. Only a new attempt serves it a step that others have passed."""
     with stage.up(training(), RANKS, stage.new_dir()) as run:
         trainers = run.start(pause=0.003)
         trainers.collect(until=5)
@@ -163,7 +163,7 @@ def test_one_trainer_killed(stage: Any, golden: Delivered) -> None:
 
 
 def test_memory_comes_back(stage: Any) -> None:
-    """A trainer that is killed holding frames leaves no ring behind in the sidecar."""
+    """A trainer killed while it holds frames leaves no ring in the sidecar."""
     with stage.up(training(), RANKS, stage.new_dir()) as run:
         sidecar = next(r["pid"] for r in json.loads((run.directory / "run" / "roles.json").read_text()) if r["role"] == "sidecar")
         for _ in range(3):
@@ -175,7 +175,7 @@ def test_memory_comes_back(stage: Any) -> None:
 
 
 def comes(true: Callable[[], bool]) -> bool:
-    """Whether something comes true soon; it is looked for again and again."""
+    """Polls a condition and returns whether it became true soon."""
     deadline = time.monotonic() + SOON
     while not true() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -194,7 +194,7 @@ def memfds(pid: int) -> int:
 
 
 def test_crash_is_named(stage: Any) -> None:
-    """What crashes whoever reads it ends the run with a name; the stack goes to a file, not to the user's screen."""
+    """A document that crashes every reader ends the run with its name. The stack goes to a file, not to stderr."""
     names = ["loader-0", "loader-1", "shadow-0"]
     with stage.up(training(), 1, stage.new_dir(), env={"MILLRACE_FAILPOINTS": ";".join(f"{name}:loader/fetch/before=panic" for name in names)}) as run:
         delivered = run.train()

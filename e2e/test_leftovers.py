@@ -1,4 +1,4 @@
-"""What is left when `up` has ended, in whatever way: the journal, and nothing else."""
+"""After any end of `up`, the journal is left and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mixture(**change: Any) -> Dict[str, Any]:
 
 
 def named_memory(run: Run) -> List[str]:
-    """What the run has open or mapped of the named shared memory of the machine. Ours has no names, so nothing of it can be left."""
+    """The run's open or mapped named shared memory. Millrace uses unnamed memory, which cannot be left behind."""
     out = []
     for pid in [run.process.pid, *run.children()]:
         try:
@@ -35,7 +35,7 @@ def named_memory(run: Run) -> List[str]:
 
 
 def our_memfds() -> List[str]:
-    """Every memfd of a millrace process on the machine that is no trainer, by its holder."""
+    """Every memfd of a millrace process that is not a trainer, by process."""
     out = []
     for entry in os.listdir("/proc"):
         try:
@@ -48,7 +48,7 @@ def our_memfds() -> List[str]:
 
 
 def check_clean(run: Run, failed: bool = False) -> None:
-    """No process, no socket, no runtime directory: the journal alone, and of a failed run the reason."""
+    """Checks that only the journal is left and, after a failure, the reason: no process, socket or runtime directory."""
     left = run.leftovers()
     assert not left
     assert sorted(p.name for p in run.directory.iterdir()) == ["journal", "outcome.json"][: 1 + failed], sorted(run.directory.rglob("*"))
@@ -69,13 +69,13 @@ def by_signal(number: int) -> Callable[[Run], int]:
 
 
 def end_unused(run: Run) -> int:
-    """Nobody ever connected."""
+    """SIGTERM before any rank connected."""
     run.process.send_signal(signal.SIGTERM)
     return run.wait()
 
 
 def end_two_signals(run: Run) -> int:
-    """Someone impatient."""
+    """A second SIGINT while `up` is stopping."""
     run.start(pause=0.005).collect(until=3)
     run.process.send_signal(signal.SIGINT)
     run.process.send_signal(signal.SIGINT)
@@ -105,7 +105,7 @@ def test_nothing_is_left(stage: Any, end: str) -> None:
 
 
 def test_signal_ends_trainers(stage: Any) -> None:
-    """A stopped run tells its trainers so at once; a state they hold is good for the next `up`."""
+    """A stopped run tells its trainers at once. Their state works with the next `up`."""
     with stage.up(mixture(), RANKS, stage.new_dir()) as run:
         trainers = run.start(pause=0.005)
         trainers.collect(until=4)
@@ -119,7 +119,7 @@ def test_signal_ends_trainers(stage: Any) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_nothing_is_left_after_kill(stage: Any, busy: bool) -> None:
-    """kill -9 of `up`: its children notice, leave, and take with them what lay about."""
+    """kill -9 of `up`: its children notice, clean up and exit."""
     with stage.up(mixture(), RANKS, stage.new_dir()) as run:
         if busy:
             run.start(pause=0.005).collect(until=5)
@@ -132,7 +132,7 @@ def test_nothing_is_left_after_kill(stage: Any, busy: bool) -> None:
 
 
 def test_nothing_is_left_after_kill_of_all(stage: Any) -> None:
-    """kill -9 of everything at once: sockets stay, as nobody could take them away, and the next `up` needs no hand to clean up."""
+    """kill -9 of everything at once. Sockets stay, and the next `up` cleans up by itself."""
     directory = stage.new_dir()
     with stage.up(mixture(), RANKS, directory) as run:
         run.start(pause=0.005).collect(until=5)
@@ -155,7 +155,7 @@ def test_nothing_is_left_after_failure(stage: Any) -> None:
 
 
 def test_second_up_is_refused(stage: Any) -> None:
-    """One `up` a directory: the second says who has it, and disturbs nothing."""
+    """A second `up` on a directory reports the owner and disturbs nothing."""
     path, directory = stage.mixture(mixture()), stage.new_dir()
     golden = stage.delivered(mixture(), RANKS)
     with Run(stage.binary, path, directory, RANKS) as run:
@@ -173,7 +173,7 @@ def test_second_up_is_refused(stage: Any) -> None:
 
 
 def test_up_after_up(stage: Any) -> None:
-    """A directory serves one run after the other: stopped, gone on with, finished; and again from the start."""
+    """A directory serves several runs in turn: stopped, continued, finished, and started again."""
     directory = stage.new_dir()
     golden = stage.delivered(mixture(), RANKS).bytes()
     with stage.up(mixture(), RANKS, directory) as run:
@@ -192,7 +192,7 @@ def test_up_after_up(stage: Any) -> None:
 
 
 def test_directories(stage: Any, tmp_path: Path) -> None:
-    """An empty directory of any mode will do, one with a long name too, and one that is a file is refused."""
+    """An empty directory of any mode works, also with a long name. A file is refused."""
     long = tmp_path / ("long-" * 20) / ("name-" * 20)
     for directory, mode in ((tmp_path / "open", 0o777), (tmp_path / "closed", 0o700), (tmp_path / "with spaces, ümläute and *[stars]*", 0o755), (long, 0o755)):
         directory.mkdir(parents=True)
@@ -217,12 +217,12 @@ def check_status(status: Dict[str, Any], running: bool = True) -> None:
         assert role["role"] in ROLES and role["state"] in STATES and isinstance(role["pid"], int), role
     for source in status["sources"].values():
         assert set(source) >= {"tokens", "samples", "epoch", "share"}, source
-    # By name: while a shadow takes over there may be none.
+    # By name: during a takeover there may be no shadow.
     assert {r["name"].partition("-")[0] for r in status["roles"]} == (ROLES if running else set())
 
 
 def test_status(stage: Any) -> None:
-    """`status --json` keeps its shape before, while, and after, with a child just killed too; and `ps` shows the roles by name."""
+    """`status --json` keeps its shape before, during and after a run, also with a child just killed. `ps` shows the roles."""
     directory = stage.new_dir()
     with stage.up(mixture(), RANKS, directory) as run:
         check_status(json.loads(command(stage.binary, "status", str(directory), "--json")))
@@ -248,14 +248,14 @@ def test_status(stage: Any) -> None:
 
 
 def test_status_of_nothing(stage: Any, tmp_path: Path) -> None:
-    """A directory that holds no run, or is not there: an error, not a guess."""
+    """A directory without a run, or a missing one, is an error."""
     for directory in (tmp_path, tmp_path / "none"):
         done = subprocess.run([stage.binary, "status", directory, "--json"], capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode in (1, 2) and str(directory) in done.stderr, done
 
 
 def test_no_memfd_outlives(stage: Any) -> None:
-    """When no run is left, no process of ours holds shared memory."""
+    """Without a run, no millrace process holds shared memory."""
     with stage.up(mixture(), RANKS, stage.new_dir()) as run:
         run.start(start="fresh").collect(until=2)
         mine = set(map(str, run.children()))

@@ -1,4 +1,4 @@
-"""The mixture changes while a run goes on: what was asked for holds from its step on, on every rank, and in every run that comes of it."""
+"""Changing the mixture of a running run: a change holds from its step on, on every rank and in every resumed run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tokens(segments: List[Any], source: str) -> float:
 
 
 def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, Any]]:
-    """Changes a run that is under way in three ways, and lets it go."""
+    """Changes a running run in three ways and lets it finish."""
     deadline = time.monotonic() + DEADLINE
     while not json.loads(command(stage.binary, "status", str(run.directory), "--json"))["planned"]:
         assert time.monotonic() < deadline, run.stderr()
@@ -50,7 +50,8 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
 
 
 def test_changes_hold_everywhere(stage: Any) -> None:
-    """A run whose mixture is changed while its orchestrator is killed, the same run taken up from states before and after by other ranks, and anew."""
+    """Changes the mixture of a run while its orchestrator is killed. Resumes from states before and after, on other ranks, and
+    a new run all give the same content."""
     directory = stage.new_dir()
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 2, directory) as run:
@@ -91,7 +92,7 @@ def test_changes_hold_everywhere(stage: Any) -> None:
 
 
 def test_loss_spike_cure(stage: Any) -> None:
-    """Going back to a state and passing over what came behind it."""
+    """Rolls back to a state and skips the steps after it."""
     directory = stage.new_dir()
     with stage.up(LIVE, 2, directory) as run:
         first = run.train(states=True, leave_after=(12, 1))
@@ -114,7 +115,7 @@ def command_fails(stage: Any, run: Run, *args: str) -> str:
 
 @pytest.mark.parametrize(("point", "held"), [("before", 0), ("after", 1)])
 def test_killed_while_it_changes(stage: Any, point: str, held: int) -> None:
-    """The orchestrator dies with the request in its hands: the change is there or not, never in part, and the run goes on."""
+    """The orchestrator dies during a request. The change holds fully or not at all, and the run continues."""
     directory = stage.new_dir()
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 1, directory, env={"MILLRACE_FAILPOINTS": f"orchestrator/mix/{point}=kill@1"}) as run:
@@ -155,7 +156,7 @@ def test_changes_that_cannot_be(stage: Any) -> None:
 
 
 def test_losses_become_weights(stage: Any) -> None:
-    """A policy draws more of what is learnt least; what it decided is journaled and holds, whatever is reported when the run is taken back."""
+    """A policy draws more from sources with higher loss. After a rollback its journaled decisions hold, whatever is reported."""
     mixture = dict(LIVE, adaptive={"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5})
     means = dict.fromkeys(mixture["sources"], 1.0)
     directory = stage.new_dir()

@@ -1,4 +1,4 @@
-"""Samples that turn out bad after their plan was sealed: a shard damaged on disk where the length store knows its records already."""
+"""Samples that become unreadable after their plan was sealed: a shard is damaged after the length store has its lengths."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def whole_run(stage: Any, mixture: Path) -> Delivered:
 
 
 def damaged(path: Path, record: int) -> bytes:
-    """Breaks the file inside a record and returns what it was."""
+    """Damages a record in the file and returns the original bytes."""
     was = path.read_bytes()
     at = was.index(json.dumps(TEXTS[record]).encode() if path.suffix == ".jsonl" else TEXTS[record].encode())
     assert 1 << 20 < at < len(was) - (1 << 20)
@@ -56,7 +56,7 @@ def damaged(path: Path, record: int) -> bytes:
 
 
 def masked(golden: Delivered, bad: List[Tuple[int, Segment]]) -> Dict[Slot, Dict[str, np.ndarray]]:
-    """The golden run's tensors with these segments masked: pad tokens, no loss, everything else as it was."""
+    """The golden run's tensors with these segments masked: pad tokens without loss, everything else unchanged."""
     out = {slot: {name: a.copy() for name, a in b.tensors.items()} for slot, b in golden.slots().items() if b.tensors is not None}
     slots = golden.slots()
     for step, segment in bad:
@@ -78,7 +78,7 @@ def same(delivered: Delivered, expected: Dict[Slot, Dict[str, np.ndarray]]) -> N
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
-    """It is masked and nothing else changes; a trainer that goes back gets the same again, also when the file has been repaired."""
+    """The sample is masked and nothing else changes. A rollback gives the same again, also after the file is repaired."""
     path = written(tmp_path, name)
     golden = whole_run(stage, write_mixture(tmp_path, mixture(name)))
     number = next(int(s[ID].split("#")[1]) for step, ss in golden.steps().items() for s in ss if s[SOURCE] == "big" and step > 3 and int(s[ID].split("#")[1]) in MIDDLE)
@@ -106,7 +106,7 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
 
 
 def test_budget_spent_after_sealing(stage: Any, tmp_path: Path) -> None:
-    """More than the budget takes is the end, by name."""
+    """More masked samples than the budget end the run, which names them."""
     path = written(tmp_path, "a.jsonl")
     golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
     number = next(int(s[ID].split("#")[1]) for s in golden.segments() if s[SOURCE] == "big" and int(s[ID].split("#")[1]) in MIDDLE)

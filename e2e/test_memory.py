@@ -1,4 +1,4 @@
-"""Memory: a run stays inside its documented minimum whatever the files' size, and grows with nothing but its limits."""
+"""Memory: a run stays within the documented minimum for files of any size and grows with its limits alone."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ MIB = 1 << 20
 FILE = 192 * MIB  # of each source, uncompressed: three times the least loader_memory
 LEAST = {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "1MiB"}
 
-# docs/memory.md: what `up` and its children need at the most, beside what the limits say.
-BASE = 72 * MIB  # `up` itself, the orchestrator, and the sidecar without what it holds
+# docs/memory.md: the most that `up` and its children need, in addition to the limits.
+BASE = 72 * MIB  # `up`, the orchestrator, and the sidecar without its batches
 PROCESS = 40 * MIB  # each loader or shadow: code, vocabulary, open files
 SHADOWS = 1  # as where the mixture file says nothing
 REPLACED = 1  # a loader that has been taken over from and is leaving
 
 
 def documented(loaders: int, loader_memory: int = 64 * MIB, sidecar_memory: int = 64 * MIB) -> int:
-    """The most that a run may weigh, in bytes."""
+    """The memory bound of a run, in bytes."""
     return BASE + (loaders + SHADOWS + REPLACED) * PROCESS + loader_memory + sidecar_memory
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Files much larger than what a run may hold, as one JSONL, one zstd frame, and Parquet row groups of 32 MiB."""
+    """Files much larger than a run's memory: one JSONL, one zstd frame, and Parquet row groups of 32 MiB."""
     at = tmp_path_factory.mktemp("large")
     texts = [t for t in corpus.real_texts(3, 1500, 40) if t]
 
@@ -88,7 +88,7 @@ def mixture(*names: str, **change: Any) -> Dict[str, Any]:
 
 
 class Cgroup:
-    """A limit that the kernel enforces, where this machine lets us set one: cgroup v1 or v2. Elsewhere the scale alone decides."""
+    """A limit that the kernel enforces with cgroup v1 or v2, if the machine allows it. Otherwise the measured memory decides."""
 
     def __init__(self, limit: int, name: str) -> None:
         self.path, self.limit = Path(), limit
@@ -119,7 +119,7 @@ class Cgroup:
 
 
 def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit: int, **orders: Any) -> Scale:
-    """Runs to the end under a limit, and returns what was weighed on the way."""
+    """Runs to the end under a limit and returns the measured memory."""
     group = Cgroup(limit, f"{time.monotonic_ns()}")
     try:
         with Run(stage.binary, write_mixture(large, mixture), stage.new_dir(), ranks, launcher=group.launcher()) as run:
@@ -136,7 +136,7 @@ def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit:
 
 @pytest.mark.parametrize("names, shuffle", [(("plain",), "global"), (("frame",), "global"), (("table",), "global"), (("plain",), "blocks"), (("plain", "frame", "table"), "global")])
 def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -> None:
-    """With the least limits, on files three times as large as they are, cold: inside what the documentation says, and no process dies of it."""
+    """With the least limits and files three times as large, without an index: memory stays within the documented bound."""
     shape = mixture(*names, shuffle=shuffle, index_dir=f"index-{'-'.join(names)}-{shuffle}")
     limit = documented(min(len(names), os.cpu_count() or 1))
     scale = weighed(stage, large, shape, 2, limit)
@@ -146,7 +146,7 @@ def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -
 
 @pytest.mark.parametrize("ranks", [2, 8])
 def test_ranks(stage: Any, large: Path, ranks: int) -> None:
-    """What a run weighs with few and many ranks, for the benchmark page."""
+    """Measures memory with few and many ranks, for the benchmark page."""
     limit = documented(min(3, os.cpu_count() or 1), 512 * MIB, 512 * MIB)
     shape = mixture("plain", "frame", "table", limits={})
     scale = weighed(stage, large, shape, ranks, limit)
@@ -155,12 +155,12 @@ def test_ranks(stage: Any, large: Path, ranks: int) -> None:
 
 
 def test_stuck_consumer(stage: Any, large: Path) -> None:
-    """A trainer that stops reading: everything upstream stops, and memory, descriptors and threads stand still."""
+    """A trainer stops reading: all roles stop, and memory, descriptors and threads stay constant."""
     with Run(stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2) as run:
         trainers = run.start(leave_after=(4, 3), stay=True)
         trainers.collect(until=4)
         until, resting = time.monotonic() + DEADLINE, False
-        while not resting and time.monotonic() < until:  # what was under way comes to rest
+        while not resting and time.monotonic() < until:  # work in flight ends
             time.sleep(2)
             with Scale(run, [c.pid for c in trainers.children]) as scale:
                 time.sleep(8)
@@ -186,13 +186,13 @@ def test_flat(stage: Any, large: Path) -> None:
 
 
 def ordinary(size: int) -> str:
-    """Library code, over and over."""
+    """Library code, repeated."""
     texts = "".join(corpus.real_texts(9, 4000, 40))
     return (texts * (1 + size // len(texts)))[:size]
 
 
 def worst(size: int) -> str:
-    """Text of which every byte is a token: letters that no vocabulary knows."""
+    """Text in which every byte is a token: letters outside every vocabulary."""
     rng = random.Random(9)
     return "".join(chr(0xA000 + rng.randrange(1000)) for _ in range(100_000)) * (size // 300_000)
 
@@ -200,7 +200,7 @@ def worst(size: int) -> str:
 @pytest.mark.parametrize("name", ["a.jsonl", "b.jsonl.zst", "c.parquet"])
 @pytest.mark.parametrize("make, tokens", [(ordinary, 2), (worst, 10)])
 def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, tokens: int) -> None:
-    """A document of nearly sample_bytes, under the least memory that allows it: one is held whatever it takes (docs/memory.md)."""
+    """A document of nearly sample_bytes under the least memory that allows it (docs/memory.md)."""
     text = make(26 * MIB)
     lines = "".join(json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in (text, "small")).encode()
     if name == "a.jsonl":
@@ -226,7 +226,7 @@ def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, to
 
 
 def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
-    """Less than the least is no run that dies later, but a mistake with a line."""
+    """A limit below the least is refused with its line, not with a later crash."""
     corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
     for limits, word in (
         ({"loader_memory": "63MiB"}, "loader_memory"),
@@ -239,7 +239,7 @@ def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
 
 
 def test_ring_does_not_fit(stage: Any, tmp_path: Path) -> None:
-    """Batches too large for sidecar_memory: said before the run begins, with what would be enough, by check and by `up`."""
+    """Batches too large for sidecar_memory: `check` and `up` refuse before the run begins and name a sufficient limit."""
     corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
     shape = variant(
         {

@@ -1,4 +1,4 @@
-"""The realised mixture, counted on what trainers got, stays within its bounds at the end of every step."""
+"""The realised mixture, counted on delivered batches, stays within its bounds at the end of every step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import contract
 from conftest import variant
 from harness import tokens_by_source
 
-# Of tokens: twice the longest segment. Of samples with constant weights: one document, as Tijdeman's theorem has it; where weights
-# change from step to step no rule that does not know the future keeps that, and twice is measured.
+# Tokens: twice the longest segment. Samples with constant weights: one document, by Tijdeman's theorem. If weights change
+# between steps, no rule without foresight keeps that; the bound here is two documents.
 SCHEDULES = {
     "constant": {"weights": {"plain": 0.4, "packed": 0.15, "frames": 0.15, "tables": 0.2, "books": 0.1}},
     "skewed": {"weights": {"plain": 100, "packed": 1, "frames": 0.5, "tables": 3, "books": 0.01}},
@@ -63,7 +63,7 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
     first = min(ended.values())
     for step, deviation, source in contract.deviations(delivered, mixture, until=first):
         assert deviation <= 2 * longest, f"step {step}: {source} is {float(deviation):.2f} from its target"
-    # Between two such steps only whole steps are compared: within them the change happens between two documents. Both ends of a
+    # Only whole steps are compared, because the change happens between two documents of a step. Both ends of a
     # stretch may deviate by the bound.
     steps, checked = delivered.steps(), 0
     milestones = sorted({*ended.values(), max(steps)})

@@ -1,4 +1,4 @@
-"""What the operator's commands say and do while a run goes on, against what trainers got."""
+"""The operator's commands during a run, compared with the delivered batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ledger(stage: Any, directory: Any, *args: str) -> List[Dict[str, Any]]:
 
 
 def as_taken(segments: List[Dict[str, Any]]) -> List[Tuple[Any, ...]]:
-    """The ledger's segments as a trainer has them, without their place in the batch."""
+    """The ledger's segments as a trainer has them, without their position in the batch."""
     return sorted((s["source"], s["id"], s["epoch"], s["ordinal"], s["offset"], s["length"]) for s in segments)
 
 

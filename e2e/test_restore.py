@@ -1,4 +1,4 @@
-"""A run goes on from any of its states, anywhere, on any number of ranks, as if it had never stopped."""
+"""A run continues from any of its states, in any directory, on any number of ranks, as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHORT = variant({"stop": {"steps": STEPS}, "global_batch_size": 8, "micro_batch_
 
 @pytest.fixture(scope="module")
 def whole(stage: Any) -> Dict[int, Any]:
-    """The uninterrupted run, by its number of ranks; 4, 2 or 1 microbatches a step. State is told after every batch."""
+    """The uninterrupted run by its number of ranks, with 4, 2 or 1 microbatches a step. Trainers report the state after every batch."""
     return {ranks: stage.delivered(SHORT, ranks, states=True) for ranks in (1, 2, 4)}
 
 
@@ -29,7 +29,7 @@ def states(delivered: Any, step: int, microbatch: int) -> List[Dict[str, Any]]:
 
 
 def resume(stage: Any, state: Any, ranks: int, mixture: Any = SHORT, **orders: Any) -> Any:
-    """A run from a state in a new run directory, to its end or to where `leave_after` says."""
+    """Resumes from a state in a new run directory, to the end or to `leave_after`."""
     with stage.up(mixture, ranks) as run:
         delivered = run.train(state=state, **orders)
         if orders.get("leave_after") is None and all(end == "end" for end in delivered.ends):
@@ -38,7 +38,7 @@ def resume(stage: Any, state: Any, ranks: int, mixture: Any = SHORT, **orders: A
 
 
 def tail(of: Any, step: int, microbatch: int = 0) -> Dict[Tuple[int, int, int], str]:
-    """The digests of an uninterrupted run from a place on."""
+    """The digests of an uninterrupted run from a position on."""
     return {slot: d for slot, d in of.bytes().items() if (slot[0], slot[2]) >= (step, microbatch)}
 
 
@@ -50,7 +50,7 @@ def test_content_is_equal(whole: Any) -> None:
 @pytest.mark.parametrize("step", range(STEPS))
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_boundary(stage: Any, whole: Any, step: int, ranks: int) -> None:
-    """From a step's end, saved under one topology and restored under another, in a new run directory."""
+    """A state of a step's end is saved under one topology and restored under another, in a new run directory."""
     saved_by = {1: 4, 2: 1, 4: 2}[ranks] if step % 2 else ranks
     state = states(whole[saved_by], step, 8 // 2 // saved_by - 1)[-1]
     resumed = resume(stage, state, ranks)
@@ -62,14 +62,14 @@ def test_boundary(stage: Any, whole: Any, step: int, ranks: int) -> None:
 @pytest.mark.parametrize("step", [0, 3, STEPS - 1])
 @pytest.mark.parametrize("ranks, microbatch", [(1, 0), (1, 1), (1, 2), (2, 0)])
 def test_inside_a_step(stage: Any, whole: Any, step: int, ranks: int, microbatch: int) -> None:
-    """From the middle of a step, under the same topology."""
+    """A state from the middle of a step works under the same topology."""
     resumed = resume(stage, states(whole[ranks], step, microbatch)[0], ranks)
     assert resumed.ends == ["end"] * ranks
     assert resumed.bytes() == tail(whole[ranks], step, microbatch + 1)
 
 
 def test_inside_a_step_elsewhere(stage: Any, whole: Any) -> None:
-    """A state from the middle of a step is refused under another topology, on every rank, by name."""
+    """A state from the middle of a step is refused under another topology, on every rank, with the reason."""
     for ranks in (1, 4):
         refused = resume(stage, states(whole[2], 3, 0)[0], ranks)
         assert not any(refused.ranks)
@@ -102,7 +102,7 @@ def test_again_and_again(stage: Any, whole: Any) -> None:
 
 
 def test_resume_right_after_resume(stage: Any, whole: Any) -> None:
-    """A state that was loaded and not used is still the same state."""
+    """A loaded and unused state is returned unchanged."""
     import millrace
 
     state = states(whole[2], 2, 1)[0]
@@ -123,7 +123,7 @@ def test_resume_right_after_resume(stage: Any, whole: Any) -> None:
 
 
 def test_size_at_64_sources(stage: Any) -> None:
-    """Not more than 16 KiB of JSON, with documents cut and carried."""
+    """A state has at most 16 KiB of JSON, also with cut and carried documents."""
     names = [f"source-{i:02d}-with-a-name" for i in range(64)]
     for i, name in enumerate(names):
         corpus.write_jsonl(stage.corpus / "many" / f"{name}.jsonl", corpus.synthetic_texts(i + 1, 40, 120), odd=False)
@@ -167,7 +167,7 @@ def test_changed_files(stage: Any, whole: Any) -> None:
 
 
 def test_what_may_differ(stage: Any, whole: Any) -> None:
-    """What is not identity may be another one at resume: the content stays."""
+    """Settings outside the identity may change at a resume, and the content stays."""
     other = copy.deepcopy(SHORT)
     other.update(micro_batch_size=4, layout="varlen", token_dtype="int32", balance="none", loaders=3, stop={"steps": STEPS + 2})
     resumed = resume(stage, states(whole[2], 3, 1)[0], 1, other)
@@ -217,7 +217,7 @@ def test_kill_of_everything(stage: Any, whole: Any) -> None:
     with stage.up(SHORT, 2, at) as run:
         rest = run.train(start="latest")
         assert rest.ends == ["end"] * 2 and run.wait() == 0
-    assert rest.ranks[0][0].step >= 4, "what was taken long ago came again"
+    assert rest.ranks[0][0].step >= 4, "a batch that was consumed long ago came again"
     assert {**got, **rest.bytes()} == whole[2].bytes()
 
 

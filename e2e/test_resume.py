@@ -137,7 +137,8 @@ def test_edges(scene: Scene) -> None:
 
 
 def test_twice_from_one_state(scene: Scene) -> None:
-    """Each start below what was consumed opens the next attempt; one state gives the same bytes as often as it is loaded, and nothing is forgotten."""
+    """Each start below the watermark opens the next attempt. One state gives the same bytes each time, and the ledger keeps
+    every attempt."""
     attempts: List[int] = []
     directory = scene.new_dir()
     with scene.up(SETTING, 2, directory) as run:
@@ -207,7 +208,7 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
 
 @pytest.mark.parametrize("row", OVERRIDES, ids=lambda row: row[0])
 def test_overrides(scene: Scene, row: Any) -> None:
-    """Refused with the names of what changed; overridden, the run goes on, and what did not change goes on without a gap."""
+    """A changed identity is refused with the changed names. With an override the run continues, and unchanged sources have no gap."""
     _, before, apply, override, named, unbroken = row
     mixture = copy.deepcopy({**SETTING, **before})
     whole = scene.whole(2, **before)
@@ -280,7 +281,7 @@ DAMAGES: List[Tuple[str, Callable[[Dict[str, Any]], Any], str]] = [
 
 
 def test_damaged_states(scene: Scene) -> None:
-    """An error that says what is wrong and what to do, and not one of Python's; then the same loader can start from what is right."""
+    """The error says what is wrong and what to do. The same loader can then start from a correct state."""
     state = scene.state(STEP)
     with scene.up(SETTING, 1) as run:
         loader = millrace.connect(run.sockets()[0], tensors="numpy")

@@ -1,4 +1,4 @@
-"""What is in the trainers' tensors, against independent readers, tiktoken and CONTRACT §4."""
+"""The trainers' tensors, compared with independent readers and tiktoken."""
 
 from __future__ import annotations
 

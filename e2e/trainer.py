@@ -20,7 +20,7 @@ import millrace  # noqa: E402
 
 @dataclasses.dataclass(frozen=True)
 class Orders:
-    """What a trainer does: where it starts, what it tells, and after which (step, microbatch) it leaves without asking for more."""
+    """The orders of a trainer: its start, its reports, and the (step, microbatch) after which it leaves."""
 
     start: Optional[str] = None
     state: Optional[Dict[str, Any]] = None

@@ -126,7 +126,10 @@ func TestAwayAndBack(t *testing.T) {
 		}
 		data, err := os.ReadFile(away)
 		if err == nil {
-			err = os.WriteFile(path, append(data, change...), 0o600)
+			err = os.WriteFile(away, append(data, change...), 0o600)
+		}
+		if err == nil {
+			err = os.Rename(away, path) // at once: a file that is half written is another file
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -163,7 +163,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},
-		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: setup.Classify,
+		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify,
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}

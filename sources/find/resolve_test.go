@@ -91,8 +91,8 @@ func TestResolveRefuses(t *testing.T) {
 	for _, c := range []struct{ patterns, root, format, says string }{
 		{"a/*.jsonl|b/*.jsonl", "", "", "root:"},
 		{"b/*", "", "", "format:"},
-		{"c/*/*.jsonl", "", "", "nearest directory that exists is " + base + "/c:"},
-		{"c/nowhere/at/all.jsonl", "", "jsonl", "nearest directory that exists is " + base + "/c:"},
+		{"c/*/*.jsonl", "", "", "nearest directory that exists is " + base + "/c"},
+		{"c/nowhere/at/all.jsonl", "", "jsonl", "nearest directory that exists is " + base + "/c"},
 		{"c", "", "jsonl", "no jsonl file"},
 		{"a/x-{0000..0002}.jsonl", "", "", "x-0000.jsonl"},
 		{"a/x-{5..2}.jsonl", "", "", "upwards"},

@@ -192,8 +192,8 @@ func (v *validator) checkLimits() {
 		value Bytes
 		least Bytes
 	}{
-		{"limits.loader_memory", l.LoaderMemory, MinLoaderMemory},
-		{"limits.sidecar_memory", l.SidecarMemory, MinSidecarMemory},
+		{"limits.loader_memory", l.LoaderMemory, minLoaderMemory},
+		{"limits.sidecar_memory", l.SidecarMemory, minSidecarMemory},
 		{"limits.sample_bytes", l.SampleBytes, 1},
 	} {
 		if v.sound(m.key) && m.value < m.least {

@@ -201,8 +201,8 @@ type AdaptivePolicy string
 
 // The adaptive policies.
 const (
-	PolicyODM AdaptivePolicy = "odm"
-	PolicyADO AdaptivePolicy = "ado"
+	policyODM AdaptivePolicy = "odm"
+	policyADO AdaptivePolicy = "ado"
 )
 
 // Refit says when coefficients of cost are fitted.
@@ -221,8 +221,8 @@ type Reliability struct {
 // The least memory limits: with them a run has been seen to end on files three times as large (docs/memory.md, e2e/test_memory.py).
 // What its processes need beside them is said there.
 const (
-	MinLoaderMemory  Bytes = 64 << 20
-	MinSidecarMemory Bytes = 64 << 20
+	minLoaderMemory  Bytes = 64 << 20
+	minSidecarMemory Bytes = 64 << 20
 )
 
 // Packing is how documents become sequences.

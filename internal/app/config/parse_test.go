@@ -58,7 +58,7 @@ func TestValues(t *testing.T) {
 	want := Config{
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
 		Packing: Pad, PadMultiple: 16, Window: 4, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: BalanceNone, Shuffle: millrace.Blocks,
-		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{PolicyADO, 100, 2000, Decimal{"0.02"}, Decimal{"0.5"}}, Refit: &Refit{50},
+		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000, Decimal{"0.02"}, Decimal{"0.5"}}, Refit: &Refit{50},
 		Parallelism: Parallelism{2, 4, 3}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
 		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{Given: []Weight{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}}},
 		Sources: Sources{

@@ -20,8 +20,8 @@ type Over string
 
 // The axes over which a step is distributed.
 const (
-	OverDP    Over = "dp"
-	OverWorld Over = "world"
+	overDP    Over = "dp"
+	overWorld Over = "world"
 )
 
 // SplitDocuments is which documents are split over ranks: only such as are dearer than the mean microbatch, each over as many ranks as even the step out.
@@ -55,7 +55,7 @@ func (c *Config) group(t millrace.Topology) (int, error) {
 		return 0, nil
 	}
 	group, unit := int(c.Distribute.Group), 1
-	if c.Distribute.Over == OverWorld {
+	if c.Distribute.Over == overWorld {
 		unit = t.TP * t.CP
 	}
 	if group%unit != 0 || t.DP()%max(group/unit, 1) != 0 {

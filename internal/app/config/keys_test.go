@@ -1,0 +1,318 @@
+package config
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace"
+)
+
+// edits change each key of the schema. The text before `=>` is in force before the change, the text after it from then on. Base
+// is what [change] edits.
+var edits = map[string]string{
+	"adaptive.every":     "adaptive: {policy: odm} => adaptive: {policy: odm, every: 7}",
+	"adaptive.floor":     "adaptive: {policy: odm} => adaptive: {policy: odm, floor: 0.1}",
+	"adaptive.policy":    "adaptive: {policy: odm} => adaptive: {policy: ado}",
+	"adaptive.smoothing": "adaptive: {policy: odm} => adaptive: {policy: odm, smoothing: 0.1}",
+	"adaptive.warmup":    "adaptive: {policy: odm} => adaptive: {policy: odm, warmup: 7}",
+	"balance":            "=> balance: none",
+	"broadcast[]":        "broadcast: [tp] => broadcast: [pp]",
+	"cap_slack":          "layout: varlen => layout: varlen; cap_slack: 1.5",
+	"carry":              "=> carry: 64",
+	"cost.backbone":      "=> cost: {backbone: tokens, encoder: patches}",
+	"cost.encoder":       "cost: {backbone: tokens, encoder: patches} => cost: {backbone: tokens, encoder: 2 * patches}",
+	"cost.linear":        "cost: {linear: 2, quadratic: 1} => cost: {linear: 3, quadratic: 1}",
+	"cost.quadratic":     "cost: {linear: 2, quadratic: 1} => cost: {linear: 2, quadratic: 3}",
+	"cp_local":           "layout: varlen => layout: varlen; cp_local: 100",
+	"distribute.group":   "distribute: {group: 2} => distribute: {group: 4}",
+	"distribute.over":    "distribute: {group: 2} => distribute: {group: 2, over: world}",
+	"global_batch_size":  "=> global_batch_size: 1024",
+	"index_dir":          "=> index_dir: /x",
+	"last_step":          "=> last_step: drop",
+	"layout":             "=> layout: varlen",
+
+	"limits.loader_memory":  "=> limits: {loader_memory: 1GiB}",
+	"limits.sample_bytes":   "=> limits: {sample_bytes: 1MiB}",
+	"limits.sidecar_memory": "=> limits: {sidecar_memory: 1GiB}",
+	"loaders":               "=> loaders: 3",
+	"micro_batch_size":      "=> micro_batch_size: 8",
+
+	"mixture.floor": "=> mixture: {weights: {web: 0.6, code: 0.4}, floor: 0.1}",
+	"mixture.unit":  "=> mixture: {weights: {web: 0.6, code: 0.4}, unit: samples}",
+
+	"mixture.weights.*":              "=> mixture: {weights: {web: 0.5, code: 0.4}}",
+	"mixture.weights.budget_samples": "mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, budget_samples: 9}} => mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, budget_samples: 8}}",
+	"mixture.weights.budget_tokens":  "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 8}}",
+	"mixture.weights.from":           "mixture: {weights: {from: uniform}} => mixture: {weights: {from: size}}",
+	"mixture.weights.max_epochs":     "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => mixture: {weights: {from: unimax, max_epochs: 3, budget_tokens: 9}}",
+	"mixture.weights.sources[]":      "mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web, code]}}}} => mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web]}}, b: {weight: 1, weights: {code: 1}}}}",
+	"mixture.weights.temperature":    "mixture: {weights: {from: temperature, temperature: 2}} => mixture: {weights: {from: temperature, temperature: 3}}",
+
+	"mixture.groups.*.weight":    "mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 1, weights: {code: 1}}}} => mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 2, weights: {code: 1}}}}",
+	"mixture.groups.*.weights.*": "mixture: {groups: {a: {weight: 1, weights: {web: 1, code: 1}}}} => mixture: {groups: {a: {weight: 1, weights: {web: 1, code: 2}}}}",
+
+	"mixture.schedule[].from_step":   "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].from_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].over_steps":  "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].over_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, ramp: linear, over_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, ramp: linear, over_tokens: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].ramp":        "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: cosine, over_steps: 5, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].weights.*":   "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 2, code: 1}}]}",
+
+	"model.layers":        "model: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 99} => model: {layers: 3, hidden: 64, heads: 4, ffn: 256, vocab: 99}",
+	"packing":             "=> packing: pad",
+	"pad_multiple":        "=> pad_multiple: 8",
+	"parallelism.cp":      "pad_multiple: 4 => pad_multiple: 4; parallelism: {cp: 2}",
+	"parallelism.pp":      "=> parallelism: {pp: 2}",
+	"parallelism.tp":      "=> parallelism: {tp: 2}",
+	"quarantine.budget":   "=> quarantine: {budget: 1}",
+	"refit.every":         "refit: {every: 5} => refit: {every: 6}",
+	"reliability.shadows": "=> reliability: {shadows: 2}",
+
+	"rampup_batch_size.increment": "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 8, increment: 4, samples: 4000}",
+	"rampup_batch_size.samples":   "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 8, increment: 8, samples: 5000}",
+	"rampup_batch_size.start":     "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 16, increment: 8, samples: 4000}",
+
+	"seed":            "=> seed: 1",
+	"sequence_length": "=> sequence_length: 1024",
+	"shuffle":         "=> shuffle: none",
+
+	"sources.*.filter":       "=> sources: {web: {path: web/*.jsonl, filter: tokens > 5}, code: {path: code/*.parquet}}",
+	"sources.*.format":       "sources: {web: {path: web/*, format: jsonl}, code: {path: code/*.parquet}} => sources: {web: {path: web/*, format: parquet}, code: {path: code/*.parquet}}",
+	"sources.*.max_epochs":   "=> sources: {web: {path: web/*.jsonl, max_epochs: 2}, code: {path: code/*.parquet}}",
+	"sources.*.max_fraction": "=> sources: {web: {path: web/*.jsonl, max_fraction: 0.5}, code: {path: code/*.parquet}}",
+	"sources.*.min_fraction": "=> sources: {web: {path: web/*.jsonl, min_fraction: 0.5}, code: {path: code/*.parquet}}",
+	"sources.*.on_exhausted": "=> sources: {web: {path: web/*.jsonl, on_exhausted: stop}, code: {path: code/*.parquet}}",
+	"sources.*.path":         "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
+	"sources.*.root":         "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
+	"sources.*.text":         "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
+
+	"split_documents.above": "layout: varlen; split_documents: {} => layout: varlen; split_documents: {above: 4096}",
+
+	"stages[].filters.*":         "stages: [{from_step: 5}] => stages: [{from_step: 5, filters: {web: tokens > 5}}]",
+	"stages[].from_step":         "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 6, packing: pad}]",
+	"stages[].from_tokens":       "stages: [{from_tokens: 5, packing: pad}] => stages: [{from_tokens: 6, packing: pad}]",
+	"stages[].global_batch_size": "stages: [{from_step: 5}] => stages: [{from_step: 5, global_batch_size: 1024}]",
+	"stages[].micro_batch_size":  "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 5, packing: pad, micro_batch_size: 2}]",
+	"stages[].packing":           "stages: [{from_step: 5}] => stages: [{from_step: 5, packing: pad}]",
+	"stages[].sequence_length":   "stages: [{from_step: 5}] => stages: [{from_step: 5, sequence_length: 4096}]",
+
+	"stages[].rampup_batch_size.increment": "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 4, samples: 4000}}]",
+	"stages[].rampup_batch_size.samples":   "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 5000}}]",
+	"stages[].rampup_batch_size.start":     "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 16, increment: 8, samples: 4000}}]",
+
+	"stop.epochs": "stop: {epochs: 1} => stop: {epochs: 2}",
+	"stop.steps":  "stop: {steps: 1} => stop: {steps: 2}",
+	"stop.tokens": "stop: {tokens: 1} => stop: {tokens: 2}",
+	"token_dtype": "=> token_dtype: int32",
+
+	"tokenizer.add_bos": "=> tokenizer: {name: gpt2, add_bos: true}",
+	"tokenizer.add_eos": "=> tokenizer: {name: gpt2, add_eos: false}",
+	"tokenizer.name":    "=> tokenizer: {name: cl100k_base}",
+	"tokenizer.path":    "=> tokenizer: {path: x.tiktoken}",
+
+	"window": "=> window: 4",
+}
+
+// asOther are keys that an edit of another key stands for, because they are read by the same code.
+var asOther = map[string]string{
+	"model.":                      "model.layers",
+	"mixture.groups.*.weights.":   "mixture.groups.*.weights.*",
+	"mixture.schedule[].groups.":  "mixture.groups.*.weights.*",
+	"mixture.schedule[].weights.": "mixture.schedule[].weights.*",
+	"tokenizer.bos":               "tokenizer.name", // part of the vocabulary's fingerprint
+	"tokenizer.eos":               "tokenizer.name",
+	"tokenizer.pattern":           "tokenizer.name",
+	"sources.*.path[]":            "sources.*.path",
+	"tokenizer.specials.*":        "tokenizer.name",
+}
+
+// TestEveryKeyHasARule: each key of the schema has a rule, and a change of the key has the effects of its rule.
+func TestEveryKeyHasARule(t *testing.T) {
+	for _, key := range schemaKeys(t) {
+		r := ruleOf(key)
+		if r == nil {
+			t.Errorf("%s: no rule in keyRules says what a change at resume means", key)
+			continue
+		}
+		edit, ok := edits[key]
+		for prefix, other := range asOther {
+			if !ok && strings.HasPrefix(key, prefix) {
+				edit, ok = edits[other], true
+			}
+		}
+		if key == "version" {
+			continue // there is only one
+		}
+		if !ok {
+			t.Errorf("%s: no edit to try", key)
+			continue
+		}
+		before, after, _ := strings.Cut(edit, "=>")
+		old, now := parseEdit(t, before), parseEdit(t, after)
+		changes := Diff(throughJSON(t, old.Identity()), now.Identity())
+		if len(changes) == 0 != (len(r.entries) == 0) {
+			t.Errorf("%s: the rule names entries %q, and the changes are %v", key, r.entries, changes)
+		}
+		for _, c := range changes {
+			name, _, _ := strings.Cut(c, ": ")
+			if got := Classify(name); got != r.class {
+				t.Errorf("%s: the rule has class %d, and the entry %s has %d", key, r.class, name, got)
+			}
+			covered := false
+			for _, e := range r.entries {
+				covered = covered || within(name, strings.Replace(e, "NAME", "web", 1))
+			}
+			if !covered {
+				t.Errorf("%s: the rule names entries %q, and %s changed", key, r.entries, name)
+			}
+		}
+	}
+}
+
+// TestEveryRuleHasAKey: no rule names a key that the schema does not have.
+func TestEveryRuleHasAKey(t *testing.T) {
+	keys := schemaKeys(t)
+	for _, r := range keyRules {
+		for _, k := range r.keys {
+			found := false
+			for _, key := range keys {
+				found = found || within(key, k)
+			}
+			if !found {
+				t.Errorf("no key of the schema is %s", k)
+			}
+		}
+	}
+}
+
+func parseEdit(t *testing.T, edit string) *Config {
+	t.Helper()
+	return parse(t, change(strings.ReplaceAll(strings.TrimSpace(edit), "; ", "\n")+"\n"))
+}
+
+// TestClassOfFoldedEntries: names that stand for several entries have the class of these.
+func TestClassOfFoldedEntries(t *testing.T) {
+	for entry, want := range map[string]millrace.KeyClass{
+		"mixture": millrace.KeyMixture, "mixture.sizes": millrace.KeyMixture, "mixture.sizes.web": millrace.KeyMixture,
+		"mixture.weights": millrace.KeyMixture, "sources": millrace.KeySource, "stages": millrace.KeySteps,
+		"tokenizer.add_eos": millrace.KeyDocuments, "limits.sample_bytes": millrace.KeyDocuments,
+	} {
+		if got := Classify(entry); got != want {
+			t.Errorf("%s is of class %d, want %d", entry, got, want)
+		}
+	}
+}
+
+// TestResumePage: the tables of docs/resume.md are those that the rules make. -rewrite writes them.
+func TestResumePage(t *testing.T) {
+	const page = "../../../docs/resume.md"
+	text := string(read(t, page))
+	want := replaceTable(t, replaceTable(t, text, "free", freeTable()), "overridden", overriddenTable())
+	if flag.Lookup("rewrite").Value.String() == "true" { // datadriven's
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text != want {
+		t.Error("docs/resume.md does not have the tables of keyRules: run `go test ./internal/app/config -run TestResumePage -args -rewrite`")
+	}
+}
+
+func replaceTable(t *testing.T, page, name, table string) string {
+	t.Helper()
+	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end -->"
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("docs/resume.md has no place for the table %q", name)
+	}
+	return before + begin + "\n" + table + "\n" + end + after
+}
+
+// freeTable lists what may differ freely.
+func freeTable() string {
+	var b strings.Builder
+	b.WriteString("| What | What a change means |\n| --- | --- |\n")
+	for _, r := range keyRules {
+		if r.entries == nil {
+			b.WriteString("| " + r.what() + " | " + r.then + " |\n")
+		}
+	}
+	return b.String()
+}
+
+// overriddenTable lists what needs an override, with the entry that the override names.
+func overriddenTable() string {
+	var b strings.Builder
+	b.WriteString("| What | Name of the override | What then holds |\n| --- | --- | --- |\n")
+	for _, r := range keyRules {
+		if r.entries != nil {
+			names := inCode(r.entries)
+			if slices.Equal(r.entries, r.keys) && len(r.keys) > 1 {
+				names = "the key"
+			}
+			b.WriteString("| " + r.what() + " | " + names + " | " + r.then + " |\n")
+		}
+	}
+	return b.String()
+}
+
+func (r *rule) what() string {
+	parts := append([]string{}, r.about...)
+	if len(r.keys) > 0 {
+		parts = append(parts, inCode(r.keys))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func inCode(names []string) string {
+	return "`" + strings.ReplaceAll(strings.Join(names, "`, `"), "*", "NAME") + "`"
+}
+
+// schemaKeys returns the leaves of mixture.schema.json as paths: sources.*.path, stages[].packing.
+func schemaKeys(t *testing.T) (keys []string) {
+	t.Helper()
+	var schema map[string]any
+	if err := json.Unmarshal(read(t, "../../../mixture.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, n map[string]any) bool
+	walk = func(path string, n map[string]any) bool {
+		if ref, ok := n["$ref"].(string); ok {
+			if strings.Count(path, "groups") > 1 {
+				return true // a group of a group is a group
+			}
+			n = schema["$defs"].(map[string]any)[ref[strings.LastIndex(ref, "/")+1:]].(map[string]any)
+		}
+		inner := false
+		properties, _ := n["properties"].(map[string]any)
+		for k, p := range properties {
+			at := join(path, k)
+			inner = true
+			if !walk(at, p.(map[string]any)) {
+				keys = append(keys, at)
+			}
+		}
+		for field, mark := range map[string]string{"additionalProperties": ".*", "items": "[]"} {
+			if sub, ok := n[field].(map[string]any); ok {
+				inner = true
+				if !walk(path+mark, sub) {
+					keys = append(keys, path+mark)
+				}
+			}
+		}
+		alternatives, _ := n["oneOf"].([]any)
+		for _, a := range alternatives {
+			inner = walk(path, a.(map[string]any)) || inner
+		}
+		return inner
+	}
+	walk("", schema)
+	if len(keys) < 120 {
+		t.Fatalf("only %d keys were found", len(keys))
+	}
+	return keys
+}

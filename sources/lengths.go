@@ -14,6 +14,8 @@ import (
 type lengthStore interface {
 	Get(record uint64) (tokens uint32, ok bool)
 	Put(record uint64, tokens uint32)
+	Sum(record uint64) (sum uint32, ok bool) // the checksum of its tokens
+	PutSum(record uint64, sum uint32)
 	PutBad(record uint64, limit int64)
 	Bad(record uint64, limit int64) bool
 	Close() error
@@ -33,6 +35,8 @@ type memory struct {
 type FoundLength struct {
 	Record  uint64
 	Tokens  uint32
+	Sum     uint32 // checksum of the tokens; valid if Summed
+	Summed  bool
 	Refused uint32 // bits of the filters that refuse the record
 	Bad     bool   // the record cannot be decoded and has no length
 }
@@ -43,6 +47,9 @@ func (e *FoundLength) put(st lengthStore, limit int64) {
 		return
 	}
 	st.Put(e.Record, e.Tokens)
+	if e.Summed {
+		st.PutSum(e.Record, e.Sum)
+	}
 	if f, ok := st.(*filteredLengths); ok {
 		f.answers.Put(e.Record, e.Refused)
 	}
@@ -74,7 +81,7 @@ func openMemory(spec Spec, files index.FS, spare bool, log *slog.Logger) (memory
 				if err != nil {
 					return nil, err
 				}
-				answered, err := store.Lengths(shard, answers, count)
+				answered, err := store.Answers(shard, answers, count)
 				if err != nil {
 					return nil, errors.Join(err, lengths.Close())
 				}

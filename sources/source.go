@@ -14,7 +14,8 @@ import (
 	"millrace/sources/order"
 )
 
-// Spec is one source as the mixture file describes it. All of it but IndexDir decides the source's samples or where they lie.
+// Spec is one source as the mixture file describes it. All of it but IndexDir and Verify decides the source's samples or
+// where they lie.
 type Spec struct {
 	Name      string
 	Format    Format
@@ -31,6 +32,7 @@ type Spec struct {
 	AddEOS    bool
 	Filters   *filter.Set // the source's own is bit 0; Field.Others names what they ask for
 	IndexDir  string      // of index files and length stores; empty: nothing is kept
+	Verify    Verify      // how changed shards are noticed; default: VerifyTokens
 }
 
 // OpenOptions say how a source is opened; nothing in them changes what it is.
@@ -108,6 +110,9 @@ func Open(ctx context.Context, spec Spec, opts OpenOptions) (*Source, error) {
 func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	if spec.Shuffle == "" {
 		spec.Shuffle = millrace.Global
+	}
+	if spec.Verify == "" {
+		spec.Verify = VerifyTokens
 	}
 	s := &Source{
 		spec:      spec,

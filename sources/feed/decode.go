@@ -24,6 +24,7 @@ type decoder struct {
 	buf     []uint32              // the part's tokens; where only lengths are asked for, the last record's
 	lengths []sources.FoundLength // found in this part, of shard
 	shard   uint32
+	check   sources.DocumentCheck // of shard
 
 	record sources.Record  // reused, so that none is garbage
 	slots  []uint32        // likewise
@@ -123,6 +124,7 @@ func (f *Feed) lookUp(ctx context.Context, slots []slot, refused []uint32) (toke
 func (m *decoder) open(p *span, part uint32) {
 	m.span, m.part = p, part
 	m.buf, m.lengths = m.buf[:0], m.lengths[:0]
+	m.check = m.feed.src.DocumentCheck()
 }
 
 // finish ends a part; the last part of a making completes it.
@@ -194,21 +196,23 @@ func (f *Feed) complete(p *span) {
 // place makes the tokens of one record and files them under all its slots. An error is the feed's end; what is wrong
 // with the record alone becomes a reject or a fault.
 func (m *decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
-	m.make(shard, r, slots)
+	if err := m.make(shard, r, slots); err != nil {
+		return err
+	}
 	if m.placed != nil {
 		return m.placed(shard, slots)
 	}
 	return nil
 }
 
-func (m *decoder) make(shard uint32, r *sources.Record, slots []uint32) {
+func (m *decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 	if m.shard != shard {
 		m.feed.src.Remember(m.shard, m.lengths)
 		m.shard, m.lengths = shard, m.lengths[:0]
 	}
 	if r.Err != nil {
 		m.refuse(shard, r, slots, r.Err)
-		return
+		return nil
 	}
 	if !m.span.keep {
 		m.buf = m.buf[:0]
@@ -220,11 +224,15 @@ func (m *decoder) make(shard uint32, r *sources.Record, slots []uint32) {
 	if err != nil {
 		m.buf = m.buf[:before]
 		m.refuse(shard, r, slots, err)
-		return
+		return nil
 	}
 	n := uint32(len(m.buf) - before)
+	found := sources.FoundLength{Record: r.Number, Tokens: n, Refused: uint32(m.bits)}
+	if err := m.check.Compare(shard, &found, m.buf[before:]); err != nil {
+		return err
+	}
 	if !m.span.known {
-		m.lengths = append(m.lengths, sources.FoundLength{Record: r.Number, Tokens: n, Refused: uint32(m.bits)})
+		m.lengths = append(m.lengths, found)
 	}
 	kept := m.span.refused == nil
 	for _, i := range slots {
@@ -232,24 +240,31 @@ func (m *decoder) make(shard uint32, r *sources.Record, slots []uint32) {
 			m.span.refused[i] = uint32(m.bits)
 		}
 		kept = kept || !m.span.dropped(i)
-		m.file(i, r, uint32(before), n)
+		if err := m.file(i, r, uint32(before), n); err != nil {
+			return err
+		}
 	}
 	if !kept { // what the source's own filter refuses is never asked for
 		m.buf = m.buf[:before]
 	}
+	return nil
 }
 
 // file notes where a slot's tokens lie. Makers of one span write different slots.
-func (m *decoder) file(i uint32, r *sources.Record, off, n uint32) {
+func (m *decoder) file(i uint32, r *sources.Record, off, n uint32) error {
 	s := &m.span.slots[i]
 	switch {
 	case !m.span.known:
 		s.length = n
 	case s.length != n && !m.rejected(i):
+		if err := m.feed.src.LengthChanged(s.shard, s.record, s.length, n); err != nil {
+			return err
+		}
 		m.fault(i, r, lengthChanged(s.length, n))
-		return
+		return nil
 	}
 	s.part, s.off = m.part, off
+	return nil
 }
 
 func lengthChanged(was, is uint32) string {

@@ -215,6 +215,7 @@ type fixture struct {
 	fs        sources.FS
 	index     string            // index directory; empty: nothing is remembered
 	tokenizer sources.Tokenizer // default: byteTokens
+	verify    sources.Verify
 }
 
 func (x fixture) open(t testing.TB, dir string) *sources.Source {
@@ -228,7 +229,7 @@ func (x fixture) open(t testing.TB, dir string) *sources.Source {
 }
 
 func (x fixture) tryOpen(dir string) (*sources.Source, error) {
-	spec := sources.Spec{Name: "web", Format: x.format, Base: dir, Patterns: []string{"."}, Shuffle: x.shuffle, Seed: 7, Epochs: x.epochs, IndexDir: x.index}
+	spec := sources.Spec{Name: "web", Format: x.format, Base: dir, Patterns: []string{"."}, Shuffle: x.shuffle, Seed: 7, Epochs: x.epochs, IndexDir: x.index, Verify: x.verify}
 	if !x.format.lengths {
 		spec.Tokenizer, spec.AddEOS = byteTokens{}, true
 		if x.tokenizer != nil {

@@ -18,6 +18,7 @@ import (
 	"millrace/mixing"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/index"
 	"millrace/sources/order"
 )
 
@@ -414,11 +415,41 @@ func TestFeedWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestFeedChanged: a record whose length is not the one offered is a bad sample, by name; the others are served.
+// TestFeedChanged: a record whose length or tokens are not those of its first reading ends the feed, by name, and is not
+// served.
 func TestFeedChanged(t *testing.T) {
 	c := corpus{}
+	c.add("a.jsonl", "one", "three", "fine", "seven")
+	for name, found := range map[string]sources.FoundLength{
+		"it had 5 tokens when it was first read and has 6": {Record: 1, Tokens: 5},
+		"it has other tokens than when it was first read":  {Record: 1, Tokens: 6, Sum: 12345, Summed: true},
+		"": {Record: 1, Tokens: 6, Sum: index.Sum([]uint32{'t', 'h', 'r', 'e', 'e', fakeEOS}), Summed: true},
+	} {
+		for _, standby := range []bool{false, true} {
+			x := fixture{shuffle: millrace.Global, epochs: 1, index: t.TempDir()}
+			s := x.open(t, c.write(t))
+			s.Remember(0, []sources.FoundLength{{Record: 0, Tokens: 4}, found, {Record: 2, Tokens: 5}, {Record: 3, Tokens: 6}})
+			served, bad, err := serveAll(t, s, standby)
+			if name == "" {
+				if err != nil || len(served) != 4 {
+					t.Errorf("standby %v: nothing changed: served %v, error %v", standby, served, err)
+				}
+				continue
+			}
+			if !errors.Is(err, millrace.ErrMismatch) || len(bad) > 0 || slices.Contains(served, 1) ||
+				!strings.Contains(err.Error(), "document a.jsonl#1 of source web changed: "+name) {
+				t.Errorf("standby %v, %s: served %v, bad %v, error %v", standby, name, served, bad, err)
+			}
+		}
+	}
+}
+
+// TestFeedChangedUnverified: without verification a record whose length is not the one offered is a bad sample, by name;
+// the others are served.
+func TestFeedChangedUnverified(t *testing.T) {
+	c := corpus{}
 	c.add("a.jsonl", "one", "three", "bad", "seven")
-	x := fixture{shuffle: millrace.InFileOrder, epochs: 1, limit: 1 << 20, index: t.TempDir()}
+	x := fixture{shuffle: millrace.InFileOrder, epochs: 1, limit: 1 << 20, index: t.TempDir(), verify: sources.VerifyOff}
 	x.format.counted = true
 	s := x.open(t, c.write(t))
 	s.Remember(0, []sources.FoundLength{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})

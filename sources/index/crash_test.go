@@ -218,6 +218,7 @@ func TestPowerCutAnywhere(t *testing.T) {
 	l := lengths(crashRecords)
 	for r := range uint64(crashRecords) {
 		l.Put(r, lengthOf(r))
+		l.PutSum(r, ^lengthOf(r)/2)
 		if r%8 == 0 {
 			fs.mapped(t)
 		}
@@ -273,6 +274,9 @@ func survives(t *testing.T, dir, where string, blobs [][]byte, acked int) (found
 		for r := range count {
 			if n, ok := l.Get(r); ok && n != lengthOf(r) {
 				t.Fatalf("%s: record %d has length %d, not %d", where, r, n, lengthOf(r))
+			}
+			if sum, ok := l.Sum(r); ok && sum != ^lengthOf(r)/2 {
+				t.Fatalf("%s: record %d has checksum %d, not %d", where, r, sum, ^lengthOf(r)/2)
 			}
 			l.Put(r, lengthOf(r))
 			if n, ok := l.Get(r); !ok || n != lengthOf(r) {

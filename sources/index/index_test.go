@@ -352,6 +352,7 @@ func TestDamagedLengths(t *testing.T) {
 		}
 		for r := range uint64(count) {
 			l.Put(r, uint32(r)+100)
+			l.PutSum(r, uint32(r)+200)
 		}
 		l.Close()
 	}
@@ -371,23 +372,28 @@ func TestDamagedLengths(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known := 0
+		known, sums := 0, 0
 		for r := range uint64(count) {
-			n, ok := l.Get(r)
-			if ok && n != uint32(r)+100 {
-				t.Fatalf("bit %d: record %d has %d tokens", bit, r, n)
-			}
-			if ok {
+			if n, ok := l.Get(r); ok {
 				known++
+				if n != uint32(r)+100 {
+					t.Fatalf("bit %d: record %d has %d tokens", bit, r, n)
+				}
+			}
+			if sum, ok := l.Sum(r); ok {
+				sums++
+				if sum != uint32(r)+200 {
+					t.Fatalf("bit %d: record %d has checksum %d", bit, r, sum)
+				}
 			}
 		}
 		l.Close()
-		want := count - 1
+		want := 2*count - 1
 		if bit < 64*8 {
 			want = 0
 		}
-		if known != want {
-			t.Fatalf("bit %d: %d lengths are known, want %d", bit, known, want)
+		if known+sums != want {
+			t.Fatalf("bit %d: %d lengths and %d checksums are known, want %d", bit, known, sums, want)
 		}
 		if bit < 64*8 {
 			put()
@@ -400,4 +406,53 @@ func TestDamagedLengths(t *testing.T) {
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, whole) {
 		t.Fatalf("a cut file was not replaced: %d bytes, %v", len(again), err)
 	}
+}
+
+// TestOldLengths: a length store of the first release is read; its records have no checksums until they are put.
+func TestOldLengths(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, nil)
+	old, err := s.Answers(shard, transform, 10) // the layout of the first release
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Put(3, 33)
+	old.PutBad(4, 100)
+	old.PutSum(3, 5) // passed over
+	if _, ok := old.Sum(3); ok {
+		t.Fatal("a store of one word has a checksum")
+	}
+	old.Close()
+	l, err := s.Lengths(shard, transform, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n, ok := l.Get(3)
+	if _, sum := l.Sum(3); !ok || n != 33 || sum || !l.Bad(4, 100) || l.Bad(4, 99) {
+		t.Fatalf("got %d, %v, checksum known: %v", n, ok, sum)
+	}
+	if _, ok := l.Get(5); ok {
+		t.Fatal("a length that the old store did not have")
+	}
+	for range 2 {
+		l.PutSum(3, 77)
+		if sum, ok := l.Sum(3); !ok || sum != 77 {
+			t.Fatalf("got checksum %d, %v", sum, ok)
+		}
+		if l, err = s.Lengths(shard, transform, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.PutSum(3, 78) // the first one stays
+	if sum, _ := l.Sum(3); sum != 77 {
+		t.Fatalf("got checksum %d", sum)
+	}
+}
+
+func TestSum(t *testing.T) {
+	if a, b := index.Sum([]uint32{1, 2, 3}), index.Sum([]uint32{1, 2, 4}); a == b || a != index.Sum([]uint32{1, 2, 3}) {
+		t.Errorf("got %d and %d", a, b)
+	}
+	index.Sum(nil)
 }

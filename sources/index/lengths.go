@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,34 +18,59 @@ import (
 	"millrace"
 )
 
-// A length store is a head and one word for each record. The head, little-endian: magic, u64 records, the shard's digest, the
-// transform's digest, u64 zero, u64 hash of all that. A word is 0 where the length is unknown, else u32 length + 1 and above it u32
-// checksum of record, length and file, so that each word stands for itself whatever happened to its neighbours.
+// A length store is a head and an entry for each record. The head, little-endian: magic, u64 records, the shard's digest,
+// the transform's digest, u64 zero, u64 hash of all that. An entry is one word, or two: the length, then a checksum of the
+// tokens. A word is 0 if its value is unknown, else u32 value + 1 and above it a u32 hash of record, value and file.
+// So each word is valid or not by itself, whatever happened to its neighbours.
 const (
-	lengthsMagic = "MRLENGT1"
+	lengthsMagic = "MRLENGT1" // of one word: what the first release wrote, and the answers of filters
+	checkedMagic = "MRLENGT2" // of two words
 	lengthsHead  = 64
 	lengthsExt   = ".len"
+	checkedExt   = ".tok"
 )
 
-// Lengths remembers the tokens of each record of one shard under one transform. Several processes may have it open: words are
-// written whole, and all write the same. It is safe for concurrent use.
+// Lengths remembers the tokens of each record of one shard under one transform: how many they are and their checksum.
+// Several processes may have it open: words are written whole, and all write the same. It is safe for concurrent use.
 type Lengths struct {
-	salt uint64
+	salt    uint64
+	checked bool // entries have two words
 
 	mu    sync.RWMutex // held for reading while words is used: Close takes the mapping away
 	file  []byte
 	words []uint64
 }
 
-// Lengths opens the length store of a shard with so many records, or makes it. One that does not fit is replaced.
+// kindOfLengths is one of the two layouts of a length store.
+type kindOfLengths struct {
+	magic, ext string
+	entry      int64 // bytes
+}
+
+func plainLengths() kindOfLengths   { return kindOfLengths{lengthsMagic, lengthsExt, 8} }
+func checkedLengths() kindOfLengths { return kindOfLengths{checkedMagic, checkedExt, 16} }
+
+// Lengths opens the length store of a shard with so many records, or makes it. A file that does not fit is replaced.
+// A new store begins with the lengths that the first release's store of the same records holds; their checksums are
+// unknown until the records are read again.
 func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Lengths, error) {
+	return s.lengths(shard, transform, count, checkedLengths())
+}
+
+// Answers opens a store that has a number in place of each length, and no checksums.
+func (s *Store) Answers(shard, filters millrace.Digest, count uint64) (*Lengths, error) {
+	return s.lengths(shard, filters, count, plainLengths())
+}
+
+func (s *Store) lengths(shard, transform millrace.Digest, count uint64, kind kindOfLengths) (*Lengths, error) {
 	if count > 1<<48 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open length store: %d records", count)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open length store: %d records are too many", count)
 	}
-	head := lengthsHeader(shard, transform, count)
-	name := shard.String() + "-" + transform.String() + lengthsExt
-	path := filepath.Join(s.dir, name)
-	l, err := openLengths(path, head, count)
+	head := lengthsHeader(kind.magic, shard, transform, count)
+	salt := xxh3.Hash(lengthsHeader(lengthsMagic, shard, transform, count)) // of both kinds, so that words can be copied
+	bare := shard.String() + "-" + transform.String()
+	path := filepath.Join(s.dir, bare+kind.ext)
+	l, err := openLengths(path, head, salt, count, kind)
 	if err == nil {
 		return l, nil
 	}
@@ -52,14 +78,17 @@ func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Length
 	if replace {
 		s.log.Warn("length store is not used and begins anew", "file", path, "err", err)
 	}
-	err = s.publish(name, replace, func(f TempFile) error {
+	err = s.publish(bare+kind.ext, replace, func(f TempFile) error {
 		if _, err := f.Write(head); err != nil {
 			return err
 		}
-		return f.Reserve(lengthsHead + int64(count)*8)
+		if kind.magic == checkedMagic {
+			return s.copyPlain(f, shard, transform, count)
+		}
+		return f.Reserve(lengthsHead + int64(count)*kind.entry)
 	})
 	if err == nil {
-		l, err = openLengths(path, head, count)
+		l, err = openLengths(path, head, salt, count, kind)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open length store %s: %w", path, err)
@@ -67,77 +96,138 @@ func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Length
 	return l, nil
 }
 
-func lengthsHeader(shard, transform millrace.Digest, count uint64) []byte {
+// copyPlain writes the entries of a new store: the lengths of the plain store of these records, if there is one.
+func (s *Store) copyPlain(f TempFile, shard, transform millrace.Digest, count uint64) error {
+	kind := plainLengths()
+	head := lengthsHeader(kind.magic, shard, transform, count)
+	old, err := openLengths(filepath.Join(s.dir, shard.String()+"-"+transform.String()+kind.ext), head, xxh3.Hash(head), count, kind)
+	if err != nil || count == 0 {
+		return f.Reserve(lengthsHead + int64(count)*checkedLengths().entry)
+	}
+	defer old.Close()
+	out := bufio.NewWriterSize(f, 1<<20)
+	for r := range count {
+		entry := binary.LittleEndian.AppendUint64(out.AvailableBuffer(), atomic.LoadUint64(&old.words[r]))
+		if _, err := out.Write(binary.LittleEndian.AppendUint64(entry, 0)); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func lengthsHeader(magic string, shard, transform millrace.Digest, count uint64) []byte {
 	h := make([]byte, 0, lengthsHead)
-	h = append(h, lengthsMagic...)
+	h = append(h, magic...)
 	h = binary.LittleEndian.AppendUint64(h, count)
 	h = append(append(h, shard[:]...), transform[:]...)
 	h = binary.LittleEndian.AppendUint64(h, 0)
 	return binary.LittleEndian.AppendUint64(h, xxh3.Hash(h))
 }
 
-func openLengths(path string, head []byte, count uint64) (*Lengths, error) {
+func openLengths(path string, head []byte, salt, count uint64, kind kindOfLengths) (*Lengths, error) {
 	b, err := mapFile(path, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err
 	}
-	if uint64(len(b)) != lengthsHead+count*8 || string(b[:lengthsHead]) != string(head) {
+	if uint64(len(b)) != lengthsHead+count*uint64(kind.entry) || string(b[:lengthsHead]) != string(head) {
 		unix.Munmap(b)
 		return nil, errors.New("its head does not fit the shard")
 	}
-	l := &Lengths{salt: xxh3.Hash(head), file: b}
+	l := &Lengths{salt: salt, checked: kind.magic == checkedMagic, file: b}
 	if count > 0 {
 		// The mapping begins at a page and the head has 64 bytes, so words are aligned.
-		l.words = unsafe.Slice((*uint64)(unsafe.Pointer(&b[lengthsHead])), count)
+		l.words = unsafe.Slice((*uint64)(unsafe.Pointer(&b[lengthsHead])), count*uint64(kind.entry)/8)
 	}
 	return l, nil
 }
 
-// Get returns a record's length; false where it is not known, or the word is damaged.
+// at returns the index of a record's length word, false if the shard has no such record or the store is closed.
+// l.mu is held.
+func (l *Lengths) at(record uint64) (word uint64, ok bool) {
+	if !l.checked {
+		return record, record < uint64(len(l.words))
+	}
+	return 2 * record, record < uint64(len(l.words))/2
+}
+
+// Get returns a record's length; false if it is unknown, or the word is damaged.
 func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if record >= uint64(len(l.words)) {
+	at, ok := l.at(record)
+	if !ok {
 		return 0, false
 	}
-	w := atomic.LoadUint64(&l.words[record])
-	if !l.isLength(record, w) {
+	return l.value(record, atomic.LoadUint64(&l.words[at]))
+}
+
+// value returns what a word of a record holds.
+func (l *Lengths) value(key, w uint64) (value uint32, ok bool) {
+	if uint32(w) == 0 || uint32(w) == badTokens+1 || w != l.word(key, uint32(w)-1) {
 		return 0, false
 	}
 	return uint32(w) - 1, true
 }
 
-// isLength tells whether a word of a record is one that holds its length.
-func (l *Lengths) isLength(record, w uint64) bool {
-	return uint32(w) != 0 && uint32(w) != badTokens+1 && w == l.word(record, uint32(w)-1)
-}
-
-// Put remembers a record's length. Records that are not in the shard, and the lengths that have no word, are passed over. A length that is
-// known stays, whatever a later reading finds: plans were made of it, and are made of it again.
+// Put remembers a record's length. Records that are not in the shard, and lengths that have no word, are passed over.
+// A length that is known stays, whatever a later reading finds: plans were made of it, and are made of it again.
 func (l *Lengths) Put(record uint64, tokens uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if record < uint64(len(l.words)) && tokens < badTokens {
-		l.learn(record, l.word(record, tokens))
+	if at, ok := l.at(record); ok && tokens < badTokens {
+		l.learn(at, record, l.word(record, tokens))
 	}
 }
 
-// learn puts a word where no length is known. Of several that come at once, from whatever process, one stays.
-func (l *Lengths) learn(record, w uint64) {
-	if was := atomic.LoadUint64(&l.words[record]); !l.isLength(record, was) {
-		atomic.CompareAndSwapUint64(&l.words[record], was, w)
+// learn puts a word if the value of its record is unknown. Of several that come at once, from whatever process, one stays.
+func (l *Lengths) learn(at, key, w uint64) {
+	was := atomic.LoadUint64(&l.words[at])
+	if _, ok := l.value(key, was); !ok {
+		atomic.CompareAndSwapUint64(&l.words[at], was, w)
 	}
 }
 
-// badTokens is the length that no record has: with it, a word says that the record is bad.
+// sumKey is the key of a record's checksum word: it is valid at no other place.
+func sumKey(record uint64) uint64 { return bits.Reverse64(^record) }
+
+// Sum returns the checksum of a record's tokens; false if it is unknown.
+func (l *Lengths) Sum(record uint64) (sum uint32, ok bool) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	at, ok := l.at(record)
+	if !ok || !l.checked {
+		return 0, false
+	}
+	return l.value(sumKey(record), atomic.LoadUint64(&l.words[at+1]))
+}
+
+// PutSum remembers the checksum of a record's tokens, if it is unknown. The two highest checksums stand for others.
+func (l *Lengths) PutSum(record uint64, sum uint32) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if at, ok := l.at(record); ok && l.checked && sum < badTokens {
+		l.learn(at+1, sumKey(record), l.word(sumKey(record), sum))
+	}
+}
+
+// Sum returns the checksum of a document's tokens.
+func Sum(tokens []uint32) uint32 {
+	if len(tokens) == 0 {
+		return 0
+	}
+	sum := xxh3.Hash(unsafe.Slice((*byte)(unsafe.Pointer(&tokens[0])), 4*len(tokens)))
+	return min(uint32(sum>>32)^uint32(sum), badTokens-1)
+}
+
+// badTokens is the value that nothing has: with it, a word says that the record is bad.
 const badTokens = 1<<32 - 2
 
 // PutBad remembers that a record is bad where a record may have so many bytes, unless its length is known. Get does not find it.
 func (l *Lengths) PutBad(record uint64, limit int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if record < uint64(len(l.words)) {
-		l.learn(record, l.badWord(record, limit))
+	if at, ok := l.at(record); ok {
+		l.learn(at, record, l.badWord(record, limit))
 	}
 }
 
@@ -145,22 +235,23 @@ func (l *Lengths) PutBad(record uint64, limit int64) {
 func (l *Lengths) Bad(record uint64, limit int64) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return record < uint64(len(l.words)) && atomic.LoadUint64(&l.words[record]) == l.badWord(record, limit)
+	at, ok := l.at(record)
+	return ok && atomic.LoadUint64(&l.words[at]) == l.badWord(record, limit)
 }
 
-// badWord is checked as of another file than the lengths are, for each limit its own.
+// badWord returns the word that says that a record is bad under a limit. Each limit has its own.
 func (l *Lengths) badWord(record uint64, limit int64) uint64 {
 	return l.word(record^bits.Reverse64(uint64(limit)+1), badTokens)
 }
 
-// word is the only word that stands for this length of this record in this file.
-func (l *Lengths) word(record uint64, tokens uint32) uint64 {
-	hi, lo := bits.Mul64(record^l.salt, 0x9E3779B97F4A7C15)
-	hi, lo = bits.Mul64(hi^lo^uint64(tokens), 0xD6E8FEB86659FD93)
-	return (hi^lo)>>32<<32 | uint64(tokens+1)
+// word returns the only word that stands for this value under this key in this file.
+func (l *Lengths) word(key uint64, value uint32) uint64 {
+	hi, lo := bits.Mul64(key^l.salt, 0x9E3779B97F4A7C15)
+	hi, lo = bits.Mul64(hi^lo^uint64(value), 0xD6E8FEB86659FD93)
+	return (hi^lo)>>32<<32 | uint64(value+1)
 }
 
-// Close lets go of the file; what was put is in it. Later calls find nothing.
+// Close unmaps the file, which keeps what was put. Later calls find nothing.
 func (l *Lengths) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -92,6 +92,9 @@ type Config struct {
 	Quarantine Quarantine `yaml:"quarantine"`
 	// IndexDir is where indexes and lengths of the sources are kept; relative to this file. It may be shared between runs.
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
+	// Verify is how a file that changed under a run, or since it was indexed, is noticed. tokens: its inode, size and times are
+	// watched, and every document is compared with the checksum of its first reading. files: the former alone. off: neither.
+	Verify string `yaml:"verify" jsonschema:"default=tokens,enum=tokens,enum=files,enum=off"`
 	// Loaders is the number of loader processes: auto, or a number.
 	Loaders Loaders `yaml:"loaders" jsonschema:"default=auto"`
 	// Adaptive makes weights of the losses that trainers report with report_losses. What it makes is journaled before it holds, so that a run is

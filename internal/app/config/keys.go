@@ -30,7 +30,7 @@ var keyRules = []rule{
 		then:  "no effect on content while the files below `root` keep their names, sizes and contents; else see `sources.NAME.files`",
 	},
 	{
-		keys: []string{"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir"},
+		keys: []string{"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify"},
 		then: "no effect on content",
 	},
 	{

@@ -32,6 +32,7 @@ var edits = map[string]string{
 	"distribute.over":    "distribute: {group: 2} => distribute: {group: 2, over: world}",
 	"global_batch_size":  "=> global_batch_size: 1024",
 	"index_dir":          "=> index_dir: /x",
+	"verify":             "=> verify: off",
 	"last_step":          "=> last_step: drop",
 	"layout":             "=> layout: varlen",
 

@@ -66,7 +66,7 @@ func TestValues(t *testing.T) {
 			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: Fail, MaxEpochs: 4},
 		},
 		Limits:     Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
-		Quarantine: Quarantine{Budget: Decimal{"0.01"}}, IndexDir: "/var/cache/millrace", Loaders: Loaders{3}, Reliability: Reliability{2}, File: "mixture.yaml",
+		Quarantine: Quarantine{Budget: Decimal{"0.01"}}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: Loaders{3}, Reliability: Reliability{2}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {
@@ -85,7 +85,7 @@ func TestDefaults(t *testing.T) {
 		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{Given: []Weight{{"only", Ratio{"1"}}}}},
 		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: Repeat}},
 		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
-		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", Reliability: Reliability{1}, File: "mixture.yaml",
+		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"millrace"
-	"millrace/internal/app/config"
+	"millrace/internal/app/config/identity"
 	"millrace/orchestrator"
 	"millrace/sources/order"
 )
@@ -33,9 +33,9 @@ func (l *ledgerQuery) stored() (*answers, error) {
 }
 
 // inverse is the inverse of the order of the sources of a run with this identity.
-func inverse(identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
-	var run config.Identity
-	if err := json.Unmarshal(identity, &run); err != nil {
+func inverse(stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+	var run identity.Identity
+	if err := json.Unmarshal(stored, &run); err != nil {
 		return nil, false
 	}
 	seed, err := strconv.ParseUint(run.Value("seed"), 10, 64)

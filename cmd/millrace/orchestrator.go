@@ -16,6 +16,7 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/identity"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
@@ -181,9 +182,9 @@ func recosted(topology millrace.Topology, options planner.PlaceOptions, cost pla
 
 // changed names what differs between a stored identity and the mixture file's.
 func changed(stored []byte, c *config.Config) ([]string, error) {
-	var old config.Identity
+	var old identity.Identity
 	if err := json.Unmarshal(stored, &old); err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read identity: %v", err)
 	}
-	return config.Diff(old, c.Identity()), nil
+	return identity.Diff(old, c.Identity()), nil
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"millrace"
+	"millrace/internal/app/config/tree"
 )
 
 // validator checks what no single key shows, and fills in the defaults that depend on other keys.
@@ -29,17 +30,17 @@ func (v *validator) check() {
 
 // wrong reports a mistake at the value of a path, or at the mapping around it.
 func (v *validator) wrong(path, msg, cure string) {
-	at, _ := v.place(path)
+	at, _ := v.Place(path)
 	v.fail(path, at, msg, cure)
 }
 
 // wrongKey reports a mistake at a path's key: for a key that should not be there.
-func (v *validator) wrongKey(path, msg, cure string) { v.fail(path, v.keyOf(path), msg, cure) }
+func (v *validator) wrongKey(path, msg, cure string) { v.fail(path, v.KeyOf(path), msg, cure) }
 
 // written returns the first of the paths that stands in the file, to point at, else the last.
 func (v *validator) written(paths ...string) string {
 	for _, p := range paths {
-		if _, ok := v.place(p); ok {
+		if _, ok := v.Place(p); ok {
 			return p
 		}
 	}
@@ -110,8 +111,8 @@ func (v *validator) checkCost() {
 // checkFormulas checks a cost that is given.
 func (v *validator) checkFormulas() {
 	c := v.c.Cost
-	_, linear := v.place("cost.linear")
-	_, quadratic := v.place("cost.quadratic")
+	_, linear := v.Place("cost.linear")
+	_, quadratic := v.Place("cost.quadratic")
 	switch {
 	case c.Backbone.Input != "" && (linear || quadratic):
 		v.wrongKey("cost.backbone", "`cost` has both a formula and coefficients", "keep `backbone`, or `linear` and `quadratic`")
@@ -173,7 +174,7 @@ func (v *validator) checkStop() {
 	}
 	var given []string
 	for _, key := range []string{"epochs", "steps", "tokens"} {
-		if _, ok := v.place("stop." + key); ok {
+		if _, ok := v.Place("stop." + key); ok {
 			given = append(given, key)
 		}
 	}
@@ -181,7 +182,7 @@ func (v *validator) checkStop() {
 	case len(given) == 0:
 		v.wrongKey("stop", "`stop` is empty", "write one of `epochs`, `steps` and `tokens`; leave `stop` out for an endless run")
 	case len(given) > 1:
-		v.wrongKey("stop."+given[1], fmt.Sprintf("`stop` has both %s and %s", quote(given[0]), quote(given[1])), "keep one of them")
+		v.wrongKey("stop."+given[1], fmt.Sprintf("`stop` has both %s and %s", tree.Quote(given[0]), tree.Quote(given[1])), "keep one of them")
 	}
 }
 
@@ -211,5 +212,23 @@ func (v *validator) checkLimits() {
 	}
 	if num, den := v.c.Quarantine.Budget.Fraction(); v.sound("quarantine") && num > den {
 		v.wrong("quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text, "0.001 is one record in a thousand")
+	}
+}
+
+// checkAdaptive checks that a policy has something to decide.
+func (v *validator) checkAdaptive() {
+	a := v.c.Adaptive
+	if a == nil || !v.sound("adaptive") {
+		return
+	}
+	if _, schedule := v.Place("mixture.schedule"); schedule {
+		v.wrongKey("adaptive", "`adaptive` and `mixture.schedule` exclude each other", "write `mixture.weights`: what the policy begins with, and for ado the shares it compares with")
+	}
+	n := uint64(len(v.c.Sources))
+	if v.sourcesNamed() && n > 0 && a.Floor.Billionths()*n >= pow9 {
+		v.wrong("adaptive.floor", fmt.Sprintf("a floor of %s for each of %d sources leaves nothing to decide", a.Floor, n), fmt.Sprintf("write less than 1/%d", n))
+	}
+	if a.Smoothing.Billionths() >= pow9 {
+		v.wrong("adaptive.smoothing", "with a smoothing of 1 nothing ever changes", "write less than 1, such as 0.9")
 	}
 }

@@ -2,18 +2,19 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"strings"
 )
 
 func (v *validator) checkMixture() {
 	m := &v.c.Mixture
-	_, schedule := v.place("mixture.schedule")
+	_, schedule := v.Place("mixture.schedule")
 	given := v.given("mixture", "weights", "groups", "schedule")
 	switch {
 	case !v.sound("mixture"):
 		// What is wrong in one milestone says nothing of the others, but the order of milestones needs all of them.
 	case len(given) > 1:
-		v.wrongKey("mixture."+given[1], "`mixture` has both "+quote(given[0])+" and "+quote(given[1]),
+		v.wrongKey("mixture."+given[1], "`mixture` has both "+tree.Quote(given[0])+" and "+tree.Quote(given[1]),
 			"keep `weights` or `groups` for one mixture, or `schedule` for one that changes")
 	case len(given) == 0:
 		v.wrong("mixture.weights", "`mixture` has neither `weights` nor `schedule`", "add `weights: {"+v.evenWeights()+"}`")
@@ -25,7 +26,7 @@ func (v *validator) checkMixture() {
 	for i := range m.Schedule {
 		path := fmt.Sprintf("mixture.schedule[%d]", i)
 		k := &m.Schedule[i]
-		if at, _ := v.place(path); at.kind == mapping && v.sound(path) {
+		if at, _ := v.Place(path); at.Kind == tree.Mapping && v.sound(path) {
 			switch given := v.given(path, "weights", "groups"); len(given) {
 			case 0:
 				v.wrong(path+".weights", missing(path, "weights"), requiredCure(path, "weights"))
@@ -44,7 +45,7 @@ func (v *validator) checkMixture() {
 // given returns which keys of a mapping are written.
 func (v *validator) given(path string, keys ...string) (out []string) {
 	for _, k := range keys {
-		if _, ok := v.place(join(path, k)); ok {
+		if _, ok := v.Place(join(path, k)); ok {
 			out = append(out, k)
 		}
 	}
@@ -66,8 +67,8 @@ func (v *validator) evenWeights() string {
 
 // sourcesNamed tells whether the names of the sources are known, whatever else may be wrong with them.
 func (v *validator) sourcesNamed() bool {
-	at, ok := v.place("sources")
-	return ok && at.kind == mapping
+	at, ok := v.Place("sources")
+	return ok && at.Kind == tree.Mapping
 }
 
 // checkMilestone checks the keys of one milestone against each other.
@@ -75,7 +76,7 @@ func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
 	if !v.sound(path+".from_step", path+".from_tokens", path+".ramp", path+".over_steps", path+".over_tokens") {
 		return
 	}
-	if at, _ := v.place(path); at.kind != mapping {
+	if at, _ := v.Place(path); at.Kind != tree.Mapping {
 		return
 	}
 	if k.FromStep == nil && k.FromTokens == nil {
@@ -91,19 +92,19 @@ func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
 	if tokens {
 		own, other, key = other, own, ".from_tokens"
 	}
-	_, hasOwn := v.place(path + own)
-	_, hasOther := v.place(path + other)
+	_, hasOwn := v.Place(path + own)
+	_, hasOther := v.Place(path + other)
 	switch {
 	case first && from != 0:
 		v.wrong(path+key, "the first milestone must begin at 0, not "+fmt.Sprint(from), "write `"+key[1:]+": 0`")
 	case hasOther:
-		v.wrongKey(path+other, quote(other[1:])+" does not go with "+quote(key[1:]), "write "+quote(own[1:]))
+		v.wrongKey(path+other, tree.Quote(other[1:])+" does not go with "+tree.Quote(key[1:]), "write "+tree.Quote(own[1:]))
 	case first && k.Ramp != RampNone:
 		v.wrong(path+".ramp", "the first milestone has nothing to ramp from", "leave `ramp` out; give the second milestone one")
 	case k.Ramp != RampNone && !hasOwn:
 		v.wrong(path+".ramp", "a ramp needs a length", "add `"+own[1:]+": ` with the length of the ramp")
 	case k.Ramp == RampNone && hasOwn:
-		v.wrongKey(path+own, quote(own[1:])+" needs a ramp", "add `ramp: linear`, or take it out")
+		v.wrongKey(path+own, tree.Quote(own[1:])+" needs a ramp", "add `ramp: linear`, or take it out")
 	}
 }
 
@@ -120,10 +121,10 @@ func (v *validator) checkOrder(list string, milestones []Milestone) {
 		end := before + milestones[i-1].Over()
 		switch {
 		case tokens != inTokens:
-			v.wrongKey(path+key, "a schedule counts in steps or in tokens, not in both", "write "+quote(want)+" as the milestone before")
+			v.wrongKey(path+key, "a schedule counts in steps or in tokens, not in both", "write "+tree.Quote(want)+" as the milestone before")
 			return
 		case from <= before:
-			v.wrong(path+key, fmt.Sprintf("milestones must be in order: %d is not after %d", from, before), "sort the schedule by "+quote(key))
+			v.wrong(path+key, fmt.Sprintf("milestones must be in order: %d is not after %d", from, before), "sort the schedule by "+tree.Quote(key))
 		case from < end:
 			v.wrong(path+key, fmt.Sprintf("this milestone begins at %d, before the ramp of the milestone before ends at %d", from, end),
 				fmt.Sprintf("begin at %d or later, or shorten that ramp", end))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
 )
 
@@ -14,7 +15,7 @@ func (v *validator) checkSources() {
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
 		path := join("sources", s.Name)
-		if at, _ := v.place(path); at.kind != mapping {
+		if at, _ := v.Place(path); at.Kind != tree.Mapping {
 			continue
 		}
 		v.checkPatterns(path, s)
@@ -22,17 +23,17 @@ func (v *validator) checkSources() {
 		v.checkFormat(path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
 		if v.sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
-			v.wrong(path+".text", "`text` names an empty field: "+quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
+			v.wrong(path+".text", "`text` names an empty field: "+tree.Quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
 		}
 		if v.sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
-			v.wrongKey(path, "source "+quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
+			v.wrongKey(path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
 		}
 	}
 }
 
 // checkFilter reads the expression of a filter of a source, where there is one.
 func (v *validator) checkFilter(path, text string, s *Source) {
-	if _, ok := v.place(path); !ok || !v.sound(path) {
+	if _, ok := v.Place(path); !ok || !v.sound(path) {
 		return
 	}
 	f, err := filter.Compile(text)
@@ -41,7 +42,7 @@ func (v *validator) checkFilter(path, text string, s *Source) {
 		v.wrong(path, "this filter cannot be read: "+err.Error(),
 			"write a comparison of fields, as `quality > 0.5 && language == \"en\"`")
 	case len(f.Fields()) > 0 && s.Format != "" && !s.Format.HoldsText():
-		v.wrong(path, "this filter asks for "+quote(f.Fields()[0])+", and the documents of format "+string(s.Format)+" have tokens and no fields", "ask for `tokens` alone")
+		v.wrong(path, "this filter asks for "+tree.Quote(f.Fields()[0])+", and the documents of format "+string(s.Format)+" have tokens and no fields", "ask for `tokens` alone")
 	}
 }
 
@@ -51,11 +52,11 @@ func (v *validator) checkPatterns(path string, s *Source) {
 	}
 	for i, p := range s.Path {
 		at := path + ".path"
-		if _, list := v.place(fmt.Sprintf("%s[%d]", at, i)); list {
+		if _, list := v.Place(fmt.Sprintf("%s[%d]", at, i)); list {
 			at = fmt.Sprintf("%s[%d]", at, i)
 		}
 		if !doublestar.ValidatePattern(p) {
-			v.wrong(at, "this pattern cannot be read: "+quote(p), "close every `[` and `{`; put a backslash before a character that is meant as itself")
+			v.wrong(at, "this pattern cannot be read: "+tree.Quote(p), "close every `[` and `{`; put a backslash before a character that is meant as itself")
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (v *validator) checkFormat(path string, s *Source) {
 	}
 	format, why := v.c.detect(s.Path)
 	if why != "" {
-		v.wrong(path+".path", "the format of source "+quote(s.Name)+" "+why, "add `format: jsonl`, `parquet`, `megatron` or `lengths`")
+		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+why, "add `format: jsonl`, `parquet`, `megatron` or `lengths`")
 		return
 	}
 	s.Format = format

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
 )
 
@@ -63,7 +64,7 @@ func (v *validator) checkStages() {
 func (v *validator) checkStageFilters() {
 	for i := range v.c.Stages {
 		path := fmt.Sprintf("stages[%d].filters", i)
-		if _, ok := v.place(path); !ok || !v.sound(path) {
+		if _, ok := v.Place(path); !ok || !v.sound(path) {
 			continue // none, or those of the stage before
 		}
 		for _, f := range v.c.Stages[i].Filters {
@@ -72,7 +73,7 @@ func (v *validator) checkStageFilters() {
 			if known {
 				v.checkFilter(at, f.Filter, s)
 			} else if v.sourcesNamed() {
-				v.wrongKey(at, "filter for an unknown source "+quote(f.Source), "the mixture has "+strings.Join(v.c.Sources.Names(), ", "))
+				v.wrongKey(at, "filter for an unknown source "+tree.Quote(f.Source), "the mixture has "+strings.Join(v.c.Sources.Names(), ", "))
 			}
 		}
 	}
@@ -84,7 +85,7 @@ func (v *validator) checkStageFilters() {
 // checkFrom checks where a stage begins.
 func (v *validator) checkFrom(i int, all []Stage) bool {
 	path, s := fmt.Sprintf("stages[%d]", i-1), &all[i]
-	if at, _ := v.place(path); at.kind != mapping || !v.sound(path) {
+	if at, _ := v.Place(path); at.Kind != tree.Mapping || !v.sound(path) {
 		return false
 	}
 	switch given := v.given(path, "from_step", "from_tokens"); len(given) {
@@ -106,9 +107,9 @@ func (v *validator) checkFrom(i int, all []Stage) bool {
 	}
 	switch {
 	case tokens != beforeTokens:
-		v.wrongKey(path+key, "stages count in steps or in tokens, not in both", "write "+quote(other[1:])+" as the stage before")
+		v.wrongKey(path+key, "stages count in steps or in tokens, not in both", "write "+tree.Quote(other[1:])+" as the stage before")
 	case from <= before:
-		v.wrong(path+key, fmt.Sprintf("stages must be in order: %d is not after %d", from, before), "sort the stages by "+quote(key[1:]))
+		v.wrong(path+key, fmt.Sprintf("stages must be in order: %d is not after %d", from, before), "sort the stages by "+tree.Quote(key[1:]))
 	default:
 		return true
 	}

@@ -2,17 +2,18 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"slices"
 )
 
 // checkShares checks the weights or groups of one mapping: every source has its place in it, so that none is forgotten half-way.
 func (v *validator) checkShares(path string, w Weights, g Groups) {
-	if at, ok := v.place(path + ".weights"); ok && at.kind == mapping {
+	if at, ok := v.Place(path + ".weights"); ok && at.Kind == tree.Mapping {
 		m := members{validator: v, at: path + ".weights", seen: map[string]string{}}
 		m.weights(m.at, w, true)
 		m.end(at)
 	}
-	if at, ok := v.place(path + ".groups"); ok && at.kind == mapping {
+	if at, ok := v.Place(path + ".groups"); ok && at.Kind == tree.Mapping {
 		m := members{validator: v, at: path + ".groups", seen: map[string]string{}}
 		m.groups(m.at, g)
 		m.end(at)
@@ -30,8 +31,8 @@ type members struct {
 
 // weights checks the weights of sources; whole tells that they are not those of a group.
 func (m *members) weights(path string, w Weights, whole bool) {
-	at, _ := m.place(path)
-	if at.kind != mapping {
+	at, _ := m.Place(path)
+	if at.Kind != tree.Mapping {
 		return
 	}
 	if w.Derived != nil {
@@ -39,7 +40,7 @@ func (m *members) weights(path string, w Weights, whole bool) {
 		return
 	}
 	for _, x := range w.Given {
-		m.source(join(path, x.Source), x.Source, "weight for an unknown source "+quote(x.Source))
+		m.source(join(path, x.Source), x.Source, "weight for an unknown source "+tree.Quote(x.Source))
 		if !x.Value.IsZero() {
 			m.weighty = append(m.weighty, x.Source)
 		}
@@ -53,7 +54,7 @@ func (m *members) weights(path string, w Weights, whole bool) {
 // allZero notes a set of weights that are all zero: reported at the end, if nothing else is wrong with it.
 func (m *members) allZero(path string, vain bool) {
 	if vain && m.sourcesKnown(path) {
-		at, _ := m.place(path)
+		at, _ := m.Place(path)
 		m.fail(path, at, "all weights are zero", "give at least one source a weight above 0")
 	}
 }
@@ -76,13 +77,13 @@ func (m *members) source(path, source, unknown string) {
 	if _, known := m.c.Source(source); m.sourcesNamed() && !known {
 		cure := "add it under `sources`, or take its weight out"
 		if near := nearest(source, m.c.Sources.Names()); near != "" {
-			cure = "did you mean " + quote(near) + "?"
+			cure = "did you mean " + tree.Quote(near) + "?"
 		}
 		m.wrongKey(path, unknown, cure)
 		return
 	}
 	if m.seen[source] != "" {
-		m.wrongKey(path, "source "+quote(source)+" is in the mixture already, at "+quote(m.seen[source]), "name each source once")
+		m.wrongKey(path, "source "+tree.Quote(source)+" is in the mixture already, at "+tree.Quote(m.seen[source]), "name each source once")
 		return
 	}
 	m.seen[source] = path
@@ -95,16 +96,16 @@ func (m *members) groups(path string, g Groups) {
 	}
 	for i := range g {
 		at := join(path, g[i].Name)
-		if n, _ := m.place(at); n.kind != mapping || !m.sound(at+".weight", at+".weights", at+".groups") {
+		if n, _ := m.Place(at); n.Kind != tree.Mapping || !m.sound(at+".weight", at+".weights", at+".groups") {
 			m.vain = true // what is wrong with it says nothing of the others, but they may not be all
 			continue
 		}
 		switch given := m.given(at, "weights", "groups"); len(given) {
 		case 0:
-			m.wrong(at, "group "+quote(g[i].Name)+" has neither `weights` nor `groups`", "add `weights: ` with the sources of the group")
+			m.wrong(at, "group "+tree.Quote(g[i].Name)+" has neither `weights` nor `groups`", "add `weights: ` with the sources of the group")
 			m.vain = true
 		case 2:
-			m.wrongKey(at+".groups", "group "+quote(g[i].Name)+" has both `weights` and `groups`", "keep one of them; a source beside groups can be a group of its own")
+			m.wrongKey(at+".groups", "group "+tree.Quote(g[i].Name)+" has both `weights` and `groups`", "keep one of them; a source beside groups can be a group of its own")
 		}
 		if g[i].Groups != nil {
 			m.groups(at+".groups", g[i].Groups)
@@ -116,13 +117,13 @@ func (m *members) groups(path string, g Groups) {
 }
 
 // end reports sources that the whole leaves out, and bounds that those it names cannot keep.
-func (m *members) end(at *node) {
+func (m *members) end(at *tree.Node) {
 	if !m.sourcesNamed() || m.vain {
 		return
 	}
 	for _, n := range m.c.Sources.Names() {
 		if m.seen[n] == "" {
-			m.fail(m.at, m.keyOf(m.at), "source "+quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
+			m.fail(m.at, m.KeyOf(m.at), "source "+tree.Quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
 		}
 	}
 	if m.sound(m.at, "sources", "mixture.floor") && len(m.weighty) > 0 {
@@ -146,7 +147,7 @@ func (m *members) derived(path string, d *Derived, whole bool) {
 		if d.Sources != nil {
 			at = fmt.Sprintf("%s.sources[%d]", path, i)
 		}
-		m.source(at, n, "unknown source "+quote(n))
+		m.source(at, n, "unknown source "+tree.Quote(n))
 		m.weighty = append(m.weighty, n)
 	}
 	m.takes(path, d)
@@ -161,9 +162,9 @@ func (m *members) takes(path string, d *Derived) {
 	needs := map[Rule][]string{RuleTemperature: {"temperature"}, RuleUniMax: {"max_epochs", budget}}[d.From]
 	for _, key := range m.given(path, "temperature", "max_epochs", budget, other) {
 		if key == other && d.From == RuleUniMax {
-			m.wrongKey(path+"."+key, quote(key)+" does not go with unit "+string(m.c.Mixture.Unit), "write "+quote(budget))
+			m.wrongKey(path+"."+key, tree.Quote(key)+" does not go with unit "+string(m.c.Mixture.Unit), "write "+tree.Quote(budget))
 		} else if !slices.Contains(needs, key) {
-			m.wrongKey(path+"."+key, quote(key)+" does not go with the rule "+string(d.From), "take it out")
+			m.wrongKey(path+"."+key, tree.Quote(key)+" does not go with the rule "+string(d.From), "take it out")
 		}
 	}
 	switch num, den := d.Temperature.Fraction(); {
@@ -175,7 +176,7 @@ func (m *members) takes(path string, d *Derived) {
 	case d.From == RuleUniMax && d.MaxEpochs == 0:
 		m.wrong(path+".max_epochs", "the rule unimax lacks `max_epochs`", "add `max_epochs: 4`, the most passes over any source")
 	case d.From == RuleUniMax && m.sound("stop") && m.c.Budget(d) == 0:
-		m.wrong(path+"."+budget, "the rule unimax lacks "+quote(budget), "add the length of the run, or write `stop: {tokens: ...}`")
+		m.wrong(path+"."+budget, "the rule unimax lacks "+tree.Quote(budget), "add the length of the run, or write `stop: {tokens: ...}`")
 	}
 }
 
@@ -185,7 +186,7 @@ func (v *validator) checkFractions() {
 		s := &v.c.Sources[i]
 		for _, key := range []string{"max_fraction", "min_fraction"} {
 			path := join("sources", s.Name) + "." + key
-			if _, ok := v.place(path); ok && v.sound(path) {
+			if _, ok := v.Place(path); ok && v.sound(path) {
 				v.fraction(path, map[string]Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key], key == "max_fraction")
 			}
 		}
@@ -193,7 +194,7 @@ func (v *validator) checkFractions() {
 			v.wrong(path+".min_fraction", fmt.Sprintf("min_fraction %s is above max_fraction %s", s.MinFraction.Text, s.MaxFraction.Text), "write no more than max_fraction")
 		}
 	}
-	if _, ok := v.place("mixture.floor"); ok && v.sound("mixture.floor") {
+	if _, ok := v.Place("mixture.floor"); ok && v.sound("mixture.floor") {
 		v.fraction("mixture.floor", v.c.Mixture.Floor, false)
 	}
 }
@@ -217,10 +218,10 @@ func (m *members) bounds() {
 	}
 	switch {
 	case least > pow9:
-		m.fail(m.at, m.keyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", billionths(least)),
+		m.fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", billionths(least)),
 			"lower `min_fraction` of sources, or `mixture.floor`")
 	case most < pow9:
-		m.fail(m.at, m.keyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", billionths(most)),
+		m.fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", billionths(most)),
 			"raise `max_fraction` of sources, or give more sources weight")
 	}
 }

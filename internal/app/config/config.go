@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/app/config/tree"
 )
 
 // Config is one mixture file: what a training run reads, in which proportions, and in which shape it arrives.
@@ -111,7 +112,7 @@ type Config struct {
 	// Base is the absolute directory that relative paths are relative to.
 	Base string `yaml:"-"`
 
-	doc *document // where everything was written; nil after UnmarshalResolved
+	doc *tree.Document // where everything was written; nil after UnmarshalResolved
 }
 
 // Tokenizer names a built-in vocabulary or a vocabulary file: exactly one of name and path.

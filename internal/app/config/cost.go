@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"strings"
 )
 
@@ -85,8 +86,8 @@ type Formula struct {
 }
 
 // setText reads a sum of terms: 61000*tokens + tokens^2.
-func (f *Formula) setText(text string, _ class) (problem, cure string) {
-	cure = "write a sum of whole multiples of one input and of its square, as " + quote("61000*tokens + tokens^2") + "; the inputs are tokens and patches"
+func (f *Formula) setText(text string, _ tree.Class) (problem, cure string) {
+	cure = "write a sum of whole multiples of one input and of its square, as " + tree.Quote("61000*tokens + tokens^2") + "; the inputs are tokens and patches"
 	for term := range strings.SplitSeq(text, "+") {
 		factor, input, found := strings.Cut(strings.TrimSpace(term), "*")
 		if !found {
@@ -97,13 +98,13 @@ func (f *Formula) setText(text string, _ class) (problem, cure string) {
 		n, wrong := parseDecimal(factor)
 		switch {
 		case input != "tokens" && input != "patches":
-			return "has a term that it cannot weigh: " + quote(strings.TrimSpace(term)), cure
+			return "has a term that it cannot weigh: " + tree.Quote(strings.TrimSpace(term)), cure
 		case f.Input != "" && f.Input != input:
-			return "weighs both tokens and patches: " + quote(text), cure
+			return "weighs both tokens and patches: " + tree.Quote(text), cure
 		case !allDigits(factor):
-			return "has a factor that is no whole number: " + quote(factor), cure
+			return "has a factor that is no whole number: " + tree.Quote(factor), cure
 		case wrong != "" || len(factor) > 9:
-			return "has a factor that is too large: " + quote(factor), "write at most 9 digits: only ratios count"
+			return "has a factor that is too large: " + tree.Quote(factor), "write at most 9 digits: only ratios count"
 		}
 		f.Input = input
 		if n /= pow9; squared {

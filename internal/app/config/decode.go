@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"reflect"
 	"slices"
 	"strconv"
@@ -10,8 +11,8 @@ import (
 
 // decoder fills Go values from the tree by the rules that the types' tags hold. It goes on after a mistake, to report all.
 type decoder struct {
-	*document
-	errs Errors
+	*tree.Document
+	errs tree.Errors
 	bad  []string // paths with a mistake
 }
 
@@ -46,18 +47,18 @@ func rulesOf(f reflect.StructField) rules {
 
 // structure is a type that is a mapping of its own kind in the file, such as one from names.
 type structure interface {
-	decodeNode(d *decoder, path string, n *node)
+	decodeNode(d *decoder, path string, n *tree.Node)
 }
 
 // literal is a type that is written as one plain value. The problem says what is wrong with the text, empty if nothing.
 type literal interface {
-	setText(text string, c class) (problem, cure string)
+	setText(text string, c tree.Class) (problem, cure string)
 }
 
 // fail reports a mistake at a node.
-func (d *decoder) fail(path string, at *node, msg, cure string) {
+func (d *decoder) fail(path string, at *tree.Node, msg, cure string) {
 	d.bad = append(d.bad, path)
-	d.errs = append(d.errs, d.document.fail(at.line, at.column, at.width, msg, cure))
+	d.errs = append(d.errs, d.Document.Fail(at.Line, at.Column, at.Width, msg, cure))
 }
 
 // sound tells whether nothing at, around or below the paths was wrong so far, so that a check of several is worth making.
@@ -79,7 +80,7 @@ func within(path, of string) bool {
 }
 
 // decode sets v from n; a nil n stands for a value left out and sets the default.
-func (d *decoder) decode(path string, n *node, v reflect.Value, r rules) {
+func (d *decoder) decode(path string, n *tree.Node, v reflect.Value, r rules) {
 	if n == nil && v.Kind() == reflect.Pointer {
 		return
 	}
@@ -87,7 +88,7 @@ func (d *decoder) decode(path string, n *node, v reflect.Value, r rules) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if n != nil && n.class == null && n.kind == scalar {
+	if n != nil && n.Class == tree.Null && n.Kind == tree.Scalar {
 		d.fail(path, n, name(path)+" has no value", "write a value, or leave the key out")
 		return
 	}
@@ -112,18 +113,18 @@ func (d *decoder) decode(path string, n *node, v reflect.Value, r rules) {
 }
 
 // decodeStruct reads the keys of one mapping and refuses those that the type does not know.
-func (d *decoder) decodeStruct(path string, n *node, v reflect.Value) {
-	if n != nil && n.kind != mapping {
+func (d *decoder) decodeStruct(path string, n *tree.Node, v reflect.Value) {
+	if n != nil && n.Kind != tree.Mapping {
 		d.wrongType(path, n, "a mapping", mappingCure(path))
 		return
 	}
-	values := map[string]*node{}
+	values := map[string]*tree.Node{}
 	if n != nil {
-		for _, e := range n.entries {
-			values[e.key.text] = e.value
-			d.places[join(path, e.key.text)] = e
-			if _, ok := fieldOf(v.Type(), e.key.text); !ok {
-				d.unknownKey(path, e.key, v.Type())
+		for _, e := range n.Entries {
+			values[e.Key.Text] = e.Value
+			d.Places[join(path, e.Key.Text)] = e
+			if _, ok := fieldOf(v.Type(), e.Key.Text); !ok {
+				d.unknownKey(path, e.Key, v.Type())
 			}
 		}
 	}
@@ -135,7 +136,7 @@ func (d *decoder) decodeStruct(path string, n *node, v reflect.Value) {
 		r := rulesOf(v.Type().Field(i))
 		value := values[key]
 		if value == nil && r.required && n != nil {
-			at, _ := d.place(join(path, key))
+			at, _ := d.Place(join(path, key))
 			d.fail(join(path, key), at, missing(path, key), requiredCure(path, key))
 			continue
 		}
@@ -143,44 +144,44 @@ func (d *decoder) decodeStruct(path string, n *node, v reflect.Value) {
 	}
 }
 
-func (d *decoder) decodeList(path string, n *node, v reflect.Value) {
+func (d *decoder) decodeList(path string, n *tree.Node, v reflect.Value) {
 	if n == nil {
 		return
 	}
-	if n.kind != sequence {
+	if n.Kind != tree.Sequence {
 		d.wrongType(path, n, "a list", "begin each entry with `- `")
 		return
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
-	for i, item := range n.items {
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items)))
+	for i, item := range n.Items {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		d.places[at] = entry{key: item, value: item}
+		d.Places[at] = tree.Entry{Key: item, Value: item}
 		d.decode(at, item, v.Index(i), rules{})
 	}
 }
 
-func (d *decoder) decodeLiteral(path string, n *node, x literal, r rules) {
+func (d *decoder) decodeLiteral(path string, n *tree.Node, x literal, r rules) {
 	if n == nil {
 		if r.initial != "" {
-			x.setText(r.initial, plain)
+			x.setText(r.initial, tree.Plain)
 		}
 		return
 	}
-	if n.kind != scalar {
+	if n.Kind != tree.Scalar {
 		d.wrongType(path, n, "one value", "write "+example(path, r))
 		return
 	}
-	if problem, cure := x.setText(n.text, n.class); problem != "" {
+	if problem, cure := x.setText(n.Text, n.Class); problem != "" {
 		d.fail(path, n, name(path)+" "+problem, cure)
 	}
 }
 
 // decodeScalar reads a text, a whole number or a boolean.
-func (d *decoder) decodeScalar(path string, n *node, v reflect.Value, r rules) {
-	given, c := r.initial, plain
+func (d *decoder) decodeScalar(path string, n *tree.Node, v reflect.Value, r rules) {
+	given, c := r.initial, tree.Plain
 	if n != nil {
-		given, c = n.text, n.class
-		if n.kind != scalar {
+		given, c = n.Text, n.Class
+		if n.Kind != tree.Scalar {
 			d.wrongType(path, n, "one value", "write "+example(path, r))
 			return
 		}
@@ -191,7 +192,7 @@ func (d *decoder) decodeScalar(path string, n *node, v reflect.Value, r rules) {
 	switch v.Kind() {
 	case reflect.String:
 		if n == nil {
-			c = quoted
+			c = tree.Quoted
 		}
 		problem, cure = setString(v, given, c, r, path)
 	case reflect.Bool:
@@ -204,7 +205,7 @@ func (d *decoder) decodeScalar(path string, n *node, v reflect.Value, r rules) {
 	}
 }
 
-func setString(v reflect.Value, given string, c class, r rules, path string) (problem, cure string) {
+func setString(v reflect.Value, given string, c tree.Class, r rules, path string) (problem, cure string) {
 	if len(r.enum) > 0 {
 		if !slices.Contains(r.enum, given) {
 			return unknownValue(path, given, r.enum)
@@ -213,8 +214,8 @@ func setString(v reflect.Value, given string, c class, r rules, path string) (pr
 		return "", ""
 	}
 	switch {
-	case c == number || c == boolean:
-		return "must be a text, not " + quote(given), `put it in quotes: "` + given + `"`
+	case c == tree.Number || c == tree.Boolean:
+		return "must be a text, not " + tree.Quote(given), `put it in quotes: "` + given + `"`
 	case given == "":
 		return "is empty", "write a value, or leave the key out"
 	}
@@ -222,41 +223,41 @@ func setString(v reflect.Value, given string, c class, r rules, path string) (pr
 	return "", ""
 }
 
-func setBool(v reflect.Value, given string, c class) (problem, cure string) {
+func setBool(v reflect.Value, given string, c tree.Class) (problem, cure string) {
 	switch {
-	case c != quoted && given == "true", c != quoted && given == "false":
+	case c != tree.Quoted && given == "true", c != tree.Quoted && given == "false":
 		v.SetBool(given == "true")
 		return "", ""
 	case strings.EqualFold(given, "true"), strings.EqualFold(given, "yes"), strings.EqualFold(given, "on"), given == "1":
-		return "must be true or false, not " + quote(given), "write true"
+		return "must be true or false, not " + tree.Quote(given), "write true"
 	case strings.EqualFold(given, "false"), strings.EqualFold(given, "no"), strings.EqualFold(given, "off"), given == "0":
-		return "must be true or false, not " + quote(given), "write false"
+		return "must be true or false, not " + tree.Quote(given), "write false"
 	}
-	return "must be true or false, not " + quote(given), "write true or false"
+	return "must be true or false, not " + tree.Quote(given), "write true or false"
 }
 
-func setInteger(v reflect.Value, given string, c class, r rules) (problem, cure string) {
+func setInteger(v reflect.Value, given string, c tree.Class, r rules) (problem, cure string) {
 	bounds := boundsText(v, r)
-	if c == quoted && allDigits(given) && given != "" {
+	if c == tree.Quoted && allDigits(given) && given != "" {
 		return "must be a number, not a text in quotes", "write " + given
 	}
-	if !allDigits(given) || given == "" || c == quoted {
+	if !allDigits(given) || given == "" || c == tree.Quoted {
 		if strings.HasPrefix(given, "-") {
-			return "must not be negative: " + quote(given), bounds
+			return "must not be negative: " + tree.Quote(given), bounds
 		}
-		return "must be a whole number, not " + quote(given), wholeCure(given, bounds)
+		return "must be a whole number, not " + tree.Quote(given), wholeCure(given, bounds)
 	}
 	if len(given) > 1 && given[0] == '0' {
-		return "has a leading zero: " + quote(given), "write " + strings.TrimLeft(given[:len(given)-1], "0") + given[len(given)-1:]
+		return "has a leading zero: " + tree.Quote(given), "write " + strings.TrimLeft(given[:len(given)-1], "0") + given[len(given)-1:]
 	}
 	n, err := strconv.ParseUint(given, 10, 64)
 	switch {
 	case r.notYet != "" && (err != nil || n > r.max):
 		return fmt.Sprintf("cannot be above %d yet", r.max), fmt.Sprintf("not yet: %s; write %d", r.notYet, r.max)
 	case err != nil, r.max > 0 && n > r.max:
-		return "is too large: " + quote(given), bounds
+		return "is too large: " + tree.Quote(given), bounds
 	case n < r.min:
-		return "is too small: " + quote(given), bounds
+		return "is too small: " + tree.Quote(given), bounds
 	}
 	if v.CanInt() {
 		v.SetInt(int64(n))
@@ -288,8 +289,8 @@ func boundsText(v reflect.Value, r rules) string {
 	return fmt.Sprintf("write a whole number from %d to %d, in decimal digits", r.min, most)
 }
 
-func (d *decoder) wrongType(path string, n *node, want, cure string) {
-	got := map[kind]string{scalar: "one value", mapping: "a mapping", sequence: "a list"}[n.kind]
+func (d *decoder) wrongType(path string, n *tree.Node, want, cure string) {
+	got := map[tree.Kind]string{tree.Scalar: "one value", tree.Mapping: "a mapping", tree.Sequence: "a list"}[n.Kind]
 	if path == "" {
 		d.fail(path, n, "the file must be a mapping, not "+got, "start with `version: 1`; see examples/quickstart.yaml")
 		return
@@ -322,4 +323,4 @@ func join(path, key string) string {
 }
 
 // name is how messages call a path.
-func name(path string) string { return quote(path) }
+func name(path string) string { return tree.Quote(path) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"millrace/internal/app/config/tree"
 )
 
 // formatOf returns the format that a file's name tells, "" where it tells none.
@@ -75,7 +76,7 @@ func (c *Config) detect(patterns Patterns) (format Format, why string) {
 		case why != "":
 			return "", why
 		case found == "":
-			return "", "cannot be told from " + quote(p)
+			return "", "cannot be told from " + tree.Quote(p)
 		case format == "":
 			format = found
 		case format != found:

@@ -1,38 +1,18 @@
 package config
 
 import (
-	"encoding/binary"
 	"fmt"
+	"millrace/internal/app/config/identity"
 	"strconv"
 	"strings"
-
-	"golang.org/x/crypto/blake2b"
-
-	"millrace"
 )
-
-// Identity is what decides which segments a run delivers, in a fixed order: a run's state belongs to one identity and is refused
-// by every other. What may differ at resume is not in it: topology, memory, layout, and where files are. What files hold is not in
-// it either; a source's manifest has a fingerprint of its own.
-type Identity struct {
-	Entries []Entry
-
-	digest millrace.Digest // as read back; zero in one that was made here
-}
-
-// Entry is one key that decides, and its value with the default filled in.
-type Entry struct {
-	Name  string
-	Value string
-	Note  string // what a person calls the value; neither compared nor in the fingerprint
-}
 
 // Identity returns the run's identity. Writing a default out does not change it. Set Tokenizer.Fingerprint before; without it
 // the tokenizer stands for itself by name.
-func (c *Config) Identity() Identity {
-	var id Identity
+func (c *Config) Identity() identity.Identity {
+	var id identity.Identity
 	add := func(name string, value any) {
-		id.Entries = append(id.Entries, Entry{Name: name, Value: fmt.Sprint(value)})
+		id.Entries = append(id.Entries, identity.Entry{Name: name, Value: fmt.Sprint(value)})
 	}
 	add("version", c.Version)
 	add("seed", c.Seed)
@@ -84,19 +64,9 @@ func (c *Config) Identity() Identity {
 	return id
 }
 
-// Value returns the value of a key, with the default filled in; empty where there is none.
-func (id Identity) Value(name string) string {
-	for _, e := range id.Entries {
-		if e.Name == name {
-			return e.Value
-		}
-	}
-	return ""
-}
-
-func (t *Tokenizer) identity() []Entry {
+func (t *Tokenizer) identity() []identity.Entry {
 	if t == nil {
-		return []Entry{{Name: "tokenizer", Value: "none"}}
+		return []identity.Entry{{Name: "tokenizer", Value: "none"}}
 	}
 	value, note := t.Fingerprint, t.Name
 	if note == "" {
@@ -105,7 +75,7 @@ func (t *Tokenizer) identity() []Entry {
 	if value == "" {
 		value, note = note, ""
 	}
-	return []Entry{
+	return []identity.Entry{
 		{Name: "tokenizer", Value: value, Note: note},
 		{Name: "tokenizer.add_bos", Value: strconv.FormatBool(t.AddBOS)},
 		{Name: "tokenizer.add_eos", Value: strconv.FormatBool(t.AddEOS)},
@@ -192,64 +162,4 @@ func (s *Source) identity(c *Config) string {
 		parts = append(parts, "max_fraction="+s.MaxFraction.String())
 	}
 	return strings.Join(parts, " ")
-}
-
-// Fingerprint returns the digest of all names and values: equal for equal identities, also for one read back from JSON.
-func (id Identity) Fingerprint() millrace.Digest {
-	if !id.digest.IsZero() {
-		return id.digest
-	}
-	h, _ := blake2b.New(len(millrace.Digest{}), nil) // fails for other sizes and long keys alone
-	var size [8]byte
-	for _, e := range id.Entries {
-		for _, s := range [2]string{e.Name, e.Value} {
-			binary.LittleEndian.PutUint64(size[:], uint64(len(s)))
-			h.Write(size[:])
-			h.Write([]byte(s))
-		}
-	}
-	var d millrace.Digest
-	h.Sum(d[:0])
-	return d
-}
-
-// Diff names what differs between two identities, one line a key, empty where their fingerprints are equal.
-func Diff(old, now Identity) []string {
-	if old.Fingerprint() == now.Fingerprint() {
-		return nil
-	}
-	old, now = alike(old, now)
-	before := make(map[string]Entry, len(old.Entries))
-	for _, e := range old.Entries {
-		before[e.Name] = e
-	}
-	var lines []string
-	for _, e := range now.Entries {
-		was, ok := before[e.Name]
-		delete(before, e.Name)
-		switch {
-		case !ok:
-			lines = append(lines, e.Name+": added ("+e.shown()+")")
-		case was.Value != e.Value && isShort(was.Value) && was.Note == "":
-			lines = append(lines, e.Name+": changed")
-		case was.Value != e.Value:
-			lines = append(lines, e.Name+": "+was.shown()+" -> "+e.shown())
-		}
-	}
-	for _, e := range old.Entries {
-		if _, gone := before[e.Name]; gone {
-			lines = append(lines, e.Name+": removed (it was "+e.shown()+")")
-		}
-	}
-	if len(lines) == 0 { // both were shortened to what is equal by chance of short digests, or by hand
-		lines = append(lines, fmt.Sprintf("fingerprint: %s -> %s", old.Fingerprint(), now.Fingerprint()))
-	}
-	return lines
-}
-
-func (e Entry) shown() string {
-	if e.Note != "" {
-		return e.Note + " (" + e.Value + ")"
-	}
-	return e.Value
 }

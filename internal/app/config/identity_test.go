@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"millrace/internal/app/config/identity"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: web/*.jsonl}",
 	} {
 		if c := parse(t, change(edit+"\n")); c.Identity().Fingerprint() != want {
-			t.Errorf("%s\nchanges the identity: %q", edit, Diff(parse(t, base).Identity(), c.Identity()))
+			t.Errorf("%s\nchanges the identity: %q", edit, identity.Diff(parse(t, base).Identity(), c.Identity()))
 		}
 	}
 }
@@ -52,10 +53,10 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 		"sources:\n  web: {path: web/*.jsonl}\n  code: {path: x.parquet, text: body, on_exhausted: stop, max_epochs: 2}": "sources.code: parquet text=text repeat -> parquet text=body stop max_epochs=2",
 	} {
 		now := parse(t, change(edit+"\n")).Identity()
-		if got := strings.Join(Diff(old, now), "\n"); got != want {
+		if got := strings.Join(identity.Diff(old, now), "\n"); got != want {
 			t.Errorf("%s\ngot  %q\nwant %q", edit, got, want)
 		}
-		if got := strings.Join(Diff(throughJSON(t, old), now), "\n"); got != want {
+		if got := strings.Join(identity.Diff(throughJSON(t, old), now), "\n"); got != want {
 			t.Errorf("%s through JSON\ngot  %q\nwant %q", edit, got, want)
 		}
 	}
@@ -64,22 +65,22 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 func TestTokenizerIsItsFingerprint(t *testing.T) {
 	a, b := parse(t, base), parse(t, change("tokenizer: {path: moved/gpt2.tiktoken}\n"))
 	a.Tokenizer.Fingerprint, b.Tokenizer.Fingerprint = "f1", "f1"
-	if d := Diff(a.Identity(), b.Identity()); d != nil {
+	if d := identity.Diff(a.Identity(), b.Identity()); d != nil {
 		t.Errorf("one vocabulary under two names: %q", d)
 	}
 	b.Tokenizer.Fingerprint = "f2"
-	if d := Diff(throughJSON(t, a.Identity()), b.Identity()); len(d) != 1 || d[0] != "tokenizer: gpt2 (f1) -> moved/gpt2.tiktoken (f2)" {
+	if d := identity.Diff(throughJSON(t, a.Identity()), b.Identity()); len(d) != 1 || d[0] != "tokenizer: gpt2 (f1) -> moved/gpt2.tiktoken (f2)" {
 		t.Errorf("%q", d)
 	}
 }
 
-func throughJSON(t *testing.T, id Identity) Identity {
+func throughJSON(t *testing.T, id identity.Identity) identity.Identity {
 	t.Helper()
 	b, err := json.Marshal(id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out Identity
+	var out identity.Identity
 	if err := json.Unmarshal(b, &out); err != nil {
 		t.Fatal(err)
 	}
@@ -117,20 +118,20 @@ func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
 		text := large(x.sources, x.name, x.milestones, "0.123456789")
 		id := parse(t, text).Identity()
 		b, err := json.Marshal(id)
-		if err != nil || len(b) > maxCompact {
+		if err != nil || len(b) > 5<<10 {
 			t.Errorf("%+v: %d bytes, %v", x, len(b), err)
 		}
 		t.Logf("%+v: %d bytes", x, len(b))
 		old := throughJSON(t, id)
-		if d := Diff(old, id); d != nil {
+		if d := identity.Diff(old, id); d != nil {
 			t.Errorf("%+v: differs from itself: %q", x, d)
 		}
 		other := parse(t, strings.Replace(text, "0.123456789", "0.5", 1)).Identity()
-		if d := Diff(old, other); len(d) != 1 || !strings.HasPrefix(d[0], "mixture.") {
+		if d := identity.Diff(old, other); len(d) != 1 || !strings.HasPrefix(d[0], "mixture.") {
 			t.Errorf("%+v: one weight changed: %q", x, d)
 		}
 		other = parse(t, strings.Replace(text, "text: field3", "text: other", 1)).Identity()
-		if d := Diff(other, old); len(d) != 1 || !strings.HasPrefix(d[0], "sources") {
+		if d := identity.Diff(other, old); len(d) != 1 || !strings.HasPrefix(d[0], "sources") {
 			t.Errorf("%+v: one source changed: %q", x, d)
 		}
 	}
@@ -138,7 +139,7 @@ func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
 
 func TestIdentityRefusesForeignJSON(t *testing.T) {
 	for _, s := range []string{"5", "{}", `{"fingerprint":"zz"}`, `{"fingerprint":"00000000000000000000000000000001","values":[["a"]]}`} {
-		var id Identity
+		var id identity.Identity
 		if err := json.Unmarshal([]byte(s), &id); err == nil {
 			t.Errorf("%s read as %+v", s, id)
 		}

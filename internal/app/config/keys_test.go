@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/app/config/identity"
 )
 
 // edits change each key of the schema. The text before `=>` is in force before the change, the text after it from then on. Base
@@ -154,7 +155,7 @@ func TestEveryKeyHasARule(t *testing.T) {
 		}
 		before, after, _ := strings.Cut(edit, "=>")
 		old, now := parseEdit(t, before), parseEdit(t, after)
-		changes := Diff(throughJSON(t, old.Identity()), now.Identity())
+		changes := identity.Diff(throughJSON(t, old.Identity()), now.Identity())
 		if len(changes) == 0 != (len(r.entries) == 0) {
 			t.Errorf("%s: the rule names entries %q, and the changes are %v", key, r.entries, changes)
 		}

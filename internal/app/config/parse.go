@@ -2,19 +2,19 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"reflect"
-	"strings"
-	"unicode/utf8"
 
 	"millrace"
+	"millrace/internal/app/config/tree"
 )
 
 // Load reads and validates the mixture file at path. Relative paths in it are relative to the file's directory. An error wraps
-// millrace.ErrInvalid; mistakes in the file are [Errors].
+// millrace.ErrInvalid; mistakes in the file are [tree.Errors].
 func Load(path string) (*Config, error) {
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -25,7 +25,7 @@ func Load(path string) (*Config, error) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "read mixture file: %w", err)
 	}
@@ -33,97 +33,96 @@ func Load(path string) (*Config, error) {
 }
 
 // Parse validates the content of a mixture file. The name is for messages. Relative paths are relative to base, an absolute
-// directory, where formats are looked up that the patterns do not tell; an empty base looks nothing up. An error is [Errors].
+// directory, where formats are looked up that the patterns do not tell; an empty base looks nothing up. An error is [tree.Errors].
 func Parse(name string, content []byte, base string) (*Config, error) {
-	doc, errs := newDocument(name, content)
+	doc, errs := tree.Read(name, content)
 	if len(errs) > 0 {
-		return nil, errs.sorted()
+		return nil, errs.Sorted()
 	}
 	c := &Config{File: name, Base: base, doc: doc}
-	d := decoder{document: doc}
-	d.decode("", doc.root, reflect.ValueOf(c).Elem(), rules{})
+	d := decoder{Document: doc}
+	d.decode("", doc.Root, reflect.ValueOf(c).Elem(), rules{})
 	v := validator{decoder: &d, c: c}
 	v.check()
 	if len(d.errs) > 0 {
-		return nil, d.errs.sorted()
+		return nil, d.errs.Sorted()
 	}
 	return c, nil
 }
-
-// document is a parsed file and where each of its keys stands.
-type document struct {
-	text
-	root   *node
-	places map[string]entry // by path: mixture.weights.web, sources.web.path[1]
-}
-
-func newDocument(name string, content []byte) (*document, Errors) {
-	whole := text{name: name, lines: []string{""}}
-	if len(content) > maxFile {
-		return nil, Errors{whole.fail(1, 1, 1, "the file is larger than 1 MiB", "a mixture file lists patterns, not files: use globs or directories")}
-	}
-	content = bytes.TrimPrefix(content, []byte("\ufeff"))
-	s := string(content)
-	src := newText(name, s)
-	if e := checkCharacters(src, s); e != nil {
-		return nil, Errors{e}
-	}
-	root, errs := readTree(src, s)
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	return &document{text: src, root: root, places: map[string]entry{}}, nil
-}
-
-// checkCharacters refuses what is no UTF-8 text.
-func checkCharacters(src text, s string) *Error {
-	line, column := 1, 1
-	for i, r := range s {
-		switch {
-		case r == '\n':
-			line, column = line+1, 0
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
-			return src.fail(line, column, 1, "this is not UTF-8 text", "save the file as UTF-8")
-		case r == '\r' && !strings.HasPrefix(s[i:], "\r\n"), r < ' ' && r != '\t' && r != '\r', r == 0x7f, r == 0x85, r == 0x2028, r == 0x2029:
-			return src.fail(line, column, 1, fmt.Sprintf("control character %U", r), "take it out")
-		}
-		column++
-	}
-	return nil
-}
-
-// place returns where a path is written; for one that is not, the nearest mapping around it, by its key.
-func (d *document) place(path string) (at *node, written bool) {
-	for p := path; p != ""; p = parent(p) {
-		if e, ok := d.places[p]; ok {
-			if p == path {
-				return e.value, true
-			}
-			return e.key, false
-		}
-	}
-	return d.root, false
-}
-
-// keyOf returns where the key of a path is written.
-func (d *document) keyOf(path string) *node {
-	if e, ok := d.places[path]; ok {
-		return e.key
-	}
-	at, _ := d.place(path)
-	return at
-}
-
-// parent cuts the last part off a path. Names of sources may hold dots and brackets, so that a cut may fall inside a name; such a
-// path is in no document, and the next cut finds the mapping around.
-func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }
 
 // ErrorAt makes an error at the place of a key, such as sources.web.path, for what only the caller can find out (a file that is
 // not there, a vocabulary that cannot be read). It wraps millrace.ErrInvalid.
 func (c *Config) ErrorAt(path, msg, cure string) error {
 	if c.doc == nil {
-		return &Error{File: c.File, Line: 1, Column: 1, Msg: path + ": " + msg, Cure: cure}
+		return &tree.Error{File: c.File, Line: 1, Column: 1, Msg: path + ": " + msg, Cure: cure}
 	}
-	at, _ := c.doc.place(path)
-	return c.doc.fail(at.line, at.column, at.width, msg, cure)
+	at, _ := c.doc.Place(path)
+	return c.doc.Fail(at.Line, at.Column, at.Width, msg, cure)
+}
+
+// MarshalResolved returns the configuration as JSON for the processes of one run: every default is filled in and Base is absolute,
+// so that it reads the same wherever they stand. It is internal to one version of the binary; users write the mixture file.
+func (c *Config) MarshalResolved() ([]byte, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("write resolved configuration: %w", err)
+	}
+	return b, nil
+}
+
+// UnmarshalResolved reads what MarshalResolved wrote. The result has no places in a file: its errors name the file alone.
+func UnmarshalResolved(b []byte) (*Config, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	c := new(Config)
+	if err := d.Decode(c); err != nil {
+		return nil, fmt.Errorf("read resolved configuration: %w", err)
+	}
+	return c, nil
+}
+
+// LoadMilestones reads the entries of a schedule from a file of its own: a list as under mixture.schedule of a mixture file, or that list under the key `schedule`. The
+// first may begin anywhere and be a ramp. Whether the weights are those of a run's sources is not looked at. An error wraps millrace.ErrInvalid.
+func LoadMilestones(path string) ([]Milestone, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read schedule: %w", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, tree.MaxFile+1))
+	if err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read schedule: %w", err)
+	}
+	doc, errs := tree.Read(path, content)
+	if len(errs) > 0 {
+		return nil, errs.Sorted()
+	}
+	d := decoder{Document: doc}
+	var file struct {
+		Schedule []Milestone `yaml:"schedule" jsonschema:"required"`
+	}
+	if doc.Root.Kind == tree.Sequence {
+		d.Places["schedule"] = tree.Entry{Key: doc.Root, Value: doc.Root}
+		d.decode("schedule", doc.Root, reflect.ValueOf(&file.Schedule).Elem(), rules{})
+	} else {
+		d.decode("", doc.Root, reflect.ValueOf(&file).Elem(), rules{})
+	}
+	v := validator{decoder: &d, c: &Config{}}
+	for i := range file.Schedule {
+		path := fmt.Sprintf("schedule[%d]", i)
+		v.checkMilestone(path, &file.Schedule[i], false)
+		if k := &file.Schedule[i]; v.sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
+			v.wrong(path+".weights", "a run that goes on takes weights source by source", "write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force")
+		}
+	}
+	if len(d.errs) == 0 {
+		v.checkOrder("schedule", file.Schedule)
+	}
+	if len(d.errs) == 0 && len(file.Schedule) == 0 {
+		v.wrong("schedule", "the schedule is empty", "write at least one entry")
+	}
+	if len(d.errs) > 0 {
+		return nil, d.errs.Sorted()
+	}
+	return file.Schedule, nil
 }

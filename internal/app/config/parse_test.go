@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"millrace"
+	"millrace/internal/app/config/tree"
 )
 
 func valid(t *testing.T) []string {
@@ -130,20 +131,20 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 
 func TestExtremes(t *testing.T) {
 	whole := func(start, repeat string) string {
-		return start + strings.Repeat(repeat, (maxFile-len(start))/len(repeat))
+		return start + strings.Repeat(repeat, (tree.MaxFile-len(start))/len(repeat))
 	}
 	for _, content := range []string{
 		// what would take the YAML library minutes or its stack
 		whole("", "<<"), whole("a: [", "- "), whole("a: |\n", " x\n"), whole("", "["), whole("", "{a: ["), whole("", "- "), whole("", "a: "), whole("", "a: {"), whole("", "k: v\n"),
-		"", " ", "\n\n", "\ufeff", strings.Repeat("#", maxFile+1), "a: [" + strings.Repeat("1, ", maxTokens/2) + "1]",
+		"", " ", "\n\n", "\ufeff", strings.Repeat("#", tree.MaxFile+1), "a: [" + strings.Repeat("1, ", 20_000) + "1]",
 	} {
-		var e *Error
+		var e *tree.Error
 		_, err := Parse("m.yaml", []byte(content), "")
 		if !errors.As(err, &e) || e.Line < 1 || e.Column < 1 || !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%.20q: %v", content, err)
 		}
 	}
-	content := change("") + strings.Repeat("# comment\n", (maxFile-len(base))/len("# comment\n"))
+	content := change("") + strings.Repeat("# comment\n", (tree.MaxFile-len(base))/len("# comment\n"))
 	parse(t, content)
 }
 
@@ -254,11 +255,11 @@ func checkParse(t fataler, content []byte) {
 		checkAccepted(t, c)
 		return
 	}
-	var all Errors
+	var all tree.Errors
 	if !errors.As(err, &all) || len(all) == 0 || !errors.Is(err, millrace.ErrInvalid) {
 		t.Fatalf("%T %v", err, err)
 	}
-	lines := newText("", strings.TrimPrefix(string(content), "\ufeff")).lines
+	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(string(content), "\ufeff"), "\r\n", "\n"), "\n"), "\n")
 	for _, e := range all {
 		if e.Line < 1 || e.Line > len(lines) || e.Column < 1 || e.Column > len([]rune(lines[e.Line-1]))+1 || e.Msg == "" || strings.Contains(e.Msg+e.Cure, "\n") {
 			t.Fatalf("bad place or message: %+v", e)

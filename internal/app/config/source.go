@@ -1,5 +1,7 @@
 package config
 
+import "millrace/internal/app/config/tree"
+
 // Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
 type Mixture struct {
 	// Unit is what the weights count. tokens: document tokens. samples: documents.
@@ -153,7 +155,7 @@ func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
 func (c *Config) Payload() error {
 	for i := range c.Sources {
 		if s := &c.Sources[i]; s.Format == Lengths {
-			return c.ErrorAt("sources."+s.Name+".format", "source "+quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+			return c.ErrorAt("sources."+s.Name+".format", "source "+tree.Quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
 				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/app/config/tree"
 )
 
 // Stage is a later part of the run, with batches of its own. What it leaves out is as in the stage before; the first stage is what the
@@ -52,17 +53,17 @@ func (f StageFilters) Of(source string) string {
 }
 
 // decodeNode reads filters by source.
-func (f *StageFilters) decodeNode(d *decoder, path string, n *node) {
-	if n.kind != mapping {
+func (f *StageFilters) decodeNode(d *decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
 		d.wrongType(path, n, "a mapping from sources to filters", "write it as `{web: 'quality > 0.5'}`")
 		return
 	}
-	*f = make(StageFilters, len(n.entries))
-	for i, e := range n.entries {
-		at := join(path, e.key.text)
-		d.places[at] = e
-		(*f)[i].Source = e.key.text
-		d.decode(at, e.value, reflect.ValueOf(&(*f)[i].Filter).Elem(), rules{})
+	*f = make(StageFilters, len(n.Entries))
+	for i, e := range n.Entries {
+		at := join(path, e.Key.Text)
+		d.Places[at] = e
+		(*f)[i].Source = e.Key.Text
+		d.decode(at, e.Value, reflect.ValueOf(&(*f)[i].Filter).Elem(), rules{})
 	}
 	slices.SortFunc(*f, func(a, b StageFilter) int { return strings.Compare(a.Source, b.Source) })
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/app/config/identity"
 )
 
 func TestAStageInheritsWhatItLeavesOut(t *testing.T) {
@@ -35,11 +36,11 @@ func TestAStageInheritsWhatItLeavesOut(t *testing.T) {
 		t.Errorf("the largest step has %d places, want %d", got, 64*8192)
 	}
 	written := parse(t, string(read(t, "testdata/valid/stages.yaml"))+"    sequence_length: 8192\n    micro_batch_size: 2\n").Identity()
-	if d := Diff(c.Identity(), written); d != nil {
+	if d := identity.Diff(c.Identity(), written); d != nil {
 		t.Errorf("an inherited value written out, and another micro_batch_size, change the identity: %q", d)
 	}
 	longer := parse(t, strings.Replace(string(read(t, "testdata/valid/stages.yaml")), "from_step: 300,", "from_step: 300, sequence_length: 4096,", 1)).Identity()
-	if d := strings.Join(Diff(throughJSON(t, c.Identity()), longer), "\n"); d !=
+	if d := strings.Join(identity.Diff(throughJSON(t, c.Identity()), longer), "\n"); d !=
 		"stages[1]: step 300: 32 x 8192 pad -> step 300: 32 x 4096 pad\nstages[2]: changed" {
 		t.Errorf("got %s", d)
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,7 +61,7 @@ var examples = map[string]string{
 
 func mappingCure(path string) string {
 	if e, ok := examples[leaf(path)]; ok {
-		return "write " + quote(leaf(path)+": "+e)
+		return "write " + tree.Quote(leaf(path)+": "+e)
 	}
 	return "write it as `{key: value}` or as indented lines below"
 }
@@ -71,50 +72,50 @@ func leaf(path string) string { return path[strings.LastIndexByte(path, '.')+1:]
 // example returns what a value of the key may look like.
 func example(path string, r rules) string {
 	if e, ok := examples[leaf(path)]; ok {
-		return quote(leaf(path) + ": " + e)
+		return tree.Quote(leaf(path) + ": " + e)
 	}
 	if r.initial != "" {
-		return quote(leaf(path) + ": " + r.initial)
+		return tree.Quote(leaf(path) + ": " + r.initial)
 	}
 	return "one plain value"
 }
 
 func missing(path, key string) string {
 	if path == "" {
-		return "the key " + quote(key) + " is missing"
+		return "the key " + tree.Quote(key) + " is missing"
 	}
-	return name(path) + " lacks the key " + quote(key)
+	return name(path) + " lacks the key " + tree.Quote(key)
 }
 
 func requiredCure(path, key string) string {
 	if e, ok := examples[key]; ok && key != "sources" {
-		return "add " + quote(key+": "+e)
+		return "add " + tree.Quote(key+": "+e)
 	}
 	if key == "sources" {
-		return "add `sources:` with at least one source, as " + quote("web: {path: web/*.jsonl}")
+		return "add `sources:` with at least one source, as " + tree.Quote("web: {path: web/*.jsonl}")
 	}
-	return "add " + quote(key+": ") + " with a value"
+	return "add " + tree.Quote(key+": ") + " with a value"
 }
 
 // unknownValue says that a text is none of the alternatives, or that it is to come.
 func unknownValue(path, given string, enum []string) (problem, cure string) {
 	if slices.Contains(notYet[leaf(path)], given) {
-		return "does not know " + quote(given) + " yet", "not yet: " + given + "; this version has " + alternatives(enum)
+		return "does not know " + tree.Quote(given) + " yet", "not yet: " + given + "; this version has " + alternatives(enum)
 	}
 	cure = "write " + alternatives(enum)
 	if path == "tokenizer.name" {
 		if strings.Contains(given, "/") {
-			return "cannot be " + quote(given) + ": a Hugging Face model is not read by its name", hubCure
+			return "cannot be " + tree.Quote(given) + ": a Hugging Face model is not read by its name", hubCure
 		}
 		cure += "; for another vocabulary write `path:` with its rank file (docs/tokenizers.md)"
 	}
 	if near := nearest(given, enum); near != "" {
-		cure = "did you mean " + quote(near) + "? It is one of " + alternatives(enum)
+		cure = "did you mean " + tree.Quote(near) + "? It is one of " + alternatives(enum)
 	}
 	if given == "" {
 		return "is empty", cure
 	}
-	return "cannot be " + quote(given), cure
+	return "cannot be " + tree.Quote(given), cure
 }
 
 // hubCure says how a tokenizer of the Hugging Face hub is used.
@@ -129,9 +130,9 @@ func alternatives(list []string) string {
 }
 
 // unknownKey reports a key that a mapping does not have, with the nearest that it has or the place where the key belongs.
-func (d *decoder) unknownKey(path string, key *node, t reflect.Type) {
-	at := join(path, key.text)
-	if path == "" && key.text == "streams" {
+func (d *decoder) unknownKey(path string, key *tree.Node, t reflect.Type) {
+	at := join(path, key.Text)
+	if path == "" && key.Text == "streams" {
 		d.fail(at, key, "`streams` is reserved", "not yet: further named streams (evaluation sets); this version has the training stream alone")
 		return
 	}
@@ -140,15 +141,15 @@ func (d *decoder) unknownKey(path string, key *node, t reflect.Type) {
 		where = " in " + name(path)
 	}
 	known := keysOf(t)
-	d.fail(at, key, "unknown key "+quote(key.text)+where, keyCure(key.text, known))
+	d.fail(at, key, "unknown key "+tree.Quote(key.Text)+where, keyCure(key.Text, known))
 }
 
 func keyCure(given string, known []string) string {
 	if near := nearest(given, known); near != "" {
-		return "did you mean " + quote(near) + "?"
+		return "did you mean " + tree.Quote(near) + "?"
 	}
 	if home := homes(given); home != "" {
-		return quote(given) + " belongs in " + home
+		return tree.Quote(given) + " belongs in " + home
 	}
 	return "known here: " + strings.Join(known, ", ")
 }
@@ -229,9 +230,9 @@ func distance(a, b string) int {
 }
 
 // decodeSource reads one source. A bare path is not enough of a mapping, but shows what was meant.
-func (d *decoder) decodeSource(path string, n *node, s *Source) {
-	if n.kind == scalar && n.class != null && n.text != "" {
-		d.wrongType(path, n, "a mapping", fmt.Sprintf("write `{path: %s}`", n.text))
+func (d *decoder) decodeSource(path string, n *tree.Node, s *Source) {
+	if n.Kind == tree.Scalar && n.Class != tree.Null && n.Text != "" {
+		d.wrongType(path, n, "a mapping", fmt.Sprintf("write `{path: %s}`", n.Text))
 		return
 	}
 	d.decode(path, n, reflect.ValueOf(s).Elem(), rules{})

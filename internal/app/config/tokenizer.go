@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace/internal/app/config/tree"
 	"reflect"
 )
 
@@ -12,31 +13,31 @@ const maxSpecial = 1<<21 - 1
 type Specials map[string]uint32
 
 // decodeNode reads ids by the texts of the tokens.
-func (s *Specials) decodeNode(d *decoder, path string, n *node) {
-	if n.kind != mapping {
+func (s *Specials) decodeNode(d *decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
 		d.wrongType(path, n, "a mapping from tokens to ids", mappingCure(path))
 		return
 	}
-	if len(n.entries) == 0 {
+	if len(n.Entries) == 0 {
 		d.fail(path, n, name(path)+" is empty", mappingCure(path)+", or leave the key out")
 		return
 	}
-	*s = make(Specials, len(n.entries))
+	*s = make(Specials, len(n.Entries))
 	texts := map[uint32]string{}
-	for _, e := range n.entries {
-		at := join(path, e.key.text)
-		d.places[at] = e
+	for _, e := range n.Entries {
+		at := join(path, e.Key.Text)
+		d.Places[at] = e
 		before := len(d.errs)
 		var id uint32
-		d.decode(at, e.value, reflect.ValueOf(&id).Elem(), rules{max: maxSpecial})
-		if e.key.text == "" {
-			d.fail(at, e.key, name(path)+" has a token without text", "write the token's text in quotes")
+		d.decode(at, e.Value, reflect.ValueOf(&id).Elem(), rules{max: maxSpecial})
+		if e.Key.Text == "" {
+			d.fail(at, e.Key, name(path)+" has a token without text", "write the token's text in quotes")
 		}
 		if first, taken := texts[id]; taken && len(d.errs) == before {
-			d.fail(at, e.value, fmt.Sprintf("%s gives id %d to %q and to %q", name(path), id, first, e.key.text), "give each token its own id")
+			d.fail(at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", name(path), id, first, e.Key.Text), "give each token its own id")
 		}
-		texts[id] = e.key.text
-		(*s)[e.key.text] = id
+		texts[id] = e.Key.Text
+		(*s)[e.Key.Text] = id
 	}
 }
 
@@ -51,7 +52,7 @@ func (v *validator) checkTokenizer() {
 	case t.Name != "" && t.Path != "":
 		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
 	case isURL(t.Path):
-		v.wrong("tokenizer.path", "`tokenizer.path` must be a file on this host, not "+quote(t.Path), hubCure)
+		v.wrong("tokenizer.path", "`tokenizer.path` must be a file on this host, not "+tree.Quote(t.Path), hubCure)
 	case t.Name != "" && t.Pattern != "":
 		v.wrongKey("tokenizer.pattern", "`tokenizer` has both `name` and `pattern`",
 			"leave `pattern` out: a built-in vocabulary has its own")

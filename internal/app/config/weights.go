@@ -1,6 +1,7 @@
 package config
 
 import (
+	"millrace/internal/app/config/tree"
 	"reflect"
 	"slices"
 	"strings"
@@ -104,29 +105,29 @@ func (c *Config) Budget(d *Derived) uint64 {
 }
 
 // decodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.
-func (w *Weights) decodeNode(d *decoder, path string, n *node) {
-	if n.kind != mapping {
+func (w *Weights) decodeNode(d *decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
 		d.wrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
 		return
 	}
-	for _, e := range n.entries {
-		if e.key.text == "from" && e.value.kind == scalar && e.value.class != number {
+	for _, e := range n.Entries {
+		if e.Key.Text == "from" && e.Value.Kind == tree.Scalar && e.Value.Class != tree.Number {
 			w.Derived = new(Derived)
 			d.decode(path, n, reflect.ValueOf(w.Derived).Elem(), rules{})
 			return
 		}
 	}
-	for _, e := range n.entries {
-		at := join(path, e.key.text)
-		d.places[at] = e
-		x := Weight{Source: e.key.text}
+	for _, e := range n.Entries {
+		at := join(path, e.Key.Text)
+		d.Places[at] = e
+		x := Weight{Source: e.Key.Text}
 		switch {
-		case e.value.kind != scalar:
-			d.wrongType(at, e.value, "a number", "write a decimal number, as 0.3")
-		case e.value.class == null:
-			d.fail(at, e.value, name(at)+" has no value", "write a number; 0 leaves the source unread")
+		case e.Value.Kind != tree.Scalar:
+			d.wrongType(at, e.Value, "a number", "write a decimal number, as 0.3")
+		case e.Value.Class == tree.Null:
+			d.fail(at, e.Value, name(at)+" has no value", "write a number; 0 leaves the source unread")
 		default:
-			d.decodeLiteral(at, e.value, &x.Value, rules{})
+			d.decodeLiteral(at, e.Value, &x.Value, rules{})
 		}
 		w.Given = append(w.Given, x)
 	}
@@ -134,20 +135,20 @@ func (w *Weights) decodeNode(d *decoder, path string, n *node) {
 }
 
 // decodeNode reads groups by name.
-func (g *Groups) decodeNode(d *decoder, path string, n *node) {
-	if n.kind != mapping {
+func (g *Groups) decodeNode(d *decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
 		d.wrongType(path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
 		return
 	}
-	*g = make(Groups, len(n.entries))
-	for i, e := range n.entries {
-		at := join(path, e.key.text)
-		d.places[at] = e
-		if why := badName(e.key.text); why != "" {
-			d.fail(at, e.key, "the name of this group "+why, "use letters, digits, - and _")
+	*g = make(Groups, len(n.Entries))
+	for i, e := range n.Entries {
+		at := join(path, e.Key.Text)
+		d.Places[at] = e
+		if why := badName(e.Key.Text); why != "" {
+			d.fail(at, e.Key, "the name of this group "+why, "use letters, digits, - and _")
 		}
-		(*g)[i].Name = e.key.text
-		d.decode(at, e.value, reflect.ValueOf(&(*g)[i]).Elem(), rules{})
+		(*g)[i].Name = e.Key.Text
+		d.decode(at, e.Value, reflect.ValueOf(&(*g)[i]).Elem(), rules{})
 	}
 	slices.SortFunc(*g, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/tree"
 	"millrace/internal/app/setup"
 	"millrace/sources"
 	"millrace/sources/find"
@@ -38,7 +39,7 @@ type Opened struct {
 type Problem struct {
 	Source string
 	Err    error
-	Place  *config.Error
+	Place  *tree.Error
 }
 
 // Error names the place in the mixture file, if there is one, the source, what is wrong and the cure.
@@ -134,8 +135,8 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 }
 
 // place is where the mixture file writes a key.
-func place(c *config.Config, key string) *config.Error {
-	var at *config.Error
+func place(c *config.Config, key string) *tree.Error {
+	var at *tree.Error
 	errors.As(c.ErrorAt(key, "", ""), &at)
 	return at
 }

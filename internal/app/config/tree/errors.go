@@ -1,4 +1,6 @@
-package config
+// Package tree reads the YAML of a mixture file into a small tree whose every node knows its place, and makes errors that show
+// the line. It refuses the parts of YAML that read differently to different people.
+package tree
 
 import (
 	"cmp"
@@ -65,8 +67,8 @@ func (e Errors) Unwrap() []error {
 	return list
 }
 
-// sorted returns the mistakes by position, without those that say the same of the same place.
-func (e Errors) sorted() Errors {
+// Sorted returns the mistakes by position, without those that say the same of the same place.
+func (e Errors) Sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -92,8 +94,8 @@ func newText(name, content string) text {
 	return text{name: name, lines: lines}
 }
 
-// fail makes an error at a place, which is moved into the file should it lie outside.
-func (t text) fail(line, column, width int, msg, cure string) *Error {
+// Fail makes an error at a place, which is moved into the file should it lie outside.
+func (t text) Fail(line, column, width int, msg, cure string) *Error {
 	line = min(max(line, 1), len(t.lines))
 	length := utf8.RuneCountInString(t.lines[line-1])
 	column = min(max(column, 1), length+1)
@@ -161,8 +163,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// quote shows a text of the file in a message: on one line and not too long.
-func quote(s string) string {
+// Quote shows a text of the file in a message: on one line and not too long.
+func Quote(s string) string {
 	if utf8.RuneCountInString(s) > 60 {
 		s = string([]rune(s)[:59]) + "…"
 	}

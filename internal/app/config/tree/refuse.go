@@ -1,4 +1,4 @@
-package config
+package tree
 
 import (
 	"fmt"
@@ -22,10 +22,10 @@ var blockHeader = regexp.MustCompile(`(^|[\s:-])[|>][-+0-9]{0,2}\s*$`)
 func checkLines(src text) *Error {
 	for i, l := range src.lines {
 		if at := strings.Index(withoutComment(l), "<<"); at >= 0 {
-			return src.fail(i+1, utf8.RuneCountInString(l[:at])+1, 2, refused[token.MergeKeyType][0], refused[token.MergeKeyType][1])
+			return src.Fail(i+1, utf8.RuneCountInString(l[:at])+1, 2, refused[token.MergeKeyType][0], refused[token.MergeKeyType][1])
 		}
 		if at := blockHeader.FindStringIndex(withoutComment(l)); at != nil {
-			return src.fail(i+1, utf8.RuneCountInString(l[:strings.LastIndexAny(l[:at[1]], "|>")])+1, 1, blockRefused, blockCure)
+			return src.Fail(i+1, utf8.RuneCountInString(l[:strings.LastIndexAny(l[:at[1]], "|>")])+1, 1, blockRefused, blockCure)
 		}
 	}
 	return nil
@@ -96,5 +96,5 @@ func checkTokens(src text, tokens token.Tokens) *Error {
 }
 
 func (t text) failToken(tk *token.Token, msg, cure string) *Error {
-	return t.fail(tk.Position.Line, tk.Position.Column, utf8.RuneCountInString(tk.Value), msg, cure)
+	return t.Fail(tk.Position.Line, tk.Position.Column, utf8.RuneCountInString(tk.Value), msg, cure)
 }

@@ -1,9 +1,11 @@
-package config
+package identity
 
 import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/crypto/blake2b"
@@ -114,10 +116,10 @@ func (c *compact) sources() []Entry {
 		}
 	}
 	var list []Entry
-	for _, source := range sortedKeys(weights) {
+	for _, source := range slices.Sorted(maps.Keys(weights)) {
 		list = append(list, Entry{Name: "mixture.weights." + source, Value: weights[source]})
 	}
-	for _, source := range sortedKeys(values) {
+	for _, source := range slices.Sorted(maps.Keys(values)) {
 		list = append(list, Entry{Name: "sources." + source, Value: values[source]})
 	}
 	return list
@@ -175,7 +177,7 @@ func fold(id Identity, group string) Identity {
 		return id
 	}
 	var all strings.Builder
-	for _, name := range sortedKeys(members) {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
 		fmt.Fprintf(&all, "%q=%q\n", name, members[name])
 	}
 	out.Entries = append(out.Entries, Entry{Name: group, Value: shortDigest(all.String()), Note: fmt.Sprintf("%d entries", len(members))})

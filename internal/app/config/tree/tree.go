@@ -1,4 +1,4 @@
-package config
+package tree
 
 import (
 	"errors"
@@ -13,56 +13,56 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// kind is what a node of the file is.
-type kind uint8
+// Kind is what a node of the file is.
+type Kind uint8
 
 const (
-	scalar kind = iota
-	mapping
-	sequence
+	Scalar Kind = iota
+	Mapping
+	Sequence
 )
 
-// class is what YAML takes a scalar for.
-type class uint8
+// Class is what YAML takes a scalar for.
+type Class uint8
 
 const (
-	plain  class = iota // text
-	quoted              // text in quotes
-	number
-	boolean
-	null
+	Plain  Class = iota // text
+	Quoted              // text in quotes
+	Number
+	Boolean
+	Null
 )
 
-// node is a value of the file and where it stands: all that the decoder sees of YAML.
-type node struct {
-	kind    kind
-	class   class
-	text    string // of a scalar: its value if text, else as written
-	line    int
-	column  int
-	width   int
-	entries []entry // of a mapping, in the order of the file
-	items   []*node // of a sequence
+// Node is a value of the file and where it stands: all that the decoder sees of YAML.
+type Node struct {
+	Kind    Kind
+	Class   Class
+	Text    string // of a scalar: its value if text, else as written
+	Line    int
+	Column  int
+	Width   int
+	Entries []Entry // of a mapping, in the order of the file
+	Items   []*Node // of a sequence
 }
 
-// entry is a key of a mapping and its value.
-type entry struct {
-	key   *node
-	value *node
+// Entry is a key of a mapping and its value.
+type Entry struct {
+	Key   *Node
+	Value *Node
 }
 
 // What a mixture file may hold at most; all bound the time and the stack that reading it takes.
 const (
-	maxFile   = 1 << 20 // bytes
+	MaxFile   = 1 << 20 // bytes
 	maxTokens = 40_000  // of YAML
 	maxNested = 24      // mappings and sequences inside each other
 )
 
 // readTree parses one YAML document into a tree. Errors have positions; the YAML library's panics become errors.
-func readTree(src text, content string) (root *node, errs Errors) {
+func readTree(src text, content string) (root *Node, errs Errors) {
 	defer func() {
 		if p := recover(); p != nil { // the one fence around the YAML library
-			root, errs = nil, Errors{src.fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples")}
+			root, errs = nil, Errors{src.Fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples")}
 		}
 	}()
 	if e := checkLines(src); e != nil {
@@ -87,7 +87,7 @@ func readTree(src text, content string) (root *node, errs Errors) {
 		return nil, b.errs
 	}
 	if root == nil {
-		return nil, Errors{src.fail(1, 1, 1, "the file is empty", "start with `version: 1`; see examples/quickstart.yaml")}
+		return nil, Errors{src.Fail(1, 1, 1, "the file is empty", "start with `version: 1`; see examples/quickstart.yaml")}
 	}
 	return root, nil
 }
@@ -116,7 +116,7 @@ var syntaxCures = []struct{ said, cure string }{
 func syntaxError(src text, err error) *Error {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {
-		return src.fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples")
+		return src.Fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples")
 	}
 	line, column := y.GetToken().Position.Line, y.GetToken().Position.Column
 	if e := indentError(src, line, y.GetMessage()); e != nil {
@@ -129,7 +129,7 @@ func syntaxError(src text, err error) *Error {
 			break
 		}
 	}
-	return src.fail(line, column, 1, "cannot be read: "+msg, cure)
+	return src.Fail(line, column, 1, "cannot be read: "+msg, cure)
 }
 
 // indentError explains the two mistakes of indentation that the parser reports as something else: a tab, and a line further in
@@ -138,7 +138,7 @@ func indentError(src text, line int, said string) *Error {
 	for n := line; n <= line+1 && n >= 1 && n <= len(src.lines); n++ {
 		l := src.lines[n-1]
 		if i := strings.IndexByte(l[:indent(l)], '\t'); i >= 0 {
-			return src.fail(n, i+1, 1, "cannot be read: a tab in the indentation", "indent with spaces")
+			return src.Fail(n, i+1, 1, "cannot be read: a tab in the indentation", "indent with spaces")
 		}
 	}
 	if line < 1 || line >= len(src.lines) || !strings.Contains(said, "mapping value is not allowed") {
@@ -146,7 +146,7 @@ func indentError(src text, line int, said string) *Error {
 	}
 	here, next := src.lines[line-1], src.lines[line]
 	if strings.Count(here, ": ") == 1 && strings.Contains(next, ":") && indent(next) > indent(here) {
-		return src.fail(line+1, indent(next)+1, 1, "cannot be read: this line is indented further than the key before it, which has a value already",
+		return src.Fail(line+1, indent(next)+1, 1, "cannot be read: this line is indented further than the key before it, which has a value already",
 			"begin it in the column of the key before")
 	}
 	return nil
@@ -161,12 +161,12 @@ type builder struct {
 	errs Errors
 }
 
-func (b *builder) fail(at *node, msg, cure string) {
-	b.errs = append(b.errs, b.src.fail(at.line, at.column, at.width, msg, cure))
+func (b *builder) fail(at *Node, msg, cure string) {
+	b.errs = append(b.errs, b.src.Fail(at.Line, at.Column, at.Width, msg, cure))
 }
 
 // build converts a value. Where a node has no place of its own (a value left out), it gets at.
-func (b *builder) build(n ast.Node, at position, depth int) *node {
+func (b *builder) build(n ast.Node, at position, depth int) *Node {
 	out := placed(n, at)
 	if depth > maxNested {
 		b.fail(out, "nested too deeply", fmt.Sprintf("a mixture file needs no more than %d levels", maxNested))
@@ -178,9 +178,9 @@ func (b *builder) build(n ast.Node, at position, depth int) *node {
 	case *ast.MappingValueNode:
 		b.buildMapping(out, []*ast.MappingValueNode{x}, depth)
 	case *ast.SequenceNode:
-		out.kind = sequence
+		out.Kind = Sequence
 		for _, v := range x.Values {
-			out.items = append(out.items, b.build(v, position{out.line, out.column}, depth+1))
+			out.Items = append(out.Items, b.build(v, position{out.Line, out.Column}, depth+1))
 		}
 	default:
 		b.buildScalar(out, n)
@@ -188,54 +188,54 @@ func (b *builder) build(n ast.Node, at position, depth int) *node {
 	return out
 }
 
-func (b *builder) buildMapping(out *node, values []*ast.MappingValueNode, depth int) {
-	out.kind = mapping
-	seen := make(map[string]*node, len(values))
+func (b *builder) buildMapping(out *Node, values []*ast.MappingValueNode, depth int) {
+	out.Kind = Mapping
+	seen := make(map[string]*Node, len(values))
 	for i, v := range values {
-		key := placed(v.Key, position{out.line, out.column})
+		key := placed(v.Key, position{out.Line, out.Column})
 		b.buildScalar(key, v.Key)
-		if i == 0 && out.text != "{" {
-			out.line, out.column, out.width = key.line, key.column, key.width
+		if i == 0 && out.Text != "{" {
+			out.Line, out.Column, out.Width = key.Line, key.Column, key.Width
 		}
-		if first, ok := seen[key.text]; ok {
-			b.fail(key, "doubled key "+quote(key.text), fmt.Sprintf("it stands already on line %d; keep one of them", first.line))
+		if first, ok := seen[key.Text]; ok {
+			b.fail(key, "doubled key "+Quote(key.Text), fmt.Sprintf("it stands already on line %d; keep one of them", first.Line))
 		}
-		seen[key.text] = key
-		value := b.build(v.Value, position{key.line, key.column + key.width}, depth+1)
-		out.entries = append(out.entries, entry{key: key, value: value})
+		seen[key.Text] = key
+		value := b.build(v.Value, position{key.Line, key.Column + key.Width}, depth+1)
+		out.Entries = append(out.Entries, Entry{Key: key, Value: value})
 	}
-	out.text = ""
+	out.Text = ""
 }
 
-func (b *builder) buildScalar(out *node, n ast.Node) {
-	out.class = plain
+func (b *builder) buildScalar(out *Node, n ast.Node) {
+	out.Class = Plain
 	switch x := n.(type) {
 	case *ast.StringNode:
-		out.text = x.Value
+		out.Text = x.Value
 		if t := x.Token.Type; t == token.SingleQuoteType || t == token.DoubleQuoteType {
-			out.class = quoted
-			out.width = max(utf8.RuneCountInString(strings.TrimSpace(x.Token.Origin)), 1)
+			out.Class = Quoted
+			out.Width = max(utf8.RuneCountInString(strings.TrimSpace(x.Token.Origin)), 1)
 		}
 	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		out.class = number
+		out.Class = Number
 	case *ast.BoolNode:
-		out.class = boolean
+		out.Class = Boolean
 	case *ast.NullNode:
-		out.class = null
+		out.Class = Null
 	default:
 		b.fail(out, "this kind of YAML value is not allowed", "write a plain value, a list or a mapping")
 	}
 }
 
 // placed returns a node with the library's place and literal text.
-func placed(n ast.Node, at position) *node {
-	out := &node{line: at.line, column: at.column, width: 1}
+func placed(n ast.Node, at position) *Node {
+	out := &Node{Line: at.line, Column: at.column, Width: 1}
 	if n == nil {
 		return out
 	}
 	if t := n.GetToken(); t != nil && t.Position != nil {
-		out.line, out.column, out.text = t.Position.Line, t.Position.Column, t.Value
-		out.width = max(utf8.RuneCountInString(t.Value), 1)
+		out.Line, out.Column, out.Text = t.Position.Line, t.Position.Column, t.Value
+		out.Width = max(utf8.RuneCountInString(t.Value), 1)
 	}
 	return out
 }

@@ -1,0 +1,98 @@
+// Package identity holds what decides the segments that a run delivers, compares two runs by it, and writes it into the states
+// that trainers save.
+package identity
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/crypto/blake2b"
+
+	"millrace"
+)
+
+// Identity is what decides which segments a run delivers, in a fixed order: a run's state belongs to one identity and is refused
+// by every other. What may differ at resume is not in it: topology, memory, layout, and where files are. What files hold is not in
+// it either; a source's manifest has a fingerprint of its own.
+type Identity struct {
+	Entries []Entry
+
+	digest millrace.Digest // as read back; zero in one that was made here
+}
+
+// Entry is one key that decides, and its value with the default filled in.
+type Entry struct {
+	Name  string
+	Value string
+	Note  string // what a person calls the value; neither compared nor in the fingerprint
+}
+
+// Value returns the value of a key, with the default filled in; empty where there is none.
+func (id Identity) Value(name string) string {
+	for _, e := range id.Entries {
+		if e.Name == name {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// Fingerprint returns the digest of all names and values: equal for equal identities, also for one read back from JSON.
+func (id Identity) Fingerprint() millrace.Digest {
+	if !id.digest.IsZero() {
+		return id.digest
+	}
+	h, _ := blake2b.New(len(millrace.Digest{}), nil) // fails for other sizes and long keys alone
+	var size [8]byte
+	for _, e := range id.Entries {
+		for _, s := range [2]string{e.Name, e.Value} {
+			binary.LittleEndian.PutUint64(size[:], uint64(len(s)))
+			h.Write(size[:])
+			h.Write([]byte(s))
+		}
+	}
+	var d millrace.Digest
+	h.Sum(d[:0])
+	return d
+}
+
+// Diff names what differs between two identities, one line a key, empty where their fingerprints are equal.
+func Diff(old, now Identity) []string {
+	if old.Fingerprint() == now.Fingerprint() {
+		return nil
+	}
+	old, now = alike(old, now)
+	before := make(map[string]Entry, len(old.Entries))
+	for _, e := range old.Entries {
+		before[e.Name] = e
+	}
+	var lines []string
+	for _, e := range now.Entries {
+		was, ok := before[e.Name]
+		delete(before, e.Name)
+		switch {
+		case !ok:
+			lines = append(lines, e.Name+": added ("+e.shown()+")")
+		case was.Value != e.Value && isShort(was.Value) && was.Note == "":
+			lines = append(lines, e.Name+": changed")
+		case was.Value != e.Value:
+			lines = append(lines, e.Name+": "+was.shown()+" -> "+e.shown())
+		}
+	}
+	for _, e := range old.Entries {
+		if _, gone := before[e.Name]; gone {
+			lines = append(lines, e.Name+": removed (it was "+e.shown()+")")
+		}
+	}
+	if len(lines) == 0 { // both were shortened to what is equal by chance of short digests, or by hand
+		lines = append(lines, fmt.Sprintf("fingerprint: %s -> %s", old.Fingerprint(), now.Fingerprint()))
+	}
+	return lines
+}
+
+func (e Entry) shown() string {
+	if e.Note != "" {
+		return e.Note + " (" + e.Value + ")"
+	}
+	return e.Value
+}

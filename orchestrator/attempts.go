@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
@@ -30,7 +31,7 @@ func (m *Machine) Joined(from Session, msg *pb.Join) {
 func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
 	if m.s.Attempt == nil || msg.Attempt != m.s.Attempt.Attempt || msg.Step < m.s.Watermark {
 		m.refuse(from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, the run is at step %d of attempt %d: start the ranks again from a state or `latest`",
-			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.attempt()))
+			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.CurrentAttempt()))
 		return
 	}
 	r.serving, r.away, r.from, r.below, r.join = true, false, from, max(r.below, msg.Step), nil
@@ -51,13 +52,17 @@ func (m *Machine) refuse(to Session, msg *pb.Join, err error) {
 	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Refusal{Refusal: &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}}})
 }
 
-func (m *Machine) begin(to Session, msg *pb.Join, step uint64, microbatch uint32, state []byte) {
-	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Begin{Begin: &pb.Begin{
-		Rank: msg.Rank, Call: msg.Call, Attempt: m.s.Attempt.Attempt, Step: step, Microbatch: microbatch, State: state}}})
+// begin lets a rank begin; state is nil if it keeps its own.
+func (m *Machine) begin(to Session, msg *pb.Join, step uint64, microbatch uint32, state *facts.RunState) {
+	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: m.s.Attempt.Attempt, Step: step, Microbatch: microbatch}
+	if state != nil {
+		b.State = state.Encode()
+	}
+	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Begin{Begin: b}})
 }
 
 // open opens an attempt, or goes on with the newest one, once every rank has said where it starts.
-func (m *Machine) open() ([]Fact, error) {
+func (m *Machine) open() ([]facts.Fact, error) {
 	if !m.pinned() || m.midway != nil {
 		return nil, nil
 	}
@@ -82,8 +87,8 @@ func (m *Machine) open() ([]Fact, error) {
 		m.beginAll()
 		return nil, nil
 	}
-	opened := &pb.Opened{Attempt: uint32(m.s.attempt()) + 1, Step: first.step, State: first.state, Placing: m.cfg.Placing, Up: m.cfg.Up, Forgets: first.forgets}
-	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}}}, nil
+	opened := &pb.Opened{Attempt: uint32(m.s.CurrentAttempt()) + 1, Step: first.step, State: first.state.Encode(), Placing: m.cfg.Placing, Up: m.cfg.Up, Forgets: first.forgets}
+	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Opened{Opened: opened}}, At: first.state}}, nil
 }
 
 // resolve turns declared starts into steps; a wrong one is refused. `latest` is where the run stands when it goes on: while a rank that
@@ -106,7 +111,7 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	if j.kind == "" {
 		if m.history() && !m.unheard(r) {
 			return millrace.Errorf(millrace.ErrInvalid, "this run has history (attempt %d, step %d): say where to start: load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
-				m.s.attempt(), m.s.Watermark)
+				m.s.CurrentAttempt(), m.s.Watermark)
 		}
 		j.kind = "fresh"
 	}
@@ -115,9 +120,9 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	}
 	switch j.kind {
 	case "fresh":
-		return m.resolveAt(j, 0, planner.NewState(len(m.cfg.Sources)), Live{})
+		return m.resolveAt(j, m.fresh())
 	case "latest":
-		return m.resolveLatest(j)
+		return m.resolveAt(j, m.s.Base)
 	case "state":
 		return m.resolveState(j)
 	default:
@@ -125,37 +130,20 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 	}
 }
 
-// resolveAt starts at a state of the planner, with the changes of the mixture that stay in force from there on.
-func (m *Machine) resolveAt(j *join, attempt uint32, st planner.State, live Live) (err error) {
+// resolveAt starts at a state of this run, with the changes of the mixture that stay in force from there on.
+func (m *Machine) resolveAt(j *join, at *facts.RunState) (err error) {
 	if j.forgets {
-		live = live.since(&st)
-	} else if live, err = m.s.liveFrom(live, m.cfg.Spec, &st); err != nil {
+		j.state = at.With(at.Overrides)
+	} else if j.state, err = m.s.Forward(at); err != nil {
 		return err
 	}
-	j.step, j.state = uint64(st.Step), m.runStateWith(attempt, st, live)
+	j.step = j.state.Step()
 	return nil
 }
 
-// resolveLatest starts where the slowest rank stands.
-func (m *Machine) resolveLatest(j *join) error {
-	rs, err := ParseRunState(m.s.Base)
-	if err != nil {
-		return err
-	}
-	st, err := rs.planner(m.cfg.Spec)
-	if err != nil {
-		return err
-	}
-	live, err := parseLive(rs.Live, m.cfg.Spec.Schedule)
-	if err == nil {
-		live, err = m.s.liveFrom(live, m.cfg.Spec, &st)
-	}
-	if err != nil {
-		return err
-	}
-	j.step = m.s.Watermark
-	j.state, err = relive(m.s.Base, live.text(m.cfg.Spec))
-	return err
+// fresh is the state before the first step.
+func (m *Machine) fresh() *facts.RunState {
+	return facts.NewRunState(m.run(), 0, planner.NewState(len(m.cfg.Sources)), facts.Overrides{})
 }
 
 // history tells whether an attempt was opened under another `up`, or anybody has consumed anything. An attempt that was only opened under
@@ -178,21 +166,21 @@ func (m *Machine) history() bool {
 // unheard tells that a rank which says nothing of where it starts has yet to begin the attempt that was opened from nothing under this
 // `up`, in which others have gone ahead: what they consumed is no history to it.
 func (m *Machine) unheard(r *rank) bool {
-	return m.s.Attempt != nil && m.s.Attempt.Up == m.cfg.Up && m.missed(r, &join{state: m.runState(0, planner.NewState(len(m.cfg.Sources)))})
+	return m.s.Attempt != nil && m.s.Attempt.Up == m.cfg.Up && m.missed(r, &join{state: m.fresh()})
 }
 
 func (m *Machine) resolveState(j *join) error {
-	rs, err := ParseRunState(j.msg.State)
+	saved, err := facts.ReadSaved(j.msg.State)
 	if err != nil {
 		return err
 	}
-	st, live, err := m.fit(rs, j.msg.Override)
+	at, err := facts.Migrate(saved, m.run(), m.cfg.Rules, j.msg.Override)
 	if err != nil {
 		return err
 	}
-	j.microbatch, j.placement = rs.Microbatch, rs.Placement
+	j.microbatch, j.placement = saved.Microbatch, saved.Placement
 	j.forgets = slices.Contains(j.msg.Override, overrideChanges)
-	return m.resolveAt(j, rs.Attempt, st, live)
+	return m.resolveAt(j, at)
 }
 
 // overrideChanges, as an override of a state, drops the changes of the mixture that were journaled for steps from the state's on.
@@ -225,7 +213,7 @@ func (m *Machine) rejoin() bool {
 			continue
 		}
 		r.join, r.serving, r.away, r.from, r.below, any = nil, true, false, j.session, max(r.below, j.step), true
-		m.begin(j.session, j.msg, j.step, 0, m.stateAt(j.step))
+		m.begin(j.session, j.msg, j.step, 0, m.s.At(j.step))
 		m.sendPlans()
 		m.tellEnd()
 	}
@@ -276,7 +264,7 @@ func (m *Machine) stands(r *rank) bool {
 
 // ahead tells that a rank goes on from a state of the open attempt that proves it has taken more than it said: it died between the two.
 func (m *Machine) ahead(r *rank, j *join) bool {
-	return r.serving && j.kind == "state" && j.step > r.below && m.s.Sealed[j.step-1] != nil && alike(j.state, m.stateAt(j.step))
+	return r.serving && j.kind == "state" && j.step > r.below && j.step <= m.s.Next && j.state.IsAlike(m.s.At(j.step))
 }
 
 // through tells that a rank has consumed the whole stream: it will not come back.
@@ -285,7 +273,7 @@ func (m *Machine) through(r *rank) bool { return m.s.Ended != nil && r.below >= 
 // missed tells that a rank declares the place of the slowest, where others are under way and this orchestrator knows of nothing that the
 // rank has taken beyond it: its answer was lost with an orchestrator or on the way, or its trainer died and came back while there was none.
 func (m *Machine) missed(r *rank, j *join) bool {
-	if m.s.Attempt == nil || r.below != m.s.Watermark || !alike(j.state, m.s.Base) {
+	if m.s.Attempt == nil || r.below != m.s.Watermark || !j.state.IsAlike(m.s.Base) {
 		return false
 	}
 	for i := range m.ranks {
@@ -305,13 +293,6 @@ func (m *Machine) allJoined() bool {
 	return true
 }
 
-func (m *Machine) stateAt(step uint64) []byte {
-	if step > m.s.Watermark {
-		return m.s.Sealed[step-1].GetState()
-	}
-	return m.s.Base
-}
-
 func (m *Machine) placingChanged() bool { return !proto.Equal(m.s.Attempt.GetPlacing(), m.cfg.Placing) }
 
 // sameAttempt: going on where all stand, with nothing consumed twice and nothing placed otherwise, needs no new attempt.
@@ -319,7 +300,8 @@ func (m *Machine) sameAttempt(j *join) bool {
 	if m.s.Attempt == nil || m.placingChanged() || j.step != m.s.Watermark || j.microbatch != 0 || j.kind == "fresh" || j.forgets {
 		return false
 	}
-	if now, err := m.baseNow(); err != nil || string(j.state) != string(now) {
+	// With all that is known by now of changes of the mixture in this attempt.
+	if string(j.state.Encode()) != string(m.s.Base.With(m.live).Encode()) {
 		return false
 	}
 	for i := range m.ranks {
@@ -328,11 +310,6 @@ func (m *Machine) sameAttempt(j *join) bool {
 		}
 	}
 	return true
-}
-
-// baseNow is the run state at the watermark with all that is known by now of changes of the mixture in this attempt.
-func (m *Machine) baseNow() ([]byte, error) {
-	return relive(m.s.Base, m.live.since(&m.base).text(m.cfg.Spec))
 }
 
 func (m *Machine) refuseAll(err error) {
@@ -346,14 +323,11 @@ func (m *Machine) refuseAll(err error) {
 
 // opened starts the new attempt: the planner stands at its state, every rank begins.
 func (m *Machine) opened() {
-	err := m.relive()
-	if err == nil {
-		err = m.reposition()
-	}
-	if err != nil {
+	if err := m.relive(); err != nil {
 		m.fail(err)
 		return
 	}
+	m.reposition()
 	m.tellMixed()
 	for i := range m.ranks {
 		m.ranks[i].serving, m.ranks[i].below, m.ranks[i].last = false, m.s.Watermark, nil

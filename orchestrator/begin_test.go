@@ -81,8 +81,8 @@ func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
 		t.Errorf("status says %q", waits)
 	}
 	w.join(0, "state", state(t, w, 2))
-	if w.m.s.attempt() != 2 || w.m.Waiting() != "" {
-		t.Errorf("attempt %d, %q", w.m.s.attempt(), w.m.Waiting())
+	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting() != "" {
+		t.Errorf("attempt %d, %q", w.m.s.CurrentAttempt(), w.m.Waiting())
 	}
 }
 
@@ -107,5 +107,40 @@ func TestEverySidecarKnowsWhatIsWaitedFor(t *testing.T) {
 		if last != "" {
 			t.Errorf("one still hears %q", last)
 		}
+	}
+}
+
+// TestARankThatGoesBackSaysWhoHasToStartToo: the others live and wait for steps that do not come.
+func TestARankThatGoesBackSaysWhoHasToStartToo(t *testing.T) {
+	w := newWorld(t, 4)
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.consume(5)
+	w.m.Left(0)
+	w.turn()
+	w.sidecar.take()
+	waiting := func() (text string) {
+		for _, msg := range w.sidecar.got {
+			if o, ok := msg.(*proto.SidecarOrder); ok && o.GetWaiting() != nil {
+				text = o.GetWaiting().Text
+			}
+		}
+		return text
+	}
+	w.join(0, "state", state(t, w, 2))
+	const first = "rank 0 starts again at step 2, and the run goes on when all ranks do: restart ranks 1, 2, 3 too, from the same checkpoint"
+	if got := waiting(); got != first {
+		t.Errorf("ranks that live are told %q, want %q", got, first)
+	}
+	w.m.Left(2)
+	w.m.Left(3)
+	w.join(1, "state", state(t, w, 2))
+	if got := waiting(); got != "waiting for rank 2, 3 to connect and say where it starts" {
+		t.Errorf("with ranks 2 and 3 away they are told %q", got)
+	}
+	w.join(2, "state", state(t, w, 2))
+	w.join(3, "state", state(t, w, 2))
+	if w.m.s.CurrentAttempt() != 2 || w.m.Waiting() != "" {
+		t.Errorf("attempt %d, waiting for %q", w.m.s.CurrentAttempt(), w.m.Waiting())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -19,7 +20,7 @@ type loaderProcess struct {
 	box     *box // its newest session
 	open    bool // the session is
 	opened  map[string]bool
-	reads   map[stripeKey]*scriptedRead
+	reads   map[facts.Stripe]*scriptedRead
 	deliver int // orders of the session that it has taken
 }
 
@@ -33,7 +34,7 @@ type cluster struct {
 	t        *testing.T
 	rng      *rand.Rand
 	cfg      Config
-	journal  []Fact
+	journal  []facts.Fact
 	m        *Machine
 	now      time.Time
 	slots    map[string]*loaderProcess // the newest process of each slot; nil while there is none
@@ -41,7 +42,7 @@ type cluster struct {
 	pids     int64
 	sidecar  *box
 	heard    int // orders that the sidecar has taken
-	dir      map[stripeKey]*proto.LoaderStripe
+	dir      map[facts.Stripe]*proto.LoaderStripe
 	standbys map[string]bool // (stripe, member, term) that were granted as a standby
 	primary  map[string]string
 	newest   uint64
@@ -53,7 +54,7 @@ var slots = []string{"loader-0", "loader-1", "shadow-0", "shadow-1"}
 
 func newCluster(t *testing.T, seed uint64, names ...string) *cluster {
 	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 9)), cfg: newConfig(t, 2), now: time.UnixMilli(1_000_000), slots: map[string]*loaderProcess{},
-		dir: map[stripeKey]*proto.LoaderStripe{}, standbys: map[string]bool{}, primary: map[string]string{}}
+		dir: map[facts.Stripe]*proto.LoaderStripe{}, standbys: map[string]bool{}, primary: map[string]string{}}
 	c.cfg.Sources[1].Loaders = []string{"loader-0", "loader-1"}
 	c.cfg.Shadows = len(names) - 2
 	for _, name := range names {
@@ -66,11 +67,11 @@ func newCluster(t *testing.T, seed uint64, names ...string) *cluster {
 // restart is a new orchestrator over the same journal; every process that is there comes back.
 func (c *cluster) restart() {
 	c.t.Helper()
-	s := NewState()
+	s := facts.NewState()
 	for _, f := range c.journal {
 		s.Apply(f)
 	}
-	first := []Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
+	first := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
 	for _, f := range first {
 		s.Apply(f)
 	}
@@ -106,11 +107,11 @@ func (c *cluster) restart() {
 func (c *cluster) turn() {
 	c.t.Helper()
 	for {
-		facts, err := c.m.Decide()
+		made, err := c.m.Decide()
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		for _, f := range facts {
+		for _, f := range made {
 			c.check(f)
 			c.journal = append(c.journal, f)
 			c.m.Apply(f)
@@ -125,7 +126,7 @@ func (c *cluster) turn() {
 				}
 			}
 		}
-		if len(facts) == 0 {
+		if len(made) == 0 {
 			break
 		}
 	}
@@ -141,7 +142,7 @@ func (c *cluster) turn() {
 }
 
 // check is what holds of every assignment: a term is new and belongs to one member, or it is that of the standby which takes over.
-func (c *cluster) check(f Fact) {
+func (c *cluster) check(f facts.Fact) {
 	a := f.GetAssigned()
 	if a == nil {
 		return
@@ -167,7 +168,7 @@ func (c *cluster) check(f Fact) {
 // checkDirectory: what a sidecar may use never goes back.
 func (c *cluster) checkDirectory(d *proto.Loaders) {
 	for _, s := range d.Stripes {
-		key := stripeKey{s.Source, s.Stripe}
+		key := facts.Stripe{Source: s.Source, Index: s.Stripe}
 		if old := c.dir[key]; old != nil && s.Term < old.Term {
 			c.t.Fatalf("the directory went from %v to %v", old, s)
 		}
@@ -183,7 +184,7 @@ func (c *cluster) come(name string) {
 	p := c.slots[name]
 	if p == nil {
 		c.pids++
-		p = &loaderProcess{name: name, pid: c.pids, opened: map[string]bool{}, reads: map[stripeKey]*scriptedRead{}}
+		p = &loaderProcess{name: name, pid: c.pids, opened: map[string]bool{}, reads: map[facts.Stripe]*scriptedRead{}}
 		c.slots[name] = p
 	}
 	if p.open {
@@ -219,12 +220,12 @@ func (c *cluster) obey(p *loaderProcess) bool {
 		if !p.opened[o.Read.Source] {
 			c.t.Fatalf("%s was told to read %s before it had opened it", p.name, o.Read.Source)
 		}
-		p.reads[stripeKey{o.Read.Source, o.Read.Stripe}] = &scriptedRead{term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
+		p.reads[facts.Stripe{Source: o.Read.Source, Index: o.Read.Stripe}] = &scriptedRead{term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
 		if o.Read.Standby {
 			c.m.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
 		}
 	case *proto.LoaderOrder_Promote:
-		r := p.reads[stripeKey{o.Promote.Source, o.Promote.Stripe}]
+		r := p.reads[facts.Stripe{Source: o.Promote.Source, Index: o.Promote.Stripe}]
 		if r == nil || !r.standby || r.term != o.Promote.Term {
 			c.t.Fatalf("%s was promoted to %v, it has %v", p.name, o.Promote, r)
 		}
@@ -233,10 +234,10 @@ func (c *cluster) obey(p *loaderProcess) bool {
 			r.next = max(r.next, o.Promote.Ordinal)
 		}
 	case *proto.LoaderOrder_Drop:
-		delete(p.reads, stripeKey{o.Drop.Source, o.Drop.Stripe})
+		delete(p.reads, facts.Stripe{Source: o.Drop.Source, Index: o.Drop.Stripe})
 	case *proto.LoaderOrder_Want:
 		for key, r := range p.reads {
-			if key.source == o.Want.Source && !r.standby {
+			if key.Source == o.Want.Source && !r.standby {
 				r.want = max(r.want, o.Want.Until)
 			}
 		}
@@ -258,7 +259,7 @@ func (c *cluster) offer(p *loaderProcess, most int) (said bool) {
 	}
 	for i, src := range c.cfg.Sources {
 		for stripe := range src.Loaders {
-			r := p.reads[stripeKey{src.Name, uint32(stripe)}]
+			r := p.reads[facts.Stripe{Source: src.Name, Index: uint32(stripe)}]
 			if r == nil || r.standby || r.next >= r.want {
 				continue
 			}
@@ -289,7 +290,7 @@ func (c *cluster) lie(p *loaderProcess) {
 	for i, src := range c.cfg.Sources {
 		for stripe := range src.Loaders {
 			st, term := c.m.stripe(src.Name, uint32(stripe)), c.rng.Uint64N(c.newest+3)
-			if r := p.reads[stripeKey{src.Name, uint32(stripe)}]; r != nil && c.rng.IntN(2) == 0 {
+			if r := p.reads[facts.Stripe{Source: src.Name, Index: uint32(stripe)}]; r != nil && c.rng.IntN(2) == 0 {
 				term = r.term
 			}
 			if l := st.primary.member; l != nil && l.session == Session(p.box) && st.primary.term == term {
@@ -356,7 +357,7 @@ func (c *cluster) happen() {
 	case 5, 6:
 		for key, s := range c.dir {
 			if s.Standby != nil && c.rng.IntN(2) == 0 {
-				c.m.Switched(&proto.Switched{Source: key.source, Stripe: key.index, Term: s.Standby.Term, Step: c.m.s.Watermark, Reason: "silent"})
+				c.m.Switched(&proto.Switched{Source: key.Source, Stripe: key.Index, Term: s.Standby.Term, Step: c.m.s.Watermark, Reason: "silent"})
 				break
 			}
 		}

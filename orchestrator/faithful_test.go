@@ -8,6 +8,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -30,8 +31,8 @@ func keep(t *testing.T, w *world) *kept {
 		}
 	})
 	k.o = &Orchestrator{cfg: w.cfg, opt: Options{Store: k.store, Lines: io.Discard, Snapshots: snapshotEvery}, m: w.m}
-	w.commit = func(facts []Fact) {
-		if err := k.o.commit(facts); err != nil {
+	w.commit = func(made []facts.Fact) {
+		if err := k.o.commit(made); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,13 +41,13 @@ func keep(t *testing.T, w *world) *kept {
 }
 
 // read restores the state from the store as a power cut would leave it now.
-func (k *kept) read() (*State, error) {
+func (k *kept) read() (*facts.State, error) {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", Disk: k.disk.Crash(0, 1)})
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
-	s, _, err := ReadState(store, millrace.Train, k.cfg.Spec)
+	s, _, err := facts.Read(store, millrace.Train, k.cfg.Spec)
 	return s, err
 }
 
@@ -57,12 +58,13 @@ func (k *kept) check(what string) {
 	if err != nil {
 		k.t.Fatalf("after %s: %v", what, err)
 	}
-	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next || string(s.Base) != string(k.m.s.Base) || string(s.tail()) != string(k.m.s.tail()) {
+	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next || text(s.Base) != text(k.m.s.Base) || text(s.Tail()) != text(k.m.s.Tail()) {
 		k.t.Fatalf("after %s: the store says %s, it is %s", what, s, k.m.s)
 	}
 	if k.m.s.Attempt != nil {
-		if at, err := k.m.planner(k.m.s.Base); err != nil || !at.Equal(k.m.base) {
-			k.t.Fatalf("after %s: the machine has the planner at %s, its run state at %s (%v)", what, k.m.base, at, err)
+		base := k.m.s.Base
+		if saved, err := facts.ReadSaved(base.Encode()); err != nil || !saved.Planner.Equal(base.Planner) {
+			k.t.Fatalf("after %s: the planner stands at %s, its text is of another state (%v)", what, base.Planner, err)
 		}
 	}
 	ahead := &world{t: k.t, cfg: k.cfg, records: k.records, reject: k.reject}
@@ -71,8 +73,8 @@ func (k *kept) check(what string) {
 		k.t.Fatal(err)
 	}
 	ahead.connect()
-	for step, contents := range ahead.contents()[uint32(s.attempt())] {
-		k.expect[fmt.Sprint(s.attempt(), "/", step)] = contents
+	for step, contents := range ahead.contents()[uint32(s.CurrentAttempt())] {
+		k.expect[fmt.Sprint(s.CurrentAttempt(), "/", step)] = contents
 	}
 }
 
@@ -86,7 +88,7 @@ func (k *kept) reborn() {
 		k.t.Fatal(err)
 	}
 	k.o.m = k.m
-	k.apply([]Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}})
+	k.apply([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}})
 	k.connect()
 }
 
@@ -97,21 +99,21 @@ func (k *kept) act(rng *rand.Rand) string {
 	case n < 11:
 		for range 1 + rng.IntN(2) {
 			for r := range k.cfg.Ranks {
-				k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.attempt()), Step: k.m.ranks[r].below})
+				k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.CurrentAttempt()), Step: k.m.ranks[r].below})
 			}
 			k.turn()
 		}
 		return "a step that all ranks consumed"
 	case n < 14:
 		r := rng.IntN(k.cfg.Ranks)
-		k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.attempt()), Step: k.m.ranks[r].below})
+		k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.CurrentAttempt()), Step: k.m.ranks[r].below})
 	case n < 16:
 		k.m.SavedCheckpoint(s.Watermark)
 	case n < 18:
 		o := rng.Uint64N(50)
-		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.attempt()), Step: s.Watermark}
+		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.CurrentAttempt()), Step: s.Watermark}
 		mask.Sample = &proto.Quarantine{Source: mask.Source, Ordinal: o, Reason: "damaged"}
-		k.apply([]Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}})
+		k.apply([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}})
 	case n < 19:
 		k.joinAll([]string{"fresh", "latest"}[rng.IntN(2)], nil)
 		return "all ranks anew"
@@ -146,7 +148,7 @@ func (k *kept) mix(rng *rand.Rand) {
 		for key := range k.expect {
 			var attempt uint32
 			var step uint64
-			if fmt.Sscanf(key, "%d/%d", &attempt, &step); attempt == uint32(s.attempt()) && step >= s.Mixed[before].AtStep {
+			if fmt.Sscanf(key, "%d/%d", &attempt, &step); attempt == uint32(s.CurrentAttempt()) && step >= s.Mixed[before].AtStep {
 				delete(k.expect, key)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"millrace/mixing"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
@@ -40,7 +41,7 @@ func (m *Machine) listen() error {
 	prior := sharesOf(m.cfg.Spec.Schedule.At(0, 0).Shares(nil))
 	var err error
 	if m.heard.policy, err = feedback.NewPolicy(*m.cfg.Adaptive, prior); err == nil {
-		m.heard.policy.Restore(m.live.policy)
+		m.heard.policy.Restore(m.live.Policy())
 	}
 	return err
 }
@@ -95,7 +96,7 @@ func (m *Machine) Reported(r *pb.Reported) {
 }
 
 // adapt journals what follows from reports, if it is time.
-func (m *Machine) adapt() ([]Fact, error) {
+func (m *Machine) adapt() ([]facts.Fact, error) {
 	if m.s.Attempt == nil || m.s.Ended != nil {
 		return nil, nil
 	}
@@ -111,11 +112,8 @@ func (m *Machine) adapt() ([]Fact, error) {
 }
 
 // adaptWeights asks the policy for weights from the next step on.
-func (m *Machine) adaptWeights(p *feedback.Policy) ([]Fact, error) {
-	st, err := m.tailState()
-	if err != nil {
-		return nil, err
-	}
+func (m *Machine) adaptWeights(p *feedback.Policy) ([]facts.Fact, error) {
+	st := &m.s.Tail().Planner
 	active := make([]bool, len(st.Sources))
 	for i := range active {
 		active[i] = !st.Sources[i].Finished
@@ -124,10 +122,7 @@ func (m *Machine) adaptWeights(p *feedback.Policy) ([]Fact, error) {
 	if !ok {
 		return nil, nil
 	}
-	free, _, err := m.mixFrom()
-	if err != nil {
-		return nil, err
-	}
+	free, _ := m.mixFrom()
 	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: free, By: m.cfg.Adaptive.Policy, Policy: p.Summary(),
 		Why: fmt.Sprintf("losses of steps below %d", m.s.Watermark)}
 	from, err := m.at(c)
@@ -139,21 +134,21 @@ func (m *Machine) adaptWeights(p *feedback.Policy) ([]Fact, error) {
 		milestone.Weights = append(milestone.Weights, fmt.Sprint(n))
 	}
 	c.Change = &pb.Mixed_Schedule{Schedule: &pb.Reweighed{Milestones: []*pb.Milestone{milestone}}}
-	live, err := m.live.with(m.cfg.Spec.Schedule, c)
+	live, err := m.live.With(m.cfg.Spec.Schedule, c)
 	if err == nil {
 		err = m.receivable(live, c)
 	}
 	if err != nil {
 		return nil, nil // the sources that have a share are through: the run ends by itself
 	}
-	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
+	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
 }
 
 // leastGain is what other coefficients have to explain more of the variance of times to be worth a change.
 const leastGain = 0.001
 
 // adaptCosts brings coefficients into force that fit the times better, from the next step on.
-func (m *Machine) adaptCosts() ([]Fact, error) {
+func (m *Machine) adaptCosts() ([]facts.Fact, error) {
 	fit := &m.heard.fit
 	now := m.costNow()
 	linear, quadratic, ok := fit.Best(now.Linear, now.Quadratic)
@@ -164,7 +159,7 @@ func (m *Machine) adaptCosts() ([]Fact, error) {
 	m.heard.times = fit.Reports()
 	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: m.s.Next, By: "refit", Why: m.fitText(was, is),
 		Change: &pb.Mixed_Costs{Costs: &pb.Costed{Linear: linear, Quadratic: quadratic}}}
-	return []Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
+	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
 }
 
 func (m *Machine) fitText(was, is float64) string {
@@ -173,7 +168,7 @@ func (m *Machine) fitText(was, is float64) string {
 
 // costNow is the cost model of the next step.
 func (m *Machine) costNow() planner.Cost {
-	if cost, ok := m.live.cost(m.s.Next); ok {
+	if cost, ok := m.live.Cost(m.s.Next); ok {
 		return cost
 	}
 	return m.cfg.Cost

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"testing"
 
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -23,7 +24,7 @@ func (w *world) learn(below uint64, scale float64) {
 	w.t.Helper()
 	for w.m.s.Watermark < below {
 		step := w.m.s.Watermark
-		plan := w.m.s.Sealed[step]
+		plan := w.m.s.Sealed[step].Plan
 		sums := map[int]float64{}
 		for i, at := range plan.Assignments.Rank {
 			n := float64(plan.Assignments.Length[i])
@@ -62,7 +63,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		if made[policy] < 4 || made["refit"] != 1 {
 			t.Fatalf("%s: changes %v", policy, made)
 		}
-		if cost, ok := golden.m.live.cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
+		if cost, ok := golden.m.live.Cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
 			t.Errorf("%s: costs %+v were fitted to times with a ratio of 40", policy, cost)
 		}
 		want := golden.sealedPlans(1)
@@ -76,7 +77,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 			}
 		}
 		back := newAdaptive(t, 2, policy) // an orchestrator over the same journal
-		back.journal = append([]Fact(nil), golden.journal...)
+		back.journal = append([]facts.Fact(nil), golden.journal...)
 		back.restart()
 		back.connect()
 		back.joinAll("state", want[5].State)
@@ -94,7 +95,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		other.connect()
 		other.joinAll("state", want[last].State)
 		same(other, 1, "resumed from a state alone")
-		if string(other.m.live.policy) != string(golden.m.live.policy) {
+		if string(other.m.live.Policy()) != string(golden.m.live.Policy()) {
 			t.Errorf("%s: the state forgot what the policy remembers", policy)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	pbuf "google.golang.org/protobuf/proto"
 
 	"millrace/checkpoint"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -21,9 +22,9 @@ func (o *Orchestrator) key(attempt uint32, step uint64) checkpoint.StepKey {
 }
 
 // commit makes facts durable; sealed plans go to the ledger in the same batch.
-func (o *Orchestrator) commit(facts []Fact) error {
+func (o *Orchestrator) commit(made []facts.Fact) error {
 	var c checkpoint.Commit
-	for _, f := range facts {
+	for _, f := range made {
 		body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(f.Record)
 		if err != nil {
 			return fmt.Errorf("encode record: %w", err)
@@ -47,15 +48,15 @@ func (o *Orchestrator) commit(facts []Fact) error {
 	}
 	o.opt.Fail.Hit("orchestrator/journal/after")
 	o.mark("journaled")
-	if o.since += len(facts); o.since >= o.opt.Snapshots && o.m != nil {
+	if o.since += len(made); o.since >= o.opt.Snapshots && o.m != nil {
 		// The snapshot is of the state before these facts: it covers the records up to them.
-		return o.snapshotAt(last - uint64(len(facts)))
+		return o.snapshotAt(last - uint64(len(made)))
 	}
 	return nil
 }
 
 // stored is a sealed step as the ledger keeps it: the plan without its run state, which the deltas lead to.
-func (o *Orchestrator) stored(f Fact) (checkpoint.Plan, error) {
+func (o *Orchestrator) stored(f facts.Fact) (checkpoint.Plan, error) {
 	p := f.Plan
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(&proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta, SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch})
@@ -79,7 +80,7 @@ func (o *Orchestrator) snapshot() error {
 // snapshotAt keeps the state, which stands after journal record index, and drops what it makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s
-	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.snapshot())
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
 	if err != nil {
 		return fmt.Errorf("encode snapshot: %w", err)
 	}
@@ -98,7 +99,7 @@ func (o *Orchestrator) leaveIndexEntry() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
-	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: ledger.EncodePositions(&o.m.base)}
+	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: ledger.EncodePositions(&o.m.s.Base.Planner)}
 	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: []checkpoint.IndexEntry{post}}); err != nil {
 		return fmt.Errorf("leave index entry in the ledger: %w", err)
 	}
@@ -107,7 +108,7 @@ func (o *Orchestrator) leaveIndexEntry() error {
 
 // retire drops what the snapshot of a state, taken after journal record index, makes superfluous: records, older snapshots, and plans that
 // neither the state nor a trainer's saved checkpoint needs.
-func retire(store *checkpoint.Store, stream string, s *State, index uint64) error {
+func retire(store *checkpoint.Store, stream string, s *facts.State, index uint64) error {
 	if err := store.Truncate(index + 1); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	pbuf "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -28,7 +29,7 @@ func TestTheLedgerKeepsAllButTheState(t *testing.T) {
 			t.Fatalf("field %s is of a kind that this test does not fill", f.Name())
 		}
 	}
-	body, err := (&Orchestrator{}).stored(Fact{Plan: p, Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{}}}})
+	body, err := (&Orchestrator{}).stored(facts.Fact{Plan: p, Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,21 +9,22 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/wire"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
 
 // OpenLedger returns the ledger of a stream of a stopped run. inverse may be nil.
 func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse ledger.Inverse) (*ledger.Ledger, error) {
-	s, _, err := ReadCounters(store, stream)
+	s, _, err := facts.ReadCounters(store, stream)
 	if err != nil {
 		return nil, err
 	}
-	return ledger.New(store, s.ledgerRun(stream, inverse)), nil
+	return ledger.New(store, ledgerRun(s, stream, inverse)), nil
 }
 
 // ledgerRun returns what a ledger needs to know of the run. Later changes of the state do not change it.
-func (s *State) ledgerRun(stream millrace.Stream, inverse ledger.Inverse) ledger.Run {
+func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) ledger.Run {
 	run := ledger.Run{Stream: string(stream), Identity: s.Identity, Masks: s.Masks, Consumed: maps.Clone(s.Consumed), Inverse: inverse}
 	if s.Attempt != nil {
 		run.Consumed[s.Attempt.Attempt] = s.Watermark
@@ -33,7 +34,9 @@ func (s *State) ledgerRun(stream millrace.Stream, inverse ledger.Inverse) ledger
 		run.Manifests = append(run.Manifests, s.Manifests[name])
 	}
 	changes := s.Mixed[:len(s.Mixed):len(s.Mixed)]
-	run.Changes = func(attempt uint32, step uint64) []*proto.MixChange { return ChangesAt(changes, names, attempt, step) }
+	run.Changes = func(attempt uint32, step uint64) []*proto.MixChange {
+		return facts.ChangesAt(changes, names, attempt, step)
+	}
 	return run
 }
 
@@ -42,7 +45,7 @@ func (s *State) ledgerRun(stream millrace.Stream, inverse ledger.Inverse) ledger
 func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
 	var run ledger.Run
 	err := s.ask(stream.Context(), func(m *Machine) error {
-		run = m.s.ledgerRun(s.o.cfg.Stream, s.o.cfg.Inverse)
+		run = ledgerRun(m.s, s.o.cfg.Stream, s.o.cfg.Inverse)
 		return nil
 	})
 	if err != nil {
@@ -63,7 +66,7 @@ func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamin
 // Retire drops from the store of a stopped run what its newest snapshot makes superfluous. A running orchestrator does the same
 // after every snapshot.
 func Retire(store *checkpoint.Store, stream millrace.Stream) error {
-	s, _, err := ReadCounters(store, stream)
+	s, _, err := facts.ReadCounters(store, stream)
 	if err != nil {
 		return err
 	}
@@ -77,7 +80,7 @@ func Retire(store *checkpoint.Store, stream millrace.Stream) error {
 // VerifyLedger checks what the store itself cannot: that the journal leads to a state, and the digest chain of the ledger. It calls
 // problem with each violation.
 func VerifyLedger(store *checkpoint.Store, stream millrace.Stream, problem func(string)) error {
-	if _, _, err := ReadCounters(store, stream); err != nil {
+	if _, _, err := facts.ReadCounters(store, stream); err != nil {
 		problem(fmt.Sprintf("journal: %v", err))
 	}
 	return ledger.Verify(store, string(stream), problem)

@@ -11,6 +11,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -36,11 +37,11 @@ func held(w *world) map[int]map[uint64][]string {
 // drawnBelow returns the bound of a source's drawn ordinals that the ledger hands to an inverse.
 func drawnBelow(t *testing.T, store *checkpoint.Store, source int) (bound uint64) {
 	t.Helper()
-	s, _, err := ReadCounters(store, millrace.Train)
+	s, _, err := facts.ReadCounters(store, millrace.Train)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := s.ledgerRun(millrace.Train, func(_ []byte, _ *millrace.Manifest, _ millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+	run := ledgerRun(s, millrace.Train, func(_ []byte, _ *millrace.Manifest, _ millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
 		bound = uint64(below)
 		return nil, true
 	})
@@ -81,7 +82,7 @@ func foundForEver(t *testing.T, window int) {
 		}
 	}
 	want := held(w)
-	newest := uint32(k.m.s.attempt())
+	newest := uint32(k.m.s.CurrentAttempt())
 	for _, dropped := range []uint64{0, 4, 1 << 40} {
 		if err := k.store.DropPlans("train", dropped); err != nil {
 			t.Fatal(err)
@@ -109,7 +110,7 @@ func foundForEver(t *testing.T, window int) {
 					}
 					for i := range s.Segments.Source {
 						complete++
-						if s.Sources[i] != sourceNames[source] || s.Segments.Ordinal[i] != ordinal || s.Masked[i] != k.m.s.Masked(s.Sources[i], ordinal, s.Segments.Offset[i]) {
+						if s.Sources[i] != sourceNames[source] || s.Segments.Ordinal[i] != ordinal || s.Masked[i] != k.m.s.IsMasked(s.Sources[i], ordinal, s.Segments.Offset[i]) {
 							t.Fatalf("%d/%d holds %v", s.Attempt, s.Step, s)
 						}
 						if s.Masked[i] {

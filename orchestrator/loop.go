@@ -12,6 +12,7 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -53,7 +54,7 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 		opt.Snapshots = snapshotEvery
 	}
 	o := &Orchestrator{cfg: cfg, opt: opt, events: make(chan func(*Machine), 64), stopped: make(chan struct{})}
-	s, records, err := ReadState(opt.Store, cfg.Stream, cfg.Spec)
+	s, records, err := facts.Read(opt.Store, cfg.Stream, cfg.Spec)
 	o.since = records
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 // terms takes the journal's next term.
 type terms struct {
 	o *Orchestrator
-	s *State
+	s *facts.State
 }
 
 // TakeTerm implements lease.Store.
@@ -89,16 +90,16 @@ func (t *terms) TakeTerm() (millrace.Term, error) {
 }
 
 // note journals and applies one fact before there is a machine.
-func (o *Orchestrator) note(s *State, r *proto.Record) error {
-	f := Fact{Record: r}
-	if err := o.commit([]Fact{f}); err != nil {
+func (o *Orchestrator) note(s *facts.State, r *proto.Record) error {
+	f := facts.Fact{Record: r}
+	if err := o.commit([]facts.Fact{f}); err != nil {
 		return err
 	}
 	s.Apply(f)
 	return nil
 }
 
-func (o *Orchestrator) checkIdentity(s *State) error {
+func (o *Orchestrator) checkIdentity(s *facts.State) error {
 	if len(s.Identity) == 0 {
 		return nil
 	}
@@ -157,21 +158,21 @@ func (o *Orchestrator) look() {
 // turn decides, journals, applies and publishes until there is nothing left to decide.
 func (o *Orchestrator) turn() error {
 	for {
-		facts, err := o.m.Decide()
+		made, err := o.m.Decide()
 		if err != nil {
 			o.m.fail(err)
 		}
-		if len(facts) > 0 && err == nil {
-			if err := o.commit(facts); err != nil {
+		if len(made) > 0 && err == nil {
+			if err := o.commit(made); err != nil {
 				return err
 			}
-			for _, f := range facts {
+			for _, f := range made {
 				o.m.Apply(f)
 			}
 			o.opt.Fail.Hit("orchestrator/apply/after")
 		}
 		o.perform(o.m.Actions())
-		if len(facts) == 0 || err != nil {
+		if len(made) == 0 || err != nil {
 			return nil
 		}
 	}
@@ -204,10 +205,10 @@ func (o *Orchestrator) mark(stage string) {
 }
 
 // record writes the event that a checker reads.
-func (o *Orchestrator) record(f Fact) {
+func (o *Orchestrator) record(f facts.Fact) {
 	e := event.Record{Event: "journal", Key: fmt.Sprintf("%T", f.Record.GetFact())[len("*proto.Record_"):], Stream: string(o.cfg.Stream), Step: -1, Rank: -1, Micro: -1}
 	if o.m != nil {
-		e.Attempt, e.Term = uint32(o.m.s.attempt()), o.m.s.Term
+		e.Attempt, e.Term = uint32(o.m.s.CurrentAttempt()), o.m.s.Term
 	}
 	if f.Plan != nil {
 		e.Step, e.Digest = int64(f.Plan.Step), fmt.Sprintf("%x", f.Plan.Content)

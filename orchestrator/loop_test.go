@@ -20,6 +20,7 @@ import (
 	"millrace"
 	"millrace/checkpoint"
 	"millrace/internal/verify/sim/memnet"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
 )
@@ -293,7 +294,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		l.stop()
 		<-h.over
 		store := openStore(t, cut)
-		s, records, err := ReadState(store, millrace.Train, newConfig(t, 1).Spec)
+		s, records, err := facts.Read(store, millrace.Train, newConfig(t, 1).Spec)
 		if err != nil {
 			t.Fatal(err)
 		}

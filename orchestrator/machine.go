@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/offers"
@@ -32,15 +33,12 @@ type Config struct {
 	Cost    planner.Cost // of Place
 	Placing *proto.Placing
 	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps; 0: only when asked to.
-	Adaptive *feedback.Settings
-	Refit    uint64
-	Ranks    int      // trainer ranks, along all axes
-	Sources  []Source // sorted by name, as Spec.Sources
-	Identity []byte   // canonical JSON
-	// Changed names what differs between a stored identity and this run's.
-	Changed func(stored []byte) ([]string, error)
-	// Classify returns what a key of the identity decides.
-	Classify func(key string) millrace.KeyClass
+	Adaptive    *feedback.Settings
+	Refit       uint64
+	Ranks       int      // trainer ranks, along all axes
+	Sources     []Source // sorted by name, as Spec.Sources
+	Identity    []byte   // canonical JSON
+	facts.Rules          // of migrating a saved state to this run
 	// Compare names the file that changed between a pinned manifest and what a loader sees now.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // how many shadows there are where nothing is wrong
@@ -56,20 +54,18 @@ type Config struct {
 // concurrent use: the loop owns it.
 type Machine struct {
 	cfg      Config
-	s        *State
+	s        *facts.State
 	members  map[string]*member
 	stripes  []*stripe   // by source and index
 	of       [][]*stripe // the same, of each source
-	byName   map[stripeKey]*stripe
+	byName   map[facts.Stripe]*stripe
 	fenced   map[process]bool
 	lost     map[string]time.Time // when a member was lost
 	sidecars map[string]*sidecar
 	ranks    []rank
 	queues   offers.Queues
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
-	planned  planner.State     // where the selector stands
-	base     planner.State     // at the watermark, as State.Base has it
-	live     Live              // what holds beside the mixture file in the newest attempt
+	live     facts.Overrides   // what holds beside the mixture file in the newest attempt
 	spec     *planner.Spec     // the mixture file's with live over it
 	differ   *planner.Differ
 	toMix    []*mixAsked // changes of the mixture, not yet journaled
@@ -129,15 +125,15 @@ type join struct {
 	kind       string
 	step       uint64
 	microbatch uint32
-	state      []byte // run state to start from
-	placement  string // of a mid-step state
-	forgets    bool   // what was journaled of the mixture for steps from there on is dropped
-	number     uint64 // of the join, counted from 1
+	state      *facts.RunState // to start from
+	placement  string          // of a mid-step state
+	forgets    bool            // what was journaled of the mixture for steps from there on is dropped
+	number     uint64          // of the join, counted from 1
 }
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
-func NewMachine(cfg Config, s *State) (*Machine, error) {
-	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[stripeKey]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
+func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
+	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[facts.Stripe]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
 		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
 	m.of = make([][]*stripe, len(cfg.Sources))
 	for _, src := range cfg.Sources {
@@ -145,7 +141,7 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 	}
 	for _, st := range m.stripes {
 		m.of[st.source] = append(m.of[st.source], st)
-		m.byName[stripeKey{cfg.Sources[st.source].Name, uint32(st.index)}] = st
+		m.byName[facts.Stripe{Source: cfg.Sources[st.source].Name, Index: uint32(st.index)}] = st
 	}
 	for _, mask := range s.Masks {
 		if st := m.stripe(mask.Source, 0); st != nil {
@@ -161,10 +157,9 @@ func NewMachine(cfg Config, s *State) (*Machine, error) {
 	if err := m.relive(); err != nil {
 		return nil, err
 	}
-	if err := m.reposition(); err != nil {
-		return nil, err
-	}
-	return m, m.redrawn()
+	m.reposition()
+	m.redrawn()
+	return m, nil
 }
 
 // Session is where a connected role hears from us. Sends are queued and never block; a lost role is reported by its handler.
@@ -212,63 +207,60 @@ func (m *Machine) fail(err error) {
 }
 
 func (m *Machine) fence() *proto.Fence {
-	return &proto.Fence{Stream: string(m.cfg.Stream), Attempt: uint32(m.s.attempt()), Term: m.s.Term}
+	return &proto.Fence{Stream: string(m.cfg.Stream), Attempt: uint32(m.s.CurrentAttempt()), Term: m.s.Term}
 }
 
 // Decide returns the next facts to journal, or none when there is nothing to do. It does not change the state.
-func (m *Machine) Decide() ([]Fact, error) {
+func (m *Machine) Decide() ([]facts.Fact, error) {
 	if m.failed != nil || m.done {
 		return nil, nil
 	}
 	if save := m.toSave; save != nil {
 		m.toSave = nil
-		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: save}}}}, nil
+		return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: save}}}}, nil
 	}
-	if facts, err := m.mask(); facts != nil || err != nil {
-		return facts, err
+	if made, err := m.mask(); made != nil || err != nil {
+		return made, err
 	}
-	if facts := m.mix(); facts != nil {
-		return facts, nil
+	if made := m.mix(); made != nil {
+		return made, nil
 	}
-	if facts, err := m.adapt(); facts != nil || err != nil {
-		return facts, err
+	if made, err := m.adapt(); made != nil || err != nil {
+		return made, err
 	}
-	if facts, err := m.open(); facts != nil || err != nil {
-		return facts, err
+	if made, err := m.open(); made != nil || err != nil {
+		return made, err
 	}
-	if facts := m.acknowledge(); facts != nil || m.done {
-		return facts, nil
+	if made := m.acknowledge(); made != nil || m.done {
+		return made, nil
 	}
-	if facts := m.pin(); facts != nil {
-		return facts, nil
+	if made := m.pin(); made != nil {
+		return made, nil
 	}
-	if facts := m.assign(); facts != nil {
-		return facts, nil
+	if made := m.assign(); made != nil {
+		return made, nil
 	}
-	facts, err := m.plan()
+	made, err := m.plan()
 	m.tellLoaders()
 	m.tellAlerts()
 	m.tellWaiting()
-	return facts, err
+	return made, err
 }
 
 // pinned tells whether every source's files are known.
 func (m *Machine) pinned() bool { return len(m.s.Manifests) == len(m.cfg.Sources) && len(m.toPin) == 0 }
 
 // pin journals the manifests that were seen first.
-func (m *Machine) pin() (facts []Fact) {
+func (m *Machine) pin() (made []facts.Fact) {
 	for _, mf := range m.toPin {
-		facts = append(facts, Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
 	m.toPin = nil
-	return facts
+	return made
 }
 
 // Apply advances the state and publishes.
-func (m *Machine) Apply(f Fact) {
-	if below := f.GetAcknowledged().GetBelow(); below > m.s.Watermark {
-		m.advance(below)
-	}
+func (m *Machine) Apply(f facts.Fact) {
 	m.s.Apply(f)
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Pinned:
@@ -304,7 +296,7 @@ func (m *Machine) Apply(f Fact) {
 }
 
 // acknowledge moves the watermark to the slowest rank.
-func (m *Machine) acknowledge() []Fact {
+func (m *Machine) acknowledge() []facts.Fact {
 	if m.s.Attempt == nil {
 		return nil
 	}
@@ -318,15 +310,15 @@ func (m *Machine) acknowledge() []Fact {
 	}
 	through := m.newlyThrough(m.s.Ended)
 	if below > m.s.Watermark || len(through) > 0 {
-		return []Fact{acknowledged(m.s.Attempt.Attempt, max(below, m.s.Watermark), through)}
+		return []facts.Fact{acknowledged(m.s.Attempt.Attempt, max(below, m.s.Watermark), through)}
 	}
 	// A run that was complete before this `up`, or whose end nobody has come to, waits for ranks that say what they want of it.
 	m.done = (here || m.s.Attempt.Up == m.cfg.Up && len(m.s.Through) > 0) && m.s.Ended != nil && m.s.Watermark >= m.s.Ended.Steps
 	return nil
 }
 
-func acknowledged(attempt uint32, below uint64, through []uint32) Fact {
-	return Fact{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: &proto.Acknowledged{Attempt: attempt, Below: below, Through: through}}}}
+func acknowledged(attempt uint32, below uint64, through []uint32) facts.Fact {
+	return facts.Fact{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: &proto.Acknowledged{Attempt: attempt, Below: below, Through: through}}}}
 }
 
 // newlyThrough lists the ranks that have consumed a stream that ends so, where that was not journaled yet.
@@ -339,23 +331,14 @@ func (m *Machine) newlyThrough(end *proto.Ended) (out []uint32) {
 	return out
 }
 
-// advance brings the planner's state at the watermark to where that is about to be. Run states say the same; reading them takes longer.
-func (m *Machine) advance(watermark uint64) {
-	for step := m.s.Watermark; step < watermark; step++ {
-		if err := m.differ.Apply(&m.base, m.s.Sealed[step].GetDelta()); err != nil {
-			m.fail(err)
-			return
-		}
+// run is the common part of all states of this run. Every source's files are known by then.
+func (m *Machine) run() *facts.Run {
+	files := make([]facts.SourceFiles, len(m.cfg.Sources))
+	for i := range m.cfg.Sources {
+		name := m.cfg.Sources[i].Name
+		files[i] = facts.FilesOf(name, m.s.Manifests[name])
 	}
-}
-
-// planner reads the planner's state in a run state of this run.
-func (m *Machine) planner(runState []byte) (planner.State, error) {
-	rs, err := ParseRunState(runState)
-	if err != nil {
-		return planner.State{}, err
-	}
-	return rs.planner(m.cfg.Spec)
+	return facts.NewRun(m.cfg.Spec, m.cfg.Identity, files)
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -1,7 +1,6 @@
 package orchestrator
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 	"millrace"
 	"millrace/internal/wire"
 	"millrace/mixing"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -71,14 +71,14 @@ func testVersion() *proto.Version {
 type world struct {
 	t       *testing.T
 	cfg     Config
-	journal []Fact
+	journal []facts.Fact
 	m       *Machine
 	loader  *box
 	sidecar *box
 	lines   []string
 	records uint64 // of each source; 0 is endless
 	reject  func(source string, ordinal uint64) string
-	commit  func([]Fact) // hears of facts before they are applied; nil for a journal in memory alone
+	commit  func([]facts.Fact) // hears of facts before they are applied; nil for a journal in memory alone
 }
 
 var sourceNames = []string{"code", "web"}
@@ -102,13 +102,13 @@ func newConfig(t *testing.T, ranks int) Config {
 	place := func(sel *planner.Selection) (*millrace.Plan, error) {
 		return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast})
 	}
-	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler), Classify: classify,
-		Changed: func(stored []byte) ([]string, error) {
+	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler),
+		Rules: facts.Rules{Classify: func(string) millrace.KeyClass { return millrace.KeyDocuments }, Changed: func(stored []byte) ([]string, error) {
 			if string(stored) != `{"seed":"1"}` {
 				return []string{"seed: 1 -> 2"}, nil
 			}
 			return nil, nil
-		},
+		}},
 		Compare: func(pinned, now *millrace.Manifest) error {
 			if pinned.Fingerprint != now.Fingerprint {
 				return millrace.Errorf(millrace.ErrMismatch, "source %s: its files changed", now.Source)
@@ -130,13 +130,13 @@ func newWorld(t *testing.T, ranks int) *world {
 // restart is a new orchestrator over the same journal, with everything reconnected by nobody yet.
 func (w *world) restart() {
 	w.t.Helper()
-	s := NewState()
+	s := facts.NewState()
 	for _, f := range w.journal {
 		s.Apply(f)
 	}
-	first := []Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
+	first := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
 	if len(s.Identity) == 0 {
-		first = append(first, Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: w.cfg.Identity, PlannerVersion: 1}}}})
+		first = append(first, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: w.cfg.Identity, PlannerVersion: 1}}}})
 	}
 	for _, f := range first {
 		s.Apply(f)
@@ -153,27 +153,27 @@ func (w *world) restart() {
 func (w *world) turn() {
 	w.t.Helper()
 	for {
-		facts, err := w.m.Decide()
+		made, err := w.m.Decide()
 		if err != nil {
 			w.m.fail(err)
 		}
 		if err == nil {
-			w.apply(facts)
+			w.apply(made)
 		}
 		acted := w.perform()
-		if len(facts) == 0 && !acted {
+		if len(made) == 0 && !acted {
 			return
 		}
 	}
 }
 
 // apply journals facts and applies them.
-func (w *world) apply(facts []Fact) {
-	w.journal = append(w.journal, facts...)
-	if w.commit != nil && len(facts) > 0 {
-		w.commit(facts)
+func (w *world) apply(made []facts.Fact) {
+	w.journal = append(w.journal, made...)
+	if w.commit != nil && len(made) > 0 {
+		w.commit(made)
 	}
-	for _, f := range facts {
+	for _, f := range made {
 		w.m.Apply(f)
 	}
 }
@@ -294,11 +294,11 @@ func (w *world) contents() map[uint32]map[uint64]string {
 }
 
 // snapshotBytes is all that a state holds: as a snapshot, and the plans that it leaves to the ledger.
-func snapshotBytes(t *testing.T, s *State) string {
+func snapshotBytes(t *testing.T, s *facts.State) string {
 	t.Helper()
-	m := s.snapshot()
+	m := s.Snapshot()
 	for i, p := range m.Sealed {
-		m.Sealed[i] = s.Sealed[p.Step]
+		m.Sealed[i] = s.Sealed[p.Step].Plan
 	}
 	b, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -316,15 +316,6 @@ func state(t *testing.T, w *world, step uint64) []byte {
 	}
 	t.Fatalf("no state after step %d", step)
 	return nil
-}
-
-func mustJSON(t *testing.T, v any) []byte {
-	t.Helper()
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 // TestLoadersThatOpenASourceTogether: what the second one sees is compared although the first's is not journaled yet, and the sidecars are
@@ -372,7 +363,7 @@ func TestABadRecordIsCountedOnce(t *testing.T) {
 	lines := len(w.lines)
 	w.join(0, "fresh", nil)
 	w.consume(10)
-	w.m.s = restore(w.m.s.snapshot())
+	w.m.s, _ = facts.Restore(w.m.s.Snapshot(), w.cfg.Spec)
 	w.join(0, "fresh", nil)
 	w.consume(20)
 	if n, err := w.m.s.Quarantined["web"], w.m.Failed(); n != 3 || err != nil {
@@ -384,14 +375,14 @@ func TestABadRecordIsCountedOnce(t *testing.T) {
 }
 
 func TestTheBudgetIsForAPass(t *testing.T) {
-	m := &Machine{cfg: newConfig(t, 1), s: NewState()}
+	m := &Machine{cfg: newConfig(t, 1), s: facts.NewState()}
 	m.s.Manifests["web"] = &proto.Manifest{Shards: []*proto.Shard{{Count: 100, Counted: true}}}
 	for i := range m.cfg.Sources {
 		m.cfg.Sources[i].Allowed = func(_ bool, records uint64) uint64 { return records / 33 }
 	}
 	m.s.Quarantined["web"] = 3
-	bad := func(ordinal uint64) []Fact {
-		return []Fact{{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: &proto.Quarantined{Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}}}}}}}
+	bad := func(ordinal uint64) []facts.Fact {
+		return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: &proto.Quarantined{Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}}}}}}}
 	}
 	if err := m.budget(bad(99)); err == nil {
 		t.Error("a fourth bad record of 100 is within a budget of 3")

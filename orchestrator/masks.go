@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
 
 // Bad observes that a segment of a sealed plan could not be decoded by two readings. It is masked once, for every attempt.
 func (m *Machine) Bad(b *pb.Bad) {
-	p := m.s.Sealed[b.Step]
+	p := m.s.Sealed[b.Step].Plan
 	if p == nil || int(b.Source) >= len(m.cfg.Sources) {
 		return // of a step that nobody builds any more
 	}
@@ -49,8 +50,8 @@ func (m *Machine) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 			return mask.Tokens
 		}
 	}
-	for _, p := range m.s.Sealed {
-		as := p.Assignments
+	for _, step := range m.s.Sealed {
+		as := step.Plan.Assignments
 		for i, o := range as.GetOrdinal() {
 			if o == ordinal && as.Source[i] == source {
 				end := as.Offset[i] + as.Length[i]
@@ -65,13 +66,13 @@ func (m *Machine) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 }
 
 // mask journals what was found bad, unless that is more than a quarantine budget takes.
-func (m *Machine) mask() ([]Fact, error) {
+func (m *Machine) mask() ([]facts.Fact, error) {
 	if len(m.toMask) == 0 {
 		return nil, nil
 	}
-	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Masked{Masked: &pb.Masked{Masks: m.toMask}}}}}
+	made := []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Masked{Masked: &pb.Masked{Masks: m.toMask}}}}}
 	m.toMask = nil
-	return facts, m.budget(facts)
+	return made, m.budget(made)
 }
 
 // masked tells everybody what is masked, and has the queues take these documents as they were planned however they are offered again.

@@ -30,7 +30,7 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	w.connect()
 	w.joinAll("fresh", nil)
 	w.consume(5)
-	p := w.m.s.Sealed[5]
+	p := w.m.s.Sealed[5].Plan
 	var bad []*proto.Bad
 	damaged := map[uint64]bool{}
 	for i, o := range p.Assignments.Ordinal {
@@ -98,7 +98,7 @@ func TestAWindowIsDrawnAgainAsItWas(t *testing.T) {
 		w.journal, w.m = slices.Clone(journal), m
 		w.restart()
 		damaged := map[uint64]bool{}
-		as := w.m.s.Sealed[2].Assignments
+		as := w.m.s.Sealed[2].Plan.Assignments
 		for i, o := range as.Ordinal {
 			if as.Source[i] == 1 && as.Offset[i] == 0 && !as.More[i] && len(damaged) < 2 {
 				damaged[o] = true
@@ -129,7 +129,7 @@ func TestMasksCountAgainstTheBudget(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
-	as := w.m.s.Sealed[0].Assignments
+	as := w.m.s.Sealed[0].Plan.Assignments
 	for i, o := range as.Ordinal {
 		if as.Source[i] == 1 && as.Offset[i] == 0 {
 			w.m.Bad(&proto.Bad{Step: 0, Source: 1, Ordinal: o})

@@ -5,6 +5,7 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
@@ -22,7 +23,7 @@ func (m *Machine) Mix(request *pb.MixRequest, answer func(*pb.MixReply, error)) 
 }
 
 // mix journals the next change that is asked for. What cannot be is answered at once.
-func (m *Machine) mix() []Fact {
+func (m *Machine) mix() []facts.Fact {
 	for len(m.toMix) > 0 {
 		next := m.toMix[0]
 		m.toMix = m.toMix[1:]
@@ -32,7 +33,7 @@ func (m *Machine) mix() []Fact {
 			continue
 		}
 		m.mixing = next
-		return []Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: next.fact}}}}
+		return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: next.fact}}}}
 	}
 	return nil
 }
@@ -40,10 +41,10 @@ func (m *Machine) mix() []Fact {
 // mixed takes up a change that is durable, and answers who asked for it.
 func (m *Machine) mixed(c *pb.Mixed) {
 	if c.Why == "" { // what policies decide is in status and ledger
-		m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, m.describe(c), c.By)
+		m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
 	}
 	if m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
-		live, err := m.live.with(m.cfg.Spec.Schedule, c)
+		live, err := m.live.With(m.cfg.Spec.Schedule, c)
 		if err != nil {
 			m.fail(err) // it was tried before it was journaled
 			return
@@ -60,14 +61,14 @@ func (m *Machine) mixed(c *pb.Mixed) {
 }
 
 // put brings a mixture into force: what the selector has drawn ahead is drawn again.
-func (m *Machine) put(live Live) {
-	m.live, m.spec = live, live.spec(m.cfg.Spec)
+func (m *Machine) put(live facts.Overrides) {
+	m.live, m.spec = live, live.Spec(m.cfg.Spec)
 	m.differ, m.selector = planner.NewDiffer(m.spec), nil
 }
 
 // relive takes up what holds beside the mixture file in the newest attempt.
 func (m *Machine) relive() error {
-	live, err := m.s.live(m.cfg.Spec)
+	live, err := m.s.Overrides(m.cfg.Spec)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (m *Machine) relive() error {
 
 // place deals a step to ranks, by the cost model in force.
 func (m *Machine) place(sel *planner.Selection) (*millrace.Plan, error) {
-	if cost, ok := m.live.cost(uint64(sel.Step)); ok && m.cfg.Recost != nil {
+	if cost, ok := m.live.Cost(uint64(sel.Step)); ok && m.cfg.Recost != nil {
 		return m.cfg.Recost(cost)(sel)
 	}
 	return m.cfg.Place(sel)
@@ -89,10 +90,7 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	if r.Later || m.s.Attempt == nil {
 		c.Attempt, c.Known, c.AtStep = c.Attempt+1, 0, 0
 	}
-	free, _, err := m.mixFrom()
-	if err != nil {
-		return nil, err
-	}
+	free, _ := m.mixFrom()
 	if !r.Later && m.s.Attempt != nil {
 		c.AtStep = free
 	}
@@ -105,9 +103,9 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	if err := m.what(r, c); err != nil {
 		return nil, err
 	}
-	live, err := m.live.with(m.cfg.Spec.Schedule, c)
+	live, err := m.live.With(m.cfg.Spec.Schedule, c)
 	if err == nil {
-		err = live.spec(m.cfg.Spec).Validate()
+		err = live.Spec(m.cfg.Spec).Validate()
 	}
 	if err == nil {
 		err = m.receivable(live, c)
@@ -119,16 +117,12 @@ func (m *Machine) change(r *pb.MixRequest) (*pb.Mixed, error) {
 }
 
 // mixFrom is the first place in the schedule at which a change may begin.
-func (m *Machine) mixFrom() (step, tokens uint64, err error) {
+func (m *Machine) mixFrom() (step, tokens uint64) {
 	if m.s.Attempt == nil {
-		return 0, 0, nil
+		return 0, 0
 	}
-	st, err := m.tailState()
-	if err != nil {
-		return 0, 0, err
-	}
-	at, tokens := m.spec.FreeFrom(&st)
-	return uint64(at), tokens, nil
+	at, tokens := m.spec.FreeFrom(&m.s.Tail().Planner)
+	return uint64(at), tokens
 }
 
 // inTime refuses what comes too late for a step, or would fall into the middle of a window of an attempt to come.
@@ -184,7 +178,7 @@ func (m *Machine) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	}
 	change := &pb.Reweighed{}
 	for _, k := range milestones {
-		change.Milestones = append(change.Milestones, milestoneToProto(k))
+		change.Milestones = append(change.Milestones, facts.MilestoneToProto(k))
 	}
 	c.Change = &pb.Mixed_Schedule{Schedule: change}
 	return nil
@@ -201,15 +195,12 @@ func (m *Machine) costs(c *pb.Mixed, costs *pb.Costed) error {
 }
 
 // receivable refuses weights that no source which is not through can receive: the run would end.
-func (m *Machine) receivable(live Live, c *pb.Mixed) error {
+func (m *Machine) receivable(live facts.Overrides, c *pb.Mixed) error {
 	if c.GetSchedule() == nil || m.s.Attempt == nil {
 		return nil
 	}
-	st, err := m.tailState()
-	if err != nil {
-		return err
-	}
-	for i, can := range live.over(m.cfg.Spec.Schedule).CanReceive(max(c.AtStep, uint64(st.Step)), st.Tokens) {
+	st := &m.s.Tail().Planner
+	for i, can := range live.Schedule(m.cfg.Spec.Schedule).CanReceive(max(c.AtStep, uint64(st.Step)), st.Tokens) {
 		if can && !st.Sources[i].Finished {
 			return nil
 		}
@@ -217,11 +208,47 @@ func (m *Machine) receivable(live Live, c *pb.Mixed) error {
 	return errors.New("every source that is not read to its end has a weight of 0: give one of them a weight")
 }
 
-// tailState is the planner's state behind the last sealed step.
-func (m *Machine) tailState() (planner.State, error) {
-	rs, err := ParseRunState(m.s.tail())
-	if err != nil {
-		return planner.State{}, err
+func (m *Machine) sourceNames() []string {
+	names := make([]string, len(m.cfg.Sources))
+	for i := range m.cfg.Sources {
+		names[i] = m.cfg.Sources[i].Name
 	}
-	return rs.planner(m.cfg.Spec)
+	return names
+}
+
+func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {
+	return &pb.MixChange{AtStep: c.AtStep, Text: facts.Describe(c, m.sourceNames()), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: m.s.InForce(c)}
+}
+
+// tellMixed prints which earlier changes stay in force in the attempt that was opened.
+func (m *Machine) tellMixed() {
+	o := m.s.Attempt
+	if o.Forgets {
+		m.say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
+	}
+	for _, c := range m.s.Mixed {
+		if c.AtStep >= o.Step && c.Why == "" {
+			m.say("attempt %d: the mixture changes from step %d on: %s (%s)", o.Attempt, c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
+		}
+	}
+}
+
+// mixture returns the mixture in force at the next step to seal and its changes, for people.
+func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
+	schedule, names := m.spec.Schedule.Since(uint64(st.Step), st.Tokens), m.sourceNames()
+	out := &pb.MixtureStatus{}
+	for i, share := range schedule.Divide(schedule.At(uint64(st.Step), st.Tokens), nil) {
+		out.Weights = append(out.Weights, &pb.SourceWeight{Source: names[i], Weight: facts.DecimalShare(share)})
+	}
+	for _, k := range schedule.Milestones() {
+		out.Milestones = append(out.Milestones, facts.DescribeMilestone(k, names))
+	}
+	for _, c := range m.s.Mixed {
+		out.Changes = append(out.Changes, m.shown(c))
+	}
+	out.Calibration = m.calibration()
+	if cost, ok := m.live.Cost(uint64(st.Step)); ok {
+		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
+	}
+	return out
 }

@@ -7,20 +7,20 @@ import (
 
 	"millrace"
 	"millrace/mixing"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/facts"
 	pb "millrace/proto"
 )
 
 // at is the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
 func (m *Machine) at(c *pb.Mixed) (mixing.Point, error) {
-	if m.live.over(m.cfg.Spec.Schedule).Measure() == mixing.Steps {
+	if m.live.Schedule(m.cfg.Spec.Schedule).Measure() == mixing.Steps {
 		return mixing.Point{Count: c.AtStep}, nil
 	}
-	free, tokens, err := m.mixFrom()
+	free, tokens := m.mixFrom()
 	if m.s.Attempt == nil || c.AtStep != free || c.Attempt != m.s.Attempt.Attempt {
 		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid, "the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens", c.AtStep)
 	}
-	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, err
+	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, nil
 }
 
 // weights are those of all sources, in order.
@@ -94,7 +94,7 @@ func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 		if err != nil {
 			return nil, err
 		}
-		one, err := m.milestone(mixing.Milestone{From: mixing.Point{Measure: measureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
+		one, err := m.milestone(mixing.Milestone{From: mixing.Point{Measure: facts.MeasureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
 		if err != nil {
 			return nil, err
 		}
@@ -111,11 +111,10 @@ func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 	if m.s.Attempt == nil {
 		return out, nil
 	}
-	_, tokens, err := m.mixFrom()
-	if err == nil && first.Count < tokens {
-		err = millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later", first.Count, tokens)
+	if _, tokens := m.mixFrom(); first.Count < tokens {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later", first.Count, tokens)
 	}
-	return out, err
+	return out, nil
 }
 
 // standing is the schedule in force as milestones from a change on, where that can be said: between ramps.
@@ -124,7 +123,7 @@ func (m *Machine) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
 	if err != nil {
 		return nil, err
 	}
-	schedule := m.live.over(m.cfg.Spec.Schedule)
+	schedule := m.live.Schedule(m.cfg.Spec.Schedule)
 	if end := schedule.Running(from.Count, from.Count); end > 0 {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`", from.Measure, from.Count, end, end)
 	}
@@ -186,7 +185,7 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	case !milestones[0].Weights[i].IsZero():
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])
 	}
-	if st, err := m.tailIfAny(); err == nil && st != nil && st.Sources[i].Finished {
+	if tail := m.s.Tail(); tail != nil && tail.Planner.Sources[i].Finished {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s is read to its end and has left", add.Source)
 	}
 	if milestones[0].Weights, err = mixing.Billionths(milestones[0].Weights); err != nil {
@@ -194,13 +193,4 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	}
 	milestones[0].Weights[i] = weight
 	return milestones, nil
-}
-
-// tailIfAny is the planner's state behind the last sealed step, nil before the first attempt.
-func (m *Machine) tailIfAny() (*planner.State, error) {
-	if m.s.Attempt == nil {
-		return nil, nil
-	}
-	st, err := m.tailState()
-	return &st, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
@@ -15,7 +16,7 @@ import (
 const firstWant = 256
 
 // plan seals the next step if the runway has room and the facts are there.
-func (m *Machine) plan() ([]Fact, error) {
+func (m *Machine) plan() ([]facts.Fact, error) {
 	if m.s.Attempt == nil || m.s.Ended != nil || m.s.Next >= m.s.Watermark+uint64(m.cfg.Runway) {
 		return nil, nil
 	}
@@ -35,11 +36,11 @@ func (m *Machine) plan() ([]Fact, error) {
 	case planner.Finished:
 		m.pending = ""
 		end := &pb.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: ended(outcome)}
-		facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Ended{Ended: end}}}}
+		made := []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Ended{Ended: end}}}}
 		if through := m.newlyThrough(end); len(through) > 0 {
-			facts = append(facts, acknowledged(m.s.Attempt.Attempt, m.s.Watermark, through)) // they leave as soon as they hear of the end
+			made = append(made, acknowledged(m.s.Attempt.Attempt, m.s.Watermark, through)) // they leave as soon as they hear of the end
 		}
-		return facts, nil
+		return made, nil
 	}
 	m.pending = ""
 	return m.seal(&sel)
@@ -63,35 +64,30 @@ func ended(o planner.Outcome) string {
 	return fmt.Sprintf("%s; not read to their end: %s", o.Reason, strings.Join(o.Unread, ", "))
 }
 
-func (m *Machine) resumeSelector() error {
-	st, err := m.planner(m.s.tail())
-	if err != nil {
-		return err
-	}
-	m.selector, err = planner.NewSelector(m.spec, st)
-	m.planned = st
+func (m *Machine) resumeSelector() (err error) {
+	m.selector, err = planner.NewSelector(m.spec, m.s.Tail().Planner)
 	return err
 }
 
 // seal places a selection and makes its facts: the plan, and what was quarantined on the way.
-func (m *Machine) seal(sel *planner.Selection) ([]Fact, error) {
+func (m *Machine) seal(sel *planner.Selection) ([]facts.Fact, error) {
 	plan, err := m.place(sel)
 	if err != nil {
 		return nil, fmt.Errorf("place step %d: %w", sel.Step, err)
 	}
-	plan.Stream, plan.Attempt, plan.Term = m.cfg.Stream, m.s.attempt(), millrace.Term(m.s.Term)
-	msg := wire.PlanToProto(plan, m.runState(m.s.Attempt.Attempt, sel.After))
-	if msg.Delta, err = m.differ.Diff(m.planned, sel.After, sel.Legs...); err != nil {
+	plan.Stream, plan.Attempt, plan.Term = m.cfg.Stream, m.s.CurrentAttempt(), millrace.Term(m.s.Term)
+	after := facts.NewRunState(m.s.Base.Run, m.s.Attempt.Attempt, sel.After, m.live)
+	msg := wire.PlanToProto(plan, after.Encode())
+	if msg.Delta, err = m.differ.Diff(m.s.Tail().Planner, sel.After, sel.Legs...); err != nil {
 		return nil, err
 	}
-	m.planned = sel.After
 	chain := ledger.Chain(m.s.Chain, m.s.Attempt.Attempt, msg.Content, msg.Placement, msg.Delta)
 	sealed := &pb.Sealed{Attempt: m.s.Attempt.Attempt, Step: uint64(sel.Step), Content: msg.Content, Delta: msg.Delta, Chain: chain}
-	facts := []Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg}}
+	made := []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg, At: after}}
 	if q := m.rejected(sel); q != nil {
-		facts = append(facts, Fact{Record: &pb.Record{Fact: &pb.Record_Quarantined{Quarantined: q}}})
+		made = append(made, facts.Fact{Record: &pb.Record{Fact: &pb.Record_Quarantined{Quarantined: q}}})
 	}
-	return facts, m.budget(facts)
+	return made, m.budget(made)
 }
 
 // rejected lists the bad records on a step's way, but for those that an earlier attempt came by.
@@ -114,10 +110,10 @@ func (m *Machine) rejected(sel *planner.Selection) *pb.Quarantined {
 }
 
 // budget fails the run where a source has more bad records than its budget takes. It is decided in plan order: the same for everyone.
-func (m *Machine) budget(facts []Fact) error {
+func (m *Machine) budget(made []facts.Fact) error {
 	counts := map[string]uint64{}
-	for _, f := range facts {
-		for _, q := range append(f.GetQuarantined().GetSamples(), m.s.newlyBad(f.GetMasked().GetMasks())...) {
+	for _, f := range made {
+		for _, q := range append(f.GetQuarantined().GetSamples(), m.s.NewlyBad(f.GetMasked().GetMasks())...) {
 			counts[q.Source]++
 			counted, records := m.records(q.Source, q.Ordinal)
 			allowed := m.source(q.Source).Allowed(counted, records)
@@ -179,7 +175,7 @@ func (m *Machine) publish(p *pb.Plan) {
 	m.weigh(p)
 	m.sendPlans()
 	for i := range m.queues {
-		cursor := m.planned.Sources[i].Ordinal
+		cursor := m.s.Tail().Planner.Sources[i].Ordinal
 		perStep := (cursor - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
 		m.want(i, cursor+max(firstWant, 2*perStep))
 	}
@@ -195,7 +191,7 @@ func (m *Machine) sendPlans() {
 			sc.attempt, sc.sent = m.s.Attempt.Attempt, m.s.Watermark
 		}
 		for sc.sent = max(sc.sent, m.s.Watermark); sc.sent < m.s.Next; sc.sent++ {
-			m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Plan{Plan: m.s.Sealed[sc.sent]}})
+			m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Plan{Plan: m.s.Sealed[sc.sent].Plan}})
 		}
 	}
 }
@@ -210,7 +206,7 @@ func (m *Machine) tellEnd() {
 // released tells loaders what nobody can ask for any more.
 func (m *Machine) released() {
 	for i, q := range m.queues {
-		below := m.base.Floor(i)
+		below := m.s.Base.Planner.Floor(i)
 		if below == q.First() {
 			continue // they know
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -18,7 +19,7 @@ func TestCrashAfterEveryFact(t *testing.T) {
 	want := golden.contents()[1]
 	for cut := 1; cut <= len(golden.journal); cut++ {
 		w := newWorld(t, 2)
-		w.journal = append([]Fact(nil), golden.journal[:cut]...)
+		w.journal = append([]facts.Fact(nil), golden.journal[:cut]...)
 		w.restart()
 		w.connect()
 		w.joinAll("latest", nil)

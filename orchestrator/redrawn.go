@@ -7,22 +7,21 @@ import (
 
 // redrawn has the queues take the documents that sealed steps of the window under way hold as these hold them. The rest of the window is drawn again
 // from facts, and a document may have gone bad since it was planned of which nobody has said so yet.
-func (m *Machine) redrawn() error {
+func (m *Machine) redrawn() {
 	if m.s.Attempt == nil {
-		return nil
+		return
 	}
-	tail, err := m.tailState()
-	if err != nil || tail.Done.Steps == 0 {
-		return err
+	tail := &m.s.Tail().Planner
+	if tail.Done.Steps == 0 {
+		return
 	}
 	for _, p := range m.s.Begun {
 		m.asSealed(p)
 	}
 	from, _ := tail.Drawn()
 	for step := max(uint64(from), m.s.Watermark); step < m.s.Next; step++ {
-		m.asSealed(m.s.Sealed[step])
+		m.asSealed(m.s.Sealed[step].Plan)
 	}
-	return nil
 }
 
 // asSealed tells of the documents whose end a plan holds how long they are.

@@ -14,6 +14,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/wire"
 	"millrace/mixing"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
@@ -50,7 +51,7 @@ const plannedRunway = 8
 func plannedConfig(t testing.TB, sources int) Config {
 	milestone := mixing.Milestone{}
 	cfg := Config{Stream: millrace.Train, Placing: &proto.Placing{Ranks: 1}, Ranks: 1, Identity: []byte(`{"seed":"1"}`), Runway: plannedRunway, Log: slog.New(slog.DiscardHandler),
-		Changed: func([]byte) ([]string, error) { return nil, nil }}
+		Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }}}
 	cfg.Spec = &planner.Spec{SequenceLength: 4096, GlobalBatch: 3, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, LastStep: planner.PadLast}
 	for i := range sources {
 		weight, err := mixing.ParseWeight(fmt.Sprint(1 + i*i%97))
@@ -74,18 +75,18 @@ func plannedConfig(t testing.TB, sources int) Config {
 
 func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: planner.NewState(len(cfg.Sources)), states: map[uint64]planner.State{}}
-	m := &Machine{cfg: cfg, s: NewState()}
+	m := &Machine{cfg: cfg, s: facts.NewState()}
 	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard, Snapshots: snapshotEvery}, m: m}
-	facts := []Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
+	made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
 		{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: 1}}}}}
 	for i := range cfg.Sources {
 		mf := &proto.Manifest{Source: cfg.Sources[i].Name, Format: "jsonl", Shuffle: "blocks", Fingerprint: make([]byte, 16),
 			Shards: []*proto.Shard{{Name: "part-000.jsonl.zst", Path: "/data/part-000.jsonl.zst", Size: 1 << 30, Digest: make([]byte, 16)}}}
-		facts = append(facts, Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
-	p.commit(facts)
+	p.commit(made)
 	p.states[0] = p.at
-	p.commit([]Fact{{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: &proto.Opened{Attempt: 1, State: m.runState(0, p.at), Placing: cfg.Placing, Up: cfg.Up}}}}})
+	p.commit([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: &proto.Opened{Attempt: 1, State: m.fresh().Encode(), Placing: cfg.Placing, Up: cfg.Up}}}, At: m.fresh()}})
 	var err error
 	if p.sel, err = planner.NewSelector(cfg.Spec, p.at); err != nil {
 		t.Fatal(err)
@@ -93,22 +94,33 @@ func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	return p
 }
 
-func (p *planned) commit(facts []Fact) {
-	s := p.o.m.s
-	if s.Attempt != nil && p.o.since+len(facts) >= snapshotEvery && s.Watermark > 0 {
-		s.Base = p.o.m.runState(1, p.states[s.Watermark])
-		p.o.m.base = p.states[s.Watermark]
+func (p *planned) runState(st planner.State) *facts.RunState {
+	return facts.NewRunState(p.o.m.run(), 1, st, facts.Overrides{})
+}
+
+// text is what a trainer would save.
+func text(s *facts.RunState) string {
+	if s == nil {
+		return ""
 	}
-	if err := p.o.commit(facts); err != nil {
+	return string(s.Encode())
+}
+
+func (p *planned) commit(made []facts.Fact) {
+	s := p.o.m.s
+	if s.Attempt != nil && p.o.since+len(made) >= snapshotEvery && s.Watermark > 0 {
+		s.Base = p.runState(p.states[s.Watermark])
+	}
+	if err := p.o.commit(made); err != nil {
 		p.t.Fatal(err)
 	}
-	for _, f := range facts {
+	for _, f := range made {
 		s.Apply(f)
 	}
 }
 
 // next plans a step: what the machine would journal of it.
-func (p *planned) next() []Fact {
+func (p *planned) next() []facts.Fact {
 	sel := p.draw()
 	plan, err := p.cfg.Place(&sel)
 	if err != nil {
@@ -122,7 +134,7 @@ func (p *planned) next() []Fact {
 	p.at = sel.After
 	p.states[msg.Step+1] = p.at
 	delete(p.states, msg.Step-min(msg.Step, 2*plannedBatch+plannedRunway))
-	return []Fact{{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{Attempt: 1, Step: msg.Step, Content: msg.Content, Delta: msg.Delta}}}, Plan: msg},
+	return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{Attempt: 1, Step: msg.Step, Content: msg.Content, Delta: msg.Delta}}}, Plan: msg},
 		acknowledged(1, msg.Step+1-min(msg.Step+1, plannedRunway), nil)}
 }
 
@@ -164,16 +176,16 @@ const plannedBatch = 64
 func (p *planned) reach(steps uint64) {
 	chain := p.o.m.s.Chain
 	for done := uint64(0); done < steps; {
-		var facts []Fact
+		var batch []facts.Fact
 		for range min(plannedBatch, steps-done) {
 			made := p.next()
 			sealed := made[0].GetSealed()
 			chain = ledger.Chain(chain, 1, sealed.Content, made[0].Plan.Placement, sealed.Delta)
 			sealed.Chain = chain
-			facts = append(facts, made...)
+			batch = append(batch, made...)
 			done++
 		}
-		p.commit(facts)
+		p.commit(batch)
 	}
 }
 
@@ -186,15 +198,15 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 		p.reach(1) // seek points of all sources come with the first step
 		largest := 0
 		for range 100 {
-			facts := p.next()
-			plan := facts[0].Plan
-			facts[0].GetSealed().Chain = ledger.Chain(p.o.m.s.Chain, 1, plan.Content, plan.Placement, plan.Delta)
+			made := p.next()
+			plan := made[0].Plan
+			made[0].GetSealed().Chain = ledger.Chain(p.o.m.s.Chain, 1, plan.Content, plan.Placement, plan.Delta)
 			drawn := map[uint32]bool{}
 			for _, source := range plan.Assignments.Source {
 				drawn[source] = true
 			}
 			before := store.Written()
-			p.commit(facts)
+			p.commit(made)
 			written := int(store.Written() - before)
 			rest := written - pbuf.Size(plan.Assignments)
 			if rest > 1<<10+32*len(drawn) || written > 2<<10 {
@@ -203,12 +215,12 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 			largest = max(largest, written)
 		}
 		t.Logf("%d sources: at most %d bytes a step, assignments of 3 segments included", sources, largest)
-		s, _, err := ReadState(store, millrace.Train, p.cfg.Spec)
+		s, _, err := facts.Read(store, millrace.Train, p.cfg.Spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := p.o.m.runState(1, p.at); string(s.tail()) != string(want) {
-			t.Errorf("%d sources: the state after %d steps is\n%s, not\n%s", sources, s.Next, s.tail(), want)
+		if want := text(p.runState(p.at)); text(s.Tail()) != want {
+			t.Errorf("%d sources: the state after %d steps is\n%s, not\n%s", sources, s.Next, text(s.Tail()), want)
 		}
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
@@ -255,7 +267,7 @@ func restart(b *testing.B, where checkpoint.Config, cfg Config) {
 			b.Fatal(err)
 		}
 		opened += time.Since(begun)
-		s, _, err := ReadState(store, millrace.Train, cfg.Spec)
+		s, _, err := facts.Read(store, millrace.Train, cfg.Spec)
 		if err != nil {
 			b.Fatal(err)
 		}

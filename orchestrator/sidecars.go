@@ -20,7 +20,7 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
 	}
 	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
 	for _, p := range hello.Ranks {
-		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.attempt()) {
+		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.CurrentAttempt()) {
 			r := &m.ranks[p.Rank]
 			r.serving, r.away, r.from, r.below = true, false, session, max(r.below, p.Below)
 		}

@@ -11,18 +11,19 @@ func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
 		Recent: m.s.Recent, Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
 		Alerts: m.alerts, Masked: uint64(len(m.s.Masks)), Switches: m.switches, Protected: m.protected}
-	next := &m.base
-	if tail, err := m.tailIfAny(); err == nil && tail != nil {
-		next = tail
+	base := m.s.Planner(len(m.cfg.Sources))
+	next := base
+	if tail := m.s.Tail(); tail != nil {
+		next = &tail.Planner
 	}
 	r.Mixture = m.mixture(next)
 	r.Stripes = m.directory().GetLoaders().GetStripes()
 	var total uint64
-	for i := range m.base.Sources {
-		total += m.base.Sources[i].Tokens
+	for i := range base.Sources {
+		total += base.Sources[i].Tokens
 	}
 	for i := range m.cfg.Sources {
-		src := &m.base.Sources[i]
+		src := &base.Sources[i]
 		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].Next()),
 			Stripes: uint32(len(m.cfg.Sources[i].Loaders)), Unprotected: m.unprotected(i), PassedOver: src.PassedOver()}
 		if total > 0 {

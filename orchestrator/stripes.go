@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/facts"
 	pb "millrace/proto"
 )
 
@@ -30,12 +30,6 @@ type grant struct {
 	standing bool // of a standby: it said that it could take over at once
 }
 
-// stripeKey names a stripe in State.
-type stripeKey struct {
-	source string
-	index  uint32
-}
-
 func newStripes(sources []Source) (out []*stripe) {
 	for i := range sources {
 		for index, home := range sources[i].Loaders {
@@ -47,7 +41,7 @@ func newStripes(sources []Source) (out []*stripe) {
 
 // stripe is nil where the run has no such stripe.
 func (m *Machine) stripe(source string, index uint32) *stripe {
-	return m.byName[stripeKey{source, index}]
+	return m.byName[facts.Stripe{Source: source, Index: index}]
 }
 
 // holds counts the stripes that a member is primary of.
@@ -71,17 +65,17 @@ func (m *Machine) free(l *member) bool {
 }
 
 // assign decides who reads what: first a primary for every stripe that has none, then standbys. None where all have what can be had.
-func (m *Machine) assign() []Fact {
+func (m *Machine) assign() []facts.Fact {
 	if !m.unsettled {
 		return nil
 	}
 	m.openings()
 	if m.pinned() {
-		if facts := m.primaries(); len(facts) > 0 {
-			return facts
+		if made := m.primaries(); len(made) > 0 {
+			return made
 		}
-		if facts := m.standbys(); len(facts) > 0 {
-			return facts
+		if made := m.standbys(); len(made) > 0 {
+			return made
 		}
 	}
 	m.unsettled = false
@@ -89,7 +83,7 @@ func (m *Machine) assign() []Fact {
 	return nil
 }
 
-func (m *Machine) primaries() (facts []Fact) {
+func (m *Machine) primaries() (made []facts.Fact) {
 	term := m.s.AssignTerm
 	for _, st := range m.stripes {
 		if st.primary.member != nil && !st.primary.member.leaving {
@@ -108,9 +102,9 @@ func (m *Machine) primaries() (facts []Fact) {
 		} else {
 			continue
 		}
-		facts = append(facts, assigned(a))
+		made = append(made, assigned(a))
 	}
-	return facts
+	return made
 }
 
 // heir is who reads a stripe that nobody stands by for: the process that held it, or its home, for which it waits a moment; else whoever
@@ -132,7 +126,7 @@ func (m *Machine) heir(st *stripe) *member {
 
 // holder is the member that read a stripe last, under this `up`; its home where nobody did.
 func (m *Machine) holder(st *stripe) string {
-	if h := m.s.Holders[stripeKey{m.cfg.Sources[st.source].Name, uint32(st.index)}]; h != nil && h.Up == m.cfg.Up {
+	if h := m.s.Holders[facts.Stripe{Source: m.cfg.Sources[st.source].Name, Index: uint32(st.index)}]; h != nil && h.Up == m.cfg.Up {
 		return h.Member
 	}
 	return st.home
@@ -150,7 +144,7 @@ func (m *Machine) least(source string, may func(*member) bool, load func(*member
 
 // standbys grants every stripe that is read a standby on a member that reads nothing. Where losses have left none, a shadow that reads
 // something already stands by for what it does not read, and a home for what a shadow reads of it; they are moved once there is one.
-func (m *Machine) standbys() (facts []Fact) {
+func (m *Machine) standbys() (made []facts.Fact) {
 	held, stands := map[*member]int{}, map[*member]int{}
 	for _, st := range m.stripes {
 		held[st.primary.member]++
@@ -189,17 +183,17 @@ func (m *Machine) standbys() (facts []Fact) {
 		term++
 		a := m.assignment(st)
 		a.Member, a.Term, a.Standby, a.Step, a.Reason = l.name, term, true, m.s.Next, "stands by for "+st.primary.member.name
-		facts = append(facts, assigned(a))
+		made = append(made, assigned(a))
 	}
-	return facts
+	return made
 }
 
 func (m *Machine) assignment(st *stripe) *pb.Assigned {
 	return &pb.Assigned{Source: m.cfg.Sources[st.source].Name, Stripe: uint32(st.index), Up: m.cfg.Up}
 }
 
-func assigned(a *pb.Assigned) Fact {
-	return Fact{Record: &pb.Record{Fact: &pb.Record_Assigned{Assigned: a}}}
+func assigned(a *pb.Assigned) facts.Fact {
+	return facts.Fact{Record: &pb.Record{Fact: &pb.Record_Assigned{Assigned: a}}}
 }
 
 // serving lists the members that read a source, and with standbys those that follow it, each once, by name.
@@ -216,27 +210,21 @@ func (m *Machine) serving(source int, standbys bool) (out []*member) {
 }
 
 // reposition makes the queues stand at a newly opened attempt's state. A source that has to go back, or far ahead, is read anew.
-func (m *Machine) reposition() (err error) {
-	m.base = planner.NewState(len(m.cfg.Sources))
-	if m.s.Attempt != nil {
-		if m.base, err = m.planner(m.s.Base); err != nil {
-			return err
-		}
-	}
+func (m *Machine) reposition() {
+	base := m.s.Planner(len(m.cfg.Sources))
 	for i, q := range m.queues {
-		at := m.base.Floor(i)
+		at := base.Floor(i)
 		if at >= q.First() && at <= q.Next() {
 			q.Release(at)
 			continue
 		}
 		q.Reset(at)
-		if a := m.base.Sources[i].SeekPoint; a != (millrace.SeekPoint{}) {
+		if a := base.Sources[i].SeekPoint; a != (millrace.SeekPoint{}) {
 			q.SeekPoint(a)
 		}
 		m.wants[i] = 0
 		m.anew(i)
 	}
-	return nil
 }
 
 // anew takes a source out of all hands, to be given again to those that held it.

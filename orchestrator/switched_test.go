@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"testing"
 
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -18,7 +19,7 @@ func TestAHostThatAsksALostStandby(t *testing.T) {
 	c.turn()
 	c.m.Switched(&proto.Switched{Source: "web", Stripe: 0, Term: lost, Step: c.m.s.Watermark, Reason: "it is silent"})
 	c.turn()
-	if now := st.primary; now.member != before.member || now.term <= lost || c.dir[stripeKey{"web", 0}].Term != now.term {
+	if now := st.primary; now.member != before.member || now.term <= lost || c.dir[facts.Stripe{Source: "web", Index: 0}].Term != now.term {
 		t.Errorf("it was %s's under term %d, the host is ahead at %d; now it is %+v", before.member.name, before.term, lost, now)
 	}
 	now := st.primary

@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -35,24 +36,24 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 		store := openStore(t, checkpoint.NewMemoryDisk())
 		w := newWorld(t, 1)
 		o := &Orchestrator{cfg: w.cfg, opt: Options{Store: store, Snapshots: snapshotEvery}, m: w.m}
-		commit := func(facts []Fact) {
-			for i, f := range facts {
+		commit := func(made []facts.Fact) {
+			for i, f := range made {
 				if f.Plan != nil && f.Plan.Step == 2 {
 					r, p := pbuf.Clone(f.Record).(*proto.Record), pbuf.Clone(f.Plan).(*proto.Plan)
 					spoil(r.GetSealed(), p)
-					facts[i] = Fact{Record: r, Plan: p}
+					made[i] = facts.Fact{Record: r, Plan: p}
 				}
 			}
-			if err := o.commit(facts); err != nil {
+			if err := o.commit(made); err != nil {
 				t.Fatal(err)
 			}
 		}
 		commit(w.journal)
-		w.commit = func(facts []Fact) { commit(append([]Fact{}, facts...)) }
+		w.commit = func(made []facts.Fact) { commit(append([]facts.Fact{}, made...)) }
 		w.connect()
 		w.joinAll("fresh", nil)
 		w.consume(4)
-		_, _, err := ReadState(store, millrace.Train, w.cfg.Spec)
+		_, _, err := facts.Read(store, millrace.Train, w.cfg.Spec)
 		found := problems(t, store)
 		if name == "nothing" {
 			if err != nil || len(found) > 0 {
@@ -77,14 +78,14 @@ func TestRetireKeepsTheState(t *testing.T) {
 	}
 	p := newPlanned(t, plannedConfig(t, 3), store)
 	p.reach(3 * retention)
-	before, _, err := ReadState(store, millrace.Train, p.cfg.Spec)
+	before, _, err := facts.Read(store, millrace.Train, p.cfg.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := Retire(store, millrace.Train); err != nil {
 		t.Fatal(err)
 	}
-	after, _, err := ReadState(store, millrace.Train, p.cfg.Spec)
+	after, _, err := facts.Read(store, millrace.Train, p.cfg.Spec)
 	if err != nil || snapshotBytes(t, after) != snapshotBytes(t, before) {
 		t.Errorf("%s became %s: %v", before, after, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strconv"
 
-	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -73,10 +73,10 @@ func newMixtureView(m *proto.MixtureStatus) *mixtureView {
 }
 
 // storedChanges are the changes of the mixture that the journal of a stopped run holds.
-func storedChanges(s *orchestrator.State) []mixView {
+func storedChanges(s *facts.State) []mixView {
 	out, names := []mixView{}, sortedNames(s.Manifests)
 	for _, c := range s.Mixed {
-		out = append(out, mixView{AtStep: c.AtStep, Text: orchestrator.DescribeMixed(c, names), By: c.By, Why: c.Why, InForce: s.InForce(c), Attempt: c.Attempt})
+		out = append(out, mixView{AtStep: c.AtStep, Text: facts.Describe(c, names), By: c.By, Why: c.Why, InForce: s.InForce(c), Attempt: c.Attempt})
 	}
 	return out
 }

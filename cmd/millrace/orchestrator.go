@@ -21,6 +21,7 @@ import (
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 	"millrace/sources"
@@ -164,7 +165,7 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},
-		Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify,
+		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify},
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}

@@ -17,7 +17,7 @@ import (
 	"millrace/internal/app/dryrun"
 	"millrace/internal/app/setup"
 	"millrace/internal/wire"
-	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 )
 
@@ -177,7 +177,7 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		return err
 	}
 	defer store.Close()
-	state, _, err := orchestrator.ReadCounters(store, millrace.Train)
+	state, _, err := facts.ReadCounters(store, millrace.Train)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		if err != nil {
 			return &failure{fmt.Sprintf("run directory %s: %v", p.runDir, err)}
 		}
-		changes := mixViews(orchestrator.ChangesAt(state.Mixed, sortedNames(state.Manifests), uint32(found.Attempt), step))
+		changes := mixViews(facts.ChangesAt(state.Mixed, sortedNames(state.Manifests), uint32(found.Attempt), step))
 		if err := p.print(w, found, ms, changes...); err != nil {
 			return err
 		}

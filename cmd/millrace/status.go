@@ -19,7 +19,7 @@ import (
 	"millrace"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
-	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
 
@@ -237,7 +237,7 @@ func (v *statusView) stored(dir string) error {
 		return err
 	}
 	defer store.Close()
-	s, st, err := orchestrator.ReadCounters(store, millrace.Train)
+	s, st, err := facts.ReadCounters(store, millrace.Train)
 	if err != nil {
 		return &failure{err.Error()}
 	}

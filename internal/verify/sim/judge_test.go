@@ -16,6 +16,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/event"
 	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 )
 
 // judgeJournal stops the orchestrator, and compares what its journal says before and after: newest snapshot and all records since, and
@@ -82,7 +83,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 		w.fail("the journal opens", "%v", err)
 		return nil, nil
 	}
-	s, _, err := orchestrator.ReadState(store, millrace.Train, w.load.config.Spec)
+	s, _, err := facts.Read(store, millrace.Train, w.load.config.Spec)
 	if err != nil {
 		w.fail("the journal restores", "%v", err)
 	} else {
@@ -113,7 +114,7 @@ func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoi
 }
 
 // holders says who reads each stripe, by the journal.
-func holders(s *orchestrator.State) map[string]string {
+func holders(s *facts.State) map[string]string {
 	out := map[string]string{}
 	for key, h := range s.Holders {
 		out[fmt.Sprint(key)] = fmt.Sprintf("%v: %v", key, h)

@@ -14,6 +14,7 @@ import (
 	"millrace/constructors"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 	"millrace/sources"
@@ -77,7 +78,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	options.MicroBatch = uint32(p.micro)
 	topology := x.topology(p.ranks)
 	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)}, Ranks: topology.Ranks, Identity: []byte(`{}`), Runway: p.runway,
-		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
+		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
 	var shapes []millrace.Shape
 	for _, s := range append([]planner.Stage{{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}}, x.spec.Stages...) {
@@ -102,7 +103,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		}
 		cfg.Sources = append(cfg.Sources, source)
 	}
-	m, err := orchestrator.NewMachine(cfg, orchestrator.NewState())
+	m, err := orchestrator.NewMachine(cfg, facts.NewState())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
-	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/sidecar"
 )
 
@@ -82,7 +82,7 @@ func (w *world) settle() error {
 		return err
 	}
 	defer store.Close()
-	_, at, err := orchestrator.ReadCounters(store, millrace.Train)
+	_, at, err := facts.ReadCounters(store, millrace.Train)
 	if err != nil || at.Step != w.load.steps || at.Done.Steps > 0 {
 		return errors.Join(err, fmt.Errorf("it stands at step %s, %d steps into a window", at.Step, at.Done.Steps))
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"millrace/internal/event"
-	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 )
 
 // What comes of faults, as campaigns count it: a seed counts once for each.
@@ -92,7 +92,7 @@ func (x *watcher) Handle(_ context.Context, r slog.Record) error {
 }
 
 // promotions counts why those who hold the stripes at the end were given them.
-func (w *world) promotions(s *orchestrator.State) {
+func (w *world) promotions(s *facts.State) {
 	for _, h := range s.Holders {
 		switch reason := h.Reason; {
 		case reason == "":

@@ -12,6 +12,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
 	"millrace/proto"
 	"millrace/sources"
@@ -161,7 +162,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, planner.Split{On: true}
 	}
 	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
-		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Changed: func([]byte) ([]string, error) { return nil, nil },
+		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
 			plan, err := planner.Place(sel, w.axes, options)
 			if err == nil {

@@ -1,4 +1,4 @@
-package orchestrator
+package facts
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"millrace/proto"
 )
 
-// ReadState restores a run's state from its store: the newest snapshot and the records after it, which it counts. It takes as long as those
+// Read restores a run's state from its store: the newest snapshot and the records after it, which it counts. It takes as long as those
 // are many, however long the run was, checks the digest chain on the way, and changes nothing.
-func ReadState(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (s *State, records int, err error) {
+func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (s *State, records int, err error) {
 	r, err := replayed(store, stream, spec)
 	if err != nil {
 		return nil, 0, err
@@ -45,8 +45,7 @@ type replay struct {
 	differ  *planner.Differ
 	s       *State
 	records int
-	run     *RunState       // what all run states of the attempt have in common
-	live    Live            // what holds beside the mixture file at `at`
+	live    Overrides       // at `at`
 	at      planner.State   // at s.Base, or where advance brought it
 	known   uint64          // changes journaled before this was the next step are in live
 	deltas  []planner.Delta // of all sealed steps from there on
@@ -83,9 +82,9 @@ func (r *replay) snapshot(snap checkpoint.Snapshot) error {
 	if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
 		return err
 	}
-	r.s = restore(&m)
-	if m.Attempt == nil {
-		return nil
+	var err error
+	if r.s, err = Restore(&m, r.spec); err != nil || m.Attempt == nil {
+		return err
 	}
 	if err := r.begin(); err != nil {
 		return err
@@ -114,15 +113,12 @@ func (r *replay) snapshot(snap checkpoint.Snapshot) error {
 }
 
 // begin takes up an attempt at its base.
-func (r *replay) begin() (err error) {
-	if r.run, err = ParseRunState(r.s.Base); err != nil {
-		return err
+func (r *replay) begin() error {
+	r.deltas, r.at = nil, r.s.Base.Planner.Clone()
+	if uint64(r.at.Step) != r.s.Watermark {
+		return r.broken(r.s.Watermark, fmt.Sprintf("the attempt's state stands at step %s", r.at.Step))
 	}
-	r.deltas = nil
-	if r.at, err = r.run.state(); err == nil && uint64(r.at.Step) != r.s.Watermark {
-		err = r.broken(r.s.Watermark, fmt.Sprintf("the attempt's state stands at step %s", r.at.Step))
-	}
-	return err
+	return nil
 }
 
 // apply advances by one fact.
@@ -135,6 +131,12 @@ func (r *replay) apply(f Fact) error {
 	}
 	if below := f.GetAcknowledged().GetBelow(); below > r.s.Next {
 		return r.broken(below-1, "it was consumed before it was sealed")
+	}
+	if o := f.GetOpened(); o != nil {
+		var err error
+		if f.At, err = readOwn(o.State, r.spec); err != nil {
+			return err
+		}
 	}
 	base := r.s.Base
 	r.s.Apply(f)
@@ -219,16 +221,18 @@ func (r *replay) materialise() (err error) {
 		if err != nil {
 			return err
 		}
-		if !ok || string(p.Content) != string(r.s.Sealed[step].Content) {
-			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w", step, r.s.attempt(), checkpoint.ErrCorrupt)
+		if !ok || string(p.Content) != string(r.s.Sealed[step].Plan.Content) {
+			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w", step, r.s.CurrentAttempt(), checkpoint.ErrCorrupt)
 		}
 		if err := r.step(); err != nil {
 			return err
 		}
-		if p.State, err = r.runState(); err != nil {
+		after, err := r.runState()
+		if err != nil {
 			return err
 		}
-		r.s.Sealed[step] = p
+		p.State = after.Encode()
+		r.s.Sealed[step] = Step{Plan: p, After: after}
 	}
 	return nil
 }
@@ -248,24 +252,20 @@ func (r *replay) begun() error {
 	return nil
 }
 
-// mixed takes up the changes of the mixture: what the state says that the planner's stands at, and for the deltas behind it all that were journaled.
-func (r *replay) mixed() (err error) {
-	if r.live, err = parseLive(r.run.Live, r.spec.Schedule); err != nil {
-		return unreadable(err)
-	}
-	all, err := r.s.liveAfter(r.live, r.spec, uint64(r.at.Step), ^uint64(0))
-	r.known, r.differ = uint64(r.at.Step), planner.NewDiffer(all.spec(r.spec))
+// mixed starts with the overrides of the base. The deltas after it were made with all changes that were journaled.
+func (r *replay) mixed() error {
+	r.live = r.s.Base.Overrides
+	all, err := r.s.overridesAfter(r.live, r.spec, uint64(r.at.Step), ^uint64(0))
+	r.known, r.differ = uint64(r.at.Step), planner.NewDiffer(all.Spec(r.spec))
 	return err
 }
 
-// runState is the run state where the planner's stands, as the plan of the step before it had it: it knows the changes of the mixture that
-// were journaled before that was sealed.
-func (r *replay) runState() (state []byte, err error) {
-	if r.live, err = r.s.liveAfter(r.live, r.spec, r.known, uint64(r.at.Step)-1); err != nil {
+// runState is the run's state where the planner's stands, as it was sealed with the plan of the step before: with the changes of the mixture
+// that were journaled by then.
+func (r *replay) runState() (_ *RunState, err error) {
+	if r.live, err = r.s.overridesAfter(r.live, r.spec, r.known, uint64(r.at.Step)-1); err != nil {
 		return nil, err
 	}
 	r.known = uint64(r.at.Step)
-	rs := *r.run
-	rs.Step, rs.Attempt, rs.Planner, rs.Live = uint64(r.at.Step), r.s.Attempt.Attempt, r.at.Compact(), r.live.since(&r.at).text(r.spec)
-	return rs.encode(), nil
+	return NewRunState(r.s.Base.Run, r.s.Attempt.Attempt, r.at.Clone(), r.live), nil
 }

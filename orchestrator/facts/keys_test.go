@@ -1,4 +1,4 @@
-package orchestrator
+package facts
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/mixing"
 	"millrace/orchestrator/planner"
-	"millrace/proto"
 )
 
 // classify knows the classes of the keys that tests change.
@@ -30,30 +30,37 @@ func classify(key string) millrace.KeyClass {
 
 // TestAnotherMixtureDropsWhatWasChangedOfTheOld: `mix set` was said of the mixture that was in the file then.
 func TestAnotherMixtureDropsWhatWasChangedOfTheOld(t *testing.T) {
-	w := newMixWorld(t, 1)
-	w.connect()
-	w.join(0, "fresh", nil)
-	w.must(&proto.MixRequest{Change: &proto.MixRequest_Set{Set: setWeights("5", "1")}})
-	w.must(&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 11}}})
-	w.consume(4)
-	rs, err := ParseRunState(state(t, w, 4))
-	if err != nil {
-		t.Fatal(err)
+	schedule := func(weights ...string) *mixing.Schedule {
+		w, err := ParseWeights(weights)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := mixing.NewSchedule(3, []mixing.Milestone{{Weights: w}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
 	}
+	spec := &planner.Spec{Schedule: schedule("1", "2", "3")}
+	run := runOf("b", "d", "g")
+	run.Spec = spec
+	o := Overrides{schedule: schedule("5", "1", "1"), skips: []planner.Skip{{From: 11, To: 13}}, costs: []costsAt{{2, planner.Cost{Linear: 3}}}}
+	text := NewRunState(run, 1, savedState(), o).Encode()
 	for key, stays := range map[string]bool{
 		"mixture.weights.web": false, "mixture.schedule[0]": false, "mixture.groups.books": false, "mixture.sizes.web": false, "mixture.floor": false,
 		"mixture.unit": false, "mixture": false, "sources.web": false,
 		"seed": true, "carry": true, "stop.epochs": true, "tokenizer": true,
 	} {
-		m := newMixWorld(t, 1).m
-		m.s.Manifests = w.m.s.Manifests
-		m.cfg.Changed = func([]byte) ([]string, error) { return []string{key + ": 1 -> 2"}, nil }
-		_, live, err := m.fit(rs, []string{"*"})
+		saved, err := ReadSaved(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (live.schedule != nil) != stays || len(live.skips) != 1 {
-			t.Errorf("with another %s: the schedule stays %v, want %v; skips %v", key, live.schedule != nil, stays, live.skips)
+		out, err := Migrate(saved, run, Rules{Changed: func([]byte) ([]string, error) { return []string{key + ": 1 -> 2"}, nil }, Classify: classify}, []string{"*"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := out.Overrides; (got.schedule != nil) != stays || len(got.skips) != 1 || len(got.costs) != 1 {
+			t.Errorf("with another %s: the schedule stays %v, want %v; skips %v, costs %v", key, got.schedule != nil, stays, got.skips, got.costs)
 		}
 	}
 }
@@ -80,55 +87,15 @@ func TestAStateThatNothingCanChange(t *testing.T) {
 		{"carries of a source that is gone", carries, "b g", "", `source "d"`},
 		{"carries, another is gone", carries, "b d", "", ""},
 	} {
-		before, m := runOf(t, "b", "d", "g"), runOf(t, strings.Fields(c.now)...)
-		rs, err := ParseRunState(before.runState(1, c.st))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.cfg.Changed = func([]byte) ([]string, error) {
+		changed := func([]byte) ([]string, error) {
 			return strings.FieldsFunc(c.changed, func(r rune) bool { return r == ';' }), nil
 		}
-		st, _, err := m.fit(rs, []string{"*"})
+		st, err := migrate(stateOf(runOf("b", "d", "g"), 1, c.st), runOf(strings.Fields(c.now)...), changed, "*")
 		switch {
 		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, millrace.ErrInvalid)):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		case err == nil && len(st.Carried) != len(c.st.Carried):
 			t.Errorf("%s: %d segments wait, want %d", c.name, len(st.Carried), len(c.st.Carried))
 		}
-	}
-}
-
-// TestARankThatGoesBackSaysWhoHasToStartToo: the others live and wait for steps that do not come.
-func TestARankThatGoesBackSaysWhoHasToStartToo(t *testing.T) {
-	w := newWorld(t, 4)
-	w.connect()
-	w.joinAll("fresh", nil)
-	w.consume(5)
-	w.m.Left(0)
-	w.turn()
-	w.sidecar.take()
-	waiting := func() (text string) {
-		for _, msg := range w.sidecar.got {
-			if o, ok := msg.(*proto.SidecarOrder); ok && o.GetWaiting() != nil {
-				text = o.GetWaiting().Text
-			}
-		}
-		return text
-	}
-	w.join(0, "state", state(t, w, 2))
-	const first = "rank 0 starts again at step 2, and the run goes on when all ranks do: restart ranks 1, 2, 3 too, from the same checkpoint"
-	if got := waiting(); got != first {
-		t.Errorf("ranks that live are told %q, want %q", got, first)
-	}
-	w.m.Left(2)
-	w.m.Left(3)
-	w.join(1, "state", state(t, w, 2))
-	if got := waiting(); got != "waiting for rank 2, 3 to connect and say where it starts" {
-		t.Errorf("with ranks 2 and 3 away they are told %q", got)
-	}
-	w.join(2, "state", state(t, w, 2))
-	w.join(3, "state", state(t, w, 2))
-	if w.m.s.attempt() != 2 || w.m.Waiting() != "" {
-		t.Errorf("attempt %d, waiting for %q", w.m.s.attempt(), w.m.Waiting())
 	}
 }

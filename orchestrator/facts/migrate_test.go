@@ -1,4 +1,4 @@
-package orchestrator
+package facts
 
 import (
 	"errors"
@@ -12,19 +12,35 @@ import (
 	"millrace/proto"
 )
 
-// runOf is a machine of a run with these sources; a source's files are what stands behind a slash, by default its name.
-func runOf(t *testing.T, sources ...string) *Machine {
-	t.Helper()
-	m := &Machine{cfg: Config{Identity: []byte(`{"seed":"1"}`), Classify: classify}, s: NewState()}
+// runOf is a run with these sources; the files of a source are given behind a slash, by default its name.
+func runOf(sources ...string) *Run {
+	var list []SourceFiles
 	for _, s := range sources {
 		name, files, given := strings.Cut(s, "/")
 		if !given {
 			files = name
 		}
-		m.cfg.Sources = append(m.cfg.Sources, Source{Name: name})
-		m.s.Manifests[name] = &proto.Manifest{Source: name, Fingerprint: []byte(files + "----------------")[:16]}
+		list = append(list, FilesOf(name, &proto.Manifest{Source: name, Fingerprint: []byte(files + "----------------")[:16]}))
 	}
-	return m
+	return NewRun(nil, []byte(`{"seed":"1"}`), list)
+}
+
+// stateOf is the text of a run's state.
+func stateOf(run *Run, attempt uint32, st planner.State) []byte {
+	return NewRunState(run, attempt, st, Overrides{}).Encode()
+}
+
+// migrate reads and migrates a state.
+func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), override ...string) (planner.State, error) {
+	saved, err := ReadSaved(text)
+	if err != nil {
+		return planner.State{}, err
+	}
+	out, err := Migrate(saved, to, Rules{Changed: changed, Classify: classify}, override)
+	if err != nil {
+		return planner.State{}, err
+	}
+	return out.Planner, nil
 }
 
 // savedState is a state of the sources b, d and g: b is inside a document, d has left, g is owed.
@@ -72,13 +88,8 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		{"removed and added", "b d x", nil, "sources", "[7,64,0,10,8,-30,0,2,0,5,0,0,1]" + d + "[0,0,0,0,0,0,0]"},
 		{"renamed: another one", "c d g", nil, "sources", "[0,0,0,0,0,0,0]" + d + "[4,0,0,30,4,-30,0]"},
 	} {
-		before, m := runOf(t, "b", "d", "g"), runOf(t, strings.Fields(c.now)...)
-		rs, err := ParseRunState(before.runState(1, savedState()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.cfg.Changed = func([]byte) ([]string, error) { return c.identity, nil }
-		st, _, err := m.fit(rs, strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' }))
+		text, now := stateOf(runOf("b", "d", "g"), 1, savedState()), runOf(strings.Fields(c.now)...)
+		st, err := migrate(text, now, func([]byte) ([]string, error) { return c.identity, nil }, strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' })...)
 		if !strings.HasPrefix(c.want, "[") {
 			if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, override %q: %v\nwant %s", c.name, c.override, err, c.want)
@@ -88,41 +99,38 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		want := `{"planner":2,"step":9,"tokens":60,"sources":[` + strings.ReplaceAll(c.want, "][", "],[") + `]}`
 		if err != nil || st.String() != want {
 			t.Errorf("%s, override %q: %v\n got %s\nwant %s", c.name, c.override, err, st, want)
-		} else if err := st.Validate(len(m.cfg.Sources)); err != nil {
+		} else if err := st.Validate(len(now.sources)); err != nil {
 			t.Errorf("%s, override %q: %v", c.name, c.override, err)
 		}
 	}
 }
 
 func TestAnErrorNamesAFewChangesOfMany(t *testing.T) {
-	m := runOf(t, "b", "d", "g")
-	rs, err := ParseRunState(m.runState(1, savedState()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.cfg.Changed = func([]byte) (lines []string, err error) {
+	run := runOf("b", "d", "g")
+	text := stateOf(run, 1, savedState())
+	changed := func([]byte) (lines []string, err error) {
 		for i := range 1000 {
 			lines = append(lines, fmt.Sprintf("mixture.weights.source-%03d: 1 -> 2", i))
 		}
 		return lines, nil
 	}
-	if _, _, err := m.fit(rs, nil); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
+	if _, err := migrate(text, run, changed); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
 		t.Errorf("got %v", err)
 	}
-	if _, _, err := m.fit(rs, []string{"mixture"}); err != nil {
+	if _, err := migrate(text, run, changed, "mixture"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestUnreadableStates(t *testing.T) {
-	m := runOf(t, "b", "d", "g")
-	m.cfg.Changed = func(stored []byte) ([]string, error) {
+	run := runOf("b", "d", "g")
+	changed := func(stored []byte) ([]string, error) {
 		if len(stored) == 0 || stored[0] != '{' {
 			return nil, errors.New("read identity: it is none")
 		}
 		return nil, nil
 	}
-	good := string(m.runState(1, savedState()))
+	good := string(stateOf(run, 1, savedState()))
 	field := func(name, value string) string { // replaces a field's value
 		_, rest, _ := strings.Cut(good, `"`+name+`":`)
 		old := rest[:strings.IndexAny(rest, ",}")]
@@ -156,13 +164,7 @@ func TestUnreadableStates(t *testing.T) {
 		{"no identity", field("identity", "null"), "read identity"},
 		{"microbatch of another kind", field("step", `9,"microbatch":"x"`), "cannot unmarshal string"},
 	} {
-		err := func() error {
-			rs, err := ParseRunState([]byte(c.text))
-			if err == nil {
-				_, _, err = m.fit(rs, nil)
-			}
-			return err
-		}()
+		_, err := migrate([]byte(c.text), run, changed)
 		switch {
 		case (err == nil) != (c.want == "") || c.want == "" && err != nil:
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -176,9 +178,9 @@ func TestUnreadableStates(t *testing.T) {
 
 func TestSourcesPack(t *testing.T) {
 	for _, names := range [][]string{{"web"}, {"a", "a,b", "a/b", "a b", "aé中", "ab", "abc", "b%"}, {strings.Repeat("x", 80) + "1", strings.Repeat("x", 80) + "2"}, {""}} {
-		var list []sourceFiles
+		var list []SourceFiles
 		for i, name := range names {
-			list = append(list, sourceFiles{name: name, files: [4]byte{byte(i), 255, 62, 63}})
+			list = append(list, SourceFiles{Name: name, Files: [4]byte{byte(i), 255, 62, 63}})
 		}
 		text := packSources(list)
 		if back, err := unpackSources(text); err != nil || !slices.Equal(back, list) {
@@ -212,36 +214,28 @@ func TestRunStateIsSmall(t *testing.T) {
 				st.Sources[i].Deficit = -c.of.Deficit
 			}
 		}
-		m := runOf(t, names...)
-		m.cfg.Identity = []byte(`"` + strings.Repeat("x", c.identity-2) + `"`)
-		text := m.runState(99, st)
+		run := runOf(names...)
+		run.Identity = []byte(`"` + strings.Repeat("x", c.identity-2) + `"`)
+		text := stateOf(run, 99, st)
 		if most := c.most - len(`,"microbatch":9999,"placement":""`) - 32; len(text) > most {
 			t.Errorf("%d sources: %d bytes, want at most %d", c.sources, len(text), most)
 		}
 		t.Logf("%d sources: %d bytes", c.sources, len(text))
-		rs, err := ParseRunState(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if back, err := rs.state(); err != nil || !back.Equal(st) {
+		if back, err := ReadSaved(text); err != nil || !back.Planner.Equal(st) {
 			t.Errorf("%d sources do not come back: %v", c.sources, err)
 		}
 	}
 }
 
-// FuzzParseRunState: whatever a trainer loads is refused with words, or goes on.
-func FuzzParseRunState(f *testing.F) {
-	m := &Machine{cfg: Config{Identity: []byte(`{}`), Sources: []Source{{Name: "b"}, {Name: "d"}, {Name: "g"}}, Classify: classify, Changed: func([]byte) ([]string, error) { return nil, nil }}, s: NewState()}
-	text := string(m.runState(3, savedState()))
+// FuzzReadSaved: whatever a trainer loads is refused with words, or goes on.
+func FuzzReadSaved(f *testing.F) {
+	run := runOf("b", "d", "g")
+	text := string(stateOf(run, 3, savedState()))
 	f.Add([]byte(text))
 	f.Add([]byte(strings.Replace(text, `"step"`, `"microbatch":1,"placement":"00","step"`, 1)))
 	f.Add([]byte(`{"millrace":1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		rs, err := ParseRunState(text)
-		if err != nil {
-			return
-		}
-		st, _, err := m.fit(rs, []string{"*"})
+		st, err := migrate(text, run, func([]byte) ([]string, error) { return nil, nil }, "*")
 		if err == nil && st.Validate(3) != nil {
 			t.Errorf("%s gives a state that no run goes on from: %v", text, st.Validate(3))
 		}
@@ -250,23 +244,25 @@ func FuzzParseRunState(f *testing.F) {
 
 // TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint that a program of planner version 1 wrote go on with states that this one writes.
 func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
-	now := savedState()
+	run, now := runOf("b", "d", "g"), savedState()
 	old := now.Clone()
 	old.Version = 1
-	state := func(st planner.State) []byte {
-		rs := RunState{Version: runStateVersion, Step: uint64(st.Step), Planner: st.Compact(), Identity: []byte("{}")}
-		return rs.encode()
+	read := func(st planner.State) *RunState {
+		out, err := readOwn(stateOf(run, 1, st), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
 	}
-	if !alike(state(old), state(now)) || string(state(old)) == string(state(now)) {
+	if string(stateOf(run, 1, old)) == string(stateOf(run, 1, now)) {
+		t.Fatal("the states have one text")
+	}
+	if !read(old).IsAlike(read(now)) || string(read(old).Encode()) != string(stateOf(run, 1, now)) {
 		t.Error("a state of version 1 is another than the same one of version 2")
-	}
-	renewed, err := relive(state(old), nil)
-	if err != nil || string(renewed) != string(state(now)) {
-		t.Errorf("renewed it is %s: %v", renewed, err)
 	}
 	other := old.Clone()
 	other.Sources[0].Ordinal++
-	if alike(state(other), state(now)) {
+	if read(other).IsAlike(read(now)) {
 		t.Error("another state is the same")
 	}
 }

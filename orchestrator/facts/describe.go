@@ -1,0 +1,87 @@
+package facts
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace/mixing"
+	pb "millrace/proto"
+)
+
+// Describe says in words what a change of the mixture is; names are those of the sources, in order.
+func Describe(c *pb.Mixed, names []string) string {
+	switch change := c.GetChange().(type) {
+	case *pb.Mixed_Schedule:
+		milestones, err := MilestonesFromProto(change.Schedule.Milestones)
+		if err != nil {
+			return err.Error()
+		}
+		var parts []string
+		for _, k := range milestones {
+			parts = append(parts, DescribeMilestone(k, names))
+		}
+		return strings.Join(parts, "; ")
+	case *pb.Mixed_Skip:
+		return fmt.Sprintf("what steps %d to %d, %d excluded, would have held is passed over", c.AtStep, change.Skip.To, change.Skip.To)
+	case *pb.Mixed_Costs:
+		return fmt.Sprintf("costs linear %d, quadratic %d", change.Costs.Linear, change.Costs.Quadratic)
+	}
+	return "a change that this program does not know"
+}
+
+// DescribeMilestone writes a milestone for people; names are those of the sources, in order.
+func DescribeMilestone(k mixing.Milestone, names []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "from %s %d", strings.TrimSuffix(k.From.Measure.String(), "s"), k.From.Count)
+	if k.Ramp != mixing.RampNone {
+		fmt.Fprintf(&b, " %s over %d", k.Ramp, k.Over.Count)
+	}
+	b.WriteByte(':')
+	for i, w := range readable(k.Weights) {
+		name := fmt.Sprint(i)
+		if i < len(names) {
+			name = names[i]
+		}
+		fmt.Fprintf(&b, " %s %s", name, w)
+	}
+	return b.String()
+}
+
+// longWeight is the length from which a weight is nothing that somebody wrote: groups and rules come to weights of many digits.
+const longWeight = 12
+
+// readable returns weights for people: as they are written, or as shares where they were derived.
+func readable(weights []mixing.Weight) []string {
+	out, long := make([]string, len(weights)), false
+	for i, w := range weights {
+		out[i] = w.String()
+		long = long || len(out[i]) >= longWeight
+	}
+	parts, err := mixing.Proportion(weights)
+	if !long || err != nil {
+		return out
+	}
+	for i, share := range parts.Shares(nil) {
+		out[i] = DecimalShare(share)
+	}
+	return out
+}
+
+// InForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
+func (s *State) InForce(c *pb.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }
+
+// ChangesAt are the changes of the mixture that took effect with a step of an attempt, for people; names are those of the sources, in order.
+func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
+	for _, c := range list {
+		if c.AtStep == step && c.Attempt <= attempt {
+			out = append(out, &pb.MixChange{AtStep: c.AtStep, Text: Describe(c, names), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: true})
+		}
+	}
+	return out
+}
+
+// DecimalShare writes a share to six places.
+func DecimalShare(share uint32) string {
+	millionths := (uint64(share)*1_000_000 + mixing.One/2) / mixing.One
+	return fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000)
+}

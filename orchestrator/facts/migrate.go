@@ -1,0 +1,166 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// Rules say how two identities differ, and what a key of an identity decides.
+type Rules struct {
+	// Changed lists the differences between a stored identity and this run's, as "key: how".
+	Changed func(stored []byte) ([]string, error)
+	// Classify returns the class of a key.
+	Classify func(key string) millrace.KeyClass
+}
+
+// Migrate turns a saved state into a state of this run. It refuses differences that no override names, and changes that the state
+// cannot go on with. docs/resume.md says what each difference does to the planner's state.
+func Migrate(saved *Saved, to *Run, rules Rules, override []string) (*RunState, error) {
+	lines, err := rules.Changed(saved.Identity)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	m := migration{saved: saved.Sources, now: to.sources, classify: rules.Classify}
+	m.name(lines)
+	if err := m.judge(override); err != nil {
+		return nil, err
+	}
+	if err := m.adaptable(saved.Planner); err != nil {
+		return nil, err
+	}
+	text := saved.overrides
+	if text != nil && m.remixed() {
+		text = &overridesText{Skips: text.Skips, Costs: text.Costs}
+	}
+	out := &RunState{Run: to, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
+	if text == nil {
+		return out, nil
+	}
+	if out.Overrides, err = parseOverrides(text, to.Spec.Schedule); err != nil {
+		return nil, unreadable(err)
+	}
+	return out, nil
+}
+
+// remixed reports whether the state's changes were made to another mixture: a key that takes part in it has another value, or the
+// sources are others. The mixture file holds then.
+func (m *migration) remixed() bool {
+	return slices.ContainsFunc(m.changes, func(c change) bool { return c.class.DecidesMixture() }) ||
+		!slices.EqualFunc(m.saved, m.now, func(a, b SourceFiles) bool { return a.Name == b.Name })
+}
+
+// migration compares the sources and the identity of a saved state with those of a run.
+type migration struct {
+	saved, now []SourceFiles
+	classify   func(key string) millrace.KeyClass
+	changes    []change
+}
+
+// change is one key that differs.
+type change struct {
+	name  string // an override names it so
+	line  string // for people: the name and how it differs
+	class millrace.KeyClass
+}
+
+// name lists all differences: those of the identities and, because an identity may have shortened them, those of the sources.
+func (m *migration) name(identity []string) {
+	named := map[string]bool{}
+	for _, line := range identity {
+		name, _, _ := strings.Cut(line, ": ")
+		m.changes, named[name] = append(m.changes, change{name: name, line: line, class: m.classify(name)}), true
+	}
+	add := func(name, how string) {
+		if !named[name] {
+			m.changes = append(m.changes, change{name: name, line: name + ": " + how})
+		}
+	}
+	for _, s := range m.now {
+		switch was := find(m.saved, s.Name); {
+		case was < 0:
+			add("sources."+s.Name, "added")
+		case m.saved[was].Files != s.Files:
+			add("sources."+s.Name+".files", "their names, sizes or contents")
+		}
+	}
+	for _, s := range m.saved {
+		if find(m.now, s.Name) < 0 {
+			add("sources."+s.Name, "removed")
+		}
+	}
+	slices.SortFunc(m.changes, func(a, b change) int { return strings.Compare(a.line, b.line) })
+}
+
+func find(list []SourceFiles, name string) int {
+	return slices.IndexFunc(list, func(s SourceFiles) bool { return s.Name == name })
+}
+
+// shownChanges is how many changes an error names.
+const shownChanges = 8
+
+// judge refuses changes that are not overridden.
+func (m *migration) judge(override []string) error {
+	var lines, names []string
+	for _, c := range m.changes {
+		if !m.overridden(c.name, override) {
+			lines, names = append(lines, c.line), append(names, fmt.Sprintf("%q", c.name))
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	if n := len(lines) - shownChanges; n > 0 {
+		lines, names = append(lines[:shownChanges], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
+	}
+	return millrace.Errorf(millrace.ErrMismatch, "the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless",
+		strings.Join(lines, "; "), strings.Join(names, ", "))
+}
+
+// overridden reports whether an override names a change. A name stands for all below it; a source's name also for the weight that came or
+// went with it.
+func (m *migration) overridden(name string, override []string) bool {
+	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
+	moved := isWeight && (find(m.saved, source) < 0) != (find(m.now, source) < 0)
+	return slices.ContainsFunc(override, func(o string) bool {
+		return o == "*" || below(name, o) || moved && below("sources."+source, o)
+	})
+}
+
+func below(name, room string) bool {
+	rest, ok := strings.CutPrefix(name, room)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// adaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments of a removed source.
+func (m *migration) adaptable(st planner.State) error {
+	if len(m.changes) == 0 {
+		return nil
+	}
+	names := make([]string, len(m.saved))
+	for i, s := range m.saved {
+		names[i] = s.Name
+	}
+	return st.Adaptable(names, func(name string) bool { return find(m.now, name) < 0 })
+}
+
+// adapt maps the planner's state to the sources of this run.
+func (m *migration) adapt(st planner.State) planner.State {
+	fits := make([]planner.Fit, len(m.now))
+	for i, s := range m.now {
+		fits[i].From = find(m.saved, s.Name)
+		for _, c := range m.changes {
+			mine := c.name == "sources" || c.name == "sources."+s.Name || c.name == "sources."+s.Name+".files"
+			fits[i].Other = fits[i].Other || mine || c.class == millrace.KeyDocuments
+			fits[i].Again = fits[i].Again || mine || c.class == millrace.KeyEnd
+		}
+	}
+	st = st.Adapt(fits)
+	if slices.ContainsFunc(m.changes, func(c change) bool { return c.class == millrace.KeyUnit }) {
+		st = st.Forgive()
+	}
+	return st
+}

@@ -1,0 +1,100 @@
+package facts
+
+import (
+	"cmp"
+	"slices"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	pb "millrace/proto"
+)
+
+// Overrides are the changes that were made to the mixture of a running run, over its mixture file. It is a value: methods that change
+// something return another one.
+type Overrides struct {
+	schedule *mixing.Schedule // nil: the file's
+	skips    []planner.Skip   // by From
+	costs    []costsAt        // by step
+	policy   []byte           // memory of the adaptive policy
+}
+
+// costsAt is a cost model from a step on.
+type costsAt struct {
+	step uint64
+	cost planner.Cost
+}
+
+// isEmpty reports whether the mixture file alone is in force.
+func (o Overrides) isEmpty() bool {
+	return o.schedule == nil && len(o.skips) == 0 && len(o.costs) == 0 && len(o.policy) == 0
+}
+
+// With adds a change; file is the mixture file's schedule. To add the same change again has no effect.
+func (o Overrides) With(file *mixing.Schedule, c *pb.Mixed) (Overrides, error) {
+	switch change := c.GetChange().(type) {
+	case *pb.Mixed_Schedule:
+		milestones, err := MilestonesFromProto(change.Schedule.Milestones)
+		if err != nil {
+			return o, err
+		}
+		if o.schedule, err = o.Schedule(file).With(milestones); err != nil {
+			return o, err
+		}
+	case *pb.Mixed_Skip:
+		skip := planner.Skip{From: millrace.Step(c.AtStep), To: millrace.Step(change.Skip.To)}
+		o.skips = append(slices.DeleteFunc(slices.Clone(o.skips), func(k planner.Skip) bool { return k.From == skip.From }), skip)
+		slices.SortFunc(o.skips, func(a, b planner.Skip) int { return cmp.Compare(a.From, b.From) })
+	case *pb.Mixed_Costs:
+		at := costsAt{c.AtStep, planner.Cost{Linear: change.Costs.Linear, Quadratic: change.Costs.Quadratic}}
+		o.costs = append(slices.DeleteFunc(slices.Clone(o.costs), func(k costsAt) bool { return k.step >= at.step }), at)
+	}
+	if len(c.Policy) > 0 {
+		o.policy = c.Policy
+	}
+	return o, nil
+}
+
+// Schedule returns the schedule in force; file is the mixture file's.
+func (o Overrides) Schedule(file *mixing.Schedule) *mixing.Schedule {
+	if o.schedule != nil {
+		return o.schedule
+	}
+	return file
+}
+
+// Since trims overrides to those that decide about steps after a state. Inside a window these are the ones that the window began with.
+func (o Overrides) Since(st *planner.State) Overrides {
+	if o.schedule != nil {
+		step, tokens := st.Drawn()
+		o.schedule = o.schedule.Since(uint64(step), tokens)
+	}
+	o.skips = slices.DeleteFunc(slices.Clone(o.skips), func(k planner.Skip) bool { return k.From < st.Step })
+	for len(o.costs) > 1 && o.costs[1].step <= uint64(st.Step) {
+		o.costs = o.costs[1:]
+	}
+	return o
+}
+
+// Spec returns the spec of a mixture file with the overrides applied.
+func (o Overrides) Spec(file *planner.Spec) *planner.Spec {
+	if file == nil || o.schedule == nil && len(o.skips) == 0 {
+		return file
+	}
+	out := *file
+	out.Schedule, out.Skips = o.Schedule(file.Schedule), o.skips
+	return &out
+}
+
+// Cost returns the cost model of a step; ok is false if the mixture file's holds.
+func (o Overrides) Cost(step uint64) (cost planner.Cost, ok bool) {
+	for _, c := range o.costs {
+		if c.step <= step {
+			cost, ok = c.cost, true
+		}
+	}
+	return cost, ok
+}
+
+// Policy returns the memory of the adaptive policy.
+func (o Overrides) Policy() []byte { return o.policy }

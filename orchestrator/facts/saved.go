@@ -1,0 +1,102 @@
+package facts
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"millrace"
+	"millrace/orchestrator/planner"
+)
+
+// savedText is the JSON form of a run state. docs/resume.md describes its keys.
+type savedText struct {
+	Version int    `json:"millrace"` // format of this object
+	Step    uint64 `json:"step"`     // first step that was not consumed
+	Attempt uint32 `json:"attempt"`
+	Planner string `json:"planner"` // planner.State, compact
+	// Sources names the planner's sources in its order, with fingerprints of their files: see packSources.
+	Sources   string          `json:"sources"`
+	Identity  json.RawMessage `json:"identity"` // compact form
+	Overrides *overridesText  `json:"live,omitempty"`
+	// Inside a step only: microbatches of Step that were consumed, and the placement digest of the step, under which they were counted.
+	Microbatch uint32 `json:"microbatch,omitempty"`
+	Placement  string `json:"placement,omitempty"`
+}
+
+const savedVersion = 2
+
+func (t savedText) encode() []byte {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(fmt.Sprintf("encode run state: %v", err)) // plain fields only: cannot happen
+	}
+	return text
+}
+
+// Saved is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides are decoded when the
+// mixture file is known that they refer to.
+type Saved struct {
+	Attempt    uint32
+	Planner    planner.State
+	Sources    []SourceFiles
+	Identity   []byte
+	Microbatch uint32 // inside a step: microbatches of it that were consumed
+	Placement  string // inside a step: its placement digest, in hex
+	overrides  *overridesText
+}
+
+// ReadSaved decodes a state that a trainer saved.
+func ReadSaved(text []byte) (*Saved, error) {
+	var version struct {
+		Millrace *int `json:"millrace"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil || version.Millrace == nil {
+		return nil, unreadable(invalid("it is no state of a run"))
+	}
+	if v := *version.Millrace; v != savedVersion {
+		return nil, invalid("read state: its format is version %d, this program reads version %d: go on with the program that saved it", v, savedVersion)
+	}
+	var t savedText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return nil, unreadable(millrace.Mark(err, millrace.ErrInvalid))
+	}
+	s := &Saved{Attempt: t.Attempt, Identity: t.Identity, Microbatch: t.Microbatch, Placement: t.Placement, overrides: t.Overrides}
+	var err error
+	if s.Planner, err = planner.ParseState(t.Planner); err != nil {
+		return nil, unreadable(err)
+	}
+	if uint64(s.Planner.Step) != t.Step {
+		return nil, unreadable(invalid("step %d, but its planner stands at %d", t.Step, s.Planner.Step))
+	}
+	if s.Sources, err = unpackSources(t.Sources); err != nil {
+		return nil, unreadable(err)
+	}
+	if len(s.Sources) != len(s.Planner.Sources) {
+		return nil, unreadable(invalid("it names %d sources and holds %d", len(s.Sources), len(s.Planner.Sources)))
+	}
+	return s, nil
+}
+
+// unreadable adds the cure for a state that was changed after it was saved.
+func unreadable(err error) error {
+	return fmt.Errorf("read state: %w: pass what state_dict() returned, unchanged", err)
+}
+
+// readOwn decodes a state that this run journaled. Without a spec its overrides are left out.
+func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
+	saved, err := ReadSaved(text)
+	if err != nil {
+		return nil, err
+	}
+	out := &RunState{Run: NewRun(spec, saved.Identity, saved.Sources), Attempt: saved.Attempt, Planner: saved.Planner}
+	if spec == nil {
+		return out, nil
+	}
+	if err := out.Planner.Validate(len(spec.Sources)); err != nil {
+		return nil, err
+	}
+	if out.Overrides, err = parseOverrides(saved.overrides, spec.Schedule); err != nil {
+		return nil, unreadable(err)
+	}
+	return out, nil
+}

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
-	"millrace/constructors"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
@@ -45,8 +43,8 @@ func (r *role) serve(ctx context.Context, first int) error {
 	}
 	shapes := r.cfg.Shapes()
 	perRank := memory / 2 / int64(r.ranks)
-	if frame := constructors.NewSet(shapes, r.cfg.PadMultiple).MaxBytes(); 2*frame > perRank {
-		return fmt.Errorf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: at least %d bytes are needed", r.cfg.Limits.SidecarMemory, r.ranks, frame, 4*frame*int64(r.ranks))
+	if err := setup.CheckSidecarMemory(r.cfg, r.ranks); err != nil {
+		return err
 	}
 	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
 		Topology: topology, Broadcast: setup.Broadcast(r.cfg), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,

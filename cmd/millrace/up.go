@@ -90,6 +90,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err := cfg.Payload(); err != nil {
 		return err
 	}
+	if err := setup.CheckSidecarMemory(cfg, u.ranks); err != nil {
+		return err
+	}
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
 	}

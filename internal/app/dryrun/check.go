@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"millrace"
-	"millrace/constructors"
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/tree"
 	"millrace/internal/app/setup"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
@@ -275,7 +275,7 @@ func (k *check) sources(ctx context.Context) error {
 		at := slices.Index(k.c.Sources.Names(), r.Name)
 		r.Format, r.Shuffle, r.Why, r.Epochs = m.Format, string(m.Shuffle), m.Why, src.Epochs()
 		r.OnExhausted, r.Target = string(k.c.Sources[at].OnExhausted), float64(shares[at])/mixing.One
-		r.Allowed = allowed(r.RecordsExact, r.Records)
+		r.Allowed = allowed(setup.Counted(m), r.Records)
 		k.quarantine(i, &r)
 		k.course(i, &r)
 		k.report.Sources = append(k.report.Sources, r)
@@ -318,35 +318,55 @@ func (k *check) ending() {
 	}
 }
 
-// quarantine joins the bad records that the scan and the planned steps came by.
+// quarantine counts the bad records that reading to the end and planning came by, and compares them with the budget.
 func (k *check) quarantine(i int, r *SourceReport) {
-	bad := k.scans[i].Rejects
-	r.Bad = k.scans[i].Bad
+	scan := &k.scans[i]
+	bad := scan.Rejects
+	r.Bad = scan.Bad
 	if k.found != nil {
-		src, _ := k.c.Source(r.Name)
-		filtered := src.Filter != "" // what a filter fails on, only planning finds
-		for _, q := range k.found[i].Rejects {
-			if (!k.scans[i].Complete() || filtered) && !slices.Contains(bad, q) {
-				bad = append(bad, q)
+		for _, x := range k.found[i].Rejects {
+			if !scan.bad[x.Sample] { // in a file that was not read to its end, or bad for the filter or the tokenizer
+				bad = append(bad, x.Quarantine)
 				r.Bad++
 			}
 		}
 	}
 	k.report.Quarantined.Count += r.Bad
 	k.report.Quarantined.Recent = append(k.report.Quarantined.Recent, bad[:min(len(bad), shownRejects)]...)
-	if r.Bad > r.Allowed && len(k.scans[i].Broken) == 0 {
+	if len(scan.Broken) > 0 {
+		return
+	}
+	if r.Bad > r.Allowed {
 		q := bad[0]
-		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: repair the files, or raise quarantine.budget",
-			r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason)
+		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: "+
+			"repair the files, or raise quarantine.budget", r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason)
+		return
+	}
+	k.early(i, r)
+}
+
+// early complains of a source that nobody has counted if its first records are too bad: a run takes the budget of those that it has read.
+func (k *check) early(i int, r *SourceReport) {
+	if k.found == nil || setup.Counted(k.opened.Sources[i].Manifest()) {
+		return
+	}
+	allowed := setup.Allowed(k.c)
+	for n, x := range k.found[i].Rejects {
+		records := uint64(x.Ordinal) + 1
+		if most := allowed(false, records); uint64(n) >= most {
+			k.complain(r.Name, "source %s: %d of the first %d records cannot be decoded, its quarantine budget takes %d there; the last is "+
+				"%s at byte %d: %s: repair the files, raise quarantine.budget, or count the source with millrace index",
+				r.Name, n+1, records, most, x.ID, x.Offset, x.Reason)
+			return
+		}
 	}
 }
 
 // memory compares what a run holds with the limits, as the roles do when they start.
 func (k *check) memory() {
 	c, m := k.c, &k.report.Memory
-	m.Frame = constructors.NewSet(c.Shapes(), c.PadMultiple).MaxBytes()
+	m.Frame, m.SidecarNeeded = setup.SidecarMemory(c, k.o.Ranks)
 	m.LoaderLimit, m.SidecarLimit = int64(c.Limits.LoaderMemory), int64(c.Limits.SidecarMemory)
-	m.SidecarNeeded = 4 * m.Frame * int64(k.o.Ranks)
 	m.StepPayload = 4 * int64(c.StepTokens())
 	k.report.Run.Loaders, k.report.Run.Shadows = setup.Loaders(c), int(c.Reliability.Shadows)
 	m.PayloadSteps = setup.LoaderMemory(c) * int64(setup.Loaders(c)) / 2 / m.StepPayload
@@ -356,9 +376,8 @@ func (k *check) memory() {
 			k.report.CPSizes = append(k.report.CPSizes, cp)
 		}
 	}
-	if m.SidecarNeeded > m.SidecarLimit {
-		at := place(c, "limits.sidecar_memory")
-		k.complain("", "%s:%d:%d: limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes: write at least %d", at.File, at.Line, at.Column,
-			c.Limits.SidecarMemory, k.o.Ranks, m.Frame, m.SidecarNeeded)
+	var at *tree.Error
+	if errors.As(setup.CheckSidecarMemory(c, k.o.Ranks), &at) {
+		k.complain("", "%s:%d:%d: %s: %s", at.File, at.Line, at.Column, at.Msg, at.Cure)
 	}
 }

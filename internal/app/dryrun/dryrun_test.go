@@ -251,3 +251,47 @@ func TestFaults(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// TestBadRecordsCountOnce: what reading to the end finds bad is not counted again when planning comes by it, however many there are.
+func TestBadRecordsCountOnce(t *testing.T) {
+	dir := t.TempDir()
+	bad := make([]int, 60)
+	for i := range bad {
+		bad[i] = 2 * i
+	}
+	corpus(t, dir, "big/a.jsonl", 400, bad...)
+	for _, filter := range []string{"", ", filter: tokens > 0"} {
+		c := parse(t, dir, "stop: {epochs: 1}\nquarantine: {budget: 0.15}\nmixture: {weights: {big: 1}}\nsources: {big: {path: \"big/*.jsonl\""+filter+"}}\n")
+		r, err := Check(t.Context(), c, CheckOptions{Ranks: 1, Steps: 3, Budget: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.OK || r.Sources[0].Bad != 60 {
+			t.Errorf("filter %q: %d bad records of 60, problems %v", filter, r.Sources[0].Bad, r.Problems)
+		}
+	}
+}
+
+// TestBudgetIsThatOfARun: the budget is a part of the records that the manifest counts, as in a run; of a source that nobody counted,
+// a part of at least 10,000, in the order in which a run reads them.
+func TestBudgetIsThatOfARun(t *testing.T) {
+	dir := t.TempDir()
+	corpus(t, dir, "big/a.jsonl", 100, 3, 5, 7, 9)
+	for mixture, want := range map[string]struct {
+		allowed uint64
+		ok      bool
+	}{
+		"shuffle: blocks\n": {10, true},
+		"shuffle: global\n": {1, false},
+		"shuffle: blocks\nquarantine: {budget: 0.0003}\n": {3, false},
+	} {
+		c := parse(t, dir, mixture+"stop: {epochs: 1}\nmixture: {weights: {big: 1}}\nindex_dir: "+t.TempDir()+"\nsources: {big: {path: \"big/*.jsonl\"}}\n")
+		r, err := Check(t.Context(), c, CheckOptions{Ranks: 1, Steps: 3, Budget: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.OK != want.ok || r.Sources[0].Allowed != want.allowed {
+			t.Errorf("%q: allowed %d of %d, problems %v", mixture, r.Sources[0].Allowed, want.allowed, r.Problems)
+		}
+	}
+}

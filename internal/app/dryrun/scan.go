@@ -29,6 +29,8 @@ type Scan struct {
 	Bad     uint64                // records that cannot be decoded
 	Rejects []millrace.Quarantine // the first of these
 	Broken  []*Problem            // files that are unreadable as a whole
+
+	bad map[millrace.SampleID]bool // all of these
 }
 
 // Complete tells whether every file was read.
@@ -43,11 +45,13 @@ type ScanOptions struct {
 // target is a file to be read.
 type target struct {
 	source int
+	number uint32 // of the shard in its source
 	shard  millrace.Shard
 
-	records, bad uint64
-	rejects      []millrace.Quarantine
-	err          error // why it is unreadable as a whole
+	records uint64
+	bad     []uint64 // records that cannot be decoded
+	rejects []millrace.Quarantine
+	err     error // why it is unreadable as a whole
 }
 
 // Scan reads the files of all sources to their end, decoding every record but tokenising none. Beyond the budget it takes files of
@@ -77,7 +81,13 @@ func (s *Scan) add(t *target) {
 	s.Files++
 	s.Bytes += t.shard.Size
 	s.Records += t.records
-	s.Bad += t.bad
+	s.Bad += uint64(len(t.bad))
+	for _, record := range t.bad {
+		if s.bad == nil {
+			s.bad = map[millrace.SampleID]bool{}
+		}
+		s.bad[millrace.SampleID{Shard: t.number, Record: record}] = true
+	}
 	s.Rejects = append(s.Rejects, t.rejects[:min(len(t.rejects), shownRejects-len(s.Rejects))]...)
 }
 
@@ -95,7 +105,7 @@ func (o *Opened) targets(budget int64, out []Scan) (chosen []target, total int64
 			}
 			more = true
 			if sh := m.Shards[n]; budget < 0 || total+sh.Size <= budget || n == 0 {
-				chosen = append(chosen, target{source: i, shard: sh})
+				chosen = append(chosen, target{source: i, number: uint32(n), shard: sh})
 				total += sh.Size
 			} else {
 				out[i].Skipped++
@@ -131,7 +141,8 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 		if r.Err == nil {
 			return nil
 		}
-		if t.bad++; len(t.rejects) < shownRejects {
+		t.bad = append(t.bad, r.Number)
+		if len(t.rejects) < shownRejects {
 			t.rejects = append(t.rejects, millrace.Quarantine{Source: spec.Name, ID: fmt.Sprintf("%s#%d", t.shard.Name, r.Number), Offset: r.Offset,
 				Reason: r.Err.Error()})
 		}

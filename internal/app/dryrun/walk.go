@@ -49,10 +49,17 @@ type Walk struct {
 
 // Found is what a walk has come to know of a source's records in its first pass, and what it found bad.
 type Found struct {
-	Records uint64 // offered of the first pass
-	Tokens  uint64 // of these, but for those that the source's own filter refuses
-	Refused uint64 // of these, by the source's own filter
-	Rejects []millrace.Quarantine
+	Records uint64   // offered of the first pass
+	Tokens  uint64   // of these, but for those that the source's own filter refuses
+	Refused uint64   // of these, by the source's own filter
+	Rejects []Reject // in ordinal order
+}
+
+// Reject is a record that a run would quarantine.
+type Reject struct {
+	millrace.Quarantine
+	Sample  millrace.SampleID
+	Ordinal millrace.Ordinal
 }
 
 // Walk hands a walk for that many ranks to visit. Reading goes on beside it and has ended when Walk returns.
@@ -193,7 +200,7 @@ func (w *Walk) note(source int, b *feed.Batch) {
 			found.Tokens += uint64(o.Lengths.Tokens)
 		}
 		if o.Quarantine != nil {
-			found.Rejects = append(found.Rejects, *o.Quarantine)
+			found.Rejects = append(found.Rejects, Reject{*o.Quarantine, o.SampleMeta.ID, o.Ordinal})
 		}
 	}
 }

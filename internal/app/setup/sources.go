@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -138,12 +139,6 @@ func Shadows(c *config.Config) []string {
 	return out
 }
 
-// LoaderMemory is one loader process's part of limits.loader_memory, in bytes. A shadow has the same part as a loader: promoted, it has
-// the same duty, and every process may be promoted before another has gone.
-func LoaderMemory(c *config.Config) int64 {
-	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
-}
-
 // Stripes deals the sources to the loaders: source i's stripes, by loader name. With fewer loaders than sources, sources share
 // loaders; with more, the first sources get several stripes, each loader one.
 func Stripes(c *config.Config) [][]string {
@@ -178,6 +173,11 @@ func Allowed(c *config.Config) func(counted bool, records uint64) uint64 {
 		}
 		return q
 	}
+}
+
+// Counted reports whether the manifest says how many records every shard has: the quarantine budget is a part of these then.
+func Counted(m *millrace.Manifest) bool {
+	return !slices.ContainsFunc(m.Shards, func(s millrace.Shard) bool { return !s.Counted })
 }
 
 // Names are the sources' names in the order of their numbers.

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"millrace"
-	"millrace/orchestrator/planner"
 	"millrace/proto"
 )
 
@@ -86,7 +85,7 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 
 // TestAWindowIsDrawnAgainAsItWas: documents of its sealed steps go bad, and the orchestrator is lost before anybody has come to them.
 func TestAWindowIsDrawnAgainAsItWas(t *testing.T) {
-	for _, packing := range []planner.Packing{planner.BestFit, planner.Concat} {
+	for _, packing := range []millrace.Packing{millrace.BestFit, millrace.Concat} {
 		w := newWorld(t, 1)
 		w.cfg.Spec.Window, w.cfg.Spec.Packing = 4, packing
 		w.restart()

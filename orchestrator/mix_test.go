@@ -72,7 +72,7 @@ func newMixWorld(t *testing.T, ranks int) *world {
 	w := newWorld(t, ranks)
 	w.cfg.Recost = func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 		return func(sel *planner.Selection) (*millrace.Plan, error) {
-			return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast, Cost: cost})
+			return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast, Cost: cost})
 		}
 	}
 	w.restart()

@@ -52,7 +52,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 	milestone := mixing.Milestone{}
 	cfg := Config{Stream: millrace.Train, Placing: &proto.Placing{Ranks: 1}, Ranks: 1, Identity: []byte(`{"seed":"1"}`), Runway: plannedRunway, Log: slog.New(slog.DiscardHandler),
 		Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }}}
-	cfg.Spec = &planner.Spec{SequenceLength: 4096, GlobalBatch: 3, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, LastStep: planner.PadLast}
+	cfg.Spec = &planner.Spec{SequenceLength: 4096, GlobalBatch: 3, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast}
 	for i := range sources {
 		weight, err := mixing.ParseWeight(fmt.Sprint(1 + i*i%97))
 		if err != nil {
@@ -60,7 +60,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 		}
 		name := fmt.Sprintf("source-%04d", i)
 		milestone.Weights = append(milestone.Weights, weight)
-		cfg.Spec.Sources = append(cfg.Spec.Sources, planner.SourceSpec{Name: name, OnExhausted: planner.Repeat})
+		cfg.Spec.Sources = append(cfg.Spec.Sources, planner.SourceSpec{Name: name, OnExhausted: millrace.Repeat})
 		cfg.Sources = append(cfg.Sources, Source{Name: name, Loaders: []string{"loader-0"}})
 	}
 	var err error
@@ -68,7 +68,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 		t.Fatal(err)
 	}
 	cfg.Place = func(sel *planner.Selection) (*millrace.Plan, error) {
-		return planner.Place(sel, millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast})
+		return planner.Place(sel, millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
 	}
 	return cfg
 }

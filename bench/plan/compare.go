@@ -54,7 +54,7 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 }
 
 // placement are the product's settings for a model.
-func (s shape) placement(m model, layout millrace.Layout, balance planner.Balance) planner.PlaceOptions {
+func (s shape) placement(m model, layout millrace.Layout, balance millrace.Balance) planner.PlaceOptions {
 	o := planner.PlaceOptions{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.cost()}
 	if layout == millrace.Varlen {
 		o.CapPermille = s.slack
@@ -72,7 +72,7 @@ type placed struct {
 // place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
 func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (placed, error) {
 	topo := dataParallel(s.ranks)
-	if o.Balance == planner.PP {
+	if o.Balance == millrace.BalancePP {
 		topo.PP, topo.Ranks = stages, stages*s.ranks
 	}
 	plan, err := planner.Place(sel, topo, o)
@@ -172,12 +172,12 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 		into    *mean
 		shape   shape
 		layout  millrace.Layout
-		balance planner.Balance
+		balance millrace.Balance
 		split   bool
 	}{
-		{&c.strict, s, millrace.Packed, planner.FSDP, false}, {&c.varlen, s, millrace.Varlen, planner.FSDP, false},
-		{&c.wide, wide, millrace.Varlen, planner.FSDP, false}, {&c.sums, s, millrace.Varlen, planner.DP, false},
-		{&c.pipeline, s, millrace.Varlen, planner.PP, false}, {&c.split, s, millrace.Varlen, planner.PP, true},
+		{&c.strict, s, millrace.Packed, millrace.BalanceFSDP, false}, {&c.varlen, s, millrace.Varlen, millrace.BalanceFSDP, false},
+		{&c.wide, wide, millrace.Varlen, millrace.BalanceFSDP, false}, {&c.sums, s, millrace.Varlen, millrace.BalanceDP, false},
+		{&c.pipeline, s, millrace.Varlen, millrace.BalancePP, false}, {&c.split, s, millrace.Varlen, millrace.BalancePP, true},
 	} {
 		o := way.shape.placement(m, way.layout, way.balance)
 		o.Split.On = way.split

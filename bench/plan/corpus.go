@@ -44,7 +44,7 @@ func (c *corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta
 // newSpec is a run of bins of that many tokens, so many a step, from sources with such weights that none ends.
 func newSpec(tokens uint32, bins int, weights ...string) (*planner.Spec, error) {
 	spec := &planner.Spec{
-		SequenceLength: tokens, GlobalBatch: bins, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, LastStep: planner.PadLast,
+		SequenceLength: tokens, GlobalBatch: bins, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast,
 	}
 	var parsed []mixing.Weight
 	for i, text := range weights {
@@ -53,7 +53,7 @@ func newSpec(tokens uint32, bins int, weights ...string) (*planner.Spec, error) 
 			return nil, err
 		}
 		parsed = append(parsed, w)
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: fmt.Sprintf("source-%04d", i), OnExhausted: planner.Repeat})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: fmt.Sprintf("source-%04d", i), OnExhausted: millrace.Repeat})
 	}
 	schedule, err := mixing.NewSchedule(len(parsed), []mixing.Milestone{{Weights: parsed}})
 	spec.Schedule = schedule

@@ -125,7 +125,7 @@ func (b *bench) splitRow() (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	o := s.placement(m, millrace.Varlen, planner.FSDP)
+	o := s.placement(m, millrace.Varlen, millrace.BalanceFSDP)
 	o.Split.On = true
 	var over mean
 	slices, tokens, split := 0, 0.0, 0.0
@@ -201,7 +201,7 @@ func (b *bench) rankSums() (row, error) {
 	for i := range sels {
 		lengths := lengthsOf(&sels[i])
 		dearest := m.of(lengths[longestFirst(lengths)[0]])
-		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(m, millrace.Varlen, planner.DP))
+		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(m, millrace.Varlen, millrace.BalanceDP))
 		if err != nil {
 			return row{}, err
 		}

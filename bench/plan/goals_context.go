@@ -42,7 +42,7 @@ func (b *bench) context(m model, cp int) ([]row, error) {
 	s := shape{slack: 1150}
 	topo := millrace.Topology{Ranks: ranks * cp, TP: 1, CP: cp, PP: 1}
 	weigh := func(local uint32) (over float64, plan *millrace.Plan, err error) {
-		o := s.placement(m, millrace.Varlen, planner.FSDP)
+		o := s.placement(m, millrace.Varlen, millrace.BalanceFSDP)
 		o.Local = local
 		if plan, err = planner.Place(&sels[0], topo, o); err != nil {
 			return 0, nil, err

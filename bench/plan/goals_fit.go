@@ -45,7 +45,7 @@ func (s shape) guessed(sels []planner.Selection, guess, truth model, fit *feedba
 	rng := rand.New(rand.NewPCG(seed, 13))
 	var over mean
 	for i := range sels {
-		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(guess, millrace.Varlen, planner.FSDP))
+		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(guess, millrace.Varlen, millrace.BalanceFSDP))
 		if err != nil {
 			return 0, err
 		}

@@ -73,7 +73,7 @@ func (b *bench) phases(ranks int) (row, error) {
 		return row{}, err
 	}
 	cost := picturedModel()
-	opt := planner.PlaceOptions{MicroBatch: rowsOfRank, Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1150, Cost: cost}
+	opt := planner.PlaceOptions{MicroBatch: rowsOfRank, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150, Cost: cost}
 	begin := processorTime()
 	plan, err := planner.Place(&sels[0], dataParallel(ranks), opt)
 	if err != nil {

@@ -102,7 +102,7 @@ func (b *bench) sameSets() (n int, err error) {
 	}
 	for _, ranks := range []int{1, 8, 64, 512, s.bins()} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
-			plan, err := planner.Place(sel, dataParallel(ranks), s.placement(dense8B(), layout, planner.FSDP))
+			plan, err := planner.Place(sel, dataParallel(ranks), s.placement(dense8B(), layout, millrace.BalanceFSDP))
 			if err != nil {
 				return n, err
 			}

@@ -147,7 +147,7 @@ func (t *timing) plan(s shape, selector *planner.Selector, from supply) (planner
 		return sel.After, fmt.Errorf("plan for time: waits for source %d at %s: %w", out.Source, out.Ordinal, err)
 	}
 	placing := processorTime()
-	if _, err := planner.Place(&sel, dataParallel(s.ranks), s.placement(dense8B(), millrace.Varlen, planner.FSDP)); err != nil {
+	if _, err := planner.Place(&sel, dataParallel(s.ranks), s.placement(dense8B(), millrace.Varlen, millrace.BalanceFSDP)); err != nil {
 		return sel.After, err
 	}
 	end := processorTime()

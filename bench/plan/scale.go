@@ -79,7 +79,7 @@ func held(spec *planner.Spec, begin planner.State, from planner.Offers, runway i
 	if err != nil {
 		return 0, 0, err
 	}
-	opt := planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: planner.FSDP, CapPermille: 1150}
+	opt := planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 	plans := make([]*millrace.Plan, runway)
 	for at := range runway + 8 {
 		sel, err := advance(selector, from, 1)

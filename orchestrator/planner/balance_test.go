@@ -44,11 +44,11 @@ func (g goal) selections(tb testing.TB, n int) []Selection {
 	return steps
 }
 
-func varlenOptions(balance Balance, cost Cost) PlaceOptions {
+func varlenOptions(balance millrace.Balance, cost Cost) PlaceOptions {
 	return PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: 1150, Cost: cost}
 }
 
-func packedOptions(balance Balance, cost Cost) PlaceOptions {
+func packedOptions(balance millrace.Balance, cost Cost) PlaceOptions {
 	return PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: balance, Cost: cost}
 }
 
@@ -58,22 +58,22 @@ func grouped(o PlaceOptions, ranks int) PlaceOptions { o.Group = ranks; return o
 
 func goals() []goal {
 	return []goal{
-		{"8K-1024x8", pretrainShares, 8192, 1024, 8, varlenOptions(FSDP, dense8B)},
-		{"8K-1024x8-moe", pretrainShares, 8192, 1024, 8, varlenOptions(FSDP, moeA3B)},
-		{"8K-1024x8-strict", pretrainShares, 8192, 1024, 8, packedOptions(FSDP, dense8B)},
-		{"8K-1024x8-dp", pretrainShares, 8192, 1024, 8, varlenOptions(DP, dense8B)},
-		{"8K-1024x8-pp", pretrainShares, 8192, 1024, 8, varlenOptions(PP, dense8B)},
-		{"32K-128x4", pretrainShares, 32768, 128, 4, varlenOptions(FSDP, dense8B)},
-		{"128K-128x8", longctxShares, 131072, 128, 8, varlenOptions(FSDP, dense8B)},
-		{"128K-128x8-strict", longctxShares, 131072, 128, 8, packedOptions(FSDP, dense8B)},
-		{"128K-128x8-moe", longctxShares, 131072, 128, 8, varlenOptions(FSDP, moeA3B)},
-		{"128K-128x8-dp", longctxShares, 131072, 128, 8, varlenOptions(DP, dense8B)},
-		{"128K-128x8-pp", longctxShares, 131072, 128, 8, varlenOptions(PP, dense8B)},
-		{"128K-128x8-split", longctxShares, 131072, 128, 8, split(varlenOptions(FSDP, dense8B))},
-		{"128K-128x8-split-moe", longctxShares, 131072, 128, 8, split(varlenOptions(FSDP, moeA3B))},
-		{"128K-128x8-split-pp", longctxShares, 131072, 128, 8, split(varlenOptions(PP, dense8B))},
-		{"8K-1024x8-groups", pretrainShares, 8192, 1024, 8, grouped(varlenOptions(FSDP, dense8B), 64)},
-		{"8K-4096x8", pretrainShares, 8192, 4096, 8, varlenOptions(FSDP, dense8B)},
+		{"8K-1024x8", pretrainShares, 8192, 1024, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
+		{"8K-1024x8-moe", pretrainShares, 8192, 1024, 8, varlenOptions(millrace.BalanceFSDP, moeA3B)},
+		{"8K-1024x8-strict", pretrainShares, 8192, 1024, 8, packedOptions(millrace.BalanceFSDP, dense8B)},
+		{"8K-1024x8-dp", pretrainShares, 8192, 1024, 8, varlenOptions(millrace.BalanceDP, dense8B)},
+		{"8K-1024x8-pp", pretrainShares, 8192, 1024, 8, varlenOptions(millrace.BalancePP, dense8B)},
+		{"32K-128x4", pretrainShares, 32768, 128, 4, varlenOptions(millrace.BalanceFSDP, dense8B)},
+		{"128K-128x8", longctxShares, 131072, 128, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
+		{"128K-128x8-strict", longctxShares, 131072, 128, 8, packedOptions(millrace.BalanceFSDP, dense8B)},
+		{"128K-128x8-moe", longctxShares, 131072, 128, 8, varlenOptions(millrace.BalanceFSDP, moeA3B)},
+		{"128K-128x8-dp", longctxShares, 131072, 128, 8, varlenOptions(millrace.BalanceDP, dense8B)},
+		{"128K-128x8-pp", longctxShares, 131072, 128, 8, varlenOptions(millrace.BalancePP, dense8B)},
+		{"128K-128x8-split", longctxShares, 131072, 128, 8, split(varlenOptions(millrace.BalanceFSDP, dense8B))},
+		{"128K-128x8-split-moe", longctxShares, 131072, 128, 8, split(varlenOptions(millrace.BalanceFSDP, moeA3B))},
+		{"128K-128x8-split-pp", longctxShares, 131072, 128, 8, split(varlenOptions(millrace.BalancePP, dense8B))},
+		{"8K-1024x8-groups", pretrainShares, 8192, 1024, 8, grouped(varlenOptions(millrace.BalanceFSDP, dense8B), 64)},
+		{"8K-4096x8", pretrainShares, 8192, 4096, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
 	}
 }
 
@@ -84,12 +84,12 @@ func TestGoals(t *testing.T) {
 		goal
 		fsdp, dp, gap uint64 // ppm: overhead over the mean, gap of the ranks' sums, gap to the column estimate
 	}{
-		{goal{"8K", pretrainShares, 8192, 128, 8, varlenOptions(FSDP, dense8B)}, 2_500, 1_000, 5_000},
-		{goal{"8K strict", pretrainShares, 8192, 128, 8, packedOptions(FSDP, dense8B)}, 15_000, none, 5_000},
-		{goal{"32K", pretrainShares, 32768, 32, 4, varlenOptions(FSDP, dense8B)}, none, none, 5_000},
-		{goal{"128K", longctxShares, 131072, 16, 8, varlenOptions(FSDP, dense8B)}, none, none, 15_000},
-		{goal{"128K sums", longctxShares, 131072, 16, 8, varlenOptions(DP, dense8B)}, none, 500, none},
-		{goal{"128K split", longctxShares, 131072, 16, 8, split(varlenOptions(FSDP, dense8B))}, 7_500, none, none},
+		{goal{"8K", pretrainShares, 8192, 128, 8, varlenOptions(millrace.BalanceFSDP, dense8B)}, 2_500, 1_000, 5_000},
+		{goal{"8K strict", pretrainShares, 8192, 128, 8, packedOptions(millrace.BalanceFSDP, dense8B)}, 15_000, none, 5_000},
+		{goal{"32K", pretrainShares, 32768, 32, 4, varlenOptions(millrace.BalanceFSDP, dense8B)}, none, none, 5_000},
+		{goal{"128K", longctxShares, 131072, 16, 8, varlenOptions(millrace.BalanceFSDP, dense8B)}, none, none, 15_000},
+		{goal{"128K sums", longctxShares, 131072, 16, 8, varlenOptions(millrace.BalanceDP, dense8B)}, none, 500, none},
+		{goal{"128K split", longctxShares, 131072, 16, 8, split(varlenOptions(millrace.BalanceFSDP, dense8B))}, 7_500, none, none},
 	} {
 		for _, sel := range tt.selections(t, 2) {
 			plan, err := Place(&sel, tt.topology(), tt.opt)

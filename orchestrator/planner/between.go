@@ -3,6 +3,8 @@ package planner
 import (
 	"encoding/binary"
 	"slices"
+
+	"millrace"
 )
 
 // between is the part of a Delta that tells of windows and of what is carried.
@@ -72,7 +74,7 @@ func (r *compactReader) movement() *between {
 		return &between{inside: true, placed: r.unsigned(max64)}
 	}
 	b := &between{}
-	for n := r.unsigned(MostWindow - 1); n > 0 && !r.bad; n-- {
+	for n := r.unsigned(millrace.MostWindow - 1); n > 0 && !r.bad; n-- {
 		b.legs = append(b.legs, Leg{Charge: int64(r.unsigned(max64 >> 1)), Tokens: r.unsigned(max64)})
 	}
 	next := 0

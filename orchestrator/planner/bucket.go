@@ -1,13 +1,12 @@
 package planner
 
-// halvings is how often a stage's sequences are halved at most: the buckets are one more.
-const halvings = 7
+import "millrace"
 
 // halved returns how often the stage's sequence length is halved for the rows that a segment goes to where the packing is Bucketed: as often as the
 // segment fits, and what comes of it is a multiple of the pad multiple.
 func (s *Spec) halved(in *Stage, tokens uint32) (times int) {
 	pad := max(s.PadMultiple, 1)
-	for length := in.SequenceLength; times < halvings && length%2 == 0 && length/2%pad == 0 && length/2 >= s.units(tokens)*pad; times++ {
+	for length := in.SequenceLength; times < millrace.MostHalvings && length%2 == 0 && length/2%pad == 0 && length/2 >= s.units(tokens)*pad; times++ {
 		length /= 2
 	}
 	return times
@@ -15,12 +14,12 @@ func (s *Spec) halved(in *Stage, tokens uint32) (times int) {
 
 // shelf is a pool of which every step takes the segments of one bucket, one a row.
 type shelf struct {
-	bucket []int             // of each segment: how often sequences are halved
-	order  []uint32          // segments, longest first, equals in draw order
-	waits  [halvings + 1]int // by bucket: segments that have no step yet
-	bin    []uint32          // of each segment
-	urgent []bool            // of each segment: it goes before the others of its bucket, and its bucket before others
-	batch  int               // rows of a step
+	bucket []int                          // of each segment: how often sequences are halved
+	order  []uint32                       // segments, longest first, equals in draw order
+	waits  [millrace.MostHalvings + 1]int // by bucket: segments that have no step yet
+	bin    []uint32                       // of each segment
+	urgent []bool                         // of each segment: it goes before the others of its bucket, and its bucket before others
+	batch  int                            // rows of a step
 }
 
 // shelve gives the window's steps their segments and returns the number of bins. A step takes the bucket that most wait for, or that of the longest

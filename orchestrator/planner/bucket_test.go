@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math/rand/v2"
+	"millrace"
 	"slices"
 	"testing"
 )
@@ -9,11 +10,11 @@ import (
 // TestBucketsAreOfOneLength: every row of a step has the step's length, which is that of its longest segment's bucket; and rows are a good deal
 // fuller than where each has the run's length.
 func TestBucketsAreOfOneLength(t *testing.T) {
-	padded := map[Packing]uint64{}
-	for _, packing := range []Packing{Pad, Bucketed} {
+	padded := map[millrace.Packing]uint64{}
+	for _, packing := range []millrace.Packing{millrace.Pad, millrace.Bucketed} {
 		spec, c := pretrain(t, 2048, 64, 4000)
 		spec.Packing, spec.PadMultiple = packing, 8
-		if packing == Bucketed {
+		if packing == millrace.Bucketed {
 			spec.Carry = 512
 		}
 		steps, _, err := collect(t, spec, NewState(4), c, 100)
@@ -32,7 +33,7 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 			if len(slices.Compact(bins)) != len(sel.Segments) || len(bins) != 64 || longest > sel.SequenceLength {
 				t.Fatalf("%s: step %d has %d segments in %d bins, the longest %d of %d", packing, i, len(sel.Segments), len(bins), longest, sel.SequenceLength)
 			}
-			if in := spec.stageAt(point{}); packing == Bucketed && sel.SequenceLength != in.SequenceLength>>spec.halved(&in, longest) {
+			if in := spec.stageAt(point{}); packing == millrace.Bucketed && sel.SequenceLength != in.SequenceLength>>spec.halved(&in, longest) {
 				t.Fatalf("step %d has rows of %d for %d tokens", i, sel.SequenceLength, longest)
 			}
 			if shortest > sel.SequenceLength/2 {
@@ -43,13 +44,13 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 		}
 		padded[packing] = tokens * 100 / rows
 		t.Logf("%s: %d of 100 steps are of one bucket alone", packing, pure)
-		if packing == Bucketed && pure < 55 {
+		if packing == millrace.Bucketed && pure < 55 {
 			t.Errorf("%d of 100 steps are of one bucket alone", pure)
 		}
 	}
-	t.Logf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[Pad], padded[Bucketed])
-	if padded[Bucketed] < 72 || padded[Pad] > padded[Bucketed]-20 {
-		t.Errorf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[Pad], padded[Bucketed])
+	t.Logf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[millrace.Pad], padded[millrace.Bucketed])
+	if padded[millrace.Bucketed] < 72 || padded[millrace.Pad] > padded[millrace.Bucketed]-20 {
+		t.Errorf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[millrace.Pad], padded[millrace.Bucketed])
 	}
 }
 
@@ -63,7 +64,7 @@ func TestBucketsAnyLength(t *testing.T) {
 		in := spec.stageAt(point{})
 		tokens := 1 + rng.Uint32N(in.SequenceLength)
 		got, want := in.SequenceLength>>spec.halved(&in, tokens), in.SequenceLength
-		for n := uint32(1); n <= halvings; n++ {
+		for n := uint32(1); n <= millrace.MostHalvings; n++ {
 			if length := in.SequenceLength >> n; length<<n == in.SequenceLength && length%pad == 0 && length >= tokens {
 				want = length
 			}

@@ -8,14 +8,13 @@ import (
 	"millrace"
 )
 
-// MostCarried is the most segments that a state carries, and MostWaits the most steps that one of them waits; with windows longer than that, the
-// next window. Where the packing is Bucketed, rare lengths wait longer, until BucketWaits steps are behind and a step has room.
+// MostWaits is the most steps that a carried segment waits; with windows longer than that, the next window. With Bucketed rare lengths wait
+// longer, until BucketWaits steps are behind and a step has room.
 const (
-	MostCarried = 512
 	MostWaits   = 8
 	BucketWaits = 30
 
-	stateCarried = 2 * MostCarried // where a stage has shorter bins than the one before, the middle of what waits may be packed
+	stateCarried = 2 * millrace.MostCarried // a stage with shorter bins than the one before may pack the middle of a segment that waits
 )
 
 // Carried is a segment that was drawn, and charged to its source, but that its step had no room for. What else there is to know of it are facts

@@ -38,7 +38,7 @@ func TestCarryIsBounded(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 51))
 		spec := randomSpec(t, rng, 1+rng.IntN(3))
-		spec.Packing, spec.Carry = BestFit, []int{1, 5, 40, 512}[rng.IntN(4)]
+		spec.Packing, spec.Carry = millrace.BestFit, []int{1, 5, 40, 512}[rng.IntN(4)]
 		if seed%2 == 0 {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}

@@ -25,7 +25,7 @@ func TestContextIsEven(t *testing.T) {
 			t.Fatal(err)
 		}
 		topo := millrace.Topology{Ranks: 8 * x.cp, TP: 1, CP: x.cp, PP: 1}
-		opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150}
+		opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 		sel, _, err := s.Advance(offers)
 		if err != nil {
 			t.Fatal(err)

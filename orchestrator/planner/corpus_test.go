@@ -116,11 +116,11 @@ func parseWeights(t testing.TB, texts ...string) []mixing.Weight {
 func newSpec(t testing.TB, seqlen uint32, batch int, weights ...string) *Spec {
 	t.Helper()
 	spec := &Spec{
-		SequenceLength: seqlen, GlobalBatch: batch, PadMultiple: 1, Packing: BestFit, Unit: Tokens, LastStep: PadLast,
+		SequenceLength: seqlen, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast,
 		Schedule: constant(t, weights...),
 	}
 	for i := range weights {
-		spec.Sources = append(spec.Sources, SourceSpec{Name: string(rune('a' + i)), OnExhausted: Renormalize})
+		spec.Sources = append(spec.Sources, SourceSpec{Name: string(rune('a' + i)), OnExhausted: millrace.Renormalize})
 	}
 	return spec
 }
@@ -133,11 +133,11 @@ func randomSpec(t testing.TB, rng *rand.Rand, sources int) *Spec {
 	}
 	spec := newSpec(t, []uint32{8, 64, 96}[rng.IntN(3)], 16*(1+rng.IntN(2)), weights...)
 	spec.PadMultiple = []uint32{1, 1, 8}[rng.IntN(3)]
-	spec.Unit = []Unit{Tokens, Samples}[rng.IntN(2)]
-	spec.Packing = []Packing{BestFit, BestFit, Pad, Concat, Bucketed}[rng.IntN(5)]
-	spec.LastStep = []LastStep{PadLast, ShortLast}[rng.IntN(2)]
+	spec.Unit = []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples}[rng.IntN(2)]
+	spec.Packing = []millrace.Packing{millrace.BestFit, millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(5)]
+	spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast}[rng.IntN(2)]
 	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
-	if spec.Packing == BestFit || spec.Packing == Bucketed {
+	if spec.Packing == millrace.BestFit || spec.Packing == millrace.Bucketed {
 		spec.Carry = []int{0, 0, 1, 7, 512}[rng.IntN(5)]
 	}
 	return spec

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"millrace"
 	"slices"
 )
 
@@ -31,9 +32,9 @@ func (c *cutter) cut(units []uint32, in *Stage, steps, carried int, urgent []uin
 	c.in, c.packs, c.least = in, 0, carried
 	limit := steps * in.GlobalBatch
 	switch in.Packing {
-	case Pad, Concat:
+	case millrace.Pad, millrace.Concat:
 		return len(units), c.inOrder(units, limit)
-	case Bucketed:
+	case millrace.Bucketed:
 		return len(units), c.shelve(units, limit, urgent)
 	}
 	if capacity := c.spec.binUnits(in); c.pack == nil || c.pack.capacity != capacity {
@@ -55,7 +56,7 @@ func (c *cutter) inOrder(units []uint32, limit int) (bins int) {
 	full := uint64(0)
 	for i, u := range units {
 		b := i
-		if c.in.Packing == Concat {
+		if c.in.Packing == millrace.Concat {
 			b = int(full / uint64(c.spec.binUnits(c.in)))
 			full += uint64(u)
 		}

@@ -93,7 +93,7 @@ func (d *deal) add(segment, bin uint32, weigh *weigher) {
 // place adds the group's pieces and spots to what is placed. Select's bins are kept where they cost less than what was packed anew, or nothing else has room; slices are not in them.
 func (d *deal) place(out *layout) {
 	var where []spot
-	if d.opt.Layout == millrace.Varlen && d.opt.Balance != Unbalanced {
+	if d.opt.Layout == millrace.Varlen && d.opt.Balance != millrace.BalanceNone {
 		where = d.repack()
 	}
 	if !d.cut && !d.beatsRows(where) {
@@ -118,7 +118,7 @@ func (d *deal) repack() []spot {
 		}
 	}
 	b := d.arrays(d.mean())
-	if d.opt.Balance == FSDP || d.encoder != nil {
+	if d.opt.Balance == millrace.BalanceFSDP || d.encoder != nil {
 		return b.spots()
 	}
 	return d.evenSums(b)

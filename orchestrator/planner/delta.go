@@ -172,8 +172,8 @@ type change struct {
 	seekPoint                               [seekPointNumbers]int64
 }
 
-func (c *change) charge(unit Unit) int64 {
-	if unit == Tokens {
+func (c *change) charge(unit millrace.Unit) int64 {
+	if unit == millrace.UnitTokens {
 		return c.tokens
 	}
 	return c.samples

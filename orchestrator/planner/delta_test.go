@@ -39,10 +39,10 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 		sources := []int{1, 2, 3, 7, 40}[rng.IntN(5)]
 		spec := randomSpec(t, rng, sources)
 		spec.Schedule = randomSchedule(t, rng, sources)
-		spec.LastStep = []LastStep{PadLast, ShortLast, DropLast}[rng.IntN(3)]
+		spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast, millrace.DropLast}[rng.IntN(3)]
 		for i := range spec.Sources {
 			spec.Sources[i].Name = fmt.Sprintf("s%03d", i)
-			spec.Sources[i].OnExhausted = []OnExhausted{Renormalize, Renormalize, Renormalize, Stop}[rng.IntN(4)]
+			spec.Sources[i].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.Renormalize, millrace.Renormalize, millrace.StopRun}[rng.IntN(4)]
 		}
 		c := anchored{randomCorpus(rng, sources, 60, spec.SequenceLength)}
 		run, _, err := collect(t, spec, NewState(sources), c, 60)
@@ -100,7 +100,7 @@ func many(t testing.TB, ramp mixing.Ramp) (*Spec, *corpus) {
 	}
 	spec.Schedule, spec.Sources = schedule(t, milestones...), nil
 	for i := range n {
-		spec.Sources = append(spec.Sources, SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: Renormalize})
+		spec.Sources = append(spec.Sources, SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: millrace.Renormalize})
 	}
 	return spec, c
 }

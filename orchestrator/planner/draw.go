@@ -94,7 +94,7 @@ func (d *draft) draw(o Offers) (*missing, error) {
 // most returns the most tokens of the next segment: those of a bin, or of what is left of it.
 func (d *draft) most() uint32 {
 	in := &d.walk.stage
-	if in.Packing != Concat {
+	if in.Packing != millrace.Concat {
 		return in.SequenceLength
 	}
 	bin := d.walk.spec.binUnits(in)
@@ -102,7 +102,9 @@ func (d *draft) most() uint32 {
 }
 
 // goesOn tells whether a document that has begun is drawn to its end at once.
-func (d *draft) goesOn() bool { return d.walk.spec.Unit == Samples || d.walk.stage.Packing == Concat }
+func (d *draft) goesOn() bool {
+	return d.walk.spec.Unit == millrace.UnitSamples || d.walk.stage.Packing == millrace.Concat
+}
 
 // weigh counts the newest segment of the pool.
 func (d *draft) weigh(seg *millrace.Segment) {
@@ -191,19 +193,19 @@ func (d *draft) vanished(source int) error {
 // leave acts on the sources that ended. A stop wins over a failure: the run is over, regularly.
 func (d *draft) leave(ended []int) error {
 	sources := d.walk.spec.Sources
-	first := func(on OnExhausted) int {
+	first := func(on millrace.OnExhausted) int {
 		return slices.IndexFunc(ended, func(i int) bool { return sources[i].OnExhausted == on })
 	}
-	if i := first(Stop); i >= 0 {
+	if i := first(millrace.StopRun); i >= 0 {
 		d.end = endStop
 		d.leaves(ended[i])
 		return nil
 	}
-	if i := first(Fail); i >= 0 {
+	if i := first(millrace.FailRun); i >= 0 {
 		d.end, d.failed = endFailed, ended[i]
 		return nil
 	}
-	if i := first(Repeat); i >= 0 {
+	if i := first(millrace.Repeat); i >= 0 {
 		return d.walk.empty(ended[i])
 	}
 	for _, i := range ended {
@@ -268,7 +270,7 @@ func (d *draft) more(o Offers) (more bool, wait *missing, err error) {
 // stopped sets end where a stop source has ended, whatever is known of the others.
 func (d *draft) stopped(o Offers) (over bool, wait *missing) {
 	for i, share := range d.walk.shares {
-		if share == 0 || d.walk.spec.Sources[i].OnExhausted != Stop {
+		if share == 0 || d.walk.spec.Sources[i].OnExhausted != millrace.StopRun {
 			continue
 		}
 		a, err := d.heads.resolve(d.walk, o, i)

@@ -31,18 +31,18 @@ func ExampleStrategy() {
 	}
 	strategy := planner.Strategy{
 		Mix: planner.Spec{
-			Sources:        []planner.SourceSpec{{Name: "code", OnExhausted: planner.Repeat}, {Name: "web", OnExhausted: planner.Repeat}},
+			Sources:        []planner.SourceSpec{{Name: "code", OnExhausted: millrace.Repeat}, {Name: "web", OnExhausted: millrace.Repeat}},
 			Schedule:       schedule,
-			Unit:           planner.Tokens,
+			Unit:           millrace.UnitTokens,
 			SequenceLength: 4096,
 			GlobalBatch:    64,
-			Packing:        planner.BestFit,
-			LastStep:       planner.PadLast,
+			Packing:        millrace.BestFit,
+			LastStep:       millrace.PadLast,
 			StopSteps:      10,
 		},
 		Distribute: planner.Distribute{Layout: millrace.Varlen, CapPermille: 1150},
 		Cost:       planner.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}.Cost(),
-		Balance:    planner.FSDP,
+		Balance:    millrace.BalanceFSDP,
 		Broadcast:  millrace.Broadcast{TP: true},
 	}
 	topology := millrace.Topology{Ranks: 16, TP: 2, CP: 1, PP: 1}

@@ -67,7 +67,7 @@ func TestWindowQuality(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150, Cost: Cost{Linear: 61000, Quadratic: 1}}
+	opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150, Cost: Cost{Linear: 61000, Quadratic: 1}}
 	topo := millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}
 	sum, least, most := uint64(0), ^uint64(0), uint64(0)
 	for i := range steps {

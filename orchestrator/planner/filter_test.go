@@ -3,6 +3,7 @@ package planner
 import (
 	"errors"
 	"math/rand/v2"
+	"millrace"
 	"reflect"
 	"slices"
 	"strings"
@@ -104,13 +105,13 @@ func TestStagesHaveFilters(t *testing.T) {
 
 // TestAFilterThatRefusesAllIsNamed, whether the source repeats or ends.
 func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
-	for _, on := range []OnExhausted{Repeat, Renormalize} {
+	for _, on := range []millrace.OnExhausted{millrace.Repeat, millrace.Renormalize} {
 		spec := newSpec(t, 64, 4, "1", "1")
 		c := randomCorpus(rand.New(rand.NewPCG(1, 1)), 2, 50, 64)
 		for d := range c.docs[1] {
 			c.docs[1][d].Refused = ownFilter
 		}
-		if spec.Sources[1].Filters, spec.Sources[1].OnExhausted = "quality > 2", on; on == Repeat {
+		if spec.Sources[1].Filters, spec.Sources[1].OnExhausted = "quality > 2", on; on == millrace.Repeat {
 			c.epochs[1] = 0
 		}
 		_, _, err := collect(t, spec, NewState(2), c, 0)

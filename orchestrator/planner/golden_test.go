@@ -28,8 +28,8 @@ func goldenLengths(source, n int) []millrace.SampleMeta {
 // it is a bug.
 func TestGolden(t *testing.T) {
 	var out strings.Builder
-	for _, unit := range []Unit{Tokens, Samples} {
-		for _, packing := range []Packing{BestFit, Pad} {
+	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
+		for _, packing := range []millrace.Packing{millrace.BestFit, millrace.Pad} {
 			golden(t, &out, unit, packing)
 		}
 	}
@@ -55,9 +55,9 @@ func TestGolden(t *testing.T) {
 }
 
 // golden writes one run: for every step its content, its placements and the state after it; the first step of each kind in full.
-func golden(t *testing.T, out *strings.Builder, unit Unit, packing Packing) {
+func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing millrace.Packing) {
 	spec := newSpec(t, 64, 16, "1", "1", "1")
-	spec.Unit, spec.Packing, spec.PadMultiple, spec.LastStep = unit, packing, 4, ShortLast
+	spec.Unit, spec.Packing, spec.PadMultiple, spec.LastStep = unit, packing, 4, millrace.ShortLast
 	spec.Schedule = schedule(t,
 		mixing.Milestone{Weights: parseWeights(t, "5", "3", "2")},
 		mixing.Milestone{From: mixing.Point{Count: 3}, Weights: parseWeights(t, "1", "1", "4"), Ramp: mixing.RampCosine, Over: mixing.Point{Count: 4}})
@@ -70,7 +70,7 @@ func golden(t *testing.T, out *strings.Builder, unit Unit, packing Packing) {
 		sel := &steps[i]
 		fmt.Fprintf(out, "%s %s step %s: %d segments, %d bins, %d ppm, last %v\n  content %s\n  after %s\n",
 			unit, packing, sel.Step, len(sel.Segments), sel.NumBins, sel.Stats.FillPPM, sel.Last, sel.Content, sel.After)
-		for _, balance := range []Balance{FSDP, DP, PP, Unbalanced} {
+		for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
 			for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 				opt := PlaceOptions{MicroBatch: 2, Layout: layout, Balance: balance, CapPermille: 1250, LastStep: spec.LastStep}
 				plan, err := Place(sel, millrace.Topology{Ranks: 4, TP: 1, CP: 2, PP: 1}, opt)
@@ -78,7 +78,7 @@ func golden(t *testing.T, out *strings.Builder, unit Unit, packing Packing) {
 					t.Fatal(err)
 				}
 				fmt.Fprintf(out, "  %s %s: %d × %d, %s\n", balance, layout, plan.Ranks, plan.Microbatches, plan.Placement)
-				if i == 0 && balance == FSDP && packing == BestFit {
+				if i == 0 && balance == millrace.BalanceFSDP && packing == millrace.BestFit {
 					for _, a := range plan.Assignments {
 						fmt.Fprintf(out, "    %d/%d row %d at %d: %c%d %d+%d\n", a.Rank, a.Microbatch, a.Row, a.Start, 'a'+a.Source, a.Ordinal, a.Offset, a.Length)
 					}

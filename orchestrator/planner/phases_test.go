@@ -38,7 +38,7 @@ func imageTextCost(image uint64) Cost {
 // imageTextStep is one microbatch of five sequences on each rank: some 32 documents.
 func imageTextStep(tb testing.TB, ranks, withImages int) *Selection {
 	spec := newSpec(tb, 8192, 5*ranks, "1")
-	spec.Sources[0].OnExhausted = Repeat
+	spec.Sources[0].OnExhausted = millrace.Repeat
 	steps, _, err := collect(tb, spec, NewState(1), imageText(3, 50*ranks, withImages), 1)
 	if err != nil {
 		tb.Fatal(err)
@@ -46,7 +46,7 @@ func imageTextStep(tb testing.TB, ranks, withImages int) *Selection {
 	return &steps[0]
 }
 
-var imageTextOptions = PlaceOptions{MicroBatch: 5, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150}
+var imageTextOptions = PlaceOptions{MicroBatch: 5, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 
 // TestPhases: with a barrier after the encoder and one assignment for both phases, ranks wait for less than half a percent; balanced by the backbone or by the sum alone, for a
 // multiple of that.

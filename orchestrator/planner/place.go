@@ -8,17 +8,6 @@ import (
 	"millrace/internal/seal"
 )
 
-// Balance is what of the trainer's synchronisation a placement makes cheap.
-type Balance string
-
-// The balances.
-const (
-	FSDP       Balance = "fsdp" // sum over microbatches of the slowest rank: every column of microbatches is alike
-	DP         Balance = "dp"   // the slowest rank's sum
-	PP         Balance = "pp"   // the sum, and the dearest microbatch
-	Unbalanced Balance = "none" // bins in select's order
-)
-
 // The range of PlaceOptions.CapPermille.
 const (
 	noSlack   = 1000
@@ -29,12 +18,12 @@ const (
 type PlaceOptions struct {
 	MicroBatch uint32 // rows of a microbatch
 	Layout     millrace.Layout
-	Balance    Balance
+	Balance    millrace.Balance
 	Cost       Cost
 	// CapPermille is, for Varlen, the most padded tokens in a microbatch, in thousandths of MicroBatch × SequenceLength; 0 means 1000.
 	CapPermille uint32
-	Local       uint32   // tokens up to which a document may be whole on one context-parallel rank; Varlen
-	LastStep    LastStep // ShortLast leaves out microbatches that are padding on every rank
+	Local       uint32            // tokens up to which a document may be whole on one context-parallel rank; Varlen
+	LastStep    millrace.LastStep // ShortLast leaves out microbatches that are padding on every rank
 	// Group is how many data-parallel ranks are balanced among themselves; it divides their number. 0: all of them.
 	Group int
 	Split Split
@@ -71,7 +60,7 @@ func (o PlaceOptions) validate(sel *Selection, topo millrace.Topology) (microbat
 		return fail("global_batch_size %d does not divide by micro_batch_size %d × dp %d", sel.GlobalBatch, o.MicroBatch, topo.DP())
 	case o.Layout != millrace.Packed && o.Layout != millrace.Varlen:
 		return fail("layout %q is neither packed nor varlen", o.Layout)
-	case !slices.Contains([]Balance{FSDP, DP, PP, Unbalanced}, o.Balance):
+	case !slices.Contains([]millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone}, o.Balance):
 		return fail("balance %q is none of fsdp, dp, pp, none", o.Balance)
 	case o.CapPermille != 0 && (o.CapPermille < noSlack || o.CapPermille > mostSlack):
 		return fail("cap_slack of %d thousandths lies outside %d … %d", o.CapPermille, noSlack, mostSlack)
@@ -103,7 +92,7 @@ func Place(sel *Selection, topo millrace.Topology, opt PlaceOptions) (*millrace.
 		d.place(&out)
 		columns = max(columns, d.columns)
 	}
-	if opt.LastStep == ShortLast && sel.Incomplete {
+	if opt.LastStep == millrace.ShortLast && sel.Incomplete {
 		plan.Microbatches = uint32(columns)
 	}
 	plan.Assignments = out.assign(sel, opt, topo.DP(), columns)

@@ -122,7 +122,7 @@ func TestPlaceProperties(t *testing.T) {
 		}
 		for i := range steps {
 			sel := &steps[i]
-			for _, balance := range []Balance{FSDP, DP, PP, Unbalanced} {
+			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
 				opt := PlaceOptions{
 					MicroBatch: []uint32{1, 2, 4}[rng.IntN(3)], Balance: balance, LastStep: spec.LastStep,
 					Layout: []millrace.Layout{millrace.Packed, millrace.Varlen}[rng.IntN(2)], CapPermille: []uint32{0, 1000, 1150, 2000}[rng.IntN(4)],
@@ -144,7 +144,7 @@ func TestPlaceProperties(t *testing.T) {
 				checkWeight(t, plan, opt.Weighing(sel, topo))
 				split += len(plan.Assignments) - len(sel.Segments)
 				full := sel.GlobalBatch / int(opt.MicroBatch) / topo.DP()
-				if int(plan.Microbatches) != full && (!sel.Incomplete || opt.LastStep != ShortLast) {
+				if int(plan.Microbatches) != full && (!sel.Incomplete || opt.LastStep != millrace.ShortLast) {
 					t.Fatalf("seed %d, step %d: %d microbatches a rank, want %d", seed, i, plan.Microbatches, full)
 				}
 			}
@@ -163,7 +163,7 @@ func TestNoWorseThanRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range steps {
-			for _, balance := range []Balance{FSDP, DP, PP} {
+			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP} {
 				for _, cost := range []Cost{{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1}, {Linear: 9, Quadratic: 1, Encoder: Encoder{7, 1}}} {
 					opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: []uint32{0, 1150, 2000}[rng.IntN(3)], Cost: cost}
 					d := newDeals(&steps[i], millrace.Topology{Ranks: 8, TP: 1, CP: 1, PP: 4}, opt)[0]
@@ -199,7 +199,7 @@ func TestContentUnderEveryTopology(t *testing.T) {
 		placements := map[millrace.Digest]bool{}
 		for _, ranks := range []int{1, 2, 4, 8, 16} {
 			for _, micro := range []uint32{1, 2} {
-				opt := PlaceOptions{MicroBatch: micro, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1300}
+				opt := PlaceOptions{MicroBatch: micro, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1300}
 				plan, err := Place(&steps[i], millrace.Topology{Ranks: 2 * ranks, TP: 2, CP: 1, PP: 1}, opt)
 				if err != nil {
 					t.Fatal(err)
@@ -231,9 +231,9 @@ func TestShortLastStep(t *testing.T) {
 	if err != nil || len(steps) != 1 || !steps[0].Incomplete || steps[0].NumBins != 5 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}
-	for _, balance := range []Balance{FSDP, DP, PP, Unbalanced} {
+	for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
-			for last, want := range map[LastStep]uint32{PadLast: 8, ShortLast: 3} {
+			for last, want := range map[millrace.LastStep]uint32{millrace.PadLast: 8, millrace.ShortLast: 3} {
 				plan, err := Place(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, PlaceOptions{MicroBatch: 1, Balance: balance, Layout: layout, LastStep: last})
 				if err != nil || plan.Microbatches != want {
 					t.Fatalf("%s %s %s: %d microbatches, %v", balance, layout, last, plan.Microbatches, err)
@@ -250,7 +250,7 @@ func TestShortLastStep(t *testing.T) {
 
 func TestPlaceRefuses(t *testing.T) {
 	sel := &Selection{GlobalBatch: 12, SequenceLength: 8, PadMultiple: 1, NumBins: 12}
-	ok := PlaceOptions{MicroBatch: 2, Layout: millrace.Packed, Balance: FSDP}
+	ok := PlaceOptions{MicroBatch: 2, Layout: millrace.Packed, Balance: millrace.BalanceFSDP}
 	for name, change := range map[string]func(*PlaceOptions, *millrace.Topology){
 		"micro batch": func(o *PlaceOptions, _ *millrace.Topology) { o.MicroBatch = 5 },
 		"no rows":     func(o *PlaceOptions, _ *millrace.Topology) { o.MicroBatch = 0 },
@@ -284,7 +284,7 @@ func TestArraysFallBack(t *testing.T) {
 	if err != nil || len(steps) != 1 || steps[0].Stats.FillPPM != 1_000_000 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}
-	opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, Cost: Cost{Linear: 1}}
+	opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, Cost: Cost{Linear: 1}}
 	plan, err := Place(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, opt)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func mixedCorpus(b testing.TB, seqlen uint32, batch, docs int, shares []string) 
 	c := &corpus{docs: make([][]millrace.SampleMeta, 4), epochs: make([]uint64, 4)}
 	draw := newLengths(1)
 	for s := range c.docs {
-		spec.Sources[s].OnExhausted = Repeat
+		spec.Sources[s].OnExhausted = millrace.Repeat
 		for d := range docs {
 			c.docs[s] = append(c.docs[s], document(2*d+1, draw.next(s)))
 		}
@@ -46,7 +46,7 @@ func shuffled(b *testing.B, sel *Selection, topo millrace.Topology, opt PlaceOpt
 	for i := range blind.Bin {
 		blind.Bin[i] = uint32(to[blind.Bin[i]])
 	}
-	opt.Balance = Unbalanced
+	opt.Balance = millrace.BalanceNone
 	plan, err := Place(&blind, topo, opt)
 	if err != nil {
 		b.Fatal(err)
@@ -65,7 +65,7 @@ func TestQuality(t *testing.T) {
 		if steps[i].Stats.FillPPM < 997_000 {
 			t.Errorf("step %d: fill %d ppm, want 99.7 %%", i, steps[i].Stats.FillPPM)
 		}
-		opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: FSDP, CapPermille: 1150}
+		opt := PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 		topo := millrace.Topology{Ranks: 64, TP: 1, CP: 1, PP: 1}
 		plan, err := Place(&steps[i], topo, opt)
 		if err != nil {

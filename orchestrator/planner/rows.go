@@ -13,11 +13,11 @@ func (d *deal) rows() []spot {
 	loads := d.binLoads()
 	var bins []spot
 	switch d.opt.Balance {
-	case FSDP:
+	case millrace.BalanceFSDP:
 		bins = d.alignColumns(loads)
-	case DP:
+	case millrace.BalanceDP:
 		bins = d.evenRanks(loads)
-	case PP:
+	case millrace.BalancePP:
 		bins = d.evenMicrobatches(loads)
 	default:
 		bins = d.inOrder(len(loads))
@@ -46,7 +46,7 @@ func (d *deal) beatsRows(where []spot) bool {
 		return false
 	}
 	takes, floor := d.takes(where), d.floor()
-	if d.opt.Balance != FSDP || takes <= floor+floor/rowsGood {
+	if d.opt.Balance != millrace.BalanceFSDP || takes <= floor+floor/rowsGood {
 		return takes <= floor+floor/rowsGood
 	}
 	loads := d.binLoads()

@@ -18,7 +18,7 @@ func checkStep(t *testing.T, spec *Spec, sel *Selection) {
 	for i, seg := range sel.Segments {
 		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(max(spec.PadMultiple, 1))
 		bad := seg.More && seg.Length != spec.SequenceLength || seg.Offset%spec.SequenceLength != 0
-		if spec.Packing == Concat {
+		if spec.Packing == millrace.Concat {
 			bad = seg.More && held[sel.Bin[i]] != uint64(spec.SequenceLength)
 		}
 		if bad || seg.Length == 0 || seg.Length > spec.SequenceLength {
@@ -26,7 +26,7 @@ func checkStep(t *testing.T, spec *Spec, sel *Selection) {
 		}
 	}
 	for b, n := range held {
-		if n == 0 || n > uint64(spec.SequenceLength) || spec.Packing == Concat && spec.Window < 2 && n != uint64(spec.SequenceLength) && !sel.Last {
+		if n == 0 || n > uint64(spec.SequenceLength) || spec.Packing == millrace.Concat && spec.Window < 2 && n != uint64(spec.SequenceLength) && !sel.Last {
 			t.Fatalf("step %s: bin %d holds %d of %d", sel.Step, b, n, spec.SequenceLength)
 		}
 	}
@@ -95,12 +95,12 @@ func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		spec := randomSpec(t, rng, 1+rng.IntN(4))
-		spec.LastStep = []LastStep{PadLast, DropLast}[seed%2]
+		spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.DropLast}[seed%2]
 		if seed%3 == 0 {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := randomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
-		spec.Sources[0].OnExhausted = []OnExhausted{Renormalize, Stop, Fail, Renormalize}[seed/2%4]
+		spec.Sources[0].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize}[seed/2%4]
 		want, wantOut, wantErr := collect(t, spec, NewState(len(spec.Sources)), c, 0)
 		got, out, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
 		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
@@ -151,28 +151,28 @@ func sameError(a, b error) bool {
 
 // TestMixtureBound: after every step each source has had its share of tokens up to two longest segments, of samples up to one.
 func TestMixtureBound(t *testing.T) {
-	for _, unit := range []Unit{Tokens, Samples} {
+	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
 		for seed := range uint64(6) {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			spec := newSpec(t, 128, 32, "60", "25", "10", "4", "1")
 			spec.Unit = unit
 			c := randomCorpus(rng, 5, 400, spec.SequenceLength)
 			for s := range c.epochs {
-				c.epochs[s], spec.Sources[s].OnExhausted = 0, Repeat
+				c.epochs[s], spec.Sources[s].OnExhausted = 0, millrace.Repeat
 			}
 			steps, _, err := collect(t, spec, NewState(5), c, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
 			bound := int64(2*spec.SequenceLength) * mixing.One
-			if unit == Samples {
+			if unit == millrace.UnitSamples {
 				bound = mixing.One
 			}
 			placed, targets := make([]int64, 5), make([]mixing.Target, 5)
 			for i := range steps {
 				for _, seg := range steps[i].Segments {
 					charge := int64(seg.Length)
-					if unit == Samples {
+					if unit == millrace.UnitSamples {
 						if seg.Offset > 0 {
 							continue
 						}
@@ -242,17 +242,20 @@ func TestStops(t *testing.T) {
 		{"tokens", func(s *Spec) { s.StopTokens = 45 }, 2, TokensReached, nil},
 		{"steps inside a window", func(s *Spec) { s.StopSteps, s.Window = 2, 4 }, 2, StepsReached, nil},
 		{"tokens inside a window", func(s *Spec) { s.StopTokens, s.Window = 45, 4 }, 2, TokensReached, nil},
-		{"stop source, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = Stop, 4 }, 6, SourceStopped, []string{"a"}},
-		{"stop source, drop, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = Stop, 4; s.LastStep = DropLast }, 5, SourceStopped, []string{"a"}},
-		{"stop source, carry", func(s *Spec) { s.Sources[1].OnExhausted, s.Carry = Stop, 4 }, 7, SourceStopped, []string{"a"}},
-		{"stop source", func(s *Spec) { s.Sources[1].OnExhausted = Stop }, 7, SourceStopped, []string{"a"}},
-		{"stop source, drop", func(s *Spec) { s.Sources[1].OnExhausted = Stop; s.LastStep = DropLast }, 6, SourceStopped, []string{"a"}},
+		{"stop source, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4 }, 6, SourceStopped, []string{"a"}},
+		{"stop source, drop, windows", func(s *Spec) {
+			s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4
+			s.LastStep = millrace.DropLast
+		}, 5, SourceStopped, []string{"a"}},
+		{"stop source, carry", func(s *Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7, SourceStopped, []string{"a"}},
+		{"stop source", func(s *Spec) { s.Sources[1].OnExhausted = millrace.StopRun }, 7, SourceStopped, []string{"a"}},
+		{"stop source, drop", func(s *Spec) { s.Sources[1].OnExhausted = millrace.StopRun; s.LastStep = millrace.DropLast }, 6, SourceStopped, []string{"a"}},
 		{"weight for one alone", func(s *Spec) { s.Schedule = constant(t, "0", "1") }, 3, SourcesThrough, []string{"a"}},
-		{"one alone, drop", func(s *Spec) { s.Schedule = constant(t, "0", "1"); s.LastStep = DropLast }, 2, SourcesThrough, []string{"a"}},
+		{"one alone, drop", func(s *Spec) { s.Schedule = constant(t, "0", "1"); s.LastStep = millrace.DropLast }, 2, SourcesThrough, []string{"a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := newSpec(t, 10, 4, "1", "1")
-			spec.Sources[0].OnExhausted = Repeat
+			spec.Sources[0].OnExhausted = millrace.Repeat
 			tt.change(spec)
 			steps, out, err := collect(t, spec, NewState(2), newShy(c, 1), 0)
 			if err != nil || len(steps) != tt.steps || out.Reason != tt.reason || !slices.Equal(out.Unread, tt.unread) {
@@ -299,18 +302,18 @@ func TestErrors(t *testing.T) {
 	full := []millrace.SampleMeta{document(1, 5)}
 	for _, tt := range []struct {
 		name   string
-		on     OnExhausted
-		last   LastStep
+		on     millrace.OnExhausted
+		last   millrace.LastStep
 		docs   [][]millrace.SampleMeta
 		epochs []uint64
 		is     error
 		typed  bool
 	}{
-		{"exhausted", Fail, PadLast, [][]millrace.SampleMeta{full, full}, []uint64{3, 0}, millrace.ErrInvalid, true},
-		{"repeat of nothing", Repeat, PadLast, [][]millrace.SampleMeta{nil, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
-		{"repeat of empty documents", Repeat, PadLast, [][]millrace.SampleMeta{empty, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
-		{"empty run", Renormalize, PadLast, [][]millrace.SampleMeta{empty, empty}, []uint64{1, 1}, millrace.ErrInvalid, false},
-		{"dropped run", Renormalize, DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1}, millrace.ErrInvalid, false},
+		{"exhausted", millrace.FailRun, millrace.PadLast, [][]millrace.SampleMeta{full, full}, []uint64{3, 0}, millrace.ErrInvalid, true},
+		{"repeat of nothing", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{nil, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
+		{"repeat of empty documents", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{empty, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
+		{"empty run", millrace.Renormalize, millrace.PadLast, [][]millrace.SampleMeta{empty, empty}, []uint64{1, 1}, millrace.ErrInvalid, false},
+		{"dropped run", millrace.Renormalize, millrace.DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1}, millrace.ErrInvalid, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := newSpec(t, 10, 4, "1", "1")

@@ -74,7 +74,7 @@ func (s *Selector) handOut() (sel Selection, ok bool) {
 		return sel, false
 	}
 	settled := s.err != nil || s.over.Kind == Finished
-	if s.spec.LastStep == DropLast && len(s.ready) == 1 && !settled {
+	if s.spec.LastStep == millrace.DropLast && len(s.ready) == 1 && !settled {
 		return sel, false
 	}
 	sel = s.ready[0]
@@ -203,7 +203,7 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 	}
 	s.state, s.tail = last.After, nil
 	var dropped *Selection
-	if last.Incomplete && s.spec.LastStep == DropLast {
+	if last.Incomplete && s.spec.LastStep == millrace.DropLast {
 		dropped, s.steps = last, s.steps[:len(s.steps)-1]
 	}
 	s.ready = append(s.ready, s.steps...)

@@ -42,7 +42,7 @@ func (s *Selector) pass(o Offers) (*missing, error) {
 		}
 		skip := s.spec.Skips[at]
 		spec := *s.spec
-		spec.Skips, spec.StopSteps, spec.StopTokens, spec.LastStep, spec.Window = nil, 0, 0, PadLast, 1
+		spec.Skips, spec.StopSteps, spec.StopTokens, spec.LastStep, spec.Window = nil, 0, 0, millrace.PadLast, 1
 		draws, err := NewSelector(&spec, s.state)
 		if err != nil {
 			return nil, err

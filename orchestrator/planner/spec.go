@@ -7,54 +7,10 @@ import (
 	"millrace/mixing"
 )
 
-// Packing is how segments share bins.
-type Packing string
-
-// The packings. Where documents are concatenated, one that has begun goes on at once, whatever the mixture says by then.
-const (
-	BestFit  Packing = "best_fit" // best-fit-decreasing over the window
-	Pad      Packing = "pad"      // one segment a bin
-	Concat   Packing = "concat"   // one after the other, cut where a bin ends
-	Bucketed Packing = "bucketed" // one segment a bin, all of a step in bins of one length, which is that of the step
-)
-
-// known tells whether there is such a packing.
-func (p Packing) known() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
-
-// Unit is what the mixture's weights count.
-type Unit string
-
-// The units.
-const (
-	Tokens  Unit = "tokens"  // every segment counts its document tokens
-	Samples Unit = "samples" // a document counts 1 at its first segment; its rest follows at once, free
-)
-
-// OnExhausted is what happens when a source has no further document.
-type OnExhausted string
-
-// What happens. A Repeat source never ends; if its offers say that it does, it is empty.
-const (
-	Repeat      OnExhausted = "repeat"
-	Renormalize OnExhausted = "renormalize" // it leaves, the others divide its share
-	Stop        OnExhausted = "stop"        // the run ends with this step
-	Fail        OnExhausted = "error"       // the run fails
-)
-
-// LastStep is what becomes of a finite run's last step where its segments do not fill all bins.
-type LastStep string
-
-// What becomes of it.
-const (
-	PadLast   LastStep = "pad"   // empty bins are padding
-	ShortLast LastStep = "short" // as pad, without the microbatches that are padding on every rank
-	DropLast  LastStep = "drop"  // it is not delivered
-)
-
 // SourceSpec is what select knows of a source beside its offers.
 type SourceSpec struct {
 	Name        string
-	OnExhausted OnExhausted
+	OnExhausted millrace.OnExhausted
 	Filters     string // the filters that may refuse its documents, for people; empty: none
 }
 
@@ -65,15 +21,15 @@ type Spec struct {
 	SequenceLength uint32          // tokens in a bin
 	GlobalBatch    int             // bins in a step
 	Rampup         millrace.Rampup // on the way to GlobalBatch
-	Packing        Packing
+	Packing        millrace.Packing
 
 	Stages      []Stage // those that follow, in rising order
 	PadMultiple uint32  // every segment is rounded up to a multiple of it; divides every sequence length; 0 means 1
-	Unit        Unit
+	Unit        millrace.Unit
 	Sources     []SourceSpec // sorted by name; everything else addresses a source by its index here
 	Schedule    *mixing.Schedule
 	Skips       []Skip // each at another step
-	LastStep    LastStep
+	LastStep    millrace.LastStep
 	Carry       int    // most segments that wait for a later step where the packing is BestFit or Bucketed; 0: none does
 	Window      int    // steps that are drawn and packed together; 0 means 1
 	StopSteps   uint64 // the run ends with this many steps; 0: no such end
@@ -86,13 +42,13 @@ func (s *Spec) Validate() error {
 		return millrace.Errorf(millrace.ErrInvalid, "plan: "+format, args...)
 	}
 	switch {
-	case s.Carry < 0 || s.Carry > MostCarried:
-		return fail("carry %d lies outside 0 … %d", s.Carry, MostCarried)
-	case s.Window < 0 || s.Window > MostWindow:
-		return fail("window %d lies outside 1 … %d", s.Window, MostWindow)
-	case s.Unit != Tokens && s.Unit != Samples:
+	case s.Carry < 0 || s.Carry > millrace.MostCarried:
+		return fail("carry %d lies outside 0 … %d", s.Carry, millrace.MostCarried)
+	case s.Window < 0 || s.Window > millrace.MostWindow:
+		return fail("window %d lies outside 1 … %d", s.Window, millrace.MostWindow)
+	case s.Unit != millrace.UnitTokens && s.Unit != millrace.UnitSamples:
 		return fail("unit %q is neither tokens nor samples", s.Unit)
-	case s.LastStep != PadLast && s.LastStep != ShortLast && s.LastStep != DropLast:
+	case s.LastStep != millrace.PadLast && s.LastStep != millrace.ShortLast && s.LastStep != millrace.DropLast:
 		return fail("last_step %q is none of pad, short, drop", s.LastStep)
 	case len(s.Sources) == 0 || s.Schedule == nil:
 		return fail("a mixture needs sources and a schedule")
@@ -103,7 +59,7 @@ func (s *Spec) Validate() error {
 	}
 	for _, src := range s.Sources {
 		switch src.OnExhausted {
-		case Repeat, Renormalize, Stop, Fail:
+		case millrace.Repeat, millrace.Renormalize, millrace.StopRun, millrace.FailRun:
 		default:
 			return fail("source %q: on_exhausted %q is none of repeat, renormalize, stop, error", src.Name, src.OnExhausted)
 		}
@@ -125,11 +81,8 @@ func ascending(names []string) bool {
 	return true
 }
 
-// maxBins keeps a window's bins addressable and its sums in range; MostWindow is the most steps of a window, which a restart draws again.
-const (
-	maxBins    = 1 << 22
-	MostWindow = 64
-)
+// maxBins keeps a window's bins addressable and its sums in range.
+const maxBins = 1 << 22
 
 // windowAt returns how many steps the window has that begins before a step, unless it is cut: windows end at absolute multiples.
 func (s *Spec) windowAt(step millrace.Step) int {
@@ -179,7 +132,7 @@ type Stage struct {
 	SequenceLength uint32          // tokens in a bin
 	GlobalBatch    int             // bins in a step; with a ramp, in those after it
 	Rampup         millrace.Rampup // counted from the stage's first step
-	Packing        Packing
+	Packing        millrace.Packing
 	Filters        uint64 // the bits of SampleMeta.Refused that count in this stage, beside bit 0, which always does
 	MicroBatch     uint32 // rows of a microbatch, for whoever places; 0: what PlaceOptions say. It decides nothing about content
 
@@ -222,13 +175,10 @@ func (s *Spec) stageAt(at point) Stage {
 // change when a run goes on, and must not decide about content.
 func (in Stage) alike(o Stage) bool { return in.number == o.number && in.GlobalBatch == o.GlobalBatch }
 
-// maxSizes bounds the batch sizes of one ramp.
-const maxSizes = 4096
-
 // carry returns the most segments that may wait in the stage.
 func (s *Spec) carry(in *Stage) int {
 	switch in.Packing {
-	case BestFit, Bucketed:
+	case millrace.BestFit, millrace.Bucketed:
 		return s.Carry
 	default:
 		return 0
@@ -260,13 +210,13 @@ func (s *Spec) validateStages() error {
 			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, maxUnits)
 		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins/max(s.Window, 1):
 			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins/max(s.Window, 1))
-		case !at.Packing.known():
+		case !at.Packing.Known():
 			return fail("packing %q is none of best_fit, pad, concat, bucketed", at.Packing)
 		case i > 0 && (at.From.Count == 0 || i > 1 && (at.From.Measure != all[i-1].From.Measure || at.From.Count <= all[i-1].From.Count)):
 			return fail("it does not begin after the one before it, in the same measure")
 		}
 		if r := at.Rampup; r != (millrace.Rampup{}) && (r.Start == 0 || r.Increment == 0 || r.Samples == 0 || r.Samples > 1<<53 ||
-			int(r.Start) >= at.GlobalBatch || (at.GlobalBatch-int(r.Start))%int(r.Increment) != 0 || (at.GlobalBatch-int(r.Start))/int(r.Increment) >= maxSizes) {
+			int(r.Start) >= at.GlobalBatch || (at.GlobalBatch-int(r.Start))%int(r.Increment) != 0 || (at.GlobalBatch-int(r.Start))/int(r.Increment) >= millrace.MostRampSizes) {
 			return fail("the ramp of %d sequences by %d over %d does not lead to global_batch_size %d in fewer than 4096 increments", r.Start, r.Increment, r.Samples, at.GlobalBatch)
 		}
 		if at.From.Measure == mixing.Tokens && at.Rampup.Samples > 0 {

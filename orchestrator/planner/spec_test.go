@@ -25,13 +25,13 @@ func TestSpecRefused(t *testing.T) {
 		"two of a name":     func(s *Spec) { s.Sources[0].Name = "b" },
 		"exhausted unsaid":  func(s *Spec) { s.Sources[1].OnExhausted = "" },
 		"exhausted unknown": func(s *Spec) { s.Sources[1].OnExhausted = "again" },
-		"a stage at 0":      func(s *Spec) { s.Stages = []Stage{{SequenceLength: 8, GlobalBatch: 4, Packing: Pad}} },
+		"a stage at 0":      func(s *Spec) { s.Stages = []Stage{{SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad}} },
 		"stages go back": func(s *Spec) {
-			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad}
+			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad}
 			s.Stages = []Stage{at, at}
 		},
 		"stages in two measures": func(s *Spec) {
-			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad}
+			at := Stage{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad}
 			later := at
 			later.From = mixing.Point{Measure: mixing.Tokens, Count: 500}
 			s.Stages = []Stage{at, later}
@@ -43,7 +43,7 @@ func TestSpecRefused(t *testing.T) {
 		"a ramp that misses":      func(s *Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 2, Samples: 10} },
 		"a ramp without a length": func(s *Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 1} },
 		"a ramp from a token": func(s *Spec) {
-			s.Stages = []Stage{{From: mixing.Point{Measure: mixing.Tokens, Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: Pad,
+			s.Stages = []Stage{{From: mixing.Point{Measure: mixing.Tokens, Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad,
 				Rampup: millrace.Rampup{Start: 1, Increment: 1, Samples: 10}}}
 		},
 	} {

@@ -22,7 +22,7 @@ func randomStages(rng *rand.Rand, spec *Spec) {
 	spec.Rampup = ramp(spec.GlobalBatch)
 	for range 1 + rng.IntN(3) {
 		in := Stage{
-			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)], Packing: []Packing{BestFit, Pad, Concat, Bucketed}[rng.IntN(4)],
+			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)], Packing: []millrace.Packing{millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(4)],
 		}
 		if at += 1 + rng.Uint64N(3); measure == mixing.Tokens {
 			at += rng.Uint64N(1500)
@@ -103,16 +103,16 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 func checkStage(t *testing.T, spec *Spec, sel *Selection, tokens uint64) {
 	t.Helper()
 	want := dumbStage(spec, uint64(sel.Step), tokens)
-	if sel.SequenceLength != want.SequenceLength && (want.Packing != Bucketed || sel.SequenceLength > want.SequenceLength) || sel.GlobalBatch != want.GlobalBatch {
+	if sel.SequenceLength != want.SequenceLength && (want.Packing != millrace.Bucketed || sel.SequenceLength > want.SequenceLength) || sel.GlobalBatch != want.GlobalBatch {
 		t.Fatalf("step %s: %d bins of %d, want %d of %d", sel.Step, sel.GlobalBatch, sel.SequenceLength, want.GlobalBatch, want.SequenceLength)
 	}
 	held, inBin := make([]uint64, sel.NumBins), make([]int, sel.NumBins)
 	for i, seg := range sel.Segments {
 		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(sel.PadMultiple)
-		if inBin[sel.Bin[i]]++; want.Packing == Pad && inBin[sel.Bin[i]] > 1 {
+		if inBin[sel.Bin[i]]++; want.Packing == millrace.Pad && inBin[sel.Bin[i]] > 1 {
 			t.Fatalf("step %s: two segments in bin %d", sel.Step, sel.Bin[i])
 		}
-		if seg.Length == 0 || seg.Length > want.SequenceLength || seg.More && seg.Length != want.SequenceLength && spec.Carry == 0 && want.Packing != Concat {
+		if seg.Length == 0 || seg.Length > want.SequenceLength || seg.More && seg.Length != want.SequenceLength && spec.Carry == 0 && want.Packing != millrace.Concat {
 			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
 		}
 	}

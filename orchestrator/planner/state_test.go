@@ -46,7 +46,7 @@ func hugeState() State {
 func carrying(st State) State {
 	st.Done = Done{Steps: 63, Tokens: min(max64-st.Tokens, 1<<40)}
 	st.Tokens += st.Done.Tokens
-	for i := range MostCarried {
+	for i := range millrace.MostCarried {
 		at := &st.Sources[i/8]
 		st.Carried = append(st.Carried, Carried{Source: uint32(i / 8), Ordinal: at.Ordinal - 1_000_000 + millrace.Ordinal(i%8)*20_000, Offset: 1 << 20, Length: 1 << 20, Age: 8, More: i%2 == 0})
 	}

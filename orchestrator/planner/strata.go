@@ -58,7 +58,7 @@ func (w *window) alone(steps []Selection) bool {
 func (w *window) stepOf(bins []int) (step, number []uint32) {
 	step, number = make([]uint32, w.bins), make([]uint32, w.bins)
 	switch {
-	case w.walk.stage.Packing == Bucketed:
+	case w.walk.stage.Packing == millrace.Bucketed:
 		for b := range step {
 			step[b] = uint32(b / w.walk.stage.GlobalBatch)
 		}

@@ -11,9 +11,10 @@ import (
 type Strategy struct {
 	Mix        Spec
 	Distribute Distribute
-	Cost       Cost    // zero: DefaultCost
-	Balance    Balance // empty: FSDP
-	Broadcast  millrace.Broadcast
+	Cost       Cost      // zero: DefaultCost
+	Balance    millrace. // empty: FSDP
+			Balance
+	Broadcast millrace.Broadcast
 }
 
 // Distribute is how a step is divided among ranks.
@@ -29,7 +30,7 @@ type Distribute struct {
 // Place returns the strategy's part of placing.
 func (s *Strategy) Place() PlaceOptions {
 	d := &s.Distribute
-	return PlaceOptions{MicroBatch: cmp.Or(d.MicroBatch, 1), Layout: cmp.Or(d.Layout, millrace.Packed), Balance: cmp.Or(s.Balance, FSDP), Cost: s.Cost,
+	return PlaceOptions{MicroBatch: cmp.Or(d.MicroBatch, 1), Layout: cmp.Or(d.Layout, millrace.Packed), Balance: cmp.Or(s.Balance, millrace.BalanceFSDP), Cost: s.Cost,
 		CapPermille: d.CapPermille, Local: d.Local, LastStep: s.Mix.LastStep, Group: d.Group, Split: d.Split}
 }
 

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"math/bits"
+	"millrace"
 	"slices"
 )
 
@@ -35,7 +36,7 @@ func (d *deal) better(a, b []spot) []spot {
 
 // sum is what a step takes a rank: its microbatches, and with pipeline stages the dearest of them once more for each further stage.
 func (d *deal) sum(all, dearest uint64) uint64 {
-	if d.opt.Balance != PP {
+	if d.opt.Balance != millrace.BalancePP {
 		return all
 	}
 	hi, lo := bits.Mul64(dearest, uint64(d.stages-1))
@@ -75,7 +76,7 @@ func (d *deal) waits(load []uint64) (slowest uint64) {
 		}
 		slowest = max(slowest, d.sum(all, slices.Max(own)))
 	}
-	if d.opt.Balance == FSDP {
+	if d.opt.Balance == millrace.BalanceFSDP {
 		return sumOfDearest(column, 1)
 	}
 	return slowest
@@ -87,7 +88,7 @@ func (d *deal) waits(load []uint64) (slowest uint64) {
 func (d *deal) byRank() []spot {
 	room := uint64(d.room()) * uint64(d.columns)
 	b := newBins(d, d.ranks, uint32(min(room, 1<<32-1)))
-	if d.opt.Balance == PP && d.stages > 1 {
+	if d.opt.Balance == millrace.BalancePP && d.stages > 1 {
 		b.seed(d.mean())
 		b.aimPipeline()
 	}

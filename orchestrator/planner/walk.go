@@ -90,7 +90,7 @@ func (d *division) at(st *State, at point) []uint32 {
 // stoppedBy returns the stop source that has ended, if one has.
 func (s *Spec) stoppedBy(st *State) (source int, ok bool) {
 	for i := range st.Sources {
-		if st.Sources[i].Finished && s.Sources[i].OnExhausted == Stop {
+		if st.Sources[i].Finished && s.Sources[i].OnExhausted == millrace.StopRun {
 			return i, true
 		}
 	}
@@ -178,7 +178,7 @@ func (w *walk) place(seg *millrace.Segment) {
 // charge returns what a segment costs its source in the mixture.
 func (w *walk) charge(offset, length uint32) int64 {
 	switch {
-	case w.spec.Unit == Tokens:
+	case w.spec.Unit == millrace.UnitTokens:
 		return int64(length)
 	case offset == 0:
 		return 1

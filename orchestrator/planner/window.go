@@ -28,9 +28,9 @@ func (d *draft) reaches(steps int) bool {
 	bins := uint64(steps) * uint64(in.GlobalBatch)
 	units := bins * uint64(d.walk.spec.binUnits(in))
 	switch in.Packing {
-	case Pad, Bucketed:
+	case millrace.Pad, millrace.Bucketed:
 		return uint64(len(d.segments)) >= bins
-	case Concat:
+	case millrace.Concat:
 		return d.total >= units
 	default:
 		return d.total > units
@@ -48,7 +48,7 @@ func (d *draft) full() bool {
 	switch {
 	case carry == 0:
 		return true
-	case in.Packing == Bucketed:
+	case in.Packing == millrace.Bucketed:
 		return len(d.segments) >= d.steps*in.GlobalBatch+carry
 	}
 	bin := uint64(d.walk.spec.binUnits(in))
@@ -88,7 +88,7 @@ type window struct {
 func (w *window) cut(c *cutter) {
 	var urgent []uint32
 	most := MostWaits
-	if w.walk.stage.Packing == Bucketed {
+	if w.walk.stage.Packing == millrace.Bucketed {
 		most = BucketWaits
 	}
 	for i, age := range w.ages {
@@ -120,7 +120,7 @@ func (w *window) seal() ([]Selection, error) {
 			GlobalBatch: in.GlobalBatch, SequenceLength: in.SequenceLength, MicroBatch: in.MicroBatch, Stage: in.number, PadMultiple: max(spec.PadMultiple, 1),
 			Stats: sel.Stats,
 		}
-		if in.Packing == Bucketed {
+		if in.Packing == millrace.Bucketed {
 			longest := uint32(0)
 			for i := range sel.Segments {
 				longest = max(longest, sel.Segments[i].Length)

@@ -73,7 +73,7 @@ func (v *validator) checkSizes() {
 // checkWindow checks how steps are packed together.
 func (v *validator) checkWindow() {
 	c := v.c
-	if v.sound("carry", "packing") && c.Carry > 0 && c.Packing != BestFit && c.Packing != Bucketed && len(c.Stages) == 0 {
+	if v.sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed && len(c.Stages) == 0 {
 		v.wrong("carry", "carry has nothing to do with packing "+string(c.Packing), "leave carry out, or write `packing: best_fit` or `packing: bucketed`")
 	}
 	most := c.GlobalBatchSize // of all stages

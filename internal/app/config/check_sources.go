@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -70,13 +71,13 @@ func (v *validator) checkExhaustion(path string, s *Source) {
 	epochs := v.c.Epochs()
 	said := s.OnExhausted
 	if said == "" {
-		s.OnExhausted = Repeat
+		s.OnExhausted = millrace.Repeat
 	}
-	if s.OnExhausted == Repeat && v.c.Passes(s) > 0 {
-		s.OnExhausted = Renormalize
+	if s.OnExhausted == millrace.Repeat && v.c.Passes(s) > 0 {
+		s.OnExhausted = millrace.Renormalize
 	}
 	switch {
-	case epochs > 0 && said == Repeat:
+	case epochs > 0 && said == millrace.Repeat:
 		v.wrong(path+".on_exhausted", fmt.Sprintf("`repeat` goes on for ever, but the run stops after %d epochs", epochs),
 			"write `renormalize`, `stop` or `error`, or leave `stop.epochs` out")
 	case epochs > 0 && s.MaxEpochs > 0 && s.MaxEpochs < epochs:

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"millrace"
 	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
 )
-
-// maxSizes bounds the batch sizes of one ramp.
-const maxSizes = 4096
 
 // inherit fills in what a stage leaves out.
 func (v *validator) inherit() {
@@ -132,9 +130,9 @@ func (v *validator) checkRamp(i int, all []Stage) bool {
 	case (s.GlobalBatchSize-r.Start)%r.Increment != 0:
 		v.wrong(path+".increment", fmt.Sprintf("from %d by %d at a time the ramp does not come to global_batch_size %d", r.Start, r.Increment, s.GlobalBatchSize),
 			fmt.Sprintf("write a divisor of %d", s.GlobalBatchSize-r.Start))
-	case (s.GlobalBatchSize-r.Start)/r.Increment >= maxSizes:
+	case (s.GlobalBatchSize-r.Start)/r.Increment >= millrace.MostRampSizes:
 		v.wrong(path+".increment", fmt.Sprintf("the ramp has %d increments", (s.GlobalBatchSize-r.Start)/r.Increment),
-			fmt.Sprintf("write a larger one: a ramp has fewer than %d increments", maxSizes))
+			fmt.Sprintf("write a larger one: a ramp has fewer than %d increments", millrace.MostRampSizes))
 	default:
 		return v.checkWhole(i, all)
 	}

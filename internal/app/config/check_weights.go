@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"millrace"
 	"millrace/internal/app/config/tree"
 	"slices"
 )
@@ -156,7 +157,7 @@ func (m *members) derived(path string, d *Derived, whole bool) {
 // takes checks that a rule has what it needs and nothing else.
 func (m *members) takes(path string, d *Derived) {
 	budget, other := "budget_tokens", "budget_samples"
-	if m.c.Mixture.Unit == Samples {
+	if m.c.Mixture.Unit == millrace.UnitSamples {
 		budget, other = other, budget
 	}
 	needs := map[Rule][]string{RuleTemperature: {"temperature"}, RuleUniMax: {"max_epochs", budget}}[d.From]

@@ -34,7 +34,7 @@ type Config struct {
 	// Packing is how documents become sequences. best_fit: several documents share a sequence and none is cut that fits into
 	// one. pad: one document, or one piece of a long one, a sequence. concat: one document after the other, cut where a sequence ends.
 	// bucketed: as pad, but a step has documents of like length, and its rows are as long as these ask: sequence_length, halved up to 7 times.
-	Packing Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
+	Packing millrace.Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
 	// RampupBatchSize is how the batch grows to global_batch_size at the beginning of the run.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
 	// Stages are later parts of the run that have batches of their own, in order: longer sequences, larger batches, another packing.
@@ -55,7 +55,7 @@ type Config struct {
 	Layout millrace.Layout `yaml:"layout" jsonschema:"default=packed,enum=packed,enum=varlen"`
 	// Balance is across what the compute of a step is evened out. fsdp: every microbatch of every rank. dp: the ranks' sums. pp:
 	// the microbatches of each rank. none: sequences are dealt in turn.
-	Balance Balance `yaml:"balance" jsonschema:"default=fsdp,enum=fsdp,enum=dp,enum=pp,enum=none"`
+	Balance millrace.Balance `yaml:"balance" jsonschema:"default=fsdp,enum=fsdp,enum=dp,enum=pp,enum=none"`
 	// Distribute is over which ranks the compute of a step is evened out. Left out: over all of them.
 	Distribute *Distribute `yaml:"distribute"`
 	// SplitDocuments spreads long documents over several data-parallel ranks, each of which gets slices of them; the trainer's attention must
@@ -82,7 +82,7 @@ type Config struct {
 	Stop *Stop `yaml:"stop"`
 	// LastStep is what happens to a last step that is not full. pad: filled with padding. short: microbatches that are padding on
 	// every rank are left out. drop: it is not delivered.
-	LastStep LastStep `yaml:"last_step" jsonschema:"default=pad,enum=pad,enum=short,enum=drop"`
+	LastStep millrace.LastStep `yaml:"last_step" jsonschema:"default=pad,enum=pad,enum=short,enum=drop"`
 	// Mixture is how much of each source is drawn.
 	Mixture Mixture `yaml:"mixture" jsonschema:"required"`
 	// Sources are the named data sets. The names appear in weights, logs, metrics and in every segment of a batch.
@@ -227,39 +227,6 @@ type Reliability struct {
 const (
 	minLoaderMemory  Bytes = 64 << 20
 	minSidecarMemory Bytes = 64 << 20
-)
-
-// Packing is how documents become sequences.
-type Packing string
-
-// The packings that are there.
-const (
-	BestFit Packing = "best_fit" // several documents a sequence
-	Pad     Packing = "pad"      // one document a sequence
-	Concat  Packing = "concat"   // documents are cut where a sequence ends
-	// Bucketed gives a step documents of like length, one a sequence.
-	Bucketed Packing = "bucketed"
-)
-
-// Balance is across what compute is evened out.
-type Balance string
-
-// The balances.
-const (
-	BalanceFSDP Balance = "fsdp" // every microbatch of every rank: ranks meet in each
-	BalanceDP   Balance = "dp"   // the sum of each rank: ranks meet once a step
-	BalancePP   Balance = "pp"   // the microbatches of each rank: pipeline stages meet in each
-	BalanceNone Balance = "none" // dealt in turn
-)
-
-// LastStep is what happens to a step that is not full.
-type LastStep string
-
-// The last steps.
-const (
-	LastPad   LastStep = "pad"
-	LastShort LastStep = "short"
-	LastDrop  LastStep = "drop"
 )
 
 // Abs returns a path of the file as an absolute one; URLs stay as they are.

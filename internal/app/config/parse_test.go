@@ -58,13 +58,13 @@ func TestValues(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/everything.yaml")))
 	want := Config{
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
-		Packing: Pad, PadMultiple: 16, Window: 4, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: BalanceNone, Shuffle: millrace.Blocks,
+		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
 		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000, Decimal{"0.02"}, Decimal{"0.5"}}, Refit: &Refit{50},
 		Parallelism: Parallelism{2, 4, 3}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
-		LastStep: LastDrop, Mixture: Mixture{Unit: Samples, Weights: Weights{Given: []Weight{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}}},
+		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}}},
 		Sources: Sources{
-			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: Repeat},
-			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: Fail, MaxEpochs: 4},
+			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: millrace.Repeat},
+			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: millrace.FailRun, MaxEpochs: 4},
 		},
 		Limits:     Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
 		Quarantine: Quarantine{Budget: Decimal{"0.01"}}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: Loaders{3}, Reliability: Reliability{2}, File: "mixture.yaml",
@@ -81,10 +81,10 @@ func TestValues(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/least.yaml")))
 	want := Config{
-		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: BestFit, PadMultiple: 1, Window: 1, CapSlack: Decimal{"1"},
-		Layout: millrace.Packed, Balance: BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
-		LastStep: LastPad, Mixture: Mixture{Unit: Tokens, Weights: Weights{Given: []Weight{{"only", Ratio{"1"}}}}},
-		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: Repeat}},
+		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1, Window: 1, CapSlack: Decimal{"1"},
+		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
+		LastStep: millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens, Weights: Weights{Given: []Weight{{"only", Ratio{"1"}}}}},
+		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: millrace.Repeat}},
 		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
 		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
 	}
@@ -108,7 +108,7 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 	c := parse(t, change("stop: {epochs: 2}\nsources:\n  web: {path: a.jsonl, max_epochs: 5}\n  code: {path: b.parquet, on_exhausted: stop}\n"))
 	web, _ := c.Source("web")
 	code, ok := c.Source("code")
-	if web.OnExhausted != Renormalize || code.OnExhausted != StopRun || !ok || c.Passes(web) != 2 {
+	if web.OnExhausted != millrace.Renormalize || code.OnExhausted != millrace.StopRun || !ok || c.Passes(web) != 2 {
 		t.Errorf("web %+v, code %+v", web, code)
 	}
 	if _, ok := c.Source("books"); ok {
@@ -117,13 +117,13 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 	c = parse(t, change("sources:\n  web: {path: a.jsonl, max_epochs: 5, on_exhausted: renormalize}\n  code: {path: b.parquet}\n"))
 	web, _ = c.Source("web")
 	code, _ = c.Source("code")
-	if c.Passes(web) != 5 || c.Passes(code) != 0 || code.OnExhausted != Repeat {
+	if c.Passes(web) != 5 || c.Passes(code) != 0 || code.OnExhausted != millrace.Repeat {
 		t.Errorf("web %+v, code %+v", web, code)
 	}
 	// max_epochs is a bound, whatever is said or not said of what comes after it.
 	for _, said := range []string{"", ", on_exhausted: repeat"} {
 		c = parse(t, change("sources:\n  web: {path: a.jsonl, max_epochs: 2"+said+"}\n  code: {path: b.parquet}\n"))
-		if web, _ = c.Source("web"); c.Passes(web) != 2 || web.OnExhausted != Renormalize {
+		if web, _ = c.Source("web"); c.Passes(web) != 2 || web.OnExhausted != millrace.Renormalize {
 			t.Errorf("max_epochs%s: %+v", said, web)
 		}
 	}

@@ -98,7 +98,7 @@ func (v *validator) checkSpread() {
 	switch {
 	case v.c.Layout != millrace.Varlen:
 		v.wrongKey("split_documents", "split_documents needs layout varlen", "write `layout: varlen`, or leave split_documents out: slices have no place in packed rows")
-	case v.c.Balance == BalanceNone:
+	case v.c.Balance == millrace.BalanceNone:
 		v.wrongKey("split_documents", "with balance none no document is split", "write `balance: fsdp`, or leave split_documents out")
 	}
 }

@@ -1,11 +1,13 @@
 package config
 
+import "millrace"
+
 import "millrace/internal/app/config/tree"
 
 // Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
 type Mixture struct {
 	// Unit is what the weights count. tokens: document tokens. samples: documents.
-	Unit Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
+	Unit millrace.Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
 	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Or a rule that derives them from the
 	// sources' sizes. Give this, groups or schedule.
 	Weights Weights `yaml:"weights"`
@@ -21,15 +23,6 @@ type Mixture struct {
 	// Measured tells that the sources' sizes are known; set by the caller, where Derives asks for it, before Identity is asked for.
 	Measured bool `yaml:"-"`
 }
-
-// Unit is what weights count.
-type Unit string
-
-// The units.
-const (
-	Tokens  Unit = "tokens"
-	Samples Unit = "samples"
-)
 
 // Milestone is one point of a schedule: from its step or token on, these weights hold.
 type Milestone struct {
@@ -115,7 +108,7 @@ type Source struct {
 	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
 	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs or
 	// with max_epochs, renormalize.
-	OnExhausted OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
+	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
 	// MaxEpochs is how often the source may be read; a source that repeats leaves after so many passes. Left out: without bound, or
 	// stop.epochs times.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
@@ -161,17 +154,6 @@ func (c *Config) Payload() error {
 	}
 	return nil
 }
-
-// OnExhausted is what happens when a source is through.
-type OnExhausted string
-
-// What happens when a source is through.
-const (
-	Repeat      OnExhausted = "repeat"
-	Renormalize OnExhausted = "renormalize"
-	StopRun     OnExhausted = "stop"
-	Fail        OnExhausted = "error"
-)
 
 // Patterns are path patterns: one string or a list of them in the file.
 type Patterns []string

@@ -27,7 +27,7 @@ type Stage struct {
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank.
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576"`
 	// Packing is how documents become sequences.
-	Packing Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
+	Packing millrace.Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
 	// Filters are further expressions of this stage, by source, beside each source's own filter: a document that begins in the stage has to
 	// pass both. `{}` ends those of the stage before.
 	Filters StageFilters `yaml:"filters"`
@@ -157,8 +157,8 @@ func (c *Config) Shapes() []millrace.Shape {
 		shape := c.Shape()
 		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(c.capTokens(&in))
 		out = append(out, shape)
-		for n := 0; in.Packing == Bucketed && n < 7 && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
-			in.SequenceLength /= 2 // as planner.Bucketed
+		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
+			in.SequenceLength /= 2 // as the planner does
 			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
 			out = append(out, shape)
 		}

@@ -14,13 +14,13 @@ func TestAStageInheritsWhatItLeavesOut(t *testing.T) {
 		from                    uint64
 		sequence, global, micro uint32
 		ramp                    millrace.Rampup
-		packing                 Packing
+		packing                 millrace.Packing
 	}
 	want := []sizes{
-		{0, 2048, 64, 4, millrace.Rampup{Start: 16, Increment: 16, Samples: 4096}, BestFit},
-		{200, 8192, 32, 1, millrace.Rampup{}, BestFit},
-		{300, 8192, 32, 1, millrace.Rampup{}, Pad},
-		{400, 8192, 64, 1, millrace.Rampup{Start: 32, Increment: 32, Samples: 100}, BestFit},
+		{0, 2048, 64, 4, millrace.Rampup{Start: 16, Increment: 16, Samples: 4096}, millrace.BestFit},
+		{200, 8192, 32, 1, millrace.Rampup{}, millrace.BestFit},
+		{300, 8192, 32, 1, millrace.Rampup{}, millrace.Pad},
+		{400, 8192, 64, 1, millrace.Rampup{Start: 32, Increment: 32, Samples: 100}, millrace.BestFit},
 	}
 	for i, s := range c.AllStages() {
 		from, _ := s.From()

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"millrace"
 	"millrace/internal/app/config/tree"
 	"reflect"
 	"slices"
@@ -98,7 +99,7 @@ func (d *Derived) Members(all Sources) []string {
 
 // Budget returns what unimax divides: in tokens or samples, as the mixture counts.
 func (c *Config) Budget(d *Derived) uint64 {
-	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != Tokens {
+	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != millrace.UnitTokens {
 		return n
 	}
 	return c.Stop.Tokens

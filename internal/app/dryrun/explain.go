@@ -2,8 +2,8 @@ package dryrun
 
 import (
 	"math/bits"
+	"millrace"
 
-	"millrace/internal/app/config"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 )
@@ -49,9 +49,9 @@ type Objectives struct {
 // Of returns that of a balance; without one ranks are taken to wait as with fsdp.
 func (o Objectives) Of(balance string) float64 {
 	switch balance {
-	case string(config.BalanceDP):
+	case string(millrace.BalanceDP):
 		return o.DP
-	case string(config.BalancePP):
+	case string(millrace.BalancePP):
 		return o.PP
 	}
 	return o.FSDP
@@ -75,7 +75,7 @@ const million = 1_000_000
 
 // prefix is what every source should have had, and has.
 type prefix struct {
-	unit    planner.Unit
+	unit    millrace.Unit
 	targets []mixing.Target
 	placed  []int64
 }
@@ -85,7 +85,7 @@ func newPrefix(spec *planner.Spec) *prefix {
 }
 
 func (p *prefix) size(s *planner.SourceStats) int64 {
-	if p.unit == planner.Samples {
+	if p.unit == millrace.UnitSamples {
 		return int64(s.Samples)
 	}
 	return int64(s.Tokens)

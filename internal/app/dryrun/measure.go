@@ -24,7 +24,7 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		switch {
 		case !st.Counted:
 			why = fmt.Sprintf("the records of its %d files are not counted", st.Files)
-		case (c.Mixture.Unit == config.Tokens || c.Sources[i].Filter != "") && st.Known < st.Records:
+		case (c.Mixture.Unit == millrace.UnitTokens || c.Sources[i].Filter != "") && st.Known < st.Records:
 			why = fmt.Sprintf("the lengths of %d of its %d records are not known", st.Records-st.Known, st.Records)
 		}
 		if why != "" {
@@ -33,7 +33,7 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 			continue
 		}
 		c.Sources[i].Size = st.Tokens
-		if c.Mixture.Unit == config.Samples {
+		if c.Mixture.Unit == millrace.UnitSamples {
 			c.Sources[i].Size = st.Records - st.Refused
 		}
 	}

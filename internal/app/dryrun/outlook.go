@@ -91,7 +91,7 @@ func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, fill float6
 		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))}}
 	for i, s := range supply {
 		f.active[i], f.weight[i], f.left[i] = true, 1, s.Tokens*float64(s.Passes)
-		if spec.Unit == planner.Samples {
+		if spec.Unit == millrace.UnitSamples {
 			f.left[i] = s.Records * float64(s.Passes)
 			f.weight[i] = s.Tokens / max(s.Records, 1)
 		}
@@ -159,7 +159,7 @@ func (f *forecast) run(supply []Supply) {
 		if first >= 0 {
 			at := millrace.Step(f.step)
 			f.out.Sources[first].Dry, f.active[first] = &at, false
-			if e := f.spec.Sources[first].OnExhausted; e == planner.Stop || e == planner.Fail {
+			if e := f.spec.Sources[first].OnExhausted; e == millrace.StopRun || e == millrace.FailRun {
 				f.end(string(e))
 				return
 			}
@@ -176,7 +176,7 @@ func (f *forecast) end(reason string) {
 func (f *forecast) cross(supply []Supply, rate []float64, leap float64) {
 	for i, s := range supply {
 		pass := s.Tokens
-		if f.spec.Unit == planner.Samples {
+		if f.spec.Unit == millrace.UnitSamples {
 			pass = s.Records
 		}
 		if f.out.Sources[i].Stale != nil || rate[i] <= 0 || pass <= 0 || s.Passes > 0 && s.Passes <= Fresh {

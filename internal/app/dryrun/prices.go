@@ -59,8 +59,8 @@ func (w *Walk) choices() []choice {
 				out = append(out, choice{fmt.Sprintf("layout: varlen, cap_slack: %g", float64(slack)/1000), is.drawn, varlen})
 			}
 		}
-		for _, b := range []planner.Balance{planner.FSDP, planner.DP, planner.PP, planner.Unbalanced} {
-			if b != is.place.Balance && (b != planner.PP || w.topology.PP > 1) {
+		for _, b := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
+			if b != is.place.Balance && (b != millrace.BalancePP || w.topology.PP > 1) {
 				other := is.place
 				other.Balance = b
 				out = append(out, choice{"balance: " + string(b), is.drawn, other})
@@ -72,7 +72,7 @@ func (w *Walk) choices() []choice {
 		}
 		out = append(out, window)
 	}
-	if w.strategy.Mix.Packing == planner.BestFit {
+	if w.strategy.Mix.Packing == millrace.BestFit {
 		carry := is
 		if carry.name, carry.drawn.carry = fmt.Sprintf("carry: %d", otherCarry), otherCarry; is.drawn.carry > 0 {
 			carry.name, carry.drawn.carry = "carry: 0", 0

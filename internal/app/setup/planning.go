@@ -19,10 +19,10 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	}
 	all := stages(c)
 	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
-		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: planner.Unit(c.Mixture.Unit), Schedule: schedule, LastStep: planner.LastStep(c.LastStep),
+		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: c.Mixture.Unit, Schedule: schedule, LastStep: c.LastStep,
 		Carry: int(c.Carry), Window: int(c.Window)}
 	for i := range c.Sources {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: planner.OnExhausted(c.Sources[i].OnExhausted), Filters: filterTexts(c, &c.Sources[i])})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: c.Sources[i].OnExhausted, Filters: filterTexts(c, &c.Sources[i])})
 	}
 	if c.Stop != nil {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
@@ -43,7 +43,7 @@ func stages(c *config.Config) (out []planner.Stage) {
 			mask = 1 << filters[i]
 		}
 		out = append(out, planner.Stage{From: at, Filters: mask, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
-			Packing: planner.Packing(s.Packing), MicroBatch: s.MicroBatchSize})
+			Packing: s.Packing, MicroBatch: s.MicroBatchSize})
 	}
 	return out
 }
@@ -85,7 +85,7 @@ func Strategy(c *config.Config, t millrace.Topology) (*planner.Strategy, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &planner.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: planner.Balance(c.Balance), Broadcast: Broadcast(c)}, nil
+	return &planner.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: c.Balance, Broadcast: Broadcast(c)}, nil
 }
 
 func distribute(c *config.Config, t millrace.Topology) planner.Distribute {

@@ -193,7 +193,7 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != planner.Pad || spec.LastStep != planner.DropLast ||
+	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != millrace.Pad || spec.LastStep != millrace.DropLast ||
 		spec.Window != 4 || spec.Carry != 0 || spec.StopTokens != 5000 || spec.StopSteps != 0 || len(spec.Sources) != 3 || spec.Sources[2].Name != "web" {
 		t.Errorf("%+v", spec)
 	}
@@ -212,8 +212,8 @@ func TestStagesAreTheFiles(t *testing.T) {
 	}
 	at := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Tokens, Count: n} }
 	want := []planner.Stage{
-		{From: at(9000), SequenceLength: 128, GlobalBatch: 8, Packing: planner.BestFit, MicroBatch: 1},
-		{From: at(20000), SequenceLength: 128, GlobalBatch: 4, Packing: planner.Pad, MicroBatch: 1},
+		{From: at(9000), SequenceLength: 128, GlobalBatch: 8, Packing: millrace.BestFit, MicroBatch: 1},
+		{From: at(20000), SequenceLength: 128, GlobalBatch: 4, Packing: millrace.Pad, MicroBatch: 1},
 	}
 	if spec.Rampup != (millrace.Rampup{Start: 4, Increment: 2, Samples: 100}) || !slices.Equal(spec.Stages, want) {
 		t.Errorf("got %+v and %+v, want %+v", spec.Rampup, spec.Stages, want)

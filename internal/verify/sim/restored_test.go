@@ -85,7 +85,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 		own := options
 		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
 		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
-		for ; s.Packing == planner.Bucketed && s.SequenceLength > x.spec.PadMultiple; s.SequenceLength /= 2 {
+		for ; s.Packing == millrace.Bucketed && s.SequenceLength > x.spec.PadMultiple; s.SequenceLength /= 2 {
 			shapes = append(shapes, own.Shape(s.SequenceLength/2, millrace.Int32))
 		}
 	}

@@ -92,9 +92,9 @@ func (w *workload) pack(spec *planner.Spec) {
 	case 16:
 		spec.Window = 4
 	case 17:
-		spec.Packing, spec.Window = planner.Concat, 2
+		spec.Packing, spec.Window = millrace.Concat, 2
 	case 18:
-		spec.Packing, spec.Window, spec.Carry = planner.Bucketed, 2, 16
+		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
 	}
 	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // what is drawn is delivered: no record may go bad that decides about steps to come
 		w.steps += millrace.Step(spec.Window) - within
@@ -152,12 +152,12 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	t.Helper()
 	length := uint32(32 << rng.IntN(3))
 	batch := w.ranks * (1 + rng.IntN(3))
-	spec := &planner.Spec{SequenceLength: length, GlobalBatch: batch, PadMultiple: 1, Packing: planner.BestFit, Unit: planner.Tokens, Schedule: w.schedule(t, rng), LastStep: planner.PadLast}
+	spec := &planner.Spec{SequenceLength: length, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, Schedule: w.schedule(t, rng), LastStep: millrace.PadLast}
 	micro := uint32(1)
 	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
 		micro = uint32(perRank)
 	}
-	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: planner.FSDP, LastStep: planner.PadLast}
+	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast}
 	if w.number%5 == 2 { // with long documents in slices, where there are ranks to share them
 		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, planner.Split{On: true}
 	}
@@ -173,7 +173,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 			return plan, err
 		}}
 	for i := range w.sources {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: planner.Renormalize})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: millrace.Renormalize})
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
 		first := rng.IntN(w.loaders)
 		if w.number >= 12 && i == 0 {
@@ -192,9 +192,9 @@ func (w *workload) stage(spec *planner.Spec) {
 	ranks := uint32(w.ranks)
 	from := func(step uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: step} }
 	spec.Stages = []planner.Stage{
-		{From: from(2), SequenceLength: 2 * spec.SequenceLength, GlobalBatch: 2 * w.ranks, Packing: planner.BestFit, MicroBatch: 2},
+		{From: from(2), SequenceLength: 2 * spec.SequenceLength, GlobalBatch: 2 * w.ranks, Packing: millrace.BestFit, MicroBatch: 2},
 		{From: from(4), SequenceLength: spec.SequenceLength / 2, GlobalBatch: 3 * w.ranks, Rampup: millrace.Rampup{Start: ranks, Increment: ranks, Samples: uint64(4 * ranks)},
-			Packing: planner.Pad, MicroBatch: 1},
+			Packing: millrace.Pad, MicroBatch: 1},
 	}
 }
 

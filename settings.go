@@ -1,0 +1,66 @@
+package millrace
+
+// These are the settings of a mixture file that configuration and planner share. The constants are the words of the file.
+
+// Limits of the settings. The tags of the configuration's fields repeat the first two, and a test compares them.
+const (
+	MostCarried   = 512  // segments that may wait for a later step
+	MostWindow    = 64   // steps that are drawn and packed together; a restart draws them again
+	MostHalvings  = 7    // times that Bucketed halves a sequence length
+	MostRampSizes = 4096 // batch sizes of one Rampup
+)
+
+// Packing is how documents become sequences.
+type Packing string
+
+// The packings.
+const (
+	BestFit  Packing = "best_fit" // several documents share a sequence: best-fit-decreasing over the window
+	Pad      Packing = "pad"      // one document a sequence
+	Concat   Packing = "concat"   // one document after the other, cut where a sequence ends; one that has begun goes on at once
+	Bucketed Packing = "bucketed" // one document a sequence; all sequences of a step have one length, which is that of the step
+)
+
+// Known reports whether there is such a packing.
+func (p Packing) Known() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
+
+// Unit is what the weights of a mixture count.
+type Unit string
+
+// The units.
+const (
+	UnitTokens  Unit = "tokens"  // every segment counts its document tokens
+	UnitSamples Unit = "samples" // a document counts 1 at its first segment; its other segments follow at once and count nothing
+)
+
+// OnExhausted is what happens when a source has no further document.
+type OnExhausted string
+
+// What happens. A source that repeats never ends. If its offers say that it ended, it is empty.
+const (
+	Repeat      OnExhausted = "repeat"
+	Renormalize OnExhausted = "renormalize" // the source leaves and the others divide its share
+	StopRun     OnExhausted = "stop"        // the run ends with this step
+	FailRun     OnExhausted = "error"       // the run fails
+)
+
+// LastStep is what happens to the last step of a finite run if its segments do not fill all sequences.
+type LastStep string
+
+// What happens to it.
+const (
+	PadLast   LastStep = "pad"   // the rest is padding
+	ShortLast LastStep = "short" // as pad, without the microbatches that are padding on every rank
+	DropLast  LastStep = "drop"  // the step is not delivered
+)
+
+// Balance is how the trainer's ranks wait for each other, and so which sums of compute a placement evens out.
+type Balance string
+
+// The balances.
+const (
+	BalanceFSDP Balance = "fsdp" // in every microbatch: the sum over microbatches of the slowest rank
+	BalanceDP   Balance = "dp"   // once a step: the slowest rank's sum
+	BalancePP   Balance = "pp"   // in a pipeline: the slowest rank's sum, and its dearest microbatch for each further stage
+	BalanceNone Balance = "none" // sequences go to the ranks in turn
+)

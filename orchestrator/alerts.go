@@ -2,43 +2,90 @@ package orchestrator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
 
-// condition is something that the run lacks, if it lasts.
-type condition struct {
-	kind, key, text string
-	lasts           time.Duration // before it is said
+// alerts are the conditions that people should know of, and what people were told of them.
+type alerts struct {
+	now   []*pb.Alert
+	since map[string]time.Time // when each condition began, by kind and key
+	said  map[string]string    // the warnings that are not over
 }
 
-// alertKinds are the kinds of Alert.
+// condition is something that people should know if it lasts.
+type condition struct {
+	kind, key, text string
+	lasts           time.Duration // before people are told
+}
+
+func (c condition) id() string { return c.kind + " " + c.key }
+
+// alertKinds returns the kinds of Alert.
 func alertKinds() []string { return []string{"disk", "quarantine", "role", "source", "unprotected"} }
 
-// minFree and minShare are what the journal's disk has free at least: so many bytes, or one part in so many where that is more.
+// The journal's disk should have minFree bytes free, or one part in minShare if that is more.
 const (
 	minFree  = 512 << 20
 	minShare = 50
 )
 
-// Tick observes the time. It comes several times a second.
-func (m *Machine) Tick(now time.Time) {
-	if m.now = now; m.began.IsZero() {
-		m.began = now
+// update takes the conditions of now. It says which warnings begin and which are over, and returns whether the list of alerts changed.
+func (a *alerts) update(now time.Time, conditions []condition, out *roster.Actions) (changed bool) {
+	since, said := map[string]time.Time{}, map[string]string{}
+	var list []*pb.Alert
+	for _, c := range conditions {
+		key := c.id()
+		if since[key] = a.since[key]; since[key].IsZero() {
+			since[key] = now
+		}
+		if now.Sub(since[key]) < c.lasts {
+			continue
+		}
+		list = append(list, &pb.Alert{Kind: c.kind, Text: c.text, Since: since[key].UnixMilli()})
+		if said[key] = a.said[key]; said[key] == "" { // a number in it that grows is no new warning
+			said[key] = c.text
+			out.Say("warning: %s", c.text)
+		}
 	}
-	m.unsettled = true // who was waited for may have been away for too long
+	for _, key := range slices.Sorted(maps.Keys(a.said)) {
+		if said[key] == "" {
+			out.Say("over: %s", a.said[key])
+		}
+	}
+	changed = !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
+	if changed {
+		a.now = list
+	}
+	a.since, a.said = since, said
+	return changed
 }
 
-// Disk observes what the journal's disk has free, and holds, in bytes.
-func (m *Machine) Disk(free, total uint64) { m.diskFree, m.diskTotal = free, total }
+func (a *alerts) order() *pb.SidecarOrder {
+	return &pb.SidecarOrder{Order: &pb.SidecarOrder_Alerts{Alerts: &pb.Alerts{Alerts: a.now}}}
+}
 
-// conditions lists what the run lacks now, by kind and key.
+// disk is the room of the journal's disk in bytes; total is 0 if it is not known.
+type disk struct{ free, total uint64 }
+
+// Tick observes the time. It comes several times a second.
+func (m *Machine) Tick(now time.Time) {
+	m.now = now
+	m.roster.Tick(now)
+}
+
+// Disk observes the room of the journal's disk, in bytes.
+func (m *Machine) Disk(free, total uint64) { m.disk = disk{free, total} }
+
+// conditions lists the conditions of now, by kind and key.
 func (m *Machine) conditions() (out []condition) {
-	if low := max(uint64(minFree), m.diskTotal/minShare); m.diskTotal > 0 && m.diskFree < low {
+	if low := max(uint64(minFree), m.disk.total/minShare); m.disk.total > 0 && m.disk.free < low {
 		out = append(out, condition{"disk", "", fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run fails when it is full", low>>20), 0})
 	}
 	for i := range m.cfg.Sources {
@@ -49,53 +96,21 @@ func (m *Machine) conditions() (out []condition) {
 			out = append(out, condition{"quarantine", name, fmt.Sprintf("source %s: %d records could not be decoded, its quarantine budget takes %d", name, n, allowed), 0})
 		}
 	}
-	seen := map[string]bool{}
-	for _, st := range m.stripes {
-		if m.members[st.home] == nil && !seen[st.home] {
-			seen[st.home] = true
-			out = append(out, condition{"role", st.home, st.home + " is not there; it is being restarted", absence})
-		}
+	for _, owner := range m.roster.AbsentOwners() {
+		out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
 	}
-	for _, name := range sortedKeys(m.members) {
-		for _, source := range sortedKeys(m.members[name].trouble) {
-			out = append(out, condition{"source", source + " " + name, fmt.Sprintf("source %s cannot be read by %s for now: %s", source, name, m.members[name].trouble[source]), 0})
-		}
+	for _, t := range m.roster.Troubles() {
+		out = append(out, condition{"source", t.Source + " " + t.Member, fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text), 0})
 	}
-	if m.cfg.Shadows > 0 && m.pinned() && m.unprotected(-1) > 0 {
-		out = append(out, condition{"unprotected", "", "no shadow could take over at once for some of what is read: if its loader dies now, training may wait for a restart", absence})
+	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
+		out = append(out, condition{"unprotected", "", "no shadow could take over at once for some of what is read: if its loader dies now, training may wait for a restart", roster.Absence})
 	}
 	return out
 }
 
-// tellAlerts tells people, on lines, what begins and ends to lack, and every sidecar the whole of it, where that has changed.
+// tellAlerts tells people and sidecars which conditions begin and end.
 func (m *Machine) tellAlerts() {
-	since, said := map[string]time.Time{}, map[string]string{}
-	var now []*pb.Alert
-	for _, c := range m.conditions() {
-		key := c.kind + " " + c.key
-		if since[key] = m.since[key]; since[key].IsZero() {
-			since[key] = m.now
-		}
-		if m.now.Sub(since[key]) >= c.lasts {
-			now = append(now, &pb.Alert{Kind: c.kind, Text: c.text, Since: since[key].UnixMilli()})
-			if said[key] = m.said[key]; said[key] == "" { // a number in it that grows is no new warning
-				said[key] = c.text
-				m.out = append(m.out, Action{Line: "warning: " + c.text})
-			}
-		}
+	if m.alerts.update(m.now, m.conditions(), m.out) {
+		m.sidecars.Broadcast(m.alerts.order())
 	}
-	for _, key := range sortedKeys(m.said) {
-		if said[key] == "" {
-			m.out = append(m.out, Action{Line: "over: " + m.said[key]})
-		}
-	}
-	m.since, m.said = since, said
-	if !slices.EqualFunc(now, m.alerts, func(a, b *pb.Alert) bool { return proto.Equal(a, b) }) {
-		m.alerts = now
-		m.broadcast(m.alertsOrder())
-	}
-}
-
-func (m *Machine) alertsOrder() *pb.SidecarOrder {
-	return &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Alerts{Alerts: &pb.Alerts{Alerts: m.alerts}}}
 }

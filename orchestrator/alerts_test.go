@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -41,15 +42,15 @@ func TestWhatARunLacksIsSaid(t *testing.T) {
 		t.Fatalf("a sound run lacks %q, protected since %d", got, c.m.Status().Protected)
 	}
 	shadow := c.slots["shadow-0"]
-	c.m.LoaderDown(shadow.box, "shadow-0")
+	c.m.roster.Disconnect(shadow.box, "shadow-0")
 	c.slots["shadow-0"] = nil
 	c.turn()
 	lost := c.now
-	c.wait(absence / 2)
+	c.wait(roster.Absence / 2)
 	if got := c.kinds(); got != "" {
 		t.Errorf("at once it lacks %q", got)
 	}
-	c.wait(absence)
+	c.wait(roster.Absence)
 	if got, want := c.kinds(), fmt.Sprintf("unprotected@%d", lost.UnixMilli()); got != want || c.m.Status().Protected != 0 || c.m.Status().Sources["web"].Unprotected != 2 {
 		t.Errorf("without a shadow it lacks %q, want %q", got, want)
 	}
@@ -60,18 +61,18 @@ func TestWhatARunLacksIsSaid(t *testing.T) {
 	at := c.now.UnixMilli()
 	c.m.Disk(1<<30, 1<<40)
 	l := c.slots["loader-1"]
-	c.m.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web", Text: "connection refused"})
+	c.m.roster.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web", Text: "connection refused"})
 	c.turn()
 	if got, want := c.kinds(), fmt.Sprintf("disk@%d source@%d", at, at); got != want {
 		t.Errorf("it lacks %q, want %q", got, want)
 	}
 	c.m.Disk(1<<40, 1<<40)
-	c.m.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web"})
-	c.m.LoaderDown(l.box, "loader-1")
+	c.m.roster.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web"})
+	c.m.roster.Disconnect(l.box, "loader-1")
 	c.slots["loader-1"] = nil
 	c.turn()
 	at = c.now.UnixMilli()
-	c.wait(absence)
+	c.wait(roster.Absence)
 	if got := c.kinds(); got != fmt.Sprintf("role@%d unprotected@%d", at, at) || c.m.Status().Switches != 1 {
 		t.Errorf("without loader-1 it lacks %q; %d switches", got, c.m.Status().Switches)
 	}
@@ -88,11 +89,11 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()
 	p := c.slots["loader-0"]
-	old := c.m.stripe("code", 0).standby
-	c.m.Leaving(p.box, "loader-0")
+	old := reader(c.m, "code", 0).Standby
+	c.m.roster.Leaving(p.box, "loader-0")
 	c.turn()
-	if st := c.m.stripe("code", 0); st.primary.member.name != "shadow-0" || st.primary.term != old.term || !has(p.box.take(), "bye: it was asked") {
-		t.Errorf("it left to %v", st.primary)
+	if now := reader(c.m, "code", 0); now.Name != "shadow-0" || now.Term != old.Term || !has(p.box.take(), "bye: it was asked") {
+		t.Errorf("it left to %v", now)
 	}
 	p.open = false
 	c.slots["loader-0"], c.now = nil, c.now.Add(10*time.Millisecond)
@@ -101,15 +102,15 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	for _, r := range c.m.Status().Roles {
 		roles[r.Name] = r.Role
 	}
-	if roles["loader-0"] != "shadow" || roles["shadow-0"] != "loader" || roles["loader-1"] != "loader" || c.m.unprotected(-1) != 0 {
-		t.Errorf("roles %v, %d unprotected", roles, c.m.unprotected(-1))
+	if roles["loader-0"] != "shadow" || roles["shadow-0"] != "loader" || roles["loader-1"] != "loader" || c.m.roster.Unprotected(roster.AllSources) != 0 {
+		t.Errorf("roles %v, %d unprotected", roles, c.m.roster.Unprotected(roster.AllSources))
 	}
 	alone := newCluster(t, 1, "loader-0", "loader-1")
 	alone.settle()
 	p = alone.slots["loader-0"]
-	alone.m.Leaving(p.box, "loader-0")
+	alone.m.roster.Leaving(p.box, "loader-0")
 	alone.turn()
-	if alone.m.members["loader-0"] != nil || !has(p.box.take(), "bye: ") {
+	if isConnected(alone.m, "loader-0") || !has(p.box.take(), "bye: ") {
 		t.Error("nobody can take over, and it was not let go")
 	}
 }
@@ -118,13 +119,13 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 func TestProgramsOfAnotherReleaseAreRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"}, {Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {
-		for _, err := range []error{w.m.LoaderUp(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}), w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
+		for _, err := range []error{w.m.roster.Connect(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}), w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
 			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "the orchestrator is test") || v != nil && !strings.Contains(err.Error(), "millrace 9.9") {
 				t.Errorf("%v: %v", v, err)
 			}
 		}
 	}
-	if len(w.m.members)+len(w.m.sidecars) > 0 {
+	if len(w.m.Status().Roles) > 1 { // the orchestrator
 		t.Error("one was taken in")
 	}
 }

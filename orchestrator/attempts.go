@@ -9,11 +9,12 @@ import (
 	"millrace"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
 
 // Joined observes a rank's declared start. It is answered at once where it is wrong or simply goes on; else when all have joined.
-func (m *Machine) Joined(from Session, msg *pb.Join) {
+func (m *Machine) Joined(from roster.Session, msg *pb.Join) {
 	if int(msg.Rank) >= len(m.ranks) {
 		m.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(m.ranks)))
 		return
@@ -28,7 +29,7 @@ func (m *Machine) Joined(from Session, msg *pb.Join) {
 }
 
 // goOn lets a rank whose sidecar died take up its own position in the open attempt.
-func (m *Machine) goOn(r *rank, from Session, msg *pb.Join) {
+func (m *Machine) goOn(r *rank, from roster.Session, msg *pb.Join) {
 	if m.s.Attempt == nil || msg.Attempt != m.s.Attempt.Attempt || msg.Step < m.s.Watermark {
 		m.refuse(from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, the run is at step %d of attempt %d: start the ranks again from a state or `latest`",
 			msg.Rank, msg.Step, msg.Attempt, m.s.Watermark, m.s.CurrentAttempt()))
@@ -48,17 +49,17 @@ func (m *Machine) Left(rank uint32) {
 	}
 }
 
-func (m *Machine) refuse(to Session, msg *pb.Join, err error) {
-	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Refusal{Refusal: &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}}})
+func (m *Machine) refuse(to roster.Session, msg *pb.Join, err error) {
+	m.sidecars.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Refusal{Refusal: &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}}})
 }
 
 // begin lets a rank begin; state is nil if it keeps its own.
-func (m *Machine) begin(to Session, msg *pb.Join, step uint64, microbatch uint32, state *facts.RunState) {
+func (m *Machine) begin(to roster.Session, msg *pb.Join, step uint64, microbatch uint32, state *facts.RunState) {
 	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: m.s.Attempt.Attempt, Step: step, Microbatch: microbatch}
 	if state != nil {
 		b.State = state.Encode()
 	}
-	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Begin{Begin: b}})
+	m.sidecars.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
 }
 
 // open opens an attempt, or goes on with the newest one, once every rank has said where it starts.
@@ -228,9 +229,7 @@ func (m *Machine) others(number uint64) bool {
 		}
 		if m.called < number {
 			m.called = number
-			for _, name := range sortedKeys(m.sidecars) {
-				m.callRoll(m.sidecars[name].session)
-			}
+			m.sidecars.Broadcast(m.rollCall())
 		}
 		return false
 	}
@@ -238,10 +237,14 @@ func (m *Machine) others(number uint64) bool {
 }
 
 // callRoll asks a host which of its ranks are there, if a join waits for that.
-func (m *Machine) callRoll(to Session) {
+func (m *Machine) callRoll(to roster.Session) {
 	if m.called > 0 && m.anyJoin() != nil {
-		m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_RollCall{RollCall: &pb.RollCall{Call: m.called}}})
+		m.sidecars.Send(to, m.rollCall())
 	}
+}
+
+func (m *Machine) rollCall() *pb.SidecarOrder {
+	return &pb.SidecarOrder{Order: &pb.SidecarOrder_RollCall{RollCall: &pb.RollCall{Call: m.called}}}
 }
 
 // Present observes which ranks of a host are there. It comes after all that the host had to say before it was asked.
@@ -331,9 +334,6 @@ func (m *Machine) opened() {
 	m.tellMixed()
 	for i := range m.ranks {
 		m.ranks[i].serving, m.ranks[i].below, m.ranks[i].last = false, m.s.Watermark, nil
-	}
-	for _, name := range sortedKeys(m.sidecars) {
-		m.sidecars[name].sent, m.sidecars[name].attempt = m.s.Watermark, m.s.Attempt.Attempt
 	}
 	if j := m.anyJoin(); j != nil && j.microbatch > 0 {
 		m.midway = j

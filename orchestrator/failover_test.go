@@ -10,6 +10,7 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -39,6 +40,7 @@ type cluster struct {
 	now      time.Time
 	slots    map[string]*loaderProcess // the newest process of each slot; nil while there is none
 	zombies  []*loaderProcess          // fenced, and still there
+	fenced   map[roster.Process]bool   // by the machine
 	pids     int64
 	sidecar  *box
 	heard    int // orders that the sidecar has taken
@@ -86,7 +88,7 @@ func (c *cluster) restart() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.m, c.sidecar, c.heard = m, &box{}, 0
+	c.m, c.sidecar, c.heard, c.fenced = m, &box{}, 0, map[roster.Process]bool{}
 	m.Tick(c.now)
 	if err := m.SidecarUp(c.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}); err != nil {
 		c.t.Fatal(err)
@@ -121,6 +123,7 @@ func (c *cluster) turn() {
 			case a.To != nil:
 				a.To.Send(a.Msg)
 			case a.Fenced != nil:
+				c.fenced[*a.Fenced] = true
 				if p := c.slots[a.Fenced.Name]; p != nil && p.pid == a.Fenced.Pid {
 					c.zombies, c.slots[p.name] = append(c.zombies, p), nil
 				}
@@ -201,8 +204,11 @@ func (c *cluster) come(name string) {
 	c.turn()
 }
 
+// address is another for every process.
+func address(p *loaderProcess) string { return fmt.Sprint(p.name, p.pid) }
+
 func (c *cluster) hello(p *loaderProcess) error {
-	return c.m.LoaderUp(p.box, &proto.LoaderHello{Version: testVersion(), Name: p.name, Pid: p.pid, Address: fmt.Sprint(p.name, p.pid), Standby: p.name[0] == 's'})
+	return c.m.roster.Connect(p.box, &proto.LoaderHello{Version: testVersion(), Name: p.name, Pid: p.pid, Address: address(p), Standby: p.name[0] == 's'})
 }
 
 // obey has a process take its next order.
@@ -215,14 +221,14 @@ func (c *cluster) obey(p *loaderProcess) bool {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
 		p.opened[o.Open.Source] = true
-		c.m.Opened(p.box, p.name, &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
+		hearManifest(c.m, p.box, p.name, &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
 	case *proto.LoaderOrder_Read:
 		if !p.opened[o.Read.Source] {
 			c.t.Fatalf("%s was told to read %s before it had opened it", p.name, o.Read.Source)
 		}
 		p.reads[facts.Stripe{Source: o.Read.Source, Index: o.Read.Stripe}] = &scriptedRead{term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
 		if o.Read.Standby {
-			c.m.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
+			c.m.roster.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
 		}
 	case *proto.LoaderOrder_Promote:
 		r := p.reads[facts.Stripe{Source: o.Promote.Source, Index: o.Promote.Stripe}]
@@ -243,7 +249,7 @@ func (c *cluster) obey(p *loaderProcess) bool {
 		}
 	case *proto.LoaderOrder_Bye:
 		p.open = false
-		c.m.LoaderDown(p.box, p.name)
+		c.m.roster.Disconnect(p.box, p.name)
 		if c.slots[p.name] == p {
 			c.slots[p.name] = nil
 		}
@@ -271,7 +277,7 @@ func (c *cluster) offer(p *loaderProcess, most int) (said bool) {
 				}
 			}
 			said = true
-			c.m.Offered(p.box, p.name, r.term, m)
+			hearOffers(c.m, p.box, p.name, r.term, m)
 			c.turn()
 		}
 	}
@@ -289,18 +295,18 @@ func (c *cluster) lie(p *loaderProcess) {
 	}
 	for i, src := range c.cfg.Sources {
 		for stripe := range src.Loaders {
-			st, term := c.m.stripe(src.Name, uint32(stripe)), c.rng.Uint64N(c.newest+3)
+			now, term := reader(c.m, src.Name, uint32(stripe)), c.rng.Uint64N(c.newest+3)
 			if r := p.reads[facts.Stripe{Source: src.Name, Index: uint32(stripe)}]; r != nil && c.rng.IntN(2) == 0 {
 				term = r.term
 			}
-			if l := st.primary.member; l != nil && l.session == Session(p.box) && st.primary.term == term {
+			if now.Address == address(p) && now.Term == term {
 				continue
 			}
 			m := &proto.Offers{Source: src.Name, Stripe: uint32(stripe)}
 			for o := uint64(c.m.queues[i].First()); o < uint64(c.m.queues[i].Next())+70; o++ {
 				fill(m, o, 77777)
 			}
-			c.m.Offered(p.box, p.name, term, m)
+			hearOffers(c.m, p.box, p.name, term, m)
 			c.turn()
 		}
 	}
@@ -332,13 +338,13 @@ func (c *cluster) happen() {
 	switch c.rng.IntN(40) {
 	case 0: // killed
 		if p != nil && p.open {
-			c.m.LoaderDown(p.box, name)
+			c.m.roster.Disconnect(p.box, name)
 		}
 		c.slots[name] = nil
 	case 1: // its connection is lost
 		if p != nil && p.open {
 			p.open = false
-			c.m.LoaderDown(p.box, name)
+			c.m.roster.Disconnect(p.box, name)
 		}
 	case 2: // comes again before its connection was seen to be lost
 		if p != nil && p.open {
@@ -352,12 +358,13 @@ func (c *cluster) happen() {
 		}
 	case 4:
 		if p != nil && p.open {
-			c.m.Leaving(p.box, name)
+			c.m.roster.Leaving(p.box, name)
 		}
 	case 5, 6:
 		for key, s := range c.dir {
 			if s.Standby != nil && c.rng.IntN(2) == 0 {
-				c.m.Switched(&proto.Switched{Source: key.Source, Stripe: key.Index, Term: s.Standby.Term, Step: c.m.s.Watermark, Reason: "silent"})
+				late := &proto.Switched{Source: key.Source, Stripe: key.Index, Term: s.Standby.Term, Step: c.m.s.Watermark, Reason: "silent"}
+				c.m.roster.Switched(late, c.m.s.AssignTerm)
 				break
 			}
 		}
@@ -367,7 +374,7 @@ func (c *cluster) happen() {
 		if n := len(c.zombies); n > 0 { // a process that was paused wakes up
 			z := c.zombies[c.rng.IntN(n)]
 			c.lie(z)
-			if c.m.fenced[process{z.name, z.pid}] {
+			if c.fenced[roster.Process{Name: z.name, Pid: z.pid}] {
 				if err := c.hello(z); !errors.Is(err, millrace.ErrFenced) {
 					c.t.Fatalf("a fenced process came back: %v", err)
 				}
@@ -450,9 +457,11 @@ func TestWhateverHappensToLoadersThePlansAreTheSame(t *testing.T) {
 		if got := c.plans(); n < below || !slices.Equal(got[:n], want[:n]) {
 			t.Fatalf("seed %d: other plans", seed)
 		}
-		for _, st := range c.m.stripes {
-			if st.primary.member == nil || c.cfg.Shadows > 0 && !st.standby.ready(st.primary) {
-				t.Fatalf("seed %d: %s/%d is left to %v, with %v standing by", seed, sourceNames[st.source], st.index, st.primary, st.standby)
+		for _, src := range c.cfg.Sources {
+			for stripe := range src.Loaders {
+				if now := reader(c.m, src.Name, uint32(stripe)); now.Name == "" || c.cfg.Shadows > 0 && now.Standby == nil {
+					t.Fatalf("seed %d: %s/%d is left to %v", seed, src.Name, stripe, now)
+				}
 			}
 		}
 		refused, promoted = refused+c.refused, promoted+c.promoted

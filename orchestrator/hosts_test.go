@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"testing"
 
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -16,7 +17,7 @@ func hosts(t *testing.T) (w *world, other *box) {
 	return w, other
 }
 
-func (w *world) joinFrom(from Session, rank uint32, start string) {
+func (w *world) joinFrom(from roster.Session, rank uint32, start string) {
 	w.m.Joined(from, &proto.Join{Rank: rank, Start: start, Call: uint64(rank) + 1})
 	w.turn()
 }
@@ -163,7 +164,7 @@ func TestTheLaterProcessOfASidecarStays(t *testing.T) {
 			t.Errorf("late %t: the first was told %v", late, got)
 		}
 		w.m.SidecarDown(first, "sidecar-1")
-		if got := second.take(); has(got, "Bye") || w.m.sidecars["sidecar-1"] == nil {
+		if got := second.take(); has(got, "Bye") || !isConnected(w.m, "sidecar-1") {
 			t.Errorf("late %t: the second was told %v", late, got)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/lease"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -24,8 +25,8 @@ type Options struct {
 	Lines  io.Writer // for people: quarantined samples
 	Events *event.Log
 	Fail   *failpoint.Set
-	Clock  seam.Clock   // the system's where nil
-	Fenced func(Fenced) // told of processes that nobody listens to any more; must not block; may be nil
+	Clock  seam.Clock           // the system's where nil
+	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
 }
@@ -179,7 +180,7 @@ func (o *Orchestrator) turn() error {
 }
 
 // perform carries out what was decided, after it is durable.
-func (o *Orchestrator) perform(actions []Action) {
+func (o *Orchestrator) perform(actions []roster.Action) {
 	if len(actions) == 0 {
 		return
 	}

@@ -415,7 +415,10 @@ func TestLastWordsAreHeard(t *testing.T) {
 	l.load(0)
 	h = l.serve("fresh", 2, 7, quiet)
 	h.reach(t, 2, 7)
-	l.ask(func(m *Machine) { m.Fatal(&proto.Fatal{Source: "web", Reason: "file a.jsonl changed"}) })
+	fatal := &proto.Fatal{Source: "web", Reason: "file a.jsonl changed"}
+	l.ask(func(m *Machine) {
+		m.SidecarEvent(nil, &proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: fatal}})
+	})
 	if err := l.wait(); err == nil || err.Error() != "file a.jsonl changed" {
 		t.Fatalf("the loop ended with %v", err)
 	}
@@ -440,13 +443,13 @@ func TestWhoeverDoesNotReadHoldsNobodyUp(t *testing.T) {
 	l.load(0)
 	l.serve("fresh", 1, 200, quiet).reach(t, 1, 200)
 	l.ask(func(m *Machine) {
-		if m.sidecars["sidecar-9"] == nil {
+		if !isConnected(m, "sidecar-9") {
 			t.Error("the other sidecar was not there")
 		}
 	})
 	cancel()
 	for gone := false; !gone; time.Sleep(time.Millisecond) {
-		l.ask(func(m *Machine) { gone = m.sidecars["sidecar-9"] == nil })
+		l.ask(func(m *Machine) { gone = !isConnected(m, "sidecar-9") })
 	}
 }
 

@@ -1,8 +1,8 @@
 package orchestrator
 
 import (
-	"fmt"
 	"log/slog"
+	"slices"
 	"sort"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -55,15 +56,10 @@ type Config struct {
 type Machine struct {
 	cfg      Config
 	s        *facts.State
-	members  map[string]*member
-	stripes  []*stripe   // by source and index
-	of       [][]*stripe // the same, of each source
-	byName   map[facts.Stripe]*stripe
-	fenced   map[process]bool
-	lost     map[string]time.Time // when a member was lost
-	sidecars map[string]*sidecar
+	roster   *roster.Roster
+	sidecars *roster.Sidecars
 	ranks    []rank
-	queues   offers.Queues
+	queues   offers.Queues     // the roster's
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
 	live     facts.Overrides   // what holds beside the mixture file in the newest attempt
 	spec     *planner.Spec     // the mixture file's with live over it
@@ -71,10 +67,8 @@ type Machine struct {
 	toMix    []*mixAsked // changes of the mixture, not yet journaled
 	mixing   *mixAsked   // journaled next
 	heard    heard
-	wants    []millrace.Ordinal
-	toPin    []*proto.Manifest // seen, not yet journaled
-	toSave   *proto.Saved
-	toMask   []*proto.Mask // as toPin
+	toSave   *proto.Saved  // not yet journaled
+	toMask   []*proto.Mask // not yet journaled
 	joins    uint64        // counted
 	called   uint64        // newest join that sidecars were asked about: who else is there
 	midway   *join         // the attempt starts inside a step: ranks begin when its placement was compared
@@ -82,35 +76,16 @@ type Machine struct {
 	told     string        // what the sidecars were told of it
 	failed   error
 	done     bool
-	out      []Action
-
-	began, now time.Time
-	unsettled  bool   // who reads what may have to change
-	moved      bool   // the directory has changed, and the sidecars were not told
-	switches   uint64 // stripes that a standby took over
-	protected  int64  // unix milliseconds since when every stripe has a standing standby; 0 where not
-	alerts     []*proto.Alert
-	since      map[string]time.Time // what the run lacks, by kind and key
-	said       map[string]string    // of it, what people were told
-
-	diskFree, diskTotal uint64 // of the journal, in bytes; 0 where not known
-}
-
-// sidecar is one connected sidecar.
-type sidecar struct {
-	name     string
-	pid      int64
-	born     int64 // of two processes of a name, the later one has taken the other's place
-	session  Session
-	welcomed bool
-	sent     uint64 // plans below this step of the attempt were sent
-	attempt  uint32
+	out      *roster.Actions
+	now      time.Time
+	disk     disk
+	alerts   alerts
 }
 
 // rank is what is known of a trainer rank in this life.
 type rank struct {
 	join    *join // waiting to begin
-	from    Session
+	from    roster.Session
 	serving bool          // has begun in the open attempt
 	away    bool          // its trainer left, and has not begun again since
 	below   uint64        // first step it has not consumed
@@ -121,7 +96,7 @@ type rank struct {
 // join is a rank's declared start, resolved.
 type join struct {
 	msg        *proto.Join
-	session    Session
+	session    roster.Session
 	kind       string
 	step       uint64
 	microbatch uint32
@@ -133,19 +108,16 @@ type join struct {
 
 // NewMachine returns the machine of a restored state. Nothing happens before the first event.
 func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
-	m := &Machine{cfg: cfg, s: s, members: map[string]*member{}, byName: map[facts.Stripe]*stripe{}, fenced: map[process]bool{}, lost: map[string]time.Time{},
-		stripes: newStripes(cfg.Sources), unsettled: true, sidecars: map[string]*sidecar{}, ranks: make([]rank, cfg.Ranks), wants: make([]millrace.Ordinal, len(cfg.Sources))}
-	m.of = make([][]*stripe, len(cfg.Sources))
+	m := &Machine{cfg: cfg, s: s, ranks: make([]rank, cfg.Ranks), out: &roster.Actions{}}
+	loaders := roster.Config{Up: cfg.Up, Program: cfg.By, Compare: cfg.Compare, Fence: m.fence}
 	for _, src := range cfg.Sources {
-		m.queues = append(m.queues, offers.NewQueue(src.Name, len(src.Loaders)))
+		loaders.Sources = append(loaders.Sources, roster.Source{Name: src.Name, Loaders: src.Loaders})
 	}
-	for _, st := range m.stripes {
-		m.of[st.source] = append(m.of[st.source], st)
-		m.byName[facts.Stripe{Source: cfg.Sources[st.source].Name, Index: uint32(st.index)}] = st
-	}
+	m.roster, m.sidecars = roster.New(loaders, m.out), roster.NewSidecars(m.out, m.fence)
+	m.queues = m.roster.Queues()
 	for _, mask := range s.Masks {
-		if st := m.stripe(mask.Source, 0); st != nil {
-			m.queues[st.source].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		if i := m.sourceNamed(mask.Source); i >= 0 {
+			m.queues[i].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
 		}
 	}
 	for i := range m.ranks {
@@ -162,34 +134,8 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 	return m, nil
 }
 
-// Session is where a connected role hears from us. Sends are queued and never block; a lost role is reported by its handler.
-type Session interface{ Send(msg any) }
-
-// Action is an effect to carry out after the records of its turn are durable.
-type Action struct {
-	To     Session // and
-	Msg    any     // a *proto.LoaderOrder or *proto.SidecarOrder
-	Line   string  // or a line for people on standard error
-	Fenced *Fenced // or a process that nobody listens to any more
-}
-
-// Fenced is a loader process that may live and must not: another has taken over what it held, and a fresh one is wanted in its slot.
-type Fenced struct {
-	Name string
-	Pid  int64
-}
-
-func (m *Machine) send(to Session, msg any) { m.out = append(m.out, Action{To: to, Msg: msg}) }
-func (m *Machine) say(format string, args ...any) {
-	m.out = append(m.out, Action{Line: fmt.Sprintf(format, args...)})
-}
-
-// Actions hands over what is to be done, in order.
-func (m *Machine) Actions() []Action {
-	out := m.out
-	m.out = nil
-	return out
-}
+// Actions returns the effects of the turn, in order, and forgets them.
+func (m *Machine) Actions() []roster.Action { return m.out.Take() }
 
 // Done tells that every rank has consumed the whole stream; Failed why the run cannot go on.
 func (m *Machine) Done() bool { return m.done }
@@ -203,7 +149,7 @@ func (m *Machine) fail(err error) {
 		return
 	}
 	m.failed = err
-	m.broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
+	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
 }
 
 func (m *Machine) fence() *proto.Fence {
@@ -241,21 +187,24 @@ func (m *Machine) Decide() ([]facts.Fact, error) {
 		return made, nil
 	}
 	made, err := m.plan()
-	m.tellLoaders()
+	if dir, changed := m.roster.TakeDirectory(); changed {
+		m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: dir}})
+	}
 	m.tellAlerts()
 	m.tellWaiting()
 	return made, err
 }
 
 // pinned tells whether every source's files are known.
-func (m *Machine) pinned() bool { return len(m.s.Manifests) == len(m.cfg.Sources) && len(m.toPin) == 0 }
+func (m *Machine) pinned() bool {
+	return len(m.s.Manifests) == len(m.cfg.Sources) && !m.roster.HasUnpinned()
+}
 
 // pin journals the manifests that were seen first.
 func (m *Machine) pin() (made []facts.Fact) {
-	for _, mf := range m.toPin {
+	for _, mf := range m.roster.TakeUnpinned() {
 		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
-	m.toPin = nil
 	return made
 }
 
@@ -264,10 +213,10 @@ func (m *Machine) Apply(f facts.Fact) {
 	m.s.Apply(f)
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Pinned:
-		m.unsettled = true
+		m.roster.Pinned()
 		m.welcome()
 	case *proto.Record_Assigned:
-		m.assigned(r.Assigned)
+		m.roster.Apply(r.Assigned)
 	case *proto.Record_Masked:
 		m.masked(r.Masked.Masks)
 	case *proto.Record_Mixed:
@@ -286,10 +235,10 @@ func (m *Machine) Apply(f facts.Fact) {
 		m.released()
 	case *proto.Record_Quarantined:
 		for _, q := range r.Quarantined.Samples {
-			m.say("quarantined %s %s at byte %d: %s", q.Source, q.Id, q.Offset, q.Reason)
+			m.out.Say("quarantined %s %s at byte %d: %s", q.Source, q.Id, q.Offset, q.Reason)
 		}
 	case *proto.Record_Ended:
-		m.say("the run ends after %d steps: %s", r.Ended.Steps, r.Ended.Reason)
+		m.out.Say("the run ends after %d steps: %s", r.Ended.Steps, r.Ended.Reason)
 		m.noMidStep()
 		m.tellEnd()
 	}
@@ -339,6 +288,31 @@ func (m *Machine) run() *facts.Run {
 		files[i] = facts.FilesOf(name, m.s.Manifests[name])
 	}
 	return facts.NewRun(m.cfg.Spec, m.cfg.Identity, files)
+}
+
+// assign journals who reads which stripe.
+func (m *Machine) assign() (made []facts.Fact) {
+	j := roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
+		Holder: func(source string, stripe uint32) *proto.Assigned {
+			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
+		}}
+	for _, a := range m.roster.Assign(j) {
+		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Assigned{Assigned: a}}})
+	}
+	return made
+}
+
+// reposition makes the queues stand at the state of a newly opened attempt.
+func (m *Machine) reposition() {
+	base := m.s.Planner(len(m.cfg.Sources))
+	for i := range m.cfg.Sources {
+		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint)
+	}
+}
+
+// sourceNamed returns the index of a source, -1 for none of that name.
+func (m *Machine) sourceNamed(name string) int {
+	return slices.IndexFunc(m.cfg.Sources, func(s Source) bool { return s.Name == name })
 }
 
 func sortedKeys[V any](m map[string]V) []string {

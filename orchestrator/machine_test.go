@@ -16,6 +16,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -185,10 +186,10 @@ func (w *world) perform() (acted bool) {
 			continue
 		}
 		a.To.Send(a.Msg)
-		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == Session(w.loader) {
+		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == roster.Session(w.loader) {
 			acted = w.answer(order) || acted
 		}
-		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil && a.To == Session(w.sidecar) {
+		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil && a.To == roster.Session(w.sidecar) {
 			w.m.Present(w.present(order.GetRollCall().Call))
 			acted = true
 		}
@@ -200,7 +201,7 @@ func (w *world) perform() (acted bool) {
 func (w *world) answer(order *proto.LoaderOrder) bool {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
-		w.m.Opened(w.loader, "loader-0", &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
+		hearManifest(w.m, w.loader, "loader-0", &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)})
 	case *proto.LoaderOrder_Want:
 		w.offer(o.Want.Source, o.Want.Until)
 	default:
@@ -228,7 +229,7 @@ func (w *world) offer(source string, until uint64) {
 		}
 		m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, o), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, o), append(m.Tokens, tokens)
 	}
-	w.m.Offered(w.loader, "loader-0", w.m.stripe(source, 0).primary.term, m)
+	hearOffers(w.m, w.loader, "loader-0", reader(w.m, source, 0).Term, m)
 }
 
 func (w *world) queue(source string) *offers.Queue {
@@ -239,7 +240,7 @@ func (w *world) queue(source string) *offers.Queue {
 func (w *world) present(call uint64) *proto.Present {
 	p := &proto.Present{Call: call}
 	for i, r := range w.m.ranks {
-		if r.serving && !r.away && r.from == Session(w.sidecar) {
+		if r.serving && !r.away && r.from == roster.Session(w.sidecar) {
 			p.Ranks = append(p.Ranks, uint32(i))
 		}
 	}
@@ -249,7 +250,7 @@ func (w *world) present(call uint64) *proto.Present {
 func (w *world) connect() {
 	w.t.Helper()
 	w.loader, w.sidecar = &box{}, &box{}
-	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
+	if err := w.m.roster.Connect(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"})
@@ -331,11 +332,11 @@ func TestLoadersThatOpenASourceTogether(t *testing.T) {
 		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"})
 		for i, name := range []string{"loader-0", "loader-1"} {
 			loader := &box{}
-			if err := w.m.LoaderUp(loader, &proto.LoaderHello{Version: testVersion(), Name: name}); err != nil {
+			if err := w.m.roster.Connect(loader, &proto.LoaderHello{Version: testVersion(), Name: name}); err != nil {
 				t.Fatal(err)
 			}
 			for _, source := range sourceNames {
-				w.m.Opened(loader, name, &proto.Manifest{Source: source, Fingerprint: append(make([]byte, 15), second*byte(i))})
+				hearManifest(w.m, loader, name, &proto.Manifest{Source: source, Fingerprint: append(make([]byte, 15), second*byte(i))})
 			}
 		}
 		w.turn()

@@ -78,9 +78,9 @@ func (m *Machine) mask() ([]facts.Fact, error) {
 // masked tells everybody what is masked, and has the queues take these documents as they were planned however they are offered again.
 func (m *Machine) masked(masks []*pb.Mask) {
 	for _, mask := range masks {
-		m.queues[m.stripe(mask.Source, 0).source].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
-		m.say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source, mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason,
+		m.queues[m.sourceNamed(mask.Source)].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		m.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source, mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason,
 			mask.Offset, mask.Offset+mask.Length, mask.Step)
 	}
-	m.broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Masked{Masked: &pb.Masked{Masks: masks}}})
+	m.sidecars.Broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Masked{Masked: &pb.Masked{Masks: masks}}})
 }

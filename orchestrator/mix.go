@@ -41,7 +41,7 @@ func (m *Machine) mix() []facts.Fact {
 // mixed takes up a change that is durable, and answers who asked for it.
 func (m *Machine) mixed(c *pb.Mixed) {
 	if c.Why == "" { // what policies decide is in status and ledger
-		m.say("the mixture changes from step %d on: %s (%s)", c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
+		m.out.Say("the mixture changes from step %d on: %s (%s)", c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
 	}
 	if m.s.Attempt != nil && c.Attempt == m.s.Attempt.Attempt {
 		live, err := m.live.With(m.cfg.Spec.Schedule, c)
@@ -224,11 +224,11 @@ func (m *Machine) shown(c *pb.Mixed) *pb.MixChange {
 func (m *Machine) tellMixed() {
 	o := m.s.Attempt
 	if o.Forgets {
-		m.say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
+		m.out.Say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
 	}
 	for _, c := range m.s.Mixed {
 		if c.AtStep >= o.Step && c.Why == "" {
-			m.say("attempt %d: the mixture changes from step %d on: %s (%s)", o.Attempt, c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
+			m.out.Say("attempt %d: the mixture changes from step %d on: %s (%s)", o.Attempt, c.AtStep, facts.Describe(c, m.sourceNames()), c.By)
 		}
 	}
 }

@@ -8,12 +8,10 @@ import (
 	"millrace/internal/wire"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
+	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	pb "millrace/proto"
 )
-
-// firstWant is how many ordinals of a source are asked for before anything is known of the steps.
-const firstWant = 256
 
 // plan seals the next step if the runway has room and the facts are there.
 func (m *Machine) plan() ([]facts.Fact, error) {
@@ -151,22 +149,10 @@ func (m *Machine) source(name string) *Source {
 	return nil
 }
 
-// ask raises what is wanted of the source that the plan waits for. It doubles within a step, so that few turns are needed however
-// large the step is, and is bounded by what one step can use.
+// ask asks for more offers of the source that the plan waits for.
 func (m *Machine) ask(source int, ordinal millrace.Ordinal) {
 	m.pending = fmt.Sprintf("step %d waits for samples of source %s", m.s.Next, m.cfg.Sources[source].Name)
-	cursor := m.queues[source].First()
-	m.want(source, ordinal+max(firstWant, ordinal-min(cursor, ordinal)))
-}
-
-func (m *Machine) want(source int, until millrace.Ordinal) {
-	if until <= m.wants[source] {
-		return
-	}
-	m.wants[source] = until
-	for _, l := range m.serving(source, false) {
-		m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Want{Want: &pb.Want{Source: m.cfg.Sources[source].Name, Until: uint64(until)}}})
-	}
+	m.roster.Want(source, m.queues[source].Demand(ordinal))
 }
 
 // publish sends a sealed plan to every sidecar and asks ahead for the next.
@@ -177,46 +163,26 @@ func (m *Machine) publish(p *pb.Plan) {
 	for i := range m.queues {
 		cursor := m.s.Tail().Planner.Sources[i].Ordinal
 		perStep := (cursor - m.queues[i].First()) / millrace.Ordinal(max(1, p.Step+1-m.s.Watermark))
-		m.want(i, cursor+max(firstWant, 2*perStep))
+		m.roster.Want(i, offers.Ahead(cursor, 2*perStep))
 	}
 }
 
+// sendPlans sends every sidecar the sealed plans that it does not have.
 func (m *Machine) sendPlans() {
-	for _, name := range sortedKeys(m.sidecars) {
-		sc := m.sidecars[name]
-		if !sc.welcomed || m.s.Attempt == nil {
-			continue
-		}
-		if sc.attempt != m.s.Attempt.Attempt {
-			sc.attempt, sc.sent = m.s.Attempt.Attempt, m.s.Watermark
-		}
-		for sc.sent = max(sc.sent, m.s.Watermark); sc.sent < m.s.Next; sc.sent++ {
-			m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Plan{Plan: m.s.Sealed[sc.sent].Plan}})
-		}
+	if m.s.Attempt != nil {
+		m.sidecars.SendPlans(m.s.Attempt.Attempt, m.s.Watermark, m.s.Next, func(step uint64) *pb.Plan { return m.s.Sealed[step].Plan })
 	}
 }
 
 func (m *Machine) tellEnd() {
-	if m.s.Ended == nil {
-		return
+	if m.s.Ended != nil {
+		m.sidecars.Broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Ended{Ended: m.s.Ended}})
 	}
-	m.broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Ended{Ended: m.s.Ended}})
 }
 
-// released tells loaders what nobody can ask for any more.
+// released makes loaders forget the documents that no plan needs any more.
 func (m *Machine) released() {
-	for i, q := range m.queues {
-		below := m.s.Base.Planner.Floor(i)
-		if below == q.First() {
-			continue // they know
-		}
-		q.Release(below)
-		release := &pb.Release{Source: q.Source(), Below: uint64(below)}
-		if seekPoint, ok := q.SeekPointAt(below); ok {
-			release.SeekPoint = wire.SeekPointToProto(seekPoint)
-		}
-		for _, l := range m.serving(i, true) {
-			m.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})
-		}
+	for i := range m.queues {
+		m.roster.Release(i, m.s.Base.Planner.Floor(i))
 	}
 }

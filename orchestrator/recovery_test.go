@@ -90,9 +90,9 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
-	old, terms := w.loader, w.m.stripe("web", 0).primary.term
+	old, terms := w.loader, reader(w.m, "web", 0).Term
 	w.loader = &box{}
-	if err := w.m.LoaderUp(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0", Pid: 2}); err != nil {
+	if err := w.m.roster.Connect(w.loader, &proto.LoaderHello{Version: testVersion(), Name: "loader-0", Pid: 2}); err != nil {
 		t.Fatal(err)
 	}
 	w.turn()
@@ -100,16 +100,16 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 		t.Error("the old process was not told to leave")
 	}
 	before := w.queue("web").Next()
-	w.m.Offered(old, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
-	w.m.Offered(w.loader, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
+	hearOffers(w.m, old, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
+	hearOffers(w.m, w.loader, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
 	if w.queue("web").Next() != before {
 		t.Error("an offer of an old session or term was taken")
 	}
-	if err := w.m.LoaderUp(&box{}, &proto.LoaderHello{Version: testVersion(), Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
+	if err := w.m.roster.Connect(&box{}, &proto.LoaderHello{Version: testVersion(), Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
 		t.Errorf("an unknown loader: %v", err)
 	}
-	w.m.LoaderDown(old, "loader-0") // late news of the old session
-	if w.m.members["loader-0"] == nil {
+	w.m.roster.Disconnect(old, "loader-0") // late news of the old session
+	if !isConnected(w.m, "loader-0") {
 		t.Error("late news of an old session removed the new one")
 	}
 }
@@ -119,7 +119,7 @@ func TestAFactThatChangesFailsTheRun(t *testing.T) {
 	w.connect()
 	w.joinAll("fresh", nil)
 	first := uint64(w.queue("web").First())
-	w.m.Offered(w.loader, "loader-0", w.m.stripe("web", 0).primary.term, &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
+	hearOffers(w.m, w.loader, "loader-0", reader(w.m, "web", 0).Term, &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
 	if err := w.m.Failed(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "changed during the run") {
 		t.Fatalf("got %v", err)
 	}
@@ -140,10 +140,10 @@ func TestChangedFilesAreRefusedAfterARestart(t *testing.T) {
 	w.connect()
 	w.restart()
 	b := &box{}
-	if err := w.m.LoaderUp(b, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
+	if err := w.m.roster.Connect(b, &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}); err != nil {
 		t.Fatal(err)
 	}
-	w.m.Opened(b, "loader-0", &proto.Manifest{Source: "web", Fingerprint: append(make([]byte, 15), 1)})
+	hearManifest(w.m, b, "loader-0", &proto.Manifest{Source: "web", Fingerprint: append(make([]byte, 15), 1)})
 	if err := w.m.Failed(); err == nil || !strings.Contains(err.Error(), "its files changed") {
 		t.Fatalf("got %v", err)
 	}

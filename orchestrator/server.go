@@ -2,11 +2,14 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/internal/wire"
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -48,26 +51,39 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 			} else if e.GetOffers() != nil {
 				s.o.opt.Fail.Hit("orchestrator/offers/before")
 			}
-			return s.o.post(ctx, func(m *Machine) { m.loaderEvent(box, hello.Name, e) })
+			return s.o.post(ctx, func(m *Machine) { m.LoaderEvent(box, hello.Name, e) })
 		})
 }
 
-func (m *Machine) loaderEvent(from Session, name string, e *proto.LoaderEvent) {
+// LoaderUp observes a loader that connected.
+func (m *Machine) LoaderUp(session roster.Session, hello *proto.LoaderHello) error {
+	return m.roster.Connect(session, hello)
+}
+
+// LoaderDown observes that a loader's stream ended.
+func (m *Machine) LoaderDown(session roster.Session, name string) { m.roster.Disconnect(session, name) }
+
+// LoaderEvent observes a message of a loader.
+func (m *Machine) LoaderEvent(from roster.Session, name string, e *proto.LoaderEvent) {
+	var err error
 	switch ev := e.GetEvent().(type) {
 	case *proto.LoaderEvent_Opening:
-		m.Opening(ev.Opening)
+		m.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", ev.Opening.Source, ev.Opening.Done, ev.Opening.Total)
 	case *proto.LoaderEvent_Manifest:
-		m.Opened(from, name, ev.Manifest)
+		err = m.roster.Opened(from, name, ev.Manifest, m.s.Manifests[ev.Manifest.Source])
 	case *proto.LoaderEvent_Offers:
-		m.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
+		err = m.roster.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
 	case *proto.LoaderEvent_Ready:
-		m.Ready(from, name, ev.Ready)
+		m.roster.Ready(from, name, ev.Ready)
 	case *proto.LoaderEvent_Leaving:
-		m.Leaving(from, name)
+		m.roster.Leaving(from, name)
 	case *proto.LoaderEvent_Trouble:
-		m.Trouble(from, name, ev.Trouble)
+		m.roster.Trouble(from, name, ev.Trouble)
 	case *proto.LoaderEvent_Fatal:
-		m.Fatal(ev.Fatal)
+		err = errors.New(ev.Fatal.Reason)
+	}
+	if err != nil {
+		m.fail(err)
 	}
 }
 
@@ -104,11 +120,12 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 			case *proto.SidecarEvent_Left:
 				s.o.opt.Fail.Hit("orchestrator/left/before")
 			}
-			return s.o.post(ctx, func(m *Machine) { m.sidecarEvent(box, e) })
+			return s.o.post(ctx, func(m *Machine) { m.SidecarEvent(box, e) })
 		})
 }
 
-func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
+// SidecarEvent observes a message of a sidecar.
+func (m *Machine) SidecarEvent(from roster.Session, e *proto.SidecarEvent) {
 	switch ev := e.GetEvent().(type) {
 	case *proto.SidecarEvent_Join:
 		m.Joined(from, ev.Join)
@@ -121,13 +138,13 @@ func (m *Machine) sidecarEvent(from Session, e *proto.SidecarEvent) {
 	case *proto.SidecarEvent_Present:
 		m.Present(ev.Present)
 	case *proto.SidecarEvent_Switched:
-		m.Switched(ev.Switched)
+		m.roster.Switched(ev.Switched, m.s.AssignTerm)
 	case *proto.SidecarEvent_Bad:
 		m.Bad(ev.Bad)
 	case *proto.SidecarEvent_Reported:
 		m.Reported(ev.Reported)
 	case *proto.SidecarEvent_Fatal:
-		m.Fatal(ev.Fatal)
+		m.fail(errors.New(ev.Fatal.Reason))
 	}
 }
 

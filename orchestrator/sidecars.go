@@ -4,21 +4,18 @@ import (
 	"fmt"
 	"strings"
 
+	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
 
-// SidecarUp observes a sidecar that connected, and where its ranks stand (after an orchestrator was lost they just go on).
-func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
-	if err := m.speaks(hello.Name, hello.Version); err != nil {
+// SidecarUp observes a sidecar that connected, and where its ranks stand: a new orchestrator lets them go on from there.
+func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) error {
+	if err := roster.CheckVersion(hello.Name, hello.Version, m.cfg.By); err != nil {
 		return err
 	}
-	if old := m.sidecars[hello.Name]; old != nil && hello.Born < old.born {
-		m.replaced(session, hello.Name) // what a process said before it died may come after what its successor says
+	if !m.sidecars.Connect(session, hello) {
 		return nil
-	} else if old != nil {
-		m.replaced(old.session, hello.Name)
 	}
-	m.sidecars[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
 	for _, p := range hello.Ranks {
 		if p.Serving && int(p.Rank) < len(m.ranks) && p.Attempt == uint32(m.s.CurrentAttempt()) {
 			r := &m.ranks[p.Rank]
@@ -28,49 +25,36 @@ func (m *Machine) SidecarUp(session Session, hello *pb.SidecarHello) error {
 	m.welcome()
 	m.callRoll(session)
 	if m.told != "" {
-		m.send(session, m.waitingOrder(m.told))
+		m.sidecars.Send(session, waitingOrder(m.told))
 	}
 	if m.failed != nil {
-		m.send(session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Failed{Failed: &pb.Fatal{Reason: m.failed.Error()}}})
+		m.sidecars.Send(session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Failed{Failed: &pb.Fatal{Reason: m.failed.Error()}}})
 	}
-	if len(m.alerts) > 0 {
-		m.send(session, m.alertsOrder())
+	if len(m.alerts.now) > 0 {
+		m.sidecars.Send(session, m.alerts.order())
 	}
 	return nil
 }
 
-func (m *Machine) replaced(to Session, name string) {
-	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + name}}})
-}
-
-// welcome tells every new sidecar what it needs before plans make sense: the files' names, who serves them, and the plans so far.
+// welcome sends every new sidecar what it needs before plans make sense: the files, the directory, and the plans so far.
 func (m *Machine) welcome() {
 	if !m.pinned() {
 		return
 	}
-	for _, name := range sortedKeys(m.sidecars) {
-		sc := m.sidecars[name]
-		if sc.welcomed {
-			continue
-		}
-		sc.welcomed = true
-		w := &pb.Welcome{Masks: m.s.Masks}
-		for i := range m.cfg.Sources {
-			w.Manifests = append(w.Manifests, m.s.Manifests[m.cfg.Sources[i].Name])
-		}
-		m.send(sc.session, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Welcome{Welcome: w}})
-		m.send(sc.session, m.directory())
+	w := &pb.Welcome{Masks: m.s.Masks}
+	for i := range m.cfg.Sources {
+		w.Manifests = append(w.Manifests, m.s.Manifests[m.cfg.Sources[i].Name])
 	}
+	m.sidecars.Welcome(w, m.roster.Directory())
 	m.sendPlans()
 	m.tellEnd()
 }
 
 // SidecarDown observes that a sidecar's stream ended. Its ranks keep their places.
-func (m *Machine) SidecarDown(session Session, name string) {
-	if sc := m.sidecars[name]; sc == nil || sc.session != session {
+func (m *Machine) SidecarDown(session roster.Session, name string) {
+	if !m.sidecars.Disconnect(session, name) {
 		return
 	}
-	delete(m.sidecars, name)
 	for i := range m.ranks {
 		if j := m.ranks[i].join; j != nil && j.session == session {
 			m.ranks[i].join = nil
@@ -80,7 +64,7 @@ func (m *Machine) SidecarDown(session Session, name string) {
 
 // Committed observes that a rank's trainer asked for what follows a step, and answers that it is known. A commit of an attempt that
 // is over changes nothing.
-func (m *Machine) Committed(from Session, c *pb.Commit) {
+func (m *Machine) Committed(from roster.Session, c *pb.Commit) {
 	if int(c.Rank) >= len(m.ranks) {
 		return
 	}
@@ -95,8 +79,8 @@ func (m *Machine) Committed(from Session, c *pb.Commit) {
 	m.answerCommit(from, c)
 }
 
-func (m *Machine) answerCommit(to Session, c *pb.Commit) {
-	m.send(to, &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Committed{Committed: &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}}})
+func (m *Machine) answerCommit(to roster.Session, c *pb.Commit) {
+	m.sidecars.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Committed{Committed: &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}}})
 }
 
 // SavedCheckpoint observes that a step's model checkpoint is durable.
@@ -113,11 +97,11 @@ func (m *Machine) tellWaiting() {
 		return
 	}
 	m.told = text
-	m.broadcast(m.waitingOrder(text))
+	m.sidecars.Broadcast(waitingOrder(text))
 }
 
-func (m *Machine) waitingOrder(text string) *pb.SidecarOrder {
-	return &pb.SidecarOrder{Fence: m.fence(), Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}}
+func waitingOrder(text string) *pb.SidecarOrder {
+	return &pb.SidecarOrder{Order: &pb.SidecarOrder_Waiting{Waiting: &pb.Waiting{Text: text}}}
 }
 
 // mostNamed is how many sources a line names.
@@ -147,10 +131,8 @@ func (m *Machine) Waiting() string {
 	if text := waitingForRanks(m.ranks, m.s.Through); text != "" {
 		return text
 	}
-	for _, st := range m.stripes {
-		if st.primary.member == nil && m.members[st.home] == nil {
-			return fmt.Sprintf("%s (source %s) is not there; it is being restarted", st.home, m.cfg.Sources[st.source].Name)
-		}
+	if source, owner, ok := m.roster.Unread(); ok {
+		return fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)
 	}
 	if m.s.Next > m.s.Watermark {
 		return ""

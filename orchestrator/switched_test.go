@@ -11,24 +11,24 @@ import (
 func TestAHostThatAsksALostStandby(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()
-	st := c.m.stripe("web", 0)
-	before, lost := st.primary, st.standby.term
+	before := reader(c.m, "web", 0)
+	lost := before.Standby.Term
 	shadow := c.slots["shadow-0"]
-	c.m.LoaderDown(shadow.box, "shadow-0")
+	c.m.roster.Disconnect(shadow.box, "shadow-0")
 	c.slots["shadow-0"] = nil
 	c.turn()
-	c.m.Switched(&proto.Switched{Source: "web", Stripe: 0, Term: lost, Step: c.m.s.Watermark, Reason: "it is silent"})
+	c.m.roster.Switched(&proto.Switched{Source: "web", Stripe: 0, Term: lost, Step: c.m.s.Watermark, Reason: "it is silent"}, c.m.s.AssignTerm)
 	c.turn()
-	if now := st.primary; now.member != before.member || now.term <= lost || c.dir[facts.Stripe{Source: "web", Index: 0}].Term != now.term {
-		t.Errorf("it was %s's under term %d, the host is ahead at %d; now it is %+v", before.member.name, before.term, lost, now)
+	now := reader(c.m, "web", 0)
+	if now.Address != before.Address || now.Term <= lost || c.dir[facts.Stripe{Source: "web", Index: 0}].Term != now.Term {
+		t.Errorf("it was %s's under term %d, the host is ahead at %d; now it is %+v", before.Name, before.Term, lost, now)
 	}
-	now := st.primary
-	for _, old := range []uint64{before.term, lost, c.m.s.AssignTerm + 7} {
-		c.m.Switched(&proto.Switched{Source: "web", Stripe: 0, Term: old, Reason: "late"})
+	for _, old := range []uint64{before.Term, lost, c.m.s.AssignTerm + 7} {
+		c.m.roster.Switched(&proto.Switched{Source: "web", Stripe: 0, Term: old, Reason: "late"}, c.m.s.AssignTerm)
 	}
 	c.turn()
-	if st.primary != now {
-		t.Errorf("what is said of other terms changed it to %+v", st.primary)
+	if after := reader(c.m, "web", 0); after.Name != now.Name || after.Term != now.Term {
+		t.Errorf("reports of other terms changed it to %+v", after)
 	}
 	c.settle()
 }

@@ -18,7 +18,7 @@ import (
 	"millrace/internal/event"
 	"millrace/internal/failpoint"
 	"millrace/internal/seam"
-	"millrace/orchestrator"
+	"millrace/orchestrator/roster"
 )
 
 // The environment of a role, set by up.
@@ -110,7 +110,7 @@ func (r *role) term(t millrace.Term) {
 }
 
 // fenced has a fresh process started in the place of one that nobody listens to any more.
-func (r *role) fenced(f orchestrator.Fenced) {
+func (r *role) fenced(f roster.Process) {
 	if err := r.life.Fenced(f.Name, f.Pid); err != nil {
 		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)
 	}

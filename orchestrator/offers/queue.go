@@ -51,6 +51,16 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 	return r, ok
 }
 
+// firstAhead is how many ordinals of a source to ask for before any step's need is known.
+const firstAhead = 256
+
+// Ahead returns the ordinal below which to ask for offers of a source that is read at a place and needs about span ordinals more.
+func Ahead(from, span millrace.Ordinal) millrace.Ordinal { return from + max(firstAhead, span) }
+
+// Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with every call inside a
+// step, so that few calls are needed however large the step is, and is bounded by the need of one step.
+func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, at-min(q.first, at)) }
+
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 
 // Missing is an ordinal up to which a stripe's facts are known: who goes on with the stripe may leave out what lies below.

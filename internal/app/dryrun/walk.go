@@ -19,9 +19,6 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// firstWant is how many ordinals of a source are asked for at once, at least.
-const firstWant = 256
-
 // mostMemory bounds the payload held, whatever the run itself may hold.
 const mostMemory = 512 << 20
 
@@ -172,11 +169,10 @@ func (w *Walk) Sample(ctx context.Context, n int) error {
 	return nil
 }
 
-// wait takes in the next offers of a source, of which an ordinal is needed. What is wanted doubles within a step.
+// wait takes in the next offers of a source of which a plan needs an ordinal.
 func (w *Walk) wait(ctx context.Context, source int, ordinal millrace.Ordinal) error {
 	q, f := w.queues[source], w.feeds[source]
-	until := ordinal + max(firstWant, ordinal-min(q.First(), ordinal))
-	w.wants[source] = max(w.wants[source], until)
+	w.wants[source] = max(w.wants[source], q.Demand(ordinal))
 	f.Want(w.wants[source])
 	b, err := f.Next(ctx)
 	if err != nil {

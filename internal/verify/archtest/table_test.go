@@ -28,6 +28,7 @@ var rooms = []room{
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
 	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only room with floating point on the way to a plan, and what it decides is journaled
 	{"orchestrator/lease", list("."), all},
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner", "internal/wire"), all},                                      // who reads what: no store, no clock
 	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner", "internal/wire"), all},                                               // reads the store: no machine inside
 	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner", "orchestrator/ledger"), list("google.golang.org/protobuf")}, // the run's state: no machine inside
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},

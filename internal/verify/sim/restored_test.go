@@ -175,7 +175,7 @@ func (r *run) perform() bool {
 func (r *run) load(l *reader, order *proto.LoaderOrder) {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
-		r.m.Opened(l, l.name, r.x.streams[o.Open.Source].manifest)
+		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: r.x.streams[o.Open.Source].manifest}})
 	case *proto.LoaderOrder_Read:
 		rd := &read{stream: r.x.streams[o.Read.Source], order: o.Read, next: o.Read.Ordinal}
 		if err := rd.check(); err != nil {
@@ -184,7 +184,8 @@ func (r *run) load(l *reader, order *proto.LoaderOrder) {
 		l.reads[o.Read.Source] = rd
 	case *proto.LoaderOrder_Want:
 		rd := l.reads[o.Want.Source]
-		r.m.Offered(l, l.name, rd.order.Term, rd.offer(o.Want.Until))
+		offers := &proto.LoaderEvent_Offers{Offers: rd.offer(o.Want.Until)}
+		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Fence: &proto.Fence{Term: rd.order.Term}, Event: offers})
 	}
 }
 

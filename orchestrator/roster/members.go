@@ -1,0 +1,180 @@
+package roster
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/orchestrator/offers"
+	pb "millrace/proto"
+)
+
+// member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
+type member struct {
+	name, address, beat string
+	pid                 int64
+	session             Session
+	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
+	trouble             map[string]string // by source: why reading it fails for now
+	leaving             bool
+}
+
+// Connect observes a loader that connected. A predecessor of the same name is lost with everything that it held. A process that was
+// fenced is refused.
+func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
+	if err := CheckVersion(hello.Name, hello.Version, r.cfg.Program); err != nil {
+		return err
+	}
+	if !hello.Standby && !r.isOwner(hello.Name) {
+		return millrace.Errorf(millrace.ErrInvalid, "loader %q: this run has no such loader", hello.Name)
+	}
+	if old := r.members[hello.Name]; old != nil {
+		if old.pid != hello.Pid {
+			r.bye(old, "another process took over as "+hello.Name)
+		}
+		r.lose(old, "another connection took over as "+hello.Name)
+	}
+	if r.fenced[Process{hello.Name, hello.Pid}] {
+		return millrace.Errorf(millrace.ErrFenced, "%s (pid %d): its stripes were given to others while it was silent", hello.Name, hello.Pid)
+	}
+	r.members[hello.Name] = &member{name: hello.Name, address: hello.Address, beat: hello.Beat, pid: hello.Pid, session: session,
+		asked: map[string]bool{}, opened: map[string]bool{}, trouble: map[string]string{}}
+	r.unsettled = true
+	return nil
+}
+
+// Disconnect observes that a loader's stream ended.
+func (r *Roster) Disconnect(session Session, name string) {
+	if l := r.current(session, name); l != nil {
+		r.lose(l, "its connection ended")
+	}
+}
+
+// Leaving observes that a loader was asked to leave. It serves on until its stripes have been handed over.
+func (r *Roster) Leaving(session Session, name string) {
+	l := r.current(session, name)
+	if l == nil {
+		return
+	}
+	l.leaving = true
+	for _, st := range r.stripes {
+		if st.standby.member == l {
+			st.standby = grant{}
+		}
+		if st.primary.member == l {
+			st.reason = l.name + " was asked to leave"
+		}
+	}
+	r.moved, r.unsettled = true, true
+}
+
+// Opened observes the manifest of a source as a loader sees it. pinned is the journaled manifest, nil before there is one. The error says
+// which file differs from it.
+func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest) error {
+	l := r.current(session, name)
+	if l == nil || r.stripe(seen.Source, 0) == nil {
+		return nil
+	}
+	for _, mf := range r.unpinned {
+		if mf.Source == seen.Source {
+			pinned = mf
+		}
+	}
+	if pinned == nil {
+		r.unpinned = append(r.unpinned, seen)
+	} else if err := r.cfg.Compare(wire.ManifestFromProto(pinned), wire.ManifestFromProto(seen)); err != nil {
+		return err
+	}
+	l.opened[seen.Source], r.unsettled = true, true
+	return nil
+}
+
+// Offered observes offers. It takes only those of a stripe's primary under its term. The error says that a file changed during the run.
+func (r *Roster) Offered(session Session, name string, term uint64, msg *pb.Offers) error {
+	l, st := r.current(session, name), r.stripe(msg.Source, msg.Stripe)
+	if l == nil || st == nil || st.primary.member != l || st.primary.term != term {
+		return nil
+	}
+	return r.queues[st.source].Add(offers.FromProto(msg))
+}
+
+// Ready observes that a standby can take over at once.
+func (r *Roster) Ready(session Session, name string, msg *pb.Ready) {
+	l, st := r.current(session, name), r.stripe(msg.Source, msg.Stripe)
+	if l != nil && st != nil && st.standby.member == l && st.standby.term == msg.Term && !st.standby.ready {
+		st.standby.ready, r.moved = true, true
+	}
+}
+
+// Trouble observes that reading a source fails for now, or works again.
+func (r *Roster) Trouble(session Session, name string, t *pb.Trouble) {
+	l := r.current(session, name)
+	switch {
+	case l == nil:
+	case t.Text == "":
+		delete(l.trouble, t.Source)
+	default:
+		l.trouble[t.Source] = t.Text
+	}
+}
+
+// current returns the member that a session belongs to, nil for a session that was replaced.
+func (r *Roster) current(session Session, name string) *member {
+	if l := r.members[name]; l != nil && l.session == session {
+		return l
+	}
+	return nil
+}
+
+// isOwner reports whether the configuration gives stripes to a loader of that name.
+func (r *Roster) isOwner(name string) bool {
+	for _, st := range r.stripes {
+		if st.owner == name {
+			return true
+		}
+	}
+	return false
+}
+
+// lose removes a process. If one of its stripes has a standby, the process is fenced: the standby takes over in this turn, and the process
+// may be alive without knowing.
+func (r *Roster) lose(l *member, reason string) {
+	delete(r.members, l.name)
+	r.lost[l.name] = r.now
+	r.moved, r.unsettled = true, true
+	followed := false
+	for _, st := range r.stripes {
+		if st.standby.member == l {
+			st.standby = grant{}
+		}
+		if st.primary.member == l {
+			st.primary, st.from, st.reason = grant{}, 0, fmt.Sprintf("%s was lost: %s", l.name, reason)
+			followed = followed || st.standby.member != nil
+		}
+	}
+	if followed {
+		process := Process{Name: l.name, Pid: l.pid}
+		r.fenced[process] = true
+		r.bye(l, "its stripes were given to others: "+reason)
+		r.out.Fence(process)
+	}
+}
+
+// isGone reports whether a member has been away for longer than a restart takes.
+func (r *Roster) isGone(name string) bool {
+	since, ok := r.lost[name]
+	if !ok {
+		since = r.began
+	}
+	return r.members[name] == nil && r.now.Sub(since) >= Absence
+}
+
+// dismiss tells members that were asked to leave to go: their stripes are in other hands, or nobody can take them.
+func (r *Roster) dismiss() {
+	for _, l := range r.sortedMembers() {
+		if l.leaving {
+			r.bye(l, "it was asked to leave, and its stripes are in other hands")
+			r.lose(l, "it was asked to leave")
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package roster
+
+import (
+	"strconv"
+
+	"millrace/internal/wire"
+	"millrace/orchestrator/offers"
+	pb "millrace/proto"
+)
+
+// Switched observes that a host found a stripe's primary dead or silent and asks the standby, under the standby's term. assigned is the
+// highest assignment term of the journal.
+//
+// A report with a lower term than the primary's is old. A report may name a higher term that nobody holds any more, because that standby
+// was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned again.
+func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
+	st := r.stripe(s.Source, s.Stripe)
+	switch {
+	case st == nil:
+		return
+	case st.standby.member == nil && st.primary.member != nil && s.Term > st.primary.term && s.Term <= assigned:
+		st.primary, st.from, st.reason = grant{}, s.Step, "its standby of term "+strconv.FormatUint(s.Term, 10)+" was lost"
+		r.moved, r.unsettled = true, true
+		return
+	case st.standby.member == nil || st.standby.term != s.Term:
+		return
+	}
+	if l := st.primary.member; l != nil {
+		r.lose(l, s.Reason)
+	}
+	st.from = s.Step
+}
+
+// Apply carries out an assignment that is durable. No event came between Assign and Apply, so the member is there.
+func (r *Roster) Apply(a *pb.Assigned) {
+	st, l := r.stripe(a.Source, a.Stripe), r.members[a.Member]
+	r.moved, r.unsettled = true, true
+	switch {
+	case a.Standby:
+		if old := st.standby; old.member != nil && old.member != l {
+			r.drop(st, old)
+		}
+		st.standby = grant{member: l, term: a.Term}
+		r.read(st, st.standby, true)
+		return
+	case st.standby.member == l && st.standby.term == a.Term:
+		st.primary, st.standby = grant{member: l, term: a.Term}, grant{}
+		r.switches++
+		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
+			Ordinal: uint64(r.queues[st.source].Missing(st.index))}}})
+	default:
+		st.primary = grant{member: l, term: a.Term}
+		r.read(st, st.primary, false)
+	}
+	st.from, st.reason = 0, ""
+	r.wants[st.source] = max(r.wants[st.source], offers.Ahead(r.queues[st.source].First(), 0))
+	r.order(l, r.want(st.source))
+}
+
+// read tells a member to read a stripe, or to follow it, from the watermark's cursor on.
+func (r *Roster) read(st *stripe, g grant, standby bool) {
+	src, q := &r.cfg.Sources[st.source], r.queues[st.source]
+	order := &pb.ReadFrom{Source: src.Name, Stripe: uint32(st.index), Stripes: uint32(len(src.Loaders)), Term: g.term, Ordinal: uint64(q.First()), Standby: standby}
+	if seekPoint, ok := q.SeekPointAt(q.First()); ok {
+		order.SeekPoint = wire.SeekPointToProto(seekPoint)
+	}
+	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Read{Read: order}})
+}
+
+func (r *Roster) drop(st *stripe, g grant) {
+	drop := &pb.Drop{Source: r.sourceOf(st), Stripe: uint32(st.index), Term: g.term}
+	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Drop{Drop: drop}})
+}

@@ -1,0 +1,82 @@
+package roster
+
+import (
+	"slices"
+	"strings"
+
+	"millrace"
+	"millrace/internal/wire"
+	pb "millrace/proto"
+)
+
+// Want asks a source's loaders to offer all ordinals below until.
+func (r *Roster) Want(source int, until millrace.Ordinal) {
+	if until <= r.wants[source] {
+		return
+	}
+	r.wants[source] = until
+	for _, l := range r.serving(source, false) {
+		r.order(l, r.want(source))
+	}
+}
+
+func (r *Roster) want(source int) *pb.LoaderOrder {
+	want := &pb.Want{Source: r.cfg.Sources[source].Name, Until: uint64(r.wants[source])}
+	return &pb.LoaderOrder{Order: &pb.LoaderOrder_Want{Want: want}}
+}
+
+// Release makes loaders forget the ordinals of a source below its low-water mark.
+func (r *Roster) Release(source int, below millrace.Ordinal) {
+	q := r.queues[source]
+	if below == q.First() {
+		return // they know
+	}
+	q.Release(below)
+	release := &pb.Release{Source: q.Source(), Below: uint64(below)}
+	if seekPoint, ok := q.SeekPointAt(below); ok {
+		release.SeekPoint = wire.SeekPointToProto(seekPoint)
+	}
+	for _, l := range r.serving(source, true) {
+		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})
+	}
+}
+
+// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not reach that ordinal, the
+// source is read again from there.
+func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint) {
+	q := r.queues[source]
+	if at >= q.First() && at <= q.Next() {
+		q.Release(at)
+		return
+	}
+	q.Reset(at)
+	if seekPoint != (millrace.SeekPoint{}) {
+		q.SeekPoint(seekPoint)
+	}
+	r.wants[source] = 0
+	r.unassign(source)
+}
+
+// unassign takes a source's stripes from all members. Assign gives them to the same members again.
+func (r *Roster) unassign(source int) {
+	r.moved, r.unsettled = true, true
+	for _, st := range r.bySource[source] {
+		if st.standby.member != nil {
+			r.drop(st, st.standby)
+		}
+		st.primary, st.standby = grant{}, grant{}
+	}
+}
+
+// serving lists the members that read a source, and those that follow it if standbys is set, each once, by name.
+func (r *Roster) serving(source int, standbys bool) (out []*member) {
+	for _, st := range r.bySource[source] {
+		for _, l := range []*member{st.primary.member, st.standby.member} {
+			if l != nil && (l == st.primary.member || standbys) && !slices.Contains(out, l) {
+				out = append(out, l)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *member) int { return strings.Compare(a.name, b.name) })
+	return out
+}

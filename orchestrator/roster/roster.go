@@ -1,0 +1,133 @@
+package roster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"millrace"
+	"millrace/orchestrator/offers"
+	pb "millrace/proto"
+)
+
+// Absence is how long a stripe without a standby waits for its last reader to come back before another loader reads it.
+const Absence = time.Second
+
+// Source is a source and the owners of its stripes.
+type Source struct {
+	Name    string
+	Loaders []string // by stripe
+}
+
+// Config describes the loaders of a run.
+type Config struct {
+	Sources []Source
+	Up      string // names this `millrace up`; loaders of another are gone
+	Program string // version of this program
+	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader sees now.
+	Compare func(pinned, now *millrace.Manifest) error
+	// Fence returns the fence that orders carry now.
+	Fence func() *pb.Fence
+}
+
+// Roster is the loaders that are connected, the stripes that they hold, and the offers that they made. Not safe for concurrent use.
+type Roster struct {
+	cfg      Config
+	out      *Actions
+	queues   offers.Queues
+	wants    []millrace.Ordinal // by source: loaders were asked to offer below this ordinal
+	unpinned []*pb.Manifest     // seen, not yet journaled
+	members  map[string]*member
+	stripes  []*stripe   // by source and index
+	bySource [][]*stripe // the same
+	byKey    map[key]*stripe
+	fenced   map[Process]bool
+	lost     map[string]time.Time // when a member was lost
+
+	began, now time.Time
+	unsettled  bool   // assignments may have to change
+	moved      bool   // the directory has changed since it was taken
+	switches   uint64 // stripes that a standby took over
+	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
+}
+
+// stripe is a part of a source, its primary and its standby.
+type stripe struct {
+	source, index    int
+	owner            string // the member that reads it in the configuration
+	primary, standby grant
+	from             uint64 // first step of the next primary; 0 is the first that is not sealed
+	reason           string // why the last primary was lost
+}
+
+// grant is a stripe in the hands of a process, under a term that no other grant of the stripe has. A standby's term is higher than its
+// primary's.
+type grant struct {
+	member *member // nil: nobody
+	term   uint64
+	ready  bool // of a standby: it said that it can take over at once
+}
+
+type key struct {
+	source string
+	index  uint32
+}
+
+// New returns a roster without members. Its orders go to out.
+func New(cfg Config, out *Actions) *Roster {
+	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)), members: map[string]*member{},
+		bySource: make([][]*stripe, len(cfg.Sources)), byKey: map[key]*stripe{}, fenced: map[Process]bool{},
+		lost: map[string]time.Time{}, unsettled: true}
+	for i, src := range cfg.Sources {
+		r.queues = append(r.queues, offers.NewQueue(src.Name, len(src.Loaders)))
+		for index, owner := range src.Loaders {
+			st := &stripe{source: i, index: index, owner: owner}
+			r.stripes, r.bySource[i] = append(r.stripes, st), append(r.bySource[i], st)
+			r.byKey[key{src.Name, uint32(index)}] = st
+		}
+	}
+	return r
+}
+
+// Queues returns the offers of all sources, in the order of the configuration. They change as loaders offer.
+func (r *Roster) Queues() offers.Queues { return r.queues }
+
+// Tick observes the time.
+func (r *Roster) Tick(now time.Time) {
+	if r.now = now; r.began.IsZero() {
+		r.began = now
+	}
+	r.unsettled = true // a member that was waited for may have been away for too long
+}
+
+// Pinned observes that the manifest of a source is durable.
+func (r *Roster) Pinned() { r.unsettled = true }
+
+// TakeUnpinned returns the manifests to journal, in the order in which they were seen first.
+func (r *Roster) TakeUnpinned() []*pb.Manifest {
+	out := r.unpinned
+	r.unpinned = nil
+	return out
+}
+
+// HasUnpinned reports whether manifests wait to be journaled.
+func (r *Roster) HasUnpinned() bool { return len(r.unpinned) > 0 }
+
+// stripe returns nil if the run has no such stripe.
+func (r *Roster) stripe(source string, index uint32) *stripe { return r.byKey[key{source, index}] }
+
+func (r *Roster) sourceOf(st *stripe) string { return r.cfg.Sources[st.source].Name }
+
+func (r *Roster) sortedMembers() []*member {
+	return slices.SortedFunc(maps.Values(r.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })
+}
+
+func (r *Roster) order(l *member, o *pb.LoaderOrder) {
+	o.Fence = r.cfg.Fence()
+	r.out.Send(l.session, o)
+}
+
+func (r *Roster) bye(l *member, reason string) {
+	r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Bye{Bye: &pb.Bye{Reason: reason}}})
+}

@@ -1,0 +1,115 @@
+package roster
+
+import (
+	"maps"
+	"slices"
+
+	pb "millrace/proto"
+)
+
+// Sidecars are the sidecars that are connected. Not safe for concurrent use.
+type Sidecars struct {
+	out    *Actions
+	fence  func() *pb.Fence
+	byName map[string]*sidecar
+}
+
+// sidecar is a connected sidecar.
+type sidecar struct {
+	name     string
+	pid      int64
+	born     int64 // the newest of the processes of a name is the one that counts
+	session  Session
+	welcomed bool
+	sent     uint64 // plans below this step of the attempt were sent
+	attempt  uint32
+}
+
+// NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
+func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
+	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}}
+}
+
+// Connect observes a sidecar and replaces its predecessor. It returns false for a process that was started before the one that is there:
+// its messages may arrive after those of its successor.
+func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
+	old := s.byName[hello.Name]
+	if old != nil && hello.Born < old.born {
+		s.bye(session, hello.Name)
+		return false
+	}
+	if old != nil {
+		s.bye(old.session, hello.Name)
+	}
+	s.byName[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
+	return true
+}
+
+func (s *Sidecars) bye(to Session, name string) {
+	s.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + name}}})
+}
+
+// Disconnect observes that a sidecar's stream ended. It returns false for a session that was replaced.
+func (s *Sidecars) Disconnect(session Session, name string) bool {
+	if sc := s.byName[name]; sc == nil || sc.session != session {
+		return false
+	}
+	delete(s.byName, name)
+	return true
+}
+
+// Send sends an order under the current fence.
+func (s *Sidecars) Send(to Session, o *pb.SidecarOrder) {
+	o.Fence = s.fence()
+	s.out.Send(to, o)
+}
+
+// Broadcast sends an order to every sidecar.
+func (s *Sidecars) Broadcast(o *pb.SidecarOrder) {
+	for _, sc := range s.sorted() {
+		s.Send(sc.session, o)
+	}
+}
+
+// Welcome sends the files and the directory to each sidecar that does not have them. Plans make no sense before.
+func (s *Sidecars) Welcome(files *pb.Welcome, dir *pb.Loaders) {
+	for _, sc := range s.sorted() {
+		if sc.welcomed {
+			continue
+		}
+		sc.welcomed = true
+		s.Send(sc.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Welcome{Welcome: files}})
+		s.Send(sc.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Loaders{Loaders: dir}})
+	}
+}
+
+// SendPlans sends each sidecar the sealed plans of an attempt that it does not have: steps from below next, and not below the watermark.
+func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(step uint64) *pb.Plan) {
+	for _, sc := range s.sorted() {
+		if !sc.welcomed {
+			continue
+		}
+		if sc.attempt != attempt {
+			sc.attempt, sc.sent = attempt, watermark
+		}
+		for sc.sent = max(sc.sent, watermark); sc.sent < next; sc.sent++ {
+			s.Send(sc.session, &pb.SidecarOrder{Order: &pb.SidecarOrder_Plan{Plan: plan(sc.sent)}})
+		}
+	}
+}
+
+// Roles describes the sidecars, by name.
+func (s *Sidecars) Roles(term uint64) (out []*pb.RoleStatus) {
+	for _, sc := range s.sorted() {
+		out = append(out, &pb.RoleStatus{Role: "sidecar", Name: sc.name, Pid: sc.pid, State: "running", Term: term})
+	}
+	return out
+}
+
+func (s *Sidecars) sorted() []*sidecar {
+	out := make([]*sidecar, 0, len(s.byName))
+	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
+		out = append(out, s.byName[name])
+	}
+	return out
+}

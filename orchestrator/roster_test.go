@@ -1,0 +1,33 @@
+package orchestrator
+
+import (
+	"slices"
+
+	"millrace/orchestrator/roster"
+	"millrace/proto"
+)
+
+// hearManifest observes a loader's report of a source's files.
+func hearManifest(m *Machine, from roster.Session, name string, mf *proto.Manifest) {
+	m.LoaderEvent(from, name, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: mf}})
+}
+
+// hearOffers observes a loader's offers under a term.
+func hearOffers(m *Machine, from roster.Session, name string, term uint64, offers *proto.Offers) {
+	m.LoaderEvent(from, name, &proto.LoaderEvent{Fence: &proto.Fence{Term: term}, Event: &proto.LoaderEvent_Offers{Offers: offers}})
+}
+
+// reader returns who reads a stripe; an empty entry if nobody does.
+func reader(m *Machine, source string, stripe uint32) *proto.LoaderStripe {
+	stripes := m.roster.Directory().Stripes
+	i := slices.IndexFunc(stripes, func(s *proto.LoaderStripe) bool { return s.Source == source && s.Stripe == stripe })
+	if i < 0 {
+		return &proto.LoaderStripe{}
+	}
+	return stripes[i]
+}
+
+// isConnected reports whether the status of a run lists a role.
+func isConnected(m *Machine, name string) bool {
+	return slices.ContainsFunc(m.Status().Roles, func(r *proto.RoleStatus) bool { return r.Name == name })
+}

@@ -14,6 +14,12 @@ steps=(
 	"go:go=$go_test -p $packages_at_once ./..."
 )
 
+if git rev-parse --git-dir >/dev/null 2>&1; then
+	steps+=("check:commit-subjects=tools/subjects.sh")
+else
+	steps+=("skip:commit-subjects=this is not a git checkout")
+fi
+
 # Plans, digests and tokens must be the same on another machine: golden tests also run as arm64, where the compiler fuses x*y+z.
 if command -v qemu-aarch64-static >/dev/null; then
 	golden=$(grep -rlE '^func Test\w*Golden' --include='*_test.go' . | xargs -n1 dirname | sort -u | tr '\n' ' ')

@@ -20,6 +20,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
+	"millrace/internal/wire"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
@@ -100,7 +101,7 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 		return fmt.Errorf("listen for the other roles: %w", err)
 	}
 	defer os.Remove(address)
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(256 << 20))
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(wire.MaxMessage))
 	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
 	group, gctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })

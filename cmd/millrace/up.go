@@ -128,7 +128,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	fail.OnTaken(taken(events))
 	events.Write(event.Weighed("start"))
 	_, err = supervisor.Run(ctx, supervisor.Config{
-		Hit:    fail.Hit,
+		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(envProgram)), Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {

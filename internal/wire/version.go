@@ -1,5 +1,8 @@
 package wire
 
-// ProtocolVersion names the messages between roles and what they mean. A change that a role of before would misunderstand takes the next
-// number; a new field that it may overlook does not.
+// ProtocolVersion numbers the messages between roles and their meaning. A change that an older role would misunderstand takes the next
+// number. A new field that an older role may ignore does not.
 const ProtocolVersion = 1
+
+// MaxMessage is the largest message between roles in bytes: a plan, or a part of a reply to a fetch.
+const MaxMessage = 256 << 20

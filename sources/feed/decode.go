@@ -40,7 +40,7 @@ func newDecoder(f *Feed) *decoder {
 	m := &decoder{feed: f, slots: make([]uint32, 1)}
 	// Closures for the fence are made once: one a record would be garbage.
 	m.act = func() (err error) {
-		m.feed.cfg.Hit("loader/decode/before")
+		m.feed.cfg.Fail.Hit("loader/decode/before")
 		m.buf, err = m.feed.src.Document(m.buf, m.rec, m.feed.cfg.Progress)
 		m.feed.cfg.Progress()
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/failpoint"
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/order"
@@ -32,8 +33,8 @@ type Config struct {
 	Standby bool
 	// Progress is told of every record made, and of every MiB on the way; nil: nobody counts.
 	Progress func()
-	// Hit passes a named place, so that tests can make a decoder fail there; nil: nobody looks.
-	Hit func(place string)
+	// Fail holds the failpoints of the process; nil for none.
+	Fail *failpoint.Set
 }
 
 // Offer is what a feed reports ahead of need: one ordinal's metadata, in ordinal order within its stripe.
@@ -136,9 +137,6 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = runtime.GOMAXPROCS(0)
-	}
-	if cfg.Hit == nil {
-		cfg.Hit = func(string) {}
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = func() {}

@@ -135,7 +135,7 @@ func (m *decoder) readRun(ctx context.Context, o *sources.OpenShard, entries []e
 	}
 	what := func() string { return m.feed.src.SampleName(entries[0].shard, entries[0].record) }
 	err := sources.Fence(millrace.ErrBadSample, what, func() error {
-		m.feed.cfg.Hit("loader/read/before")
+		m.feed.cfg.Fail.Hit("loader/read/before")
 		return o.Read(ctx, numbers, take)
 	})
 	if err == nil && len(entries) > 0 {

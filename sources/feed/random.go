@@ -299,7 +299,7 @@ func (f *Feed) readAside(ctx context.Context, a *aside, wanted []want, serve ser
 		}
 	}
 	if len(rest) > 0 {
-		f.cfg.Hit("loader/aside/before")
+		f.cfg.Fail.Hit("loader/aside/before")
 	}
 	err := r.read(ctx, rest)
 	return errors.Join(err, r.bad)

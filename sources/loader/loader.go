@@ -99,7 +99,7 @@ func (l *Loader) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(256<<20), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
 		grpc.WaitForHandlers(true)) // they read from sources, which close after them
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)

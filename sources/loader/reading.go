@@ -159,7 +159,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.ReadFrom) *reading {
 	at := feed.Position{Ordinal: millrace.Ordinal(assigned.Ordinal), SeekPoint: wire.SeekPointFromProto(assigned.SeekPoint)}
 	feed := feed.New(src, at, order.Stripe{Index: assigned.Stripe, Of: assigned.Stripes},
-		feed.Config{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: assigned.Standby, Progress: l.cfg.Beat.Progress, Hit: l.cfg.Fail.Hit})
+		feed.Config{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: assigned.Standby, Progress: l.cfg.Beat.Progress, Fail: l.cfg.Fail})
 	r := &reading{of: stripe{assigned.Source, assigned.Stripe}, stripes: assigned.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: assigned.Standby, from: at.Ordinal}
 	r.term.Store(assigned.Term)
 	if !assigned.Standby {

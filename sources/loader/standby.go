@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/internal/failpoint"
 	"millrace/proto"
 )
 
@@ -23,7 +24,7 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 		l.cfg.Fail.Hit("loader/warm/before")
 		err := r.feed.Warm(ctx)
 		l.cfg.Fail.Hit("loader/warm/after")
-		r.warmed(err == nil, l.cfg.Fail.Hit)
+		r.warmed(err == nil, l.cfg.Fail)
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("standby cannot read", "source", r.of.source, "stripe", r.of.index, "error", err)
 		}
@@ -38,14 +39,14 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 }
 
 // warmed notes whether a standby is ready, and reports when it has become so.
-func (r *reading) warmed(ok bool, hit func(string)) {
+func (r *reading) warmed(ok bool, fail *failpoint.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.ready
 	if r.ready = ok; ok && !was && r.standby {
-		hit("loader/ready/before")
+		fail.Hit("loader/ready/before")
 		r.tellReady()
-		hit("loader/ready/after")
+		fail.Hit("loader/ready/after")
 	}
 }
 

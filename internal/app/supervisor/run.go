@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"millrace/internal/failpoint"
 	"millrace/internal/seam"
 )
 
@@ -24,7 +25,7 @@ type Config struct {
 	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
 	Prepare  func() error              // called once RuntimeDir is there and before the first child; may be nil
 	OnReady  func()                    // called once, when all children are running for the first time; may be nil
-	Hit      func(place string)        // passes a named place: a seam for tests; may be nil
+	Fail     *failpoint.Set            // failpoints of the process; nil for none
 	Stderr   io.Writer                 // children's output and notices, whole lines; os.Stderr by default
 	Clock    seam.Clock                // seam.System by default
 	// StopGrace is the time from asking the children to leave until they are killed; 5 s by default.
@@ -45,9 +46,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.OnReady == nil {
 		c.OnReady = func() {}
-	}
-	if c.Hit == nil {
-		c.Hit = func(string) {}
 	}
 	if c.Stderr == nil {
 		c.Stderr = os.Stderr
@@ -86,14 +84,14 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		return Failed, err
 	}
 	defer lock.Close()
-	cfg.Hit("supervisor/prepare/before")
+	cfg.Fail.Hit("supervisor/prepare/before")
 	if err := makeRuntime(cfg.RunDir); err != nil {
 		return Failed, err
 	}
 	if err := cfg.Prepare(); err != nil {
 		return Failed, errors.Join(err, cleanRuntime(cfg.RunDir))
 	}
-	cfg.Hit("supervisor/prepare/after")
+	cfg.Fail.Hit("supervisor/prepare/after")
 	lifeline, alive, err := os.Pipe()
 	if err != nil {
 		return Failed, errors.Join(fmt.Errorf("make lifeline: %w", err), cleanRuntime(cfg.RunDir))
@@ -110,7 +108,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	}
 	r.loop(ctx)
 	r.followers.Wait()
-	cfg.Hit("supervisor/ended")
+	cfg.Fail.Hit("supervisor/ended")
 	lifeline.Close()
 	alive.Close() // held open until here: its end is the children's sign to flee
 	return r.machine.result, errors.Join(r.machine.err, cleanRuntime(cfg.RunDir))
@@ -128,7 +126,7 @@ func (r *run) loop(ctx context.Context) {
 		select {
 		case ev := <-r.events:
 			if _, over := ev.(evExited); over {
-				r.cfg.Hit("supervisor/exited")
+				r.cfg.Fail.Hit("supervisor/exited")
 			}
 			r.feed(ev)
 		case <-stop:
@@ -199,7 +197,7 @@ func (r *run) perform(a action) []action {
 		return r.machine.step(r.cfg.Clock.Now(), r.start(a.child))
 	case acSignal:
 		// An error means that the process has just ended; its exit is on the way.
-		r.cfg.Hit("supervisor/signal")
+		r.cfg.Fail.Hit("supervisor/signal")
 		if p := r.processes[a.pid]; p != nil {
 			_ = p.cmd.Process.Signal(a.signal)
 		}
@@ -207,7 +205,7 @@ func (r *run) perform(a action) []action {
 		r.stderr.line([]byte(a.line))
 	case acAllReady:
 		r.publish()
-		r.cfg.Hit("supervisor/ready")
+		r.cfg.Fail.Hit("supervisor/ready")
 		r.cfg.OnReady()
 	case acFailing:
 		if err := replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), reasonName), []byte(a.reason)); err != nil {
@@ -218,9 +216,9 @@ func (r *run) perform(a action) []action {
 }
 
 func (r *run) start(child int) event {
-	r.cfg.Hit("supervisor/start/before")
+	r.cfg.Fail.Hit("supervisor/start/before")
 	p, err := r.startProcess(r.cfg.Children[child], r.refrains[child])
-	r.cfg.Hit("supervisor/start/after")
+	r.cfg.Fail.Hit("supervisor/start/after")
 	if err != nil {
 		return evStartFailed{child, err}
 	}
@@ -235,7 +233,7 @@ func (r *run) publish() {
 	if err == nil && string(b) == r.wrote {
 		return
 	}
-	r.cfg.Hit("supervisor/publish")
+	r.cfg.Fail.Hit("supervisor/publish")
 	if err == nil {
 		err = exchangeFile(filepath.Join(RuntimeDir(r.cfg.RunDir), rolesName), b)
 	}

@@ -21,7 +21,7 @@ var rooms = []room{
 	{"constructors", list("."), all},
 	{"checkpoint", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
-	{"sources/...", list(".", "mixing", "internal/seam"), all},
+	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
 
 	// {orchestrator, sidecar} talk only by proto
 	{"orchestrator/planner", list(".", "mixing", "internal/seal"), list("golang.org/x/crypto/blake2b")},
@@ -49,7 +49,7 @@ var rooms = []room{
 	// what only cmd uses
 	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner", "orchestrator/feedback", "internal/app/config"), all}, // mixture file → rooms
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
-	{"internal/app/supervisor", list(".", "internal/seam"), list("golang.org/x/sys/unix")},
+	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 
 	// the house

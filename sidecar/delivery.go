@@ -47,7 +47,7 @@ type (
 	measured  struct{ report Report }       // REPORT
 	malformed struct{ err error }
 	alerted   struct{ alerts []Alert } // what the run lacks has changed
-	outranked struct{ err error }      // a client that was served before wants its seat back
+	outranked struct{ err error }      // a client that was served before wants its claim back
 )
 
 // What is to be done then.

@@ -221,7 +221,7 @@ func TestRefusals(t *testing.T) {
 		"damaged state":  {talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged"},
 		"no state":       {talk: func(c *client) { c.hello("state", nil) }, want: "none sent"},
 		"unknown start":  {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
-		"another rank":   {talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) }, want: "wants rank 5"},
+		"another rank":   {run: sidecartest.Config{}, talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) }, want: "rank 5: this run serves rank 0 alone"},
 		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
 		"not JSON":       {talk: func(c *client) { c.send(msg{kind: hello, body: []byte("{")}) }, want: "read HELLO"},
 		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "shorter"},
@@ -265,6 +265,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestARankOfTheSameRun: a client whose socket is merely late may ask at another one, and is not told that it has no place in the run.
+func TestARankOfTheSameRun(t *testing.T) {
+	h := open(t, sidecartest.Config{World: 2, Microbatches: 1, Rows: 1, Length: 16}, nil)
+	for rank, want := range map[uint32]struct {
+		kind uint32
+		text string
+	}{1: {4, "wants rank 1"}, 2: {2, "rank 2: this run serves ranks 0 to 1"}} {
+		tr := dial(t, h.path(0))
+		tr.send(msg{kind: hello, rank: rank, body: []byte("{}")})
+		if e := tr.want(errorMsg); e.rank != want.kind || !strings.Contains(string(e.body), want.text) {
+			t.Errorf("rank %d at the socket of rank 0: kind %d, %q", rank, e.rank, e.body)
+		}
+	}
+}
+
 func (c *client) raw(b []byte) {
 	c.t.Helper()
 	if _, err := c.conn.Write(b); err != nil {
@@ -301,7 +316,7 @@ func TestLargeState(t *testing.T) {
 	}
 }
 
-// TestOneTrainerARank: a second one is told who is served, and the seat is free once the first is gone.
+// TestOneTrainerARank: a second one is told who is served, and the claim is free once the first is gone.
 func TestOneTrainerARank(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	first := dial(t, h.path(0))
@@ -318,9 +333,9 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
-// TestWhoGoesOnHasTheSeat: a stranger that came while the trainer was connecting anew, and was given nothing yet, makes room for it at
-// once; the next one is told who is served, and keeps nobody from the seat while it reads why.
-func TestWhoGoesOnHasTheSeat(t *testing.T) {
+// TestWhoGoesOnHasTheClaim: a stranger that came while the trainer was connecting anew, and was given nothing yet, makes room for it at
+// once; the next one is told who is served, and keeps nobody from the claim while it reads why.
+func TestWhoGoesOnHasTheClaim(t *testing.T) {
 	h := open(t, small, nil)
 	stranger := dial(t, h.path(0))
 	stranger.hello("latest", nil) // waits for rank 1

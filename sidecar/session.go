@@ -3,25 +3,14 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"millrace"
 	"millrace/sidecar/ring"
-)
-
-const (
-	// greetWithin is how long a client may take from connect to HELLO.
-	greetWithin = 10 * time.Second
-	// sendWithin bounds a send to a client that does not read; the credits keep the queue short for one that does.
-	sendWithin = 10 * time.Second
-	// partWithin is how long a client has to read why it was turned away.
-	partWithin = 2 * time.Second
 )
 
 // session is one connection: the shell around its delivery.
@@ -293,71 +282,8 @@ func (s *session) read() {
 	}
 }
 
-// hungUp asks the kernel whether the client has closed its end or ended, whatever of it is still unread.
-func (s *session) hungUp() bool {
-	if s.peer.exited() {
-		return true
-	}
-	raw, err := s.conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	closed := false
-	err = raw.Control(func(fd uintptr) {
-		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		_, pollErr := unix.Poll(polled, 0)
-		closed = pollErr == nil && polled[0].Revents != 0
-	})
-	return err != nil || closed
-}
-
-// errGone: no more datagrams will come.
-var errGone = errors.New("the client is gone")
-
-// receive reads one datagram.
-func receive(c *net.UnixConn, buf []byte) (header, []byte, error) {
-	n, err := c.Read(buf)
-	for errors.Is(err, unix.ECONNRESET) {
-		// The client left without reading all we sent. The error comes first and once; behind it is what the client had said.
-		n, err = c.Read(buf)
-	}
-	if err != nil || n == 0 {
-		return header{}, nil, errGone
-	}
-	h, err := parseHeader(buf[:n])
-	if err != nil {
-		return header{}, nil, err
-	}
-	return h, buf[headerSize:n], nil
-}
-
 // sendOut sends a message, in as many datagrams as its body needs; a ring's memfd goes with the first.
 func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
-
-func sendMessage(c *net.UnixConn, wire []byte, m message) error {
-	if err := c.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil {
-		return err
-	}
-	var oob []byte
-	if m.ring != nil {
-		oob = unix.UnixRights(m.ring.Fd())
-	}
-	for body := m.body; ; {
-		n := min(len(body), maxDatagram-headerSize)
-		h := m.header
-		h.body = uint32(n)
-		if n < len(body) {
-			h.flags |= flagMore
-		}
-		wire = append(h.append(wire[:0]), body[:n]...)
-		if _, _, err := c.WriteMsgUnix(wire, oob, nil); err != nil {
-			return fmt.Errorf("send message %d: %w", h.kind, err)
-		}
-		if body, oob = body[n:], nil; len(body) == 0 {
-			return nil
-		}
-	}
-}
 
 // part hears the client out and lets it read what was sent: a close with unread messages would reset it. Nothing is sent any more.
 func (s *session) part(ctx context.Context) {
@@ -376,3 +302,6 @@ func (s *session) part(ctx context.Context) {
 		}
 	}
 }
+
+// hasHungUp reports whether the client has closed its end or its process has ended.
+func (s *session) hasHungUp() bool { return s.peer.exited() || hasHungUp(s.conn) }

@@ -203,3 +203,46 @@ func (s *steps) enter(rank millrace.Rank, step millrace.Step) {
 	defer s.mu.Unlock()
 	s.places[rank] = step
 }
+
+// sharing is a rank's part in its attempt's steps.
+type sharing struct {
+	server *Server
+	steps  *steps
+	rank   millrace.Rank
+}
+
+// share returns the attempt's steps, which all ranks of the host have in common.
+func (s *Server) share(rank millrace.Rank, b Begin) sharing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.attempts[b.Attempt]
+	if st == nil {
+		st = newSteps(s.ctx, s.config.Upstream, s.config.Fetcher, s.config.Ranks, b, s.config.Ahead)
+		s.attempts[b.Attempt] = st
+	}
+	st.enter(rank, b.Step)
+	return sharing{s, st, rank}
+}
+
+func (h sharing) leave() {
+	if h.steps == nil {
+		return
+	}
+	h.server.mu.Lock()
+	last := h.steps.leave(h.rank)
+	if last {
+		delete(h.server.attempts, h.steps.attempt)
+	}
+	h.server.mu.Unlock()
+	if last {
+		h.steps.close()
+	}
+}
+
+func (s *Server) closeAttempts() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.attempts {
+		st.close()
+	}
+}

@@ -12,31 +12,31 @@ import (
 // anyRank in HELLO: the client does not know the number in its socket's name.
 const anyRank = ^uint32(0)
 
-// grace is how long a newcomer waits for the one before it to go; who goes on waits longer, since a refusal would end its training for
-// a stranger that is about to be turned away.
+// grace is how long a new client waits for the claim's holder to go. A client that goes on waits longer: a refusal would end its
+// training on behalf of a stranger that is about to be turned away.
 const (
 	grace       = 250 * time.Millisecond
 	graceToGoOn = 2 * time.Second
 )
 
-// seat is the one place of a rank: who holds it is served.
-type seat struct {
+// claim is a trainer's hold on a rank's socket. One session holds it at a time, and only the holder is served.
+type claim struct {
 	number int // in the socket's name
 	rank   millrace.Rank
 
 	mu      sync.Mutex
 	holder  *session
-	leaving bool          // the holder is known to be gone; its commits may still be on their way up
+	leaving bool          // the holder's trainer is gone; its commits may still be on their way to the orchestrator
 	changed chan struct{} // closed at the next change
 }
 
-func newSeat(number int, rank millrace.Rank) *seat {
-	return &seat{number: number, rank: rank, changed: make(chan struct{})}
+func newClaim(number int, rank millrace.Rank) *claim {
+	return &claim{number: number, rank: rank, changed: make(chan struct{})}
 }
 
-// take waits for the seat while its holder is leaving or has hung up, and refuses while the holder lives. Whoever goes on had the seat
-// before: a holder that nothing was given to yet makes room. Where ctx ends, its cause is returned.
-func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
+// take waits for the claim while its holder is leaving or has hung up, and refuses while the holder lives. A client that goes on had
+// the claim before: a holder that was given no batch yet makes room for it. If ctx ends, take returns its cause.
+func (s *claim) take(ctx context.Context, by *session, goesOn bool) error {
 	long := grace
 	if goesOn {
 		long = graceToGoOn
@@ -64,7 +64,7 @@ func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
 		select {
 		case <-changed:
 		case <-expired:
-			if holder.hungUp() { // a busy machine has not come to noticing it
+			if holder.hasHungUp() { // a busy machine has not noticed it yet
 				patience.Reset(grace)
 				continue
 			}
@@ -75,13 +75,14 @@ func (s *seat) take(ctx context.Context, by *session, goesOn bool) error {
 	}
 }
 
-// settle waits while the holder is gone and that is not yet known upstream, so that what happened first is also said first.
-func (s *seat) settle(ctx context.Context) {
+// settle waits while the holder's trainer is gone and the orchestrator has not heard of it. The orchestrator then learns of events in
+// the order in which they happened.
+func (s *claim) settle(ctx context.Context) {
 	for {
 		s.mu.Lock()
 		holder, leaving, changed := s.holder, s.leaving, s.changed
 		s.mu.Unlock()
-		if holder == nil || !leaving && !holder.hungUp() {
+		if holder == nil || !leaving && !holder.hasHungUp() {
 			return
 		}
 		select {
@@ -92,14 +93,15 @@ func (s *seat) settle(ctx context.Context) {
 	}
 }
 
-// leave says that the holder is gone for good.
-func (s *seat) leave(by *session) {
+// leave notes that the trainer of a session is gone for good.
+func (s *claim) leave(by *session) {
 	s.change(func() { s.leaving = s.leaving || s.holder == by })
 }
 
-func (s *seat) give() { s.change(func() { s.holder = nil }) }
+// release ends the holder's claim.
+func (s *claim) release() { s.change(func() { s.holder = nil }) }
 
-func (s *seat) change(set func()) {
+func (s *claim) change(set func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestASeatWhoseHolderHungUp is waited for, however long the sidecar takes to notice: on a busy machine that is longer than any grace.
-func TestASeatWhoseHolderHungUp(t *testing.T) {
+// TestAClaimWhoseHolderHungUp is waited for, however long the sidecar takes to notice: on a busy machine that is longer than any grace.
+func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"}
 	listener, err := net.ListenUnix("unixpacket", address)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestASeatWhoseHolderHungUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	s := newSeat(0, 0)
+	s := newClaim(0, 0)
 	if err := s.take(context.Background(), &session{conn: conn, peer: p}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -44,15 +44,15 @@ func TestASeatWhoseHolderHungUp(t *testing.T) {
 		t.Fatalf("the holder has hung up, and whoever follows is told: %v", err)
 	case <-time.After(2 * grace):
 	}
-	s.give()
+	s.release()
 	if err := <-took; err != nil {
 		t.Error(err)
 	}
 }
 
-// TestASeatOfARunThatFailed: whoever waits for a seat when the run fails is told why it failed.
-func TestASeatOfARunThatFailed(t *testing.T) {
-	s := newSeat(0, 0)
+// TestAClaimOfARunThatFailed: a client that waits for the claim when the run fails is told why it failed.
+func TestAClaimOfARunThatFailed(t *testing.T) {
+	s := newClaim(0, 0)
 	if err := s.take(t.Context(), &session{}, false); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ type (
 	}
 	acNotice   struct{ line string }   // tell the user
 	acAllReady struct{}                // every child is running, for the first time
-	acFailing  struct{ reason string } // the run has failed; nobody has been stopped yet
+	acEnding   struct{ reason string } // the run failed or was stopped; no child has been asked to leave yet
 )
 
 // life is the machine's view of one child.
@@ -124,9 +124,9 @@ func (m *machine) step(now time.Time, ev event) []action {
 		}
 		return m.exited(now, ev.child, ev.exit)
 	case evStop:
-		return m.stop(now, Stopped)
+		return m.interrupt(now)
 	case evKill:
-		return append(m.stop(now, Stopped), m.killAll()...)
+		return append(m.interrupt(now), m.killAll()...)
 	case evTick:
 		return m.tick(now)
 	}

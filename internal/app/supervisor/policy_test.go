@@ -87,8 +87,8 @@ func script(m *machine, now *time.Time, events ...any) string {
 				out = append(out, fmt.Sprintf("%v %s", Exit{Signal: a.signal}, pids[a.pid]))
 			case acAllReady:
 				out = append(out, "all ready")
-			case acFailing:
-				out = append(out, "failing")
+			case acEnding:
+				out = append(out, "ending")
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestStopWaves(t *testing.T) {
 	check("all ready", evReady{2, 112})
 	check("", evReady{2, 112})
 	check("start l0", evExited{1, 101, Exit{Code: 2}})
-	check("SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay: it is not started any more
+	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay: it is not started any more
 	check("", 999*time.Millisecond)
 	check("SIGTERM l1", time.Millisecond) // the sidecar has used up its part
 	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
@@ -145,7 +145,7 @@ func TestExecFailureFailsTheRun(t *testing.T) {
 	m := newMachine([]Child{{Role: "loader", Name: "l0"}, {Role: "sidecar", Name: "s"}}, verdicts, time.Second)
 	script(m, &now, evBegin{})
 	script(m, &now, evExited{1, 101, Exit{Code: 2}}, evExited{1, 111, Exit{Code: 2}}) // the second restart waits
-	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "failing, SIGTERM l0" {
+	if got := script(m, &now, evStartFailed{1, errors.New("no memory")}); got != "ending, SIGTERM l0" {
 		t.Fatalf("got %q", got)
 	}
 	if m.err == nil || m.err.Error() != "start s: no memory" {
@@ -200,7 +200,7 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	}
 	// At a stop the replaced go first, and the run is over when they are.
 	check("start l0", evFenced{0, "l0", 101})
-	check("SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
+	check("ending, SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
 	check("SIGTERM o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
 	check("", evExited{0, 100, Exit{}})
 	if m.done() {
@@ -232,7 +232,7 @@ func TestFencingHidesNoFault(t *testing.T) {
 		check("start l0", evFenced{0, "l0", 101 + 10*n})
 		want := ""
 		if n == maxFaults-1 {
-			want = "failing, SIGTERM l1, SIGTERM l0"
+			want = "ending, SIGTERM l1, SIGTERM l0"
 		}
 		check(want, evExited{1, 101 + 10*n, Exit{Code: 2}})
 	}

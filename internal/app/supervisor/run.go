@@ -207,7 +207,7 @@ func (r *run) perform(a action) []action {
 		r.publish()
 		r.cfg.Fail.Hit("supervisor/ready")
 		r.cfg.OnReady()
-	case acFailing:
+	case acEnding:
 		if err := replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), reasonName), []byte(a.reason)); err != nil {
 			r.stderr.line([]byte("write reason: " + err.Error()))
 		}

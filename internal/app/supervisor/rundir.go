@@ -20,7 +20,7 @@ const (
 	runtimeName = "run" // RUNDIR/run: everything that lives only while `up` does
 	rolesName   = "roles.json"
 	pidName     = "up.pid"
-	reasonName  = "failed"
+	reasonName  = "reason"
 )
 
 // RuntimeDir is the directory, mode 0700, for sockets and other files that must not outlive `up`.
@@ -129,8 +129,8 @@ func exchangeFile(path string, b []byte) error {
 	return err
 }
 
-// Reason is why the run is being stopped, for a role that has been asked to leave and has somebody to tell; "" where it has not
-// failed.
+// Reason returns why the run ends, for a role that was asked to leave and has somebody to tell. It is empty if only this role is asked
+// to leave, and if the run is finished.
 func Reason(runDir string) string {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), reasonName))
 	if err != nil {

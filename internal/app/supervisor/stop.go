@@ -38,7 +38,19 @@ func (m *machine) fail(now time.Time, err error) []action {
 		return nil
 	}
 	m.err = err
-	return append([]action{acFailing{err.Error()}}, m.stop(now, Failed)...)
+	return append([]action{acEnding{err.Error()}}, m.stop(now, Failed)...)
+}
+
+// stopReason is what trainers read when somebody stopped the run.
+const stopReason = "the run was stopped (Ctrl-C or SIGTERM of millrace up): start millrace up again on the same run directory, " +
+	`then load a saved state or connect(start="latest")`
+
+// interrupt stops the run because somebody asked for it.
+func (m *machine) interrupt(now time.Time) []action {
+	if m.stopping {
+		return nil
+	}
+	return append([]action{acEnding{stopReason}}, m.stop(now, Stopped)...)
 }
 
 // stop asks the roles to leave in the reverse of their starting order, one role after the other, so that what consumes is gone before

@@ -85,15 +85,15 @@ def _train(orders: Orders, record: Record) -> None:
         loader.load_state_dict(orders.state)
     naps, taken = dict(orders.naps), 0
     while True:
-        if taken in orders.cuts and loader._conn is not None:
+        if taken in orders.cuts and loader._stream.conn is not None:
             record.write("cut")
-            cut(loader._conn.sock)
+            cut(loader._stream.conn.sock)
         record.write("ask")
         batch = next(loader, None)
         if batch is None:
             break
-        position = loader._position
-        assert position is not None
+        assert loader._stream.place is not None
+        position = loader._stream.place.next
         record.write("batch", step=batch.step, attempt=position[0], rank=orders.rank, microbatch=batch.microbatch, of=batch.num_microbatches,
                      digest=batch.digest, segments=[tuple(s) for s in batch.segments],
                      peer=any(loader.coordinates[axis] for axis in ("tp", "cp", "pp")))  # fmt: skip

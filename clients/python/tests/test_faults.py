@@ -49,7 +49,7 @@ def test_sidecar_killed_at_every_batch(house):
 
 
 def test_the_wait_is_named(house, caplog, monkeypatch):
-    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.05)
+    monkeypatch.setattr("millrace._patience.SAY_FIRST", 0.05)
     house.start(*SHAPE)
     loader = millrace.connect(house.path())
     next(loader)
@@ -64,7 +64,7 @@ def test_the_wait_is_named(house, caplog, monkeypatch):
 
 
 def test_the_sidecar_says_what_it_waits_for(house, caplog, monkeypatch):
-    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.5)
+    monkeypatch.setattr("millrace._patience.SAY_FIRST", 0.5)
     house.start(*SHAPE, "--ranks", "2")
     loader = millrace.connect(house.path(0))
     other = threading.Timer(2.5, lambda: next(millrace.connect(house.path(1))))
@@ -99,7 +99,7 @@ def test_up_is_dead(house):
 def test_up_is_started_again(house, monkeypatch, caplog):
     """`up` killed with all its children and started again: the rank goes on by itself, with what it would have got."""
     monkeypatch.setenv("MILLRACE_PATIENCE", "20")
-    monkeypatch.setattr("millrace._loader.SAY_FIRST", 0.2)
+    monkeypatch.setattr("millrace._patience.SAY_FIRST", 0.2)
     house.start(*SHAPE)
     want = digests(house)
     loader = millrace.connect(house.path(), start="fresh")
@@ -144,7 +144,7 @@ def test_alerts_are_said_once(house, caplog):
     with caplog.at_level(logging.WARNING, "millrace"):
         assert sum(1 for _ in loader) == 18
         assert caplog.text.count("alert (unprotected): source web has no standby") == 1
-        loader._alert([])
+        loader._stream.tell_alerts([])
         assert caplog.text.count("alert is over (unprotected)") == 1
 
 
@@ -238,7 +238,7 @@ def test_interrupt(house):
     def handler(number, frame):
         # Where next() waits. Python has no way to hand a batch over and forget it in one instruction, so elsewhere in next() an
         # exception out of the blue can fall between the two.
-        while frame is not None and loader._position is not None:
+        while frame is not None and loader._stream.place is not None:
             if frame.f_code.co_filename.endswith("_connection.py") and frame.f_code.co_name == "receive":
                 raise KeyboardInterrupt
             frame = frame.f_back

@@ -291,10 +291,10 @@ def test_where(house, monkeypatch):
         millrace.connect()
     monkeypatch.setenv("MILLRACE_RUN_DIR", str(house.dir))
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert millrace.connect()._path == house.path(1)
+    assert millrace.connect()._stream.path == house.path(1)
     monkeypatch.setenv("MILLRACE_SOCKET", house.path(0))
-    assert millrace.connect()._path == house.path(0)
-    assert millrace.connect(str(house.dir))._path == house.path(1)
+    assert millrace.connect()._stream.path == house.path(0)
+    assert millrace.connect(str(house.dir))._stream.path == house.path(1)
 
 
 def test_long_paths(binary, tmp_path):

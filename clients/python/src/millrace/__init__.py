@@ -1,8 +1,14 @@
-"""The trainer's side of Millrace: connect to a sidecar and loop over its batches."""
+"""The trainer's side of Millrace: connect to a sidecar and iterate over the batches of one rank."""
 
-from ._batch import Batch, Segment, content_digest
-from ._errors import RunError, StartError
+from ._batch import Batch
+from ._errors import MisuseError, RunError, StartError
 from ._loader import DataLoader, connect
+from ._segments import Segment, content_digest
 
-__all__ = ["Batch", "DataLoader", "RunError", "Segment", "StartError", "connect", "content_digest"]
+__all__ = ["Batch", "DataLoader", "MisuseError", "RunError", "Segment", "StartError", "connect", "content_digest"]
 __version__ = "0.1.0"
+
+# Tracebacks and reprs name the classes as users import them.
+for _public in (Batch, DataLoader, MisuseError, RunError, Segment, StartError):
+    _public.__module__ = __name__
+del _public

@@ -1,76 +1,55 @@
-"""One microbatch, where its tokens come from, and the digests over both."""
+"""One microbatch: its tensors by name, and its metadata, which outlives what frameworks do with the mapping."""
 
 from __future__ import annotations
 
 import hashlib
-import struct
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+import importlib
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from ._metadata import Metadata, Shapes
+from ._segments import Segment, Slice
 
-class Segment(NamedTuple):
-    """A run of tokens of one document in one row: tokens `offset … offset+length` of the document `id` of `source`, at columns
-    `start … start+length` of `row`. `ordinal` is the document's position in the source's stream, `epoch` the pass over the source."""
+Tensors = Union[Mapping[str, Any], Iterable[Tuple[str, Any]]]
 
-    source: str
-    id: str
-    epoch: int
-    ordinal: int
-    offset: int
-    length: int
-    row: int
-    start: int
-
-
-class Slice(NamedTuple):
-    """How much of a segment a rank has. `parts` > 0: the segment is split over that many data-parallel ranks, this one has number `part`.
-    `holder`: the context-parallel rank that alone has it, whole; None where each has a slice, or there is one."""
-
-    part: int
-    parts: int
-    holder: Optional[int]
+LOST = (
+    "this Batch has no {name}: it was built from a plain mapping, as frameworks do that rebuild a batch, and its metadata "
+    "stayed behind. Read {name} from the batch that the loader gave, or keep the metadata on the way: move it by "
+    "batch.to(device) or batch.pin_memory(), and replace tensors by batch.with_tensors(tensors)"
+)
 
 
 class Batch(Mapping[str, Any]):
-    """One microbatch: its tensors by name. The tensors are views of shared memory, valid for as long as the batch or any of them
-    lives. With context parallelism they are the rank's slice; `segments` and what they say of rows and columns, `loss_tokens` and
-    `cu_seqlens` are those of the whole microbatch.
+    """One microbatch of one rank: a read-only mapping from names to tensors, with metadata as attributes.
 
-    `loss_tokens`, `step_loss_tokens`: labels other than -100 in this microbatch, of all its slices, and in all microbatches of all
-    data-parallel ranks of the step, as planned: a segment that turned out unreadable counts, though its labels are -100. A step's loss is
-    the sum over all ranks divided by `step_loss_tokens`, whatever the split.
-    `shapes`: (shape, dtype) of each tensor by name; also where the tensors are not here.
-    `broadcast_source`: None, or the rank that has the tensors: then the batch is empty but for what is named here."""
+    Packed layout, shape [micro_batch_size, sequence_length]:
+        `tokens`, `labels`, `position_ids`: `token_dtype` of the mixture file (int64 or int32)
+        `segment_ids`: int32, from 1 in each row; 0 is padding
+        `loss_mask`: float32, 1.0 if the label counts
+    Varlen layout: `tokens`, `labels`, `position_ids`, `loss_mask` of shape [tokens]; `cu_seqlens` int32 [segments + 1];
+        `max_seqlen`, a scalar.
+    `labels` are shifted already: `labels[i]` is the token after `tokens[i]`, and -100 is not trained on. Padding has label
+    -100 and is 0 in every other tensor.
 
-    __slots__ = (
-        "_tensors", "_lineage", "_segments", "_slices", "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes",
-        "broadcast_source", "__weakref__",
-    )  # fmt: skip
+    Tensors are NumPy arrays or torch tensors: views of shared memory, writable, valid for as long as the batch or any view
+    lives. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and `cu_seqlens` describe
+    the whole microbatch.
 
-    def __init__(
-        self,
-        tensors: Mapping[str, Any],
-        step: int = -1,
-        microbatch: int = -1,
-        num_microbatches: int = -1,
-        lineage: Optional["np.ndarray[Any, Any]"] = None,
-        loss_tokens: int = -1,
-        step_loss_tokens: int = -1,
-        shapes: Optional[Mapping[str, Tuple[Tuple[int, ...], Any]]] = None,
-        broadcast_source: Optional[int] = None,
-    ) -> None:
-        self._tensors: Dict[str, Any] = tensors if type(tensors) is dict else dict(tensors)
-        self._lineage = lineage
-        self._segments: Optional[List[Segment]] = None
-        self._slices: List[Slice] = []
-        self.loss_tokens = loss_tokens
-        self.step_loss_tokens = step_loss_tokens
-        self.shapes = {k: (tuple(v.shape), v.dtype) for k, v in self._tensors.items()} if shapes is None else shapes
-        self.broadcast_source = broadcast_source
-        self.step = step
-        self.microbatch = microbatch
-        self.num_microbatches = num_microbatches
+    The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. A batch that
+    was rebuilt from a plain mapping has it if all its tensors are those of one batch that still lives; otherwise reading
+    it raises AttributeError."""
+
+    __slots__ = ("_tensors", "_metadata", "__weakref__")
+
+    def __init__(self, tensors: Tensors = ()) -> None:
+        self._tensors: Dict[str, Any] = dict(tensors)
+        self._metadata: Optional[Metadata] = tensors._metadata if isinstance(tensors, Batch) else None
+        if self._metadata is None:
+            self._metadata = _find_metadata(self._tensors)
+
+    # The mapping.
 
     def __getitem__(self, name: str) -> Any:
         return self._tensors[name]
@@ -81,30 +60,81 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._tensors)
 
-    # Arrays have no truth value, so that batches are compared as objects.
+    # Arrays have no truth value, so batches are compared as objects.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{k}: {shape}" for k, (shape, _) in self.shapes.items())
-        away = "" if self.broadcast_source is None else f", on rank {self.broadcast_source}"
-        return f"Batch(step={self.step}, microbatch={self.microbatch}/{self.num_microbatches}, {shapes}{away})"
+        known = self._metadata
+        if known is None:
+            tensors = ", ".join(f"{name}: {tuple(getattr(v, 'shape', ()))}" for name, v in self._tensors.items())
+            return f"Batch(without metadata, {tensors})"
+        tensors = ", ".join(f"{name}: {shape}" for name, (shape, _) in known.shapes.items())
+        away = "" if known.broadcast_source is None else f", on rank {known.broadcast_source}"
+        return f"Batch(step={known.step}, microbatch={known.microbatch}/{known.num_microbatches}, {tensors}{away})"
+
+    # Metadata.
+
+    def _known(self, name: str) -> Metadata:
+        if self._metadata is None:
+            raise AttributeError(LOST.format(name=name))
+        return self._metadata
+
+    @property
+    def step(self) -> int:
+        """The optimizer step, from 0."""
+        return self._known("step").step
+
+    @property
+    def microbatch(self) -> int:
+        """The number of this microbatch within its step on this rank, from 0."""
+        return self._known("microbatch").microbatch
+
+    @property
+    def num_microbatches(self) -> int:
+        """How many microbatches the step has on this rank; equal on all ranks."""
+        return self._known("num_microbatches").num_microbatches
+
+    @property
+    def loss_tokens(self) -> int:
+        """Labels other than -100 in this microbatch, all its context-parallel slices together, as planned. A segment that
+        turned out unreadable counts, although its labels are -100."""
+        return self._known("loss_tokens").loss_tokens
+
+    @property
+    def step_loss_tokens(self) -> int:
+        """Labels other than -100 in all microbatches of all data-parallel ranks of the step, as planned. The loss of a step
+        is the sum over all ranks divided by this number, however the step is split."""
+        return self._known("step_loss_tokens").step_loss_tokens
+
+    @property
+    def shapes(self) -> Shapes:
+        """(shape, NumPy dtype) of each tensor by name, as the loader gave it; known also if another rank has the tensors."""
+        return self._known("shapes").shapes
+
+    @property
+    def broadcast_source(self) -> Optional[int]:
+        """The rank that has the tensors, in which case this batch is empty; None if they are here."""
+        return self._known("broadcast_source").broadcast_source
 
     @property
     def segments(self) -> List[Segment]:
-        """Where the tokens come from, in row order."""
-        if self._segments is None:
-            self._segments, self._slices = ([], []) if self._lineage is None else _read_lineage(self._lineage)
-        return self._segments
+        """Where the tokens come from, in (row, start) order."""
+        return self._known("segments").lineage()[0]
 
     @property
     def slices(self) -> List[Slice]:
-        """How much of each segment this rank has."""
-        return self._slices if self.segments else []
+        """This rank's part of each segment, in the order of `segments`."""
+        return self._known("slices").lineage()[1]
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Return the run's state after this batch, whatever was fetched after it; `json.dumps` accepts it. A trainer that
+        loads it goes on with the next batch."""
+        return self._known("state_dict").state.to_dict()
 
     @property
     def digest(self) -> str:
-        """blake2b-128 over the tensors as they are now, as hex."""
+        """blake2b-128 over the tensors as they are now, as 32 hex digits."""
         h = hashlib.blake2b(digest_size=16)
         for name in sorted(self._tensors):
             a = _as_numpy(self._tensors[name])
@@ -113,14 +143,89 @@ class Batch(Mapping[str, Any]):
             h.update(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data)
         return h.hexdigest()
 
+    # Batches made of this one.
 
-def content_digest(segments: Iterable[Segment]) -> str:
-    """The content digest of a step, as hex, from the segments of all its microbatches on all ranks, in any order. What several ranks have
-    of a segment counts once."""
-    h = hashlib.blake2b(digest_size=16)
-    for source, ordinal, offset, length in sorted({(s.source.encode(), s.ordinal, s.offset, s.length) for s in segments}):
-        h.update(source + b"\0" + struct.pack("<QQQ", ordinal, offset, length))
-    return h.hexdigest()
+    def with_tensors(self, tensors: Tensors) -> "Batch":
+        """Return a batch with this one's metadata and other tensors."""
+        return _make(dict(tensors), self._metadata)
+
+    def to(self, device: Any, non_blocking: bool = False) -> "Batch":
+        """Return a batch with this one's metadata whose tensors are torch tensors on `device`: a `torch.device`, or what
+        `Tensor.to` takes for one, such as "cuda:0". With `non_blocking` the copy may still go on when this returns.
+        Raises ImportError without PyTorch."""
+        return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self, device: Any = None) -> "Batch":
+        """Return a batch with this one's metadata whose tensors are torch tensors in page-locked memory, copied there.
+        `device` is ignored, as newer PyTorch does. Raises ImportError without PyTorch."""
+        return self._moved(lambda tensor: tensor.pin_memory())
+
+    def _moved(self, move: Callable[[Any], Any]) -> "Batch":
+        torch = importlib.import_module("torch")
+        moved: Dict[str, Any] = {}
+        for name, value in self._tensors.items():
+            tensor = value if isinstance(value, torch.Tensor) else torch.as_tensor(value)
+            moved[name] = move(tensor)
+        known = self._metadata
+        return _make(moved, None if known is None else known.detach())
+
+    def __copy__(self) -> "Batch":
+        return _make(dict(self._tensors), self._metadata)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "Batch":
+        copy = importlib.import_module("copy")
+        known = self._metadata
+        return _make(copy.deepcopy(self._tensors, memo), None if known is None else known.detach())
+
+    def __reduce__(self) -> Any:
+        return _make, (self._tensors, self._metadata)
+
+
+def make_batch(tensors: Dict[str, Any], metadata: Metadata) -> Batch:
+    """Make the batch that the loader gives. It keeps `tensors`."""
+    return _make(tensors, metadata)
+
+
+def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
+    batch = Batch.__new__(Batch)
+    batch._tensors, batch._metadata = tensors, metadata
+    if metadata is not None:
+        for value in tensors.values():
+            address = _address(value)
+            if address is not None:
+                _alive[address] = batch
+            break  # one tensor is enough to find the batch
+    return batch
+
+
+# Batches with metadata that live, by the address of their first tensor. While a batch lives, so does its memory: a tensor
+# of the same address and shape is the same data.
+_alive: "weakref.WeakValueDictionary[int, Batch]" = weakref.WeakValueDictionary()
+
+
+def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
+    """Find the metadata of the one living batch that all the tensors belong to, under whatever names."""
+    places = [(_address(value), _shape(value)) for value in tensors.values()]
+    for address, _ in places:
+        batch = _alive.get(address) if address is not None else None
+        if batch is not None:
+            known = {(_address(value), _shape(value)) for value in batch._tensors.values()}
+            return batch._metadata if known.issuperset(places) else None
+    return None
+
+
+def _address(tensor: Any) -> Optional[int]:
+    """Where the tensor's elements begin in memory; None if it has none, or does not say."""
+    try:
+        if isinstance(tensor, np.ndarray):
+            return int(tensor.__array_interface__["data"][0]) if tensor.size else None
+        return int(tensor.data_ptr()) or None
+    except Exception:  # a tensor without memory, or no tensor
+        return None
+
+
+def _shape(tensor: Any) -> Tuple[int, ...]:
+    return tuple(getattr(tensor, "shape", ()))
 
 
 def _as_numpy(tensor: Any) -> "np.ndarray[Any, Any]":
@@ -129,25 +234,3 @@ def _as_numpy(tensor: Any) -> "np.ndarray[Any, Any]":
     if hasattr(tensor, "detach"):  # torch, on whatever device
         tensor = tensor.detach().cpu().numpy()
     return np.asarray(tensor)
-
-
-_SEGMENT = np.dtype(
-    [(n, "<u4") for n in ("source", "shard")]
-    + [(n, "<u8") for n in ("ordinal", "record")]
-    + [(n, "<u4") for n in ("epoch", "offset", "length", "row", "start", "slice")]
-)
-
-
-def _read_lineage(blob: "np.ndarray[Any, Any]") -> Tuple[List[Segment], List[Slice]]:
-    raw = blob.tobytes()
-    segments, names = struct.unpack_from("<II", raw, 0)
-    at = 8 + segments * _SEGMENT.itemsize
-    table: List[str] = []
-    for offset, length in struct.iter_unpack("<II", raw[at : at + 8 * names]):
-        table.append(raw[offset : offset + length].decode("utf-8", "surrogateescape"))
-    rows: List[Tuple[int, ...]] = np.frombuffer(raw, _SEGMENT, segments, 8).tolist()
-    whole = [
-        Segment(table[source], f"{table[shard]}#{record}", epoch, ordinal, offset, length, row, start)
-        for source, shard, ordinal, record, epoch, offset, length, row, start, _ in rows
-    ]
-    return whole, [Slice(r[-1] & 0xFFFF, r[-1] >> 16, None) if r[-1] == 0 or r[-1] >> 16 else Slice(0, 0, r[-1] - 1) for r in rows]

@@ -1,10 +1,10 @@
-"""What can go wrong."""
+"""The errors of the client."""
 
 from __future__ import annotations
 
 
 class RunError(RuntimeError):
-    """The run failed, or nothing is left that could bring it back. `reason` says why."""
+    """The run failed or was stopped, or nothing is left that could bring it back. `reason` says why and what to do."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -12,8 +12,12 @@ class RunError(RuntimeError):
 
 
 class StartError(RunError):
-    """The run cannot start as it was said: the ranks differ, the state is of another identity, or a run with history was given
-    neither a state nor `start=`."""
+    """The run cannot start where this rank asked for: the ranks differ, the state has another identity, the run has history
+    and neither a state nor `start=` was given, or the run does not serve this rank."""
+
+
+class MisuseError(RuntimeError):
+    """The loader is used in a way that would give wrong batches or wait for ever. The message names the right way."""
 
 
 class Lost(Exception):
@@ -21,7 +25,7 @@ class Lost(Exception):
 
 
 class OutOfStep(Lost):
-    """What came is not what is next: a message was swallowed by an interrupt, or the other side is wrong."""
+    """Another message came than the next one: an interrupt swallowed a message, or the sidecar is at fault."""
 
 
 class Abandoned(Exception):

@@ -7,9 +7,11 @@ import json
 import os
 import re
 import socket
+import struct
 from typing import Optional
 
-from ._wire import ANY_RANK
+from . import _wire as wire
+from ._errors import StartError
 
 MAX_PATH = 107  # bytes of a socket path, less the final zero
 
@@ -26,9 +28,9 @@ def find_socket(path: Optional[str]) -> str:
 
 
 def rank_of(path: str) -> int:
-    """The number in the socket's name, or ANY_RANK."""
+    """The number in the socket's name, or wire.ANY_RANK."""
     m = re.fullmatch(r"rank-(\d{1,9})\.sock", os.path.basename(path))
-    return int(m.group(1)) if m else ANY_RANK
+    return int(m.group(1)) if m else wire.ANY_RANK
 
 
 def dial(path: str) -> socket.socket:
@@ -72,3 +74,44 @@ def outcome(path: str) -> str:
         return str(told.get("reason") or told.get("state") or "")
     except (OSError, ValueError, AttributeError):
         return ""
+
+
+ASK_WITHIN = 2  # seconds for another rank's socket to answer
+
+
+def refuse_unserved(path: str) -> None:
+    """Raise StartError if the run serves other ranks and not that of `path`.
+
+    Any socket of the run knows which ranks it serves. It is asked by a HELLO for this rank, which only this rank's own
+    socket would take. Nothing is raised while no socket answers, or if this rank's socket is merely late."""
+    directory, rank = os.path.dirname(path), rank_of(path)
+    if rank == wire.ANY_RANK:
+        return
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return
+    for name in names:
+        sibling = os.path.join(directory, name)
+        if rank_of(sibling) not in (wire.ANY_RANK, rank):
+            refusal = _ask(sibling, rank)
+            if refusal is not None:
+                raise StartError(refusal)
+
+
+def _ask(path: str, rank: int) -> Optional[str]:
+    """Return why the run does not serve a rank, None if it does or if nobody answers."""
+    try:
+        with dial(path) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ASK_WITHIN, 0))
+            body = b'{"start":""}'
+            sock.send(wire.pack(wire.HELLO, rank=rank, body=len(body)) + body, socket.MSG_NOSIGNAL)
+            answer = sock.recv(wire.HEADER.size + wire.MAX_BODY)
+    except OSError:
+        return None
+    if len(answer) < wire.HEADER.size:
+        return None
+    header = wire.Header._make(wire.HEADER.unpack_from(answer))
+    if header.kind != wire.ERROR or header.rank != wire.ERROR_START:
+        return None
+    return str(answer[wire.HEADER.size :], "utf-8", "replace")

@@ -1,0 +1,53 @@
+"""Refuses to be iterated where a framework would split, skip or block batches that are already split over the ranks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional
+
+from ._errors import MisuseError
+
+_RIGHT_WAY = (
+    "Millrace has split the batches over the ranks already: iterate the loader itself on every rank. With the Hugging Face "
+    "Trainer override `get_train_dataloader(self)` to return the loader; with Accelerate do not pass a torch DataLoader of it "
+    "to `prepare()`, the loader itself is left as it is"
+)
+_WORKERS = (
+    "a millrace loader cannot be read in a worker process of torch's DataLoader: it serves one process per rank and needs no "
+    "workers. Iterate the loader itself, or use DataLoader(loader, batch_size=None, num_workers=0)"
+)
+
+
+def refuse_misuse() -> None:
+    """Raise MisuseError if a caller up the stack shares this rank's batches with other ranks or processes.
+
+    Accelerate's DataLoaderDispatcher reads on rank 0 alone, so the other ranks never join and the run waits for ever. Its
+    IterableDatasetShard skips the batches of the other ranks, which this rank does not get in the first place."""
+    if _is_torch_worker():
+        raise MisuseError(_WORKERS)
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(("accelerate.", "transformers.")):
+            culprit = _sharing(frame.f_locals.get("self"))
+            if culprit is not None:
+                raise MisuseError(culprit + _RIGHT_WAY)
+        frame = frame.f_back
+
+
+def _is_torch_worker() -> bool:
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return worker is not None and worker.get_worker_info() is not None
+
+
+def _sharing(reader: Any) -> Optional[str]:
+    """Say how an object of Accelerate or Transformers would share what it reads; None if it does not, or is alone."""
+    kinds = {kind.__name__ for kind in type(reader).__mro__}
+    ranks = getattr(reader, "num_processes", None) or getattr(getattr(reader, "state", None), "num_processes", None)
+    if ranks == 1:
+        return None
+    if "DataLoaderDispatcher" in kinds:
+        return "Accelerate reads this loader on rank 0 alone and splits its batches (dispatch_batches). "
+    if "IterableDatasetShard" in kinds:
+        return "Accelerate gives each rank every n-th batch of this loader only (IterableDatasetShard). "
+    return None

@@ -1,0 +1,118 @@
+"""One wait of the trainer's: how long it lasts, when a person hears of it, and when nothing is left to wait for."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Callable, NamedTuple, Optional
+
+from . import _wire as wire
+from ._connection import Connection
+from ._errors import Abandoned, Lost, OutOfStep, RunError
+from ._where import is_abandoned, outcome, refuse_unserved
+
+log = logging.getLogger("millrace")
+
+PATIENCE = 30.0  # seconds that a run which was there may be without an `up` before it counts as dead
+STAY = 1.0  # the same if `up` wrote down how the run ended, or if this rank has everything
+SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until the first word to the log; the pause doubles up to SAY_MOST
+PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
+ASK_FIRST = 0.2  # seconds without a socket until another rank's is asked whether the run serves this rank at all
+
+
+class Limits(NamedTuple):
+    """How long a loader waits for `millrace up`, in seconds."""
+
+    wait: float  # for one that has not come yet
+    patience: float  # for one to come again
+
+
+class Patience:
+    """One wait. `goal` says what for; `arrived`: the run was there before; `complete`: this rank has had its last batch."""
+
+    def __init__(self, path: str, limits: Limits, goal: Callable[[], str], arrived: bool, complete: bool) -> None:
+        self.arrived = arrived
+        self.left = False  # the sidecar said that it leaves and another one comes
+        self._path, self._limits, self._goal, self._complete = path, limits, goal, complete
+        self._began = time.monotonic()
+        self._say, self._ask, self._pause = SAY_FIRST, ASK_FIRST, PAUSE_FIRST
+        self._alone: Optional[float] = None  # since when there is no `up`
+        self._lost = 0
+        self._said = False
+
+    def lost(self, why: Lost) -> None:
+        """Note that a connection broke. After the first loss the next connection may be made at once."""
+        log.debug("connection to %s %s: %s", self._path, "left" if self.left else "lost", why)
+        if self._lost > 0:
+            if isinstance(why, OutOfStep):
+                raise RunError(str(why))
+            if self._is_due():
+                self.say(str(why))
+            self._rest()
+        self._lost += 1
+
+    def ask(self, conn: Connection) -> None:
+        """Nothing came for a while: send the releases that are stuck here, and ask what the sidecar waits for."""
+        conn.flush()
+        if self._is_due():
+            conn.send(wire.pack(wire.WAIT))
+
+    def say(self, status: str) -> None:
+        self._said = True
+        log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
+
+    def over(self) -> None:
+        """The wait is over."""
+        if self._said:
+            log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
+
+    def pause(self) -> None:
+        """Wait a little for the socket to come (back). Raise if nobody is left to bring it, or if it will never come."""
+        now = time.monotonic()
+        if not is_abandoned(self._path):
+            self._alone = None
+            if now - self._began >= self._ask:
+                self._ask *= 2
+                refuse_unserved(self._path)
+        elif self._alone is None:
+            self._alone = now
+        elif now - self._alone >= self._stay():
+            raise Abandoned(self._farewell())
+        if self._is_due():
+            self.say(f"the sidecar at {self._path} is away")
+        self._rest()
+
+    def _stay(self) -> float:
+        """Return how long to go on without an `up`: it may just be being started again."""
+        if not self.arrived:
+            return self._limits.wait
+        if self._complete or outcome(self._path):
+            return min(STAY, self._limits.patience)
+        return self._limits.patience
+
+    def _farewell(self) -> str:
+        directory, told = os.path.dirname(self._path), outcome(self._path)
+        if told:
+            return f"no `millrace up` serves {directory} any more: {told}"
+        return f"no `millrace up` serves {directory}: start `millrace up MIXTURE --ranks N --run-dir {directory}`"
+
+    def _is_due(self) -> bool:
+        """Whether a person is to hear of the wait (again)."""
+        if time.monotonic() - self._began < self._say:
+            return False
+        self._say = min(self._say * 2, self._say + SAY_MOST)
+        return True
+
+    def _rest(self) -> None:
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 1.5, PAUSE_MOST)
+
+
+def read_patience() -> float:
+    """Return MILLRACE_PATIENCE, or the default, in seconds."""
+    said = os.environ.get("MILLRACE_PATIENCE")
+    try:
+        return float(said) if said else PATIENCE
+    except ValueError:
+        raise ValueError(f"MILLRACE_PATIENCE={said!r}: want a number of seconds") from None

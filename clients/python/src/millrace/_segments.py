@@ -1,0 +1,74 @@
+"""Where the tokens of a batch come from: segments, their slices, and the content digest of a step."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+
+class Segment(NamedTuple):
+    """A run of tokens of one document in one row.
+
+    The segment holds tokens `offset … offset+length` of the document, at columns `start … start+length` of `row`.
+    All numbers count from 0. With the varlen layout `row` is 0 and `start` indexes the 1-D tensors."""
+
+    source: str  # name of the source in the mixture file
+    id: str  # address of the document: `<path below the source's root>#<record>`
+    epoch: int  # pass over the source
+    ordinal: int  # position of the document in the source's stream
+    offset: int  # first token within the document
+    length: int  # tokens
+    row: int
+    start: int  # first column
+
+
+class Slice(NamedTuple):
+    """The part of a segment that this rank has under data or context parallelism."""
+
+    part: int  # number of this rank's slice; 0 if the segment is not split over data-parallel ranks
+    parts: int  # data-parallel ranks that share the segment; 0: it is not split
+    holder: Optional[int]  # context-parallel rank that alone has the whole segment; None: each has a slice, or one rank
+
+
+def content_digest(segments: Iterable[Segment]) -> str:
+    """Return the content digest of a step as 32 hex digits.
+
+    `segments` are those of all microbatches of the step on all ranks, in any order. A segment that several ranks have
+    counts once. The digest is equal under every topology."""
+    h = hashlib.blake2b(digest_size=16)
+    places = {(s.source.encode(), s.ordinal, s.offset, s.length) for s in segments}
+    for source, ordinal, offset, length in sorted(places):
+        h.update(source + b"\0" + struct.pack("<QQQ", ordinal, offset, length))
+    return h.hexdigest()
+
+
+_RECORD = np.dtype(
+    [(n, "<u4") for n in ("source", "shard")]
+    + [(n, "<u8") for n in ("ordinal", "record")]
+    + [(n, "<u4") for n in ("epoch", "offset", "length", "row", "start", "slice")]
+)
+
+
+def read_lineage(raw: bytes) -> Tuple[List[Segment], List[Slice]]:
+    """Read the lineage of a microbatch (docs/protocol.md): its segments in (row, start) order, and a slice for each."""
+    count, names = struct.unpack_from("<II", raw, 0)
+    at = 8 + count * _RECORD.itemsize
+    table: List[str] = []
+    for offset, length in struct.iter_unpack("<II", raw[at : at + 8 * names]):
+        table.append(raw[offset : offset + length].decode("utf-8", "surrogateescape"))
+    rows: List[Tuple[Any, ...]] = np.frombuffer(raw, _RECORD, count, 8).tolist()
+    segments = [
+        Segment(table[source], f"{table[shard]}#{record}", epoch, ordinal, offset, length, row, start)
+        for source, shard, ordinal, record, epoch, offset, length, row, start, _ in rows
+    ]
+    return segments, [_slice(r[-1]) for r in rows]
+
+
+def _slice(packed: int) -> Slice:
+    part, parts = packed & 0xFFFF, packed >> 16
+    if packed == 0 or parts:
+        return Slice(part, parts, None)
+    return Slice(0, 0, packed - 1)

@@ -1,0 +1,27 @@
+"""The state of a run as a trainer saves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+
+class State(NamedTuple):
+    """The run's state after one batch. `text` is shared by all batches of a step and parsed only when it is asked for."""
+
+    text: bytes  # JSON: the state before the batch's step, or after it if the batch is the step's last
+    middle: Optional[Tuple[int, str]]  # in the middle of a step: the next microbatch, and the step's placement digest
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Return the state as a fresh dict that `json.dumps` accepts."""
+        state: Dict[str, Any] = json.loads(self.text)
+        if self.middle is not None:
+            state["microbatch"], state["placement"] = self.middle
+        return state
+
+
+def read_begin(state: Optional[Dict[str, Any]]) -> State:
+    """Make a State of the state that BEGIN carries: that before the first batch."""
+    whole = dict(state or {})
+    microbatch, placement = whole.pop("microbatch", 0), whole.pop("placement", "")
+    return State(json.dumps(whole).encode(), (microbatch, placement) if microbatch else None)

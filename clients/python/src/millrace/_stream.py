@@ -1,0 +1,267 @@
+"""One rank's batches in order, over however many connections: connect, say where to start, receive, connect again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import _wire as wire
+from ._batch import Batch
+from ._connection import Connection
+from ._errors import Abandoned, Lost, OutOfStep, RunError, StartError
+from ._failpoint import hit
+from ._frames import Frames
+from ._patience import Limits, Patience
+from ._state import State, read_begin
+from ._where import rank_of
+
+log = logging.getLogger("millrace")
+
+AWAY = (
+    FileNotFoundError, ConnectionRefusedError, ConnectionResetError, NotADirectoryError, TimeoutError, BlockingIOError,
+)  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where this rank stands after the last batch that it was given. It is replaced as a whole, so that a `next` that was
+    interrupted leaves no half of it."""
+
+    next: Tuple[int, int, int]  # attempt, step and microbatch of the next batch
+    state: State
+    uncommitted: Optional[int] = None  # the step whose last batch was given and whose commit was not sent
+    last: bool = False  # the last batch was the run's last on this rank
+
+
+class Start(NamedTuple):
+    """Where the trainer wants to begin."""
+
+    kind: Optional[str]  # None, "fresh" or "latest"
+    state: Optional[Dict[str, Any]] = None  # comes before kind
+    override: Tuple[str, ...] = ()
+
+    def hello(self) -> Dict[str, Any]:
+        if self.state is None:
+            return {"start": self.kind or ""}
+        return {"start": "state", "state": self.state, "override": list(self.override)}
+
+
+class Stream:
+    """The rank's side of docs/protocol.md. Used by one thread at a time."""
+
+    def __init__(self, path: str, tensors: str, start: Start, limits: Limits) -> None:
+        self.conn: Optional[Connection] = None
+        self.path = path
+        self.start = start
+        self.place: Optional[Place] = None  # None until the run has begun
+        self.ended = False
+        self.closed = False  # by another thread, maybe while this one waits
+        self.saved: Optional[int] = None  # the newest step whose checkpoint is durable
+        self.frames = Frames(tensors)
+        self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
+        self.connections = 0
+        self.waited = 0.0  # seconds
+        self._limits = limits
+        self._failure: Optional[RunError] = None
+        self._source: Optional[int] = None  # the rank that has the tensors
+        self._alerts: List[Tuple[str, str]] = []
+
+    def restart(self, start: Start) -> None:
+        """Forget where the rank stands; the next batch is the first after `start`."""
+        self.hang_up()
+        self.start, self.place, self._failure, self.ended = start, None, None, False
+
+    def next(self) -> Batch:
+        """Return the next batch, waiting for it. Raises StopIteration at the end of the run, RunError when it failed."""
+        if self.ended:
+            raise StopIteration
+        if self._failure is not None:
+            raise self._failure
+        hit("client/next/before")
+        began = time.monotonic()
+        complete = self.place is not None and self.place.last
+        patience = Patience(self.path, self._limits, self._goal, self.place is not None, complete)
+        while True:
+            try:
+                batch = self._take(patience)
+            except Lost as e:
+                hit("client/lost")
+                self.hang_up()
+                self._stop_if_closed()
+                patience.lost(e)
+                continue
+            except Abandoned as e:
+                if not complete:
+                    raise RunError(str(e)) from None
+                batch = None  # this rank has everything, and the run is over
+            self.waited += time.monotonic() - began
+            patience.over()
+            if batch is None:
+                self.ended = True
+                raise StopIteration
+            return batch
+
+    def offer_report(self, step: int, text: bytes) -> None:
+        """Send a measurement if that is possible at once."""
+        if self.conn is not None and self.place is not None and len(text) <= wire.MAX_BODY:
+            self.conn.offer(wire.pack(wire.REPORT, attempt=self.place.next[0], step=step, body=len(text)) + text)
+
+    def save(self, step: int) -> None:
+        """Say that the checkpoint of a step is durable, now and on every new connection."""
+        self.saved = max(step, self.saved or 0)
+        if self.conn is not None and self.place is not None:
+            try:
+                hit("client/saved/before")
+                self._send_saved(self.conn, self.place, self.saved)
+                hit("client/saved/after")
+            except Lost:
+                pass  # said again on the next connection
+
+    def hang_up(self) -> None:
+        conn, self.conn = self.conn, None
+        if conn is not None:
+            conn.close()
+
+    # Receiving.
+
+    def _take(self, patience: Patience) -> Optional[Batch]:
+        conn = self.conn or self._open(patience)
+        conn.flush()
+        if self.place is not None and self.place.uncommitted is not None:
+            hit("client/commit/before")
+            conn.send(wire.pack(wire.COMMIT, attempt=self.place.next[0], step=self.place.uncommitted))
+            self.place = self.place._replace(uncommitted=None)
+            hit("client/commit/after")
+        return self._receive(conn, patience)
+
+    def _receive(self, conn: Connection, patience: Patience) -> Optional[Batch]:
+        """Return the next batch, None at the end of the run."""
+        while True:
+            message = conn.receive()
+            if message is None:
+                patience.ask(conn)
+                continue
+            header, body = message
+            if header.kind == wire.BATCH:
+                hit("client/batch/before")
+                return self._batch(conn, header, body)
+            if header.kind == wire.END:
+                hit("client/end")
+                if self.frames.batches == 0:
+                    log.warning(
+                        "the run is finished: its %d steps have been taken and nothing is left for this rank; "
+                        'connect(..., start="fresh") takes them again', header.step,
+                    )  # fmt: skip
+                return None
+            if header.kind == wire.STATUS:
+                patience.say(str(body, "utf-8", "replace"))
+            elif header.kind == wire.ALERTS:
+                self.tell_alerts(json.loads(bytes(body)))
+            elif header.kind == wire.LEAVING:
+                patience.left = conn.left = True
+            elif header.kind == wire.ERROR:
+                raise self._error(header, body)
+
+    def _batch(self, conn: Connection, header: wire.Header, body: memoryview) -> Batch:
+        place = self.place
+        if place is None or place.next != (header.attempt, header.step, header.microbatch):
+            expected = None if place is None else place.next
+            raise OutOfStep(f"batch {header.attempt}/{header.step}/{header.microbatch} came, {expected} was next")
+        batch, state = self.frames.read(conn, header, body, place.state, self._source)
+        # From here on the batch counts as given.
+        if header.microbatch + 1 < header.microbatches:
+            self.place = Place((header.attempt, header.step, header.microbatch + 1), state)
+        else:
+            last = bool(header.flags & wire.LAST)
+            self.place = Place((header.attempt, header.step + 1, 0), state, uncommitted=header.step, last=last)
+        hit("client/batch/after")
+        return batch
+
+    def _error(self, header: wire.Header, body: memoryview) -> RunError:
+        reason = str(body, "utf-8", "replace")
+        if header.rank == wire.ERROR_START:
+            return StartError(reason)
+        error = RunError(reason)
+        if header.rank == wire.ERROR_RUN:
+            self._failure = error
+        return error
+
+    def tell_alerts(self, alerts: List[Dict[str, Any]]) -> None:
+        """Log each alert once when it comes and once when it is over."""
+        now = [(str(a["kind"]), str(a["text"])) for a in alerts]
+        for alert in now:
+            if alert not in self._alerts:
+                log.warning("alert (%s): %s", *alert)
+        for alert in self._alerts:
+            if alert not in now:
+                log.warning("alert is over (%s): %s", *alert)
+        self._alerts = now
+
+    # Connecting.
+
+    def _open(self, patience: Patience) -> Connection:
+        """Connect and say where this rank starts or goes on; returns once every rank has."""
+        hit("client/connect/before")
+        while True:
+            try:
+                conn = Connection(self.path)
+                break
+            except AWAY:
+                self._stop_if_closed()
+                patience.pause()
+        self.conn = conn
+        hit("client/connect/after")
+        start, position = self.start.hello(), (0, 0, 0)
+        if self.place is not None:
+            start, position = {"start": "continue"}, self.place.next
+        conn.hello(rank_of(self.path), start, position)
+        hit("client/hello/after")
+        header, body = self._greeting(conn, patience)
+        hit("client/begin/after")
+        self.connections += 1
+        patience.arrived = True
+        self._begin(header, json.loads(bytes(body)))
+        if self.saved is not None and self.place is not None:
+            self._send_saved(conn, self.place, self.saved)
+        return conn
+
+    def _greeting(self, conn: Connection, patience: Patience) -> Tuple[wire.Header, memoryview]:
+        while True:
+            message = conn.receive()
+            if message is None:
+                patience.ask(conn)
+                continue
+            header, body = message
+            if header.kind == wire.BEGIN:
+                return header, body
+            if header.kind == wire.STATUS:
+                patience.say(str(body, "utf-8", "replace"))
+            elif header.kind == wire.ERROR:
+                raise self._error(header, body)
+            else:
+                raise Lost(f"message {header.kind} came before BEGIN")
+
+    def _begin(self, header: wire.Header, begin: Dict[str, Any]) -> None:
+        self.axes, self._source = (begin["topology"], begin["coordinates"]), begin["broadcast_source"]
+        here = (header.attempt, header.step, header.microbatch)
+        if self.place is None:
+            self.place = Place(here, read_begin(begin["state"]))
+        elif self.place.next != here:
+            raise OutOfStep(f"the run goes on at {here}, this rank is at {self.place.next}")
+        # A rank that goes on at a step has committed all before it by saying so.
+        self.place = self.place._replace(uncommitted=None)
+
+    @staticmethod
+    def _send_saved(conn: Connection, place: Place, step: int) -> None:
+        conn.send(wire.pack(wire.SAVED, attempt=place.next[0], step=step))
+
+    def _stop_if_closed(self) -> None:
+        if self.closed:
+            raise RuntimeError("the loader was closed")
+
+    def _goal(self) -> str:
+        if self.place is None:
+            return "the run to begin"
+        _, step, microbatch = self.place.next
+        return f"step {step} microbatch {microbatch}"

@@ -1,0 +1,270 @@
+"""The real frameworks: what they do with a batch keeps its metadata, and what they would do wrong with a loader is refused.
+
+Each part runs where its framework is installed: `make test-adapters` installs all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+import millrace
+
+STEPS, MICRO, ROWS, LENGTH = 4, 2, 2, 32
+SHAPE = ("--steps", str(STEPS), "--microbatches", str(MICRO), "--rows", str(ROWS), "--length", str(LENGTH))
+ORDER = [(step, micro) for step in range(STEPS) for micro in range(MICRO)]
+
+
+def installed(name):
+    return importlib.util.find_spec(name) is not None
+
+
+def place(batch):
+    return batch.step, batch.microbatch
+
+
+def same(batch, other):
+    assert type(other) is millrace.Batch and list(other) == list(batch)
+    for name in ("step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "segments", "slices"):
+        assert getattr(other, name) == getattr(batch, name)
+    assert other.state_dict() == batch.state_dict() and other.digest == batch.digest
+    return True
+
+
+if installed("torch"):
+    import torch
+
+    class Wrapped(torch.utils.data.IterableDataset):
+        def __init__(self, loader):
+            self.loader = loader
+
+        def __iter__(self):
+            return iter(self.loader)
+
+    @pytest.mark.parametrize("tensors", ["torch", "numpy"])
+    def test_moving(house, tensors):
+        house.start(*SHAPE)
+        loader = millrace.connect(house.path(), tensors=tensors)
+        batch = next(loader)
+        for moved in (batch.to("cpu"), batch.to(torch.device("cpu"), non_blocking=True), batch.to(device="cpu")):
+            assert same(batch, moved) and all(isinstance(t, torch.Tensor) for t in moved.values())
+        meta = batch.to("meta")
+        assert place(meta) == (0, 0) and meta["tokens"].device.type == "meta" and meta.segments == batch.segments
+
+    def test_pinning(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
+        calls = []
+
+        class Pinned(torch.Tensor):
+            def pin_memory(self, *args):
+                calls.append(1)
+                return self.clone()
+
+        pinned = batch.with_tensors({name: t.as_subclass(Pinned) for name, t in batch.items()})
+        from torch.utils.data._utils.pin_memory import pin_memory
+
+        assert same(batch, pin_memory(pinned)) and len(calls) == len(batch)
+
+    def test_trees(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
+        from torch.utils import _pytree
+
+        assert same(batch, _pytree.tree_map(lambda t: t.clone(), batch))
+        assert same(batch, _pytree.tree_map(lambda t: t.clone(), {"a": [batch]})["a"][0])
+        leaves, structure = _pytree.tree_flatten(batch)
+        assert len(leaves) == len(batch) and structure == _pytree.tree_flatten(batch)[1]
+
+    @pytest.mark.parametrize("tensors", ["auto", "numpy"])
+    @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
+    def test_data_loader(house, tensors, wrap):
+        """torch's DataLoader around the loader, as it stands and in a dataset of the user's."""
+        house.start(*SHAPE)
+        loader = millrace.connect(house.path(), tensors=tensors)
+        outer = torch.utils.data.DataLoader(wrap(loader), batch_size=None, num_workers=0)
+        with pytest.raises(TypeError):
+            len(outer)
+        got = []
+        for batch in outer:
+            assert isinstance(batch["tokens"], torch.Tensor) and batch["tokens"].shape == (ROWS, LENGTH) and len(batch.segments) > 0
+            got.append(place(batch))
+            assert batch.state_dict() == loader.state_dict()
+        assert got == ORDER
+
+    def test_collated_batches_have_no_place(house):
+        """Two batches in one are none of Millrace's: their place cannot be read."""
+        house.start(*SHAPE)
+        pairs = torch.utils.data.DataLoader(millrace.connect(house.path()), batch_size=2)
+        for batch in pairs:
+            assert batch["tokens"].shape == (2, ROWS, LENGTH)
+            with pytest.raises(AttributeError, match="has no step"):
+                batch.step
+
+    @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
+    def test_workers_are_refused(house, wrap):
+        house.start(*SHAPE)
+        outer = torch.utils.data.DataLoader(wrap(millrace.connect(house.path())), batch_size=None, num_workers=1, multiprocessing_context="fork")
+        with pytest.raises(Exception, match="num_workers=0"):
+            next(iter(outer))
+
+    class Late(torch.utils.data.IterableDataset):
+        """Connects where it is iterated: in the worker."""
+
+        def __init__(self, path):
+            self.path = path
+
+        def __iter__(self):
+            yield from millrace.connect(self.path)
+
+    def test_connecting_in_a_worker_is_refused(house):
+        house.start(*SHAPE)
+        with pytest.raises(Exception, match="num_workers=0"):
+            next(iter(torch.utils.data.DataLoader(Late(house.path()), batch_size=None, num_workers=2)))
+
+
+if installed("optree"):
+    import optree
+
+    def test_optree(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="numpy"))
+        assert same(batch, optree.tree_map(lambda a: a.copy(), batch))
+        assert same(batch, optree.tree_map(lambda a: a.copy(), (batch, 1 + batch["tokens"]))[0])
+
+
+if installed("accelerate"):
+    import accelerate
+    from accelerate import data_loader as accelerated
+
+    def test_accelerate_moves(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
+        from accelerate.utils import recursively_apply, send_to_device
+
+        assert same(batch, send_to_device(batch, torch.device("cpu"), non_blocking=True))
+        changed = recursively_apply(lambda t: t.clone(), batch)
+        with pytest.raises(AttributeError, match=r"has no step_loss_tokens.*batch\.to\(device\)"):
+            changed.step_loss_tokens
+
+    def test_accelerator_leaves_the_loader(house):
+        house.start(*SHAPE)
+        loader = millrace.connect(house.path())
+        assert accelerate.Accelerator(cpu=True).prepare(loader) is loader
+        assert [place(b) for b in loader] == ORDER
+
+    def test_a_state_behind_a_loader_that_looks_ahead(house):
+        """Accelerate fetches one batch ahead: the loader's state is a batch late, the batch's own is not."""
+        house.start(*SHAPE)
+        loader = millrace.connect(house.path())
+        keep = accelerate.utils.DataLoaderConfiguration(dispatch_batches=False)
+        outer = accelerate.Accelerator(cpu=True, dataloader_config=keep).prepare(torch.utils.data.DataLoader(loader, batch_size=None))
+        states = []
+        for batch in outer:
+            states.append((batch.state_dict()["step"], batch.state_dict().get("microbatch", 0)))
+        after = [*ORDER[1:], (STEPS, 0)]
+        assert states == after
+
+    @pytest.mark.parametrize("dispatch", [True, False])
+    @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
+    def test_accelerate_on_two_ranks_is_refused(house, monkeypatch, dispatch, wrap):
+        house.start(*SHAPE, "--ranks", "2")
+        loader = millrace.connect(house.path())
+        accelerate.Accelerator(cpu=True)
+        outer = accelerated.prepare_data_loader(
+            torch.utils.data.DataLoader(wrap(loader), batch_size=None if dispatch else 1, collate_fn=lambda b: b[0] if isinstance(b, list) else b),
+            device=torch.device("cpu"), num_processes=2, process_index=0, put_on_device=True, dispatch_batches=dispatch,
+        )  # fmt: skip
+        monkeypatch.setitem(accelerate.PartialState._shared_state, "num_processes", 2)
+        with pytest.raises(millrace.MisuseError, match="on every rank"):
+            next(iter(outer))
+
+
+if installed("transformers"):
+    import transformers
+
+    class Model(torch.nn.Module):
+        """Takes what a batch has; the loss is of no matter."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, tokens, labels, position_ids, segment_ids, loss_mask):
+            return {"loss": (self.weight * tokens.float().mean()).sum()}
+
+    class Trainer(transformers.Trainer):
+        def __init__(self, loader, **kw):
+            self.loader, self.seen = loader, []
+            super().__init__(**kw)
+
+        def get_train_dataloader(self):
+            return self.loader
+
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            self.seen.append(place(inputs))
+            assert inputs.step_loss_tokens >= inputs.loss_tokens > 0
+            return super().compute_loss(model, inputs, return_outputs)
+
+    def arguments(tmp_path):
+        return transformers.TrainingArguments(
+            output_dir=str(tmp_path / "out"), max_steps=STEPS, gradient_accumulation_steps=MICRO, per_device_train_batch_size=1,
+            use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
+        )  # fmt: skip
+
+    def test_trainer_with_the_loader(house, tmp_path):
+        """The way that the refusal names."""
+        house.start(*SHAPE)
+        trainer = Trainer(millrace.connect(house.path()), model=Model(), args=arguments(tmp_path))
+        trainer.train()
+        assert trainer.seen == ORDER
+
+    def test_trainer_with_a_dataset_on_one_rank(house, tmp_path):
+        """The obvious way, on one rank: every batch once."""
+        house.start(*SHAPE)
+        seen = []
+
+        class Obvious(transformers.Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                seen.append(inputs["tokens"].clone())
+                return super().compute_loss(model, inputs, return_outputs)
+
+        loader = millrace.connect(house.path())
+        Obvious(model=Model(), args=arguments(tmp_path), train_dataset=Wrapped(loader), data_collator=lambda batches: batches[0]).train()
+        loader.close()
+        want = [b["tokens"].clone() for b in millrace.connect(house.path(), start="fresh")]
+        assert len(seen) == len(want) and all(torch.equal(a, b) for a, b in zip(seen, want))
+
+
+if installed("lightning"):
+    import lightning
+    from lightning.fabric.utilities.apply_func import move_data_to_device
+
+    class Lit(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+            self.seen = []
+
+        def training_step(self, batch, index):
+            self.seen.append((place(batch), batch.state_dict()["step"], batch.state_dict().get("microbatch", 0)))
+            return (self.weight * batch["tokens"].float().sum() / batch.step_loss_tokens).sum()
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def test_lightning_moves(house):
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
+        assert same(batch, move_data_to_device(batch, torch.device("cpu")))
+        assert place(move_data_to_device(batch, torch.device("meta"))) == (0, 0)
+
+    def test_lightning_trains(house, tmp_path):
+        house.start(*SHAPE)
+        model = Lit()
+        trainer = lightning.Trainer(
+            max_steps=STEPS, accumulate_grad_batches=MICRO, accelerator="cpu", logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(tmp_path),
+        )  # fmt: skip
+        trainer.fit(model, millrace.connect(house.path()))
+        assert model.seen == [(at, *after) for at, after in zip(ORDER, [*ORDER[1:], (STEPS, 0)])]

@@ -1,0 +1,180 @@
+"""What would give wrong batches or wait for ever is refused at once, with the right way in the message."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+import millrace
+
+SRC = str(Path(__file__).resolve().parent.parent / "src")
+SHAPE = ("--steps", "4", "--microbatches", "2", "--rows", "2", "--length", "32")
+
+# As Accelerate reads a dataset: on rank 0 alone, or every n-th batch.
+ACCELERATE = """
+class DataLoaderDispatcher:
+    def __init__(self, dataset, ranks):
+        self.dataset, self.state = dataset, State(ranks)
+    def __iter__(self):
+        yield from self._fetch(iter(self.dataset))
+    def _fetch(self, batches):
+        for batch in batches:
+            yield batch
+
+class IterableDatasetShard:
+    def __init__(self, dataset, ranks):
+        self.dataset, self.num_processes = dataset, ranks
+    def __iter__(self):
+        for batch in self.dataset:
+            yield batch
+
+class State:
+    def __init__(self, ranks):
+        self.num_processes = ranks
+"""
+
+
+class Wrapped:
+    """An iterable dataset of a user's, as examples have it."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch
+
+
+def accelerate():
+    module = types.ModuleType("accelerate.data_loader")
+    exec(ACCELERATE, module.__dict__)
+    return module
+
+
+@pytest.mark.parametrize("reader", ["DataLoaderDispatcher", "IterableDatasetShard"])
+@pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
+def test_accelerate_shares_what_is_shared(house, reader, wrap):
+    house.start(*SHAPE, "--ranks", "2")
+    began = time.monotonic()
+    with pytest.raises(millrace.MisuseError, match="iterate the loader itself on every rank.*get_train_dataloader"):
+        next(iter(getattr(accelerate(), reader)(wrap(millrace.connect(house.path())), 2)))
+    assert time.monotonic() - began < 1
+
+
+def test_one_rank_shares_with_nobody(house):
+    house.start(*SHAPE)
+    for reader in ("DataLoaderDispatcher", "IterableDatasetShard"):
+        loader = millrace.connect(house.path(), start="fresh")
+        assert sum(1 for _ in getattr(accelerate(), reader)(Wrapped(loader), 1)) == 8
+        loader.close()
+
+
+def test_a_torch_worker(house, monkeypatch):
+    house.start(*SHAPE)
+    worker = types.SimpleNamespace(get_worker_info=lambda: types.SimpleNamespace(id=0))
+    monkeypatch.setitem(sys.modules, "torch.utils.data._utils.worker", worker)
+    with pytest.raises(millrace.MisuseError, match="num_workers=0"):
+        next(millrace.connect(house.path()))
+
+
+def test_a_forked_child(house):
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            next(iter(loader))
+        except millrace.MisuseError as e:
+            os.write(write, str(e).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert b"call millrace.connect() in the process that trains" in os.read(read, 4096)
+    assert next(loader).step == 0
+
+
+def test_no_length_and_no_other_process(house):
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    with pytest.raises(TypeError, match=r"no length.*batch_size=None"):
+        len(loader)
+    with pytest.raises(TypeError, match="another process"):
+        pickle.dumps(loader)
+
+
+def test_a_rank_that_the_run_does_not_serve(house, monkeypatch):
+    house.start(*SHAPE)
+    monkeypatch.setenv("MILLRACE_RUN_DIR", str(house.dir))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.delenv("MILLRACE_SOCKET", raising=False)
+    began = time.monotonic()
+    with pytest.raises(millrace.StartError, match="rank 1: this run serves rank 0 alone"):
+        next(millrace.connect())
+    assert time.monotonic() - began < 1
+
+
+def test_a_rank_beyond_the_last(house):
+    house.start(*SHAPE, "--ranks", "2")
+    with pytest.raises(millrace.StartError, match="rank 7: this run serves ranks 0 to 1"):
+        next(millrace.connect(house.path(7)))
+
+
+def test_a_socket_that_is_late(house):
+    """A rank that the run serves waits for its socket, whatever the others answer."""
+    house.start(*SHAPE, "--ranks", "2")
+    hidden = house.dir / "hidden"
+    os.rename(house.path(1), hidden)
+    loaders = [millrace.connect(house.path(r)) for r in range(2)]
+    late = signal.signal(signal.SIGALRM, lambda *_: os.rename(hidden, house.path(1)))
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        import threading
+
+        other = threading.Thread(target=lambda: next(loaders[0]))
+        other.start()
+        assert next(loaders[1]).step == 0
+        other.join()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, late)
+
+
+def test_a_second_start_says_what_to_do(house):
+    """The same ten lines once more: the last line says what to do, and the traceback is the trainer's own."""
+    house.start(*SHAPE, "--history")
+    code = f"import sys\nsys.path.insert(0, {SRC!r})\nimport millrace\nfor batch in millrace.connect({house.path()!r}):\n    pass\n"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    lines = told.stderr.strip().splitlines()
+    assert told.returncode == 1 and lines[-1].startswith("millrace.StartError: this run has history") and 'start="latest"' in lines[-1]
+    assert sum(line.startswith("  File ") for line in lines) == 2, told.stderr
+
+
+def test_a_finished_run(house, caplog):
+    house.start(*SHAPE)
+    assert sum(1 for _ in millrace.connect(house.path())) == 8
+    again = millrace.connect(house.path(), start="latest")
+    assert list(again) == [] and 'the run is finished: its 4 steps have been taken' in caplog.text and 'start="fresh"' in caplog.text
+
+
+def test_a_stopped_run(house):
+    """Ctrl-C of `up` says so in outcome.json: a rank learns of it in about a second, not after its patience."""
+    house.start(*SHAPE)
+    loader = millrace.connect(house.path())
+    next(loader)
+    outcome = {"state": "stopped", "reason": "it was stopped by Ctrl-C or SIGTERM"}
+    (house.dir / "outcome.json").write_text(json.dumps(outcome))
+    house.kill()
+    house.give_up()
+    began = time.monotonic()
+    with pytest.raises(millrace.RunError, match="stopped by Ctrl-C"):
+        list(loader)
+    assert time.monotonic() - began < 2

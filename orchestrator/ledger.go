@@ -25,7 +25,7 @@ func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse ledger.
 
 // ledgerRun returns what a ledger needs to know of the run. Later changes of the state do not change it.
 func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) ledger.Run {
-	run := ledger.Run{Stream: string(stream), Identity: s.Identity, Masks: s.Masks, Consumed: maps.Clone(s.Consumed), Inverse: inverse}
+	run := ledger.Run{Stream: string(stream), Identity: s.Identity, Masks: s.Masks, Quarantined: s.Recent[:len(s.Recent):len(s.Recent)], Consumed: maps.Clone(s.Consumed), Inverse: inverse}
 	if s.Attempt != nil {
 		run.Consumed[s.Attempt.Attempt] = s.Watermark
 	}

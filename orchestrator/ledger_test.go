@@ -2,11 +2,13 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"millrace"
@@ -140,6 +142,34 @@ func foundForEver(t *testing.T, window int) {
 		}
 		if found, err := l.FindOrdinal(0, 1<<50); err != nil || len(found) > 0 {
 			t.Errorf("an ordinal that was never drawn is found: %v, %v", found, err)
+		}
+	}
+}
+
+// TestLedgerSaysThatASampleWasQuarantined: the answer names the place and the reason.
+func TestLedgerSaysThatASampleWasQuarantined(t *testing.T) {
+	w := newWorld(t, 1)
+	w.reject = func(_ string, o uint64) string {
+		if o%40 == 7 {
+			return "the line is no JSON"
+		}
+		return ""
+	}
+	k := keep(t, w)
+	k.connect()
+	k.joinAll("fresh", nil)
+	k.consume(20)
+	if len(w.m.s.Recent) == 0 {
+		t.Fatal("nothing was quarantined")
+	}
+	l, err := OpenLedger(k.store, millrace.Train, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range w.m.s.Recent {
+		found, err := l.Answer(&proto.LedgerRequest{Source: q.Source, Id: q.Id})
+		if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), q.Reason) || !strings.Contains(err.Error(), fmt.Sprint("byte ", q.Offset)) {
+			t.Errorf("%s %s: %v, %v", q.Source, q.Id, found, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Status is what people and metrics see. Floating point is for their eyes alone.
 func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
-		Recent: m.s.Recent, Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
+		Recent: m.s.RecentQuarantines(), Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
 		Alerts: m.alerts.now, Masked: uint64(len(m.s.Masks)), Switches: m.roster.Switches(), Protected: m.roster.Protected()}
 	base := m.s.Planner(len(m.cfg.Sources))
 	next := base

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/wire"
 	"millrace/proto"
 )
 
@@ -91,8 +92,8 @@ func (l *ledgerQuery) nothing() string {
 	if l.sample == "" {
 		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
 	}
-	return fmt.Sprintf("run directory %s: no step that was sealed holds %s: it comes later, or it was quarantined (see `millrace status %s`); where its source is in block order, only the steps whose full plan is kept were searched",
-		l.dir, l.sample, l.dir)
+	return fmt.Sprintf("run directory %s: no sealed step holds %s: it may come later, or a filter refused it, or it is one of many "+
+		"quarantined samples, of which the ledger keeps the newest; in block order only steps whose full plan is kept are searched", l.dir, l.sample)
 }
 
 // request is the question with the sample's source told from its id; sources are those of the run.
@@ -139,7 +140,7 @@ func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
 				return nil
 			}
 			if err != nil {
-				return err
+				return wire.FromStatus(err)
 			}
 			out.replies = append(out.replies, reply)
 		}

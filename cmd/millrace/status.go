@@ -247,7 +247,7 @@ func (v *statusView) stored(dir string) error {
 	for _, n := range s.Quarantined {
 		total += n
 	}
-	v.quarantined(total, s.Recent)
+	v.quarantined(total, s.RecentQuarantines())
 	if v.Waiting = "the run is stopped"; v.Ended && s.Watermark >= s.Ended.GetSteps() {
 		v.Waiting = "the run is complete: " + s.Ended.GetReason()
 	}

@@ -17,7 +17,7 @@ func (s *State) mask(masks []*proto.Mask) {
 		s.Quarantined[q.Source]++
 		s.Recent = append(s.Recent, q)
 	}
-	s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
+	s.Recent = s.Recent[max(0, len(s.Recent)-keptQuarantines):]
 	for _, mask := range masks {
 		if !s.IsMasked(mask.Source, mask.Ordinal, mask.Offset) {
 			s.Masks = append(s.Masks, mask)
@@ -34,4 +34,9 @@ func (s *State) NewlyBad(masks []*proto.Mask) (out []*proto.Quarantine) {
 		}
 	}
 	return out
+}
+
+// RecentQuarantines returns the newest quarantined samples for people, the newest last.
+func (s *State) RecentQuarantines() []*proto.Quarantine {
+	return s.Recent[max(0, len(s.Recent)-recentQuarantines):]
 }

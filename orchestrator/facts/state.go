@@ -8,8 +8,11 @@ import (
 	"millrace/proto"
 )
 
-// recentQuarantines is how many quarantined samples status shows.
-const recentQuarantines = 20
+// keptQuarantines is how many quarantined samples a state keeps for the ledger, recentQuarantines how many status shows.
+const (
+	keptQuarantines   = 1000
+	recentQuarantines = 20
+)
 
 // State is the run's state as the journal tells it: everything that cannot be learnt again. It changes by Apply alone.
 type State struct {
@@ -82,7 +85,7 @@ func (s *State) Apply(f Fact) {
 			s.QuarantinedBelow[q.Source] = max(s.QuarantinedBelow[q.Source], q.Ordinal+1)
 			s.Recent = append(s.Recent, q)
 		}
-		s.Recent = s.Recent[max(0, len(s.Recent)-recentQuarantines):]
+		s.Recent = s.Recent[max(0, len(s.Recent)-keptQuarantines):]
 	case *proto.Record_Ended:
 		s.Ended = r.Ended
 	case *proto.Record_Masked:

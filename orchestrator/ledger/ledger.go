@@ -22,8 +22,10 @@ type Run struct {
 	Identity  []byte
 	Manifests []*pb.Manifest // by source
 	Masks     []*pb.Mask
-	Consumed  map[uint32]uint64 // by attempt, the newest included: first step that not every rank has consumed
-	Inverse   Inverse           // may be nil
+	// Quarantined lists the newest quarantined samples, as far as they are kept.
+	Quarantined []*pb.Quarantine
+	Consumed    map[uint32]uint64 // by attempt, the newest included: first step that not every rank has consumed
+	Inverse     Inverse           // may be nil
 	// Changes lists the changes of the mixture that took effect with a step of an attempt.
 	Changes func(attempt uint32, step uint64) []*pb.MixChange
 }
@@ -56,7 +58,8 @@ func New(store *checkpoint.Store, run Run) *Ledger {
 	return l
 }
 
-// Answer returns the steps that a request asks for, the newest attempt last.
+// Answer returns the steps that a request asks for, the newest attempt last. A sample that no step holds because it was quarantined
+// gives an error that says where the bad record lies and why it cannot be decoded.
 func (l *Ledger) Answer(request *pb.LedgerRequest) (out []Step, err error) {
 	if request.ByStep {
 		return l.FindStep(request.Step)
@@ -76,7 +79,24 @@ func (l *Ledger) Answer(request *pb.LedgerRequest) (out []Step, err error) {
 		}
 		out = append(out, steps...)
 	}
+	if len(out) == 0 {
+		return nil, l.quarantined(request.Source, request.Id)
+	}
 	return out, nil
+}
+
+// quarantined returns an error if a sample is known to be quarantined.
+func (l *Ledger) quarantined(source, name string) error {
+	i := slices.IndexFunc(l.run.Quarantined, func(q *pb.Quarantine) bool { return q.Source == source && q.Id == name })
+	if i < 0 {
+		return nil
+	}
+	q := l.run.Quarantined[i]
+	place := "record " + name
+	if q.Offset >= 0 {
+		place = fmt.Sprintf("%s, at byte %d of its file", place, q.Offset)
+	}
+	return millrace.Errorf(millrace.ErrBadSample, "sample %s/%s is in no step: it was quarantined (%s): %s", source, name, place, q.Reason)
 }
 
 // Sources returns the names of the sources, by index.

@@ -86,7 +86,7 @@ func (m *Machine) Disk(free, total uint64) { m.disk = disk{free, total} }
 // conditions lists the conditions of now, by kind and key.
 func (m *Machine) conditions() (out []condition) {
 	if low := max(uint64(minFree), m.disk.total/minShare); m.disk.total > 0 && m.disk.free < low {
-		out = append(out, condition{"disk", "", fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run fails when it is full", low>>20), 0})
+		out = append(out, condition{"disk", "", fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full", low>>20), 0})
 	}
 	for i := range m.cfg.Sources {
 		name := m.cfg.Sources[i].Name
@@ -112,5 +112,19 @@ func (m *Machine) conditions() (out []condition) {
 func (m *Machine) tellAlerts() {
 	if m.alerts.update(m.now, m.conditions(), m.out) {
 		m.sidecars.Broadcast(m.alerts.order())
+	}
+}
+
+// warnShuffle says once which sources are not read in the order that was asked for.
+func (m *Machine) warnShuffle() {
+	if m.warned || !m.pinned() {
+		return
+	}
+	m.warned = true
+	for _, name := range slices.Sorted(maps.Keys(m.s.Manifests)) {
+		if why := m.s.Manifests[name].Why; why != "" {
+			m.out.Say("warning: source %s is shuffled in blocks, not globally: %s; "+
+				"compress its files in blocks (bgzip, seekable zstd), or ask for shuffle: blocks", name, why)
+		}
 	}
 }

@@ -80,6 +80,7 @@ type Machine struct {
 	now      time.Time
 	disk     disk
 	alerts   alerts
+	warned   bool // of sources that are not read in the order asked for
 }
 
 // rank is what is known of a trainer rank in this life.
@@ -191,6 +192,7 @@ func (m *Machine) Decide() ([]facts.Fact, error) {
 		m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: dir}})
 	}
 	m.tellAlerts()
+	m.warnShuffle()
 	m.tellWaiting()
 	return made, err
 }

@@ -29,6 +29,9 @@ func (m *Machine) Status() *proto.StatusReply {
 		if total > 0 {
 			s.Share = float64(src.Tokens) / float64(total)
 		}
+		if mf := m.s.Manifests[m.cfg.Sources[i].Name]; mf != nil {
+			s.Shuffle, s.Why = mf.Shuffle, mf.Why
+		}
 		r.Sources[m.cfg.Sources[i].Name] = s
 	}
 	for _, n := range m.s.Quarantined {

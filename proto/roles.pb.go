@@ -4374,6 +4374,8 @@ type SourceStatus struct {
 	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
 	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`                  // stripes without a ready standby
 	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"` // documents without effect: refused by filters, without tokens, or rejected
+	Shuffle       string                 `protobuf:"bytes,11,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                          // the order that the files allow; empty while they are not known
+	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`                                  // why it is not the order that was asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4476,6 +4478,20 @@ func (x *SourceStatus) GetPassedOver() uint64 {
 		return x.PassedOver
 	}
 	return 0
+}
+
+func (x *SourceStatus) GetShuffle() string {
+	if x != nil {
+		return x.Shuffle
+	}
+	return ""
+}
+
+func (x *SourceStatus) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type RoleStatus struct {
@@ -5086,7 +5102,7 @@ const file_roles_proto_rawDesc = "" +
 	"\amixture\x18\x10 \x01(\v2\x1a.millrace.v1.MixtureStatusR\amixture\x1aU\n" +
 	"\fSourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\x95\x02\n" +
+	"\x05value\x18\x02 \x01(\v2\x19.millrace.v1.SourceStatusR\x05value:\x028\x01\"\xc1\x02\n" +
 	"\fSourceStatus\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x04R\x06tokens\x12\x18\n" +
 	"\asamples\x18\x02 \x01(\x04R\asamples\x12\x14\n" +
@@ -5099,7 +5115,9 @@ const file_roles_proto_rawDesc = "" +
 	"\vunprotected\x18\t \x01(\rR\vunprotected\x12\x1f\n" +
 	"\vpassed_over\x18\n" +
 	" \x01(\x04R\n" +
-	"passedOver\"p\n" +
+	"passedOver\x12\x18\n" +
+	"\ashuffle\x18\v \x01(\tR\ashuffle\x12\x10\n" +
+	"\x03why\x18\f \x01(\tR\x03why\"p\n" +
 	"\n" +
 	"RoleStatus\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +

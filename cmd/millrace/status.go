@@ -63,6 +63,8 @@ type sourceView struct {
 	Epoch   uint32  `json:"epoch"`
 	Share   float64 `json:"share"`       // of all tokens
 	Passed  uint64  `json:"passed_over"` // documents that count nothing: refused by filters, without tokens, or rejected
+	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
+	Why     string  `json:"why"`         // why it is not the order that the mixture file asks for; empty if it is
 }
 
 type quarantineView struct {
@@ -180,7 +182,8 @@ func askOrchestrator(dir string, ask func(proto.OrchestratorClient) error) error
 func (v *statusView) answer(r *proto.StatusReply) {
 	v.Step, v.Planned, v.Attempt, v.Ended, v.Waiting = &r.Step, &r.Planned, r.GetFence().GetAttempt(), r.Ended, r.Waiting
 	for name, s := range r.Sources {
-		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share, Passed: s.PassedOver}
+		v.Sources[name] = sourceView{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share, Passed: s.PassedOver,
+			Shuffle: s.Shuffle, Why: s.Why}
 	}
 	v.quarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
@@ -254,7 +257,8 @@ func (v *statusView) stored(dir string) error {
 	for i, name := range sortedNames(s.Manifests) {
 		if i < len(st.Sources) {
 			src := &st.Sources[i]
-			v.Sources[name] = sourceView{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Share: float64(src.Tokens) / float64(max(st.Tokens, 1)), Passed: src.PassedOver()}
+			v.Sources[name] = sourceView{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch),
+				Share: float64(src.Tokens) / float64(max(st.Tokens, 1)), Passed: src.PassedOver(), Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy()}
 		}
 	}
 	return nil

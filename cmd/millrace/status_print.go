@@ -34,6 +34,11 @@ func (v *statusView) print(w io.Writer) error {
 			return err
 		}
 	}
+	for _, name := range sortedNames(v.Sources) {
+		if why := v.Sources[name].Why; why != "" {
+			fmt.Fprintf(w, "%s is shuffled in %s, not as the mixture file asks: %s\n", name, v.Sources[name].Shuffle, why)
+		}
+	}
 	if len(v.Stripes) > 0 {
 		if err := v.printStripes(w); err != nil {
 			return err

@@ -96,6 +96,9 @@ func (u *up) run(c *cobra.Command) error {
 	if _, err := setup.Tokenizer(cfg); err != nil {
 		return err
 	}
+	if err := setup.CheckIndexDir(cfg); err != nil {
+		return err
+	}
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: newLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}

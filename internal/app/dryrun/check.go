@@ -45,6 +45,9 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 	if k.topology, err = c.Topology(o.Ranks); err != nil {
 		return nil, err
 	}
+	if err := setup.CheckIndexDir(c); err != nil {
+		return nil, err
+	}
 	if err := k.run(ctx); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,25 @@
+package setup
+
+import (
+	"errors"
+	"os"
+
+	"millrace/internal/app/config"
+)
+
+// CheckIndexDir makes index_dir if it is not there and refuses one that cannot be written, before processes start that need it.
+// The error names its path and its place in the mixture file; it wraps millrace.ErrInvalid.
+func CheckIndexDir(c *config.Config) error {
+	dir := c.IndexPath()
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".writable-*"); err == nil {
+			err = errors.Join(f.Close(), os.Remove(f.Name()))
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return c.ErrorAt("index_dir", "index_dir "+dir+" cannot be written: "+err.Error(), "write a directory that can be written, or change its permissions")
+}

@@ -11,6 +11,8 @@ import (
 type blobStore interface {
 	Load(shard millrace.Digest, kind string) ([]byte, bool)
 	Save(shard millrace.Digest, kind string, blob []byte) error
+	// Forget has the next Load look for what another process may have kept.
+	Forget(shard millrace.Digest, kind string)
 	Close() error
 }
 
@@ -40,6 +42,9 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 	v.kept[blobKey{d, kind}] = blob
 	return nil
 }
+
+// Forget implements blobStore: no other process has it.
+func (*volatileBlobs) Forget(millrace.Digest, string) {}
 
 // Close implements blobStore.
 func (*volatileBlobs) Close() error { return nil }

@@ -7,18 +7,23 @@ import (
 	"os"
 
 	"millrace"
+	"millrace/sources/identity"
 )
 
 // FS is where shards lie: the seam for other stores and for tests that break reads.
 type FS interface {
 	// Open opens a file for random reads. Its size is that of this moment.
 	Open(path string) (OpenFile, error)
+	// Identity returns the identity of the file at a path, the zero value if the store cannot tell.
+	Identity(path string) (identity.File, error)
 }
 
 // OpenFile is a File together with the duty to close it.
 type OpenFile interface {
 	File
 	io.Closer
+	// Identity returns the identity of the open file as it is now, the zero value if the store cannot tell.
+	Identity() (identity.File, error)
 }
 
 // OSFS returns the operating system's files.
@@ -44,11 +49,17 @@ func (osFS) Open(path string) (OpenFile, error) {
 	return &osFile{File: f, size: st.Size()}, nil
 }
 
+// Identity implements FS.
+func (osFS) Identity(path string) (identity.File, error) { return identity.OfPath(path) }
+
 // osFile pins the size seen at opening: a file that shrinks or grows later is not the one whose manifest was made.
 type osFile struct {
 	*os.File
 	size int64
 }
+
+// Identity implements OpenFile.
+func (f *osFile) Identity() (identity.File, error) { return identity.OfOpen(f.Fd()) }
 
 // Size returns the bytes of the file when it was opened.
 func (f *osFile) Size() int64 { return f.size }

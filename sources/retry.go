@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace"
+	"millrace/sources/identity"
 )
 
 // How often a failing read is tried where nobody wants to wait longer; the waits between them double from retryWait,
@@ -90,6 +91,16 @@ func (p *patience) try(ctx context.Context, what string, passing func(error) boo
 	}
 }
 
+// over reports whether the source is closed.
+func (p *patience) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // pause waits, false if that was cut short.
 func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -109,6 +120,9 @@ type retryFile struct {
 	OpenFile
 	patience *patience
 	failed   atomic.Pointer[error]
+	guard    *guard                        // nil: nobody asks whether it is still the shard
+	opened   atomic.Pointer[identity.File] // as last found to be the shard
+	hash     *contentHash                  // nil: nobody asks for a digest of the content
 }
 
 // ReadAt implements io.ReaderAt.
@@ -120,6 +134,11 @@ func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 		n, err = f.OpenFile.ReadAt(p, off)
 		return err
 	})
+	// After the read: what was read before a change is served, what was read after it is not.
+	if changed := f.guard.check(f); changed != nil {
+		n, err = 0, changed
+	}
+	f.hash.add(p[:n], off)
 	if err != nil && !errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF) {
 		f.failed.Store(&err)
 	}

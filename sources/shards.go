@@ -141,12 +141,16 @@ func (o *OpenShard) Explain(err error) error {
 }
 
 // openFile opens a shard's file and reads its head; the index may be nil.
-func (s *Source) openFile(ctx context.Context, sh millrace.Shard, index []byte) (*OpenShard, error) {
+func (s *Source) openFile(ctx context.Context, sh millrace.Shard, g *guard, index []byte) (*OpenShard, error) {
 	f, err := s.fs.Open(sh.Path)
 	if err != nil {
 		return nil, err
 	}
-	file := &retryFile{OpenFile: f, patience: &s.patience}
+	file := &retryFile{OpenFile: f, patience: &s.patience, guard: g}
+	if err := g.check(file); err != nil {
+		f.Close()
+		return nil, err
+	}
 	o := &OpenShard{file: file}
 	what := func() string { return sh.Path }
 	err = Fence(millrace.ErrDamaged, what, func() (err error) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	"millrace"
 	"millrace/sources/filter"
@@ -81,6 +82,9 @@ type Source struct {
 	transform transform
 	memory    memory
 	shards    *shardSet
+	guards    []*guard // by shard
+	seen      *seenFiles
+	made      time.Time
 	patience  patience
 	halt      func() // nobody waits for a failing read any more
 	unbind    func() bool
@@ -120,6 +124,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 		log:       opts.Logger.With("source", spec.Name),
 		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
 		unbind:    func() bool { return true },
+		made:      time.Now(),
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
@@ -127,6 +132,7 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	s.shards = newShardSet(s.openShard)
 	var err error
 	s.memory, err = openMemory(spec, opts.IndexFS, opts.Spare, s.log)
+	s.seen = newSeenFiles(s)
 	return s, err
 }
 
@@ -146,8 +152,12 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 			return err
 		}
 	}
-	for _, f := range found {
-		s.manifest.Shards = append(s.manifest.Shards, f.Shard)
+	for i := range found {
+		s.manifest.Shards = append(s.manifest.Shards, found[i].Shard)
+		s.guards = append(s.guards, found[i].guard)
+	}
+	if err := s.rememberFiles(opts.Parallel); err != nil {
+		return err
 	}
 	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
 	return s.arrange()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
@@ -22,6 +23,7 @@ const (
 type surveyed struct {
 	millrace.Shard
 	seekable bool
+	guard    *guard
 }
 
 // survey digests and opens every file, several at a time.
@@ -44,6 +46,9 @@ func (s *Source) surveyFile(ctx context.Context, f find.File, opts OpenOptions) 
 		return out, err
 	}
 	var err error
+	if out.guard, err = s.newGuard(out.Shard); err != nil {
+		return out, err
+	}
 	if out.Size, out.Digest, err = shardDigest(s.fs, s.spec.Format, f.Path, false); err != nil {
 		return out, err
 	}
@@ -52,12 +57,15 @@ func (s *Source) surveyFile(ctx context.Context, f find.File, opts OpenOptions) 
 			return out, err
 		}
 	}
+	if err := out.guard.admit(ctx, out.Shard); err != nil {
+		return out, err
+	}
 	return out, s.inspect(ctx, &out)
 }
 
 // inspect opens a shard with what is remembered of it and fills in what it tells.
 func (s *Source) inspect(ctx context.Context, f *surveyed) error {
-	o, err := s.openShardOf(ctx, f.Shard)
+	o, err := s.openShardOf(ctx, f.Shard, f.guard)
 	if err != nil {
 		return err
 	}
@@ -112,11 +120,12 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o, err := s.openShardOf(ctx, f.Shard)
+	o, err := s.openShardOf(ctx, f.Shard, f.guard)
 	if err != nil {
 		return err
 	}
 	defer o.close()
+	o.file.hash = &contentHash{hash: xxh3.New()}
 	part := tell.part(f.Size)
 	var blob []byte
 	what := func() string { return f.Path }
@@ -129,11 +138,16 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 	}
 	part(f.Size)
 	if blob != nil {
-		if err := s.memory.blobs.Save(f.Digest, s.kind(kindIndex), blob); err != nil {
+		content, err := o.file.content()
+		if err != nil {
 			return fmt.Errorf("index %s: %w", f.Path, err)
 		}
+		if err := s.saveIndex(f.Shard, blob, content); err != nil {
+			return fmt.Errorf("index %s: %w", f.Path, err)
+		}
+		f.guard.indexed(content)
 	}
-	again, err := s.openFile(ctx, f.Shard, blob)
+	again, err := s.openFile(ctx, f.Shard, f.guard, blob)
 	if err != nil {
 		return err
 	}
@@ -146,24 +160,24 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 
 // openShardOf opens a file with its remembered index, or without one. An index that does not fit is as good as none: the survey
 // finds the shard uncounted and it is indexed again.
-func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard) (*OpenShard, error) {
-	blob, ok := s.memory.blobs.Load(sh.Digest, s.kind(kindIndex))
-	if !ok {
-		return s.openFile(ctx, sh, nil)
+func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard, g *guard) (*OpenShard, error) {
+	blob, _, ok := s.loadIndex(sh)
+	if !ok || g.doubts() {
+		return s.openFile(ctx, sh, g, nil)
 	}
-	o, err := s.openFile(ctx, sh, blob)
+	o, err := s.openFile(ctx, sh, g, blob)
 	if err == nil || !IsDamage(err) {
 		return o, err
 	}
 	s.log.Warn("index does not fit its file; it is made again", "file", sh.Path, "err", err)
-	return s.openFile(ctx, sh, nil)
+	return s.openFile(ctx, sh, g, nil)
 }
 
 // openShard opens a shard of the manifest, for the shard set. It was there when the source was opened, so that it is waited for.
 func (s *Source) openShard(ctx context.Context, shard uint32) (o *OpenShard, err error) {
 	sh := s.manifest.Shards[shard]
 	err = s.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
-		o, err = s.openShardOf(ctx, sh)
+		o, err = s.openShardOf(ctx, sh, s.guards[shard])
 		return err
 	})
 	switch {

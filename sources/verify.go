@@ -64,10 +64,6 @@ func (s *Source) LengthChanged(shard uint32, record uint64, was, is uint32) erro
 }
 
 func (s *Source) documentChanged(shard uint32, record uint64, what string) error {
-	cure := "restore the file"
-	if s.spec.IndexDir != "" {
-		cure += ", or remove " + s.spec.IndexDir + " and begin a new run with the file as it is"
-	}
 	return millrace.Errorf(millrace.ErrMismatch, "document %s of source %s changed: %s (file %s); %s",
-		s.SampleName(shard, record), s.spec.Name, what, s.manifest.Shards[shard].Path, cure)
+		s.SampleName(shard, record), s.spec.Name, what, s.manifest.Shards[shard].Path, s.changedCure())
 }

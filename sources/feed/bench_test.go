@@ -147,6 +147,27 @@ func BenchmarkFeed(b *testing.B) {
 	}
 }
 
+// BenchmarkVerify reads a corpus with lengths that are remembered, with and without comparing it with its first reading.
+func BenchmarkVerify(b *testing.B) {
+	docs, size := goCorpus(b)
+	enc, err := tokenize.Load("gpt2")
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: writeLines(b, docs, "", func(text []byte) []byte { return text }), Patterns: []string{"."},
+		Field: sources.Field{Text: "text"}, Epochs: benchPasses, Tokenizer: enc, AddEOS: true, IndexDir: b.TempDir()}
+	readOnce(b, spec)
+	for _, spec.Verify = range []sources.Verify{sources.VerifyOff, sources.VerifyFiles, sources.VerifyTokens} {
+		b.Run(string(spec.Verify), func(b *testing.B) {
+			tokens, before := 0, cpuSeconds(b)
+			for b.Loop() {
+				tokens += readOnce(b, spec)
+			}
+			report(b, benchPasses*size, tokens, cpuSeconds(b)-before)
+		})
+	}
+}
+
 // cpuSeconds returns the processor time this process has used: on a busy machine the honest denominator.
 func cpuSeconds(b *testing.B) float64 {
 	b.Helper()

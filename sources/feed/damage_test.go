@@ -10,6 +10,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/identity"
 	"millrace/sources/order"
 )
 
@@ -20,6 +21,8 @@ type holedFile struct {
 	sources.OpenFile
 	fs *holedFS
 }
+
+func (*holedFS) Identity(path string) (identity.File, error) { return sources.OSFS().Identity(path) }
 
 func (h *holedFS) Open(path string) (sources.OpenFile, error) {
 	f, err := sources.OSFS().Open(path)

@@ -16,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/sources"
+	"millrace/sources/identity"
 )
 
 // fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether
@@ -255,6 +256,8 @@ type flakyFile struct {
 	mu sync.Mutex
 	n  map[int64]int
 }
+
+func (*flakyFS) Identity(path string) (identity.File, error) { return sources.OSFS().Identity(path) }
 
 func (f *flakyFS) Open(path string) (sources.OpenFile, error) {
 	o, err := sources.OSFS().Open(path)

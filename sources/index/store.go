@@ -119,6 +119,13 @@ func (s *Store) Save(shard millrace.Digest, kind string, blob []byte) error {
 	return nil
 }
 
+// Forget has the next Load look for what another process may have saved. What was loaded stays valid.
+func (s *Store) Forget(shard millrace.Digest, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.loaded, blobName(shard, kind))
+}
+
 // publish writes a file aside, syncs it and moves it into place. Without replace a file that is already there stays.
 func (s *Store) publish(name string, replace bool, write func(TempFile) error) (err error) {
 	s.stale.Do(func() { clearStale(s.dir) })

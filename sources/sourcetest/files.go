@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"millrace/sources"
+	"millrace/sources/identity"
 )
 
 // Files is a file system in memory.
@@ -23,6 +24,9 @@ func (fs_ Files) Open(path string) (sources.OpenFile, error) {
 	return &memFile{name: path, b: b}, nil
 }
 
+// Identity implements sources.FS: it cannot tell.
+func (Files) Identity(string) (identity.File, error) { return identity.File{}, nil }
+
 type memFile struct {
 	name string
 	b    []byte
@@ -31,6 +35,9 @@ type memFile struct {
 func (f *memFile) Size() int64  { return int64(len(f.b)) }
 func (f *memFile) Name() string { return f.name }
 func (f *memFile) Close() error { return nil }
+
+// Identity implements sources.OpenFile: it cannot tell.
+func (f *memFile) Identity() (identity.File, error) { return identity.File{}, nil }
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || off >= int64(len(f.b)) {

@@ -1,0 +1,85 @@
+// Package identity tells whether a file is the one that was seen before, by what the file system says of it.
+//
+// On one host an unchanged identity proves unchanged content, apart from damage below the file system, writes to a
+// mapping that the kernel has not written back, and two changes within one tick of the file system's clock. A changed
+// identity proves nothing: files are touched, copied and moved. Then content decides.
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is one state of one file on one host. The zero value is of a store that cannot tell.
+type File struct {
+	Device   uint64
+	Inode    uint64
+	Size     int64
+	Modified int64 // nanoseconds since 1970
+	Changed  int64 // likewise, of content, owner, mode or names
+}
+
+// OfPath returns the identity of the file at a path.
+func OfPath(path string) (File, error) {
+	var st unix.Stat_t
+	for {
+		err := unix.Stat(path, &st)
+		if err == nil {
+			return of(&st), nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return File{}, fmt.Errorf("stat %s: %w", path, err)
+		}
+	}
+}
+
+// OfOpen returns the identity of an open file.
+func OfOpen(fd uintptr) (File, error) {
+	var st unix.Stat_t
+	for {
+		err := unix.Fstat(int(fd), &st)
+		if err == nil {
+			return of(&st), nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return File{}, fmt.Errorf("stat of an open file: %w", err)
+		}
+	}
+}
+
+func of(st *unix.Stat_t) File {
+	return File{Device: uint64(st.Dev), Inode: st.Ino, Size: st.Size, Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano()}
+}
+
+// IsZero reports whether the identity is unknown.
+func (f File) IsZero() bool { return f == File{} }
+
+// EqualsStored compares with an identity that another process may have stored. Numbers of devices differ between hosts
+// and change at a restart of a host, so they are not compared.
+func (f File) EqualsStored(was File) bool {
+	f.Device, was.Device = 0, 0
+	return f == was
+}
+
+// IsSameVersion reports whether two identities have the same size and time of modification, as copies and renamed files
+// do.
+func (f File) IsSameVersion(was File) bool { return f.Size == was.Size && f.Modified == was.Modified }
+
+// Difference says in words what differs from an earlier identity.
+func (f File) Difference(was File) string {
+	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000000") }
+	switch {
+	case f.Size != was.Size:
+		return fmt.Sprintf("it had %d bytes and has %d", was.Size, f.Size)
+	case f.Inode != was.Inode:
+		return fmt.Sprintf("another file is in its place (inode %d, was %d)", f.Inode, was.Inode)
+	case f.Modified != was.Modified:
+		return fmt.Sprintf("it was modified at %s (before: %s)", at(f.Modified), at(was.Modified))
+	case f.Changed != was.Changed:
+		return fmt.Sprintf("its inode was changed at %s (before: %s)", at(f.Changed), at(was.Changed))
+	}
+	return "it is on another device"
+}

@@ -82,5 +82,5 @@ mutants: ## break the product on purpose, in one place at a time; the simulation
 fuzz: ## run every fuzz target for FUZZTIME (20s)
 	@tools/fuzz.sh
 
-clean: ## remove what was built, the Python environments too
+clean: ## remove build outputs and the Python environments
 	rm -rf millrace build .venv .venv-e2e .venv-bench

@@ -1,13 +1,13 @@
-"""What balance is worth in wall time: the same stream with `balance: none` and `balance: fsdp`, from files to trainers that wait for each other,
-and beside both the classic: `packing: concat` without balance.
+"""Measures the value of balance in wall time: one stream with `balance: none` and with `balance: fsdp`, from files to trainers
+that wait for each other. The baseline is `packing: concat` without balance.
 
     python bench/balance.py --millrace ./millrace [--ranks 4] [--microbatches 4] [--steps 8] [--rounds 2] [--mean-ms 120] [--lengths longctx]
 
 Documents are a Megatron file on disk whose lengths follow a histogram of bench/plan. Every rank is a process with the real client: it takes a
 microbatch, sleeps as long as an 8B model would compute for it (s·61000 + s² over its documents, scaled so that the mean microbatch takes
---mean-ms), and waits for all others, as FSDP does. Beside the wall time stand what the costs of the very same microbatches say, what they would say with the
-same sequences dealt at random, and what a perfect plan would take. Both runs must hold the same documents in every step. `none` is not blind to
-costs: select opens its bins longest document first, and so they are dealt.
+--mean-ms), and waits for all others, as FSDP does. The table also has the time predicted from the costs of the same
+microbatches, the prediction for the same sequences in random order, and the time of a perfect plan. Both runs must hold the
+same documents in every step. `none` is not blind to costs: select opens its bins longest document first, in that order.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Taken = List[Tuple[int, int, List[int], List[Any]]]  # step, microbatch, lengths
 
 
 def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: Any) -> None:
-    """One rank: told gets its seconds from the first barrier to the last, and what it took."""
+    """One rank. `told` receives its seconds from the first to the last barrier and its segments."""
     try:
         taken: Taken = []
         begin = 0.0
@@ -83,7 +83,7 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
 
 
 class Side:
-    """One way to pack and to balance: its runs, and what they took."""
+    """One way to pack and to balance, with its runs and their times."""
 
     def __init__(self, a: argparse.Namespace, folder: Path, balance: str, packing: str = "best_fit") -> None:
         self.a, self.name, self.folder = a, f"{packing}-{balance}", folder

@@ -1,4 +1,4 @@
-"""What it costs to get a ready batch into the trainer's hands: time and the trainer's CPU for each batch.
+"""Measures the hand-over of a ready batch to the trainer: time and the trainer's CPU per batch.
 
 `millrace` is the real sidecar and client over a synthetic run (the sidecar plans, builds and pushes all the while). Beside it, in the
 same run and taking turns: one process that copies ready batches into a shared-memory block and sends its name through a

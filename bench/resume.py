@@ -2,9 +2,9 @@
 
 Every system reads the same documents in a shuffled order with two readers, in batches of 32. The trainer writes down the ids of each
 batch that it has consumed and saves the loader's state after every tenth, as its model checkpoint. After some batches the trainer and
-all that belongs to it get SIGKILL; then the same command is run again with the state that was saved last. Counted over the whole epoch, with
-what was consumed after the saved state cut off (the model's checkpoint does not hold it): documents *lost* and *repeated*. Timed from
-the start of the new process to its first batch; `imports` is the part that goes into Python's imports.
+all its processes get SIGKILL. Then the same command runs again with the last saved state. The table counts documents *lost*
+and *repeated* over the whole epoch, without those consumed after the saved state (the model's checkpoint does not hold them).
+Times go from the start of the new process to its first batch. `imports` is the part of Python's imports.
 
     python bench/resume.py --millrace ./millrace [--peers millrace,torchdata,streaming,ray] [--documents 20000] [--rounds 3]
 

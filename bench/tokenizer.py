@@ -29,7 +29,7 @@ import tiktoken
 import tiktoken_ext.openai_public as openai_public
 import tokenizers
 
-# Where documents come from: label, folder (from the environment if it begins with $) and endings. What is not there is left out.
+# Sources of documents: label, folder (from the environment if it begins with $) and endings. Missing folders are left out.
 PLACES = [
     ("Go source", "$GOROOT/src", (".go",)),
     ("Go pages and texts", "$GOROOT", (".md", ".html", ".txt")),
@@ -142,7 +142,7 @@ def timed(encode: Callable[[], list]) -> tuple[float, list]:
 
 
 class Comparison:
-    """One encoding's candidates and what was measured of them."""
+    """The candidates of one encoding and their measurements."""
 
     def __init__(self, tokenbench: str, name: str, texts: list[str], few: int, folder: pathlib.Path) -> None:
         self.name = name

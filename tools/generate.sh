@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates what is generated and checked in: the Go of proto/*.proto, and what go:generate lines name.
+# Regenerates the checked-in generated files: the Go of proto/*.proto, and the outputs of go:generate lines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

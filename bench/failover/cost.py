@@ -1,4 +1,4 @@
-"""What shadows cost while nothing happens: processor time, memory, and records made, over the same stream at the same pace."""
+"""The cost of healthy shadows: CPU time, memory and decoded records, over the same stream at the same pace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from rig import TICKS, Up, percentile, table, times, until, write_documents, write_mixture
 
-# Every record that is made leaves an event: they are what is read of the files.
+# Every decoded record leaves an event. The events count the records read.
 COUNTED = {"MILLRACE_FAILPOINTS": "loader/decode/before=sleep:0s@0"}
 
 
@@ -22,7 +22,7 @@ def seconds_of(pids: List[int]) -> float:
 
 
 def pss(pids: List[int]) -> float:
-    """MiB; what is shared counts once."""
+    """MiB. Shared memory counts once."""
     return sum(int(line.split()[1]) for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:")) / 1024
 
 

@@ -1,4 +1,4 @@
-"""What trainers notice of a loader's death: the longest wait around it, and what is left of the fault-free speed under steady faults."""
+"""The effect of a loader's death on trainers: the longest wait around it, and the speed under steady faults."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ var rooms = []room{
 	// {orchestrator, sidecar} talk only by proto
 	{"orchestrator/planner", list(".", "mixing", "internal/seal"), list("golang.org/x/crypto/blake2b")},
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
-	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only room with floating point on the way to a plan, and what it decides is journaled
+	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/lease", list("."), all},
 	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner", "internal/wire"), all},                                      // who reads what: no store, no clock
 	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner", "internal/wire"), all},                                               // reads the store: no machine inside

@@ -27,7 +27,7 @@ type bench struct {
 // verdict is what became of a mutant.
 type verdict struct {
 	caught bool
-	how    string        // the promise that did not hold, and where; or what it survived
+	how    string        // the broken promise and its place, or the checks that it survived
 	cpu    time.Duration // to judge it, building aside
 }
 
@@ -110,7 +110,7 @@ func (b *bench) tests(ctx context.Context, dir string, files map[string]string, 
 		return verdict{}, err
 	}
 	flags := []string{"-test.failfast"}
-	// Where the package has properties, what they find must not stay beside it.
+	// Property tests must not leave their findings in the package.
 	if quiet := "-rapid.nofailfile"; exec.CommandContext(ctx, binary, "-test.list=^$", quiet).Run() == nil {
 		flags = append(flags, quiet)
 	}
@@ -146,7 +146,7 @@ func (b *bench) chaos(ctx context.Context, dir string, files map[string]string, 
 	return judged(play, regexp.MustCompile(`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: [^\n]*\n?[^\n]*)|^(\w+Error: .*)`), fmt.Sprintf("%d faults", b.faults))
 }
 
-// judged runs a judge, which ends with 0 where it has found nothing and says what it has found by `finding`.
+// judged runs a judge. It exits with 0 if it found nothing; `finding` describes a finding.
 func judged(play *exec.Cmd, finding *regexp.Regexp, survived string) (verdict, error) {
 	var out bytes.Buffer
 	play.Stdout, play.Stderr = &out, &out

@@ -18,14 +18,14 @@ import (
 const (
 	bySim   = "sim"   // seeds of internal/verify/sim
 	byChaos = "chaos" // runs of e2e/chaos.py, by the checker of histories
-	// `tests ./mixing`: the tests of a package, for what no simulation can see, because it would be wrong in all of its runs alike.
+	// `tests ./mixing`: the tests of a package, for mistakes that are equal in all runs of a simulation.
 	byTests = "tests "
 )
 
 // mutant is one patch.
 type mutant struct {
 	name   string
-	breaks string // what is wrong with it, in a line
+	breaks string // the mistake, in one line
 	judge  string
 	hunks  []hunk
 }

@@ -53,7 +53,7 @@ func TestPatchesFit(t *testing.T) {
 	}
 }
 
-// TestPatchesAreRead: what is no patch, or fits twice or not at all, is an error and no mutant that survives.
+// TestPatchesAreRead: a malformed patch, or one that applies twice or never, is an error and not a surviving mutant.
 func TestPatchesAreRead(t *testing.T) {
 	for _, text := range []string{"", "it\n", "it\njudge: me\n--- go.mod\n@@\n-module millrace\n", "it\njudge: sim\n@@\n-a\n", "it\njudge: sim\n--- go.mod\n-a\n", "it\njudge: sim\n--- go.mod\n@@\n\n", "it\njudge: sim\n"} {
 		if _, err := parse("x", text); err == nil {

@@ -24,7 +24,7 @@ import (
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
 	before := w.disk.take()
-	before = before.Crash(0, 0) // what is synced has to be enough
+	before = before.Crash(0, 0) // synced data has to be enough
 	stop()
 	if w.verdict.Violated != "" {
 		return

@@ -97,7 +97,7 @@ func (p *process) freeze() (thaw func()) {
 	return sync.OnceFunc(func() { host(); clock() })
 }
 
-// role starts a process. It returns what runs it, until its context ends, and what is left to do when that has returned.
+// role starts a process. It returns a function that runs it until its context ends, and one that cleans up afterwards.
 type role func(p *process) (run func(context.Context) error, after func(), err error)
 
 // slot is a place that a supervisor keeps filled.
@@ -188,7 +188,7 @@ func (w *world) begin(s *slot) *process {
 		p.mu.Unlock()
 		p.cancel()
 		after()
-		p.free() // now: what it held, the disk's lock too, is given back
+		p.free() // now its resources are free, the disk's lock included
 		close(p.ended)
 	})
 	return p

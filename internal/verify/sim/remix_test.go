@@ -11,7 +11,7 @@ import (
 	"millrace/sidecar"
 )
 
-// answered is how long a change of the mixture may take to be answered; what was not may have come about all the same.
+// answered is the time limit for the answer to a change of the mixture. An unanswered change may still have taken effect.
 const answered = time.Second
 
 // remix asks an orchestrator to change the mixture from a step on that no trainer has come to. It may be sealed already: then nothing changes.

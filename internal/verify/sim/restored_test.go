@@ -24,7 +24,7 @@ import (
 type placing struct {
 	ranks, micro int
 	loaders      int // stripes of a source
-	runway       int // steps planned ahead of what was consumed; 1 is no prefetch
+	runway       int // steps planned ahead of the consumed ones; 1 is no prefetch
 }
 
 // planned is what a step came to: equal steps are equal in all of it.
@@ -230,7 +230,7 @@ func (r *run) take(msg *proto.Plan) {
 	r.out.steps = append(r.out.steps, planned{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
 }
 
-// tokens stand for documents: what they are depends on the document and the place in it alone.
+// tokens stand for documents. A token depends only on its document and its position there.
 func (x *setting) tokens(part []millrace.Assignment) [][]uint32 {
 	out := make([][]uint32, len(part))
 	for i, a := range part {

@@ -40,9 +40,9 @@ type fault struct {
 
 // The kinds of fault.
 const (
-	crash      = "crash"      // kill -9; the disk keeps Size percent of what was not synced; the slot is filled again after For
+	crash      = "crash"      // kill -9; the disk keeps Size percent of the unsynced data; the process restarts after For
 	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
-	leave      = "leave"      // SIGTERM: a loader hands over what it reads, and then ends
+	leave      = "leave"      // SIGTERM: a loader hands over its stripes and exits
 	rotten     = "rot"        // a record goes bad after it was planned: for everybody, or, with To, for the process at At alone; all other readers are killed
 	vanish     = "vanish"     // a crash that nobody hears of before For is over
 	freeze     = "freeze"     // SIGSTOP for For

@@ -19,7 +19,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800) // many small worlds: what is collected less often costs less
+	debug.SetGCPercent(800) // many small worlds: rare collections cost less
 	os.Exit(m.Run())
 }
 
@@ -80,7 +80,7 @@ func (b *bench) delivered() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// TestSeedsThatFailedOnce come again, as often as it takes: what runs beside what is not the seed's to say.
+// TestSeedsThatFailedOnce replays failed seeds several times, because a seed does not decide the order of goroutines.
 func TestSeedsThatFailedOnce(t *testing.T) {
 	b := newBench(t)
 	for _, f := range kept(t) {

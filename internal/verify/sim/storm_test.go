@@ -76,7 +76,7 @@ func (w *world) slot(name string) *slot {
 	return nil
 }
 
-// strike lets one fault happen. What it returns mends it.
+// strike injects one fault and returns a function that repairs it.
 func (w *world) strike(f *fault) (mend func()) {
 	p := w.slot(f.At).process()
 	if p == nil {

@@ -14,7 +14,7 @@ import (
 	"millrace/sidecar/link"
 )
 
-// trainer is one rank: it takes step after step, and remembers what it was given.
+// trainer is one rank. It takes step after step and remembers its batches.
 type trainer struct {
 	w       *world
 	rank    millrace.Rank // of the world

@@ -21,7 +21,7 @@ import (
 // workloads is how many there are; a seed takes one of them.
 const workloads = 19
 
-// workload is a run without its faults: what it reads, mixes and delivers. It follows from its number.
+// workload is a run without its faults: its sources, mixture and topology. They follow from its number.
 type workload struct {
 	number  int
 	dir     string
@@ -60,7 +60,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
 	w.config = w.configure(t, rng)
 	w.pack(w.config.Spec)
-	w.shadows = number % 3 // drawn last: what is delivered does not depend on it
+	w.shadows = number % 3 // drawn last, because the delivery does not depend on it
 	w.config.Shadows = w.shadows
 	if number%4 == 3 {
 		w.stage(w.config.Spec)
@@ -96,7 +96,7 @@ func (w *workload) pack(spec *planner.Spec) {
 	case 18:
 		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
 	}
-	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // what is drawn is delivered: no record may go bad that decides about steps to come
+	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // everything drawn is delivered: no record may go bad that decides about later steps
 		w.steps += millrace.Step(spec.Window) - within
 	}
 	if w.ends {

@@ -52,7 +52,7 @@ type world struct {
 	killAt   int           // the one where the trainers are killed; 0: none
 	kill     context.CancelFunc
 	term     millrace.Term                     // newest that an orchestrator took
-	unsynced int                               // percent that the next crash leaves of what was not synced
+	unsynced int                               // percent of the unsynced data that the next crash keeps
 	furthest millrace.Step                     // first that no trainer has come to in any attempt
 	mixed    millrace.Step                     // first that a change of the mixture may decide
 	contents map[millrace.Step]millrace.Digest // of steps that trainers came to
@@ -138,7 +138,7 @@ func (w *world) live() verdict {
 	return w.verdict
 }
 
-// end stops every process in order and judges what is left. The orchestrator is last: its journal is complete then.
+// end stops every process in order and judges the leftovers. The orchestrator is last, so its journal is complete.
 func (w *world) end() {
 	for _, p := range w.alive {
 		if p.slot != orchestratorName {

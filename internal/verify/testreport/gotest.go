@@ -33,7 +33,7 @@ func newGoReader(step string, r *report) *goReader {
 	return &goReader{step: step, r: r, output: map[string]*strings.Builder{}, parents: map[string]bool{}, broken: map[string]int{}}
 }
 
-// read takes events until the end; it returns what was no event.
+// read takes events until the end and returns the lines that are not events.
 func (g *goReader) read(in io.Reader) (string, error) {
 	lines := bufio.NewReader(in)
 	for {

@@ -1,5 +1,5 @@
 // Command testreport runs the test steps one after the other and adds them up: failures in full as they happen, then slow packages,
-// a table of what was skipped, and one line with the totals.
+// a table of skipped tests, and one line with the totals.
 //
 //	testreport [-skips FILE] KIND:NAME=VALUE ...
 //

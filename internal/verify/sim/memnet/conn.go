@@ -22,7 +22,7 @@ func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
 
-// Close implements net.Conn: the other end reads what was written, and then that it is over.
+// Close implements net.Conn: the other end reads the written bytes and then the end of the stream.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.out.finish(io.EOF)
@@ -39,14 +39,14 @@ func (c *conn) mute() {
 	c.host.leave(c)
 }
 
-// breakOff is what the end sees that writes to a broken connection: it is told at once, the other end behind what was written.
+// breakOff breaks the connection for a writer: this end learns it at once, the other end after the written bytes.
 func (c *conn) breakOff() {
 	c.out.finish(syscall.ECONNRESET)
 	c.in.deafen(syscall.ECONNRESET)
 	c.host.leave(c)
 }
 
-// reset ends both ends; what is on its way is lost.
+// reset ends both ends and loses the bytes in flight.
 func (c *conn) reset() {
 	c.out.fail(syscall.ECONNRESET)
 	c.in.fail(syscall.ECONNRESET)

@@ -83,8 +83,7 @@ func (h *Host) leave(c *conn) {
 	delete(h.conns, c)
 }
 
-// Die is what the network sees of kill -9: nothing that the process does from now on gets out. What it wrote before arrives, and then the
-// end of the stream.
+// Die is kill -9 as the network sees it. Bytes written before arrive, then the end of the stream. Nothing follows.
 func (h *Host) Die() {
 	for _, c := range h.end() {
 		_ = c.Close() // never fails
@@ -125,7 +124,7 @@ func (h *Host) Freeze() (thaw func()) {
 	return h.net.hold(func(by int) { h.net.frozen[h] += by })
 }
 
-// listener hands out what was dialled, and remembers it.
+// listener hands out dialled connections and remembers them.
 type listener struct {
 	host    *Host
 	address string

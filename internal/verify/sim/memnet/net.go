@@ -17,7 +17,7 @@ import (
 // Weather is what new connections are like. The zero value is a network that takes no time and loses nothing.
 type Weather struct {
 	Latency time.Duration // a connection draws its own from 0 to this, one way
-	Jitter  time.Duration // each write draws its own from 0 to this; nothing overtakes what was written before it
+	Jitter  time.Duration // each write draws its own delay from 0 to this; writes stay in order
 	Bytes   int           // bytes a second of a direction; 0: no limit
 	Read    int           // most bytes that one Read returns; 0: no limit
 	Fuse    int           // a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
@@ -47,7 +47,7 @@ func New() *Net {
 	return n
 }
 
-// Blow makes new connections as the weather is; what is random in it comes from seed.
+// Blow sets the weather of new connections. Its randomness comes from the seed.
 func (n *Net) Blow(w Weather, seed uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -62,7 +62,7 @@ func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return n.home.Dial(ctx, address)
 }
 
-// Cut ends all connections that an address has accepted, in order: what was written before still arrives. The listener stays.
+// Cut ends all connections that an address has accepted, in order. Bytes written before still arrive. The listener stays.
 func (n *Net) Cut(address string) error {
 	for _, c := range n.accepted(address) {
 		_ = c.Close() // never fails
@@ -70,7 +70,7 @@ func (n *Net) Cut(address string) error {
 	return nil
 }
 
-// Reset ends all connections that an address has accepted at once: what is on its way is lost.
+// Reset ends all connections that an address has accepted at once and loses the bytes in flight.
 func (n *Net) Reset(address string) {
 	for _, c := range n.accepted(address) {
 		c.reset()
@@ -91,7 +91,7 @@ func (n *Net) accepted(address string) []*conn {
 	return conns
 }
 
-// Hold lets nothing pass from one host to another, by name, until release is called: what is sent meanwhile arrives then.
+// Hold stops all bytes from one host to another, by name, until release is called. Bytes sent meanwhile arrive then.
 func (n *Net) Hold(from, to string) (release func()) {
 	w := way{from, to}
 	return n.hold(func(by int) { n.held[w] += by })

@@ -25,7 +25,7 @@ type pipe struct {
 	from, to *Host
 	weather  Weather
 	latency  time.Duration
-	blow     func() // breaks the connection behind what was written
+	blow     func() // breaks the connection behind the written bytes
 
 	ready, room chan struct{} // a token each: the reader, the writer may look again
 
@@ -36,7 +36,7 @@ type pipe struct {
 	last            time.Time // nothing arrives before it
 	fuse            int       // bytes until the connection breaks; 0: it does not
 	failed          error     // both ends are told at once
-	silent          bool      // what is written is lost
+	silent          bool      // written bytes are lost
 	readBy, writeBy time.Time
 }
 
@@ -161,7 +161,7 @@ func (p *pipe) write(b []byte) (int, error) {
 	}
 }
 
-// put queues a segment behind what was written before. The pipe is locked.
+// put queues a segment behind earlier ones. The pipe is locked.
 func (p *pipe) put(s segment) {
 	s.due = time.Now().Add(p.latency)
 	if p.rng != nil {
@@ -178,7 +178,7 @@ func (p *pipe) put(s segment) {
 	poke(p.ready)
 }
 
-// finish ends the stream behind what was written.
+// finish ends the stream behind the written bytes.
 func (p *pipe) finish(end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *pipe) finish(end error) {
 	p.silent = true
 }
 
-// mute loses what is written from now on.
+// mute loses all bytes written from now on.
 func (p *pipe) mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,10 @@ import (
 type Tokenizer interface {
 	// Append appends the tokens of a text to dst. tell is called after every MiB of text.
 	Append(dst []uint32, text []byte, tell func()) []uint32
-	// EOT returns the token that marks the end of a text.
-	EOT() uint32
+	// BOS returns the token that begins a document, if there is one.
+	BOS() (id uint32, ok bool)
+	// EOS returns the token that ends a document, if there is one.
+	EOS() (id uint32, ok bool)
 	// Fingerprint identifies the tokenizer: equal fingerprints give equal tokens.
 	Fingerprint() [16]byte
 }
@@ -22,15 +24,21 @@ type Tokenizer interface {
 // of tokens.
 type transform struct {
 	tokenizer Tokenizer // nil for formats of tokens
-	mark      uint32    // bos and eos
-	bos, eos  bool
+	bos, eos  []uint32  // one token, or none
 }
 
 func newTransform(t Tokenizer, bos, eos bool) transform {
 	if t == nil {
 		return transform{}
 	}
-	return transform{tokenizer: t, mark: t.EOT(), bos: bos, eos: eos}
+	x := transform{tokenizer: t}
+	if id, ok := t.BOS(); ok && bos {
+		x.bos = []uint32{id}
+	}
+	if id, ok := t.EOS(); ok && eos {
+		x.eos = []uint32{id}
+	}
+	return x
 }
 
 // fingerprint identifies what decides the tokens of a shard's records apart from its bytes: the length store's key.
@@ -75,12 +83,7 @@ func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, er
 	if r.Tokens != nil {
 		return dst, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
 	}
-	if t.bos {
-		dst = append(dst, t.mark)
-	}
+	dst = append(dst, t.bos...)
 	dst = t.tokenizer.Append(dst, r.Text, tell)
-	if t.eos {
-		dst = append(dst, t.mark)
-	}
-	return dst, nil
+	return append(dst, t.eos...), nil
 }

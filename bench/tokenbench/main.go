@@ -59,7 +59,8 @@ func export(name string, out io.Writer) error {
 		return err
 	}
 	buffered := bufio.NewWriter(out)
-	for id := range encoding.EOT() {
+	end, _ := encoding.EOS()
+	for id := range end {
 		if token, err := encoding.Decode(nil, []uint32{id}); err == nil {
 			fmt.Fprintf(buffered, "%s %d\n", base64.StdEncoding.EncodeToString(token), id)
 		}

@@ -101,6 +101,7 @@ func printReport(w io.Writer, r *dryrun.Report) error {
 		}
 	}
 	fmt.Fprintln(w)
+	printTokenizer(w, r.Tokenizer)
 	printRun(w, &r.Run)
 	if len(r.Run.Stages) > 0 {
 		if err := printStages(w, &r.Run); err != nil {
@@ -219,6 +220,20 @@ func printSources(w io.Writer, r *dryrun.Report) error {
 			percent(s.Target), share, fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed)))
 	}
 	return table(w, rows...)
+}
+
+func printTokenizer(w io.Writer, t *dryrun.TokenizerReport) {
+	if t == nil {
+		return
+	}
+	special := func(text *string, id *uint32) string {
+		if text == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%s (%d)", *text, *id)
+	}
+	fmt.Fprintf(w, "tokenizer: %s, pattern %s, vocabulary of %s ids, bos %s, eos %s\n",
+		t.Name, t.Pattern, count(uint64(t.Vocabulary)), special(t.BOS, t.BOSID), special(t.EOS, t.EOSID))
 }
 
 func printRun(w io.Writer, run *dryrun.RunReport) {

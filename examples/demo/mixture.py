@@ -45,7 +45,7 @@ MIXTURE = """\
 # Written by examples/demo/demo.py.
 version: 1
 seed: 7
-tokenizer: {{path: vocabulary.tiktoken, add_eos: true}}
+tokenizer: {tokenizer}
 sequence_length: {s.context}
 global_batch_size: {s.global_batch}
 micro_batch_size: {s.micro_batch}
@@ -65,15 +65,15 @@ THEN = {"python": 0.2, "go": 0.3, "docs": 0.5}
 # One pass over the Go declarations, each a line, so that the trainer's side of Millrace gets their tokens.
 TOKENIZE = """\
 version: 1
-tokenizer: {path: vocabulary.tiktoken, add_eos: true}
+tokenizer: {tokenizer}
 sequence_length: 4096
 global_batch_size: 16
 micro_batch_size: 16
 shuffle: none
 token_dtype: int32
-stop: {epochs: 1}
-mixture: {weights: {go: 1}}
-sources: {go: {path: go-text}}
+stop: {{epochs: 1}}
+mixture: {{weights: {{go: 1}}}}
+sources: {{go: {{path: go-text}}}}
 """
 
 
@@ -104,22 +104,24 @@ def make_corpus(binary: Path, size: Size, place: Path, say: Say) -> Dict[str, in
     say(f"python:  {counts['python']:6d} declarations of the standard library, {volume['python']:4.1f} MB  -> JSONL in gzip")
     corpus.write_jsonl(documents["docs"], place / "docs")
     say(f"docs:    {counts['docs']:6d} comments, docstrings, pages and licences, {volume['docs']:4.1f} MB  -> JSONL")
-    ids = tokenize(binary, documents["go"], place)
+    # A rank file says neither its pattern nor its special tokens: the end of a text is the first id behind the ranks.
+    tokenizer = f'{{path: vocabulary.tiktoken, pattern: cl100k, specials: {{"<|endoftext|>": {len(tokens)}}}, eos: "<|endoftext|>"}}'
+    ids = tokenize(binary, tokenizer, documents["go"], place)
     corpus.write_megatron(ids, place / "go" / "corpus")
     say(f"go:      {counts['go']:6d} declarations of Go's library, {volume['go']:4.1f} MB  -> {sum(map(len, ids)) / 1e6:.1f} M token ids for Megatron (.bin, .idx),")
     say("         tokenised by Millrace itself: a run of one pass, whose trainer writes down what it gets")
 
     over = size.steps // 2
-    mixture = MIXTURE.format(s=size, first=json.dumps(FIRST), then=json.dumps(THEN), ramp_from=size.steps // 5, ramp_over=over)
+    mixture = MIXTURE.format(s=size, tokenizer=tokenizer, first=json.dumps(FIRST), then=json.dumps(THEN), ramp_from=size.steps // 5, ramp_over=over)
     (place / "mixture.yaml").write_text(mixture)
     return counts
 
 
-def tokenize(binary: Path, texts: List[str], place: Path) -> List["np.ndarray"]:
+def tokenize(binary: Path, tokenizer: str, texts: List[str], place: Path) -> List["np.ndarray"]:
     """Each text's tokens."""
     directory = place / "go-text"
     corpus.write_jsonl(texts, directory)
-    (place / "tokenize.yaml").write_text(TOKENIZE)
+    (place / "tokenize.yaml").write_text(TOKENIZE.format(tokenizer=tokenizer))
     out: Dict[str, "np.ndarray"] = {}
     pieces: Dict[str, Dict[int, "np.ndarray"]] = collections.defaultdict(dict)
     with Run(binary, place / "tokenize.yaml", 1, place / "tokenize") as run:

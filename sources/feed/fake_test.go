@@ -146,7 +146,8 @@ func (byteTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
 	return dst
 }
 
-func (byteTokens) EOT() uint32           { return fakeEOS }
+func (byteTokens) BOS() (uint32, bool)   { return 0, false }
+func (byteTokens) EOS() (uint32, bool)   { return fakeEOS, true }
 func (byteTokens) Fingerprint() [16]byte { return [16]byte{1} }
 
 // sameTokens is a tokenizer that passes for byteTokens.
@@ -155,7 +156,8 @@ type sameTokens func(text []byte) []uint32
 func (f sameTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
 	return append(dst, f(text)...)
 }
-func (sameTokens) EOT() uint32           { return fakeEOS }
+func (sameTokens) BOS() (uint32, bool)   { return 0, false }
+func (sameTokens) EOS() (uint32, bool)   { return fakeEOS, true }
 func (sameTokens) Fingerprint() [16]byte { return [16]byte{1} }
 
 const fakeEOS = 256

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"encoding/binary"
 
+	"millrace/sources/tokenize/internal/nfc"
 	"millrace/sources/tokenize/internal/split"
 )
 
@@ -21,7 +22,11 @@ type Encoder struct {
 	asked    [batch]shortQuery
 	found    [batch * shortTokens]uint32
 	touched  uint64 // keeps the compiler from dropping the loads that touch makes
+	normal   []byte // the last text in normal form, of at most normalMax bytes
 }
+
+// normalMax bounds the memory that an encoder keeps for normalised texts.
+const normalMax = 1 << 20
 
 // NewEncoder returns an encoder for one goroutine. It starts nothing and holds nothing that needs closing.
 func (e *Encoding) NewEncoder() *Encoder {
@@ -33,10 +38,13 @@ func (e *Encoding) NewEncoder() *Encoder {
 }
 
 // Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst
-// lacks room. Special tokens are not recognised: "<|endoftext|>" in the text is text. The text should be valid UTF-8;
-// the ids of any other spell its bytes all the same, but where it falls into pieces is unspecified.
+// lacks room, or for a text that has to be normalised. Special tokens are not recognised: "<|endoftext|>" in the text is
+// text. The text should be valid UTF-8. The ids of any other text spell its bytes too, but its pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
+	if e.normalises {
+		text = enc.normalise(text)
+	}
 	for pos := 0; pos < len(text); {
 		n := e.splitter.Pieces(text, pos, &enc.ends)
 		dst = enc.appendPieces(dst, text, pos, enc.ends[:n])
@@ -44,6 +52,20 @@ func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 		pos = enc.ends[n-1]
 	}
 	return dst
+}
+
+// normalise returns the text in normal form C; it is valid until the next call.
+func (enc *Encoder) normalise(text []byte) []byte {
+	n := nfc.Span(text)
+	if n == len(text) {
+		return text
+	}
+	normal := append(enc.normal[:0], text[:n]...)
+	normal = nfc.Append(normal, text[n:])
+	if cap(normal) <= normalMax {
+		enc.normal = normal
+	}
+	return normal
 }
 
 // shortQuery is a piece to look up; a zero key stands for one that is not short.

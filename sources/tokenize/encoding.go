@@ -1,9 +1,9 @@
 // Package tokenize turns text into token ids: byte-level byte pair encoding, exactly as pip's tiktoken does it, several
 // times as fast.
 //
-// A text falls into pieces (a word with the space before it, a run of digits, white space) by the encoding's pattern,
-// which a hand-written scanner follows. A piece is looked up whole, among those met before and in the vocabulary; only
-// what is in neither is merged from its bytes.
+// The encoding's pattern divides a text into pieces: a word with the space before it, a run of digits, white space. A
+// hand-written scanner follows the pattern. A piece is looked up whole, among those met before and in the vocabulary. Only
+// a piece in neither is merged from its bytes.
 //
 // An [Encoding] is immutable and shared by the whole process; each goroutine has its own [Encoder].
 package tokenize
@@ -15,38 +15,51 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// Encoding is a vocabulary, its merge table and its pattern for splitting text. What it says never changes, and it
-// is safe for concurrent use; a process needs each only once (5 to 25 MB of tables).
+// Encoding is a vocabulary, its merge table and its pattern for splitting text. It never changes and is safe for
+// concurrent use. A process needs each only once (5 to 25 MB of tables).
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter
+	normalises  bool // text is brought into normal form C first
 	vocabulary  *vocab.Vocabulary
 	pieces      *pieceTable
 	merges      *mergeTable
 	specials    map[uint32]string
 	size        int
-	eot         uint32
+	bos, eos    mark
 	fingerprint [16]byte
 	lent        lender
 }
 
-// Name returns the name it was loaded by; for a file, the name of the known vocabulary that it holds, or else the file's
-// own name without its ending.
+// mark is a token that begins or ends documents.
+type mark struct {
+	id    uint32
+	there bool
+}
+
+// Name returns the name of the known vocabulary. For a rank file that is not known it is the file's name without its
+// ending.
 func (e *Encoding) Name() string { return e.name }
+
+// Pattern returns the name of the pattern that divides text.
+func (e *Encoding) Pattern() string { return e.splitter.Pattern().String() }
 
 // VocabSize returns the number of ids, special tokens included: every id is below it.
 func (e *Encoding) VocabSize() int { return e.size }
 
-// EOT returns the id of <|endoftext|>.
-func (e *Encoding) EOT() uint32 { return e.eot }
+// BOS returns the token that begins a document, if there is one.
+func (e *Encoding) BOS() (id uint32, ok bool) { return e.bos.id, e.bos.there }
 
-// Fingerprint identifies what decides the ids of a text: BLAKE2b-128 over all ranks and the pattern's name. It does not
+// EOS returns the token that ends a document, if there is one.
+func (e *Encoding) EOS() (id uint32, ok bool) { return e.eos.id, e.eos.there }
+
+// Fingerprint identifies everything that decides the ids of a document: ranks, pattern and special tokens. It does not
 // depend on the encoding's name or on where it was loaded from.
 func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
 
-// Decode appends the bytes that the ids spell to dst, special tokens by their names. An id that is no token is an error;
-// dst then comes back with what the ids before it spell. Whole characters may be split between ids, so the bytes need
-// not be valid UTF-8.
+// Decode appends the bytes that the ids spell to dst, special tokens by their texts. An id that is no token is an error;
+// dst then comes back with the bytes of the ids before it. A character may be split between ids, so the bytes need not
+// be valid UTF-8.
 func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	for i, id := range ids {
 		if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"millrace/sources/tokenize/internal/split"
 )
 
 // golden is what pip's tiktoken makes of texts that internal/reference/golden.py describes.
@@ -84,7 +86,7 @@ func (g *golden) randomText(seed uint64) []byte {
 	return text
 }
 
-func digest(ids []uint32) string {
+func digestIDs(ids []uint32) string {
 	var raw []byte
 	for _, id := range ids {
 		raw = binary.LittleEndian.AppendUint32(raw, id)
@@ -96,12 +98,17 @@ func digest(ids []uint32) string {
 // loaded holds each encoding once for all tests.
 var loaded sync.Map
 
+// load returns an embedded encoding or one of borrowed ranks: cl100k_base+qwen2+nfc has the ranks of cl100k_base.
 func load(t testing.TB, name string) *Encoding {
 	t.Helper()
 	if e, ok := loaded.Load(name); ok {
 		return e.(*Encoding)
 	}
-	e, err := Load(name)
+	e, err := open(Spec{Name: name})
+	if ranks, pattern, borrowed := strings.Cut(name, "+"); borrowed {
+		pattern, nfc := strings.CutSuffix(pattern, "+nfc")
+		e, err = borrow(ranks, pattern, nfc)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,26 +116,31 @@ func load(t testing.TB, name string) *Encoding {
 	return e
 }
 
-func testEncodings() []string { return []string{"r50k_base", "cl100k_base", "o200k_base"} }
-
-func TestGoldenVectors(t *testing.T) {
-	g := readGolden(t)
-	for _, name := range testEncodings() {
-		enc := load(t, name).NewEncoder()
-		for _, v := range g.Vectors {
-			if got := enc.Append(nil, []byte(v.Text)); !slices.Equal(got, v.IDs[name]) {
-				t.Errorf("%s, %q: ids %v, tiktoken %s says %v", name, v.Text, got, g.Tiktoken, v.IDs[name])
-			}
-		}
+func borrow(ranks, pattern string, nfc bool) (*Encoding, error) {
+	v, known, err := embedded(ranks)
+	if err != nil {
+		return nil, err
 	}
+	d := *known
+	d.pattern, _ = split.Parse(pattern)
+	d.nfc = nfc
+	d.fingerprint = ""
+	return newEncoding(&d, v)
 }
 
-// TestGoldenCodePoints covers every code point of the planes that have letters, in several contexts.
-func TestGoldenCodePoints(t *testing.T) {
+func testEncodings() []string {
+	return []string{"r50k_base", "cl100k_base", "o200k_base", "cl100k_base+llama3", "cl100k_base+qwen2"}
+}
+
+// checkGolden compares an encoding with tiktoken's ids of vectors, code points and random texts.
+func checkGolden(t *testing.T, name string, e *Encoding) {
+	t.Helper()
 	g := readGolden(t)
-	encoders := map[string]*Encoder{}
-	for _, name := range testEncodings() {
-		encoders[name] = load(t, name).NewEncoder()
+	enc := e.NewEncoder()
+	for _, v := range g.Vectors {
+		if got := enc.Append(nil, []byte(v.Text)); !slices.Equal(got, v.IDs[name]) {
+			t.Errorf("%s, %q: ids %v, tiktoken %s says %v", name, v.Text, got, g.Tiktoken, v.IDs[name])
+		}
 	}
 	var ids []uint32
 	for start, digests := range g.Blocks {
@@ -136,28 +148,25 @@ func TestGoldenCodePoints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := g.blockText(int(first))
-		for name, enc := range encoders {
-			ids = enc.Append(ids[:0], text)
-			if got := digest(ids); got != digests[name] {
-				t.Errorf("%s: the ids of the code points from U+%s on differ from those of tiktoken %s", name, start, g.Tiktoken)
-			}
+		ids = enc.Append(ids[:0], g.blockText(int(first)))
+		if got := digestIDs(ids); got != digests[name] {
+			t.Errorf("%s: the ids of the code points from U+%s on differ from those of tiktoken %s", name, start, g.Tiktoken)
+		}
+	}
+	for seed, digests := range g.Seeds {
+		number, err := strconv.ParseUint(seed, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := digestIDs(enc.Append(nil, g.randomText(number))); got != digests[name] {
+			t.Errorf("%s: the ids of random text %s differ from those of tiktoken %s", name, seed, g.Tiktoken)
 		}
 	}
 }
 
-func TestGoldenRandomTexts(t *testing.T) {
-	g := readGolden(t)
-	for _, name := range testEncodings() {
-		enc := load(t, name).NewEncoder()
-		for seed, digests := range g.Seeds {
-			number, err := strconv.ParseUint(seed, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := digest(enc.Append(nil, g.randomText(number))); got != digests[name] {
-				t.Errorf("%s: the ids of random text %s differ from those of tiktoken %s", name, seed, g.Tiktoken)
-			}
-		}
+// TestGolden covers every code point of the planes that have letters, in several contexts, and random texts.
+func TestGolden(t *testing.T) {
+	for _, name := range append(testEncodings(), "cl100k_base+qwen2+nfc") {
+		t.Run(name, func(t *testing.T) { checkGolden(t, name, load(t, name)) })
 	}
 }

@@ -2,15 +2,12 @@ package tokenize
 
 import (
 	"embed"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"golang.org/x/crypto/blake2b"
 
 	"millrace/sources/tokenize/internal/split"
 	"millrace/sources/tokenize/internal/vocab"
@@ -22,150 +19,227 @@ import (
 //go:embed vocabularies/*.vocab
 var vocabularies embed.FS
 
-// definition is what a vocabulary file does not say about an encoding.
-type definition struct {
-	name     string
-	file     string // the embedded vocabulary
-	pattern  split.Pattern
-	eot      uint32
-	specials map[uint32]string
-	// fingerprint is what [Encoding.Fingerprint] returns, in hexadecimal: a file with these ranks is this encoding.
-	fingerprint string
+// Spec says which tokenizer to open. Exactly one of Name and Path is set.
+type Spec struct {
+	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
+	Path string // of a rank file: on each line a token in base64, a space and its rank
+
+	// What the file does not say, or what replaces what is known of it.
+	Pattern  string            // a name or a regular expression that [split.Parse] knows
+	Specials map[string]uint32 // all special tokens
+	BOS, EOS string            // keys of Specials
+
+	NeedBOS, NeedEOS bool // it is an error if there is none
 }
 
-const endOfText = "<|endoftext|>"
-
-// definitions are the embedded encodings. gpt2 is r50k_base under the name of its model.
-func definitions() []definition {
-	r50k := map[uint32]string{50256: endOfText}
-	cl100k := map[uint32]string{
-		100257: endOfText,
-		100258: "<|fim_prefix|>", 100259: "<|fim_middle|>", 100260: "<|fim_suffix|>",
-		100276: "<|endofprompt|>",
-	}
-	o200k := map[uint32]string{199999: endOfText, 200018: "<|endofprompt|>"}
-	return []definition{
-		{"gpt2", "r50k_base", split.R50k, 50256, r50k, "12e81e9cde16561db2988bc8ee189616"},
-		{"r50k_base", "r50k_base", split.R50k, 50256, r50k, "12e81e9cde16561db2988bc8ee189616"},
-		{"cl100k_base", "cl100k_base", split.Cl100k, 100257, cl100k, "d72c8a2757cea8eda96403b7d67a7fab"},
-		{"o200k_base", "o200k_base", split.O200k, 199999, o200k, "39aa891d5436038f73639e28824cdde6"},
-	}
-}
-
-// Load returns an embedded encoding: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base. It takes some
-// ten milliseconds.
-func Load(name string) (*Encoding, error) {
-	var names []string
-	for _, d := range definitions() {
-		if d.name == name {
-			e, err := unpack(d)
-			if err != nil {
-				return nil, fmt.Errorf("load tokenizer %s: %w", name, err)
-			}
-			return e, nil
-		}
-		names = append(names, d.name)
-	}
-	return nil, fmt.Errorf("load tokenizer: there is no %q; the names are %s, or give the path of a .tiktoken file",
-		name, strings.Join(names, ", "))
-}
-
-func unpack(d definition) (*Encoding, error) {
-	packed, err := vocabularies.ReadFile("vocabularies/" + d.file + ".vocab")
-	if err != nil {
-		return nil, err
-	}
-	v, err := vocab.Unpack(packed)
-	if err != nil {
-		return nil, err
-	}
-	return newEncoding(d, v)
-}
-
-// LoadFile returns the encoding of a .tiktoken file: on each line a token in base64, a space and its rank.
-//
-// Such a file does not name its pattern. Ranks equal to those of an embedded encoding are that encoding, special
-// tokens included. Otherwise the pattern is the one whose name the file's name contains (r50k, cl100k or o200k, as in
-// "ours-o200k.tiktoken"), by default cl100k's, and <|endoftext|> is the first id behind the ranks.
-func LoadFile(path string) (*Encoding, error) {
-	e, err := loadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("load tokenizer %s: %w", path, err)
+// Open returns the tokenizer of a spec; it takes some ten milliseconds. What is wrong with the spec or with its file is an
+// [Error].
+func Open(s Spec) (*Encoding, error) {
+	e, err := open(s)
+	var wrong *Error
+	switch {
+	case errors.As(err, &wrong) && s.Path != "":
+		return nil, &Error{Key: wrong.Key, Reason: fmt.Sprintf("open tokenizer %s: %s", s.Path, wrong.Reason), Cure: wrong.Cure}
+	case err != nil:
+		return nil, fmt.Errorf("open tokenizer %s: %w", s.Name+s.Path, err)
 	}
 	return e, nil
 }
 
-func loadFile(path string) (*Encoding, error) {
-	base := filepath.Base(path)
-	switch filepath.Ext(base) {
-	case ".json":
-		return nil, errors.New("a tokenizer.json cannot be read yet; give a .tiktoken file or a known name")
-	case ".model":
-		return nil, errors.New("a SentencePiece model cannot be read yet; give a .tiktoken file or a known name")
-	}
-	file, err := os.Open(path)
+// Load returns an embedded encoding by its name.
+func Load(name string) (*Encoding, error) { return Open(Spec{Name: name}) }
+
+func open(s Spec) (*Encoding, error) {
+	v, known, err := find(s)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	v, err := vocab.ReadTiktoken(file)
+	d, err := s.define(v, known)
 	if err != nil {
 		return nil, err
-	}
-	for _, d := range definitions()[1:] { // r50k_base rather than gpt2
-		sum, err := fingerprint(v, d.pattern)
-		if err != nil {
-			return nil, err
-		}
-		if hex.EncodeToString(sum[:]) == d.fingerprint {
-			return newEncoding(d, v)
-		}
-	}
-	d := definition{name: strings.TrimSuffix(base, filepath.Ext(base)), pattern: split.Cl100k, eot: uint32(v.Len())}
-	d.specials = map[uint32]string{d.eot: endOfText}
-	for _, p := range []split.Pattern{split.R50k, split.O200k} {
-		if strings.Contains(d.name, p.String()) {
-			d.pattern = p
-		}
 	}
 	return newEncoding(d, v)
 }
 
-func newEncoding(d definition, v *vocab.Vocabulary) (*Encoding, error) {
-	sum, err := fingerprint(v, d.pattern)
+// find returns the vocabulary of a spec and, if it is a known one, its definition.
+func find(s Spec) (*vocab.Vocabulary, *definition, error) {
+	if s.Path == "" {
+		return embedded(s.Name)
+	}
+	v, err := readRanks(s.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	ranks, err := digestRanks(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, d := range definitions() {
+		if d.ranks == ranks {
+			return v, &d, nil
+		}
+	}
+	return v, nil, nil
+}
+
+func embedded(name string) (*vocab.Vocabulary, *definition, error) {
+	var names []string
+	for _, d := range definitions() {
+		if d.file == "" {
+			continue
+		}
+		names = append(names, d.name)
+		if d.name != name {
+			continue
+		}
+		packed, err := vocabularies.ReadFile("vocabularies/" + d.file + ".vocab")
+		if err != nil {
+			return nil, nil, err
+		}
+		v, err := vocab.Unpack(packed)
+		return v, &d, err
+	}
+	return nil, nil, &Error{Key: "name", Reason: fmt.Sprintf("there is no tokenizer %q", name),
+		Cure: "write " + strings.Join(names, ", ") + ", or the path of a rank file"}
+}
+
+// define completes what is known of a vocabulary, which may be nothing, by what the spec says.
+func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, error) {
+	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))}
+	if known != nil {
+		d = *known
+	} else if err := s.lacks(v); err != nil {
+		return nil, err
+	}
+	if s.Pattern != "" {
+		pattern, ok := split.Parse(s.Pattern)
+		if !ok {
+			return nil, &Error{Key: "pattern", Reason: fmt.Sprintf("the pattern %q is none that can be followed yet", s.Pattern),
+				Cure: "write one of " + strings.Join(split.Names(), ", ") + ", or the text of one of these regular expressions"}
+		}
+		d.pattern = pattern
+	}
+	if s.Specials != nil {
+		d.specials = s.Specials
+	}
+	if err := checkSpecials(d.specials, v); err != nil {
+		return nil, err
+	}
+	if err := s.mark("bos", s.BOS, s.NeedBOS, &d.bos, &d); err != nil {
+		return nil, err
+	}
+	if err := s.mark("eos", s.EOS, s.NeedEOS, &d.eos, &d); err != nil {
+		return nil, err
+	}
+	if known != nil && !d.isAsKnown(known) {
+		d.fingerprint = ""
+	}
+	return &d, nil
+}
+
+// lacks returns an error if a file that is not known comes without what has to be known.
+func (s *Spec) lacks(v *vocab.Vocabulary) error {
+	var missing []string
+	if s.Pattern == "" {
+		missing = append(missing, "pattern")
+	}
+	if s.NeedBOS && s.BOS == "" {
+		missing = append(missing, "bos")
+	}
+	if s.NeedEOS && s.EOS == "" {
+		missing = append(missing, "eos")
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	eos := ""
+	if s.NeedEOS {
+		eos = `, eos: "<|endoftext|>"`
+	}
+	if s.NeedBOS {
+		eos += `, bos: "<|endoftext|>"`
+	}
+	return &Error{Key: "path",
+		Reason: fmt.Sprintf("its %d ranks are not those of a known vocabulary, and a rank file does not say its %s",
+			v.Len(), strings.Join(missing, " and ")),
+		Cure: fmt.Sprintf("write what its publisher says beside `path:`, as `pattern: cl100k, specials: {%q: %d}%s` (docs/tokenizers.md)",
+			endOfText, v.Len(), eos)}
+}
+
+// checkSpecials refuses ids that belong to ranks.
+func checkSpecials(specials map[string]uint32, v *vocab.Vocabulary) error {
+	byID := map[uint32]string{}
+	for _, text := range slices.Sorted(maps.Keys(specials)) {
+		id := specials[text]
+		first, taken := byID[id]
+		switch {
+		case taken:
+			return &Error{Key: "specials", Reason: fmt.Sprintf("id %d belongs to %q and to %q", id, first, text), Cure: "give each token its own id"}
+		case id >= vocab.MaxTokens:
+			return &Error{Key: "specials", Reason: fmt.Sprintf("the id of %q is %d", text, id), Cure: fmt.Sprintf("write one below %d", vocab.MaxTokens)}
+		case id < uint32(v.Len()) && len(v.Token(id)) > 0:
+			return &Error{Key: "specials", Reason: fmt.Sprintf("the id of %q is %d, which is the rank of %q", text, id, v.Token(id)),
+				Cure: fmt.Sprintf("write the ids that the publisher says; the ranks end at %d", v.Len()-1)}
+		}
+		byID[id] = text
+	}
+	return nil
+}
+
+// mark sets bos or eos of a definition.
+func (s *Spec) mark(key, given string, needed bool, to *string, d *definition) error {
+	if given != "" {
+		*to = given
+	}
+	if *to == "" {
+		if needed {
+			return &Error{Key: "add_" + key, Reason: d.name + " has no " + key + " token",
+				Cure: fmt.Sprintf("write `%s:` with one of its special tokens, or `add_%s: false`", key, key)}
+		}
+		return nil
+	}
+	if _, ok := d.specials[*to]; !ok {
+		return &Error{Key: key, Reason: fmt.Sprintf("%s is %q, which is none of the special tokens%s", key, *to, some(d.specials)),
+			Cure: fmt.Sprintf("write `specials: {%q: …}` with its id", *to)}
+	}
+	return nil
+}
+
+// some lists a few special tokens by their ids.
+func some(specials map[string]uint32) string {
+	if len(specials) == 0 {
+		return ": there are none"
+	}
+	byID := func(a, b string) int { return int(specials[a]) - int(specials[b]) }
+	list := slices.SortedFunc(maps.Keys(specials), byID)
+	more := ""
+	if len(list) > 6 {
+		list, more = list[:6], " …"
+	}
+	return " (" + strings.Join(list, ", ") + more + ")"
+}
+
+func newEncoding(d *definition, v *vocab.Vocabulary) (*Encoding, error) {
+	sum, err := fingerprint(d, v)
 	if err != nil {
 		return nil, err
 	}
 	e := &Encoding{
 		name:        d.name,
 		splitter:    split.New(d.pattern),
+		normalises:  d.nfc,
 		vocabulary:  v,
 		pieces:      newPieceTable(v),
 		merges:      newMergeTable(v),
-		specials:    d.specials,
+		specials:    make(map[uint32]string, len(d.specials)),
 		size:        v.Len(),
-		eot:         d.eot,
+		bos:         mark{d.specials[d.bos], d.bos != ""},
+		eos:         mark{d.specials[d.eos], d.eos != ""},
 		fingerprint: sum,
 	}
-	for id := range d.specials {
+	for text, id := range d.specials {
+		e.specials[id] = text
 		e.size = max(e.size, int(id)+1)
 	}
 	return e, nil
-}
-
-// fingerprint is BLAKE2b-128 over the length and the bytes of every rank's token, and the pattern's name.
-func fingerprint(v *vocab.Vocabulary, p split.Pattern) (sum [16]byte, err error) {
-	hash, err := blake2b.New(len(sum), nil)
-	if err != nil {
-		return sum, fmt.Errorf("fingerprint vocabulary: %w", err)
-	}
-	var buf []byte
-	for id := range uint32(v.Len()) {
-		token := v.Token(id)
-		buf = binary.AppendUvarint(buf[:0], uint64(len(token)))
-		buf = append(buf, token...)
-		hash.Write(buf)
-	}
-	hash.Write([]byte(p.String()))
-	return [16]byte(hash.Sum(nil)), nil
 }

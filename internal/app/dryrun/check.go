@@ -14,6 +14,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/sources"
+	"millrace/sources/tokenize"
 )
 
 // CheckOptions say how closely a mixture is looked at.
@@ -84,6 +85,7 @@ func (k *check) run(ctx context.Context) error {
 		return err
 	}
 	defer k.opened.Close()
+	k.report.Tokenizer = tokenizerReport(k.opened.Encoding)
 	var problems Problems
 	if err != nil && !errors.As(err, &problems) {
 		return err
@@ -383,4 +385,25 @@ func (k *check) memory() {
 	if errors.As(setup.CheckSidecarMemory(c, k.o.Ranks), &at) {
 		k.complain("", "%s:%d:%d: %s: %s", at.File, at.Line, at.Column, at.Msg, at.Cure)
 	}
+}
+
+func tokenizerReport(e *tokenize.Encoding) *TokenizerReport {
+	if e == nil {
+		return nil
+	}
+	special := func(id uint32, ok bool) (*string, *uint32) {
+		if !ok {
+			return nil, nil
+		}
+		spelling, err := e.Decode(nil, []uint32{id})
+		if err != nil {
+			return nil, &id
+		}
+		text := string(spelling)
+		return &text, &id
+	}
+	r := &TokenizerReport{Name: e.Name(), Pattern: e.Pattern(), Vocabulary: e.VocabSize()}
+	r.BOS, r.BOSID = special(e.BOS())
+	r.EOS, r.EOSID = special(e.EOS())
+	return r
 }

@@ -5,18 +5,30 @@ import "millrace"
 // Report is what `millrace check` says. Its JSON names are what scripts rely on, so they only ever grow. Fractions are for people's
 // eyes.
 type Report struct {
-	Mixture     string         `json:"mixture"`
-	OK          bool           `json:"ok"`
-	Problems    []Complaint    `json:"problems"`
-	Ranks       int            `json:"ranks"`
-	Sources     []SourceReport `json:"sources"`
-	Run         RunReport      `json:"run"`
-	FirstSteps  []StepReport   `json:"first_steps"`
-	Prices      *Prices        `json:"prices"`   // of other choices; null where nothing was planned, or lengths have to be found out for it
-	CPSizes     []int          `json:"cp_sizes"` // context parallelism that pad_multiple admits
-	Memory      MemoryReport   `json:"memory"`
-	Quarantined Quarantined    `json:"quarantined"`
-	Payload     bool           `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
+	Mixture     string           `json:"mixture"`
+	OK          bool             `json:"ok"`
+	Problems    []Complaint      `json:"problems"`
+	Ranks       int              `json:"ranks"`
+	Sources     []SourceReport   `json:"sources"`
+	Run         RunReport        `json:"run"`
+	FirstSteps  []StepReport     `json:"first_steps"`
+	Prices      *Prices          `json:"prices"`   // of other choices; null where nothing was planned, or lengths have to be found out for it
+	CPSizes     []int            `json:"cp_sizes"` // context parallelism that pad_multiple admits
+	Memory      MemoryReport     `json:"memory"`
+	Quarantined Quarantined      `json:"quarantined"`
+	Payload     bool             `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
+	Tokenizer   *TokenizerReport `json:"tokenizer,omitempty"`
+}
+
+// TokenizerReport is the tokenizer of the sources that hold text.
+type TokenizerReport struct {
+	Name       string  `json:"name"`       // of the known vocabulary, else of the file
+	Pattern    string  `json:"pattern"`    // that divides text
+	Vocabulary int     `json:"vocabulary"` // ids, special tokens included
+	BOS        *string `json:"bos"`        // null if there is none
+	BOSID      *uint32 `json:"bos_id"`
+	EOS        *string `json:"eos"`
+	EOSID      *uint32 `json:"eos_id"`
 }
 
 // Complaint is one reason why the mixture cannot be run.

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"runtime"
@@ -18,25 +19,24 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// Tokenizer loads the run's vocabulary and notes its fingerprint in the configuration, where the identity finds it; nil where no
-// source is text.
+// Tokenizer opens the run's tokenizer and notes its fingerprint in the configuration, where the identity finds it. It is
+// nil if the mixture file has none.
 func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	t := c.Tokenizer
 	if t == nil {
 		return nil, nil
 	}
-	if t.Pattern != "" || t.Specials != nil || t.BOS != "" || t.EOS != "" {
-		return nil, c.ErrorAt("tokenizer", "pattern, specials, bos and eos are not read yet", "leave them out")
-	}
-	var e *tokenize.Encoding
-	var err error
+	spec := tokenize.Spec{Name: t.Name, Pattern: t.Pattern, Specials: t.Specials, BOS: t.BOS, EOS: t.EOS, NeedBOS: t.AddBOS, NeedEOS: t.AddEOS}
 	if t.Path != "" {
-		e, err = tokenize.LoadFile(c.Abs(t.Path))
-	} else {
-		e, err = tokenize.Load(t.Name)
+		spec.Path = c.Abs(t.Path)
 	}
-	if err != nil {
-		return nil, c.ErrorAt("tokenizer", err.Error(), "name gpt2, r50k_base, cl100k_base or o200k_base, or the path of a .tiktoken file")
+	e, err := tokenize.Open(spec)
+	var wrong *tokenize.Error
+	switch {
+	case errors.As(err, &wrong):
+		return nil, c.ErrorAt("tokenizer."+wrong.Key, wrong.Reason, wrong.Cure)
+	case err != nil:
+		return nil, c.ErrorAt("tokenizer", err.Error(), "")
 	}
 	t.Fingerprint = fmt.Sprintf("%x", e.Fingerprint())
 	return e, nil

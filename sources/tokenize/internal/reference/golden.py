@@ -5,6 +5,10 @@ the ranks as .tiktoken files (`go run ./bench/tokenbench -export NAME > FOLDER/N
 
     python golden.py FOLDER ../../testdata/golden.json
 
+tokenbench cannot export p50k_base: take it from tiktoken-go-loader's assets. The files of OTHERS come from their packages.
+
+Use Python 3.12 or 3.13: their Unicode (15) is that of golang.org/x/text, which normalises for Qwen.
+
 The file holds all that the Go test needs to make the same texts again:
 
 - code points: a block's text is, for each code point of the block, all contexts with "@" replaced by it;
@@ -19,11 +23,29 @@ import hashlib
 import json
 import pathlib
 import sys
+import unicodedata
 
 import tiktoken
 import tiktoken_ext.openai_public as openai_public
 
-NAMES = ["r50k_base", "cl100k_base", "o200k_base"]
+NAMES = ["r50k_base", "p50k_base", "cl100k_base", "o200k_base"]
+
+# Patterns of vocabularies that are not part of this repository, tried with the ranks of one that is. The texts are
+# those of llama-models (llama3/tokenizer.py) and dashscope (tokenizers/qwen_tokenizer.py). Qwen normalises text first.
+BORROWED = {
+    "cl100k_base+llama3": r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+    "cl100k_base+qwen2": r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+""",
+}
+NORMALISED = "cl100k_base+qwen2+nfc"
+
+# Vocabularies that are not part of this repository, by their files in the folder: those of pip's llama-models
+# (llama3/tokenizer.model and llama4/tokenizer.model, renamed) and dashscope (resources/qwen.tiktoken).
+OTHERS = {
+    "llama3": ("llama3.model", BORROWED["cl100k_base+llama3"]),
+    "llama4": ("llama4.model", "o200k_base"),
+    "qwen": ("qwen.tiktoken", BORROWED["cl100k_base+qwen2"]),
+}
+
 BLOCK = 0x2000
 BLOCKS = [*range(0, 0x34000, BLOCK), 0xE0000, 0x10E000]
 SEEDS = 32
@@ -48,6 +70,9 @@ VECTORS = [
     "", "a", " ", "\n", "Hello, world!", "hello   world", "I'm sure you'll say it's DON'T", "x  ", "x \n ", "x \n y", "x\r\n\r\n  y", "  \n  ", "def f(x):\n    return x**2  # square\n",
     "1234567890", "3,141.59", "\u017f'\u017fa", "caf\u00e9 na\u00efve e\u0301", "\u4f60\u597d\uff0c\u4e16\u754c\u3002", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600",
     "HTTPServer iPhone XMLHttpRequest", "https://example.com/a/b?c=d&e=f", "path//to\n//x", "<|endoftext|>", "\t\tif (a != b) { return; }\n", "\u0301A", "A\u0301BC\u4e2dD", " " * 100, "a" * 300,
+    "e\u0301 A\u030a o\u0302\u0323 s\u0323\u0307", "a" + "\u0301" * 40 + "\u0316b", "\u1100\u1161\u11a8 \uac00\u11a8 \u1100\u1161",
+    "\u212b \u2126 \u0344 \u0958 \ufb1d \u2adc", "\u09c7\u09be \u0b47\u0b56 \U00011131\U00011127", "\u0345\u0301\u0308 \u0308\u0301",
+    "\u0612\u0613" * 20 + "x", "\ufdfa \ufb01 \u00bd", "Vie\u0323\u0302t Nam va\u0300 12345",
 ]
 
 
@@ -95,12 +120,28 @@ def random_text(seed: int) -> str:
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     encodings = {name: encoding(folder, name) for name in NAMES}
+    for name, pattern in BORROWED.items():
+        mergeable = encodings[name.split("+")[0]]._mergeable_ranks
+        encodings[name] = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=mergeable, special_tokens={})
+
+    for name, (file, pattern) in OTHERS.items():
+        pattern = encodings[pattern]._pat_str if pattern in encodings else pattern
+        mergeable = ranks(folder / file)
+        encodings[name] = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=mergeable, special_tokens={})
+
+    def ids(text: str) -> dict[str, list[int]]:
+        made = {name: e.encode_ordinary(text) for name, e in encodings.items()}
+        normal = unicodedata.normalize("NFC", text)
+        made[NORMALISED] = encodings["cl100k_base+qwen2"].encode_ordinary(normal)
+        made["qwen"] = encodings["qwen"].encode_ordinary(normal)
+        return made
 
     def digests(text: str) -> dict[str, str]:
-        return {name: digest(e.encode_ordinary(text)) for name, e in encodings.items()}
+        return {name: digest(made) for name, made in ids(text).items()}
 
     golden = {
         "tiktoken": tiktoken.__version__,
+        "unicode": unicodedata.unidata_version,
         "block": BLOCK,
         "contexts": CONTEXTS,
         "blocks": {f"{start:06x}": digests(block_text(start)) for start in BLOCKS},
@@ -108,8 +149,7 @@ def main() -> None:
         "fragments": FRAGMENTS,
         "seeds": {str(seed): digests(random_text(seed)) for seed in range(SEEDS)},
         "vectors": [
-            {"text": text, "ids": {name: e.encode_ordinary(text) for name, e in encodings.items()}}
-            for text in VECTORS
+            {"text": text, "ids": ids(text)} for text in VECTORS
         ],
     }
     with open(sys.argv[2], "w") as f:

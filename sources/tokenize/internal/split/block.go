@@ -70,7 +70,11 @@ func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
 	if p == R50k {
 		return k.startsR50k(t)
 	}
-	return k.startsCl100k(t)
+	numbers := k.numbers
+	if p != Qwen2 {
+		numbers = k.threes()
+	}
+	return k.startsWords(t, numbers)
 }
 
 func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
@@ -82,12 +86,19 @@ func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
 	return k.contractions(t, starts, false)
 }
 
-func (k *block) startsCl100k(t *[blockWidth]byte) uint64 {
+// threes returns the starts of the pieces of at most three numbers.
+func (k *block) threes() uint64 {
 	numbers := firsts(k.numbers)
 	threes := k.numbers & (k.numbers << 1) & (k.numbers << 2) & (k.numbers << 3)
 	for next := numbers << 3 & threes; next != 0; next = next << 3 & threes {
 		numbers |= next
 	}
+	return numbers
+}
+
+// startsWords is for [Cl100k], [Llama3] and [Qwen2]; numbers are the starts of the pieces of numbers. The patterns differ
+// in white space at the end of the text, which is not in a block.
+func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 	others := firsts(k.others) &^ (k.blanks << 1)
 	// Newlines directly behind others belong to them: the sum carries through their runs.
 	taken := k.lines &^ (k.lines + k.lines&(k.others<<1))

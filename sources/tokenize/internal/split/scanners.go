@@ -2,18 +2,10 @@ package split
 
 import "encoding/binary"
 
-// The patterns are those of pip's tiktoken 0.14.0, which writes some of them with possessive quantifiers:
-//
-//	r50k    '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
-//	cl100k  '(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s
-//	o200k   [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
-//	        [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
-//	        \p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
-
 // maxNumbers stands for a run of numbers without bound.
 const maxNumbers = int(^uint(0) >> 1)
 
-// nextR50k is the pattern of r50k_base, p50k_base and gpt2.
+// nextR50k follows [R50k].
 func (c *classes) nextR50k(t []byte, i int) int {
 	j := i
 	if t[i] == ' ' && i+1 < len(t) {
@@ -44,15 +36,21 @@ func beforeWord(t []byte, i, end, last int) int {
 	return last
 }
 
-// nextCl100k is the pattern of cl100k_base.
-func (c *classes) nextCl100k(t []byte, i int) int {
+// words are the patterns of cl100k_base and its descendants: what they differ in.
+type words struct {
+	numbers int  // the longest run of numbers in one piece
+	whole   bool // white space at the end of the text is one piece, newlines or not
+}
+
+// nextWords follows [Cl100k], [Llama3] or [Qwen2].
+func (c *classes) nextWords(t []byte, i int, w words) int {
 	class, size := c.at(t, i)
 	j := i + size
 	switch {
 	case class&letter != 0:
 		return c.lettersEnd(t, j)
 	case class&number != 0:
-		return c.numbersEnd(t, j, 2)
+		return c.numbersEnd(t, j, w.numbers-1)
 	case class&newline == 0 && j < len(t):
 		if n := contraction(t, i, true); n > 0 {
 			return i + n
@@ -69,7 +67,7 @@ func (c *classes) nextCl100k(t []byte, i int) int {
 		return newlinesEnd(t, c.othersEnd(t, j), false)
 	}
 	end, last, lines := c.spacesEnd(t, i)
-	if lines > 0 && end < len(t) {
+	if lines > 0 && !(w.whole && end == len(t)) {
 		return lines
 	}
 	return beforeWord(t, i, end, last)
@@ -83,7 +81,7 @@ func newlinesEnd(t []byte, i int, slashes bool) int {
 	return i
 }
 
-// nextO200k is the pattern of o200k_base.
+// nextO200k follows [O200k].
 func (c *classes) nextO200k(t []byte, i int) int {
 	class, size := c.at(t, i)
 	j := i + size

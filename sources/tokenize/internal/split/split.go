@@ -8,21 +8,6 @@ package split
 
 import "math/bits"
 
-// Pattern names a regular expression.
-type Pattern uint8
-
-// The patterns are those of pip's tiktoken 0.14.0; scanners.go has the expressions.
-const (
-	Cl100k Pattern = iota // of cl100k_base
-	R50k                  // of r50k_base, p50k_base and gpt2
-	O200k                 // of o200k_base
-)
-
-// String returns the pattern's name, which is part of fingerprints.
-func (p Pattern) String() string {
-	return [...]string{Cl100k: "cl100k", R50k: "r50k", O200k: "o200k"}[p]
-}
-
 // Batch is how many pieces one call of [Splitter.Pieces] finds at most.
 const Batch = 256
 
@@ -40,16 +25,23 @@ func New(p Pattern) *Splitter {
 	return &Splitter{pattern: p, classes: newClasses([]byte(classRuns))}
 }
 
-// next returns the end of the piece that starts at t[i], found as the regular expression would find it, alternatives
-// from left to right. t[i] must exist.
+// Pattern returns the pattern.
+func (s *Splitter) Pattern() Pattern { return s.pattern }
+
+// next returns the end of the piece that starts at t[i]. It finds it as the regular expression would find it,
+// alternatives from left to right. t[i] must exist.
 func (s *Splitter) next(t []byte, i int) int {
 	switch s.pattern {
 	case R50k:
 		return s.classes.nextR50k(t, i)
 	case O200k:
 		return s.classes.nextO200k(t, i)
+	case Llama3:
+		return s.classes.nextWords(t, i, words{numbers: 3})
+	case Qwen2:
+		return s.classes.nextWords(t, i, words{numbers: 1})
 	default:
-		return s.classes.nextCl100k(t, i)
+		return s.classes.nextWords(t, i, words{numbers: 3, whole: true})
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 	"testing"
 )
 
-func splitters() []*Splitter { return []*Splitter{New(R50k), New(Cl100k), New(O200k)} }
+func splitters() []*Splitter {
+	return []*Splitter{New(R50k), New(Cl100k), New(O200k), New(Llama3), New(Qwen2)}
+}
 
 // piecesOneByOne is the pieces' ends without blocks.
 func piecesOneByOne(s *Splitter, t []byte) (ends []int) {

@@ -1,0 +1,119 @@
+package tokenize
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"millrace/sources/tokenize/internal/vocab"
+)
+
+// sniffed is how many bytes of a file tell its kind.
+const sniffed = 4096
+
+// readRanks reads a rank file. Its content tells whether it is one.
+func readRanks(path string) (*vocab.Vocabulary, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, unopened(err)
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, sniffed)
+	head, err := in.Peek(sniffed)
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, &Error{Key: "path", Reason: "it is a directory, and model directories cannot be read yet", Cure: cureRanks}
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, unopened(err)
+	}
+	if what, cure := unreadable(head); what != "" {
+		return nil, &Error{Key: "path", Reason: "it is " + what, Cure: cure}
+	}
+	v, err := vocab.ReadTiktoken(in)
+	if err != nil {
+		return nil, &Error{Key: "path", Reason: err.Error(), Cure: "restore the file: each line is a token in base64, a space and its rank"}
+	}
+	return v, nil
+}
+
+func unopened(err error) error {
+	e := &Error{Key: "path", Reason: err.Error(), Cure: "write the path of a rank file, relative to the mixture file"}
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		e.Reason = p.Op + ": " + p.Err.Error()
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		e.Reason = "no such file"
+		e.Cure += "; a Hugging Face model is not read by its name: " + cureHub
+	}
+	return e
+}
+
+// Cures for files of other kinds.
+const (
+	cureHub   = "download its rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
+	cureRanks = "write `path:` with the model's rank file if it has one (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), " +
+		"or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
+)
+
+// unreadable returns the kind of a file that cannot be read, by its first bytes, and the cure; "" for what may be ranks.
+func unreadable(head []byte) (what, cure string) {
+	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	has := func(key string) bool { return bytes.Contains(text, []byte(`"`+key+`"`)) }
+	switch {
+	case len(text) == 0:
+		return "empty", cureRanks
+	case isSentencePiece(head):
+		return "a SentencePiece model, which cannot be read yet", cureRanks
+	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
+		return "a pointer of Git LFS and not the file that it stands for", "fetch the file: git lfs pull"
+	case bytes.HasPrefix(text, []byte("#version:")):
+		return "a list of merges (merges.txt), which cannot be read yet", cureRanks
+	case text[0] != '{':
+		return "", ""
+	case has("truncation"), has("added_tokens"), has("normalizer"):
+		return "a tokenizer.json of Hugging Face, which cannot be read yet", cureRanks
+	case has("config") && has("pattern"):
+		return "a Tekken file of Mistral, which cannot be read yet", cureRanks
+	}
+	return "JSON, which cannot be read yet", cureRanks
+}
+
+// isSentencePiece reports whether a file begins as sentencepiece_model.proto says: a piece, which begins with its text and
+// is followed by its score.
+func isSentencePiece(head []byte) bool {
+	piece, rest, ok := bytesField(head, 0x0a)
+	if !ok || len(rest) == 0 || rest[0] != 0x0a {
+		return false
+	}
+	_, score, ok := bytesField(piece, 0x0a)
+	return ok && len(score) >= 5 && score[0] == 0x15
+}
+
+// bytesField cuts a field with this tag and its length off a protobuf message.
+func bytesField(message []byte, tag byte) (value, rest []byte, ok bool) {
+	if len(message) == 0 || message[0] != tag {
+		return nil, nil, false
+	}
+	length, n := binary.Uvarint(message[1:])
+	if n <= 0 || length > uint64(len(message)-1-n) {
+		return nil, nil, false
+	}
+	end := 1 + n + int(length)
+	return message[1+n : end], message[end:], true
+}
+
+// Error is a reason why a tokenizer cannot be used.
+type Error struct {
+	Key    string // of the mixture file's tokenizer, to which the reason belongs
+	Reason string
+	Cure   string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s; %s", e.Reason, e.Cure) }

@@ -1,8 +1,9 @@
 // Command tokenbench measures the tokenizer on one core: bench/tokenizer.py runs it beside pip's tiktoken.
 //
-// It reads paths from standard input, one on a line, and encodes each file as one document, all into the same slice: with
-// a fresh encoder (cold), and once more with the same one (warm). It prints one JSON object; the digest is SHA-256 over
-// each document's ids, little-endian, four bytes each. With -export NAME it prints that encoding's ranks as a .tiktoken file instead.
+// It reads paths from standard input, one on a line, and encodes each file as one document, all into the same slice:
+// with a fresh encoder (cold), and once more with the same one (warm). It prints one JSON object; the digest is
+// SHA-256 over each document's ids, little-endian, four bytes each. With -export NAME it prints that encoding's ranks
+// as a .tiktoken file instead.
 package main
 
 import (

@@ -6,8 +6,8 @@ import (
 	"millrace/sources"
 )
 
-// bgzfHead is a gzip member's fixed head and the length of its extra field; BGZF (SAM specification, section 4.1) puts the member's
-// own length into the subfield BC there, so that members can be found without decompressing.
+// bgzfHead is a gzip member's fixed head and the length of its extra field; BGZF (SAM specification, section 4.1)
+// puts the member's own length into the subfield BC there, so that members can be found without decompressing.
 const (
 	bgzfHead   = 12
 	bgzfExtra  = 4 // FLG of a member with an extra field and nothing else

@@ -11,12 +11,13 @@ import (
 // mostDepth is how deep objects and arrays may nest: far above real data, far below what costs stack.
 const mostDepth = 256
 
-// extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as encoding/json,
-// and allocates nothing but the buffer it keeps for texts with escapes. It is not safe for concurrent use.
+// extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as
+// encoding/json, and allocates nothing but the buffer it keeps for texts with escapes. It is not safe for concurrent
+// use.
 //
-// Where JSON leaves room it decides as Python's json module does, so that a checker written with it agrees: of duplicate keys the
-// last one counts, and a lone surrogate in another field passes. In the text it cannot be encoded and is a bad sample, as are the
-// NaN and Infinity of Python, which are not JSON.
+// Where JSON leaves room it decides as Python's json module does, so that a checker written with it agrees: of
+// duplicate keys the last one counts, and a lone surrogate in another field passes. In the text it cannot be encoded
+// and is a bad sample, as are the NaN and Infinity of Python, which are not JSON.
 type extractor struct {
 	path    []string
 	line    []byte
@@ -73,8 +74,8 @@ func (x *extractor) find(line []byte) error {
 	return nil
 }
 
-// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the line is a bad
-// sample.
+// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the
+// line is a bad sample.
 func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
 		return nil, err

@@ -64,7 +64,8 @@ func FuzzJSONL(f *testing.F) {
 	})
 }
 
-// TestMutatedLines does what the fuzzer does, a little, in every test run: each byte of each seed replaced, removed and doubled.
+// TestMutatedLines does what the fuzzer does, a little, in every test run: each byte of each seed replaced, removed
+// and doubled.
 func TestMutatedLines(t *testing.T) {
 	for _, field := range []string{"text", "meta.body"} {
 		x, err := newExtractor(field)

@@ -15,8 +15,8 @@ import (
 //	pages × (u64 uncompressed byte where its first record starts, u64 where its deltas begin, counted from the end of this table)
 //	deltas: for each further record of a page the uvarint distance of its start from the one before
 //
-// little-endian, about two bytes a record. It is used as it lies, mapped or not, so a page is the unit of lookup. A file that only
-// streams has neither points nor pages: its index is only the count.
+// little-endian, about two bytes a record. It is used as it lies, mapped or not, so a page is the unit of lookup. A
+// file that only streams has neither points nor pages: its index is only the count.
 const (
 	indexMagic   = "MRjl"
 	indexVersion = 1

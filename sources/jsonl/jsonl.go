@@ -1,8 +1,10 @@
-// Package jsonl reads one JSON object a line from plain, gzip and zstd files, told apart by their first bytes, never by their names.
+// Package jsonl reads one JSON object a line from plain, gzip and zstd files, told apart by their first bytes, never
+// by their names.
 //
-// Plain files, BGZF, and zstd files whose frames hold at most 4 MiB each can be read at random once an index of their lines was made;
-// other gzip and zstd files only stream. A line ends at LF alone; the last needs none; a line of only space, tab and CR is no record.
-// A bad line costs that record; damage to a compressed file ends the shard with the byte that was reached.
+// Plain files, BGZF, and zstd files whose frames hold at most 4 MiB each can be read at random once an index of their
+// lines was made; other gzip and zstd files only stream. A line ends at LF alone; the last needs none; a line of only
+// space, tab and CR is no record. A bad line costs that record; damage to a compressed file ends the shard with the
+// byte that was reached.
 package jsonl
 
 import (
@@ -23,8 +25,8 @@ func (Format) Name() string { return "jsonl" }
 // defaultSampleBytes stands in where no limit is given.
 const defaultSampleBytes = 64 << 20
 
-// Open looks at the file's first bytes, and where they say BGZF or zstd at the heads of all members or frames, up to the first that
-// cannot be a restart point.
+// Open looks at the file's first bytes, and where they say BGZF or zstd at the heads of all members or frames, up to
+// the first that cannot be a restart point.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (sources.Shard, error) {
 	if _, err := newFields(field); err != nil {
 		return nil, err
@@ -54,7 +56,8 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	return s, nil
 }
 
-// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called concurrently.
+// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called
+// concurrently.
 type shard struct {
 	f       sources.File
 	field   sources.Field

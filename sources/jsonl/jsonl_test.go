@@ -106,7 +106,8 @@ func gzipped(t testing.TB, parts ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// bgzipped writes members that declare their size in the subfield BC, behind another subfield, and the empty one at the end.
+// bgzipped writes members that declare their size in the subfield BC, behind another subfield, and the empty one at
+// the end.
 func bgzipped(t testing.TB, b []byte, size int) []byte {
 	var out []byte
 	for part := range parts(b, size) {
@@ -166,7 +167,8 @@ func streamed(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// seekTable is the skippable frame of the zstd seekable format, here of no frames: readers that do not know it pass over it.
+// seekTable is the skippable frame of the zstd seekable format, here of no frames: readers that do not know it pass
+// over it.
 func seekTable() []byte {
 	return []byte{0x5e, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f}
 }

@@ -50,8 +50,8 @@ func isZstd(head []byte) bool {
 		len(head) >= 4 && head[0]>>4 == 5 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// refuse fails for what is no JSON lines at all, so that it is not quarantined line by line: files packed otherwise, and files whose
-// name says packed while they begin neither so nor as JSON. A plain file under such a name is read.
+// refuse fails for what is no JSON lines at all, so that it is not quarantined line by line: files packed otherwise,
+// and files whose name says packed while they begin neither so nor as JSON. A plain file under such a name is read.
 func (s *shard) refuse(head []byte) error {
 	for _, other := range []struct{ magic, name string }{
 		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},

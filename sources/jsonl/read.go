@@ -20,7 +20,8 @@ const (
 // span is where a record's line lies, up to the next record's.
 type span struct{ start, end int64 }
 
-// Read implements sources.Shard. Numbers ascend, so each stretch of the file is read, and each frame decompressed, once a call.
+// Read implements sources.Shard. Numbers ascend, so each stretch of the file is read, and each frame decompressed,
+// once a call.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	if s.index == nil || !s.Seekable() {
 		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: no index was given, or the file only streams", s.f.Name())

@@ -14,8 +14,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special marks the high bit of the bytes of w that are a quote, a backslash or below 0x20. Only the lowest mark is exact, as a
-// borrow may spoil those above it.
+// special marks the high bit of the bytes of w that are a quote, a backslash or below 0x20. Only the lowest mark is
+// exact, as a borrow may spoil those above it.
 func special(w uint64) uint64 {
 	quote := w ^ ones*'"'
 	slash := w ^ ones*'\\'

@@ -13,11 +13,13 @@ import (
 	"millrace/sources"
 )
 
-// mostWindow is the largest window of a zstd frame that is read, in bytes: what the zstd command itself takes without being asked
-// for more (--ultra and --long=27 stay below). A larger one is refused as the memory it costs was never agreed to.
+// mostWindow is the largest window of a zstd frame that is read, in bytes: what the zstd command itself takes without
+// being asked for more (--ultra and --long=27 stay below). A larger one is refused as the memory it costs was never
+// agreed to.
 const mostWindow = 128 << 20
 
-// damaged says that a compressed file cannot be read on, and the byte of the file (not of its content) that was reached.
+// damaged says that a compressed file cannot be read on, and the byte of the file (not of its content) that was
+// reached.
 func damaged(f sources.File, off int64, cause error) error {
 	if errors.Is(cause, millrace.ErrDamaged) {
 		return cause
@@ -63,7 +65,8 @@ func (s *source) fail(f sources.File, err error) error {
 	return damaged(f, s.offset(), err)
 }
 
-// gzipStream reads all members of a gzip file. Zero bytes behind a member are padding, as tapes leave it; anything else is damage.
+// gzipStream reads all members of a gzip file. Zero bytes behind a member are padding, as tapes leave it; anything
+// else is damage.
 type gzipStream struct {
 	f   sources.File
 	src *source

@@ -16,8 +16,9 @@ const (
 	zstdBlock     = 128 << 10 // most uncompressed bytes of a block
 )
 
-// zstdWalk follows the structure of a zstd file without decompressing it: its caller shows it the few bytes it wants and skips what it
-// says. The decoder alone does not tell a file that was cut inside a frame's magic from one that ends there.
+// zstdWalk follows the structure of a zstd file without decompressing it: its caller shows it the few bytes it wants
+// and skips what it says. The decoder alone does not tell a file that was cut inside a frame's magic from one that
+// ends there.
 type zstdWalk struct {
 	part    zstdPart
 	want    int
@@ -44,7 +45,8 @@ func newZstdWalk() *zstdWalk { return &zstdWalk{part: atMagic, want: 4} }
 // between tells whether a file may end here.
 func (z *zstdWalk) between() bool { return z.part == atMagic }
 
-// see takes the bytes wanted and returns how many to skip before the next; -1 to be shown the same byte again with those behind it.
+// see takes the bytes wanted and returns how many to skip before the next; -1 to be shown the same byte again with
+// those behind it.
 func (z *zstdWalk) see(b []byte) (skip int64, err error) {
 	switch z.part {
 	case atMagic:
@@ -158,7 +160,8 @@ func (z *zstdWalk) fits() bool {
 	return z.most <= frameBytes && z.blocks <= 2*frameBytes
 }
 
-// zstdPoints returns the frames of a file, or nil if one of them is not small enough to restart from: then the walk ends there.
+// zstdPoints returns the frames of a file, or nil if one of them is not small enough to restart from: then the walk
+// ends there.
 func zstdPoints(f sources.File) ([]point, error) {
 	z := newZstdWalk()
 	var points []point

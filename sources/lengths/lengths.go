@@ -1,9 +1,9 @@
-// Package lengths reads files that say how long documents are and hold none of them: a strategy is planned from them before payload is
-// there.
+// Package lengths reads files that say how long documents are and hold none of them: a strategy is planned from them
+// before payload is there.
 //
-// A file is CSV whose first line names its columns, tokens and, if there are, patches and count; or a JSON object of these a line; or one
-// number a line. count is how many such documents follow each other. Lines that are empty or begin with # count nothing. The tokens of a
-// record are zeros: they stand for those that are not there.
+// A file is CSV whose first line names its columns, tokens and, if there are, patches and count; or a JSON object of
+// these a line; or one number a line. count is how many such documents follow each other. Lines that are empty or
+// begin with # count nothing. The tokens of a record are zeros: they stand for those that are not there.
 package lengths
 
 import (

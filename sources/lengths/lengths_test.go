@@ -32,7 +32,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestDamage: a file of lengths has no checksums, so that what is read may differ; it must not fail otherwise than by its name and line.
+// TestDamage: a file of lengths has no checksums, so that what is read may differ; it must not fail otherwise than by
+// its name and line.
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		fixture("columns", "tokens,patches,count\n5,0,2\n7,12,1\n0,3,0\n0,0,1\n"),

@@ -38,7 +38,8 @@ func dtypeOf(idx sources.File, code byte) (*dtype, error) {
 	return nil, misfit(idx, "no dtype has the code %d", code)
 }
 
-// decode appends the tokens of b. ok is false at the first that is no token id, which is then returned with its position.
+// decode appends the tokens of b. ok is false at the first that is no token id, which is then returned with its
+// position.
 func (d *dtype) decode(out []uint32, b []byte) (tokens []uint32, wrong int64, at int, ok bool) {
 	le := binary.LittleEndian
 	for i := 0; i+d.size <= len(b); i += d.size {

@@ -11,16 +11,17 @@ import (
 	"millrace/sources"
 )
 
-// The .idx: magic, version, dtype code, S = sequences, D = documents + 1; then S lengths (i32, elements), S pointers (i64, bytes
-// of the .bin), D document indices (i64, sequence numbers) and, of multimodal datasets only, S modes (i8).
+// The .idx: magic, version, dtype code, S = sequences, D = documents + 1; then S lengths (i32, elements), S pointers
+// (i64, bytes of the .bin), D document indices (i64, sequence numbers) and, of multimodal datasets only, S modes
+// (i8).
 const (
 	magic    = "MMIDIDX\x00\x00"
 	version  = 1
 	headSize = 34
 )
 
-// documents is where each document's tokens lie. Sequences follow each other in the .bin without gaps, so a document is one stretch;
-// its start and length in elements are kept in pages of lengths, about two bytes a document.
+// documents is where each document's tokens lie. Sequences follow each other in the .bin without gaps, so a document
+// is one stretch; its start and length in elements are kept in pages of lengths, about two bytes a document.
 type documents struct {
 	count  uint64
 	pages  []page
@@ -60,7 +61,8 @@ func (d *documents) span(n uint64) (start, length uint64) {
 	return start, length
 }
 
-// readIndex reads an .idx and proves that it fits itself and the .bin: a dataset whose parts do not fit has no records to trust.
+// readIndex reads an .idx and proves that it fits itself and the .bin: a dataset whose parts do not fit has no
+// records to trust.
 func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
 	var head [headSize]byte
 	if idx.Size() < headSize {

@@ -1,8 +1,8 @@
 // Package megatron reads Megatron's indexed datasets: a .bin of raw token ids and an .idx of where documents lie in it.
 //
-// The shard is the .bin, under its name beside it the .idx; a record is a document, its sequences joined. Documents may be empty. What
-// the .idx says is checked against itself and the .bin before the first record; the .bin has no checksums, so of its tokens only
-// negative ids and those of 2³¹ and more are noticed: they cost their document.
+// The shard is the .bin, under its name beside it the .idx; a record is a document, its sequences joined. Documents
+// may be empty. What the .idx says is checked against itself and the .bin before the first record; the .bin has no
+// checksums, so of its tokens only negative ids and those of 2³¹ and more are noticed: they cost their document.
 package megatron
 
 import (

@@ -97,8 +97,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	return nil
 }
 
-// walk finds the chunk's pages by their headers, which have to add up to its rows. The page index is not used: a file need not have
-// one, and what it says would have to be checked against the headers all the same.
+// walk finds the chunk's pages by their headers, which have to add up to its rows. The page index is not used: a file
+// need not have one, and what it says would have to be checked against the headers all the same.
 func (c *chunk) walk(f sources.File) (*pages, error) {
 	p := &pages{}
 	hr := &headerReader{f: f}

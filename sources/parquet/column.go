@@ -51,8 +51,8 @@ func findOther(f sources.File, schema []format.SchemaElement, field string) (*co
 	return c, err
 }
 
-// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else the parts of the
-// name as a path.
+// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else
+// the parts of the name as a path.
 func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	b := treeBuilder{rest: schema}
 	root, err := b.node(0)

@@ -7,7 +7,8 @@ import (
 
 var errValues = errors.New("values do not fit their page")
 
-// runs decodes the hybrid of run lengths and bit packing (Parquet format, Encodings.md, RLE = 3): levels and dictionary indices.
+// runs decodes the hybrid of run lengths and bit packing (Parquet format, Encodings.md, RLE = 3): levels and
+// dictionary indices.
 type runs struct {
 	b     []byte
 	width int

@@ -10,8 +10,8 @@ import (
 	"millrace/sources"
 )
 
-// reader decodes pages of one row group after another. What it returns lives until its next page. It is not safe for concurrent
-// use.
+// reader decodes pages of one row group after another. What it returns lives until its next page. It is not safe for
+// concurrent use.
 type reader struct {
 	shard  *shard
 	chunk  *chunk

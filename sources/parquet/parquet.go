@@ -1,8 +1,8 @@
 // Package parquet reads one string or binary column of Parquet files.
 //
-// A record is a row. Pages are found by their headers and decoded here: a page is the unit of memory and of random access, whatever
-// the size of its row group, and nothing is allocated that a header's own numbers do not bear out. A null, or text that is not UTF-8,
-// costs its row; a page that cannot be decoded is damage to the file.
+// A record is a row. Pages are found by their headers and decoded here: a page is the unit of memory and of random
+// access, whatever the size of its row group, and nothing is allocated that a header's own numbers do not bear out. A
+// null, or text that is not UTF-8, costs its row; a page that cannot be decoded is damage to the file.
 package parquet
 
 import (
@@ -130,8 +130,8 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 	return ctx.Err()
 }
 
-// Read implements sources.Shard. Numbers ascend, so each page is decoded once a call, or not at all if it was the last one of an
-// earlier call.
+// Read implements sources.Shard. Numbers ascend, so each page is decoded once a call, or not at all if it was the
+// last one of an earlier call.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r, ok := s.readers.Get().(*reader)
 	if !ok {

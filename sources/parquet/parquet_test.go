@@ -50,7 +50,8 @@ func wants(rows []*string) []sourcetest.Want {
 	return out
 }
 
-// byArrow writes rows with Apache Arrow's writer: a column before, the text, and the text again inside a struct that may be null.
+// byArrow writes rows with Apache Arrow's writer: a column before, the text, and the text again inside a struct that
+// may be null.
 func byArrow(t testing.TB, rows []*string, groupRows int64, props ...apq.WriterProperty) []byte {
 	inner := arrow.StructOf(arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, arrow.Field{Name: "body", Type: arrow.BinaryTypes.String, Nullable: true})
 	schema := arrow.NewSchema([]arrow.Field{
@@ -142,8 +143,8 @@ func TestContractArrow(t *testing.T) {
 		fixture("nulls alone", "text", byArrow(t, make([]*string, 30), 10), wants(make([]*string, 30))),
 	)
 	for _, e := range []apq.Encoding{apq.Encodings.DeltaLengthByteArray, apq.Encodings.DeltaByteArray} {
-		// One page a row group: Arrow's writer lets the first DELTA_BYTE_ARRAY value of a further page lean on the page before, which the
-		// format does not allow, as pages are to be read alone.
+		// One page a row group: Arrow's writer lets the first DELTA_BYTE_ARRAY value of a further page lean on the
+		// page before, which the format does not allow, as pages are to be read alone.
 		b := byArrow(t, rows, 250, apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", e))
 		fixtures = append(fixtures, fixture(e.String(), "text", b, wants(rows)))
 	}

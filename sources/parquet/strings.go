@@ -96,8 +96,8 @@ func (d *decoder) deltaLengthValues(out [][]byte, b []byte, n int) ([][]byte, er
 	return out, nil
 }
 
-// deltaValues joins each value from the beginning of the one before and its own rest. What they come to is bounded beforehand: a
-// page may declare far more than it holds.
+// deltaValues joins each value from the beginning of the one before and its own rest. What they come to is bounded
+// beforehand: a page may declare far more than it holds.
 func (d *decoder) deltaValues(out [][]byte, b []byte, n int) ([][]byte, error) {
 	var err error
 	if d.prefixes, b, err = deltas(b, n, d.prefixes[:0]); err != nil {

@@ -32,9 +32,9 @@ var (
 	errThriftBad   = errors.New("metadata is no Thrift")
 )
 
-// thriftLen walks over the struct at the start of b and returns its bytes, or errThriftShort if there are not enough. What a decoder
-// allocates for a struct that passed is bounded by its bytes, as every list was seen whole: a flipped length cannot ask for
-// gigabytes.
+// thriftLen walks over the struct at the start of b and returns its bytes, or errThriftShort if there are not enough.
+// What a decoder allocates for a struct that passed is bounded by its bytes, as every list was seen whole: a flipped
+// length cannot ask for gigabytes.
 func thriftLen(b []byte) (int, error) {
 	rest, err := passStruct(b, 0)
 	return len(b) - len(rest), err

@@ -15,7 +15,8 @@ import (
 	"millrace"
 )
 
-// unpacker decompresses pages into buffers of the size that their headers declare, never more. It is not safe for concurrent use.
+// unpacker decompresses pages into buffers of the size that their headers declare, never more. It is not safe for
+// concurrent use.
 type unpacker struct {
 	codec format.CompressionCodec
 	zstd  *zstd.Decoder

@@ -2,8 +2,8 @@ package tokenize
 
 import "testing"
 
-// BenchmarkAppend encodes a corpus of real documents: cold with an encoder that has met nothing (making it is part of the time), warm
-// with one that has met the corpus before.
+// BenchmarkAppend encodes a corpus of real documents: cold with an encoder that has met nothing (making it is part of
+// the time), warm with one that has met the corpus before.
 func BenchmarkAppend(b *testing.B) {
 	documents := corpus(b, 8_000_000)
 	size := 0

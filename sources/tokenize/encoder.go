@@ -38,8 +38,9 @@ func (e *Encoding) NewEncoder() *Encoder {
 }
 
 // Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst
-// lacks room, or for a text that has to be normalised. Special tokens are not recognised: "<|endoftext|>" in the text is
-// text. The text should be valid UTF-8. The ids of any other text spell its bytes too, but its pieces are unspecified.
+// lacks room, or for a text that has to be normalised. Special tokens are not recognised: "<|endoftext|>" in the text
+// is text. The text should be valid UTF-8. The ids of any other text spell its bytes too, but its pieces are
+// unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
 	if e.normalises {

@@ -108,7 +108,8 @@ func TestOneEncodingServesMany(t *testing.T) {
 	group.Wait()
 }
 
-// TestLentEncodersAreUsedAgain: what encodes a document now and then pays for no encoder each time, and concurrent ones do not mix.
+// TestLentEncodersAreUsedAgain: what encodes a document now and then pays for no encoder each time, and concurrent
+// ones do not mix.
 func TestLentEncodersAreUsedAgain(t *testing.T) {
 	e := load(t, "gpt2")
 	text := []byte("The quick brown fox jumps over the lazy dog, café, 12345.")

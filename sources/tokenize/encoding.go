@@ -2,8 +2,8 @@
 // times as fast.
 //
 // The encoding's pattern divides a text into pieces: a word with the space before it, a run of digits, white space. A
-// hand-written scanner follows the pattern. A piece is looked up whole, among those met before and in the vocabulary. Only
-// a piece in neither is merged from its bytes.
+// hand-written scanner follows the pattern. A piece is looked up whole, among those met before and in the vocabulary.
+// Only a piece in neither is merged from its bytes.
 //
 // An [Encoding] is immutable and shared by the whole process; each goroutine has its own [Encoder].
 package tokenize
@@ -57,9 +57,9 @@ func (e *Encoding) EOS() (id uint32, ok bool) { return e.eos.id, e.eos.there }
 // depend on the encoding's name or on where it was loaded from.
 func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
 
-// Decode appends the bytes that the ids spell to dst, special tokens by their texts. An id that is no token is an error;
-// dst then comes back with the bytes of the ids before it. A character may be split between ids, so the bytes need not
-// be valid UTF-8.
+// Decode appends the bytes that the ids spell to dst, special tokens by their texts. An id that is no token is an
+// error; dst then comes back with the bytes of the ids before it. A character may be split between ids, so the bytes
+// need not be valid UTF-8.
 func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	for i, id := range ids {
 		if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {
@@ -67,7 +67,8 @@ func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 		} else if special, ok := e.specials[id]; ok {
 			dst = append(dst, special...)
 		} else {
-			return dst, fmt.Errorf("decode with tokenizer %s: id %d at position %d is none of its %d", e.name, id, i, e.size)
+			return dst, fmt.Errorf("decode with tokenizer %s: id %d at position %d is none of its %d",
+				e.name, id, i, e.size)
 		}
 	}
 	return dst, nil

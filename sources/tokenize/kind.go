@@ -28,22 +28,24 @@ func readRanks(path string) (*vocab.Vocabulary, error) {
 	head, err := in.Peek(sniffed)
 	switch {
 	case errors.Is(err, syscall.EISDIR):
-		return nil, &Error{Key: "path", Reason: "it is a directory, and model directories cannot be read yet", Cure: cureRanks}
+		return nil, wrongFile("it is a directory, and model directories cannot be read yet", cureRanks)
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, unopened(err)
 	}
 	if what, cure := unreadable(head); what != "" {
-		return nil, &Error{Key: "path", Reason: "it is " + what, Cure: cure}
+		return nil, wrongFile("it is "+what, cure)
 	}
 	v, err := vocab.ReadTiktoken(in)
 	if err != nil {
-		return nil, &Error{Key: "path", Reason: err.Error(), Cure: "restore the file: each line is a token in base64, a space and its rank"}
+		return nil, wrongFile(err.Error(), "restore the file: each line is a token in base64, a space and its rank")
 	}
 	return v, nil
 }
 
+func wrongFile(reason, cure string) *Error { return &Error{Key: "path", Reason: reason, Cure: cure} }
+
 func unopened(err error) error {
-	e := &Error{Key: "path", Reason: err.Error(), Cure: "write the path of a rank file, relative to the mixture file"}
+	e := wrongFile(err.Error(), "write the path of a rank file, relative to the mixture file")
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		e.Reason = p.Op + ": " + p.Err.Error()
@@ -58,11 +60,12 @@ func unopened(err error) error {
 // Cures for files of other kinds.
 const (
 	cureHub   = "download its rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
-	cureRanks = "write `path:` with the model's rank file if it has one (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), " +
-		"or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
+	cureRanks = "write `path:` with the model's rank file if it has one " +
+		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
 )
 
-// unreadable returns the kind of a file that cannot be read, by its first bytes, and the cure; "" for what may be ranks.
+// unreadable returns the kind of a file that cannot be read, by its first bytes, and the cure; "" for what may be
+// ranks.
 func unreadable(head []byte) (what, cure string) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
 	has := func(key string) bool { return bytes.Contains(text, []byte(`"`+key+`"`)) }
@@ -85,8 +88,8 @@ func unreadable(head []byte) (what, cure string) {
 	return "JSON, which cannot be read yet", cureRanks
 }
 
-// isSentencePiece reports whether a file begins as sentencepiece_model.proto says: a piece, which begins with its text and
-// is followed by its score.
+// isSentencePiece reports whether a file begins as sentencepiece_model.proto says: a piece, which begins with its
+// text and is followed by its score.
 func isSentencePiece(head []byte) bool {
 	piece, rest, ok := bytesField(head, 0x0a)
 	if !ok || len(rest) == 0 || rest[0] != 0x0a {

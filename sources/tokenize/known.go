@@ -23,11 +23,11 @@ type definition struct {
 
 const endOfText = "<|endoftext|>"
 
-// definitions are the known vocabularies. docs/tokenizers.md lists them with their sources; a rank file with the ranks of
-// one is that vocabulary, whatever its name. gpt2 is r50k_base under the name of its model.
+// definitions are the known vocabularies. docs/tokenizers.md lists them with their sources; a rank file with the
+// ranks of one is that vocabulary, whatever its name. gpt2 is r50k_base under the name of its model.
 func definitions() []definition {
-	r50k := definition{name: "r50k_base", ranks: "73d6f49a21787e04b7f6cfcdae4a3527", file: "r50k_base", pattern: split.R50k,
-		specials: map[string]uint32{endOfText: 50256}, bos: endOfText, eos: endOfText,
+	r50k := definition{name: "r50k_base", ranks: "73d6f49a21787e04b7f6cfcdae4a3527", file: "r50k_base",
+		pattern: split.R50k, specials: map[string]uint32{endOfText: 50256}, bos: endOfText, eos: endOfText,
 		fingerprint: "12e81e9cde16561db2988bc8ee189616"}
 	gpt2 := r50k
 	gpt2.name = "gpt2"
@@ -47,7 +47,8 @@ func definitions() []definition {
 			bos: "<|begin_of_text|>", eos: "<|end_of_text|>"},
 		{name: "llama4", ranks: "6abad02aefbff3b6bfc236f81a83d098", pattern: split.O200k, specials: llama4Specials(),
 			bos: "<|begin_of_text|>", eos: "<|end_of_text|>"},
-		{name: "qwen", ranks: "2bed21d99bfe5dcab921fca2372eeef7", pattern: split.Qwen2, nfc: true, specials: qwenSpecials(), eos: endOfText},
+		{name: "qwen", ranks: "2bed21d99bfe5dcab921fca2372eeef7", pattern: split.Qwen2, nfc: true,
+			specials: qwenSpecials(), eos: endOfText},
 	}
 }
 
@@ -79,8 +80,8 @@ func (l *specialList) number(before string, first int, end uint32) {
 func llama3Specials() map[string]uint32 {
 	l := specialsFrom(128000)
 	l.add("<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>",
-		"<|finetune_right_pad_id|>", "<|step_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>", "<|eot_id|>",
-		"<|python_tag|>", "<|image|>")
+		"<|finetune_right_pad_id|>", "<|step_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>",
+		"<|eot_id|>", "<|python_tag|>", "<|image|>")
 	l.number("<|reserved_special_token_", 2, 128256)
 	return l.ids
 }

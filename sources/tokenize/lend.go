@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lender keeps encoders that nobody uses. One is dear to make and the better the longer it is used, and so a process has about as many as
-// processors, however many goroutines encode now and then.
+// lender keeps encoders that nobody uses. One is dear to make and the better the longer it is used, and so a process
+// has about as many as processors, however many goroutines encode now and then.
 type lender struct {
 	mu   sync.Mutex
 	idle []*Encoder // the one that was used last at the end
@@ -31,8 +31,8 @@ func (l *lender) give(enc *Encoder) {
 	}
 }
 
-// Append is Encoder.Append for who has no encoder: it is lent one. tell, unless nil, is called about once a MiB, so that somebody who waits
-// knows that it comes forward. Safe for concurrent use.
+// Append is Encoder.Append for who has no encoder: it is lent one. tell, unless nil, is called about once a MiB, so
+// that somebody who waits knows that it comes forward. Safe for concurrent use.
 func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 	enc := e.lent.take(e)
 	enc.merger.stride = stride{left: strideBytes, tell: tell}

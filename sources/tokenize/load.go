@@ -32,14 +32,15 @@ type Spec struct {
 	NeedBOS, NeedEOS bool // it is an error if there is none
 }
 
-// Open returns the tokenizer of a spec; it takes some ten milliseconds. What is wrong with the spec or with its file is an
-// [Error].
+// Open returns the tokenizer of a spec; it takes some ten milliseconds. What is wrong with the spec or with its file
+// is an [Error].
 func Open(s Spec) (*Encoding, error) {
 	e, err := open(s)
 	var wrong *Error
 	switch {
 	case errors.As(err, &wrong) && s.Path != "":
-		return nil, &Error{Key: wrong.Key, Reason: fmt.Sprintf("open tokenizer %s: %s", s.Path, wrong.Reason), Cure: wrong.Cure}
+		wrong.Reason = fmt.Sprintf("open tokenizer %s: %s", s.Path, wrong.Reason)
+		return nil, wrong
 	case err != nil:
 		return nil, fmt.Errorf("open tokenizer %s: %w", s.Name+s.Path, err)
 	}
@@ -114,8 +115,10 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	if s.Pattern != "" {
 		pattern, ok := split.Parse(s.Pattern)
 		if !ok {
-			return nil, &Error{Key: "pattern", Reason: fmt.Sprintf("the pattern %q is none that can be followed yet", s.Pattern),
-				Cure: "write one of " + strings.Join(split.Names(), ", ") + ", or the text of one of these regular expressions"}
+			return nil, &Error{Key: "pattern",
+				Reason: fmt.Sprintf("the pattern %q is none that can be followed yet", s.Pattern),
+				Cure: fmt.Sprintf("write one of %s, or the text of one of these regular expressions",
+					strings.Join(split.Names(), ", "))}
 		}
 		d.pattern = pattern
 	}
@@ -162,8 +165,8 @@ func (s *Spec) lacks(v *vocab.Vocabulary) error {
 	return &Error{Key: "path",
 		Reason: fmt.Sprintf("its %d ranks are not those of a known vocabulary, and a rank file does not say its %s",
 			v.Len(), strings.Join(missing, " and ")),
-		Cure: fmt.Sprintf("write what its publisher says beside `path:`, as `pattern: cl100k, specials: {%q: %d}%s` (docs/tokenizers.md)",
-			endOfText, v.Len(), eos)}
+		Cure: fmt.Sprintf("write the publisher's beside `path:`, as `pattern: cl100k, specials: {%q: %d}%s` "+
+			"(docs/tokenizers.md)", endOfText, v.Len(), eos)}
 }
 
 // checkSpecials refuses ids that belong to ranks.
@@ -174,16 +177,20 @@ func checkSpecials(specials map[string]uint32, v *vocab.Vocabulary) error {
 		first, taken := byID[id]
 		switch {
 		case taken:
-			return &Error{Key: "specials", Reason: fmt.Sprintf("id %d belongs to %q and to %q", id, first, text), Cure: "give each token its own id"}
+			return wrongSpecial("give each token its own id", "id %d belongs to %q and to %q", id, first, text)
 		case id >= vocab.MaxTokens:
-			return &Error{Key: "specials", Reason: fmt.Sprintf("the id of %q is %d", text, id), Cure: fmt.Sprintf("write one below %d", vocab.MaxTokens)}
+			return wrongSpecial(fmt.Sprintf("write one below %d", vocab.MaxTokens), "the id of %q is %d", text, id)
 		case id < uint32(v.Len()) && len(v.Token(id)) > 0:
-			return &Error{Key: "specials", Reason: fmt.Sprintf("the id of %q is %d, which is the rank of %q", text, id, v.Token(id)),
-				Cure: fmt.Sprintf("write the ids that the publisher says; the ranks end at %d", v.Len()-1)}
+			return wrongSpecial(fmt.Sprintf("write the publisher's ids; the ranks end at %d", v.Len()-1),
+				"the id of %q is %d, which is the rank of %q", text, id, v.Token(id))
 		}
 		byID[id] = text
 	}
 	return nil
+}
+
+func wrongSpecial(cure, reason string, args ...any) *Error {
+	return &Error{Key: "specials", Reason: fmt.Sprintf(reason, args...), Cure: cure}
 }
 
 // mark sets bos or eos of a definition.
@@ -199,8 +206,9 @@ func (s *Spec) mark(key, given string, needed bool, to *string, d *definition) e
 		return nil
 	}
 	if _, ok := d.specials[*to]; !ok {
-		return &Error{Key: key, Reason: fmt.Sprintf("%s is %q, which is none of the special tokens%s", key, *to, some(d.specials)),
-			Cure: fmt.Sprintf("write `specials: {%q: …}` with its id", *to)}
+		return &Error{Key: key,
+			Reason: fmt.Sprintf("%s is %q, which is none of the special tokens%s", key, *to, some(d.specials)),
+			Cure:   fmt.Sprintf("write `specials: {%q: …}` with its id", *to)}
 	}
 	return nil
 }

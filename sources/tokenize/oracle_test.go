@@ -133,7 +133,8 @@ func firstDifference(t testing.TB, name string, got, want []uint32) string {
 	return "at token " + strings.Join([]string{spell(got), spell(want)}, " | ")
 }
 
-// FuzzEncode compares with the oracle on texts of characters that Go's older Unicode tables, which are the oracle's, know.
+// FuzzEncode compares with the oracle on texts of characters that Go's older Unicode tables, which are the oracle's,
+// know.
 func FuzzEncode(f *testing.F) {
 	g := readGolden(f)
 	for _, v := range g.Vectors {

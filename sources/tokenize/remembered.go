@@ -1,7 +1,8 @@
 package tokenize
 
 const (
-	// shortTokens is how many tokens a remembered short piece may have: as many as fit half a cache line beside its key.
+	// shortTokens is how many tokens a remembered short piece may have: as many as fit half a cache line beside its
+	// key.
 	shortTokens = 4
 	shortSets   = 1 << 16 // of 64 bytes
 

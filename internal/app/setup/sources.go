@@ -26,7 +26,8 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	if t == nil {
 		return nil, nil
 	}
-	spec := tokenize.Spec{Name: t.Name, Pattern: t.Pattern, Specials: t.Specials, BOS: t.BOS, EOS: t.EOS, NeedBOS: t.AddBOS, NeedEOS: t.AddEOS}
+	spec := tokenize.Spec{Name: t.Name, Pattern: t.Pattern, Specials: t.Specials, BOS: t.BOS, EOS: t.EOS,
+		NeedBOS: t.AddBOS, NeedEOS: t.AddEOS}
 	if t.Path != "" {
 		spec.Path = c.Abs(t.Path)
 	}

@@ -1,7 +1,7 @@
 // Package nfc brings text into Unicode's normal form C, as Python's unicodedata does.
 //
-// golang.org/x/text holds the tables. Its own Append puts a joiner into runs of more than 30 combining marks ("stream-safe
-// text"), which no tokenizer does; so segments that are not in normal form are composed here.
+// golang.org/x/text holds the tables. Its own Append puts a joiner into runs of more than 30 combining marks
+// ("stream-safe text"), which no tokenizer does; so segments that are not in normal form are composed here.
 package nfc
 
 import (
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Span returns the length of the longest start of text that is found at once to be in normal form. What follows it can be
-// normalised by itself.
+// Span returns the length of the longest start of text that is found at once to be in normal form. What follows it
+// can be normalised by itself.
 func Span(text []byte) int { return norm.NFC.QuickSpan(text) }
 
 // Append appends the normal form of text to dst. Bytes that are not UTF-8 stay as they are.
@@ -30,7 +30,8 @@ func Append(dst, text []byte) []byte {
 	return dst
 }
 
-// segment returns the end of the first characters of text that may combine with each other and with nothing behind them.
+// segment returns the end of the first characters of text that may combine with each other and with nothing behind
+// them.
 func segment(text []byte) int {
 	for i := 0; i < len(text); {
 		p := norm.NFC.Properties(text[i:])

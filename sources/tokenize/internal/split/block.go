@@ -96,8 +96,8 @@ func (k *block) threes() uint64 {
 	return numbers
 }
 
-// startsWords is for [Cl100k], [Llama3] and [Qwen2]; numbers are the starts of the pieces of numbers. The patterns differ
-// in white space at the end of the text, which is not in a block.
+// startsWords is for [Cl100k], [Llama3] and [Qwen2]; numbers are the starts of the pieces of numbers. The patterns
+// differ in white space at the end of the text, which is not in a block.
 func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 	others := firsts(k.others) &^ (k.blanks << 1)
 	// Newlines directly behind others belong to them: the sum carries through their runs.

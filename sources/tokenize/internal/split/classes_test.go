@@ -32,9 +32,9 @@ func classOf(c *classes, r rune) byte {
 	return class
 }
 
-// The reference's Unicode is newer than Go's, or some day older: a character may have got its class between the two, and
-// a few have changed it. So the tables must agree but for characters that one of them does not know at all, and at most
-// a handful.
+// The reference's Unicode is newer than Go's, or some day older: a character may have got its class between the two,
+// and a few have changed it. So the tables must agree but for characters that one of them does not know at all, and
+// at most a handful.
 func TestClassesAgreeWithGo(t *testing.T) {
 	c := newClasses([]byte(classRuns))
 	letters, changed := 0, 0

@@ -62,7 +62,8 @@ func expressions() map[Pattern][]string {
 		},
 		Llama3: {
 			folded + `|` + before + `\p{L}+|\p{N}{1,3}` + lines,
-			`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`,
+			`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*` +
+				`|\s*[\r\n]|\s+(?!\S)|\s+`,
 		},
 		Qwen2: {
 			folded + `|` + before + `\p{L}+|\p{N}` + lines,

@@ -1,5 +1,5 @@
-// Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a run
-// of digits, white space.
+// Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a
+// run of digits, white space.
 //
 // What a piece is, a regular expression says; its matches are found by hand-written scanners and, in ASCII, for 64
 // characters at once. Every pattern here matches at every position, so pieces lie end to end, and where a piece ends

@@ -80,7 +80,8 @@ func Unpack(packed []byte) (*Vocabulary, error) {
 		left := planed(pairs, rows, row)
 		right := planed(pairs[planes/2*rows:], rows, row)
 		if left >= id || right >= id {
-			return nil, fmt.Errorf("unpack vocabulary: token %d is made of %d and %d, which come later", id, left, right)
+			return nil, fmt.Errorf("unpack vocabulary: token %d is made of %d and %d, which come later",
+				id, left, right)
 		}
 		v.spelling = append(v.spelling, v.Token(left)...)
 		v.spelling = append(v.spelling, v.Token(right)...)

@@ -31,7 +31,8 @@ func (words) Append(dst []uint32, text []byte, _ func()) []uint32 {
 	}
 	return dst
 }
-func (words) EOT() uint32           { return 1 }
+func (words) BOS() (uint32, bool)   { return 0, false }
+func (words) EOS() (uint32, bool)   { return 1, true }
 func (words) Fingerprint() [16]byte { return [16]byte{7} }
 
 const (

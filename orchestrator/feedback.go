@@ -8,7 +8,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 	pb "millrace/proto"
 )
 
@@ -167,7 +167,7 @@ func (m *Machine) fitText(was, is float64) string {
 }
 
 // costNow is the cost model of the next step.
-func (m *Machine) costNow() planner.Cost {
+func (m *Machine) costNow() cost.Cost {
 	if cost, ok := m.live.Cost(m.s.Next); ok {
 		return cost
 	}

@@ -5,7 +5,7 @@ import (
 
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 	"millrace/proto"
 )
 
@@ -13,7 +13,7 @@ import (
 func newAdaptive(t *testing.T, ranks int, policy string) *world {
 	w := newMixWorld(t, ranks)
 	w.cfg.Adaptive = &feedback.Settings{Policy: policy, Every: 4, Warmup: 4, Floor: 0.05, Smoothing: 0.5}
-	w.cfg.Cost, w.cfg.Refit = planner.Cost{Linear: 100, Quadratic: 1}, 6
+	w.cfg.Cost, w.cfg.Refit = cost.Cost{Linear: 100, Quadratic: 1}, 6
 	w.restart()
 	return w
 }
@@ -104,7 +104,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 // TestReportsThatAreNotAskedForChangeNothing but that costs can be fitted by hand.
 func TestReportsThatAreNotAskedForChangeNothing(t *testing.T) {
 	w := newMixWorld(t, 1)
-	w.cfg.Cost = planner.Cost{Linear: 100, Quadratic: 1}
+	w.cfg.Cost = cost.Cost{Linear: 100, Quadratic: 1}
 	w.restart()
 	w.connect()
 	w.joinAll("fresh", nil)

@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -30,8 +31,8 @@ type Config struct {
 	Spec   *planner.Spec
 	Place  func(*planner.Selection) (*millrace.Plan, error)
 	// Recost is Place with other coefficients of cost.
-	Recost  func(planner.Cost) func(*planner.Selection) (*millrace.Plan, error)
-	Cost    planner.Cost // of Place
+	Recost  func(cost.Cost) func(*planner.Selection) (*millrace.Plan, error)
+	Cost    cost.Cost // of Place
 	Placing *proto.Placing
 	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps; 0: only when asked to.
 	Adaptive    *feedback.Settings

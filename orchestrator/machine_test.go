@@ -16,6 +16,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -101,7 +102,7 @@ func newConfig(t *testing.T, ranks int) Config {
 	spec := &planner.Spec{SequenceLength: 64, GlobalBatch: 8, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, Schedule: schedule, LastStep: millrace.PadLast,
 		Sources: []planner.SourceSpec{{Name: "code", OnExhausted: millrace.Renormalize}, {Name: "web", OnExhausted: millrace.Renormalize}}}
 	place := func(sel *planner.Selection) (*millrace.Plan, error) {
-		return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
+		return place.Plan(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
 	}
 	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler),
 		Rules: facts.Rules{Classify: func(string) millrace.KeyClass { return millrace.KeyDocuments }, Changed: func(stored []byte) ([]string, error) {

@@ -11,6 +11,8 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 	"millrace/proto"
 )
 
@@ -70,9 +72,9 @@ func (w *world) must(r *proto.MixRequest) *proto.MixChange {
 
 func newMixWorld(t *testing.T, ranks int) *world {
 	w := newWorld(t, ranks)
-	w.cfg.Recost = func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+	w.cfg.Recost = func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 		return func(sel *planner.Selection) (*millrace.Plan, error) {
-			return planner.Place(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast, Cost: cost})
+			return place.Plan(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast, Cost: cost})
 		}
 	}
 	w.restart()

@@ -17,6 +17,7 @@ import (
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 	"millrace/proto"
 )
 
@@ -68,7 +69,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 		t.Fatal(err)
 	}
 	cfg.Place = func(sel *planner.Selection) (*millrace.Plan, error) {
-		return planner.Place(sel, millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
+		return place.Plan(sel, millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
 	}
 	return cfg
 }

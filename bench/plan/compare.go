@@ -7,6 +7,8 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // shape is what a step looks like: where from, how many bins of how many tokens, over how many ranks.
@@ -54,8 +56,8 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 }
 
 // placement are the product's settings for a model.
-func (s shape) placement(m model, layout millrace.Layout, balance millrace.Balance) planner.PlaceOptions {
-	o := planner.PlaceOptions{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.cost()}
+func (s shape) placement(m model, layout millrace.Layout, balance millrace.Balance) place.Options {
+	o := place.Options{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.cost()}
 	if layout == millrace.Varlen {
 		o.CapPermille = s.slack
 	}
@@ -66,22 +68,22 @@ func (s shape) placement(m model, layout millrace.Layout, balance millrace.Balan
 type placed struct {
 	plan *millrace.Plan
 	over overheads
-	said planner.Weight // by the product
+	said cost.Weight // by the product
 }
 
 // place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
-func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (placed, error) {
+func (s shape) place(sel *planner.Selection, o place.Options, m model) (placed, error) {
 	topo := dataParallel(s.ranks)
 	if o.Balance == millrace.BalancePP {
 		topo.PP, topo.Ranks = stages, stages*s.ranks
 	}
-	plan, err := planner.Place(sel, topo, o)
+	plan, err := place.Plan(sel, topo, o)
 	if err != nil {
 		return placed{}, err
 	}
 	p := placed{plan: plan, over: planned(plan, m).overheads()}
 	o.Cost = m.cost()
-	p.said = planner.Weigh(plan, o.Weighing(sel, topo))
+	p.said = cost.Weigh(plan, o.Weighing(sel, topo))
 	if math.Abs(p.over.fsdp-float64(p.said.Over.FSDP)/1e4) > .01 || math.Abs(p.over.dp-float64(p.said.Over.DP)/1e4) > .01 {
 		return p, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, p.said.Over, p.over)
 	}
@@ -89,7 +91,7 @@ func (s shape) place(sel *planner.Selection, o planner.PlaceOptions, m model) (p
 }
 
 // kept tells whether a plan holds all that was selected, and no microbatch more than its cap.
-func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o planner.PlaceOptions) error {
+func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o place.Options) error {
 	most := uint64(s.tokens)
 	if o.Layout == millrace.Varlen {
 		most = uint64(o.Shape(s.tokens, millrace.Int64).CapTokens)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 )
 
 // The shapes of G1 to G3, PLANNING §3.3.
@@ -201,7 +201,7 @@ func (b *bench) rankSums() (row, error) {
 	for i := range sels {
 		lengths := lengthsOf(&sels[i])
 		dearest := m.of(lengths[longestFirst(lengths)[0]])
-		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(m, millrace.Varlen, millrace.BalanceDP))
+		plan, err := place.Plan(&sels[i], dataParallel(s.ranks), s.placement(m, millrace.Varlen, millrace.BalanceDP))
 		if err != nil {
 			return row{}, err
 		}

@@ -6,6 +6,8 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // goal12 is how even context-parallel ranks are inside a microbatch.
@@ -44,10 +46,10 @@ func (b *bench) context(m model, cp int) ([]row, error) {
 	weigh := func(local uint32) (over float64, plan *millrace.Plan, err error) {
 		o := s.placement(m, millrace.Varlen, millrace.BalanceFSDP)
 		o.Local = local
-		if plan, err = planner.Place(&sels[0], topo, o); err != nil {
+		if plan, err = place.Plan(&sels[0], topo, o); err != nil {
 			return 0, nil, err
 		}
-		all, _ := planner.WeighContext(plan, o.Cost, cp, pad)
+		all, _ := cost.WeighContext(plan, o.Cost, cp, pad)
 		over = float64(all) / 1e4
 		if own := sliced(plan, m, cp, pad); math.Abs(own-over) > .01 {
 			err = fmt.Errorf("cp %d, documents to %d tokens whole: the planner says %g %%, this program %g %%", cp, local, over, own)

@@ -7,6 +7,7 @@ import (
 	"millrace"
 	"millrace/orchestrator/feedback"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 )
 
 // goal13 is what a wrong S* costs, and what is left of that when it has been fitted to reported times.
@@ -45,7 +46,7 @@ func (s shape) guessed(sels []planner.Selection, guess, truth model, fit *feedba
 	rng := rand.New(rand.NewPCG(seed, 13))
 	var over mean
 	for i := range sels {
-		plan, err := planner.Place(&sels[i], dataParallel(s.ranks), s.placement(guess, millrace.Varlen, millrace.BalanceFSDP))
+		plan, err := place.Plan(&sels[i], dataParallel(s.ranks), s.placement(guess, millrace.Varlen, millrace.BalanceFSDP))
 		if err != nil {
 			return 0, err
 		}

@@ -8,6 +8,8 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // pictured is an endless source of documents of which six in ten have images, as PLANNING §2 weighs them: one to four images beside their
@@ -39,9 +41,9 @@ func (p pictured) Peek(_ int, o millrace.Ordinal) (millrace.SampleMeta, planner.
 }
 
 // picturedModel is a ViT of 0.6 billion parameters before a model of 8 billion.
-func picturedModel() planner.Cost {
-	return planner.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256,
-		Encoder: &planner.EncoderModel{Layers: 32, Hidden: 1280, Heads: 16, FFN: 5120}}.Cost()
+func picturedModel() cost.Cost {
+	return cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256,
+		Encoder: &cost.EncoderModel{Layers: 32, Hidden: 1280, Heads: 16, FFN: 5120}}.Cost()
 }
 
 // goal11 is encoder and backbone in one assignment, with a barrier between them.
@@ -72,10 +74,10 @@ func (b *bench) phases(ranks int) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	cost := picturedModel()
-	opt := planner.PlaceOptions{MicroBatch: rowsOfRank, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150, Cost: cost}
+	prices := picturedModel()
+	opt := place.Options{MicroBatch: rowsOfRank, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150, Cost: prices}
 	begin := processorTime()
-	plan, err := planner.Place(&sels[0], dataParallel(ranks), opt)
+	plan, err := place.Plan(&sels[0], dataParallel(ranks), opt)
 	if err != nil {
 		return row{}, err
 	}
@@ -83,24 +85,24 @@ func (b *bench) phases(ranks int) (row, error) {
 	loads := make([][2]float64, ranks)
 	for i := range plan.Assignments {
 		a := &plan.Assignments[i]
-		c := twoPhases(cost, &a.Segment)
+		c := twoPhases(prices, &a.Segment)
 		loads[a.Rank][0] += c[0]
 		loads[a.Rank][1] += c[1]
 	}
 	ours := waiting(loads)
-	said := float64(planner.Weigh(plan, opt.Weighing(&sels[0], dataParallel(ranks))).Over.FSDP) / 1e4
+	said := float64(cost.Weigh(plan, opt.Weighing(&sels[0], dataParallel(ranks))).Over.FSDP) / 1e4
 	if math.Abs(ours-said) > .01 {
 		return row{}, fmt.Errorf("encoder and backbone over %d ranks: the planner says %g %%, this program %g %%", ranks, said, ours)
 	}
 	per := len(sels[0].Segments) / ranks
 	result := atMost(ours, .5)
 	return row{"G11", fmt.Sprintf("encoder and backbone, barrier between, DP %d × %d documents, one assignment: ≤ 0.5 %% over the mean", ranks, per), percent(ours), result,
-		fmt.Sprintf("random %s, LPT by the backbone %s, LPT by the sum %s; place took %.0f ms", percent(dealt(cost, &sels[0], ranks, nil)),
-			percent(dealt(cost, &sels[0], ranks, func(c [2]float64) float64 { return c[1] })), percent(dealt(cost, &sels[0], ranks, func(c [2]float64) float64 { return c[0] + c[1] })), took.Seconds()*1e3)}, nil
+		fmt.Sprintf("random %s, LPT by the backbone %s, LPT by the sum %s; place took %.0f ms", percent(dealt(prices, &sels[0], ranks, nil)),
+			percent(dealt(prices, &sels[0], ranks, func(c [2]float64) float64 { return c[1] })), percent(dealt(prices, &sels[0], ranks, func(c [2]float64) float64 { return c[0] + c[1] })), took.Seconds()*1e3)}, nil
 }
 
 // twoPhases are a segment's cost to encoder and backbone.
-func twoPhases(c planner.Cost, s *millrace.Segment) [2]float64 {
+func twoPhases(c cost.Cost, s *millrace.Segment) [2]float64 {
 	p, t := float64(s.Patches), float64(s.Length)
 	return [2]float64{(float64(c.Encoder.Linear) + float64(c.Encoder.Quadratic)*p) * p, (float64(c.Linear) + float64(c.Quadratic)*t) * t}
 }
@@ -120,7 +122,7 @@ func waiting(loads [][2]float64) float64 {
 }
 
 // dealt is the same of documents dealt by LPT of a weight, or at random, as many to every rank.
-func dealt(cost planner.Cost, sel *planner.Selection, ranks int, weight func([2]float64) float64) float64 {
+func dealt(cost cost.Cost, sel *planner.Selection, ranks int, weight func([2]float64) float64) float64 {
 	costs := make([][2]float64, len(sel.Segments))
 	for i := range costs {
 		costs[i] = twoPhases(cost, &sel.Segments[i])

@@ -6,6 +6,7 @@ import (
 	"millrace"
 	"millrace/internal/seal"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 )
 
 // anchored is a corpus whose sources are read in blocks, so that states hold seek points.
@@ -102,7 +103,7 @@ func (b *bench) sameSets() (n int, err error) {
 	}
 	for _, ranks := range []int{1, 8, 64, 512, s.bins()} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
-			plan, err := planner.Place(sel, dataParallel(ranks), s.placement(dense8B(), layout, millrace.BalanceFSDP))
+			plan, err := place.Plan(sel, dataParallel(ranks), s.placement(dense8B(), layout, millrace.BalanceFSDP))
 			if err != nil {
 				return n, err
 			}

@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 )
 
 // lookupDocuments make a table of lengths that no cache holds: 160 MB.
@@ -147,7 +148,7 @@ func (t *timing) plan(s shape, selector *planner.Selector, from supply) (planner
 		return sel.After, fmt.Errorf("plan for time: waits for source %d at %s: %w", out.Source, out.Ordinal, err)
 	}
 	placing := processorTime()
-	if _, err := planner.Place(&sel, dataParallel(s.ranks), s.placement(dense8B(), millrace.Varlen, millrace.BalanceFSDP)); err != nil {
+	if _, err := place.Plan(&sel, dataParallel(s.ranks), s.placement(dense8B(), millrace.Varlen, millrace.BalanceFSDP)); err != nil {
 		return sel.After, err
 	}
 	end := processorTime()

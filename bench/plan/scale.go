@@ -7,6 +7,7 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 )
 
 // scale is what plans of every size take, and what the planner holds.
@@ -79,14 +80,14 @@ func held(spec *planner.Spec, begin planner.State, from planner.Offers, runway i
 	if err != nil {
 		return 0, 0, err
 	}
-	opt := planner.PlaceOptions{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
+	opt := place.Options{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 	plans := make([]*millrace.Plan, runway)
 	for at := range runway + 8 {
 		sel, err := advance(selector, from, 1)
 		if err != nil {
 			return 0, 0, err
 		}
-		if plans[at%runway], err = planner.Place(&sel[0], dataParallel(128), opt); err != nil {
+		if plans[at%runway], err = place.Plan(&sel[0], dataParallel(128), opt); err != nil {
 			return 0, 0, err
 		}
 		state = len(sel[0].After.Compact())

@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 )
 
 // model weighs a document of s tokens as ratio*s + s*s; ratio is S*, where attention costs as much as everything linear.
@@ -18,9 +18,9 @@ func dense8B() model { return model{"8B", 61000} }
 func moeA3B() model  { return model{"A3B-MoE", 17000} }
 
 // cost is what the product is told of the model.
-func (m model) cost() planner.Cost {
+func (m model) cost() cost.Cost {
 	const parts = 16 // of its fixed point
-	return planner.Cost{Linear: uint64(math.Round(m.ratio * parts)), Quadratic: parts}
+	return cost.Cost{Linear: uint64(math.Round(m.ratio * parts)), Quadratic: parts}
 }
 
 // of is what a document costs.

@@ -24,6 +24,8 @@ import (
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 	"millrace/proto"
 	"millrace/sources"
 )
@@ -158,12 +160,12 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 	if err != nil {
 		return out, fmt.Errorf("encode identity: %w", err)
 	}
-	options := strategy.Place()
+	options := strategy.Options()
 	out = orchestrator.Config{
 		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: inverse, By: programVersion(),
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) },
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
 		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
-		Recost: func(cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},
 		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify},
@@ -177,9 +179,9 @@ func orchestratorConfig(c *config.Config, world int) (orchestrator.Config, error
 }
 
 // recosted places by other coefficients of cost than the mixture file's.
-func recosted(topology millrace.Topology, options planner.PlaceOptions, cost planner.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+func recosted(topology millrace.Topology, options place.Options, cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
-	return func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }
+	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
 }
 
 // changed names what differs between a stored identity and the mixture file's.

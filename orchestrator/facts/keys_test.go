@@ -8,6 +8,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 )
 
 // classify knows the classes of the keys that tests change.
@@ -44,7 +45,7 @@ func TestAnotherMixtureDropsWhatWasChangedOfTheOld(t *testing.T) {
 	spec := &planner.Spec{Schedule: schedule("1", "2", "3")}
 	run := runOf("b", "d", "g")
 	run.Spec = spec
-	o := Overrides{schedule: schedule("5", "1", "1"), skips: []planner.Skip{{From: 11, To: 13}}, costs: []costsAt{{2, planner.Cost{Linear: 3}}}}
+	o := Overrides{schedule: schedule("5", "1", "1"), skips: []planner.Skip{{From: 11, To: 13}}, costs: []costsAt{{2, cost.Cost{Linear: 3}}}}
 	text := NewRunState(run, 1, savedState(), o).Encode()
 	for key, stays := range map[string]bool{
 		"mixture.weights.web": false, "mixture.schedule[0]": false, "mixture.groups.books": false, "mixture.sizes.web": false, "mixture.floor": false,

@@ -7,6 +7,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 	pb "millrace/proto"
 )
 
@@ -22,7 +23,7 @@ type Overrides struct {
 // costsAt is a cost model from a step on.
 type costsAt struct {
 	step uint64
-	cost planner.Cost
+	cost cost.Cost
 }
 
 // isEmpty reports whether the mixture file alone is in force.
@@ -46,7 +47,7 @@ func (o Overrides) With(file *mixing.Schedule, c *pb.Mixed) (Overrides, error) {
 		o.skips = append(slices.DeleteFunc(slices.Clone(o.skips), func(k planner.Skip) bool { return k.From == skip.From }), skip)
 		slices.SortFunc(o.skips, func(a, b planner.Skip) int { return cmp.Compare(a.From, b.From) })
 	case *pb.Mixed_Costs:
-		at := costsAt{c.AtStep, planner.Cost{Linear: change.Costs.Linear, Quadratic: change.Costs.Quadratic}}
+		at := costsAt{c.AtStep, cost.Cost{Linear: change.Costs.Linear, Quadratic: change.Costs.Quadratic}}
 		o.costs = append(slices.DeleteFunc(slices.Clone(o.costs), func(k costsAt) bool { return k.step >= at.step }), at)
 	}
 	if len(c.Policy) > 0 {
@@ -87,7 +88,7 @@ func (o Overrides) Spec(file *planner.Spec) *planner.Spec {
 }
 
 // Cost returns the cost model of a step; ok is false if the mixture file's holds.
-func (o Overrides) Cost(step uint64) (cost planner.Cost, ok bool) {
+func (o Overrides) Cost(step uint64) (cost cost.Cost, ok bool) {
 	for _, c := range o.costs {
 		if c.step <= step {
 			cost, ok = c.cost, true

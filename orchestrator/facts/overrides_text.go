@@ -9,6 +9,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 )
 
 // overridesText is the form of Overrides in a run state.
@@ -85,7 +86,7 @@ func parseOverrides(t *overridesText, file *mixing.Schedule) (Overrides, error) 
 		o.skips = append(o.skips, planner.Skip{From: millrace.Step(k[0]), To: millrace.Step(k[1])})
 	}
 	for _, c := range t.Costs {
-		o.costs = append(o.costs, costsAt{c[0], planner.Cost{Linear: c[1], Quadratic: c[2]}})
+		o.costs = append(o.costs, costsAt{c[0], cost.Cost{Linear: c[1], Quadratic: c[2]}})
 	}
 	return o, nil
 }

@@ -1,8 +1,10 @@
-package planner
+package planner_test
 
 import (
 	"math/rand/v2"
 	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 	"slices"
 	"testing"
 )
@@ -12,12 +14,12 @@ import (
 func TestBucketsAreOfOneLength(t *testing.T) {
 	padded := map[millrace.Packing]uint64{}
 	for _, packing := range []millrace.Packing{millrace.Pad, millrace.Bucketed} {
-		spec, c := pretrain(t, 2048, 64, 4000)
+		spec, c := plannertest.Pretrain(t, 2048, 64, 4000)
 		spec.Packing, spec.PadMultiple = packing, 8
 		if packing == millrace.Bucketed {
 			spec.Carry = 512
 		}
-		steps, _, err := collect(t, spec, NewState(4), c, 100)
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +35,7 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 			if len(slices.Compact(bins)) != len(sel.Segments) || len(bins) != 64 || longest > sel.SequenceLength {
 				t.Fatalf("%s: step %d has %d segments in %d bins, the longest %d of %d", packing, i, len(sel.Segments), len(bins), longest, sel.SequenceLength)
 			}
-			if in := spec.stageAt(point{}); packing == millrace.Bucketed && sel.SequenceLength != in.SequenceLength>>spec.halved(&in, longest) {
+			if packing == millrace.Bucketed && sel.SequenceLength != spec.SequenceLength>>spec.Halved(0, 0, longest) {
 				t.Fatalf("step %d has rows of %d for %d tokens", i, sel.SequenceLength, longest)
 			}
 			if shortest > sel.SequenceLength/2 {
@@ -59,11 +61,11 @@ func TestBucketsAnyLength(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 3000 {
 		pad := []uint32{1, 2, 8, 12}[rng.IntN(4)]
-		spec := newSpec(t, pad*(1+rng.Uint32N(4096)), 4, "1")
+		spec := plannertest.NewSpec(t, pad*(1+rng.Uint32N(4096)), 4, "1")
 		spec.PadMultiple = pad
-		in := spec.stageAt(point{})
+		in, _ := spec.StageAt(0, 0)
 		tokens := 1 + rng.Uint32N(in.SequenceLength)
-		got, want := in.SequenceLength>>spec.halved(&in, tokens), in.SequenceLength
+		got, want := in.SequenceLength>>spec.Halved(0, 0, tokens), in.SequenceLength
 		for n := uint32(1); n <= millrace.MostHalvings; n++ {
 			if length := in.SequenceLength >> n; length<<n == in.SequenceLength && length%pad == 0 && length >= tokens {
 				want = length

@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"errors"
@@ -8,16 +8,18 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 )
 
 // above is a corpus that nobody may ask for what lies below a state's floor: loaders start there.
 type above struct {
-	Offers
+	planner.Offers
 	t     *testing.T
 	floor []millrace.Ordinal
 }
 
-func newAbove(t *testing.T, o Offers, st State) above {
+func newAbove(t *testing.T, o planner.Offers, st planner.State) above {
 	a := above{o, t, make([]millrace.Ordinal, len(st.Sources))}
 	for i := range a.floor {
 		a.floor[i] = st.Floor(i)
@@ -25,7 +27,7 @@ func newAbove(t *testing.T, o Offers, st State) above {
 	return a
 }
 
-func (a above) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability) {
+func (a above) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
 	if ordinal < a.floor[source] {
 		a.t.Fatalf("asked for ordinal %s of source %d, whose floor is %s", ordinal, source, a.floor[source])
 	}
@@ -37,17 +39,17 @@ func TestCarryIsBounded(t *testing.T) {
 	waited := 0
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 51))
-		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
 		spec.Packing, spec.Carry = millrace.BestFit, []int{1, 5, 40, 512}[rng.IntN(4)]
 		if seed%2 == 0 {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
-		c := randomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
-		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		placed, before := uint64(0), NewState(len(spec.Sources))
+		placed, before := uint64(0), planner.NewState(len(spec.Sources))
 		for i := range steps {
 			after := steps[i].After
 			placed += steps[i].Stats.Tokens
@@ -58,11 +60,11 @@ func TestCarryIsBounded(t *testing.T) {
 					t.Fatalf("seed %d, step %d: the floor of source %d falls from %s to %s", seed, i, s, before.Floor(s), after.Floor(s))
 				}
 			}
-			if after.Tokens != placed || placed+lengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
+			if after.Tokens != placed || placed+planner.LengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
 				t.Fatalf("seed %d, step %d: %d tokens are placed, %d drawn: %s", seed, i, placed, drawn, after)
 			}
 			for _, w := range after.Carried {
-				if int(w.Age) > max(MostWaits, spec.Window) {
+				if int(w.Age) > max(planner.MostWaits, spec.Window) {
 					t.Fatalf("seed %d, step %d: %+v waits too long", seed, i, w)
 				}
 			}
@@ -80,10 +82,10 @@ func TestCarryIsBounded(t *testing.T) {
 
 // TestMovedIsWhatWindowsAndCarryAllow: nothing moves without them, and nothing further than they let it.
 func TestMovedIsWhatWindowsAndCarryAllow(t *testing.T) {
-	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, MostWaits}, {4, 64, 3, MostWaits + 3}} {
-		spec := newSpec(t, 64, 8, "1", "2")
+	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, planner.MostWaits}, {4, 64, 3, planner.MostWaits + 3}} {
+		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry
-		steps, _, err := collect(t, spec, NewState(2), randomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.RandomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,24 +109,24 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 		at := func(count uint64) mixing.Point {
 			return mixing.Point{Measure: measure, Count: count * []uint64{1, 64}[measure]}
 		}
-		spec := newSpec(t, 8, 8, "1", "1")
+		spec := plannertest.NewSpec(t, 8, 8, "1", "1")
 		spec.Window = 4
-		spec.Schedule = schedule(t,
-			mixing.Milestone{From: at(0), Weights: parseWeights(t, "1", "1")},
-			mixing.Milestone{From: at(6), Weights: parseWeights(t, "1", "3")},
-			mixing.Milestone{From: at(9), Weights: parseWeights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
+		spec.Schedule = plannertest.Schedule(t,
+			mixing.Milestone{From: at(0), Weights: plannertest.Weights(t, "1", "1")},
+			mixing.Milestone{From: at(6), Weights: plannertest.Weights(t, "1", "3")},
+			mixing.Milestone{From: at(9), Weights: plannertest.Weights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
 		docs := make([]millrace.SampleMeta, 4000)
 		for i := range docs {
-			docs[i] = document(i, 8)
+			docs[i] = plannertest.Document(i, 8)
 		}
-		c := &corpus{docs: [][]millrace.SampleMeta{docs, docs}, epochs: make([]uint64, 2)}
-		steps, _, err := collect(t, spec, NewState(2), c, 26)
+		c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs, docs}, Epochs: make([]uint64, 2)}
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 26)
 		if err != nil {
 			t.Fatal(err)
 		}
 		begins := map[int]bool{}
 		for i := range steps {
-			if steps[i].After.Done == (Done{}) {
+			if steps[i].After.Done == (planner.Done{}) {
 				begins[i+1] = true
 			}
 		}
@@ -138,9 +140,9 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 
 // TestWindowMovesSamplesByLessThanItsLength: whatever a window holds of a source was drawn behind all that earlier windows hold of it.
 func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
-	spec, c := pretrain(t, 2048, 64, 3000)
+	spec, c := plannertest.Pretrain(t, 2048, 64, 3000)
 	spec.Window = 4
-	steps, _, err := collect(t, spec, NewState(4), c, 24)
+	steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 24)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +164,7 @@ func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 				reached[s.Source] = at
 			}
 		}
-		if steps[i].After.Done == (Done{}) {
+		if steps[i].After.Done == (planner.Done{}) {
 			if i%4 != 3 {
 				t.Fatalf("a window ends with step %d", i)
 			}
@@ -176,19 +178,19 @@ func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 
 // TestAnotherWindow: a window that does not come out as it was is refused, whether its steps hold other tokens or it is too short.
 func TestAnotherWindow(t *testing.T) {
-	spec := newSpec(t, 16, 4, "1")
+	spec := plannertest.NewSpec(t, 16, 4, "1")
 	spec.Window = 4
 	docs := make([]millrace.SampleMeta, 40)
 	for i := range docs {
-		docs[i] = document(i, uint32(i%16+1))
+		docs[i] = plannertest.Document(i, uint32(i%16+1))
 	}
-	c := &corpus{docs: [][]millrace.SampleMeta{docs}, epochs: []uint64{1}}
-	steps, _, err := collect(t, spec, NewState(1), c, 2)
+	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}
+	steps, _, err := plannertest.Collect(t, spec, planner.NewState(1), c, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range [][]millrace.SampleMeta{append([]millrace.SampleMeta{document(1, 3)}, docs[1:]...), docs[:3]} {
-		_, _, err := collect(t, spec, steps[1].After, &corpus{docs: [][]millrace.SampleMeta{other}, epochs: []uint64{1}}, 0)
+	for _, other := range [][]millrace.SampleMeta{append([]millrace.SampleMeta{plannertest.Document(1, 3)}, docs[1:]...), docs[:3]} {
+		_, _, err := plannertest.Collect(t, spec, steps[1].After, &plannertest.Corpus{Docs: [][]millrace.SampleMeta{other}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "the window from step 0 on") {
 			t.Errorf("%d documents: %v", len(other), err)
 		}
@@ -197,23 +199,23 @@ func TestAnotherWindow(t *testing.T) {
 
 // TestCarriedDocumentMayChange: a carried document that cannot be read any more keeps its place, one that is another than it was is refused.
 func TestCarriedDocumentMayChange(t *testing.T) {
-	spec := newSpec(t, 10, 2, "1")
+	spec := plannertest.NewSpec(t, 10, 2, "1")
 	spec.Carry = 4
-	st := NewState(1)
-	st.Tokens, st.Sources[0] = 13, SourceState{Ordinal: 3, Tokens: 20, Samples: 3}
-	st.Carried = []Carried{{Ordinal: 1, Length: 7, Age: 2}}
+	st := planner.NewState(1)
+	st.Tokens, st.Sources[0] = 13, planner.SourceState{Ordinal: 3, Tokens: 20, Samples: 3}
+	st.Carried = []planner.Carried{{Ordinal: 1, Length: 7, Age: 2}}
 	for _, tt := range []struct {
 		name string
 		now  millrace.SampleMeta
 		ok   bool
 	}{
-		{"the same", document(1, 7), true},
+		{"the same", plannertest.Document(1, 7), true},
 		{"unreadable", millrace.SampleMeta{Reject: "torn"}, true},
-		{"shorter", document(1, 6), false},
-		{"longer", document(1, 8), false},
+		{"shorter", plannertest.Document(1, 6), false},
+		{"longer", plannertest.Document(1, 8), false},
 	} {
-		c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 6), tt.now, document(1, 7), document(1, 5)}}, epochs: []uint64{1}}
-		steps, _, err := collect(t, spec, st, newAbove(t, c, st), 0)
+		c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 6), tt.now, plannertest.Document(1, 7), plannertest.Document(1, 5)}}, Epochs: []uint64{1}}
+		steps, _, err := plannertest.Collect(t, spec, st, newAbove(t, c, st), 0)
 		if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, millrace.ErrMismatch) {
 			t.Fatalf("%s: %v", tt.name, err)
 		}

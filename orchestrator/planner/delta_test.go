@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"fmt"
@@ -8,6 +8,8 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 )
 
 // randomSchedule has up to four milestones, with and without ramps, in steps or tokens; each leaves some sources without weight.
@@ -21,13 +23,13 @@ func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule 
 			weights[i] = []string{"1", "0.25", "3", "0", "1e-9", "7"}[rng.IntN(6)]
 		}
 		weights[rng.IntN(sources)] = "2"
-		k := mixing.Milestone{From: mixing.Point{Measure: measure, Count: at}, Weights: parseWeights(t, weights...)}
+		k := mixing.Milestone{From: mixing.Point{Measure: measure, Count: at}, Weights: plannertest.Weights(t, weights...)}
 		if len(milestones) > 0 && rng.IntN(3) > 0 {
 			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{Measure: measure, Count: unit * (1 + rng.Uint64N(9))}
 		}
 		milestones = append(milestones, k)
 	}
-	return schedule(t, milestones...)
+	return plannertest.Schedule(t, milestones...)
 }
 
 // TestDeltasLeadAlongEveryRun: whatever the mixture, deltas lead from the first state through each that select comes to, by one Differ that
@@ -37,35 +39,35 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 41))
 		sources := []int{1, 2, 3, 7, 40}[rng.IntN(5)]
-		spec := randomSpec(t, rng, sources)
+		spec := plannertest.RandomSpec(t, rng, sources)
 		spec.Schedule = randomSchedule(t, rng, sources)
 		spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast, millrace.DropLast}[rng.IntN(3)]
 		for i := range spec.Sources {
 			spec.Sources[i].Name = fmt.Sprintf("s%03d", i)
 			spec.Sources[i].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.Renormalize, millrace.Renormalize, millrace.StopRun}[rng.IntN(4)]
 		}
-		c := anchored{randomCorpus(rng, sources, 60, spec.SequenceLength)}
-		run, _, err := collect(t, spec, NewState(sources), c, 60)
+		c := anchored{plannertest.RandomCorpus(rng, sources, 60, spec.SequenceLength)}
+		run, _, err := plannertest.Collect(t, spec, planner.NewState(sources), c, 60)
 		if err != nil && len(run) == 0 {
 			continue
 		}
-		writer, reader, before := NewDiffer(spec), NewDiffer(spec), NewState(sources)
+		writer, reader, before := planner.NewDiffer(spec), planner.NewDiffer(spec), planner.NewState(sources)
 		for i := range run {
 			delta, err := writer.Diff(before, run[i].After, run[i].Legs...)
 			if err != nil {
 				t.Fatalf("seed %d step %d: %v", seed, i, err)
 			}
-			for _, d := range []*Differ{reader, NewDiffer(spec)} {
+			for _, d := range []*planner.Differ{reader, planner.NewDiffer(spec)} {
 				got := before.Clone()
 				if err := d.Apply(&got, delta); err != nil || !got.Equal(run[i].After) {
 					t.Fatalf("seed %d step %d: %s leads to\n%s, not\n%s: %v", seed, i, before, got, run[i].After, err)
 				}
 			}
 			counted := before.Clone()
-			if err := NewDiffer(nil).Apply(&counted, delta); err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
+			if err := planner.NewDiffer(nil).Apply(&counted, delta); err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
 				t.Fatalf("seed %d step %d: without a spec the counters are %s: %v", seed, i, counted, err)
 			}
-			if slices.ContainsFunc(run[i].After.Sources, func(s SourceState) bool { return s.Finished }) {
+			if slices.ContainsFunc(run[i].After.Sources, func(s planner.SourceState) bool { return s.Finished }) {
 				left++
 			}
 			for n := range delta { // what is cut anywhere is refused
@@ -84,23 +86,23 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 }
 
 // many is a mixture of a thousand sources whose documents fill a step with few of them.
-func many(t testing.TB, ramp mixing.Ramp) (*Spec, *corpus) {
+func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 	const n = 1000
 	rng := rand.New(rand.NewPCG(5, 5))
 	first, second := make([]string, n), make([]string, n)
-	c := &corpus{docs: make([][]millrace.SampleMeta, n), epochs: make([]uint64, n)}
+	c := &plannertest.Corpus{Docs: make([][]millrace.SampleMeta, n), Epochs: make([]uint64, n)}
 	for i := range n {
 		first[i], second[i] = fmt.Sprint(1+rng.IntN(1000)), fmt.Sprint(1+rng.IntN(1000))
-		c.docs[i] = []millrace.SampleMeta{document(0, 4096-rng.Uint32N(500)), document(1, 3000)}
+		c.Docs[i] = []millrace.SampleMeta{plannertest.Document(0, 4096-rng.Uint32N(500)), plannertest.Document(1, 3000)}
 	}
-	spec := newSpec(t, 4096, 3, first[:1]...)
-	milestones := []mixing.Milestone{{Weights: parseWeights(t, first...)}}
+	spec := plannertest.NewSpec(t, 4096, 3, first[:1]...)
+	milestones := []mixing.Milestone{{Weights: plannertest.Weights(t, first...)}}
 	if ramp != mixing.RampNone {
-		milestones = append(milestones, mixing.Milestone{From: mixing.Point{Count: 5}, Weights: parseWeights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
+		milestones = append(milestones, mixing.Milestone{From: mixing.Point{Count: 5}, Weights: plannertest.Weights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
 	}
-	spec.Schedule, spec.Sources = schedule(t, milestones...), nil
+	spec.Schedule, spec.Sources = plannertest.Schedule(t, milestones...), nil
 	for i := range n {
-		spec.Sources = append(spec.Sources, SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: millrace.Renormalize})
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: millrace.Renormalize})
 	}
 	return spec, c
 }
@@ -109,11 +111,11 @@ func many(t testing.TB, ramp mixing.Ramp) (*Spec, *corpus) {
 func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine} {
 		spec, c := many(t, ramp)
-		run, _, err := collect(t, spec, NewState(1000), anchored{c}, 150)
+		run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), anchored{c}, 150)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, before, largest := NewDiffer(spec), NewState(1000), 0
+		d, before, largest := planner.NewDiffer(spec), planner.NewState(1000), 0
 		for i := range run {
 			delta, err := d.Diff(before, run[i].After)
 			if err != nil {
@@ -140,11 +142,11 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampCosine} {
 		spec, c := many(t, ramp)
 		spec.Window, spec.Carry = 4, 8
-		run, _, err := collect(t, spec, NewState(1000), anchored{c}, 150)
+		run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), anchored{c}, 150)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, before, segments, waited := NewDiffer(spec), NewState(1000), 0, 0
+		d, before, segments, waited := planner.NewDiffer(spec), planner.NewState(1000), 0, 0
 		for i := range run {
 			delta, err := d.Diff(before, run[i].After, run[i].Legs...)
 			if err != nil {
@@ -154,7 +156,7 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 			if inside := run[i].After.Done.Steps > 0; inside && len(delta) > 16 || !inside && i > 3 && len(delta) > 64+32*(segments+len(run[i].After.Carried)) {
 				t.Fatalf("%s, step %d: %d bytes for a window of %d segments", ramp, i, len(delta), segments)
 			}
-			if run[i].After.Done == (Done{}) {
+			if run[i].After.Done == (planner.Done{}) {
 				segments, waited = 0, waited+len(run[i].After.Carried)
 			}
 			before = run[i].After
@@ -168,14 +170,14 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 // TestDeltaOfLeaveIsBounded: a source that leaves inside a step changes all shares there, which no prediction knows.
 func TestDeltaOfLeaveIsBounded(t *testing.T) {
 	spec, c := many(t, mixing.RampNone)
-	for i := range c.epochs {
-		c.epochs[i] = 1
+	for i := range c.Epochs {
+		c.Epochs[i] = 1
 	}
-	run, _, err := collect(t, spec, NewState(1000), c, 60)
+	run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), c, 60)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, before, largest := NewDiffer(spec), NewState(1000), 0
+	d, before, largest := planner.NewDiffer(spec), planner.NewState(1000), 0
 	for i := range run {
 		delta, err := d.Diff(before, run[i].After)
 		if err != nil {
@@ -189,24 +191,24 @@ func TestDeltaOfLeaveIsBounded(t *testing.T) {
 }
 
 func TestDeltaRefused(t *testing.T) {
-	d := NewDiffer(newSpec(t, 10, 4, "1", "2"))
-	before, after := NewState(2), NewState(2)
+	d := planner.NewDiffer(plannertest.NewSpec(t, 10, 4, "1", "2"))
+	before, after := planner.NewState(2), planner.NewState(2)
 	after.Step, after.Tokens = 1, 12
-	after.Sources[1] = SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
+	after.Sources[1] = planner.SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
 	good, err := d.Diff(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, bad := range map[string]Delta{
-		"empty": {}, "another version": append(Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {deltaPlain, 1, 2, 0}, "no end": {deltaPlain, 0x80},
-		"count": {deltaPlain, 200, 0},
+	for name, bad := range map[string]planner.Delta{
+		"empty": {}, "another version": append(planner.Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {planner.DeltaPlain, 1, 2, 0}, "no end": {planner.DeltaPlain, 0x80},
+		"count": {planner.DeltaPlain, 200, 0},
 	} {
-		if err := d.Apply(&State{Version: PlannerVersion, Sources: make([]SourceState, 2)}, bad); err == nil {
+		if err := d.Apply(&planner.State{Version: planner.PlannerVersion, Sources: make([]planner.SourceState, 2)}, bad); err == nil {
 			t.Errorf("%s: %x is taken", name, bad)
 		}
 	}
 	for n := range good { // what is cut anywhere is refused
-		if err := d.Apply(&State{Version: PlannerVersion, Sources: make([]SourceState, 2)}, good[:n]); err == nil {
+		if err := d.Apply(&planner.State{Version: planner.PlannerVersion, Sources: make([]planner.SourceState, 2)}, good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are taken", n, len(good))
 		}
 	}

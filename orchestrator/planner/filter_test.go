@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 )
 
 // TestRefusedDocumentsAreEmptyOnes: what the source's own filter refuses is planned as a document without tokens would be, under any setting, and
@@ -18,22 +20,22 @@ func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 	refused := 0
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 41))
-		spec := randomSpec(t, rng, 1+rng.IntN(3))
-		c := randomCorpus(rng, len(spec.Sources), 120, spec.SequenceLength)
-		dumb := &corpus{epochs: c.epochs}
-		for s := range c.docs {
-			dumb.docs = append(dumb.docs, slices.Clone(c.docs[s]))
-			for d := range c.docs[s][:len(c.docs[s])-1] {
-				meta := &c.docs[s][d]
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 120, spec.SequenceLength)
+		dumb := &plannertest.Corpus{Epochs: c.Epochs}
+		for s := range c.Docs {
+			dumb.Docs = append(dumb.Docs, slices.Clone(c.Docs[s]))
+			for d := range c.Docs[s][:len(c.Docs[s])-1] {
+				meta := &c.Docs[s][d]
 				if meta.Refused = rng.Uint64N(8) << 1; rng.IntN(3) == 0 {
-					meta.Refused |= ownFilter
-					dumb.docs[s][d].Lengths.Tokens = 0
+					meta.Refused |= planner.OwnFilter
+					dumb.Docs[s][d].Lengths.Tokens = 0
 				}
 			}
 		}
-		got, out, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
-		want, wantOut, wantErr := collect(t, spec, NewState(len(spec.Sources)), dumb, 0)
-		for _, steps := range [][]Selection{got, want} {
+		got, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
+		want, wantOut, wantErr := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), dumb, 0)
+		for _, steps := range [][]planner.Selection{got, want} {
 			for i := range steps {
 				for s := range steps[i].Stats.Sources {
 					st := &steps[i].Stats.Sources[s]
@@ -69,17 +71,17 @@ func TestStagesHaveFilters(t *testing.T) {
 	before, gone := 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 42))
-		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
 		spec.Carry = 0 // what waits was drawn in the stage before
-		c := randomCorpus(rng, len(spec.Sources), 400, spec.SequenceLength)
-		for s := range c.docs {
-			for d := range c.docs[s] {
-				c.docs[s][d].Refused = rng.Uint64N(2) << 1
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 400, spec.SequenceLength)
+		for s := range c.Docs {
+			for d := range c.Docs[s] {
+				c.Docs[s][d].Refused = rng.Uint64N(2) << 1
 			}
 		}
 		spec.Carry = 0 // what was drawn before the stage and waits belongs to the steps before
-		spec.Stages = []Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
-		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
+		spec.Stages = []planner.Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,16 +108,16 @@ func TestStagesHaveFilters(t *testing.T) {
 // TestAFilterThatRefusesAllIsNamed, whether the source repeats or ends.
 func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
 	for _, on := range []millrace.OnExhausted{millrace.Repeat, millrace.Renormalize} {
-		spec := newSpec(t, 64, 4, "1", "1")
-		c := randomCorpus(rand.New(rand.NewPCG(1, 1)), 2, 50, 64)
-		for d := range c.docs[1] {
-			c.docs[1][d].Refused = ownFilter
+		spec := plannertest.NewSpec(t, 64, 4, "1", "1")
+		c := plannertest.RandomCorpus(rand.New(rand.NewPCG(1, 1)), 2, 50, 64)
+		for d := range c.Docs[1] {
+			c.Docs[1][d].Refused = planner.OwnFilter
 		}
 		if spec.Sources[1].Filters, spec.Sources[1].OnExhausted = "quality > 2", on; on == millrace.Repeat {
-			c.epochs[1] = 0
+			c.Epochs[1] = 0
 		}
-		_, _, err := collect(t, spec, NewState(2), c, 0)
-		var empty *ExhaustedError
+		_, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 0)
+		var empty *planner.ExhaustedError
 		if !errors.As(err, &empty) || !strings.Contains(err.Error(), `source "b" holds no document with a token that its filters keep: quality > 2`) {
 			t.Errorf("%s: %v", on, err)
 		}

@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"errors"
@@ -9,14 +9,16 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 )
 
 // checkStep holds for every selection: bins hold what fits, cuts are where they may be.
-func checkStep(t *testing.T, spec *Spec, sel *Selection) {
+func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 	t.Helper()
 	held := make([]uint64, sel.NumBins)
 	for i, seg := range sel.Segments {
-		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(max(spec.PadMultiple, 1))
+		held[sel.Bin[i]] += uint64(spec.Units(seg.Length)) * uint64(max(spec.PadMultiple, 1))
 		bad := seg.More && seg.Length != spec.SequenceLength || seg.Offset%spec.SequenceLength != 0
 		if spec.Packing == millrace.Concat {
 			bad = seg.More && held[sel.Bin[i]] != uint64(spec.SequenceLength)
@@ -45,10 +47,10 @@ type place struct {
 func TestEveryTokenOnce(t *testing.T) {
 	for seed := range uint64(120) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		spec := randomSpec(t, rng, 1+rng.IntN(4))
-		c := randomCorpus(rng, len(spec.Sources), 150, spec.SequenceLength)
-		steps, out, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
-		if err != nil || out.Reason != SourcesThrough || len(out.Unread) > 0 {
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 150, spec.SequenceLength)
+		steps, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		if err != nil || out.Reason != planner.SourcesThrough || len(out.Unread) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, out, err)
 		}
 		seen := map[place]uint32{}
@@ -68,8 +70,8 @@ func TestEveryTokenOnce(t *testing.T) {
 			}
 		}
 		wantRejects := 0
-		for s, docs := range c.docs {
-			for o := range uint64(len(docs)) * c.epochs[s] {
+		for s, docs := range c.Docs {
+			for o := range uint64(len(docs)) * c.Epochs[s] {
 				meta, _ := c.Peek(s, millrace.Ordinal(o))
 				if meta.Reject != "" {
 					wantRejects++
@@ -94,24 +96,24 @@ func TestEveryTokenOnce(t *testing.T) {
 func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		spec := randomSpec(t, rng, 1+rng.IntN(4))
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
 		spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.DropLast}[seed%2]
 		if seed%3 == 0 {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
-		c := randomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
 		spec.Sources[0].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize}[seed/2%4]
-		want, wantOut, wantErr := collect(t, spec, NewState(len(spec.Sources)), c, 0)
-		got, out, err := collect(t, spec, NewState(len(spec.Sources)), newShy(c, seed), 0)
+		want, wantOut, wantErr := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		got, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
 			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
 		}
 		for k := range want {
-			st, err := ParseState(want[k].After.Compact())
+			st, err := planner.ParseState(want[k].After.Compact())
 			if err != nil || !st.Equal(want[k].After) {
 				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
 			}
-			rest, out, err := collect(t, spec, st, newAbove(t, newShy(c, seed+uint64(k)), st), 0)
+			rest, out, err := plannertest.Collect(t, spec, st, newAbove(t, plannertest.NewShy(c, seed+uint64(k)), st), 0)
 			if len(rest) != len(want)-k-1 || len(rest) > 0 && !reflect.DeepEqual(rest, want[k+1:]) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
 				t.Fatalf("seed %d: restarted after step %d: %d steps, %+v, %v; want %d, %+v, %v", seed, k, len(rest), out, err, len(want)-k-1, wantOut, wantErr)
 			}
@@ -129,7 +131,7 @@ func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
 			weights[i] = []string{"0", "1", "2.5"}[rng.IntN(3)]
 		}
 		weights[rng.IntN(sources)] = "1"
-		milestones[k] = mixing.Milestone{From: mixing.Point{Measure: measure}, Weights: parseWeights(t, weights...)}
+		milestones[k] = mixing.Milestone{From: mixing.Point{Measure: measure}, Weights: plannertest.Weights(t, weights...)}
 		if k > 0 {
 			far := []uint64{2, 1500}[measure]
 			milestones[k].From.Count = uint64(k) * far
@@ -139,7 +141,7 @@ func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
 			}
 		}
 	}
-	return schedule(t, milestones...)
+	return plannertest.Schedule(t, milestones...)
 }
 
 func sameError(a, b error) bool {
@@ -154,13 +156,13 @@ func TestMixtureBound(t *testing.T) {
 	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
 		for seed := range uint64(6) {
 			rng := rand.New(rand.NewPCG(seed, 3))
-			spec := newSpec(t, 128, 32, "60", "25", "10", "4", "1")
+			spec := plannertest.NewSpec(t, 128, 32, "60", "25", "10", "4", "1")
 			spec.Unit = unit
-			c := randomCorpus(rng, 5, 400, spec.SequenceLength)
-			for s := range c.epochs {
-				c.epochs[s], spec.Sources[s].OnExhausted = 0, millrace.Repeat
+			c := plannertest.RandomCorpus(rng, 5, 400, spec.SequenceLength)
+			for s := range c.Epochs {
+				c.Epochs[s], spec.Sources[s].OnExhausted = 0, millrace.Repeat
 			}
-			steps, _, err := collect(t, spec, NewState(5), c, 100)
+			steps, _, err := plannertest.Collect(t, spec, planner.NewState(5), c, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,68 +198,47 @@ func TestMixtureBound(t *testing.T) {
 	}
 }
 
-// TestCutIsTheLongestPrefix: what was cut off would not have fitted, whatever comes first in it.
-func TestCutIsTheLongestPrefix(t *testing.T) {
-	rng := rand.New(rand.NewPCG(9, 9))
-	for round := range 200 {
-		spec := newSpec(t, 100, 8+rng.IntN(24), "1")
-		units := make([]uint32, 0, 400)
-		for total := uint32(0); total <= 100*uint32(spec.GlobalBatch); total += units[len(units)-1] {
-			units = append(units, 1+rng.Uint32N(100>>(round%4)))
-		}
-		in := spec.stageAt(point{})
-		n, bins := newCutter(spec).cut(units, &in, 1, 0, nil)
-		_, wantBins, over := dumbBestFit(100, spec.GlobalBatch, units[:n])
-		if over > 0 || wantBins != bins {
-			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units), wantBins, over, bins)
-		}
-		if _, _, over := dumbBestFit(100, spec.GlobalBatch, units[:n+1]); over == 0 {
-			t.Fatalf("round %d: %d of %d draws were taken, one more fits", round, n, len(units))
-		}
-	}
-}
-
 // TestExactlyFullSaysLast: four documents that fill two steps to the token.
 func TestExactlyFullSaysLast(t *testing.T) {
-	spec := newSpec(t, 10, 2, "1")
-	c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 10), document(3, 10), document(5, 20)}}, epochs: []uint64{1}}
-	for _, offers := range []Offers{c, newShy(c, 4)} {
-		steps, out, err := collect(t, spec, NewState(1), offers, 0)
-		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete || out.Reason != SourcesThrough {
+	spec := plannertest.NewSpec(t, 10, 2, "1")
+	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 20)}}, Epochs: []uint64{1}}
+	for _, offers := range []planner.Offers{c, plannertest.NewShy(c, 4)} {
+		steps, out, err := plannertest.Collect(t, spec, planner.NewState(1), offers, 0)
+		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete || out.Reason != planner.SourcesThrough {
 			t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
 		}
 	}
 }
 
 func TestStops(t *testing.T) {
-	c := &corpus{docs: [][]millrace.SampleMeta{{document(1, 7), document(3, 4)}, {document(1, 10)}}, epochs: []uint64{0, 10}}
+	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 7), plannertest.Document(3, 4)}, {plannertest.Document(1, 10)}}, Epochs: []uint64{0, 10}}
 	for _, tt := range []struct {
 		name   string
-		change func(*Spec)
+		change func(*planner.Spec)
 		steps  int
-		reason Reason
+		reason planner.Reason
 		unread []string
 	}{
-		{"steps", func(s *Spec) { s.StopSteps = 3 }, 3, StepsReached, nil},
-		{"tokens", func(s *Spec) { s.StopTokens = 45 }, 2, TokensReached, nil},
-		{"steps inside a window", func(s *Spec) { s.StopSteps, s.Window = 2, 4 }, 2, StepsReached, nil},
-		{"tokens inside a window", func(s *Spec) { s.StopTokens, s.Window = 45, 4 }, 2, TokensReached, nil},
-		{"stop source, windows", func(s *Spec) { s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4 }, 6, SourceStopped, []string{"a"}},
-		{"stop source, drop, windows", func(s *Spec) {
+		{"steps", func(s *planner.Spec) { s.StopSteps = 3 }, 3, planner.StepsReached, nil},
+		{"tokens", func(s *planner.Spec) { s.StopTokens = 45 }, 2, planner.TokensReached, nil},
+		{"steps inside a window", func(s *planner.Spec) { s.StopSteps, s.Window = 2, 4 }, 2, planner.StepsReached, nil},
+		{"tokens inside a window", func(s *planner.Spec) { s.StopTokens, s.Window = 45, 4 }, 2, planner.TokensReached, nil},
+		{"stop source, windows", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4 }, 6, planner.SourceStopped, []string{"a"}},
+		{"stop source, drop, windows", func(s *planner.Spec) {
 			s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4
 			s.LastStep = millrace.DropLast
-		}, 5, SourceStopped, []string{"a"}},
-		{"stop source, carry", func(s *Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7, SourceStopped, []string{"a"}},
-		{"stop source", func(s *Spec) { s.Sources[1].OnExhausted = millrace.StopRun }, 7, SourceStopped, []string{"a"}},
-		{"stop source, drop", func(s *Spec) { s.Sources[1].OnExhausted = millrace.StopRun; s.LastStep = millrace.DropLast }, 6, SourceStopped, []string{"a"}},
-		{"weight for one alone", func(s *Spec) { s.Schedule = constant(t, "0", "1") }, 3, SourcesThrough, []string{"a"}},
-		{"one alone, drop", func(s *Spec) { s.Schedule = constant(t, "0", "1"); s.LastStep = millrace.DropLast }, 2, SourcesThrough, []string{"a"}},
+		}, 5, planner.SourceStopped, []string{"a"}},
+		{"stop source, carry", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7, planner.SourceStopped, []string{"a"}},
+		{"stop source", func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun }, 7, planner.SourceStopped, []string{"a"}},
+		{"stop source, drop", func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun; s.LastStep = millrace.DropLast }, 6, planner.SourceStopped, []string{"a"}},
+		{"weight for one alone", func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1") }, 3, planner.SourcesThrough, []string{"a"}},
+		{"one alone, drop", func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1"); s.LastStep = millrace.DropLast }, 2, planner.SourcesThrough, []string{"a"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := newSpec(t, 10, 4, "1", "1")
+			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
 			spec.Sources[0].OnExhausted = millrace.Repeat
 			tt.change(spec)
-			steps, out, err := collect(t, spec, NewState(2), newShy(c, 1), 0)
+			steps, out, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(c, 1), 0)
 			if err != nil || len(steps) != tt.steps || out.Reason != tt.reason || !slices.Equal(out.Unread, tt.unread) {
 				t.Fatalf("got %d steps, %+v, %v; want %d, %s, %v", len(steps), out, err, tt.steps, tt.reason, tt.unread)
 			}
@@ -266,7 +247,7 @@ func TestStops(t *testing.T) {
 					t.Fatalf("step %d of %d says last %v", i, len(steps), steps[i].Last)
 				}
 			}
-			if _, again, err := collect(t, spec, steps[len(steps)-1].After, c, 0); err != nil || again.Reason != tt.reason || !slices.Equal(again.Unread, tt.unread) {
+			if _, again, err := plannertest.Collect(t, spec, steps[len(steps)-1].After, c, 0); err != nil || again.Reason != tt.reason || !slices.Equal(again.Unread, tt.unread) {
 				t.Fatalf("restarted at the end: %+v, %v", again, err)
 			}
 		})
@@ -275,15 +256,15 @@ func TestStops(t *testing.T) {
 
 // TestLaterPhases: a source that only a later milestone draws is drawn as soon as the others are through.
 func TestLaterPhases(t *testing.T) {
-	spec := newSpec(t, 10, 2, "1", "1", "1")
-	spec.Schedule = schedule(t,
-		mixing.Milestone{Weights: parseWeights(t, "1", "0", "0")},
-		mixing.Milestone{From: mixing.Point{Count: 100}, Weights: parseWeights(t, "0", "1", "0")},
-		mixing.Milestone{From: mixing.Point{Count: 200}, Weights: parseWeights(t, "0", "0", "1")})
-	one := []millrace.SampleMeta{document(1, 10), document(3, 10), document(5, 10)}
-	c := &corpus{docs: [][]millrace.SampleMeta{one, one, one}, epochs: []uint64{1, 1, 1}}
-	steps, out, err := collect(t, spec, NewState(3), newShy(c, 3), 0)
-	if err != nil || out.Reason != SourcesThrough || len(out.Unread) > 0 || len(steps) != 5 {
+	spec := plannertest.NewSpec(t, 10, 2, "1", "1", "1")
+	spec.Schedule = plannertest.Schedule(t,
+		mixing.Milestone{Weights: plannertest.Weights(t, "1", "0", "0")},
+		mixing.Milestone{From: mixing.Point{Count: 100}, Weights: plannertest.Weights(t, "0", "1", "0")},
+		mixing.Milestone{From: mixing.Point{Count: 200}, Weights: plannertest.Weights(t, "0", "0", "1")})
+	one := []millrace.SampleMeta{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 10)}
+	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{one, one, one}, Epochs: []uint64{1, 1, 1}}
+	steps, out, err := plannertest.Collect(t, spec, planner.NewState(3), plannertest.NewShy(c, 3), 0)
+	if err != nil || out.Reason != planner.SourcesThrough || len(out.Unread) > 0 || len(steps) != 5 {
 		t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
 	}
 	var order []uint32
@@ -298,8 +279,8 @@ func TestLaterPhases(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	empty := []millrace.SampleMeta{document(0, 0), document(1, 0)}
-	full := []millrace.SampleMeta{document(1, 5)}
+	empty := []millrace.SampleMeta{plannertest.Document(0, 0), plannertest.Document(1, 0)}
+	full := []millrace.SampleMeta{plannertest.Document(1, 5)}
 	for _, tt := range []struct {
 		name   string
 		on     millrace.OnExhausted
@@ -316,11 +297,11 @@ func TestErrors(t *testing.T) {
 		{"dropped run", millrace.Renormalize, millrace.DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1}, millrace.ErrInvalid, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			spec := newSpec(t, 10, 4, "1", "1")
+			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
 			spec.Sources[0].OnExhausted = tt.on
 			spec.LastStep = tt.last
-			steps, _, err := collect(t, spec, NewState(2), newShy(&corpus{docs: tt.docs, epochs: tt.epochs}, 1), 50)
-			var typed *ExhaustedError
+			steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(&plannertest.Corpus{Docs: tt.docs, Epochs: tt.epochs}, 1), 50)
+			var typed *planner.ExhaustedError
 			if len(steps) > 0 || !errors.Is(err, tt.is) || errors.As(err, &typed) != tt.typed || tt.typed && typed.Source != "a" {
 				t.Fatalf("got %d steps and %v", len(steps), err)
 			}
@@ -330,11 +311,11 @@ func TestErrors(t *testing.T) {
 
 // TestAnotherDocument: a cursor in the middle of a document refuses one that is too short to have it.
 func TestAnotherDocument(t *testing.T) {
-	spec := newSpec(t, 10, 2, "1")
-	st := NewState(1)
-	st.Tokens, st.Sources[0] = 10, SourceState{Offset: 10, Tokens: 10, Samples: 1}
-	for _, docs := range [][]millrace.SampleMeta{{document(1, 10)}, nil} {
-		_, _, err := collect(t, spec, st, &corpus{docs: [][]millrace.SampleMeta{docs}, epochs: []uint64{1}}, 0)
+	spec := plannertest.NewSpec(t, 10, 2, "1")
+	st := planner.NewState(1)
+	st.Tokens, st.Sources[0] = 10, planner.SourceState{Offset: 10, Tokens: 10, Samples: 1}
+	for _, docs := range [][]millrace.SampleMeta{{plannertest.Document(1, 10)}, nil} {
+		_, _, err := plannertest.Collect(t, spec, st, &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) {
 			t.Errorf("%d documents: got %v", len(docs), err)
 		}

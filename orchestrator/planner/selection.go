@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"millrace"
@@ -91,7 +92,8 @@ func (sel *Selection) count() {
 			st.Sources[seg.Source].Samples++
 		}
 	}
-	st.FillPPM = mulDiv(st.Padded, 1_000_000, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength))
+	hi, lo := bits.Mul64(st.Padded, 1_000_000)
+	st.FillPPM, _ = bits.Div64(hi, lo, uint64(sel.GlobalBatch)*uint64(sel.SequenceLength)) // at most a million
 }
 
 // Reason is why a run ended.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/orchestrator/planner/pack"
 )
 
 // Selector cuts the sources' streams into steps. It never sees the topology. One owner; not for concurrent use.
@@ -12,7 +13,7 @@ type Selector struct {
 	names []string
 	state State              // where the next window begins, but for what is Done of it
 	waits []millrace.Segment // what state carries, where it is known already
-	cut   *cutter
+	cut   *pack.Cutter
 
 	division division
 	segments []millrace.Segment // memory of the last draft
@@ -38,7 +39,7 @@ func NewSelector(spec *Spec, st State) (*Selector, error) {
 	if err := st.Validate(len(spec.Sources)); err != nil {
 		return nil, err
 	}
-	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: newCutter(spec), division: division{spec: spec}}, nil
+	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: new(pack.Cutter), division: division{spec: spec}}, nil
 }
 
 // Advance returns the next step's selection, or that a fact is missing, or that the run is over. What it returns depends on the facts only, never on

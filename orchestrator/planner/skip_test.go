@@ -1,7 +1,9 @@
-package planner
+package planner_test
 
 import (
 	"math/rand/v2"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 	"testing"
 
 	"millrace"
@@ -12,16 +14,16 @@ import (
 func TestSkipPassesOverSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		spec := randomSpec(t, rng, 1+rng.IntN(4))
-		c := randomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
-		for i := range c.epochs {
-			c.epochs[i] = 0
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
+		for i := range c.Epochs {
+			c.Epochs[i] = 0
 		}
 		const steps = 12
 		if spec.Carry > 0 || spec.Window > 1 { // what is skipped is then said by plainer runs
 			skipping := *spec
-			skipping.Skips = []Skip{{From: 3, To: 9}}
-			got, _, err := collect(t, &skipping, NewState(len(spec.Sources)), newShy(c, seed), steps)
+			skipping.Skips = []planner.Skip{{From: 3, To: 9}}
+			got, _, err := plannertest.Collect(t, &skipping, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,15 +41,15 @@ func TestSkipPassesOverSteps(t *testing.T) {
 			}
 			spec.Carry, spec.Window = 0, 0
 		}
-		plain, _, err := collect(t, spec, NewState(len(spec.Sources)), c, steps)
+		plain, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, steps)
 		if err != nil {
 			t.Fatal(err)
 		}
 		from := rng.IntN(5)
 		to := from + 1 + rng.IntN(4)
 		skipping := *spec
-		skipping.Skips = []Skip{{From: millrace.Step(from), To: millrace.Step(to)}}
-		got, _, err := collect(t, &skipping, NewState(len(spec.Sources)), newShy(c, seed), steps)
+		skipping.Skips = []planner.Skip{{From: millrace.Step(from), To: millrace.Step(to)}}
+		got, _, err := plannertest.Collect(t, &skipping, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +89,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 	}
 }
 
-func tokensBefore(steps []Selection, i int) uint64 {
+func tokensBefore(steps []planner.Selection, i int) uint64 {
 	if i == 0 {
 		return 0
 	}
@@ -95,23 +97,23 @@ func tokensBefore(steps []Selection, i int) uint64 {
 }
 
 // resumeEverywhere: from every state on, the same steps follow, and the deltas lead there.
-func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
+func resumeEverywhere(t *testing.T, spec *planner.Spec, o planner.Offers, steps []planner.Selection) {
 	t.Helper()
-	differ, at := NewDiffer(spec), NewState(len(spec.Sources))
+	differ, at := planner.NewDiffer(spec), planner.NewState(len(spec.Sources))
 	for i := range steps {
 		delta, err := differ.Diff(at, steps[i].After, steps[i].Legs...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		back := at.Clone()
-		if err := NewDiffer(spec).Apply(&back, delta); err != nil || !back.Equal(steps[i].After) {
+		if err := planner.NewDiffer(spec).Apply(&back, delta); err != nil || !back.Equal(steps[i].After) {
 			t.Fatalf("delta of step %d leads elsewhere: %v", i, err)
 		}
-		st, err := ParseState(at.Compact())
+		st, err := planner.ParseState(at.Compact())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := collect(t, spec, st, newAbove(t, o, st), 1)
+		got, _, err := plannertest.Collect(t, spec, st, newAbove(t, o, st), 1)
 		if err != nil || got[0].Content != steps[i].Content || !got[0].After.Equal(steps[i].After) {
 			t.Fatalf("step %d differs when it is planned from its state: %v", i, err)
 		}
@@ -122,16 +124,16 @@ func resumeEverywhere(t *testing.T, spec *Spec, o Offers, steps []Selection) {
 // TestSkipToTheEnd: where the sources are through before the skip is, the run is over.
 func TestSkipToTheEnd(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 6))
-	spec := randomSpec(t, rng, 2)
+	spec := plannertest.RandomSpec(t, rng, 2)
 	spec.Window, spec.Carry = 0, 0
-	c := randomCorpus(rng, 2, 150, spec.SequenceLength)
-	all, _, err := collect(t, spec, NewState(2), c, 0)
+	c := plannertest.RandomCorpus(rng, 2, 150, spec.SequenceLength)
+	all, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 0)
 	if err != nil || len(all) < 3 {
 		t.Fatalf("%d steps, %v", len(all), err)
 	}
-	spec.Skips = []Skip{{From: 1, To: millrace.Step(1 + len(all))}}
-	got, out, err := collect(t, spec, NewState(2), newShy(c, 3), 0)
-	if err != nil || len(got) != 1 || out.Reason != SourcesThrough || got[0].Content != all[0].Content {
+	spec.Skips = []planner.Skip{{From: 1, To: millrace.Step(1 + len(all))}}
+	got, out, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(c, 3), 0)
+	if err != nil || len(got) != 1 || out.Reason != planner.SourcesThrough || got[0].Content != all[0].Content {
 		t.Fatalf("%d steps, %+v, %v", len(got), out, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner/pack"
 )
 
 // SourceSpec is what select knows of a source beside its offers.
@@ -185,10 +186,9 @@ func (s *Spec) carry(in *Stage) int {
 	}
 }
 
-// mayWait tells whether so many segments, of so many units, may be left to the next window of the stage: no more than find room there in any
-// case, one a bin or in half of what the bins hold.
-func (s *Spec) mayWait(in *Stage, segments int, units uint64) bool {
-	return segments <= s.carry(in) && (segments <= in.GlobalBatch || units <= uint64(in.GlobalBatch)*uint64(s.binUnits(in))/2)
+// window returns the bins of so many steps of the stage.
+func (s *Spec) window(in *Stage, steps int) pack.Window {
+	return pack.Window{Packing: in.Packing, Capacity: s.binUnits(in), Batch: in.GlobalBatch, Steps: steps, Carry: s.carry(in)}
 }
 
 // binUnits returns the pad multiples in a bin.
@@ -206,8 +206,8 @@ func (s *Spec) validateStages() error {
 		switch {
 		case at.SequenceLength == 0 || at.SequenceLength%pad != 0:
 			return fail("sequence_length %d is not a positive multiple of pad_multiple %d", at.SequenceLength, pad)
-		case at.SequenceLength/pad > maxUnits:
-			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, maxUnits)
+		case at.SequenceLength/pad > pack.MaxUnits:
+			return fail("sequence_length %d exceeds %d times pad_multiple", at.SequenceLength, pack.MaxUnits)
 		case at.GlobalBatch < 1 || at.GlobalBatch > maxBins/max(s.Window, 1):
 			return fail("global_batch_size %d lies outside 1 … %d", at.GlobalBatch, maxBins/max(s.Window, 1))
 		case !at.Packing.Known():

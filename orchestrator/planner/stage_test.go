@@ -1,4 +1,4 @@
-package planner
+package planner_test
 
 import (
 	"cmp"
@@ -8,10 +8,12 @@ import (
 
 	"millrace"
 	"millrace/mixing"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
 )
 
 // randomStages gives a spec up to three further stages and ramps, short enough that a random corpus reaches them.
-func randomStages(rng *rand.Rand, spec *Spec) {
+func randomStages(rng *rand.Rand, spec *planner.Spec) {
 	measure, at := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)], uint64(0)
 	ramp := func(batch int) millrace.Rampup {
 		if rng.IntN(2) == 0 {
@@ -21,7 +23,7 @@ func randomStages(rng *rand.Rand, spec *Spec) {
 	}
 	spec.Rampup = ramp(spec.GlobalBatch)
 	for range 1 + rng.IntN(3) {
-		in := Stage{
+		in := planner.Stage{
 			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)], Packing: []millrace.Packing{millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(4)],
 		}
 		if at += 1 + rng.Uint64N(3); measure == mixing.Tokens {
@@ -40,13 +42,13 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 	crossed, changes := 0, 0
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 31))
-		spec := randomSpec(t, rng, 1+rng.IntN(3))
+		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
 		randomStages(rng, spec)
 		if spec.Window = []int{1, 2, 4}[rng.IntN(3)]; rng.IntN(2) == 0 {
 			spec.Carry = 8
 		}
-		c := randomCorpus(rng, len(spec.Sources), 120, 64)
-		steps, _, err := collect(t, spec, NewState(len(spec.Sources)), c, 0)
+		c := plannertest.RandomCorpus(rng, len(spec.Sources), 120, 64)
+		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -55,12 +57,12 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 		for i := range steps {
 			sel := &steps[i]
 			checkStage(t, spec, sel, tokens)
-			if sel.After.Done == (Done{}) { // a window has the stage of its first step, or ends
+			if sel.After.Done == (planner.Done{}) { // a window has the stage of its first step, or ends
 				tokens = sel.After.Tokens
 			}
 			if i > 0 && sel.SequenceLength != steps[i-1].SequenceLength {
 				changes++
-				if slices.ContainsFunc(steps[i-1].After.Sources, func(s SourceState) bool { return s.Offset > 0 }) {
+				if slices.ContainsFunc(steps[i-1].After.Sources, func(s planner.SourceState) bool { return s.Offset > 0 }) {
 					crossed++
 				}
 			}
@@ -81,12 +83,12 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 				}
 				n += seg.Length
 			}
-			if doc := c.docs[key[0]][key[1]%uint64(len(c.docs[key[0]]))]; doc.Lengths.Tokens != n {
+			if doc := c.Docs[key[0]][key[1]%uint64(len(c.Docs[key[0]]))]; doc.Lengths.Tokens != n {
 				t.Fatalf("seed %d: %d of %d tokens of %v were placed", seed, n, doc.Lengths.Tokens, key)
 			}
 		}
 		for i := range steps {
-			again, _, err := collect(t, spec, steps[i].After, newShy(c, seed), 2)
+			again, _, err := plannertest.Collect(t, spec, steps[i].After, plannertest.NewShy(c, seed), 2)
 			for j := range again {
 				if err != nil || again[j].Content != steps[i+1+j].Content || !again[j].After.Equal(steps[i+1+j].After) {
 					t.Fatalf("seed %d: step %d from the state after step %d differs: %v", seed, i+1+j, i, err)
@@ -100,7 +102,7 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 }
 
 // checkStage holds for every selection of a run with stages.
-func checkStage(t *testing.T, spec *Spec, sel *Selection, tokens uint64) {
+func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens uint64) {
 	t.Helper()
 	want := dumbStage(spec, uint64(sel.Step), tokens)
 	if sel.SequenceLength != want.SequenceLength && (want.Packing != millrace.Bucketed || sel.SequenceLength > want.SequenceLength) || sel.GlobalBatch != want.GlobalBatch {
@@ -108,7 +110,7 @@ func checkStage(t *testing.T, spec *Spec, sel *Selection, tokens uint64) {
 	}
 	held, inBin := make([]uint64, sel.NumBins), make([]int, sel.NumBins)
 	for i, seg := range sel.Segments {
-		held[sel.Bin[i]] += uint64(spec.units(seg.Length)) * uint64(sel.PadMultiple)
+		held[sel.Bin[i]] += uint64(spec.Units(seg.Length)) * uint64(sel.PadMultiple)
 		if inBin[sel.Bin[i]]++; want.Packing == millrace.Pad && inBin[sel.Bin[i]] > 1 {
 			t.Fatalf("step %s: two segments in bin %d", sel.Step, sel.Bin[i])
 		}
@@ -122,8 +124,8 @@ func checkStage(t *testing.T, spec *Spec, sel *Selection, tokens uint64) {
 }
 
 // dumbStage counts a stage's steps one by one.
-func dumbStage(spec *Spec, step, tokens uint64) Stage {
-	all := append([]Stage{{SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Rampup: spec.Rampup, Packing: spec.Packing}}, spec.Stages...)
+func dumbStage(spec *planner.Spec, step, tokens uint64) planner.Stage {
+	all := append([]planner.Stage{{SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Rampup: spec.Rampup, Packing: spec.Packing}}, spec.Stages...)
 	i := len(all) - 1
 	for i > 0 && (all[i].From.Measure == mixing.Steps && step < all[i].From.Count || all[i].From.Measure == mixing.Tokens && tokens < all[i].From.Count) {
 		i--

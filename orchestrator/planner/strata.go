@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"millrace"
+	"millrace/orchestrator/planner/pack"
 )
 
 // strata is in how many parts a window's bins are dealt to its steps. Fewer make the bins of a step more alike, so that its microbatches
@@ -31,7 +32,7 @@ func (w *window) deal(steps []Selection) (bins []int) {
 			drawn++
 		}
 		b := w.bin[i]
-		if b == noBin {
+		if b == pack.NoBin {
 			continue
 		}
 		sel := &steps[step[b]]
@@ -51,7 +52,7 @@ func (w *window) deal(steps []Selection) (bins []int) {
 
 // alone tells whether a window is one step that holds all that was drawn for it, as it was drawn.
 func (w *window) alone(steps []Selection) bool {
-	return len(steps) == 1 && len(w.legs) == 1 && len(w.ages) == 0 && !slices.Contains(w.bin, noBin)
+	return len(steps) == 1 && len(w.legs) == 1 && len(w.ages) == 0 && !slices.Contains(w.bin, pack.NoBin)
 }
 
 // stepOf returns of each of the window's bins the step, and its number there, in the window's order.
@@ -88,7 +89,7 @@ func (w *window) stepOf(bins []int) (step, number []uint32) {
 func (w *window) byAttention() []uint32 {
 	squares, order := make([]uint64, w.bins), make([]uint32, w.bins)
 	for i, b := range w.bin {
-		if b != noBin {
+		if b != pack.NoBin {
 			squares[b] += uint64(w.segments[i].Length) * uint64(w.segments[i].Length)
 		}
 	}

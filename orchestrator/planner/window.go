@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/seal"
+	"millrace/orchestrator/planner/pack"
 )
 
 // Leg is a step's share of a window's draws: what they were charged together, and their document tokens. It tells a Differ how far the mixture
@@ -77,7 +78,7 @@ type window struct {
 	*draft
 	names []string
 	n     int      // of the pool: what is placed or waits; the rest is drawn again
-	bin   []uint32 // of each of these, noBin for one that waits
+	bin   []uint32 // of each of these, pack.NoBin for one that waits
 	bins  int      // that hold something
 	packs int
 	given bool               // the pool's memory, to the window's only step
@@ -85,7 +86,7 @@ type window struct {
 }
 
 // cut packs the pool. What would wait too long if it waited for another window is packed first.
-func (w *window) cut(c *cutter) {
+func (w *window) cut(c *pack.Cutter) {
 	var urgent []uint32
 	most := MostWaits
 	if w.walk.stage.Packing == millrace.Bucketed {
@@ -97,13 +98,13 @@ func (w *window) cut(c *cutter) {
 		}
 	}
 	slices.SortStableFunc(urgent, func(a, b uint32) int { return cmp.Compare(w.units[b], w.units[a]) })
-	w.n, w.bins = c.cut(w.units, &w.walk.stage, w.steps, len(w.ages), urgent)
-	w.bin, w.packs = c.bin[:w.n], c.packs
+	w.n, w.bins = c.Cut(w.units, w.walk.spec.window(&w.walk.stage, w.steps), len(w.ages), urgent)
+	w.bin, w.packs = c.Bin[:w.n], c.Packs
 }
 
 // whole tells whether all of the pool has a bin, so that nothing of it is left to a later window.
 func (w *window) whole() bool {
-	return w.n == len(w.segments) && !slices.Contains(w.bin, noBin)
+	return w.n == len(w.segments) && !slices.Contains(w.bin, pack.NoBin)
 }
 
 // seal makes the window's steps.
@@ -125,7 +126,8 @@ func (w *window) seal() ([]Selection, error) {
 			for i := range sel.Segments {
 				longest = max(longest, sel.Segments[i].Length)
 			}
-			sel.SequenceLength >>= spec.halved(in, longest)
+			bins := spec.window(in, w.steps)
+			sel.SequenceLength >>= bins.Halved(spec.units(longest))
 		}
 		sel.Incomplete = over && len(carried) == 0 && bins < in.GlobalBatch
 		sel.Stats.Sources = make([]SourceStats, len(spec.Sources))
@@ -173,7 +175,7 @@ func (w *window) carry() (carried []Carried) {
 	}
 	var list []waiting
 	for i := range w.n {
-		if w.bin[i] != noBin {
+		if w.bin[i] != pack.NoBin {
 			continue
 		}
 		seg := w.segments[i]

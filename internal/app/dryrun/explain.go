@@ -6,6 +6,7 @@ import (
 
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
 )
 
 // Explained is why a step costs what it costs. Its JSON names are what scripts rely on, so they only ever grow. Costs are what the mixture
@@ -67,7 +68,7 @@ type Mixed struct {
 	Here   uint64  `json:"here"` // placed in this step
 }
 
-func objectives(o planner.Overhead) Objectives {
+func objectives(o cost.Overhead) Objectives {
 	return Objectives{FSDP: float64(o.FSDP) / million, DP: float64(o.DP) / million, PP: float64(o.PP) / million}
 }
 
@@ -106,9 +107,9 @@ func (p *prefix) add(sel *planner.Selection) {
 
 // Explain says why the newest step costs what it costs.
 func (w *Walk) Explain() *Explained {
-	s, place := w.last, w.strategy.Place()
+	s, place := w.last, w.strategy.Options()
 	weighing := place.Weighing(s.Selection, w.topology)
-	weight := planner.Weigh(s.Plan, weighing)
+	weight := cost.Weigh(s.Plan, weighing)
 	places := uint64(s.GlobalBatch) * uint64(s.SequenceLength)
 	e := &Explained{Step: uint64(s.Step), Stage: s.Stage, Incomplete: s.Incomplete, GlobalBatch: s.GlobalBatch, SequenceLength: s.SequenceLength, Microbatches: s.Plan.Microbatches,
 		Content: s.Content.String(), Segments: len(s.Segments), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / float64(places),
@@ -118,7 +119,7 @@ func (w *Walk) Explain() *Explained {
 	if len(s.Segments) > 0 {
 		e.MovedMean = float64(s.Stats.Moved) / float64(len(s.Segments))
 	}
-	context, _ := planner.WeighContext(s.Plan, place.Cost, w.topology.CP, s.PadMultiple)
+	context, _ := cost.WeighContext(s.Plan, place.Cost, w.topology.CP, s.PadMultiple)
 	e.Context = 1 + float64(context)/million
 	for i, at := range s.Stats.Sources {
 		target, placed := w.prefix.targets[i], w.prefix.placed[i]

@@ -28,7 +28,7 @@ func lengthsOf(t *testing.T, dir, name string, records int) {
 	}
 }
 
-const strategy = `
+const described = `
 micro_batch_size: 2
 layout: varlen
 cap_slack: 1.2
@@ -44,7 +44,7 @@ func walked(t *testing.T, more string, steps int, visit func(context.Context, *W
 	dir := t.TempDir()
 	lengthsOf(t, dir, "a.csv", 400)
 	lengthsOf(t, dir, "b.csv", 900)
-	c, err := config.Parse("m.yaml", []byte("version: 1\nsequence_length: 512\nglobal_batch_size: 24\n"+more+strategy), dir)
+	c, err := config.Parse("m.yaml", []byte("version: 1\nsequence_length: 512\nglobal_batch_size: 24\n"+more+described), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

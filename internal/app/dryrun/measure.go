@@ -28,7 +28,7 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 			why = fmt.Sprintf("the lengths of %d of its %d records are not known", st.Records-st.Known, st.Records)
 		}
 		if why != "" {
-			problems = append(problems, &Problem{Source: src.Name(), Place: place(c, "mixture"),
+			problems = append(problems, &Problem{Source: src.Name(), Place: where(c, "mixture"),
 				Err: millrace.Errorf(millrace.ErrInvalid, "weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write the weights out", why, c.File)})
 			continue
 		}

@@ -118,7 +118,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	}
 	// Open resolves again; here it tells what the paths are to blame for.
 	if _, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name()); err != nil {
-		return &Problem{Source: s.Name, Err: err, Place: place(out.Config, "sources."+s.Name+".path")}, nil
+		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
 	src, err := sources.Open(ctx, spec, sources.OpenOptions{Deep: o.Deep, Logger: o.Logger,
 		Progress: func(done, total int64) { o.Progress(s.Name, done, total) }})
@@ -126,7 +126,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, millrace.ErrInvalid):
-		return &Problem{Source: s.Name, Err: err, Place: place(out.Config, "sources."+s.Name)}, nil
+		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name)}, nil
 	case err != nil:
 		return &Problem{Source: s.Name, Err: err}, nil
 	}
@@ -134,8 +134,8 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	return nil, nil
 }
 
-// place is where the mixture file writes a key.
-func place(c *config.Config, key string) *tree.Error {
+// where returns the place at which the mixture file writes a key.
+func where(c *config.Config, key string) *tree.Error {
 	var at *tree.Error
 	errors.As(c.ErrorAt(key, "", ""), &at)
 	return at

@@ -6,6 +6,8 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // Prices is what the first steps cost as the mixture file has them, and with one setting changed. Its JSON names are what scripts rely on.
@@ -36,7 +38,7 @@ const (
 type choice struct {
 	name  string
 	drawn drawn
-	place planner.PlaceOptions
+	place place.Options
 }
 
 // drawn is what of the choices decides what steps hold.
@@ -44,11 +46,11 @@ type drawn struct{ window, carry int }
 
 // choices lists what may be chosen beside what is; the first is what is.
 func (w *Walk) choices() []choice {
-	is := choice{"as it is", drawn{max(w.strategy.Mix.Window, 1), w.strategy.Mix.Carry}, w.strategy.Place()}
+	is := choice{"as it is", drawn{max(w.strategy.Mix.Window, 1), w.strategy.Mix.Carry}, w.strategy.Options()}
 	out := []choice{is}
 	if w.topology.DP() > 1 {
 		packed := is.place
-		packed.Layout, packed.CapPermille, packed.Local, packed.Split = millrace.Packed, 0, 0, planner.Split{}
+		packed.Layout, packed.CapPermille, packed.Local, packed.Split = millrace.Packed, 0, 0, place.Split{}
 		if is.place.Layout != millrace.Packed {
 			out = append(out, choice{"layout: packed", is.drawn, packed})
 		}
@@ -142,11 +144,11 @@ func (w *Walk) price(c choice, steps []planner.Selection) (Choice, bool) {
 	var tokens, places, moved, segments float64
 	for i := range steps {
 		sel := &steps[i]
-		plan, err := planner.Place(sel, w.topology, c.place)
+		plan, err := place.Plan(sel, w.topology, c.place)
 		if err != nil {
 			return out, false
 		}
-		weight := planner.Weigh(plan, c.place.Weighing(sel, w.topology))
+		weight := cost.Weigh(plan, c.place.Weighing(sel, w.topology))
 		over := objectives(weight.Over)
 		out.Overhead.FSDP += over.FSDP / float64(len(steps))
 		out.Overhead.DP += over.DP / float64(len(steps))

@@ -13,6 +13,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/strategy"
 	"millrace/sources/budget"
 	"millrace/sources/feed"
 	"millrace/sources/order"
@@ -23,15 +24,15 @@ import (
 const mostMemory = 512 << 20
 
 // Step is one planned step.
-type Step = planner.Planned
+type Step = strategy.Planned
 
 // Walk plans the steps of a run from 0 on. One owner; not for concurrent use.
 type Walk struct {
 	opened   *Opened
-	strategy *planner.Strategy
+	strategy *strategy.Strategy
 	topology millrace.Topology
 	shapes   *constructors.Set
-	plans    *planner.Plans
+	plans    *strategy.Plans
 	queues   offers.Queues
 	feeds    []*feed.Feed
 	wants    []millrace.Ordinal

@@ -8,6 +8,8 @@ import (
 	"millrace/internal/app/config"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/strategy"
 	"millrace/proto"
 )
 
@@ -80,18 +82,18 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 }
 
 // Strategy is all of the configuration that decides what a step holds and where it goes.
-func Strategy(c *config.Config, t millrace.Topology) (*planner.Strategy, error) {
+func Strategy(c *config.Config, t millrace.Topology) (*strategy.Strategy, error) {
 	mix, err := PlanSpec(c)
 	if err != nil {
 		return nil, err
 	}
-	return &planner.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: c.Balance, Broadcast: Broadcast(c)}, nil
+	return &strategy.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: c.Balance, Broadcast: Broadcast(c)}, nil
 }
 
-func distribute(c *config.Config, t millrace.Topology) planner.Distribute {
-	d := planner.Distribute{MicroBatch: c.MicroBatchSize, Layout: c.Layout, CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, Group: c.Group(t)}
+func distribute(c *config.Config, t millrace.Topology) strategy.Distribute {
+	d := strategy.Distribute{MicroBatch: c.MicroBatchSize, Layout: c.Layout, CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, Group: c.Group(t)}
 	if c.SplitDocuments != nil {
-		d.Split = planner.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
+		d.Split = place.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
 	}
 	return d
 }

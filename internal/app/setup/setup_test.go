@@ -12,6 +12,8 @@ import (
 	"millrace/internal/app/config"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // parse reads a mixture of three sources with more lines at its end.
@@ -101,22 +103,22 @@ func TestAllowedIsTheFractionRoundedUp(t *testing.T) {
 
 func TestCostsComeFromTheModel(t *testing.T) {
 	model := "model: {layers: 32, hidden: 4096, heads: 32, ffn: 14336, vocab: 128256"
-	llama := planner.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}
+	llama := cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}
 	many := llama
 	many.KVHeads = 32
 	for _, c := range []struct {
 		line string
-		want planner.Cost
+		want cost.Cost
 	}{
-		{"", planner.DefaultCost()},
-		{"cost: {linear: 5, quadratic: 2}", planner.Cost{Linear: 5, Quadratic: 2}},
+		{"", cost.Default()},
+		{"cost: {linear: 5, quadratic: 2}", cost.Cost{Linear: 5, Quadratic: 2}},
 		{model + ", kv_heads: 8, head_dim: 128}", llama.Cost()},
 		{model + ", kv_heads: 8}", llama.Cost()}, // head_dim is hidden / heads
 		{model + "}", many.Cost()},
-		{`cost: {backbone: "2*tokens^2 + 3*tokens + tokens", encoder: patches + 7*patches^2}`, planner.Cost{Linear: 4, Quadratic: 2, Encoder: planner.Encoder{Linear: 1, Quadratic: 7}}},
+		{`cost: {backbone: "2*tokens^2 + 3*tokens + tokens", encoder: patches + 7*patches^2}`, cost.Cost{Linear: 4, Quadratic: 2, Encoder: cost.Encoder{Linear: 1, Quadratic: 7}}},
 		{model + ", window: 64, window_layers: 8, experts: 8, active_experts: 2, shared_experts: 1, mla: {q: 24, v: 16, q_rank: 5, kv_rank: 6}, encoder: {layers: 2, hidden: 64, heads: 4, ffn: 99, patches_per_image: 10}}",
-			planner.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 14336, Vocab: 128256, Window: 64, WindowLayers: 8, Experts: 8, Active: 2, Shared: 1,
-				QueryDim: 24, ValueDim: 16, QueryRank: 5, KVRank: 6, Encoder: &planner.EncoderModel{Layers: 2, Hidden: 64, Heads: 4, HeadDim: 16, FFN: 99, Image: 10}}.Cost()},
+			cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 14336, Vocab: 128256, Window: 64, WindowLayers: 8, Experts: 8, Active: 2, Shared: 1,
+				QueryDim: 24, ValueDim: 16, QueryRank: 5, KVRank: 6, Encoder: &cost.EncoderModel{Layers: 2, Hidden: 64, Heads: 4, HeadDim: 16, FFN: 99, Image: 10}}.Cost()},
 	} {
 		cfg := parse(t, plain, c.line)
 		if got := Costs(cfg); got != c.want {
@@ -146,7 +148,7 @@ func TestPlacingTellsApart(t *testing.T) {
 		seen[placing] = lines
 	}
 	o := placeOptions(t, parse(t, plain, "layout: varlen", "parallelism: {tp: 2}", "distribute: {group: 4, over: world}", "split_documents: {above: 99}"), topo)
-	if o.Group != 2 || o.Split != (planner.Split{On: true, AboveTokens: 99}) {
+	if o.Group != 2 || o.Split != (place.Split{On: true, AboveTokens: 99}) {
 		t.Errorf("options %+v", o)
 	}
 }
@@ -275,11 +277,11 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	}
 }
 
-func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) planner.PlaceOptions {
+func placeOptions(t *testing.T, c *config.Config, topology millrace.Topology) place.Options {
 	t.Helper()
 	s, err := Strategy(c, topology)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Place()
+	return s.Options()
 }

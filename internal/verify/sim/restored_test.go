@@ -16,6 +16,7 @@ import (
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 	"millrace/proto"
 	"millrace/sources"
 )
@@ -79,7 +80,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	topology := x.topology(p.ranks)
 	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)}, Ranks: topology.Ranks, Identity: []byte(`{}`), Runway: p.runway,
 		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return planner.Place(sel, topology, options) }}
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }}
 	var shapes []millrace.Shape
 	for _, s := range append([]planner.Stage{{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}}, x.spec.Stages...) {
 		own := options

@@ -8,6 +8,8 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
 )
 
 // setting is a row of the table: what a run is. Everything that is added to the mixture file gets one more.
@@ -19,7 +21,7 @@ type setting struct {
 	refused    bool   // some are refused by filters: bit 0 every third, bit 1 every fifth
 	milestones []mixing.Milestone
 	change     func(*planner.Spec)
-	options    planner.PlaceOptions
+	options    place.Options
 	axes       millrace.Topology // without Ranks; 0 is 1
 
 	spec    *planner.Spec
@@ -40,20 +42,20 @@ func settings(t *testing.T) []*setting {
 	plain := []mixing.Milestone{{Weights: w("0.5", "0.2", "0.3")}}
 	steps := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: n} }
 	tokens := func(n uint64) mixing.Point { return mixing.Point{Measure: mixing.Tokens, Count: n} }
-	packed := planner.PlaceOptions{Layout: millrace.Packed, Balance: millrace.BalanceFSDP}
+	packed := place.Options{Layout: millrace.Packed, Balance: millrace.BalanceFSDP}
 	return []*setting{
 		{name: "best fit, global, one epoch", shuffle: millrace.Global, epochs: 1, milestones: plain, options: packed},
 		{name: "varlen, dp, blocks, two epochs, last step short", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
-			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: millrace.BalanceDP, CapPermille: 1250},
+			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceDP, CapPermille: 1250},
 			change:  func(s *planner.Spec) { s.LastStep, s.PadMultiple = millrace.ShortLast, 8 }},
 		{name: "varlen, documents split over ranks, an encoder", shuffle: millrace.Global, epochs: 1, milestones: plain,
-			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1500, Split: planner.Split{On: true},
-				Cost: planner.Cost{Linear: 1, Quadratic: 3, Encoder: planner.Encoder{Linear: 5}}}},
+			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1500, Split: place.Split{On: true},
+				Cost: cost.Cost{Linear: 1, Quadratic: 3, Encoder: cost.Encoder{Linear: 5}}}},
 		{name: "two pipeline stages of four context-parallel ranks that hold short documents whole", shuffle: millrace.Global, epochs: 1, milestones: plain,
-			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, Local: 40}, axes: millrace.Topology{TP: 1, CP: 4, PP: 2},
+			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, Local: 40}, axes: millrace.Topology{TP: 1, CP: 4, PP: 2},
 			change: func(s *planner.Spec) { s.PadMultiple = 8 }},
 		{name: "pad, no shuffle, no balance, samples, last step dropped, bad records", shuffle: millrace.InFileOrder, epochs: 1, bad: true, milestones: plain,
-			options: planner.PlaceOptions{Layout: millrace.Packed, Balance: millrace.BalanceNone},
+			options: place.Options{Layout: millrace.Packed, Balance: millrace.BalanceNone},
 			change: func(s *planner.Spec) {
 				s.Packing, s.Unit, s.LastStep = millrace.Pad, millrace.UnitSamples, millrace.DropLast
 			}},
@@ -74,7 +76,7 @@ func settings(t *testing.T) []*setting {
 				}
 			}},
 		{name: "stages by tokens, varlen, samples", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
-			options: planner.PlaceOptions{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150},
+			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150},
 			change: func(s *planner.Spec) {
 				s.Unit = millrace.UnitSamples
 				s.Stages = []planner.Stage{
@@ -99,7 +101,7 @@ func settings(t *testing.T) []*setting {
 				s.Packing, s.Window, s.Carry, s.PadMultiple, s.GlobalBatch = millrace.Bucketed, 3, 40, 2, 32
 				s.Stages = []planner.Stage{{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.Bucketed}}
 			}},
-		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, milestones: plain, options: planner.PlaceOptions{Layout: millrace.Packed, Balance: millrace.BalancePP},
+		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, milestones: plain, options: place.Options{Layout: millrace.Packed, Balance: millrace.BalancePP},
 			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun }},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/place"
 	"millrace/proto"
 	"millrace/sources"
 )
@@ -157,14 +158,14 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
 		micro = uint32(perRank)
 	}
-	options := planner.PlaceOptions{MicroBatch: micro, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast}
+	options := place.Options{MicroBatch: micro, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast}
 	if w.number%5 == 2 { // with long documents in slices, where there are ranks to share them
-		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, planner.Split{On: true}
+		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, place.Split{On: true}
 	}
 	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
 		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
-			plan, err := planner.Place(sel, w.axes, options)
+			plan, err := place.Plan(sel, w.axes, options)
 			if err == nil {
 				own := options
 				own.MicroBatch = plan.MicroBatch

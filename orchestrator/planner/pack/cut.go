@@ -1,0 +1,219 @@
+package pack
+
+import (
+	"cmp"
+	"millrace"
+	"slices"
+)
+
+// A Window is the bins of several steps that are alike, and of which kind they are. All sizes are in units of the pad multiple.
+type Window struct {
+	Packing  millrace.Packing
+	Capacity uint32 // of a bin
+	Batch    int    // bins of a step
+	Steps    int
+	Carry    int // most segments that may wait for the next window
+}
+
+// mayWait reports whether so many segments, of so many units, may be left to the next window: no more than find room there in any
+// case, one a bin or in half of the units of its first step.
+func (w *Window) mayWait(segments int, units uint64) bool {
+	return segments <= w.Carry && (segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
+}
+
+// A Cutter finds how much of a pool of segments the bins of a window hold. It keeps its memory from one call to the next. Not for concurrent use.
+type Cutter struct {
+	Bin   []uint32 // of each segment, after Cut; NoBin for one that waits
+	Packs int      // times that the packer ran in the last Cut
+
+	in    Window
+	pack  *packer  // for bins as those of the last cut
+	try   []uint32 // bins of a prefix that may not fit
+	least int      // the shortest prefix: the carried segments
+}
+
+// Cut returns how many of the first segments the window's bins hold, or leave to the next window, and how many bins they use; c.Bin
+// then holds the bin of each. The first ones were carried, of which the urgent are packed before all others. Without carry, or where more would
+// wait than may, it is the longest prefix that fits.
+func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n, bins int) {
+	for _, bins := range []*[]uint32{&c.Bin, &c.try} {
+		if cap(*bins) < len(units) {
+			*bins = make([]uint32, len(units)+len(units)/4)
+		}
+		*bins = (*bins)[:len(units)]
+	}
+	c.in, c.Packs, c.least = in, 0, carried
+	limit := in.Steps * in.Batch
+	switch in.Packing {
+	case millrace.Pad, millrace.Concat:
+		return len(units), c.inOrder(units, limit)
+	case millrace.Bucketed:
+		return len(units), c.shelve(units, limit, urgent)
+	}
+	if c.pack == nil || c.pack.capacity != in.Capacity {
+		c.pack = newPacker(in.Capacity)
+	}
+	c.pack.sort(units)
+	c.pack.hurry(urgent)
+	if in.Carry > 0 && len(units) > 0 {
+		if bins, ok := c.leave(units, limit, urgent); ok {
+			return len(units), bins
+		}
+	}
+	c.pack.limit = limit
+	return c.prefix(units)
+}
+
+// inOrder gives every segment the next bin, or where documents are concatenated the next with room, and returns the number of bins.
+func (c *Cutter) inOrder(units []uint32, limit int) (bins int) {
+	full := uint64(0)
+	for i, u := range units {
+		b := i
+		if c.in.Packing == millrace.Concat {
+			b = int(full / uint64(c.in.Capacity))
+			full += uint64(u)
+		}
+		c.Bin[i] = NoBin // of what another stage carried there may be more than there is room
+		if b < limit {
+			c.Bin[i], bins = uint32(b), b+1
+		}
+	}
+	return bins
+}
+
+// leave packs all into as many bins as it fills, leaves the segments that find no room to wait, and those of the worst bins, as far as these are
+// more than there are. It reports whether so many may.
+func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok bool) {
+	total := uint64(0)
+	for _, u := range units {
+		total += uint64(u)
+	}
+	c.pack.limit = max(limit, int((total-1)/uint64(c.pack.capacity)))
+	c.Packs++
+	bins, overflow := c.pack.pack(units, len(units), c.Bin, false)
+	if overflow == 0 && bins <= limit {
+		return bins, true
+	}
+	number, ok := c.worst(bins-limit, urgent)
+	if !ok {
+		return bins, false
+	}
+	waits, weight := 0, uint64(0)
+	for i, b := range c.Bin {
+		if b != NoBin {
+			c.Bin[i] = number[b]
+		}
+		if c.Bin[i] == NoBin {
+			waits++
+			weight += uint64(units[i])
+		}
+	}
+	return limit, c.in.mayWait(waits, weight)
+}
+
+// worst numbers the bins but for that many, which are left out: the emptiest that have no more segments than may wait, with one for each that is
+// still to be found, and nothing urgent. It reports whether there are so many, and all that is urgent has a bin.
+func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) {
+	left := c.pack.residual
+	order, holds := make([]uint32, len(left)), make([]int, len(left))
+	room := c.in.Carry
+	for _, b := range c.Bin {
+		if b == NoBin {
+			room--
+		} else {
+			holds[b]++
+		}
+	}
+	for _, i := range urgent {
+		if c.Bin[i] == NoBin {
+			return nil, false
+		}
+		holds[c.Bin[i]] = c.in.Carry + 1
+	}
+	for b := range order {
+		order[b] = uint32(b)
+	}
+	slices.SortFunc(order, func(a, b uint32) int {
+		return cmp.Or(cmp.Compare(left[b], left[a]), cmp.Compare(holds[a], holds[b]), cmp.Compare(a, b))
+	})
+	number = make([]uint32, len(left))
+	for _, b := range order {
+		if surplus > 0 && holds[b]+surplus-1 <= room {
+			number[b] = NoBin
+			room -= holds[b]
+			surplus--
+		}
+	}
+	next := uint32(0)
+	for b := range number {
+		if number[b] != NoBin {
+			number[b] = next
+			next++
+		}
+	}
+	return number, surplus <= 0
+}
+
+// prefix finds the longest prefix that fits. Best-fit-decreasing is not monotone in what it is given, so that means the end of this search:
+// all; then all but the last segments that weigh what did not fit; from there in doubling strides to a neighbouring pair of which one
+// fits; then halving.
+func (c *Cutter) prefix(units []uint32) (n, bins int) {
+	c.Packs++
+	bins, overflow := c.pack.pack(units, len(units), c.Bin, false)
+	if overflow == 0 {
+		return len(units), bins
+	}
+	p := prefix{Cutter: c, units: units, over: len(units)}
+	p.bracket(overflow)
+	for p.over-p.n > 1 {
+		p.fits(p.n + (p.over-p.n)/2)
+	}
+	if !p.packed {
+		c.Packs++
+		p.bins, _ = c.pack.pack(units, p.n, c.Bin, false)
+	}
+	return p.n, p.bins
+}
+
+// prefix is the search for one.
+type prefix struct {
+	*Cutter
+	units  []uint32
+	n      int  // segments that fit; 0 while none are known
+	over   int  // more of them, that do not
+	bins   int  // that the n need, and whose numbers are in bin,
+	packed bool // where they were packed
+}
+
+// bracket finds a prefix that fits and a longer one that does not.
+func (p *prefix) bracket(overflow uint64) {
+	guess := p.over
+	for cut := uint64(0); guess > p.least && cut < overflow; {
+		guess--
+		cut += uint64(p.units[guess])
+	}
+	if p.fits(guess) {
+		for stride := 1; p.n+stride < p.over && p.fits(p.n+stride); stride *= 2 {
+		}
+		return
+	}
+	for stride := 1; !p.fits(max(p.over-stride, p.least)); stride *= 2 {
+	}
+}
+
+// fits tells whether a prefix does, and remembers it.
+func (p *prefix) fits(n int) bool {
+	if n == p.least {
+		p.n, p.packed = n, false
+		return true // all of it may have come here because it does
+	}
+	p.Packs++
+	bins, overflow := p.pack.pack(p.units, n, p.try, true)
+	if overflow > 0 {
+		p.over = n
+		return false
+	}
+	p.n, p.bins, p.packed = n, bins, true
+	p.Bin, p.try = p.try, p.Bin
+	return true
+}

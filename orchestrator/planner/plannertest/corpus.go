@@ -1,0 +1,203 @@
+// Package plannertest has the sources and mixtures that tests of the planner share: made up, by seeds, and held in memory.
+package plannertest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner"
+)
+
+// Corpus is a made-up set of sources: documents by source, passed over epochs times.
+type Corpus struct {
+	Docs   [][]millrace.SampleMeta
+	Epochs []uint64 // 0: endless
+}
+
+// Peek implements Offers with every fact at hand.
+func (c *Corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
+	n := uint64(len(c.Docs[source]))
+	if n == 0 || c.Epochs[source] > 0 && uint64(ordinal) >= n*c.Epochs[source] {
+		return millrace.SampleMeta{}, planner.Ended
+	}
+	meta := c.Docs[source][uint64(ordinal)%n]
+	meta.Ordinal, meta.Epoch = ordinal, millrace.Epoch(uint64(ordinal)/n)
+	return meta, planner.Ready
+}
+
+// Document makes a document of a length; 0 is every other time a reject.
+func Document(record int, length uint32) millrace.SampleMeta {
+	m := millrace.SampleMeta{ID: millrace.SampleID{Shard: 3, Record: uint64(record)}, Lengths: millrace.Lengths{Tokens: length}}
+	if length == 0 && record%2 == 0 {
+		m.Reject = "too dull"
+	}
+	return m
+}
+
+// RandomCorpus has documents of every awkward kind: empty ones, ones of 1 token, ones that fill a bin, ones that span many.
+func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
+	c := &Corpus{Docs: make([][]millrace.SampleMeta, sources), Epochs: make([]uint64, sources)}
+	for s := range c.Docs {
+		c.Epochs[s] = 1 + rng.Uint64N(2)
+		for d := range 1 + rng.IntN(docs) {
+			var n uint32
+			switch rng.IntN(12) {
+			case 0:
+				n = 0
+			case 1:
+				n = 1
+			case 2:
+				n = t
+			case 3:
+				n = t * (1 + rng.Uint32N(5))
+			case 4:
+				n = rng.Uint32N(10 * t)
+			default:
+				n = 1 + rng.Uint32N(t/2+1)
+			}
+			doc := Document(d, n)
+			doc.Lengths.Patches = n % 7 * uint32(d%3) // some have images
+			c.Docs[s] = append(c.Docs[s], doc)
+		}
+		c.Docs[s] = append(c.Docs[s], Document(docs, 1+rng.Uint32N(t)))
+	}
+	return c
+}
+
+// Shy is a corpus that gives a fact only when asked for the second time or so.
+type Shy struct {
+	*Corpus
+	rng  *rand.Rand
+	seen map[[2]uint64]bool
+}
+
+func NewShy(c *Corpus, seed uint64) *Shy {
+	return &Shy{c, rand.New(rand.NewPCG(seed, 11)), map[[2]uint64]bool{}}
+}
+
+func (s *Shy) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
+	key := [2]uint64{uint64(source), uint64(ordinal)}
+	if !s.seen[key] && s.rng.IntN(3) > 0 {
+		s.seen[key] = s.rng.IntN(2) == 0
+		return millrace.SampleMeta{}, planner.Pending
+	}
+	s.seen[key] = true
+	return s.Corpus.Peek(source, ordinal)
+}
+
+func Constant(t testing.TB, weights ...string) *mixing.Schedule {
+	t.Helper()
+	return Schedule(t, mixing.Milestone{Weights: Weights(t, weights...)})
+}
+
+func Schedule(t testing.TB, milestones ...mixing.Milestone) *mixing.Schedule {
+	t.Helper()
+	s, err := mixing.NewSchedule(len(milestones[0].Weights), milestones)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func Weights(t testing.TB, texts ...string) []mixing.Weight {
+	t.Helper()
+	ws := make([]mixing.Weight, len(texts))
+	for i, text := range texts {
+		w, err := mixing.ParseWeight(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ws[i] = w
+	}
+	return ws
+}
+
+// NewSpec is a spec with sources a, b, … that leave when exhausted.
+func NewSpec(t testing.TB, seqlen uint32, batch int, weights ...string) *planner.Spec {
+	t.Helper()
+	spec := &planner.Spec{
+		SequenceLength: seqlen, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast,
+		Schedule: Constant(t, weights...),
+	}
+	for i := range weights {
+		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: string(rune('a' + i)), OnExhausted: millrace.Renormalize})
+	}
+	return spec
+}
+
+// RandomSpec fits a random corpus.
+func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
+	weights := make([]string, sources)
+	for i := range weights {
+		weights[i] = []string{"1", "0.25", "3", "0.001", "7"}[rng.IntN(5)]
+	}
+	spec := NewSpec(t, []uint32{8, 64, 96}[rng.IntN(3)], 16*(1+rng.IntN(2)), weights...)
+	spec.PadMultiple = []uint32{1, 1, 8}[rng.IntN(3)]
+	spec.Unit = []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples}[rng.IntN(2)]
+	spec.Packing = []millrace.Packing{millrace.BestFit, millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(5)]
+	spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast}[rng.IntN(2)]
+	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
+	if spec.Packing == millrace.BestFit || spec.Packing == millrace.Bucketed {
+		spec.Carry = []int{0, 0, 1, 7, 512}[rng.IntN(5)]
+	}
+	return spec
+}
+
+// Collect advances to the end or, if limit is not 0, to that many steps.
+func Collect(t testing.TB, spec *planner.Spec, st planner.State, o planner.Offers, limit int) (steps []planner.Selection, out planner.Outcome, err error) {
+	t.Helper()
+	s, err := planner.NewSelector(spec, st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1_000_000 {
+		if limit > 0 && len(steps) == limit {
+			return steps, out, nil
+		}
+		sel, o, err := s.Advance(o)
+		switch {
+		case err != nil:
+			return steps, o, err
+		case o.Kind == planner.Finished:
+			return steps, o, nil
+		case o.Kind == planner.Sealed:
+			steps = append(steps, sel)
+		}
+	}
+	t.Fatal("no end after a million calls")
+	return nil, out, nil
+}
+
+// The classes of documents by their token shares, as PLANNING §3 has them.
+var (
+	PretrainShares    = []string{"0.75", "0.15", "0.07", "0.03"}
+	LongContextShares = []string{"0.35", "0.10", "0.15", "0.40"}
+)
+
+// Pretrain is the corpus of the quality figures: web, code, papers and books by their token shares, endless.
+func Pretrain(b testing.TB, seqlen uint32, batch, docs int) (*planner.Spec, *Corpus) {
+	return MixedCorpus(b, seqlen, batch, docs, PretrainShares)
+}
+
+// MixedCorpus is an endless corpus of the four classes of documents by token shares.
+func MixedCorpus(b testing.TB, seqlen uint32, batch, docs int, shares []string) (*planner.Spec, *Corpus) {
+	spec := NewSpec(b, seqlen, batch, shares...)
+	c := &Corpus{Docs: make([][]millrace.SampleMeta, 4), Epochs: make([]uint64, 4)}
+	draw := newLengths(1)
+	for s := range c.Docs {
+		spec.Sources[s].OnExhausted = millrace.Repeat
+		for d := range docs {
+			c.Docs[s] = append(c.Docs[s], Document(2*d+1, draw.next(s)))
+		}
+	}
+	return spec, c
+}
+
+// LongContext is the corpus of long contexts: the classes of pretrain by other token shares.
+func LongContext(t testing.TB, seqlen uint32, batch, docs int) (*planner.Spec, *Corpus) {
+	spec, c := Pretrain(t, seqlen, batch, docs)
+	spec.Schedule = Constant(t, "0.35", "0.10", "0.15", "0.40")
+	return spec, c
+}

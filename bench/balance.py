@@ -164,11 +164,11 @@ def main() -> None:
     p.add_argument("--steps", type=int, default=8)
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--mean-ms", type=float, default=150)
-    p.add_argument("--lengths", default="longctx", help="a histogram of bench/plan/testdata, or a CSV file")
+    p.add_argument("--lengths", default="longctx", help="a histogram of bench/plan/workload/testdata, or a CSV file")
     a = p.parse_args()
     histogram = Path(a.lengths)
     if not histogram.exists():
-        histogram = ROOT / "bench" / "plan" / "testdata" / f"{a.lengths}.csv"
+        histogram = ROOT / "bench" / "plan" / "workload" / "testdata" / f"{a.lengths}.csv"
     a.millrace = str(Path(a.millrace).resolve())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -6,18 +6,21 @@ import (
 	"math/rand/v2"
 
 	"millrace"
+	"millrace/bench/plan/baseline"
+	"millrace/bench/plan/overhead"
+	"millrace/bench/plan/workload"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
 )
 
-// shape is what a step looks like: where from, how many bins of how many tokens, over how many ranks.
+// shape describes a step: the lengths of its documents, its bins, and the ranks that they are distributed over.
 type shape struct {
 	name    string
-	lengths *histogram
+	lengths *workload.Histogram
 	tokens  uint32 // sequence_length
 	ranks   int    // data-parallel
-	columns int    // microbatches of a rank
+	columns int    // microbatches of a rank, of one bin each
 	slack   uint32 // cap_slack of varlen, in thousandths
 	window  int
 	carry   int
@@ -41,9 +44,9 @@ func short(tokens uint32) string {
 	return fmt.Sprint(tokens)
 }
 
-// selected plans the first n steps of a shape, by the product.
+// selected selects the first n steps of a shape by the product. documents is the number in a source.
 func (s shape) selected(n, documents int) ([]planner.Selection, error) {
-	spec, err := newSpec(s.tokens, s.bins(), fourSources()...)
+	spec, err := workload.Spec(s.tokens, s.bins(), workload.FourSources()...)
 	if err != nil {
 		return nil, err
 	}
@@ -52,45 +55,48 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return advance(selector, newCorpus(s.lengths, documents, len(spec.Sources)), n)
+	return workload.Advance(selector, workload.NewCorpus(s.lengths, documents, len(spec.Sources)), n)
 }
 
-// placement are the product's settings for a model.
-func (s shape) placement(m model, layout millrace.Layout, balance millrace.Balance) place.Options {
-	o := place.Options{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.cost()}
+// placement returns the product's settings for a model.
+func (s shape) placement(m overhead.Model, layout millrace.Layout, balance millrace.Balance) place.Options {
+	o := place.Options{MicroBatch: 1, Layout: layout, Balance: balance, Cost: m.Cost()}
 	if layout == millrace.Varlen {
 		o.CapPermille = s.slack
 	}
 	return o
 }
 
-// placed is a step's place, weighed.
+// placed is a placed step with its overheads, by this program and by the product.
 type placed struct {
 	plan *millrace.Plan
-	over overheads
+	over overhead.Percent
 	said cost.Weight // by the product
 }
 
-// place plans where a step goes, and weighs it twice: by the product, and by this program. They must agree.
-func (s shape) place(sel *planner.Selection, o place.Options, m model) (placed, error) {
-	topo := dataParallel(s.ranks)
+// place places a step and weighs it by the product and by this program. It returns an error if they disagree.
+func (s shape) place(sel *planner.Selection, o place.Options, m overhead.Model) (placed, error) {
+	topo := workload.DataParallel(s.ranks)
 	if o.Balance == millrace.BalancePP {
-		topo.PP, topo.Ranks = stages, stages*s.ranks
+		topo.PP, topo.Ranks = overhead.Stages, overhead.Stages*s.ranks
 	}
 	plan, err := place.Plan(sel, topo, o)
 	if err != nil {
 		return placed{}, err
 	}
-	p := placed{plan: plan, over: planned(plan, m).overheads()}
-	o.Cost = m.cost()
+	p := placed{plan: plan, over: overhead.Planned(plan, m).Overheads()}
+	o.Cost = m.Cost()
 	p.said = cost.Weigh(plan, o.Weighing(sel, topo))
-	if math.Abs(p.over.fsdp-float64(p.said.Over.FSDP)/1e4) > .01 || math.Abs(p.over.dp-float64(p.said.Over.DP)/1e4) > .01 {
-		return p, fmt.Errorf("step %s of %s: the planner says %+v ppm, this program %+v %%", sel.Step, s, p.said.Over, p.over)
+	if math.Abs(p.over.FSDP-float64(p.said.Over.FSDP)/1e4) > .01 ||
+		math.Abs(p.over.DP-float64(p.said.Over.DP)/1e4) > .01 {
+		return p, fmt.Errorf(
+			"weigh step %s of %s: the planner computes %+v ppm, this program %+v %%", sel.Step, s, p.said.Over, p.over,
+		)
 	}
 	return p, kept(plan, sel, s, o)
 }
 
-// kept tells whether a plan holds all that was selected, and no microbatch more than its cap.
+// kept returns an error if a plan lacks a selected segment, or if a microbatch exceeds its cap.
 func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o place.Options) error {
 	most := uint64(s.tokens)
 	if o.Layout == millrace.Varlen {
@@ -104,7 +110,9 @@ func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o place.Options)
 		}
 		at := int(a.Rank)*s.columns + int(a.Microbatch)
 		if tokens[at] += uint64(a.Columns(1)); tokens[at] > most {
-			return fmt.Errorf("step %s of %s: a microbatch has %d tokens, the cap is %d", plan.Step, s, tokens[at], most)
+			return fmt.Errorf(
+				"step %s of %s: a microbatch has %d tokens, the cap is %d", plan.Step, s, tokens[at], most,
+			)
 		}
 	}
 	if all != sel.Stats.Tokens {
@@ -116,19 +124,21 @@ func kept(plan *millrace.Plan, sel *planner.Selection, s shape, o place.Options)
 // comparison is a shape's overheads under every balancer, in percent: means over its steps.
 type comparison struct {
 	shape                          shape
-	model                          model
-	concat, random, columns, cap13 mean    // baselines
-	strict, varlen, wide, sums     mean    // the product: packed, varlen under fsdp, with a slack of 1.3, varlen under dp
-	pipeline, split                mean    // likewise: varlen under pp with its stages, and with documents split over ranks
-	level                          mean    // the column estimate, in fsdp
-	worstGap, worstSaid            float64 // of varlen in the worst step: over level, over the product's lower bound
-	fill, segments, stranded       float64 // stranded is the baselines' worst
+	model                          overhead.Model
+	concat, random, columns, cap13 overhead.Mean // baselines
+	// The product: packed; varlen with fsdp; the same with a slack of 1.3; varlen with dp.
+	strict, varlen, wide, sums overhead.Mean
+	pipeline, split            overhead.Mean // the product: varlen with pp; the same with split documents
+	level                      overhead.Mean // the column estimate, in FSDP
+	// Varlen in the worst step: above level, above the product's lower bound.
+	worstGap, worstSaid      float64
+	fill, segments, stranded float64 // stranded is the worst of the baselines
 }
 
-// compare plans and weighs some steps of a shape.
-func compare(s shape, m model, sels []planner.Selection) (*comparison, error) {
+// compare places and weighs some steps of a shape under every balancer.
+func compare(s shape, m overhead.Model, sels []planner.Selection) (*comparison, error) {
 	c := &comparison{shape: s, model: m}
-	rng := rand.New(rand.NewPCG(seed, 2))
+	rng := rand.New(rand.NewPCG(workload.Seed, 2))
 	for i := range sels {
 		sel := &sels[i]
 		lengths := lengthsOf(sel)
@@ -142,6 +152,7 @@ func compare(s shape, m model, sels []planner.Selection) (*comparison, error) {
 	return c, nil
 }
 
+// lengthsOf returns the lengths of the segments of a step.
 func lengthsOf(sel *planner.Selection) []uint32 {
 	lengths := make([]uint32, len(sel.Segments))
 	for i := range lengths {
@@ -150,36 +161,41 @@ func lengthsOf(sel *planner.Selection) []uint32 {
 	return lengths
 }
 
+// baselines adds one step to the baselines' overheads.
 func (c *comparison) baselines(lengths []uint32, rng *rand.Rand) {
 	s, m := c.shape, c.model
-	pieces, end, _ := concatenate(lengths, s.tokens)
-	cost, _ := end.costs(pieces, m, s.bins())
-	c.concat.add(inOrder(cost, s.ranks, s.columns).overheads())
+	pieces, end, _ := baseline.Concatenate(lengths, s.tokens)
+	cost, _ := end.Costs(pieces, m, s.bins())
+	c.concat.Add(baseline.InOrder(cost, s.ranks, s.columns).Overheads())
 
-	cost, lost := bestFitDecreasing(lengths, s.tokens, s.bins()).costs(lengths, m, s.bins())
+	cost, lost := baseline.BestFitDecreasing(lengths, s.tokens, s.bins()).Costs(lengths, m, s.bins())
 	c.stranded = max(c.stranded, lost)
-	c.random.add(shuffled(cost, s.ranks, s.columns, rng).overheads())
-	c.columns.add(sortedColumns(cost, s.ranks, s.columns).overheads())
+	c.random.Add(baseline.Shuffled(cost, s.ranks, s.columns, rng).Overheads())
+	c.columns.Add(baseline.SortedColumns(cost, s.ranks, s.columns).Overheads())
 
-	cost, lost = longestProcessingTime(lengths, m, s.bins(), int64(s.tokens)*13/10)
+	cost, lost = baseline.LongestProcessingTime(lengths, m, s.bins(), int64(s.tokens)*13/10)
 	c.stranded = max(c.stranded, lost)
-	c.cap13.add(sortedColumns(cost, s.ranks, s.columns).overheads())
+	c.cap13.Add(baseline.SortedColumns(cost, s.ranks, s.columns).Overheads())
 }
 
+// product adds one step to the product's overheads.
 func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 	s, m := c.shape, c.model
 	wide := s
 	wide.slack = 1300
 	for _, way := range []struct {
-		into    *mean
+		into    *overhead.Mean
 		shape   shape
 		layout  millrace.Layout
 		balance millrace.Balance
 		split   bool
 	}{
-		{&c.strict, s, millrace.Packed, millrace.BalanceFSDP, false}, {&c.varlen, s, millrace.Varlen, millrace.BalanceFSDP, false},
-		{&c.wide, wide, millrace.Varlen, millrace.BalanceFSDP, false}, {&c.sums, s, millrace.Varlen, millrace.BalanceDP, false},
-		{&c.pipeline, s, millrace.Varlen, millrace.BalancePP, false}, {&c.split, s, millrace.Varlen, millrace.BalancePP, true},
+		{&c.strict, s, millrace.Packed, millrace.BalanceFSDP, false},
+		{&c.varlen, s, millrace.Varlen, millrace.BalanceFSDP, false},
+		{&c.wide, wide, millrace.Varlen, millrace.BalanceFSDP, false},
+		{&c.sums, s, millrace.Varlen, millrace.BalanceDP, false},
+		{&c.pipeline, s, millrace.Varlen, millrace.BalancePP, false},
+		{&c.split, s, millrace.Varlen, millrace.BalancePP, true},
 	} {
 		o := way.shape.placement(m, way.layout, way.balance)
 		o.Split.On = way.split
@@ -187,14 +203,19 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 		if err != nil {
 			return err
 		}
-		way.into.add(p.over)
+		way.into.Add(p.over)
 		if way.into == &c.varlen {
 			c.worstSaid = max(c.worstSaid, float64(p.said.Gap().FSDP)/1e4)
 		}
 	}
-	level := columnEstimate(lengths, m, s)
-	c.level.add(overheads{fsdp: level})
-	last := c.varlen.last.fsdp
+	level := baseline.ColumnEstimate(lengths, m, s.ranks, s.columns, float64(s.tokens)*float64(s.slack)/1000)
+	c.level.Add(overhead.Percent{FSDP: level})
+	last := c.varlen.Last().FSDP
 	c.worstGap = max(c.worstGap, 100*((100+last)/(100+level)-1))
 	return nil
+}
+
+// speedUp returns how much faster a step is than with best-fit bins in random order, if ranks wait in every microbatch.
+func (c *comparison) speedUp() float64 {
+	return (100 + c.random.Get().FSDP) / (100 + c.varlen.Get().FSDP)
 }

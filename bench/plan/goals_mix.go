@@ -5,26 +5,29 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"millrace/bench/plan/baseline"
+	"millrace/bench/plan/workload"
 	"millrace/mixing"
 )
 
-// chooser says which source is next, and is told that it was placed.
-type chooser interface {
-	next(sizes []int64) int
-	place(source int, size int64)
+// rule draws sources: Next returns the next one, Place counts it.
+type rule interface {
+	Next(sizes []int64) int
+	Place(source int, size int64)
 }
 
-// deviations plays n draws of a chooser and returns the largest distance of any source from its target, over every prefix. weights add up to 1.
-func deviations(c chooser, weights []float64, size func(source int) int64, n int) float64 {
+// deviations plays n draws of a rule. It returns the largest distance of any source from its target, over every prefix.
+// weights add up to 1.
+func deviations(c rule, weights []float64, size func(source int) int64, n int) float64 {
 	placed, sizes := make([]float64, len(weights)), make([]int64, len(weights))
 	for i := range sizes {
 		sizes[i] = size(i)
 	}
 	worst, total := 0.0, 0.0
 	for range n {
-		i := c.next(sizes)
+		i := c.Next(sizes)
 		charge := sizes[i]
-		c.place(i, charge)
+		c.Place(i, charge)
 		placed[i] += float64(charge)
 		total += float64(charge)
 		sizes[i] = size(i)
@@ -37,23 +40,18 @@ func deviations(c chooser, weights []float64, size func(source int) int64, n int
 
 func one(int) int64 { return 1 }
 
-// product is mixing.Apportioner.
-type product struct{ *mixing.Apportioner }
-
-func (p product) next(sizes []int64) int       { return p.Next(sizes) }
-func (p product) place(source int, size int64) { p.Place(source, size) }
-
-func newProduct(weights []float64) (product, []float64, error) {
+// newProduct returns the product's rule for some weights, and the exact shares that it uses.
+func newProduct(weights []float64) (*mixing.Apportioner, []float64, error) {
 	shares, exact, err := sharesOf(weights)
 	if err != nil {
-		return product{}, nil, err
+		return nil, nil, err
 	}
 	a := mixing.NewApportioner(len(weights))
 	a.SetShares(shares)
-	return product{a}, exact, nil
+	return a, exact, nil
 }
 
-// sharesOf gives weights as the product has them, and as parts of 1.
+// sharesOf returns weights in the product's fixed point, and as parts of 1.
 func sharesOf(weights []float64) (shares []uint32, exact []float64, err error) {
 	parsed := make([]mixing.Weight, len(weights))
 	for i, w := range weights {
@@ -70,7 +68,7 @@ func sharesOf(weights []float64) (shares []uint32, exact []float64, err error) {
 	return shares, exact, nil
 }
 
-// adversarial are weights on which rules of thumb go wrong.
+// adversarial returns weights for which simple rules deviate most.
 func adversarial() map[string][]float64 {
 	all := map[string][]float64{}
 	for _, k := range []int{2, 3, 12, 24} {
@@ -95,7 +93,7 @@ func adversarial() map[string][]float64 {
 	return all
 }
 
-// randomWeights of 2 to 41 sources, some alike, some apart by orders of magnitude.
+// randomWeights returns weights of 2 to 41 sources, similar ones or some that differ by orders of magnitude.
 func randomWeights(rng *rand.Rand) []float64 {
 	weights, power := make([]float64, 2+rng.IntN(40)), rng.Float64()*6
 	for i := range weights {
@@ -104,12 +102,12 @@ func randomWeights(rng *rand.Rand) []float64 {
 	return weights
 }
 
-// realistic are twelve weights as a pretraining mixture has them.
+// realistic returns twelve weights of a pretraining mixture.
 func realistic() []float64 {
 	return []float64{.41, .17, .113, .083, .067, .049, .037, .029, .019, .0123, .0071, .0036}
 }
 
-// goal8 is how far mixtures are from their targets, at every prefix.
+// goal8 measures how far mixtures are from their targets, over every prefix.
 func goal8(b *bench) ([]row, error) {
 	constant, name, err := b.constantWeights()
 	if err != nil {
@@ -119,7 +117,12 @@ func goal8(b *bench) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := []row{{"G8", "samples, constant weights, random (2–41 sources) and adversarial (to 1,000): < 1 at every prefix", fmt.Sprintf("%.4f (%s)", constant, name), holds(constant < 1), beside}}
+	rows := []row{
+		{
+			"G8", "samples, constant weights, random (2–41 sources) and adversarial (to 1,000): < 1 at every prefix",
+			fmt.Sprintf("%.4f (%s)", constant, name), holds(constant < 1), beside,
+		},
+	}
 	for _, kind := range scenes() {
 		samples, tokens, longest := 0.0, 0.0, 0.0
 		for s := range uint64(b.draws / 20_000) {
@@ -127,16 +130,31 @@ func goal8(b *bench) ([]row, error) {
 			rng := rand.New(rand.NewPCG(s, 9))
 			most := int64(0)
 			worst := kind.play(rand.New(rand.NewPCG(s, 8)), func(int) int64 {
-				size := int64(min(b.lengths["pretrain"].draw(rng), 8192))
+				size := int64(min(b.lengths["pretrain"].Draw(rng), 8192))
 				most = max(most, size)
 				return size
 			}, 3000)
 			tokens = max(tokens, worst/float64(most))
 			longest = max(longest, float64(most))
 		}
-		rows = append(rows,
-			row{"G8", "samples, " + kind.name + ": < 1 at every prefix", fmt.Sprintf("%.4f", samples), holds(samples < 1), fmt.Sprintf("constant weights keep 1 − 1/(2m−2) for m sources; under changes only who knows their future does (Tijdeman), and how many draws a step will take is not known: no rule without it stays below 1 (docs/mixing.md). The rule keeps 2 here: %v", samples < 2)},
-			row{"G8", "tokens, " + kind.name + ": ≤ 2 × the longest segment at every prefix", fmt.Sprintf("%.3f ×", tokens), atMost(tokens, 2), fmt.Sprintf("longest %.0f tokens", longest)})
+		rows = append(
+			rows,
+			row{
+				"G8",
+				"samples, " + kind.name + ": < 1 at every prefix",
+				fmt.Sprintf("%.4f", samples),
+				holds(samples < 1),
+				fmt.Sprintf(
+					"constant weights keep 1 − 1/(2m−2) for m sources. Under changes, only a rule that knows the "+
+						"future stays below 1 (docs/mixing.md). The rule stays below 2 here: %v",
+					samples < 2,
+				),
+			},
+			row{
+				"G8", "tokens, " + kind.name + ": ≤ 2 × the longest segment at every prefix",
+				fmt.Sprintf("%.3f ×", tokens), atMost(tokens, 2), fmt.Sprintf("longest %.0f tokens", longest),
+			},
+		)
 	}
 	return rows, nil
 }
@@ -152,7 +170,7 @@ func (b *bench) constantWeights() (worst float64, name string, err error) {
 		}
 		return err
 	}
-	rng := rand.New(rand.NewPCG(seed, 4))
+	rng := rand.New(rand.NewPCG(workload.Seed, 4))
 	for range b.draws / 5000 {
 		if err := try(randomWeights(rng), "random", 3000); err != nil {
 			return 0, "", err
@@ -169,15 +187,18 @@ func (b *bench) constantWeights() (worst float64, name string, err error) {
 // scene is a run whose mixture changes.
 type scene struct {
 	name  string
-	every int  // draws between milestones; 0: none
-	leave bool // sources leave too
+	every int  // draws between milestones; 0: no milestones
+	leave bool // whether sources leave
 }
 
 func scenes() []scene {
-	return []scene{{"a milestone every 500 draws", 500, false}, {"a milestone every 20 draws", 20, false}, {"sources that leave", 0, true}, {"milestones and leaves", 200, true}}
+	return []scene{
+		{"a milestone every 500 draws", 500, false}, {"a milestone every 20 draws", 20, false},
+		{"sources that leave", 0, true}, {"milestones and leaves", 200, true},
+	}
 }
 
-// play returns the worst deviation from targets that cumulate over the changes, in units of size.
+// play returns the worst deviation from the cumulated targets, in units of size.
 func (s scene) play(rng *rand.Rand, size func(int) int64, n int) float64 {
 	k := 2 + rng.IntN(30)
 	shares := func() []uint32 {
@@ -219,15 +240,15 @@ func (s scene) play(rng *rand.Rand, size func(int) int64, n int) float64 {
 	return worst
 }
 
-// otherRules measures the baselines on the realistic weights, and the greedy ones on the random ones too.
+// otherRules measures the baselines on the realistic weights, and the greedy rules on the random weights too.
 func (b *bench) otherRules() (string, error) {
 	_, exact, err := sharesOf(realistic())
 	if err != nil {
 		return "", err
 	}
-	rng := rand.New(rand.NewPCG(seed, 5))
-	random := func(make func(weights []float64) chooser) (worst float64) {
-		rng := rand.New(rand.NewPCG(seed, 4))
+	rng := rand.New(rand.NewPCG(workload.Seed, 5))
+	random := func(make func(weights []float64) rule) (worst float64) {
+		rng := rand.New(rand.NewPCG(workload.Seed, 4))
 		for range b.draws / 5000 {
 			if _, exact, err := sharesOf(randomWeights(rng)); err == nil {
 				worst = max(worst, deviations(make(exact), exact, one, 3000))
@@ -235,7 +256,12 @@ func (b *bench) otherRules() (string, error) {
 		}
 		return worst
 	}
-	return fmt.Sprintf("worst over the random ones: Megatron's rule %.2f, SWRR %.2f; 12 realistic weights to %.0e draws: iid %.0f, scaled integers %.1f",
-		random(func(w []float64) chooser { return newGreedy(w, 0) }), random(func(w []float64) chooser { return newGreedy(w, 1) }), float64(b.draws),
-		deviations(&iid{exact, rng}, exact, one, b.draws), deviations(newScaled(realistic()), exact, one, b.draws)), nil
+	return fmt.Sprintf(
+		"worst over the random ones: Megatron's rule %.2f, SWRR %.2f; "+
+			"12 realistic weights to %.0e draws: iid %.0f, scaled integers %.1f",
+		random(func(w []float64) rule { return baseline.NewGreedy(w, 0) }),
+		random(func(w []float64) rule { return baseline.NewGreedy(w, 1) }), float64(b.draws),
+		deviations(&baseline.IID{Weights: exact, Rand: rng}, exact, one, b.draws),
+		deviations(baseline.NewScaled(realistic()), exact, one, b.draws),
+	), nil
 }

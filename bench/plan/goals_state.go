@@ -4,44 +4,38 @@ import (
 	"fmt"
 
 	"millrace"
+	"millrace/bench/plan/overhead"
+	"millrace/bench/plan/workload"
 	"millrace/internal/seal"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 )
 
-// anchored is a corpus whose sources are read in blocks, so that states hold seek points.
-type anchored struct{ *corpus }
-
-// SeekPoint implements planner.Seek points: a block of some thousand records begins a little before.
-func (anchored) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
-	return millrace.SeekPoint{Ordinal: at - min(at, 1+at%5000), Epoch: 3, EpochStart: at / 2, Shard: 4095, Block: 700, Record: 9_000_000}
-}
-
-// goal10 is what is saved, and that plans go on from it alike.
+// goal10 measures the size of a saved state, and checks that plans continue from it with equal digests.
 func goal10(b *bench) ([]row, error) {
 	const sources, carry = 64, 512
 	weights := make([]string, sources)
 	for i := range weights {
 		weights[i] = fmt.Sprint(1 + i*i)
 	}
-	spec, err := newSpec(8192, 1024, weights...)
+	spec, err := workload.Spec(8192, 1024, weights...)
 	if err != nil {
 		return nil, err
 	}
 	spec.Carry = carry
-	offers := anchored{newCorpus(b.lengths["pretrain"], b.documents, sources)}
-	selector, err := planner.NewSelector(spec, after(sources, 1e10))
+	from := workload.Blocks{Corpus: workload.NewCorpus(b.lengths["pretrain"], b.documents, sources)}
+	selector, err := planner.NewSelector(spec, stateAfter(sources, 1e10))
 	if err != nil {
 		return nil, err
 	}
 	most, carried, steps := 0, 0, 3*b.steps
 	saved := ""
 	for range steps {
-		sel, err := advance(selector, offers, 1)
+		sel, err := workload.Advance(selector, from, 1)
 		if err != nil {
 			return nil, err
 		}
-		if err := follows(spec, saved, offers, &sel[0]); err != nil {
+		if err := follows(spec, saved, from, &sel[0]); err != nil {
 			return nil, err
 		}
 		saved = sel[0].After.Compact()
@@ -52,14 +46,28 @@ func goal10(b *bench) ([]row, error) {
 		return nil, err
 	}
 	return []row{
-		{"G10", fmt.Sprintf("the planner's part of a saved state, %d sources with seek points, carry %d: ≤ 16 KiB", sources, carry), fmt.Sprintf("%d bytes", most), atMost(float64(most), 16<<10),
-			fmt.Sprintf("%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample", carried)},
-		{"G10", "plans go on from every saved state with the same digests; one set under every topology", "yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies)},
+		{
+			"G10",
+			fmt.Sprintf(
+				"the planner's part of a saved state, %d sources with seek points, carry %d: ≤ 16 KiB",
+				sources, carry,
+			),
+			fmt.Sprintf("%d bytes", most),
+			atMost(float64(most), 16<<10),
+			fmt.Sprintf(
+				"%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample",
+				carried,
+			),
+		},
+		{
+			"G10", "plans go on from every saved state with the same digests; one set under every topology",
+			"yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies),
+		},
 	}, nil
 }
 
-// after is the state of a run that has that many documents of each source behind it.
-func after(sources int, documents uint64) planner.State {
+// stateAfter returns the state of a run that has drawn so many documents of each source.
+func stateAfter(sources int, documents uint64) planner.State {
 	state := planner.NewState(sources)
 	for i := range state.Sources {
 		src := &state.Sources[i]
@@ -69,7 +77,7 @@ func after(sources int, documents uint64) planner.State {
 	return state
 }
 
-// follows tells whether a saved state gives the step that the run which saved it went on to.
+// follows returns an error if a saved state does not give the next step of the run that saved it.
 func follows(spec *planner.Spec, saved string, offers planner.Offers, want *planner.Selection) error {
 	if saved == "" {
 		return nil
@@ -82,14 +90,17 @@ func follows(spec *planner.Spec, saved string, offers planner.Offers, want *plan
 	if err != nil {
 		return err
 	}
-	next, err := advance(s, offers, 1)
+	next, err := workload.Advance(s, offers, 1)
 	if err == nil && (next[0].Content != want.Content || !next[0].After.Equal(want.After)) {
-		err = fmt.Errorf("step %s from a saved state has content %s, it had %s", want.Step, next[0].Content, want.Content)
+		err = fmt.Errorf(
+			"select step %s from a saved state: content %s, the run had %s", want.Step, next[0].Content, want.Content,
+		)
 	}
 	return err
 }
 
-// sameSets places a step under several topologies and tells whether all hold what was selected.
+// sameSets places a step under several topologies. It returns an error if one of them does not hold the selected
+// segments.
 func (b *bench) sameSets() (n int, err error) {
 	s := b.pretrain8K()
 	sels, err := b.selected(s)
@@ -97,13 +108,15 @@ func (b *bench) sameSets() (n int, err error) {
 		return 0, err
 	}
 	sel := &sels[0]
-	names := make([]string, len(fourSources()))
+	names := make([]string, len(workload.FourSources()))
 	for i := range names {
-		names[i] = fmt.Sprintf("source-%04d", i)
+		names[i] = workload.SourceName(i)
 	}
 	for _, ranks := range []int{1, 8, 64, 512, s.bins()} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
-			plan, err := place.Plan(sel, dataParallel(ranks), s.placement(dense8B(), layout, millrace.BalanceFSDP))
+			plan, err := place.Plan(
+				sel, workload.DataParallel(ranks), s.placement(overhead.Dense8B(), layout, millrace.BalanceFSDP),
+			)
 			if err != nil {
 				return n, err
 			}
@@ -112,7 +125,9 @@ func (b *bench) sameSets() (n int, err error) {
 				segments[i] = plan.Assignments[i].Segment
 			}
 			if got := seal.Content(names, segments); got != sel.Content {
-				return n, fmt.Errorf("step %s over %d ranks: content %s, selected was %s", sel.Step, ranks, got, sel.Content)
+				return n, fmt.Errorf(
+					"place step %s over %d ranks: content %s, selected was %s", sel.Step, ranks, got, sel.Content,
+				)
 			}
 			n++
 		}

@@ -6,22 +6,22 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"millrace"
+	"millrace/bench/plan/overhead"
+	"millrace/bench/plan/workload"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 )
 
-// lookupDocuments make a table of lengths that no cache holds: 160 MB.
+// lookupDocuments is the size of a table of lengths that exceeds every cache: 160 MB.
 const lookupDocuments = 40_000_000
 
-// goal5 is how long plans take. Times are of the processor, which is what the wall clock would show on a machine that does nothing else.
+// goal5 measures the time of plans, as processor time: a wall clock on an idle machine shows the same.
 func goal5(b *bench) ([]row, error) {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
-	table := newCorpus(b.lengths["pretrain"], lookupDocuments, len(fourSources()))
+	table := workload.NewCorpus(b.lengths["pretrain"], lookupDocuments, len(workload.FourSources()))
 	var rows []row
 	for _, g := range []struct {
 		ranks, plans  int
@@ -37,43 +37,61 @@ func goal5(b *bench) ([]row, error) {
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows,
-			row{"G5", fmt.Sprintf("whole plan, %d segments × %d bins, one core, from offers in memory to digests: p99 ≤ %g ms", t.segments, s.bins(), g.most),
-				points(t.processor) + " (least / p50 / p99 / max, processor time)", atMost(milliseconds(t.processor, 990), g.most),
-				fmt.Sprintf("%d plans; by the wall clock %s; %d allocations and %.1f MB a plan", g.plans, points(t.wall), t.objects, float64(t.bytes)/1e6)},
-			row{"G5", fmt.Sprintf("place alone: balance, assignments and placement digest: p99 ≤ %g ms", g.placing), points(t.placing), atMost(milliseconds(t.placing, 990), g.placing), ""},
-			row{"G5", "whole plan, the lengths looked up in 160 MB in permuted order on the way (no goal)", points(far.processor), printed, fmt.Sprintf("%d plans", len(far.wall))})
+		rows = append(
+			rows,
+			row{
+				"G5",
+				fmt.Sprintf(
+					"whole plan, %d segments × %d bins, one core, from offers in memory to digests: p99 ≤ %g ms",
+					t.segments, s.bins(), g.most,
+				),
+				points(t.processor) + " (least / p50 / p99 / max, processor time)",
+				atMost(milliseconds(t.processor, 990), g.most),
+				fmt.Sprintf(
+					"%d plans; by the wall clock %s; %d allocations and %.1f MB a plan", g.plans, points(t.wall),
+					t.objects, float64(t.bytes)/1e6,
+				),
+			},
+			row{
+				"G5", fmt.Sprintf("place alone: balance, assignments and placement digest: p99 ≤ %g ms", g.placing),
+				points(t.placing), atMost(milliseconds(t.placing, 990), g.placing), "",
+			},
+			row{
+				"G5", "whole plan, the lengths looked up in 160 MB in permuted order on the way (no goal)",
+				points(far.processor), printed, fmt.Sprintf("%d plans", len(far.wall)),
+			},
+		)
 	}
 	return rows, nil
 }
 
-// supply is where timed plans have their facts from. turn is called between plans, and not timed.
+// supply provides the offers of timed plans. turn is called between plans and is not timed.
 type supply interface {
 	planner.Offers
 	turn(planner.State) error
 }
 
-// lookup makes facts when they are asked for.
-type lookup struct{ *corpus }
+// lookup computes each offer when the planner asks for it.
+type lookup struct{ *workload.Corpus }
 
 func (lookup) turn(planner.State) error { return nil }
 
-// queued is what the orchestrator has of its loaders' offers: some steps' facts in the product's queues.
+// queued holds the offers of some steps in the product's queues, as the orchestrator does.
 type queued struct {
 	offers.Queues
-	from  *corpus
-	ahead millrace.Ordinal // facts kept beyond each cursor
+	from  *workload.Corpus
+	ahead millrace.Ordinal // offers kept beyond each cursor
 }
 
-func newQueued(c *corpus, ahead int) *queued {
+func newQueued(c *workload.Corpus, ahead int) *queued {
 	q := &queued{from: c, ahead: millrace.Ordinal(ahead)}
-	for i := range c.orders {
+	for i := range c.Sources() {
 		q.Queues = append(q.Queues, offers.NewQueue(fmt.Sprint(i), 1))
 	}
 	return q
 }
 
-// turn forgets what is behind a state and offers what has come within reach.
+// turn releases the offers behind a state and adds those that came into reach.
 func (q *queued) turn(s planner.State) error {
 	for i, queue := range q.Queues {
 		at := s.Sources[i].Ordinal
@@ -90,17 +108,17 @@ func (q *queued) turn(s planner.State) error {
 	return nil
 }
 
-// timing is what plans took, sorted.
+// timing has the times of plans, sorted.
 type timing struct {
 	wall, processor, placing []time.Duration
-	objects, bytes           uint64 // allocated, a plan
-	live                     uint64 // bytes after the last, beside what was before
+	objects, bytes           uint64 // allocated by one plan
+	live                     uint64 // bytes of the heap after the last plan, minus those before the first
 	segments                 int
 }
 
-// timed plans n steps of a shape one after another, from facts in memory to sealed plan and digests.
+// timed plans n steps of a shape one after another, from offers in memory to sealed plans with digests.
 func timed(s shape, from supply, n int) (*timing, error) {
-	spec, err := newSpec(s.tokens, s.bins(), fourSources()...)
+	spec, err := workload.Spec(s.tokens, s.bins(), workload.FourSources()...)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +139,7 @@ func timed(s shape, from supply, n int) (*timing, error) {
 			runtime.GC()
 			*t = timing{}
 		}
-		if state, err = t.plan(s, selector, from); err != nil {
+		if state, err = t.planOne(s, selector, from); err != nil {
 			return nil, err
 		}
 	}
@@ -136,42 +154,44 @@ func timed(s shape, from supply, n int) (*timing, error) {
 	return t, nil
 }
 
-// warming plans are not counted: they find their memory.
+// warming is the number of first plans that do not count: they allocate memory that later plans reuse.
 const warming = 3
 
-func (t *timing) plan(s shape, selector *planner.Selector, from supply) (planner.State, error) {
+// planOne plans one step and adds its times. It returns the state after the step.
+func (t *timing) planOne(s shape, selector *planner.Selector, from supply) (planner.State, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begin, used := time.Now(), processorTime()
 	sel, out, err := selector.Advance(from)
 	if err != nil || out.Kind != planner.Sealed {
-		return sel.After, fmt.Errorf("plan for time: waits for source %d at %s: %w", out.Source, out.Ordinal, err)
+		return sel.After, fmt.Errorf("time a plan: it waits for source %d at %s: %w", out.Source, out.Ordinal, err)
 	}
 	placing := processorTime()
-	if _, err := place.Plan(&sel, dataParallel(s.ranks), s.placement(dense8B(), millrace.Varlen, millrace.BalanceFSDP)); err != nil {
+	options := s.placement(overhead.Dense8B(), millrace.Varlen, millrace.BalanceFSDP)
+	if _, err := place.Plan(&sel, workload.DataParallel(s.ranks), options); err != nil {
 		return sel.After, err
 	}
 	end := processorTime()
-	t.wall, t.processor, t.placing = append(t.wall, time.Since(begin)), append(t.processor, end-used), append(t.placing, end-placing)
+	t.wall = append(t.wall, time.Since(begin))
+	t.processor = append(t.processor, end-used)
+	t.placing = append(t.placing, end-placing)
 	runtime.ReadMemStats(&after)
-	t.objects, t.bytes, t.segments = t.objects+after.Mallocs-before.Mallocs, t.bytes+after.TotalAlloc-before.TotalAlloc, len(sel.Segments)
+	t.objects += after.Mallocs - before.Mallocs
+	t.bytes += after.TotalAlloc - before.TotalAlloc
+	t.segments = len(sel.Segments)
 	return sel.After, nil
 }
 
-// processorTime is what this process has used, the collector included: on a machine that is not quiet the honest figure.
-func processorTime() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t); err != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
-}
-
+// milliseconds returns a percentile, in thousandths.
 func milliseconds(sorted []time.Duration, per1000 int) float64 {
 	return sorted[(len(sorted)-1)*per1000/1000].Seconds() * 1e3
 }
 
-// points are the shortest, the median, the 99th percentile and the longest. Where much else runs, the shortest is what the code takes.
+// points formats the shortest time, the median, the 99th percentile and the longest. On a busy machine, the shortest is
+// the least disturbed.
 func points(sorted []time.Duration) string {
-	return fmt.Sprintf("%.1f / %.1f / %.1f / %.1f ms", milliseconds(sorted, 0), milliseconds(sorted, 500), milliseconds(sorted, 990), milliseconds(sorted, 1000))
+	return fmt.Sprintf(
+		"%.1f / %.1f / %.1f / %.1f ms",
+		milliseconds(sorted, 0), milliseconds(sorted, 500), milliseconds(sorted, 990), milliseconds(sorted, 1000),
+	)
 }

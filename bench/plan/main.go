@@ -1,12 +1,12 @@
-// Command plan measures plans: one table of the goals G1 to G13 for the planner, the product's figure beside baselines of the same run.
+// Command plan measures the planner. It prints a table of the goals G1 to G13, with baselines measured in the same run.
 //
 //	go run ./bench/plan [-goals G1,G4] [-plans N]            the table of goals, a table of shapes, a table of scale
-//	go run ./bench/plan -lengths FILE -sequence-length N …   the balance of anybody's lengths (CSV: length,count)
-//	go run ./bench/plan -generate DIR                        write the histograms in testdata again
+//	go run ./bench/plan -lengths FILE -sequence-length N …   compare balancers on your own lengths (CSV: length,count)
+//	go run ./bench/plan -generate DIR                        write the checked-in histograms again
 //
-// What is said of the product goes through the product: planner.Selector over facts in memory, planner.Place, planner.Weigh,
-// mixing.Apportioner, mixing.Permutation, the constructors. Baselines are this program's own code. Lengths are drawn from histograms that are checked in, with fixed
-// seeds; costs are modelled, so every speed-up is a simulated one.
+// The product's figures come from the product's code: planner.Selector over offers in memory, place.Plan, cost.Weigh,
+// mixing.Apportioner, mixing.Permutation. Package baseline has the code of the baselines. Costs are modelled, so every
+// speed-up is simulated.
 package main
 
 import (
@@ -20,19 +20,23 @@ import (
 	"strings"
 	"time"
 
-	"millrace/orchestrator/planner"
+	"millrace/bench/plan/workload"
 )
 
 func main() {
 	var o options
-	flag.StringVar(&o.goals, "goals", "", "only these goals, such as G1,G4")
-	flag.StringVar(&o.lengths, "lengths", "", "a histogram of your own (CSV: length,count), or pretrain, longctx, sft: compare balancers on it and measure nothing else")
+	flag.StringVar(&o.goals, "goals", "", "measure only these goals, such as G1,G4")
+	flag.StringVar(
+		&o.lengths, "lengths", "", "compare balancers on this histogram (CSV: length,count; or pretrain, longctx, sft)",
+	)
 	flag.UintVar(&o.tokens, "sequence-length", 8192, "with -lengths: tokens in a sequence")
 	flag.IntVar(&o.ranks, "dp", 256, "with -lengths: data-parallel ranks")
 	flag.IntVar(&o.columns, "microbatches", 8, "with -lengths: microbatches of a rank, of one sequence each")
 	flag.Float64Var(&o.slack, "cap-slack", 1.15, "with -lengths: cap_slack of layout varlen")
-	flag.Float64Var(&o.ratio, "ratio", 61000, "with -lengths: tokens at which attention costs as much as everything linear")
-	flag.IntVar(&o.plans, "plans", 1000, "plans to time; of the largest a fifth")
+	flag.Float64Var(
+		&o.ratio, "ratio", 61000, "with -lengths: tokens at which attention costs as much as all linear work",
+	)
+	flag.IntVar(&o.plans, "plans", 1000, "number of plans to time; a fifth of it for the largest plans")
 	flag.StringVar(&o.profile, "profile", "", "write a CPU profile of the goals to this file")
 	flag.StringVar(&o.generate, "generate", "", "write the histograms to this directory and measure nothing")
 	flag.Parse()
@@ -50,77 +54,12 @@ type options struct {
 	slack, ratio                      float64
 }
 
-// bench is one run of this program.
-type bench struct {
-	lengths   map[string]*histogram
-	documents int // in a source's table
-	steps     int // that a figure is the mean of
-	plans     int // that a time is the percentile of
-	draws     int // of a mixture or permutation
-	divide    int // by which ranks are fewer than the goals say
-	done      map[string]*comparison
-	drawn     map[string][]planner.Selection
-}
-
-func newBench() (*bench, error) {
-	b := &bench{lengths: map[string]*histogram{}, documents: 4 << 20, steps: 5, plans: 1000, draws: 10_000_000, divide: 1, done: map[string]*comparison{},
-		drawn: map[string][]planner.Selection{}}
-	for _, name := range []string{"pretrain", "longctx", "sft"} {
-		h, err := openHistogram(name)
-		if err != nil {
-			return nil, err
-		}
-		b.lengths[name] = h
-	}
-	return b, nil
-}
-
-// scaled is a number of ranks as the goals say it, or fewer in a short run.
-func (b *bench) scaled(ranks int) int { return ranks / b.divide }
-
-// selected plans a shape's steps once for all who ask for them.
-func (b *bench) selected(s shape) ([]planner.Selection, error) {
-	key := fmt.Sprint(s.name, s.tokens, s.bins(), s.window, s.carry)
-	if sels := b.drawn[key]; sels != nil {
-		return sels, nil
-	}
-	whole := max(s.window, 1)
-	sels, err := s.selected((b.steps+whole-1)/whole*whole, b.documents)
-	b.drawn[key] = sels
-	return sels, err
-}
-
-// goal is a part of the table.
-type goal struct {
-	name    string
-	measure func(*bench) ([]row, error)
-	timed   bool // a matter of the machine: no test of it
-}
-
-func goals() []goal {
-	return []goal{
-		{name: "G1", measure: goal1},
-		{name: "G2", measure: goal2},
-		{name: "G3", measure: goal3},
-		{name: "G4", measure: goal4},
-		{name: "G5", measure: goal5, timed: true},
-		{name: "G6", measure: goal6},
-		{name: "G7", measure: goal7, timed: true},
-		{name: "G8", measure: goal8},
-		{name: "G9", measure: goal9, timed: true},
-		{name: "G10", measure: goal10},
-		{name: "G11", measure: goal11},
-		{name: "G12", measure: goal12},
-		{name: "G13", measure: goal13},
-	}
-}
-
 func (o *options) run(out io.Writer) error {
 	switch {
 	case o.generate != "":
-		return generate(o.generate)
+		return workload.Generate(o.generate)
 	case o.lengths != "":
-		return o.compare(out)
+		return o.compareLengths(out)
 	}
 	if o.profile != "" {
 		f, err := os.Create(o.profile)
@@ -138,18 +77,51 @@ func (o *options) run(out io.Writer) error {
 		return err
 	}
 	b.plans = max(o.plans, 1)
-	if err := b.table(out, o.goals); err != nil || o.goals != "" {
+	if err := writeGoals(b, out, o.goals); err != nil || o.goals != "" {
 		return err
 	}
-	if err := b.shapes(out); err != nil {
+	if err := shapes(b, out); err != nil {
 		return err
 	}
-	return b.scale(out)
+	return scale(b, out)
 }
 
-// table measures the goals named, or all, and writes a row for each.
-func (b *bench) table(out io.Writer, names string) error {
-	fmt.Fprintf(out, "%s, %s %s/%s, lengths from bench/plan/testdata, seed %d\n", time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, seed)
+// compareLengths compares balancers on the lengths of -lengths.
+func (o *options) compareLengths(out io.Writer) error {
+	if o.tokens > workload.LongestDocument {
+		return fmt.Errorf("-sequence-length %d is more than %d", o.tokens, workload.LongestDocument)
+	}
+	h, err := workload.Open(o.lengths)
+	if err != nil {
+		return err
+	}
+	return compareOwn(out, shape{
+		name: h.Name(), lengths: h, tokens: uint32(o.tokens),
+		ranks: o.ranks, columns: o.columns, slack: uint32(o.slack*1000 + .5),
+	}, o.ratio)
+}
+
+// goal is a part of the table of goals.
+type goal struct {
+	name    string
+	measure func(*bench) ([]row, error)
+	timed   bool // the figure depends on the machine, so tests leave it out
+}
+
+func goals() []goal {
+	return []goal{
+		{name: "G1", measure: goal1}, {name: "G2", measure: goal2}, {name: "G3", measure: goal3},
+		{name: "G4", measure: goal4}, {name: "G5", measure: goal5, timed: true}, {name: "G6", measure: goal6},
+		{name: "G7", measure: goal7, timed: true}, {name: "G8", measure: goal8},
+		{name: "G9", measure: goal9, timed: true}, {name: "G10", measure: goal10}, {name: "G11", measure: goal11},
+		{name: "G12", measure: goal12}, {name: "G13", measure: goal13},
+	}
+}
+
+// writeGoals measures the named goals, or all if names is empty, and writes their rows.
+func writeGoals(b *bench, out io.Writer, names string) error {
+	fmt.Fprintf(out, "%s, %s %s/%s, lengths from bench/plan/workload/testdata, seed %d\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, workload.Seed)
 	heading(out, "goal", "asked", "measured", "", "beside it, same run")
 	only := strings.Split(names, ",")
 	for _, g := range goals() {

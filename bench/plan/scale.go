@@ -6,73 +6,77 @@ import (
 	"runtime"
 
 	"millrace"
+	"millrace/bench/plan/workload"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 )
 
-// scale is what plans of every size take, and what the planner holds.
-func (b *bench) scale(out io.Writer) error {
+// scale measures the time of plans of every size, and the planner's memory.
+func scale(b *bench, out io.Writer) error {
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
-	heading(out, "scale: pretrain 8K, varlen 1.15, 8 microbatches of a rank", "samples a step", "select ms", "place ms", "allocated a plan", "live after it")
-	table := newCorpus(b.lengths["pretrain"], b.documents, len(fourSources()))
-	for _, g := range []struct{ ranks, columns int }{{8, 8}, {64, 8}, {512, 8}, {1024, 8}, {4096, 8}, {8192, 8}, {8192, 16}} {
+	heading(
+		out, "scale: pretrain 8K, varlen 1.15, 8 microbatches of a rank", "samples a step",
+		"select ms", "place ms", "allocated a plan", "live after it",
+	)
+	table := workload.NewCorpus(b.lengths["pretrain"], b.documents, len(workload.FourSources()))
+	for _, g := range []struct{ ranks, columns int }{
+		{8, 8}, {64, 8}, {512, 8}, {1024, 8}, {4096, 8}, {8192, 8}, {8192, 16},
+	} {
 		s := shape{name: "pretrain", tokens: 8192, ranks: b.scaled(g.ranks), columns: g.columns, slack: 1150}
 		t, err := timed(s, lookup{table}, 5)
 		if err != nil {
 			return err
 		}
 		place, whole := milliseconds(t.placing, 500), milliseconds(t.processor, 500)
-		line(out, fmt.Sprintf("DP %d × %d", s.ranks, s.columns), fmt.Sprint(t.segments), fmt.Sprintf("%.1f", whole-place), fmt.Sprintf("%.1f", place),
+		line(out, fmt.Sprintf("DP %d × %d", s.ranks, s.columns), fmt.Sprint(t.segments),
+			fmt.Sprintf("%.1f", whole-place), fmt.Sprintf("%.1f", place),
 			fmt.Sprintf("%.1f MB", float64(t.bytes)/1e6), fmt.Sprintf("%.1f MB", float64(t.live)/1e6))
 	}
-	return b.memory(out)
+	return memory(b, out)
 }
 
-// vast is what ever so many documents in ever so many sources offer: a length made of its address, so that nothing is stored.
-type vast struct {
-	lengths []uint32
-	each    uint64 // documents of a source; then it starts over
-}
-
-// Peek implements planner.Offers.
-func (v vast) Peek(source int, o millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
-	at := (uint64(o)*0x9e3779b97f4a7c15 + uint64(source)) >> 20
-	return millrace.SampleMeta{
-		Ordinal: o, Epoch: millrace.Epoch(uint64(o) / v.each), ID: millrace.SampleID{Record: uint64(o) % v.each},
-		Lengths: millrace.Lengths{Tokens: v.lengths[at%uint64(len(v.lengths))]},
-	}, planner.Ready
-}
-
-// memory is what the planner holds beside the data it plans from: it grows with the step and the runway, not with the data.
-func (b *bench) memory(out io.Writer) error {
+// memory measures the planner's memory beside the offers: it grows with the step and the runway, not with the data.
+func memory(b *bench, out io.Writer) error {
 	heading(out, "memory: bins of 8K, best-fit, plans kept", "samples in all", "sources", "live heap", "state")
-	lengths := b.cut("pretrain", 8192, 1<<16)
+	lengths := b.lengths["pretrain"].Segments(8192, 1<<16)
 	for _, g := range []struct {
 		sources, bins, runway int
 		documents             uint64
-	}{{4, 1024, 4, 1e6}, {4, 1024, 4, 1e10}, {1000, 1024, 4, 1e6}, {1000, 1024, 4, 1e10}, {1000, 1024, 32, 1e10}, {1000, 8192, 4, 1e10}} {
+	}{
+		{4, 1024, 4, 1e6}, {4, 1024, 4, 1e10}, {1000, 1024, 4, 1e6},
+		{1000, 1024, 4, 1e10}, {1000, 1024, 32, 1e10}, {1000, 8192, 4, 1e10},
+	} {
 		weights := make([]string, g.sources)
 		for i := range weights {
 			weights[i] = fmt.Sprint(1 + i%7)
 		}
-		spec, err := newSpec(8192, g.bins, weights...)
+		spec, err := workload.Spec(8192, g.bins, weights...)
 		if err != nil {
 			return err
 		}
 		each := g.documents / uint64(g.sources)
-		live, state, err := held(spec, after(g.sources, each/2), vast{lengths, each}, g.runway)
+		live, state, err := held(
+			spec, stateAfter(g.sources, each/2), workload.Vast{Lengths: lengths, Each: each}, g.runway,
+		)
 		if err != nil {
 			return err
 		}
-		line(out, fmt.Sprintf("%d bins a step, %d plans", g.bins, g.runway), fmt.Sprintf("%.0e", float64(g.documents)), fmt.Sprint(g.sources),
+		line(out, fmt.Sprintf("%d bins a step, %d plans", g.bins, g.runway),
+			fmt.Sprintf("%.0e", float64(g.documents)), fmt.Sprint(g.sources),
 			fmt.Sprintf("%.1f MB", float64(live)/1e6), fmt.Sprintf("%.1f kB", float64(state)/1e3))
 	}
 	return nil
 }
 
-// held plans some steps from the middle of the data, keeps the last plans, and returns the heap in use and the bytes of the state.
-func held(spec *planner.Spec, begin planner.State, from planner.Offers, runway int) (live uint64, state int, err error) {
+// held plans some steps from a state on and keeps the newest plans. It returns the bytes of the heap in use and of the
+// state.
+func held(
+	spec *planner.Spec,
+	begin planner.State,
+	from planner.Offers,
+	runway int,
+) (live uint64, state int, err error) {
 	var none, some runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&none)
@@ -83,11 +87,11 @@ func held(spec *planner.Spec, begin planner.State, from planner.Offers, runway i
 	opt := place.Options{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 	plans := make([]*millrace.Plan, runway)
 	for at := range runway + 8 {
-		sel, err := advance(selector, from, 1)
+		sel, err := workload.Advance(selector, from, 1)
 		if err != nil {
 			return 0, 0, err
 		}
-		if plans[at%runway], err = place.Plan(&sel[0], dataParallel(128), opt); err != nil {
+		if plans[at%runway], err = place.Plan(&sel[0], workload.DataParallel(128), opt); err != nil {
 			return 0, 0, err
 		}
 		state = len(sel[0].After.Compact())

@@ -8,23 +8,23 @@ import (
 
 // row is a goal beside what was measured.
 type row struct {
-	goal   string // G1
+	name   string // of the goal, such as G1
 	claim  string // what is asked
 	figure string // what the product does
 	result result
 	beside string // baselines of the same run
 }
 
-// result tells whether a goal is met.
+// result says whether a goal is met.
 type result string
 
 const (
 	met     result = "ok"
 	missed  result = "**missed**"
-	printed result = "–" // nothing is asked of it
+	printed result = "–" // the row has no goal
 )
 
-// atMost is met by a figure that is no more than the limit.
+// atMost returns met if the figure does not exceed the limit.
 func atMost(figure, limit float64) result {
 	if figure <= limit {
 		return met
@@ -32,7 +32,7 @@ func atMost(figure, limit float64) result {
 	return missed
 }
 
-// atLeast is met by a figure that is no less than the limit.
+// atLeast returns met if the figure reaches the limit.
 func atLeast(figure, limit float64) result {
 	if figure >= limit {
 		return met
@@ -40,15 +40,15 @@ func atLeast(figure, limit float64) result {
 	return missed
 }
 
-// holds is met where something is so.
-func holds(so bool) result {
-	if so {
+// holds returns met if a condition is true.
+func holds(condition bool) result {
+	if condition {
 		return met
 	}
 	return missed
 }
 
-// percent writes a percentage with as many digits as it is worth.
+// percent formats a percentage with three to five digits.
 func percent(x float64) string {
 	switch {
 	case x <= -.0005:
@@ -57,7 +57,7 @@ func percent(x float64) string {
 		return percent(0)
 	case x < 1:
 		return fmt.Sprintf("%.3f %%", x)
-	case x < 10 || x > 90 && x <= 100: // of a fill what counts is what is missing
+	case x < 10 || x > 90 && x <= 100: // for a fill, the missing part counts
 		return fmt.Sprintf("%.2f %%", x)
 	}
 	return fmt.Sprintf("%.1f %%", x)
@@ -71,4 +71,4 @@ func line(out io.Writer, cells ...string) {
 	fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
 }
 
-func (r row) write(out io.Writer) { line(out, r.goal, r.claim, r.figure, string(r.result), r.beside) }
+func (r row) write(out io.Writer) { line(out, r.name, r.claim, r.figure, string(r.result), r.beside) }

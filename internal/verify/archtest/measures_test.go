@@ -89,7 +89,7 @@ func arrowsBetween(files []source) map[[2]string]bool {
 	arrows := map[[2]string]bool{}
 	for _, s := range files {
 		ast.Inspect(s.file, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
+			if id, ok := n.(*ast.Ident); ok && id != s.file.Name { // "package main" uses no function main
 				if to := home[id.Name]; to != "" && to != s.name {
 					arrows[[2]string{s.name, to}] = true
 				}

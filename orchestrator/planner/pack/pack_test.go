@@ -149,7 +149,7 @@ func processorTime(b *testing.B) time.Duration {
 
 // readLengths draws 64K segments from a histogram of bench/plan: documents longer than a bin are cut.
 func readLengths(b *testing.B, name string, capacity uint32) []uint32 {
-	text, err := os.ReadFile("../../../bench/plan/testdata/" + name + ".csv")
+	text, err := os.ReadFile("../../../bench/plan/workload/testdata/" + name + ".csv")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,35 +1,37 @@
-package main
+package baseline
 
 import (
 	"cmp"
 	"container/heap"
+	"math"
 	"math/rand/v2"
 	"slices"
+
+	"millrace/bench/plan/overhead"
 )
 
-// The balancers that plans are compared with: none of the planner's code.
-
-// shuffled deals bins to microbatches at random: cost-blind.
-func shuffled(cost []float64, ranks, columns int, rng *rand.Rand) *grid {
-	g := newGrid(ranks, columns)
+// Shuffled places bins in random microbatches, regardless of their cost.
+func Shuffled(cost []float64, ranks, columns int, rng *rand.Rand) *overhead.Grid {
+	g := overhead.NewGrid(ranks, columns)
 	for at, b := range rng.Perm(len(cost)) {
-		g.load[at] = cost[b]
+		g.Load[at] = cost[b]
 	}
 	return g
 }
 
-// inOrder deals bins to microbatches as they stand, column after column.
-func inOrder(cost []float64, ranks, columns int) *grid {
-	g := newGrid(ranks, columns)
+// InOrder places bins in their order, column after column.
+func InOrder(cost []float64, ranks, columns int) *overhead.Grid {
+	g := overhead.NewGrid(ranks, columns)
 	for b, c := range cost {
-		g.load[b%ranks*columns+b/ranks] = c
+		g.Load[b%ranks*columns+b/ranks] = c
 	}
 	return g
 }
 
-// sortedColumns deals the dearest bins to the first column, and so on; in each the dearest to the rank that has the least so far.
-func sortedColumns(cost []float64, ranks, columns int) *grid {
-	g := newGrid(ranks, columns)
+// SortedColumns places the dearest bins in the first column, the next ones in the second, and so on. In each column the
+// dearest bin goes to the rank that has the least so far.
+func SortedColumns(cost []float64, ranks, columns int) *overhead.Grid {
+	g := overhead.NewGrid(ranks, columns)
 	order := slices.Clone(cost)
 	slices.SortFunc(order, func(a, b float64) int { return cmp.Compare(b, a) })
 	sums, poorest := make([]float64, ranks), make([]int, ranks)
@@ -40,14 +42,14 @@ func sortedColumns(cost []float64, ranks, columns int) *grid {
 		slices.SortStableFunc(poorest, func(a, b int) int { return cmp.Compare(sums[a], sums[b]) })
 		for i, r := range poorest {
 			x := order[c*ranks+i]
-			g.load[r*columns+c] = x
+			g.Load[r*columns+c] = x
 			sums[r] += x
 		}
 	}
 	return g
 }
 
-// tray is a bin of a heap: the least loaded comes first.
+// tray is one bin in a heap; the bin with the least load comes first.
 type tray struct {
 	load float64
 	room int64
@@ -68,11 +70,14 @@ func (t *trays) Pop() any {
 	return last
 }
 
-// sink moves the first to its place after its load has grown.
-func (t trays) sink() { heap.Fix(&t, 0) }
-
-// longestProcessingTime deals segments, dearest first, each to the least loaded of so many bins that has room for its tokens.
-func longestProcessingTime(lengths []uint32, m model, bins int, room int64) (cost []float64, stranded float64) {
+// LongestProcessingTime takes the dearest segment first and puts each into the bin with the least load that has room
+// for its tokens. It returns the cost of each bin and the part of the tokens that found no room.
+func LongestProcessingTime(
+	lengths []uint32,
+	m overhead.Model,
+	bins int,
+	room int64,
+) (cost []float64, stranded float64) {
 	all := make(trays, bins)
 	for i := range all {
 		all[i] = tray{room: room, id: i}
@@ -88,7 +93,7 @@ func longestProcessingTime(lengths []uint32, m model, bins int, room int64) (cos
 		if len(all) == 0 {
 			lost += float64(l)
 		} else {
-			all[0].load += m.of(l)
+			all[0].load += m.Of(l)
 			all[0].room -= int64(l)
 			heap.Fix(&all, 0)
 		}
@@ -104,25 +109,57 @@ func longestProcessingTime(lengths []uint32, m model, bins int, room int64) (cos
 	return cost, lost / total
 }
 
-// snake deals segments, dearest first, to the bins back and forth.
-func snake(lengths []uint32, m model, bins int) []float64 {
+// LongestPhases gives the dearest document first, each to the rank with the least weight so far. weight makes one
+// number of the costs in both phases.
+func LongestPhases(costs []overhead.Phases, ranks int, weight func(overhead.Phases) float64) []overhead.Phases {
+	order := slices.Clone(costs)
+	slices.SortFunc(order, func(a, b overhead.Phases) int { return int(math.Copysign(1, weight(b)-weight(a))) })
+	least := make(trays, ranks)
+	for r := range least {
+		least[r].id = r
+	}
+	loads := make([]overhead.Phases, ranks)
+	for _, c := range order {
+		top := &least[0]
+		loads[top.id] = overhead.Phases{loads[top.id][0] + c[0], loads[top.id][1] + c[1]}
+		top.load += weight(c)
+		heap.Fix(&least, 0)
+	}
+	return loads
+}
+
+// RandomPhases gives every rank the same number of random documents.
+func RandomPhases(costs []overhead.Phases, ranks int, rng *rand.Rand) []overhead.Phases {
+	loads := make([]overhead.Phases, ranks)
+	for at, i := range rng.Perm(len(costs)) {
+		load := &loads[at%ranks]
+		load[0] += costs[i][0]
+		load[1] += costs[i][1]
+	}
+	return loads
+}
+
+// Snake takes the dearest segment first and puts them into the bins back and forth. It returns the cost of each bin.
+func Snake(lengths []uint32, m overhead.Model, bins int) []float64 {
 	cost := make([]float64, bins)
 	for at, i := range longestFirst(lengths) {
 		b := at % bins
 		if at/bins%2 == 1 {
 			b = bins - 1 - b
 		}
-		cost[b] += m.of(lengths[i])
+		cost[b] += m.Of(lengths[i])
 	}
 	return cost
 }
 
-// parts is a set of Karmarkar and Karp's: the sums of a partition in so many bins, largest first and without the zeros, less what all bins have.
+// parts is a partition of some segments into bins: base + sums[i] is the cost of bin i. sums are falling and have no
+// zeros.
 type parts struct {
 	sums []float64
-	base float64
+	base float64 // common to all bins
 }
 
+// partsHeap is a heap of partitions; the one with the largest spread between its bins comes first.
 type partsHeap struct {
 	all  []parts
 	bins int
@@ -145,12 +182,12 @@ func (h *partsHeap) Pop() any {
 	return last
 }
 
-// karmarkarKarp merges the two partitions that are most uneven, largest sums with smallest, until there is one: the largest differencing method
-// (Karmarkar and Karp 1982), with sets that know their zeros by not having them.
-func karmarkarKarp(lengths []uint32, m model, bins int) []float64 {
+// KarmarkarKarp is the largest differencing method (Karmarkar and Karp 1982): it merges the two partitions with the
+// largest spread, largest sums with smallest, until one is left. It returns the cost of each bin.
+func KarmarkarKarp(lengths []uint32, m overhead.Model, bins int) []float64 {
 	h := &partsHeap{bins: bins}
 	for _, l := range lengths {
-		h.all = append(h.all, parts{sums: []float64{m.of(l)}})
+		h.all = append(h.all, parts{sums: []float64{m.Of(l)}})
 	}
 	heap.Init(h)
 	for len(h.all) > 1 {
@@ -167,9 +204,9 @@ func karmarkarKarp(lengths []uint32, m model, bins int) []float64 {
 	return out
 }
 
-// merge adds the smallest of one to the largest of the other.
+// merge adds the smallest sums of one partition to the largest of the other.
 func (p parts) merge(o parts, bins int) parts {
-	both := max(len(p.sums)+len(o.sums)-bins, 0) // bins that have something of both
+	both := max(len(p.sums)+len(o.sums)-bins, 0) // bins with segments of both
 	sums := make([]float64, 0, min(len(p.sums)+len(o.sums), bins))
 	sums = append(sums, p.sums[:len(p.sums)-both]...)
 	for i := range both {
@@ -189,8 +226,8 @@ func (p parts) merge(o parts, bins int) parts {
 	return out
 }
 
-// gap is how far the largest of the sums is over what it cannot be below: the mean, or the dearest segment. In percent.
-func gap(sums []float64, dearest float64) float64 {
+// Gap returns by how many percent the largest sum exceeds its lower bound: the mean, or the dearest segment.
+func Gap(sums []float64, dearest float64) float64 {
 	total := 0.0
 	for _, x := range sums {
 		total += x

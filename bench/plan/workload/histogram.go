@@ -1,4 +1,6 @@
-package main
+// Package workload makes the inputs of the planner's benchmark: document lengths, endless sources and runs over them.
+// Each input follows from a histogram that is checked in and from a fixed seed, so every run measures the same data.
+package workload
 
 import (
 	"bufio"
@@ -13,22 +15,22 @@ import (
 )
 
 //go:embed testdata/*.csv
-var corpora embed.FS
+var histograms embed.FS
 
-// longestDocument is the most tokens of a document in a histogram.
-const longestDocument = 1<<31 - 1
+// LongestDocument is the largest length in tokens that a histogram may have.
+const LongestDocument = 1<<31 - 1
 
-// histogram is how many documents there are of each length.
-type histogram struct {
+// Histogram counts documents by length.
+type Histogram struct {
 	name    string
 	lengths []uint32 // rising
-	until   []uint64 // by length: documents of it and of all shorter ones
-	guide   []uint32 // by the high bits of a rank: where to look for its length
+	until   []uint64 // by index of lengths: the number of documents of this length or a shorter one
+	guide   []uint32 // by the high bits of a document's rank: the index of lengths at which a search begins
 	stride  uint64   // ranks that share an entry of guide
 }
 
-// readHistogram reads lines of length,count. A first line without digits is a heading; empty lines and those that begin with # are passed over.
-func readHistogram(name string, r io.Reader) (*histogram, error) {
+// Read parses lines of length,count. It ignores empty lines, lines that begin with #, and a first line without digits.
+func Read(name string, r io.Reader) (*Histogram, error) {
 	counts := map[uint32]uint64{}
 	lines := bufio.NewScanner(r)
 	total := uint64(0)
@@ -61,8 +63,8 @@ func parseLine(text string) (length uint32, count uint64, err error) {
 		return 0, 0, fmt.Errorf("%q is not length,count", text)
 	}
 	l, err := strconv.ParseUint(strings.TrimSpace(first), 10, 64)
-	if err != nil || l == 0 || l > longestDocument {
-		return 0, 0, fmt.Errorf("length %q is no whole number from 1 to %d", first, longestDocument)
+	if err != nil || l == 0 || l > LongestDocument {
+		return 0, 0, fmt.Errorf("length %q is no whole number from 1 to %d", first, LongestDocument)
 	}
 	count, err = strconv.ParseUint(strings.TrimSpace(second), 10, 64)
 	if err != nil {
@@ -71,8 +73,8 @@ func parseLine(text string) (length uint32, count uint64, err error) {
 	return uint32(l), count, nil
 }
 
-func newHistogram(name string, counts map[uint32]uint64) *histogram {
-	h := &histogram{name: name}
+func newHistogram(name string, counts map[uint32]uint64) *Histogram {
+	h := &Histogram{name: name}
 	for length, count := range counts {
 		if count > 0 {
 			h.lengths = append(h.lengths, length)
@@ -96,11 +98,15 @@ func newHistogram(name string, counts map[uint32]uint64) *histogram {
 	return h
 }
 
-func (h *histogram) documents() uint64 { return h.until[len(h.until)-1] }
+// Name returns the name under which the histogram was opened.
+func (h *Histogram) Name() string { return h.name }
 
-// draw returns the length of a document taken at random.
-func (h *histogram) draw(rng *rand.Rand) uint32 {
-	rank := rng.Uint64N(h.documents())
+// Documents returns the number of documents.
+func (h *Histogram) Documents() uint64 { return h.until[len(h.until)-1] }
+
+// Draw returns the length of a random document.
+func (h *Histogram) Draw(rng *rand.Rand) uint32 {
+	rank := rng.Uint64N(h.Documents())
 	at := h.guide[rank/h.stride]
 	for h.until[at] <= rank {
 		at++
@@ -108,8 +114,22 @@ func (h *histogram) draw(rng *rand.Rand) uint32 {
 	return h.lengths[at]
 }
 
-// mean is the documents' mean length.
-func (h *histogram) mean() float64 {
+// Segments draws documents and cuts those that are longer than a bin. It returns the lengths of n segments.
+func (h *Histogram) Segments(capacity uint32, n int) []uint32 {
+	rng := rand.New(rand.NewPCG(Seed, 6))
+	lengths := make([]uint32, 0, n)
+	for len(lengths) < n {
+		l := h.Draw(rng)
+		for ; l > capacity && len(lengths) < n-1; l -= capacity {
+			lengths = append(lengths, capacity)
+		}
+		lengths = append(lengths, min(l, capacity))
+	}
+	return lengths
+}
+
+// Mean returns the mean length of the documents.
+func (h *Histogram) Mean() float64 {
 	sum, before := 0.0, uint64(0)
 	for i, length := range h.lengths {
 		sum += float64(length) * float64(h.until[i]-before)
@@ -118,16 +138,16 @@ func (h *histogram) mean() float64 {
 	return sum / float64(before)
 }
 
-// openHistogram reads a file, or one of the histograms that are checked in: pretrain, longctx, sft.
-func openHistogram(name string) (*histogram, error) {
-	if f, err := corpora.Open("testdata/" + name + ".csv"); err == nil {
+// Open reads one of the checked-in histograms (pretrain, longctx, sft) or else the file of that name.
+func Open(name string) (*Histogram, error) {
+	if f, err := histograms.Open("testdata/" + name + ".csv"); err == nil {
 		defer f.Close()
-		return readHistogram(name, f)
+		return Read(name, f)
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read lengths: %w", err)
 	}
 	defer f.Close()
-	return readHistogram(name, f)
+	return Read(name, f)
 }

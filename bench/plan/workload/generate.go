@@ -1,4 +1,4 @@
-package main
+package workload
 
 import (
 	"bufio"
@@ -10,15 +10,16 @@ import (
 	"path/filepath"
 )
 
-// class is a kind of document: its length is lognormal. share is its part of a mixture's tokens or, of sft, of its documents.
+// class is a kind of document. Its length in tokens is lognormal. share is its part of the documents, not normalised.
 type class struct{ median, sigma, share float64 }
 
-// mixtures are those of PLANNING §3, with shares of documents.
+// mixtures returns the classes of each checked-in histogram. The two pretraining mixtures are given as shares of tokens
+// of web text, code, papers and books; sft is given as shares of short and long conversations.
 func mixtures() map[string][]class {
 	kinds := func(web, code, papers, books float64) []class {
 		all := []class{{500, 1.10, web}, {900, 1.30, code}, {6000, 0.70, papers}, {60000, 0.90, books}}
 		for i, c := range all {
-			all[i].share /= c.median * math.Exp(c.sigma*c.sigma/2) // tokens to documents
+			all[i].share /= c.median * math.Exp(c.sigma*c.sigma/2) // from tokens to documents
 		}
 		return all
 	}
@@ -30,15 +31,15 @@ func mixtures() map[string][]class {
 	}
 }
 
-// Lengths of a generated histogram: up to 2^21 tokens, exact below 2048 and to 11 binary digits above.
+// The bounds of a generated histogram: lengths above 2048 keep 11 binary digits, so that the file stays small.
 const (
 	generatedDocuments = 4_000_000
 	generatedLongest   = 1 << 20
 	generatedDigits    = 11
 )
 
-// generate writes the histograms that are checked in, the same ones every time.
-func generate(dir string) error {
+// Generate writes the checked-in histograms to a directory. Every call writes the same bytes.
+func Generate(dir string) error {
 	for name, classes := range mixtures() {
 		if err := writeHistogram(filepath.Join(dir, name+".csv"), drawMixture(classes)); err != nil {
 			return fmt.Errorf("generate %s: %w", name, err)

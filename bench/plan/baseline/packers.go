@@ -1,25 +1,28 @@
-package main
+// Package baseline has the methods that plans are compared with: packers, balancers, and rules that draw a mixture.
+// None of it is the planner's code.
+package baseline
 
 import (
 	"math/bits"
 	"slices"
+
+	"millrace/bench/plan/overhead"
 )
 
-// The packers that plans are compared with: none of the planner's code. Lengths are in draw order, none longer than a bin.
-
-// packed is the bin of each segment; noBin for one that found none. full is how many bins there are.
-type packed struct {
-	bin  []int
-	full int
+// Packing is the bin of each segment of a step. Packers take the lengths in draw order; no length exceeds a bin.
+type Packing struct {
+	bin  []int // by segment; noBin for a segment without a bin
+	full int   // bins in use
 }
 
 const noBin = -1
 
-// bestFitDecreasing puts the longest segment first, each into the fullest bin that takes it. limit 0 is no limit.
-func bestFitDecreasing(lengths []uint32, capacity uint32, limit int) packed {
-	p := packed{bin: make([]int, len(lengths))}
-	stacks := make([][]int32, capacity+1) // bins by what is left of them
-	some := make([]uint64, capacity/64+1) // which stacks are not empty
+// BestFitDecreasing takes the longest segment first and puts each into the fullest bin that has room. At most limit
+// bins are opened; 0 is no limit.
+func BestFitDecreasing(lengths []uint32, capacity uint32, limit int) Packing {
+	p := Packing{bin: make([]int, len(lengths))}
+	stacks := make([][]int32, capacity+1) // bins by the room that is left
+	some := make([]uint64, capacity/64+1) // a bit for each stack that is not empty
 	for _, i := range longestFirst(lengths) {
 		l := lengths[i]
 		left, ok := firstFrom(some, l)
@@ -46,7 +49,7 @@ func bestFitDecreasing(lengths []uint32, capacity uint32, limit int) packed {
 	return p
 }
 
-// firstFrom returns the first bit from i on.
+// firstFrom returns the first bit that is set from i on.
 func firstFrom(words []uint64, i uint32) (uint32, bool) {
 	w := i / 64
 	word := words[w] >> (i % 64) << (i % 64)
@@ -59,6 +62,7 @@ func firstFrom(words []uint64, i uint32) (uint32, bool) {
 	return w*64 + uint32(bits.TrailingZeros64(word)), true
 }
 
+// longestFirst returns the indices of the lengths, the longest first.
 func longestFirst(lengths []uint32) []int {
 	order := make([]int, len(lengths))
 	for i := range order {
@@ -68,9 +72,9 @@ func longestFirst(lengths []uint32) []int {
 	return order
 }
 
-// nextFit puts each segment into the last bin, or opens one.
-func nextFit(lengths []uint32, capacity uint32) packed {
-	p := packed{bin: make([]int, len(lengths))}
+// NextFit puts each segment into the newest bin if it has room, else into a new one.
+func NextFit(lengths []uint32, capacity uint32) Packing {
+	p := Packing{bin: make([]int, len(lengths))}
 	left := uint32(0)
 	for i, l := range lengths {
 		if l > left {
@@ -83,14 +87,14 @@ func nextFit(lengths []uint32, capacity uint32) packed {
 	return p
 }
 
-// firstFit puts each segment into the first bin that takes it, found by a tree of maxima.
-func firstFit(lengths []uint32, capacity uint32) packed {
-	p := packed{bin: make([]int, len(lengths))}
+// FirstFit puts each segment into the first bin that has room. A tree of maxima finds it.
+func FirstFit(lengths []uint32, capacity uint32) Packing {
+	p := Packing{bin: make([]int, len(lengths))}
 	leaves := 1
 	for leaves < len(lengths) {
 		leaves *= 2
 	}
-	tree := make([]uint32, 2*leaves) // most that is left in any bin below
+	tree := make([]uint32, 2*leaves) // the most room of any bin below a node
 	for i := range tree {
 		tree[i] = capacity
 	}
@@ -112,8 +116,8 @@ func firstFit(lengths []uint32, capacity uint32) packed {
 	return p
 }
 
-// fill is the part of the bins that holds tokens, in percent.
-func (p packed) fill(lengths []uint32, capacity uint32) float64 {
+// Fill returns how full the bins are, in percent.
+func (p Packing) Fill(lengths []uint32, capacity uint32) float64 {
 	sum := 0.0
 	for i, l := range lengths {
 		if p.bin[i] != noBin {
@@ -123,8 +127,9 @@ func (p packed) fill(lengths []uint32, capacity uint32) float64 {
 	return 100 * sum / float64(p.full) / float64(capacity)
 }
 
-// concatenate lays the documents end to end over the bins and cuts them where a bin ends. It returns the pieces and how many segments were cut.
-func concatenate(lengths []uint32, capacity uint32) (pieces []uint32, p packed, cut int) {
+// Concatenate lays the documents end to end over the bins and cuts them at the end of each bin. It returns the pieces,
+// their packing, and the number of segments that were cut.
+func Concatenate(lengths []uint32, capacity uint32) (pieces []uint32, p Packing, cut int) {
 	left := uint32(0)
 	for _, l := range lengths {
 		begun := false
@@ -144,14 +149,15 @@ func concatenate(lengths []uint32, capacity uint32) (pieces []uint32, p packed, 
 	return pieces, p, cut
 }
 
-// costs of the first so many bins; what lies in others, or in none, strands.
-func (p packed) costs(lengths []uint32, m model, bins int) (cost []float64, stranded float64) {
+// Costs returns the cost of each of the first bins, and the part of the tokens that strands because it lies in another
+// bin or in none.
+func (p Packing) Costs(lengths []uint32, m overhead.Model, bins int) (cost []float64, stranded float64) {
 	cost = make([]float64, bins)
 	all, lost := 0.0, 0.0
 	for i, l := range lengths {
 		all += float64(l)
 		if b := p.bin[i]; b != noBin && b < bins {
-			cost[b] += m.of(l)
+			cost[b] += m.Of(l)
 		} else {
 			lost += float64(l)
 		}

@@ -1,11 +1,24 @@
 #!/usr/bin/env bash
-# Fails when the subject of a commit has more than 72 characters. The rule holds from the date below on.
+# Fails if the subject of a commit has more than 72 characters. A shallow clone checks the commits that it has. Outside a
+# git checkout of this project, for example in an unpacked archive, there is nothing to check.
 set -euo pipefail
+export LC_ALL=C.UTF-8 # so that ${#…} counts characters
 cd "$(dirname "$0")/.."
 
-long=$(git log --since=2026-11-22T09:15:00Z --no-merges --format='%h %s' | awk '{ subject = substr($0, index($0, " ") + 1) } length(subject) > 72')
+since=2026-11-22T10:17:00Z # older commits are published and stay as they are
+most=72
+
+top=$(git rev-parse --show-toplevel 2>/dev/null) || exit 0
+[[ $top -ef . ]] && git rev-parse --quiet --verify HEAD >/dev/null || exit 0
+
+long=
+while IFS= read -r line; do
+	subject=${line#* }
+	((${#subject} <= most)) || long+="  $line"$'\n'
+done < <(git log --since="$since" --no-merges --format='%h %s')
+
 if [[ -n $long ]]; then
-	echo "these commit subjects have more than 72 characters (put the why into the body):"
-	echo "$long"
+	echo "these commit subjects have more than $most characters; shorten them and put the reason into the body:"
+	printf %s "$long"
 	exit 1
 fi

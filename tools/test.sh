@@ -14,7 +14,7 @@ steps=(
 	"go:go=$go_test -p $packages_at_once ./..."
 )
 
-if git rev-parse --git-dir >/dev/null 2>&1; then
+if [[ $(git rev-parse --show-toplevel 2>/dev/null) -ef . ]]; then
 	steps+=("check:commit-subjects=tools/subjects.sh")
 else
 	steps+=("skip:commit-subjects=this is not a git checkout")

@@ -85,11 +85,28 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 // toolMemory keeps the garbage of commands that read data in bounds.
 const toolMemory = 1 << 30
 
+// mostSkipped is how many skipped files of a source are listed; --json has all.
+const mostSkipped = 20
+
+func printSkipped(w io.Writer, s *dryrun.SourceReport) {
+	if len(s.Skipped) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n%s: files that its path leads to and that are not read: %d\n", s.Name, len(s.Skipped))
+	for _, f := range s.Skipped[:min(len(s.Skipped), mostSkipped)] {
+		fmt.Fprintf(w, "  %s: %s\n", f.Path, f.Reason)
+	}
+	if n := len(s.Skipped) - mostSkipped; n > 0 {
+		fmt.Fprintf(w, "  … and %d more; --json lists them\n", n)
+	}
+}
+
 func printReport(w io.Writer, r *dryrun.Report) error {
 	if err := printSources(w, r); err != nil {
 		return err
 	}
 	for _, s := range r.Sources {
+		printSkipped(w, &s)
 		if s.Why != "" {
 			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
 		}

@@ -99,6 +99,9 @@ func (u *up) run(c *cobra.Command) error {
 	if err := setup.CheckIndexDir(cfg); err != nil {
 		return err
 	}
+	for _, warning := range setup.SkippedFiles(cfg) {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
+	}
 	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: newLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}

@@ -1,6 +1,10 @@
 package find
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
 
 // The formats' words in the mixture file.
 const (
@@ -9,32 +13,90 @@ const (
 	megatronFormat = "megatron"
 )
 
-// Detect tells the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
-// .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. False where the name does not tell.
+// Detect returns the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
+// .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false if the name does
+// not tell, if the file is packed in a way that is not read, and for side files.
 func Detect(name string) (string, bool) {
-	name = strings.ToLower(name)
-	switch {
-	case strings.HasSuffix(name, ".parquet"):
-		return parquetFormat, true
-	case strings.HasSuffix(name, ".bin"), strings.HasSuffix(name, ".idx"):
-		return megatronFormat, true
+	k := kindOf(name)
+	if k.unread != "" || k.side {
+		return "", false
 	}
-	for _, packed := range []string{".gz", ".bgz", ".zst", ".zstd"} {
-		if rest, ok := strings.CutSuffix(name, packed); ok {
-			name = rest
+	return k.format, k.format != ""
+}
+
+// kind is everything that a file's name tells.
+type kind struct {
+	format string // "" if the name does not tell
+	unread string // how the file is packed, if it is packed in a way that is not read
+	side   bool   // the file describes a dataset and holds no records
+	weak   bool   // .json: other programs have files of this name beside their data, too
+}
+
+func kindOf(name string) kind {
+	name = strings.ToLower(path.Base(name))
+	bare, packings := unpacked(name)
+	k := kind{format: formatOf(bare), side: isSideFile(bare), weak: path.Ext(name) == ".json"}
+	if k.format == "" {
+		return k
+	}
+	for _, p := range packings {
+		if !p.read || len(packings) > 1 || k.format != jsonlFormat {
+			k.unread = p.name
 			break
 		}
 	}
-	for _, suffix := range []string{".jsonl", ".json", ".ndjson"} {
-		if strings.HasSuffix(name, suffix) {
-			return jsonlFormat, true
-		}
-	}
-	return "", false
+	return k
 }
 
-// holds tells whether a file found in a directory belongs to a source of the given format; with no format any known one does.
-func holds(format, name string) bool {
-	found, ok := Detect(name)
-	return ok && (format == "" || format == found)
+func formatOf(bare string) string {
+	switch path.Ext(bare) {
+	case ".jsonl", ".json", ".ndjson":
+		return jsonlFormat
+	case ".parquet":
+		return parquetFormat
+	case ".bin", ".idx":
+		return megatronFormat
+	}
+	return ""
+}
+
+// packing is a compression or an archive by the end of its file names.
+type packing struct {
+	suffix, name string
+	read         bool // the reader of JSON lines unpacks it
+}
+
+func packings() []packing {
+	return []packing{
+		{".gz", "gzip", true}, {".bgz", "BGZF", true}, {".zst", "zstd", true}, {".zstd", "zstd", true},
+		{".bz2", "bzip2", false}, {".xz", "xz", false}, {".lzma", "lzma", false}, {".lz4", "LZ4", false},
+		{".br", "brotli", false}, {".snappy", "snappy", false}, {".sz", "snappy", false}, {".lzo", "lzo", false},
+		{".z", "compress", false}, {".zip", "zip", false}, {".7z", "7-Zip", false}, {".rar", "RAR", false},
+		{".tar", "tar", false}, {".tgz", "tar", false},
+	}
+}
+
+// unpacked cuts the packings off a name, the outermost first.
+func unpacked(name string) (bare string, found []packing) {
+	all := packings()
+	for {
+		i := slices.IndexFunc(all, func(p packing) bool { return strings.HasSuffix(name, p.suffix) })
+		if i < 0 {
+			return name, found
+		}
+		name = strings.TrimSuffix(name, all[i].suffix)
+		found = append(found, all[i])
+	}
+}
+
+// isSideFile reports whether programs write a file of this name beside a dataset, to describe it.
+func isSideFile(bare string) bool {
+	switch bare {
+	case "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", // Hugging Face datasets
+		"_success", "_metadata", "_common_metadata": // Hadoop, Spark and Arrow
+		return true
+	}
+	ext := path.Ext(bare)
+	stem := strings.TrimSuffix(bare, ext)
+	return ext == ".md" || ext == ".crc" || stem == "readme" || stem == "license"
 }

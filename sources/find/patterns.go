@@ -18,8 +18,15 @@ import (
 
 const wildcards = "*?[{"
 
-// findPattern finds the files of one pattern.
-func findPattern(base, pattern, format string) ([]match, error) {
+// finder finds the files of one source.
+type finder struct {
+	base    string // where relative patterns start
+	format  string // of the source
+	skipped []Skipped
+}
+
+// pattern finds the files of one pattern.
+func (f *finder) pattern(pattern string) ([]match, error) {
 	switch {
 	case pattern == "":
 		return nil, millrace.Errorf(millrace.ErrInvalid, "it is empty")
@@ -28,19 +35,19 @@ func findPattern(base, pattern, format string) ([]match, error) {
 	}
 	full := pattern
 	if !filepath.IsAbs(full) {
-		full = filepath.Join(base, full)
+		full = filepath.Join(f.base, full)
 	}
-	found, err := findLiteral(full, "", format)
+	found, err := f.literal(full, "")
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
 	if !strings.ContainsAny(pattern, wildcards) {
-		return nil, notThere(full, format)
+		return nil, f.notThere(full)
 	}
 	// Only the user's pattern is searched for wildcards: a base directory named with [ or { stands for itself.
 	dir, rest := splitRoot(pattern)
 	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(base, dir)
+		dir = filepath.Join(f.base, dir)
 	}
 	dir = filepath.Clean(dir)
 	parts, err := expandBraces(rest)
@@ -48,12 +55,12 @@ func findPattern(base, pattern, format string) ([]match, error) {
 		return nil, err
 	}
 	for _, part := range parts {
-		ms, err := findPart(dir, part, format)
+		ms, err := f.part(dir, part)
 		if err != nil {
 			return nil, err
 		}
 		if len(ms) == 0 {
-			return nil, notThere(filepath.Join(dir, part), format)
+			return nil, f.notThere(filepath.Join(dir, part))
 		}
 		found = append(found, ms...)
 	}
@@ -67,9 +74,9 @@ func splitRoot(pattern string) (dir, rest string) {
 	return pattern[:slash+1], pattern[slash+1:]
 }
 
-// findPart finds the files of one brace-free pattern below dir, which is their root.
-func findPart(dir, part, format string) ([]match, error) {
-	found, err := findLiteral(filepath.Join(dir, part), dir, format)
+// part finds the files of one brace-free pattern below dir, which is their root.
+func (f *finder) part(dir, part string) ([]match, error) {
+	found, err := f.literal(filepath.Join(dir, part), dir)
 	if err != nil || len(found) > 0 || !strings.ContainsAny(part, "*?[") {
 		return found, err
 	}
@@ -90,29 +97,21 @@ func findPart(dir, part, format string) ([]match, error) {
 		if hidden(n) && !hidden(glob) {
 			continue
 		}
-		ms, err := findLiteral(filepath.Join(dir, head, n), dir, format)
+		ms, err := f.literal(filepath.Join(dir, head, n), dir)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range ms {
-			if wanted(m.path, format) {
+			ok, err := f.wants(m.path)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
 				found = append(found, m)
 			}
 		}
 	}
 	return found, nil
-}
-
-// wanted tells whether a file that a wildcard hit belongs to the source: what a user's pattern names is taken at its word where a
-// format is written, else where the name tells one.
-func wanted(path, format string) bool {
-	if prefix, ok := strings.CutSuffix(path, ".bin"); ok && exists(prefix) {
-		return false // x.jsonl.idx is the index that other programs keep of x.jsonl
-	}
-	if format == "" || format == megatronFormat {
-		return holds(format, path)
-	}
-	return true
 }
 
 // hidden tells whether any part of a path begins with a dot, as wildcards pass over such files.
@@ -125,20 +124,20 @@ func hidden(name string) bool {
 	return false
 }
 
-// findLiteral finds what exists under exactly this path: a file, the files of a directory, or a Megatron prefix. The root is the
-// one given, or by default what a path without wildcards has.
-func findLiteral(full, root, format string) ([]match, error) {
+// literal finds the files at exactly this path: a file, the files of a directory, or a Megatron prefix. If root is
+// empty, the root is that of a path without wildcards.
+func (f *finder) literal(full, root string) ([]match, error) {
 	full = filepath.Clean(full)
 	st, err := os.Stat(full)
 	switch {
 	case err == nil && st.IsDir():
-		return findBelow(full, cmp.Or(root, full), format)
+		return f.below(full, cmp.Or(root, full))
 	case err == nil:
-		return []match{{path: megatronBin(full, format), root: cmp.Or(root, filepath.Dir(full))}}, nil
+		return []match{{path: f.shardFile(full), root: cmp.Or(root, filepath.Dir(full))}}, nil
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 		return nil, fmt.Errorf("look at %s: %w", full, err)
 	}
-	if format == "" || format == megatronFormat {
+	if f.format == megatronFormat {
 		if exists(full+".bin") || exists(full+".idx") {
 			return []match{{path: full + ".bin", root: cmp.Or(root, filepath.Dir(full))}}, nil
 		}
@@ -146,44 +145,42 @@ func findLiteral(full, root, format string) ([]match, error) {
 	return nil, nil
 }
 
-// megatronBin names the .bin for its .idx, so that both stand for one shard.
-func megatronBin(file, format string) string {
-	if f, _ := Detect(file); f == megatronFormat && (format == "" || format == megatronFormat) {
+// shardFile names the .bin for its .idx, so that both stand for one shard.
+func (f *finder) shardFile(file string) string {
+	if f.format == megatronFormat && formatOf(file) == megatronFormat {
 		return strings.TrimSuffix(file, filepath.Ext(file)) + ".bin"
 	}
 	return file
 }
 
-// findBelow walks a directory. Links to directories inside it are not followed (they may form circles), links to files are.
-func findBelow(dir, root, format string) ([]match, error) {
+// below walks a directory. It does not follow links to directories, which may form circles; it follows links to files.
+func (f *finder) below(dir, root string) ([]match, error) {
 	var found []match
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if p != dir && strings.HasPrefix(e.Name(), ".") {
-			if e.IsDir() {
+		isHidden := p != dir && strings.HasPrefix(e.Name(), ".")
+		if e.IsDir() {
+			if isHidden {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !holds(format, p) {
+		if isHidden {
+			f.skipHidden(p)
 			return nil
 		}
-		if st, err := os.Stat(p); err != nil || !st.Mode().IsRegular() {
-			return err
+		ok, err := f.belongs(p, e)
+		if ok {
+			found = append(found, match{path: p, root: root})
 		}
-		// An .idx may belong to another program's files; with its .bin it stands for a shard, which the .bin names.
-		if f, _ := Detect(p); f == megatronFormat && (filepath.Ext(p) != ".bin" || !exists(strings.TrimSuffix(p, ".bin")+".idx")) {
-			return nil
-		}
-		found = append(found, match{path: p, root: root})
-		return nil
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("walk %s: %w", dir, err)
+	if err != nil && !errors.Is(err, millrace.ErrInvalid) {
+		err = fmt.Errorf("walk %s: %w", dir, err)
 	}
-	return found, nil
+	return found, err
 }
 
 func exists(path string) bool {
@@ -191,12 +188,8 @@ func exists(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// notThere names what is missing and the nearest directory that is there.
-func notThere(full, format string) error {
-	kind := "file"
-	if format != "" {
-		kind = format + " file"
-	}
+// notThere names the missing file and the nearest directory that exists.
+func (f *finder) notThere(full string) error {
 	near := full
 	for near != filepath.Dir(near) {
 		near = filepath.Dir(near)
@@ -207,10 +200,12 @@ func notThere(full, format string) error {
 	if st, err := os.Stat(full); err == nil && st.IsDir() {
 		near = full
 	}
-	return &missing{fmt.Sprintf("no %s is there: looked for %s, nearest directory that exists is %s", kind, full, near)}
+	text := fmt.Sprintf("no %s file is there: looked for %s, nearest directory that exists is %s", f.format, full, near)
+	return &missing{text + f.skippedHint()}
 }
 
-// missing: a file is not there. For who wrote the mixture that is a mistake; where it was there before, it may be again.
+// missing is the error of a file that is not there. It is a mistake in a mixture file, but a file that was there before
+// may come back.
 type missing struct{ text string }
 
 func (e *missing) Error() string { return e.text }

@@ -17,66 +17,56 @@ type File struct {
 	Path string
 }
 
-// Resolved is what a source's path patterns stand for.
+// Resolved is the answer to a source's path patterns.
 type Resolved struct {
-	Format string // as given, else as the file names tell
-	Files  []File // in the order of their names' bytes, each name and each path once
+	Files   []File    // in the order of their names' bytes, each name and each path once
+	Skipped []Skipped // in the order of their paths, each once
 }
 
-// Resolve finds the files of a source. Each pattern is a file, a directory (searched recursively for file names of the format), the
-// prefix of a Megatron dataset, or a pattern with * ** ? [] {a,b} {000..146}; relative ones start at base. A path that exists as
-// written is never read as a pattern, and every alternative of a brace list has to exist.
+// Resolve finds the files of a source of a format. Each pattern is a file, a directory (searched recursively for file
+// names of the format), the prefix of a Megatron dataset, or a pattern with * ** ? [] {a,b} {000..146}; relative ones
+// start at base. A path that exists as written is never read as a pattern, and every alternative of a brace list has to
+// exist.
 //
-// Names are relative to root; where it is empty, to the directory each pattern names before its first wildcard: a directory itself,
-// the parent of a plain file or prefix. Errors that the mixture file can cure wrap millrace.ErrInvalid.
+// Names are relative to root. If root is empty, they are relative to the directory that each pattern names before its
+// first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure wrap
+// millrace.ErrInvalid.
 func Resolve(base string, patterns []string, root, format string) (Resolved, error) {
 	if root != "" && !filepath.IsAbs(root) {
 		root = filepath.Join(base, root)
 	}
+	if len(patterns) == 0 {
+		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
+	}
+	f := &finder{base: base, format: format}
 	var found []match
 	for _, pattern := range patterns {
-		ms, err := findPattern(base, pattern, format)
+		ms, err := f.pattern(pattern)
 		if err != nil {
 			return Resolved{}, fmt.Errorf("resolve path %q: %w", pattern, err)
 		}
 		found = append(found, ms...)
 	}
-	if len(patterns) == 0 {
-		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
-	}
-	format, err := agreeOnFormat(format, found)
-	if err != nil {
-		return Resolved{}, err
-	}
 	files, err := name(found, root)
 	if err != nil {
 		return Resolved{}, err
 	}
-	return Resolved{Format: format, Files: files}, nil
+	return Resolved{Files: files, Skipped: f.leftOut(files)}, nil
+}
+
+// leftOut returns the files that were skipped under every pattern.
+func (f *finder) leftOut(files []File) []Skipped {
+	read := make(map[string]bool, len(files))
+	for _, file := range files {
+		read[file.Path] = true
+	}
+	out := slices.DeleteFunc(f.skipped, func(s Skipped) bool { return read[s.Path] })
+	slices.SortFunc(out, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(out, func(a, b Skipped) bool { return a.Path == b.Path })
 }
 
 // match is a file found, with the root that its pattern gives it.
 type match struct{ path, root string }
-
-func agreeOnFormat(format string, found []match) (string, error) {
-	if format != "" {
-		return format, nil
-	}
-	first := ""
-	for _, m := range found {
-		f, ok := Detect(m.path)
-		if !ok {
-			return "", millrace.Errorf(millrace.ErrInvalid, "detect format of %s: its name does not tell; write `format:`", m.path)
-		}
-		if format != "" && f != format {
-			return "", millrace.Errorf(millrace.ErrInvalid, "detect format: %s is %s but %s is %s; write `format:` or narrow the path", first, format, m.path, f)
-		}
-		if format == "" {
-			format, first = f, m.path
-		}
-	}
-	return format, nil
-}
 
 // name gives every file its name, drops those that were matched twice and sorts.
 func name(found []match, root string) ([]File, error) {

@@ -1,9 +1,11 @@
 package find_test
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,28 +47,28 @@ func TestResolve(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, patterns, root, format string
-		want, wantFormat             string
+		want                         string
 	}{
-		{"glob", "web/*.jsonl.zst", "", "", "part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst", "jsonl"},
-		{"double star", "web/**/*.ndjson", "", "", "deep/er/x.ndjson", "jsonl"},
-		{"directory", "web", "", "jsonl", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst", "jsonl"},
-		{"directory with a slash", "web/", "", "", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst", "jsonl"},
-		{"plain file", "web/part-0.jsonl.zst", "", "", "part-0.jsonl.zst", "jsonl"},
-		{"file twice", "web/part-0.jsonl.zst|web/part-0*|web/../web/part-0.jsonl.zst", "", "", "part-0.jsonl.zst", "jsonl"},
-		{"explicit root", "web/part-0.jsonl.zst|one.jsonl", ".", "", "one.jsonl web/part-0.jsonl.zst", "jsonl"},
-		{"directory named like a file", "*.jsonl", "", "jsonl", "one.jsonl spark.jsonl/part-0.json.gz", "jsonl"},
-		{"brace list", "{web,spark.jsonl}/*0.json*", "", "", "spark.jsonl/part-0.json.gz web/part-0.jsonl.zst web/part-10.jsonl.zst", "jsonl"},
-		{"brace range", "tar/x-{0099..0101}.jsonl", "", "", "x-0099.jsonl x-0100.jsonl x-0101.jsonl", "jsonl"},
-		{"nested braces", "{web/part-{0,1},one}.jsonl{.zst,}", "", "", "", ""},
-		{"literal before pattern", "odd/a[1].jsonl", "", "", "a[1].jsonl", "jsonl"},
-		{"class", "odd/a[0-9].jsonl", "", "", "a1.jsonl", "jsonl"},
-		{"two roots", "code/*.parquet|code/b/../b", "code", "", "a.parquet b/a.parquet", "parquet"},
-		{"prefix", "books/corpus", "", "", "corpus.bin", "megatron"},
-		{"prefix by idx", "books/corpus.idx", "", "megatron", "corpus.bin", "megatron"},
-		{"prefix glob", "books/*", "", "megatron", "corpus.bin other.bin", "megatron"},
-		{"prefix braces", "books/{corpus,other}", "", "", "corpus.bin other.bin", "megatron"},
-		{"directory of prefixes", "books", "", "megatron", "corpus.bin other.bin", "megatron"},
-		{"foreign idx", "books", "", "jsonl", "x.jsonl", "jsonl"},
+		{"glob", "web/*.jsonl.zst", "", "jsonl", "part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
+		{"double star", "web/**/*.ndjson", "", "jsonl", "deep/er/x.ndjson"},
+		{"directory", "web", "", "jsonl", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
+		{"directory with a slash", "web/", "", "jsonl", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
+		{"plain file", "web/part-0.jsonl.zst", "", "jsonl", "part-0.jsonl.zst"},
+		{"file twice", "web/part-0.jsonl.zst|web/part-0*|web/../web/part-0.jsonl.zst", "", "jsonl", "part-0.jsonl.zst"},
+		{"explicit root", "web/part-0.jsonl.zst|one.jsonl", ".", "jsonl", "one.jsonl web/part-0.jsonl.zst"},
+		{"directory named like a file", "*.jsonl", "", "jsonl", "one.jsonl spark.jsonl/part-0.json.gz"},
+		{"brace list", "{web,spark.jsonl}/*0.json*", "", "jsonl", "spark.jsonl/part-0.json.gz web/part-0.jsonl.zst web/part-10.jsonl.zst"},
+		{"brace range", "tar/x-{0099..0101}.jsonl", "", "jsonl", "x-0099.jsonl x-0100.jsonl x-0101.jsonl"},
+		{"nested braces", "{web/part-{0,1},one}.jsonl{.zst,}", "", "jsonl", ""},
+		{"literal before pattern", "odd/a[1].jsonl", "", "jsonl", "a[1].jsonl"},
+		{"class", "odd/a[0-9].jsonl", "", "jsonl", "a1.jsonl"},
+		{"two roots", "code/*.parquet|code/b/../b", "code", "parquet", "a.parquet b/a.parquet"},
+		{"prefix", "books/corpus", "", "megatron", "corpus.bin"},
+		{"prefix by idx", "books/corpus.idx", "", "megatron", "corpus.bin"},
+		{"prefix glob", "books/*", "", "megatron", "corpus.bin other.bin"},
+		{"prefix braces", "books/{corpus,other}", "", "megatron", "corpus.bin other.bin"},
+		{"directory of prefixes", "books", "", "megatron", "corpus.bin other.bin"},
+		{"foreign idx", "books", "", "jsonl", "x.jsonl"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
@@ -79,18 +81,19 @@ func TestResolve(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if namesOf(got.Files) != c.want || got.Format != c.wantFormat {
-				t.Fatalf("got %s (%s), want %s (%s)", namesOf(got.Files), got.Format, c.want, c.wantFormat)
+			if namesOf(got.Files) != c.want {
+				t.Fatalf("got %s, want %s", namesOf(got.Files), c.want)
 			}
 		})
 	}
 }
 
 func TestResolveRefuses(t *testing.T) {
-	base := tree(t, "a/x.jsonl", "b/x.jsonl", "b/y.parquet", "c/d/readme.txt")
+	base := tree(t, "a/x.jsonl", "b/x.jsonl", "b/y.parquet", "c/d/readme.txt", "packed/y.jsonl", "packed/z.jsonl.bz2")
 	for _, c := range []struct{ patterns, root, format, says string }{
 		{"a/*.jsonl|b/*.jsonl", "", "", "root:"},
-		{"b/*", "", "", "format:"},
+		{"packed", "", "jsonl", "z.jsonl.bz2: it is jsonl packed with bzip2, which is not read"},
+		{"packed/*", "", "jsonl", "z.jsonl.bz2: it is jsonl packed with bzip2, which is not read"},
 		{"c/*/*.jsonl", "", "", "nearest directory that exists is " + base + "/c"},
 		{"c/nowhere/at/all.jsonl", "", "jsonl", "nearest directory that exists is " + base + "/c"},
 		{"c", "", "jsonl", "no jsonl file"},
@@ -102,9 +105,74 @@ func TestResolveRefuses(t *testing.T) {
 		{"s3://bucket/x.jsonl", "", "", "remote"},
 		{"", "", "", "empty"},
 	} {
-		_, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, c.format)
+		_, err := find.Resolve(base, strings.Split(c.patterns, "|"), c.root, cmp.Or(c.format, "jsonl"))
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", c.patterns, err, c.says)
+		}
+	}
+}
+
+// TestSkipped: a file below a directory is read, or it is listed with the reason.
+func TestSkipped(t *testing.T) {
+	base := tree(t, "d/a.jsonl", "d/b.parquet.xz", "d/e.jsonl.1", "d/dataset_info.json", "d/README.md", "d/.b.jsonl",
+		"d/.git/config", "d/corpus.bin", "d/corpus.idx", "d/alone.bin", "d/x.jsonl", "d/x.jsonl.idx", "d/t.parquet", "other/a.jsonl")
+	for link, to := range map[string]string{"d/linked": "../other", "d/lost.txt": "nowhere"} {
+		if err := os.Symlink(to, filepath.Join(base, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		patterns, format string
+		want             []string
+	}{
+		{"d", "jsonl", []string{
+			".b.jsonl: its name begins with a dot", "README.md: it describes a dataset and holds no records",
+			"alone.bin: alone.idx is not beside it", "b.parquet.xz: its name is that of a parquet file, and the source reads jsonl",
+			"corpus.bin: it belongs to a Megatron dataset, and the source reads jsonl",
+			"corpus.idx: it belongs to a Megatron dataset, and the source reads jsonl",
+			"dataset_info.json: it describes a dataset and holds no records", "e.jsonl.1: its name does not tell a format",
+			"linked: a link to a directory is not followed", "lost.txt: it is a link that leads nowhere",
+			"t.parquet: its name is that of a parquet file, and the source reads jsonl",
+			"x.jsonl.idx: x.jsonl.bin is not beside it",
+		}},
+		{"d/*.json*|d", "jsonl", nil},
+		{"d/*.json*", "jsonl", []string{
+			"dataset_info.json: it describes a dataset and holds no records",
+			"x.jsonl.idx: it is the index that another program keeps of x.jsonl",
+		}},
+		{"d/a.jsonl", "jsonl", []string{}},
+		{"d/*.{bin,idx}", "megatron", []string{"x.jsonl.idx: it is the index that another program keeps of x.jsonl"}},
+	} {
+		got, err := find.Resolve(base, strings.Split(c.patterns, "|"), "", c.format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, s := range got.Skipped {
+			texts = append(texts, strings.TrimPrefix(s.Path, base+"/d/")+": "+s.Reason)
+		}
+		if c.want != nil && !slices.Equal(texts, c.want) {
+			t.Errorf("%s: skipped:\n%s\nwant:\n%s", c.patterns, strings.Join(texts, "\n"), strings.Join(c.want, "\n"))
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	base := tree(t, "web/a.jsonl.zst", "web/README.md", "web/dataset_info.json", "c4/c4-train.00000-of-00512.json.gz", "mixed/a.jsonl",
+		"mixed/b.parquet", "hub/data/train-00000.parquet", "hub/metadata.json", "docs/a.json", "books/corpus.bin", "books/corpus.idx", "none/a.txt")
+	for patterns, want := range map[string]string{
+		"x.jsonl": "jsonl", "x.{jsonl,ndjson}.gz": "jsonl", "x*.json.gz": "jsonl", "x.json": "jsonl", "part-*.parquet": "parquet", "a.jsonl*": "jsonl",
+		"web": "jsonl", "web/*": "jsonl", "c4": "jsonl", "hub": "parquet", "docs": "jsonl", "books/corpus": "megatron", "books": "megatron",
+		"x.{jsonl,parquet}": "? cannot be told from", "a.jsonl|b.parquet": "? is not one: jsonl and parquet",
+		"mixed": "? is not one: there are jsonl and parquet files", "none": "? cannot be told", "web/a": "? cannot be told",
+		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? cannot be told", "x.parquet.gz": "? is parquet packed with gzip",
+	} {
+		got, unclear := find.Format(base, strings.Split(patterns, "|"))
+		if unclear != nil {
+			got = "? " + unclear.Why
+		}
+		if got != want && (unclear == nil || !strings.HasPrefix(got, want) || unclear.Cure == "") {
+			t.Errorf("%s: got %q, want %q", patterns, got, want)
 		}
 	}
 }
@@ -113,6 +181,7 @@ func TestDetect(t *testing.T) {
 	for name, want := range map[string]string{
 		"a.jsonl": "jsonl", "a.JSON.GZ": "jsonl", "x/a.ndjson.zst": "jsonl", "a.jsonl.bgz": "jsonl", "a.parquet": "parquet",
 		"a.idx": "megatron", "a.bin": "megatron", "a.txt": "", "a.gz": "", "jsonl": "", "a.parquet.gz": "",
+		"a.json": "jsonl", "a.jsonl.xz": "", "a.jsonl.gz.zst": "", "dataset_info.json": "", "a.tar.gz": "",
 	} {
 		if got, ok := find.Detect(name); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q, want %q", name, got, want)

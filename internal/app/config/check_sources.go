@@ -9,6 +9,7 @@ import (
 
 	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
+	"millrace/sources/find"
 )
 
 // checkSources checks each source and fills in the format that its files tell and what happens when it is through.
@@ -91,10 +92,10 @@ func (v *validator) checkFormat(path string, s *Source) {
 	if s.Format != "" || !v.sound(path+".format", path+".path") || len(s.Path) == 0 {
 		return
 	}
-	format, why := v.c.detect(s.Path)
-	if why != "" {
-		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+why, "add `format: jsonl`, `parquet`, `megatron` or `lengths`")
+	format, unclear := find.Format(v.c.Base, s.Path)
+	if unclear != nil {
+		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+unclear.Why, unclear.Cure)
 		return
 	}
-	s.Format = format
+	s.Format = Format(format)
 }

@@ -195,7 +195,7 @@ func TestDetect(t *testing.T) {
 	for _, x := range []struct{ path, want string }{
 		{"web", "jsonl"}, {"web/**", "jsonl"}, {"code/", "parquet"}, {"code/*", "parquet"}, {"books/corpus", "megatron"}, {"books", "megatron"},
 		{"{web,code}/*.ndjson.gz", "jsonl"}, {"x/*.{jsonl,jsonl.gz,ndjson.zst}", "jsonl"}, {"x/*.jsonl*", "jsonl"}, {"X.PARQUET", "parquet"},
-		{"https://h/x.jsonl.gz", "jsonl"}, {"https://h/x", ""}, {"both", ""}, {"none", ""}, {"nowhere", ""}, {"x.{jsonl,parquet}", ""}, {"x.json.gz", ""}, {".", ""},
+		{"https://h/x.jsonl.gz", "jsonl"}, {"https://h/x", ""}, {"both", ""}, {"none", ""}, {"nowhere", ""}, {"x.{jsonl,parquet}", ""}, {"x.json.gz", "jsonl"}, {"x.jsonl.xz", ""}, {".", ""},
 	} {
 		c, err := Parse("m.yaml", []byte(change("sources: {web: {path: \""+x.path+"\"}, code: {path: b.parquet}}\n")), dir)
 		if x.want == "" {

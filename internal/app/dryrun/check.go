@@ -281,6 +281,9 @@ func (k *check) sources(ctx context.Context) error {
 		r.Format, r.Shuffle, r.Why, r.Epochs = m.Format, string(m.Shuffle), m.Why, src.Epochs()
 		r.OnExhausted, r.Target = string(k.c.Sources[at].OnExhausted), float64(shares[at])/mixing.One
 		r.Allowed = allowed(setup.Counted(m), r.Records)
+		for _, f := range k.opened.skipped[i] {
+			r.Skipped = append(r.Skipped, SkippedFile{Path: f.Path, Reason: f.Reason})
+		}
 		k.quarantine(i, &r)
 		k.course(i, &r)
 		k.report.Sources = append(k.report.Sources, r)

@@ -33,6 +33,7 @@ type Opened struct {
 	Encoding *tokenize.Encoding // nil where no source is text
 	Sources  []*sources.Source
 	specs    []sources.Spec
+	skipped  [][]find.Skipped // of each source: files of its path that are not read
 }
 
 // Problem is why a source cannot be read. Place is where the mixture file could cure it, nil where it could not.
@@ -117,7 +118,8 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		spec.Epochs = 1
 	}
 	// Open resolves again; here it tells what the paths are to blame for.
-	if _, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name()); err != nil {
+	files, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
+	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
 	}
 	src, err := sources.Open(ctx, spec, sources.OpenOptions{Deep: o.Deep, Logger: o.Logger,
@@ -131,6 +133,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 		return &Problem{Source: s.Name, Err: err}, nil
 	}
 	out.Sources, out.specs = append(out.Sources, src), append(out.specs, spec)
+	out.skipped = append(out.skipped, files.Skipped)
 	return nil, nil
 }
 

@@ -66,6 +66,14 @@ type SourceReport struct {
 	StaleStep    *uint64  `json:"stale_step"` // in which its fifth pass begins; null where none does, or not in this run
 	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
 	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
+
+	Skipped []SkippedFile `json:"skipped,omitempty"` // files that its path leads to and that are not read
+}
+
+// SkippedFile is a file of a source's directories or wildcards that is not read.
+type SkippedFile struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
 }
 
 // RunReport is how the run ends.

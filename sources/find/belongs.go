@@ -1,0 +1,128 @@
+package find
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace"
+)
+
+// Skipped is a file that a directory or a wildcard leads to and that is not read.
+type Skipped struct {
+	Path   string
+	Reason string
+	Side   bool // the file surely holds no records
+}
+
+func (f *finder) skip(path, reason string, args ...any) {
+	f.skipped = append(f.skipped, Skipped{Path: path, Reason: fmt.Sprintf(reason, args...)})
+}
+
+func (f *finder) skipSide(path string) {
+	f.skipped = append(f.skipped, Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
+}
+
+// skipHidden notes a hidden file if its name is that of the source's data.
+func (f *finder) skipHidden(file string) {
+	if kindOf(file).format == f.format {
+		f.skip(file, "its name begins with a dot")
+	}
+}
+
+// unpack is the cure for data in a packing that is not read.
+const unpack = "unpack it, or pack JSON lines with gzip or zstd"
+
+// belongs reports whether a file of a directory belongs to the source, and notes it as skipped if it does not. Data of
+// the source's format in a packing that is not read is an error: nobody means to leave it out.
+func (f *finder) belongs(file string, e fs.DirEntry) (bool, error) {
+	k := kindOf(file)
+	isData := k.format == f.format && !k.side
+	if isData || e.Type()&fs.ModeSymlink != 0 {
+		st, err := os.Stat(file)
+		switch {
+		case err != nil && isData:
+			return false, err
+		case err != nil:
+			f.skip(file, "it is a link that leads nowhere")
+			return false, nil
+		case st.IsDir():
+			f.skip(file, "a link to a directory is not followed")
+			return false, nil
+		case isData && !st.Mode().IsRegular():
+			f.skip(file, "it is no regular file")
+			return false, nil
+		}
+	}
+	switch {
+	case k.side:
+		f.skipSide(file)
+	case k.format == "":
+		f.skip(file, "its name does not tell a format")
+	case isData && k.unread != "":
+		return false, unreadError(file, k)
+	case k.format == megatronFormat:
+		return f.belongsToDataset(file), nil
+	case !isData:
+		f.skip(file, "its name is that of a %s file, and the source reads %s", k.format, f.format)
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
+func unreadError(file string, k kind) error {
+	return millrace.Errorf(millrace.ErrInvalid, "read %s: it is %s packed with %s, which is not read; %s, or take it out of the path",
+		file, k.format, k.unread, unpack)
+}
+
+// belongsToDataset reports whether a .bin or .idx names a shard. A .bin with its .idx beside it does. Other programs
+// have files of these names, too.
+func (f *finder) belongsToDataset(file string) bool {
+	ext := filepath.Ext(file)
+	bare := strings.TrimSuffix(file, ext)
+	other := bare + ".idx"
+	if ext == ".idx" {
+		other = bare + ".bin"
+	}
+	switch {
+	case !exists(other):
+		f.skip(file, "%s is not beside it", filepath.Base(other))
+	case f.format != megatronFormat:
+		f.skip(file, "it belongs to a Megatron dataset, and the source reads %s", f.format)
+	default:
+		return ext == ".bin" // which stands for its .idx
+	}
+	return false
+}
+
+// wants reports whether a file that a wildcard leads to belongs to the source. A pattern is taken at its word but for
+// files that are surely something else.
+func (f *finder) wants(file string) (bool, error) {
+	k := kindOf(file)
+	data := strings.TrimSuffix(file, filepath.Ext(file))
+	switch {
+	case k.format == megatronFormat && formatOf(data) != "" && exists(data):
+		f.skip(data+".idx", "it is the index that another program keeps of %s", filepath.Base(data))
+	case k.side:
+		f.skipSide(file)
+	case k.format == f.format && k.unread != "":
+		return false, unreadError(file, k)
+	case f.format == megatronFormat && k.format != megatronFormat:
+		f.skip(file, "its name is not that of a Megatron dataset")
+	default:
+		return true, nil
+	}
+	return false, nil
+}
+
+// skippedHint names a skipped file for an error that nothing was found.
+func (f *finder) skippedHint() string {
+	if len(f.skipped) == 0 {
+		return ""
+	}
+	s := f.skipped[0]
+	return fmt.Sprintf("; %s was left out: %s", s.Path, s.Reason)
+}

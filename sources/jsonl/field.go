@@ -1,7 +1,10 @@
 package jsonl
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -82,13 +85,47 @@ func (x *extractor) text(line []byte) ([]byte, error) {
 	}
 	switch x.state {
 	case missing:
-		return nil, bad("no field %q", strings.Join(x.path, "."))
+		return nil, x.noField(line)
 	case notObject:
 		return nil, bad("field %q is not an object", strings.Join(x.path[:x.reached], "."))
 	case notString:
+		if x.raw[0] == 'n' {
+			return nil, bad("field %q is null", strings.Join(x.path, "."))
+		}
 		return nil, bad("field %q is not a string", strings.Join(x.path, "."))
 	}
 	return x.plain()
+}
+
+// mostNamed is how many fields of a record an error names.
+const mostNamed = 8
+
+// noField returns the error of a valid line without the field. It names the fields beside the part of the path that is
+// missing.
+func (x *extractor) noField(line []byte) error {
+	var at map[string]json.RawMessage
+	for i, part := range x.path {
+		if json.Unmarshal(line, &at) != nil {
+			break
+		}
+		above, field := strings.Join(x.path[:i], "."), strings.Join(x.path[:i+1], ".")
+		if inside, ok := at[part]; ok {
+			line, at = inside, nil
+			continue
+		}
+		if len(at) == 0 {
+			return bad("no field %q: the record is empty", field)
+		}
+		names, more := slices.Sorted(maps.Keys(at)), ""
+		if n := len(names) - mostNamed; n > 0 {
+			names, more = names[:mostNamed], fmt.Sprintf(" and %d more", n)
+		}
+		for i, name := range names {
+			names[i] = strings.TrimPrefix(above+"."+name, ".")
+		}
+		return bad("no field %q; there are: %s%s", field, strings.Join(names, ", "), more)
+	}
+	return bad("no field %q", strings.Join(x.path, "."))
 }
 
 // plain returns the string that was found without its escapes.

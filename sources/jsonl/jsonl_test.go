@@ -47,7 +47,7 @@ func edges() ([]byte, []sourcetest.Want) {
 	bad(`{"text":"lone \ud800 surrogate"}`, "lone surrogate")
 	bad(`{"text":"lone \udc00 surrogate"}`, "lone surrogate")
 	bad(`{"text":"lone \ud800\u0041 surrogate"}`, "lone surrogate")
-	bad(`{"text":null}`, "not a string")
+	bad(`{"text":null}`, `field "text" is null`)
 	bad(`{"text":{"text":"inner"}}`, "not a string")
 	bad(`{"id":1}`, `no field "text"`)
 	bad(`{}`, `no field "text"`)
@@ -255,6 +255,47 @@ func TestDamageSaysWhere(t *testing.T) {
 	}
 	for name, b := range map[string]string{"xz": "\xfd7zXZ\x00\x00", "bzip2": "BZh91AY", "UTF-16": "\xff\xfe{\x00", "does not begin": ""} {
 		if err := sourcetest.Open(t, format, fixture("gzip", []byte(b), nil, true)); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// TestDocuments: a file that is one JSON document costs one error, not one bad record a line.
+func TestDocuments(t *testing.T) {
+	long := `[{"text": "` + strings.Repeat("x", 300<<10) + `"}]`
+	for _, c := range []struct{ text, says string }{
+		{`[{"text": "a"}, {"text": "b"}]`, "one JSON array"},
+		{"\xef\xbb\xbf [\n  {\n    \"text\": \"a\"\n  }\n]\n", "one JSON array"},
+		{long, "one JSON array"},
+		{"{\n  \"builder_name\": \"text\"\n}\n", "one JSON object over several lines"},
+		{"PAR1....", "Parquet"},
+	} {
+		for name, b := range map[string][]byte{"plain": []byte(c.text), "gzip": gzipped(t, []byte(c.text)), "zstd": zstded(t, []byte(c.text), 1<<20)} {
+			if name != "plain" && c.says == "Parquet" {
+				continue
+			}
+			err := sourcetest.Open(t, format, fixture(name, b, nil, true))
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), fileName(name)) {
+				t.Errorf("%s, %.20q: got %v, want %q", name, c.text, err, c.says)
+			}
+		}
+	}
+}
+
+// TestLargeWindow: a zstd window above the limit is no damage; the error says how to pack the file again.
+func TestLargeWindow(t *testing.T) {
+	frame := func(header ...byte) []byte {
+		b := append([]byte{0x28, 0xb5, 0x2f, 0xfd}, header...)
+		text := "{\"text\":\"a\"}\n"
+		b = append(b, byte(len(text)<<3|1), 0, 0) // the last block, raw
+		return append(b, text...)
+	}
+	for name, b := range map[string][]byte{
+		"256 MiB": frame(0, 18<<3),
+		"300 MB":  frame(0xa0, 0, 0xa3, 0xe1, 0x11), // a single segment's content is its window
+	} {
+		err := sourcetest.Open(t, format, fixture("zstd", b, nil, false))
+		if !errors.Is(err, millrace.ErrInvalid) || errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "--long=27") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

@@ -54,7 +54,8 @@ func isZstd(head []byte) bool {
 // and files whose name says packed while they begin neither so nor as JSON. A plain file under such a name is read.
 func (s *shard) refuse(head []byte) error {
 	for _, other := range []struct{ magic, name string }{
-		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
+		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"PAR1", "Parquet"},
+		{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
 	} {
 		if bytes.HasPrefix(head, []byte(other.magic)) {
 			return millrace.Errorf(millrace.ErrDamaged, "open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd", s.f.Name(), other.name)
@@ -67,4 +68,27 @@ func (s *shard) refuse(head []byte) error {
 		}
 	}
 	return nil
+}
+
+// refuseDocument fails for a file that is one JSON document, by its first uncompressed bytes. Otherwise every line of
+// it were a bad record.
+func (s *shard) refuseDocument(head []byte) error {
+	text := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n")
+	if len(text) == 0 {
+		return nil
+	}
+	what, query := "", ""
+	rest := bytes.TrimLeft(text[1:], " \t\r")
+	switch {
+	case text[0] == '[' && len(rest) > 0 && (rest[0] == '{' || rest[0] == '\n'):
+		what, query = "one JSON array", ".[]"
+	case text[0] == '{' && len(rest) > 0 && rest[0] == '\n':
+		what, query = "one JSON object over several lines", "."
+	default:
+		return nil
+	}
+	name := s.f.Name()
+	return millrace.Errorf(millrace.ErrInvalid, "read %s: it is %s and not JSON lines, which have one object a line; "+
+		"convert it, as with jq -c '%s' %s > %s.jsonl, or take it out of the path",
+		name, what, query, path.Base(name), strings.TrimSuffix(path.Base(name), path.Ext(name)))
 }

@@ -35,6 +35,14 @@ func newLines(r io.Reader, off, limit int64) *lines {
 	return &lines{r: r, off: off, limit: limit, buf: make([]byte, bufferBytes)}
 }
 
+// head returns the first bytes of the stream, at least headBytes unless it is shorter. It is called before next.
+func (s *lines) head() []byte {
+	for s.err == nil && s.hi-s.lo < headBytes {
+		s.fill()
+	}
+	return s.buf[s.lo:s.hi]
+}
+
 // next returns the next record's line, or io.EOF, or the reader's error in place of the line it cut off.
 func (s *lines) next() (line, error) {
 	for {

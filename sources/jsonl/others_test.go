@@ -46,6 +46,28 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
+// TestReasonsNameTheFields: the reason of a record without text says what to write instead.
+func TestReasonsNameTheFields(t *testing.T) {
+	many := `{"b1":1,"b2":1,"b3":1,"b4":1,"b5":1,"b6":1,"b7":1,"b8":1,"b9":1}`
+	for _, c := range []struct{ field, line, want string }{
+		{"text", `{"url": "u", "content": "c"}`, `no field "text"; there are: content, url`},
+		{"text", `{}`, `no field "text": the record is empty`},
+		{"text", many, `no field "text"; there are: b1, b2, b3, b4, b5, b6, b7, b8 and 1 more`},
+		{"meta.body", `{"meta": {"text": "x"}, "url": "u"}`, `no field "meta.body"; there are: meta.text`},
+		{"meta.body", `{"url": "u"}`, `no field "meta"; there are: url`},
+		{"text", `{"text": null}`, `field "text" is null`},
+		{"text", `{"text": 5}`, `field "text" is not a string`},
+	} {
+		x, err := newExtractor(c.field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.text([]byte(c.line)); err == nil || err.Error() != c.want || !errors.Is(err, millrace.ErrBadSample) {
+			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
+		}
+	}
+}
+
 // TestScalarsAsEncodingJSON: whatever stands in a field, encoding/json finds the same.
 func TestScalarsAsEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -34,7 +34,13 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 		return err
 	}
 	defer st.close()
-	for ls := newLines(st, off, s.limit); ; number++ {
+	ls := newLines(st, off, s.limit)
+	if off == 0 {
+		if err := s.refuseDocument(ls.head()); err != nil {
+			return err
+		}
+	}
+	for ; ; number++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -73,6 +79,9 @@ func (s *shard) Index(ctx context.Context, progress func(bytes int64)) ([]byte, 
 		st.file.Progress(progress)
 	}
 	ls := newLines(st, 0, s.limit)
+	if err := s.refuseDocument(ls.head()); err != nil {
+		return nil, err
+	}
 	for {
 		if b.count%pageRecords == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -13,16 +13,27 @@ import (
 	"millrace/sources"
 )
 
-// mostWindow is the largest window of a zstd frame that is read, in bytes: what the zstd command itself takes without
-// being asked for more (--ultra and --long=27 stay below). A larger one is refused as the memory it costs was never
-// agreed to.
+// mostWindow is the largest window of a zstd frame that is read, in bytes. The zstd command has the same limit, unless it
+// is told otherwise. A larger window would take memory that no setting allows.
 const mostWindow = 128 << 20
 
-// damaged says that a compressed file cannot be read on, and the byte of the file (not of its content) that was
-// reached.
+// windowError is the reason why a whole zstd frame is not read.
+type windowError struct{ bytes int64 }
+
+func (e *windowError) Error() string {
+	return fmt.Sprintf("its zstd window has %d MiB, at most %d MiB are read; compress the file again without --long, or with --long=27",
+		(e.bytes+1<<20-1)>>20, mostWindow>>20)
+}
+
+// damaged returns the error of a compressed file that cannot be read on. off is the byte of the file, not of its
+// content, that was reached.
 func damaged(f sources.File, off int64, cause error) error {
-	if errors.Is(cause, millrace.ErrDamaged) {
+	var window *windowError
+	switch {
+	case errors.Is(cause, millrace.ErrDamaged):
 		return cause
+	case errors.As(cause, &window):
+		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: at byte %d: %w", f.Name(), off, window)
 	}
 	return millrace.Errorf(millrace.ErrDamaged, "decompress %s: at byte %d of %d: %w", f.Name(), off, f.Size(), cause)
 }
@@ -59,8 +70,6 @@ func (s *source) fail(f sources.File, err error) error {
 		return s.err
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the file ends inside its compressed data")
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		err = fmt.Errorf("a window of more than %d MiB, or damage; compress again with --long=27 at most", mostWindow>>20)
 	}
 	return damaged(f, s.offset(), err)
 }

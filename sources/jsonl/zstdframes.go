@@ -120,6 +120,9 @@ func (z *zstdWalk) seeHeader(b []byte) error {
 		base := int64(1) << (10 + b[1]>>3)
 		z.window = base + base/8*int64(b[1]&7)
 	}
+	if z.window > mostWindow {
+		return &windowError{z.window}
+	}
 	z.next(atBlock, 3)
 	return nil
 }

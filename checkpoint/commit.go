@@ -1,64 +1,34 @@
 package checkpoint
 
-import "fmt"
+import (
+	"fmt"
 
-// Commit is what becomes durable together or not at all.
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Commit is a set of facts that become durable together or not at all.
 type Commit struct {
 	Records []Record // appended to the journal in this order; their Index is ignored
 	Plans   []Plan   // sealed steps for the ledger
-	// LedgerIndex are kept for ever; one that is there already is written over.
+	// LedgerIndex is kept for ever. An entry replaces an earlier one with its key.
 	LedgerIndex []IndexEntry
 }
 
-// Append makes records durable, in one atomic batch and with one fsync, and returns the index of the last. Bodies are not kept.
-func (s *Store) Append(records ...Record) (last uint64, err error) {
-	return s.Commit(Commit{Records: records})
+// isEmpty reports whether the commit changes nothing.
+func (c Commit) isEmpty() bool {
+	return len(c.Records) == 0 && len(c.Plans) == 0 && len(c.LedgerIndex) == 0
 }
 
-// Commit makes c durable, in one atomic batch and with one fsync, and returns the index of the journal's last record. Bodies are not kept; all together they
-// have at most 256 MiB. On error nothing of c was written: ErrConflict for a step that is sealed otherwise already, ErrDiskFull when there is no room.
-func (s *Store) Commit(c Commit) (last uint64, err error) {
-	if err := c.validate(); err != nil {
-		return 0, fmt.Errorf("commit to journal: %w", err)
+// gather writes the commit into a batch, as the continuation of a journal, and returns the index of its last record.
+func (c Commit) gather(batch *pebble.Batch, j *journal, l ledger) (last uint64, err error) {
+	last, err = j.append(batch, c.Records)
+	if err == nil {
+		err = l.seal(batch, last, c.Plans)
 	}
-	leave, err := s.enterWrite()
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = l.index(batch, c.LedgerIndex)
 	}
-	defer leave()
-	if len(c.Records) == 0 && len(c.Plans) == 0 && len(c.LedgerIndex) == 0 {
-		return s.bounds.last, nil
-	}
-	if err := s.ballast.room(); err != nil {
-		return 0, err
-	}
-	last = s.bounds.last + uint64(len(c.Records))
-	batch := s.db.NewBatchWithSize(c.size())
-	for i, r := range c.Records {
-		key := indexKey(tagRecord, s.bounds.last+1+uint64(i))
-		if err := batch.Set(key, encodeRecord(key, r), nil); err != nil {
-			return 0, classify("commit to journal in", s.dir, err)
-		}
-	}
-	if err := s.sealPlans(batch, last, c.Plans); err != nil {
-		_ = batch.Close() // nothing of it was applied; the refusal is what counts
-		return 0, err
-	}
-	for _, p := range c.LedgerIndex {
-		key := stepKey(tagIndexEntry, p.Key)
-		if err := batch.Set(key, encodeBare(key, p.Body), nil); err != nil {
-			return 0, classify("commit to journal in", s.dir, err)
-		}
-	}
-	s.fail.Hit("checkpoint/commit/before")
-	if err := s.apply("commit to journal in", batch); err != nil {
-		return 0, err
-	}
-	s.fail.Hit("checkpoint/commit/after")
-	s.bounds.last = last
-	s.witness(last)
-	s.fail.Hit("checkpoint/witness/after")
-	return last, nil
+	return last, err
 }
 
 func (c Commit) validate() error {
@@ -92,7 +62,7 @@ func (c Commit) validate() error {
 	return nil
 }
 
-// size is about what the batch takes.
+// size estimates the bytes of the batch.
 func (c Commit) size() int {
 	const around = 64 // key, header, batch framing
 	n := around

@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"millrace/checkpoint/disk"
+	"millrace/checkpoint/disk/disktest"
 )
 
 // cut is the disk as a power cut left it, and what had been promised by then.
 type cut struct {
-	disk  *Disk
+	disk  *disk.Disk
 	acked int // operations that had returned
 	begun int // operations that had been started: acked or acked+1
 	where string
@@ -19,7 +22,7 @@ type cut struct {
 
 // scissors sits above a crashable disk and cuts the power before every file operation.
 type scissors struct {
-	disk *Disk
+	disk *disk.Disk
 
 	mu           sync.Mutex
 	acked, begun int
@@ -45,7 +48,7 @@ func (x *scissors) cut(where string) {
 	defer x.mu.Unlock()
 	for _, kept := range []int{0, 50, 100} {
 		seed := uint64(len(x.cuts))
-		x.cuts = append(x.cuts, cut{x.disk.Crash(kept, seed), x.acked, x.begun, fmt.Sprintf("%s, %d %% kept", where, kept)})
+		x.cuts = append(x.cuts, cut{disktest.Crash(x.disk, kept, seed), x.acked, x.begun, fmt.Sprintf("%s, %d %% kept", where, kept)})
 	}
 }
 
@@ -66,8 +69,8 @@ func (x *scissors) do(t *testing.T, f func() error) {
 // creation on, commits, snapshots, flushes, truncations, dropped plans and snapshots, compactions and reopenings. Whatever
 // had returned must be there, whatever had not must be there whole or not at all, and the store must verify.
 func TestCrashAnywhere(t *testing.T) {
-	x := &scissors{disk: NewMemoryDisk()}
-	watched := &Disk{fs: errorfs.Wrap(x.disk.fs, x)}
+	x := &scissors{disk: disktest.NewMemory()}
+	watched := disk.New(errorfs.Wrap(x.disk.FS(), x), 0)
 	history := []*model{newModel()} // history[n]: after n operations
 	var s *Store
 	act := func(onModel func(*model), onStore func() error) {
@@ -106,7 +109,7 @@ func TestCrashAnywhere(t *testing.T) {
 					newest, _ := m.newest()
 					maps.DeleteFunc(m.snapshots, func(i uint64, _ Snapshot) bool { return i < newest.Index })
 				}, func() error { return s.DropSnapshots(last) })
-			} else if err := s.db.Flush(); err != nil {
+			} else if err := s.db.pebble.Flush(); err != nil {
 				t.Fatal(err)
 			}
 		case 4:

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/checkpoint/disk"
+	"millrace/checkpoint/disk/disktest"
 )
 
 // readAll reads everything a caller can read, and returns the first error.
@@ -25,7 +27,7 @@ func readAll(s *Store, steps uint64) error {
 
 // TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and moves values under other keys.
 func TestFlippedBitInValue(t *testing.T) {
-	s := mustOpen(t, NewMemoryDisk())
+	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
 	steps(t, s, 0, 3, 10)
 	if err := s.SaveSnapshot(2, 1, []byte("state")); err != nil {
@@ -41,13 +43,13 @@ func TestFlippedBitInValue(t *testing.T) {
 		"plan train/0/1 swapped":     stepKey(tagPlan, key(1)),
 	}
 	for name, k := range victims {
-		good, err := s.get(k)
+		good, err := s.db.get(k)
 		if err != nil || good == nil {
 			t.Fatal(name, err)
 		}
 		check := func(bad []byte) {
 			t.Helper()
-			if err := s.db.Set(k, bad, pebble.NoSync); err != nil {
+			if err := s.db.pebble.Set(k, bad, pebble.NoSync); err != nil {
 				t.Fatal(err)
 			}
 			where, _, _ := strings.Cut(name, " tr")
@@ -65,7 +67,7 @@ func TestFlippedBitInValue(t *testing.T) {
 				check(good[:n])
 			}
 		case strings.HasSuffix(name, "swapped"):
-			other, err := s.get(stepKey(tagPlan, key(2)))
+			other, err := s.db.get(stepKey(tagPlan, key(2)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +79,7 @@ func TestFlippedBitInValue(t *testing.T) {
 				check(bad)
 			}
 		}
-		if err := s.db.Set(k, good, pebble.NoSync); err != nil {
+		if err := s.db.pebble.Set(k, good, pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +107,7 @@ func TestWrongStructure(t *testing.T) {
 			for i := uint64(2); i <= 6; i++ {
 				drop(t, s, indexKey(tagRecord, i))
 			}
-			s.witness(0)
+			s.journal.witness(0)
 		}, "before the newest snapshot", false},
 		"lost entry": {func(t *testing.T, s *Store) { drop(t, s, stepKey(tagEntry, key(2))) }, "it has no ledger entry", true},
 		"other plan": {func(t *testing.T, s *Store) {
@@ -120,7 +122,7 @@ func TestWrongStructure(t *testing.T) {
 		"unknown key":    {func(t *testing.T, s *Store) { put(t, s, []byte{77}, nil) }, "no key of this store", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			disk := NewMemoryDisk()
+			disk := disktest.NewMemory()
 			s := mustOpen(t, disk)
 			steps(t, s, 0, 6, 10)
 			if err := s.SaveSnapshot(2, 1, nil); err != nil {
@@ -161,14 +163,14 @@ func TestWrongStructure(t *testing.T) {
 
 func drop(t *testing.T, s *Store, k []byte) {
 	t.Helper()
-	if err := s.db.Delete(k, pebble.Sync); err != nil {
+	if err := s.db.pebble.Delete(k, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func put(t *testing.T, s *Store, k, v []byte) {
 	t.Helper()
-	if err := s.db.Set(k, v, pebble.Sync); err != nil {
+	if err := s.db.pebble.Set(k, v, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -176,7 +178,7 @@ func put(t *testing.T, s *Store, k, v []byte) {
 // TestFlippedBitInFile flips bits in the files of a store at rest: every one is reported, or leaves all that can be read as it was. Nothing panics.
 func TestFlippedBitInFile(t *testing.T) {
 	const n = 12
-	disk, m := NewMemoryDisk(), newModel()
+	disk, m := disktest.NewMemory(), newModel()
 	s := mustOpen(t, disk)
 	for step := uint64(0); step < n; step++ {
 		c := stepCommit(step, 300)
@@ -185,7 +187,7 @@ func TestFlippedBitInFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if step == n/2 {
-			if err := s.db.Flush(); err != nil {
+			if err := s.db.pebble.Flush(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,7 +196,7 @@ func TestFlippedBitInFile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	reported := 0
 	for range 400 {
-		bad := disk.Crash(0, 0)
+		bad := disktest.Crash(disk, 0, 0)
 		name := flip(t, bad, rng)
 		s, err := OpenReadOnly(memConfig(bad))
 		if err != nil {
@@ -218,16 +220,16 @@ func TestFlippedBitInFile(t *testing.T) {
 }
 
 // flip turns one bit of one of Pebble's files that hold something.
-func flip(t *testing.T, d *Disk, rng *rand.Rand) (name string) {
+func flip(t *testing.T, d *disk.Disk, rng *rand.Rand) (name string) {
 	t.Helper()
-	names, err := d.fs.List(memDir)
+	names, err := d.FS().List(memDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for {
 		name = names[rng.IntN(len(names))]
-		path := d.fs.PathJoin(memDir, name)
-		buf, err := d.fs.(*vfs.MemFS).UnsafeGetFileDataBuffer(path)
+		path := d.FS().PathJoin(memDir, name)
+		buf, err := disktest.Memory(d).UnsafeGetFileDataBuffer(path)
 		if err != nil {
 			t.Fatal(err)
 		}

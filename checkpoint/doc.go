@@ -1,32 +1,34 @@
-// Package checkpoint remembers: the journal of facts, the snapshots of full state, and the ledger that says what every step held.
+// Package checkpoint keeps a run's journal of facts, its snapshots of full state, and the ledger of its sealed steps.
 //
-// All of it lies in one Pebble database, whose key layout is written down in docs/format.md. The package is the only one that knows Pebble, and it knows
-// nothing else: a body is opaque bytes, a step is a number, a stream is a name. Facts go in, facts come out, nothing is interpreted.
+// All of them lie in one Pebble database; docs/format.md describes its keys and values. A body is opaque bytes to this package, a step
+// is a number and a stream is a name. Only the tree of this package imports Pebble.
 //
-// # What a caller may rely on
+// # Guarantees
 //
-//  1. Append and Commit return after the fsync. What they acknowledged survives a crash at any later moment; what they did not is there whole or not at all.
-//  2. The journal is one sequence without holes. Replay hands it out in order and stops at the first thing that is not as it was written.
+//  1. Append and Commit return after the fsync. A commit that returned survives a crash at any later moment. A commit that did not
+//     return is in the store as a whole or not at all.
+//  2. The journal is one sequence without holes. Replay returns it in order and stops at the first damaged or missing record.
 //  3. Records, ledger entries and plans of one Commit are one atomic batch.
-//  4. A step is sealed once: writing it again with another digest is ErrConflict.
-//  5. Truncate drops only what a snapshot covers.
-//  6. One process at a time: the folder's lock is the solo lease. A second opener gets ErrLocked.
-//  7. A failed write or fsync of the log ends the process (Config.Fatal), because after a failed fsync nobody knows what is on the disk. A full disk is
-//     noticed before that: Commit returns ErrDiskFull, and works again once there is room.
+//  4. A step is sealed once: sealing it again with another digest is ErrConflict.
+//  5. Truncate drops only records that a snapshot covers.
+//  6. The folder's lock is the solo lease: a second process that opens the store gets ErrLocked.
+//  7. A failed write or fsync of the log ends the process (Config.Fatal), because the content of the disk is unknown after it. A full
+//     disk is noticed earlier: Commit returns ErrDiskFull, and works again when there is room.
 //
-// # Where things are
+// # Files, each of which uses only later ones
 //
-//	format.go    keys and values, the codecs of docs/format.md
-//	store.go     Open, OpenReadOnly, Close
-//	commit.go    Commit, Append
-//	journal.go   Replay, Truncate
-//	snapshot.go  SaveSnapshot, NewestSnapshot, SnapshotBefore, DropSnapshots
-//	ledger.go    Entry, EntryBefore, Plan, Ledger, DropPlans
-//	index entry.go  IndexEntry, IndexEntryBefore
-//	upkeep.go    Compact, Room
-//	verify.go    Verify: walks everything and reports
-//	dump.go      Dump: prints everything, as text or JSON lines
-//	disk.go      the disk beneath, and what happens when it is full
-//	errors.go    the classes of failure, and what happens when the disk breaks
-//	lock.go      who may use the store: one process, until Close
+//	open.go      Open, OpenReadOnly: the folder, its lock, the database, the format page
+//	store.go     Store: every call that a caller may make; the only writer
+//	commit.go    Commit: the facts that become durable together
+//	verify.go    a report on everything in the store
+//	dump.go      everything in the store as text or JSON lines
+//	journal.go   records: replay, truncation, the journal's ends
+//	tail.go      the file that witnesses the journal's end
+//	snapshot.go  snapshots
+//	ledger.go    entries, plans and index entries of steps
+//	db.go        Pebble: reads, scans and synced batches, with its errors and panics classified
+//	sink.go      Pebble's log, and the end of the process when the disk fails
+//	gate.go      who is inside: the lock of the folder, calls in progress, one writer at a time
+//	errors.go    the classes of failure
+//	format.go    keys and values
 package checkpoint

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// What a line of a dump is about; also the first argument of DumpOptions.Describe, whose comment spells them out.
+// The kinds of a dump's lines, and the first argument of DumpOptions.Describe.
 const (
 	dumpFormat     = "format"
 	dumpSnapshot   = "snapshot"
@@ -21,16 +21,16 @@ const (
 	dumpIndexEntry = "indexEntry"
 )
 
-// DumpOptions says how a dump looks.
+// DumpOptions is the form of a dump.
 type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
-	// Describe, if set, turns a body into a few words. What is "snapshot", "record", "entry", "plan" or "index entry"; kind is a record's Kind, else 0; of an entry,
-	// body is the digest. The store itself knows nothing about bodies.
+	// Describe, if set, turns a body into a few words. The argument what is "snapshot", "record", "entry", "plan" or "indexEntry".
+	// kind is a record's Kind, else 0. For an entry, body is the digest.
 	Describe func(what string, kind uint8, body []byte) string
 }
 
-// dumpLine is one thing in the store. The JSON names are what `millrace` prints, so they only ever grow.
+// dumpLine is one value in the store. `millrace checkpoint dump --json` prints these names, so none may change or go.
 type dumpLine struct {
 	What    string  `json:"what"`
 	Key     string  `json:"key,omitempty"`   // stream/attempt/step of an entry or plan
@@ -43,21 +43,18 @@ type dumpLine struct {
 	Damaged string  `json:"damaged,omitempty"`
 }
 
-// Dump prints everything in the store: the format page, snapshots, journal, ledger entries, plans and index entries, a line each. It prints a damaged value as damaged, goes on,
-// and returns ErrCorrupt at the end.
-func (s *Store) Dump(w io.Writer, o DumpOptions) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
+// dump prints everything in a database. It returns ErrCorrupt at the end if a value is damaged.
+func dump(db *database, w io.Writer, o DumpOptions) error {
 	d := &dumper{w: w, o: o}
 	sections := []struct {
 		tag  byte
 		line func(key, value []byte) (dumpLine, error)
-	}{{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry}, {tagPlan, d.bare(dumpPlan)}, {tagIndexEntry, d.bare(dumpIndexEntry)}}
+	}{
+		{tagFormat, d.format}, {tagSnapshot, d.snapshot}, {tagRecord, d.record}, {tagEntry, d.entry},
+		{tagPlan, d.bare(dumpPlan)}, {tagIndexEntry, d.bare(dumpIndexEntry)},
+	}
 	for _, section := range sections {
-		c := s.scanTag(section.tag)
+		c := db.scanTag(section.tag)
 		for c.next() {
 			value := c.value()
 			if c.err != nil {
@@ -69,7 +66,7 @@ func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 				d.damaged++
 			}
 			if err := d.print(line); err != nil {
-				return errors.Join(fmt.Errorf("dump %s: %w", s.dir, err), c.close())
+				return errors.Join(fmt.Errorf("dump %s: %w", db.dir, err), c.close())
 			}
 		}
 		if err := c.close(); err != nil {
@@ -77,7 +74,7 @@ func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 		}
 	}
 	if d.damaged > 0 {
-		return corrupt(s.dir, "the store", fmt.Sprintf("%d damaged values", d.damaged))
+		return corrupt(db.dir, "the store", fmt.Sprintf("%d damaged values", d.damaged))
 	}
 	return nil
 }
@@ -137,7 +134,7 @@ func (d *dumper) entry(key, value []byte) (dumpLine, error) {
 	return l, nil
 }
 
-// bare is the line of a value that is nothing but its body.
+// bare returns the line of a value that holds only its body.
 func (d *dumper) bare(what string) func(key, value []byte) (dumpLine, error) {
 	return func(key, value []byte) (dumpLine, error) {
 		l := dumpLine{What: what, Key: describeStepKey(key)}

@@ -1,15 +1,14 @@
 package checkpoint
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strings"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"millrace/checkpoint/disk"
 )
 
 // The classes of failure a caller may want to tell apart with errors.Is. The message around them names the directory and the cure.
@@ -36,16 +35,21 @@ var (
 	ErrReadOnly = errors.New("checkpoint store is open for reading only")
 )
 
-const corruptCure = "restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint"
+// The acts of opening a store, as errors begin.
+const (
+	actOpen         = "open run directory"
+	actOpenReadOnly = "open run directory for reading"
+)
+
+// The cures that errors name.
+const (
+	corruptCure  = "restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint"
+	notFoundCure = "name the directory of a run that was started before"
+)
 
 // corrupt says what in dir is damaged.
 func corrupt(dir, where, what string) error {
 	return fmt.Errorf("read %s in %s: %w: %s; %s", where, dir, ErrCorrupt, what, corruptCure)
-}
-
-// outOfRoom tells a full file system or a used-up quota.
-func outOfRoom(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 func diskFull(dir string, cause error) error {
@@ -59,12 +63,12 @@ func classify(act, dir string, err error) error {
 		return nil
 	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrDiskFull), errors.Is(err, ErrNotFound):
 		return err
-	case outOfRoom(err):
+	case disk.IsFull(err):
 		return diskFull(dir, err)
 	case errors.Is(err, pebble.ErrDBDoesNotExist) && act == actOpen:
 		return fmt.Errorf("%s %s: %w, but other files are there: name a new directory, or %s", act, dir, ErrNotFound, corruptCure)
 	case errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, fs.ErrNotExist) && act == actOpenReadOnly:
-		return fmt.Errorf("%s: %w in %s: name the directory of a run that was started before", act, ErrNotFound, dir)
+		return fmt.Errorf("%s: %w in %s: %s", act, ErrNotFound, dir, notFoundCure)
 	case strings.Contains(err.Error(), "unknown format major version"):
 		return fmt.Errorf("%s %s: %w (%v): use the version that made it, or a newer one", act, dir, ErrNewerFormat, err)
 	case pebble.IsCorruptionError(err):
@@ -82,75 +86,4 @@ func fence(act, dir string, f func() error) (err error) {
 		}
 	}()
 	return classify(act, dir, f())
-}
-
-// sink is the Logger and the event listener that Pebble gets. Pebble treats a failed write or fsync of its log or manifest as the end, by design; so do
-// we, in one line. It must not call back into the store: Pebble calls it with its own locks held.
-type sink struct {
-	dir    string
-	logger *slog.Logger
-	die    func(error)
-}
-
-var _ pebble.LoggerAndTracer = (*sink)(nil)
-
-func (s *sink) Infof(format string, args ...any) { s.logger.Debug(oneLine(format, args...)) }
-
-func (s *sink) Errorf(format string, args ...any) {
-	s.logger.Error(oneLine(format, args...), "dir", s.dir)
-}
-
-// Fatalf is Pebble's way to say that it cannot go on. It does not return.
-func (s *sink) Fatalf(format string, args ...any) {
-	for _, a := range args {
-		if err, ok := a.(error); ok {
-			s.end(err)
-		}
-	}
-	s.end(errors.New(oneLine(format, args...)))
-}
-
-func (s *sink) Eventf(context.Context, string, ...any)    {}
-func (s *sink) IsTracingEnabled(ctx context.Context) bool { return false }
-
-// end reports why the store cannot go on and ends the process.
-func (s *sink) end(err error) {
-	switch {
-	case outOfRoom(err):
-		s.die(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
-	case pebble.IsCorruptionError(err):
-		s.die(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
-	default:
-		s.die(fmt.Errorf("write to %s: %s; stopped, since after a failed write nobody knows what the disk holds: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
-	}
-}
-
-// emptyFlush is how Pebble reports, as an error, a flush that had nothing left to write.
-const emptyFlush = "pebble: empty table"
-
-// listener makes failed background work end the process as well: Pebble would try again at once, for ever.
-func (s *sink) listener() *pebble.EventListener {
-	return &pebble.EventListener{
-		BackgroundError: func(err error) {
-			s.logger.Error("checkpoint: background write failed", "dir", s.dir, "err", oneLine("%v", err))
-		},
-		// Damage found by a read is returned to the reader, which knows what it asked for.
-		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err", oneLine("%v", info.Details))
-		},
-		FlushEnd: func(info pebble.FlushInfo) {
-			if info.Err != nil && info.Err.Error() != emptyFlush {
-				s.end(info.Err)
-			}
-		},
-		CompactionEnd: func(info pebble.CompactionInfo) {
-			if info.Err != nil && !errors.Is(info.Err, pebble.ErrCancelledCompaction) {
-				s.end(info.Err)
-			}
-		},
-	}
-}
-
-func oneLine(format string, args ...any) string {
-	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 }

@@ -15,6 +15,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"millrace/checkpoint/disk"
+	"millrace/checkpoint/disk/disktest"
 )
 
 // The scenes below are played by a child process, because they end it.
@@ -29,9 +32,8 @@ const (
 )
 
 func playScene(scene, dir string) {
-	disk := systemDisk()
 	var broken atomic.Bool
-	disk.fs = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	breaking := errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		switch {
 		case !broken.Load():
 			return nil
@@ -42,13 +44,14 @@ func playScene(scene, dir string) {
 		}
 		return nil
 	}))
+	var on *disk.Disk
 	switch scene {
+	case sceneFsync:
+		on = disk.New(breaking, 8<<20)
 	case sceneFull:
-		disk.ballast = 0
-	case sceneHold, sceneKill:
-		disk = nil
+		on = disk.New(breaking, 0)
 	}
-	s, err := Open(Config{Dir: dir, Disk: disk})
+	s, err := Open(Config{Dir: dir, Disk: on})
 	for i := 0; err == nil && (i < 10 || scene == sceneKill); i++ {
 		broken.Store(i == 2)
 		var last uint64
@@ -202,19 +205,20 @@ func TestLock(t *testing.T) {
 
 // TestDiskFull: with a reserve, a full disk is an error and not the end.
 func TestDiskFull(t *testing.T) {
-	mem := NewMemoryDisk()
+	mem := disktest.NewMemory()
 	var full atomic.Bool
-	ballastPath := mem.fs.PathJoin(memDir, ballastName)
-	disk := &Disk{ballast: 64 << 10, fs: errorfs.Wrap(mem.fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	reservePath := mem.FS().PathJoin(memDir, "BALLAST")
+	const reserve = 64 << 10
+	faulty := errorfs.Wrap(mem.FS(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if !full.Load() || op.Kind != errorfs.OpFileWrite {
 			return nil
 		}
-		if _, err := mem.fs.Stat(ballastPath); errors.Is(err, fs.ErrNotExist) {
+		if _, err := mem.FS().Stat(reservePath); errors.Is(err, fs.ErrNotExist) {
 			return nil // the room that the reserve gave back
 		}
 		return syscall.ENOSPC
-	}))}
-	s := mustOpen(t, disk)
+	}))
+	s := mustOpen(t, disk.New(faulty, reserve))
 	defer func() { mustClose(t, s) }()
 	steps(t, s, 1, 3, 500)
 	full.Store(true)
@@ -234,7 +238,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	full.Store(false)
 	steps(t, s, 5, 2, 500)
-	if info, err := mem.fs.Stat(ballastPath); err != nil || info.Size() != disk.ballast {
+	if info, err := mem.FS().Stat(reservePath); err != nil || info.Size() != reserve {
 		t.Errorf("the reserve was not made again: %v", err)
 	}
 }

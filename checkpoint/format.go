@@ -212,3 +212,19 @@ func decodeBare(key, value []byte) ([]byte, error) {
 	}
 	return value[bareHead:], nil
 }
+
+// describeIndexKey names a key of the journal in an error, also if the key is damaged.
+func describeIndexKey(what string, key []byte) string {
+	if index, ok := parseIndexKey(key); ok {
+		return fmt.Sprintf("%s %d", what, index)
+	}
+	return fmt.Sprintf("%s with key %x", what, key)
+}
+
+// describeStepKey names a ledger key in an error, also if the key is damaged.
+func describeStepKey(key []byte) string {
+	if k, ok := parseStepKey(key); ok {
+		return k.String()
+	}
+	return fmt.Sprintf("with key %x", key)
+}

@@ -1,14 +1,11 @@
 package checkpoint
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
+	"log/slog"
 	"math"
-	"os"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -20,60 +17,91 @@ type Record struct {
 	Body  []byte
 }
 
-// Bounds returns the indices of the first and the last record; last+1 == first when the journal holds none.
-func (s *Store) Bounds() (first, last uint64) {
-	s.commit.Lock()
-	defer s.commit.Unlock()
-	return s.bounds.first, s.bounds.last
+// bounds are the ends of the journal and the newest snapshot, as far as they are durable.
+type bounds struct {
+	first, last uint64 // first == last+1: no records
+	hasSnapshot bool
+	snapshot    uint64 // index of the newest
+	witnessed   uint64 // a record that was acknowledged, according to the file TAIL
 }
 
-// Replay calls f with every record from index from on, in order, as of now; from may be one past the last. A Body is valid until f returns. The first error
-// of f ends it and is returned as it is. Asking for records that were truncated is ErrNotCovered; a hole or a wrong checksum is ErrCorrupt.
-func (s *Store) Replay(from uint64, f func(Record) error) error {
-	leave, err := s.enter()
-	if err != nil {
-		return err
+// flaw describes which of the invariants 2 and 3 of docs/format.md is broken, "" if none is.
+func (b bounds) flaw() string {
+	switch {
+	case b.witnessed > b.last:
+		return fmt.Sprintf("it ends at record %d, but record %d was acknowledged", b.last, b.witnessed)
+	case b.hasSnapshot && b.snapshot > b.last:
+		return fmt.Sprintf("it ends at record %d, before the newest snapshot at %d", b.last, b.snapshot)
+	case b.first > 1 && (!b.hasSnapshot || b.first > b.snapshot+1):
+		return fmt.Sprintf("it begins at record %d, and no snapshot covers the records before", b.first)
 	}
-	defer leave()
-	c, last, err := s.replayCursor(from)
-	if err != nil {
-		return err
-	}
-	next := from
-	for c.next() {
-		r, err := decodeRecord(c.key(), c.value())
-		if err != nil && c.err == nil {
-			c.err = corrupt(s.dir, fmt.Sprintf("journal record %d", next), err.Error())
-		} else if err == nil && r.Index != next {
-			c.err = corrupt(s.dir, fmt.Sprintf("journal record %d", next), "it is missing")
-		}
-		if c.err != nil {
-			break
-		}
-		if err := f(r); err != nil {
-			_ = c.close() // f's refusal is what counts
-			return err
-		}
-		next++
-	}
-	if err := c.close(); err != nil {
-		return err
-	}
-	if next <= last {
-		return corrupt(s.dir, fmt.Sprintf("journal record %d", next), "it is missing")
-	}
-	return nil
+	return ""
 }
 
-// replayCursor pins the journal as it is between two writes.
-func (s *Store) replayCursor(from uint64) (c *cursor, last uint64, err error) {
-	s.commit.Lock()
-	defer s.commit.Unlock()
-	first, last := s.bounds.first, s.bounds.last
-	if from < first || from > last+1 {
-		return nil, 0, fmt.Errorf("replay journal in %s from record %d: %w: it holds %d to %d", s.dir, from, ErrNotCovered, first, last)
+// journal reads records and prepares writes. The store applies the writes and moves the bounds after their fsync.
+type journal struct {
+	db   *database
+	tail tail
+	bounds
+}
+
+// openJournal finds the ends of a journal and opens its witness. If the journal has a flaw, only bounds.flaw says so.
+func openJournal(db *database, fs vfs.FS, readOnly bool, logger *slog.Logger) (*journal, error) {
+	b, err := readBounds(db)
+	if err != nil {
+		return nil, err
 	}
-	return s.scan(indexKey(tagRecord, from), recordEnd(last)), last, nil
+	t, err := openTail(fs, fs.PathJoin(db.dir, tailName), readOnly, logger)
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{db: db, tail: t, bounds: b}
+	j.witnessed, err = t.read()
+	return j, err
+}
+
+// readBounds reads the ends of the journal from the keys alone.
+func readBounds(db *database) (b bounds, err error) {
+	if b.snapshot, b.hasSnapshot, err = db.edge(tagSnapshot, (*cursor).last); err != nil {
+		return b, err
+	}
+	first, ok, err := db.edge(tagRecord, (*cursor).next)
+	if err != nil {
+		return b, err
+	}
+	if !ok {
+		b.first, b.last = b.snapshot+1, b.snapshot
+		return b, nil
+	}
+	b.first = first
+	b.last, _, err = db.edge(tagRecord, (*cursor).last)
+	return b, err
+}
+
+// append adds records to a batch, and returns the index of the last record of the journal with them.
+func (j *journal) append(batch *pebble.Batch, records []Record) (last uint64, err error) {
+	for i, r := range records {
+		key := indexKey(tagRecord, j.last+1+uint64(i))
+		if err := batch.Set(key, encodeRecord(key, r), nil); err != nil {
+			return 0, classify("commit to journal in", j.db.dir, err)
+		}
+	}
+	return j.last + uint64(len(records)), nil
+}
+
+// witness notes that record last was acknowledged.
+func (j *journal) witness(last uint64) {
+	j.tail.write(last)
+	j.witnessed = last
+}
+
+// scan returns a cursor over the records from index from on, as of now.
+func (j *journal) scan(from uint64) (*cursor, error) {
+	if from < j.first || from > j.last+1 {
+		return nil, fmt.Errorf("replay journal in %s from record %d: %w: it holds %d to %d",
+			j.db.dir, from, ErrNotCovered, j.first, j.last)
+	}
+	return j.db.scan(indexKey(tagRecord, from), recordEnd(j.last)), nil
 }
 
 // recordEnd is the key after record last.
@@ -84,132 +112,46 @@ func recordEnd(last uint64) []byte {
 	return indexKey(tagRecord, last+1)
 }
 
-// Truncate drops all records below index before. The newest snapshot must cover them, else ErrNotCovered. Truncating what is gone already does nothing.
-func (s *Store) Truncate(before uint64) error {
-	leave, err := s.enterWrite()
-	if err != nil {
+// replay calls f with the records next to last of a cursor, and closes the cursor.
+func replay(c *cursor, next, last uint64, f func(Record) error) error {
+	damaged := func(what string) error { return corrupt(c.db.dir, fmt.Sprintf("journal record %d", next), what) }
+	for c.next() {
+		r, err := decodeRecord(c.key(), c.value())
+		if err != nil && c.err == nil {
+			c.err = damaged(err.Error())
+		} else if err == nil && r.Index != next {
+			c.err = damaged("it is missing")
+		}
+		if c.err != nil {
+			break
+		}
+		if err := f(r); err != nil {
+			_ = c.close() // the error of f counts
+			return err
+		}
+		next++
+	}
+	if err := c.close(); err != nil {
 		return err
 	}
-	defer leave()
-	if before <= s.bounds.first {
-		return nil
+	if next <= last {
+		return damaged("it is missing")
 	}
-	if !s.bounds.hasSnapshot || before > s.bounds.snapshot+1 {
-		return fmt.Errorf("truncate journal in %s before record %d: %w: save a snapshot of record %d or later first", s.dir, before, ErrNotCovered, before-1)
+	return nil
+}
+
+// truncation returns a batch that drops all records below index before; nil if there are none, or if no snapshot covers them.
+func (j *journal) truncation(before uint64) (*pebble.Batch, error) {
+	if before <= j.first {
+		return nil, nil
 	}
-	batch := s.db.NewBatch()
+	if !j.hasSnapshot || before > j.snapshot+1 {
+		return nil, fmt.Errorf("truncate journal in %s before record %d: %w: save a snapshot of record %d or later first",
+			j.db.dir, before, ErrNotCovered, before-1)
+	}
+	batch := j.db.pebble.NewBatch()
 	if err := batch.DeleteRange(indexKey(tagRecord, 0), indexKey(tagRecord, before), nil); err != nil {
-		return classify("truncate journal in", s.dir, err)
+		return nil, classify("truncate journal in", j.db.dir, err)
 	}
-	s.fail.Hit("checkpoint/truncate/before")
-	if err := s.apply("truncate journal in", batch); err != nil {
-		return err
-	}
-	s.fail.Hit("checkpoint/truncate/after")
-	s.bounds.first = before
-	return nil
-}
-
-// loadBounds reads the ends of the journal from the keys alone.
-func (s *Store) loadBounds() error {
-	b := bounds{first: 1}
-	snapshot, ok, err := s.edge(tagSnapshot, (*cursor).last)
-	if err != nil {
-		return err
-	}
-	b.hasSnapshot, b.snapshot = ok, snapshot
-	first, ok, err := s.edge(tagRecord, (*cursor).next)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		b.last, b.first = b.snapshot, b.snapshot+1
-		s.bounds = b
-		return nil
-	}
-	b.first = first
-	b.last, _, err = s.edge(tagRecord, (*cursor).last)
-	s.bounds = b
-	return err
-}
-
-// edge returns the index of the first or last key of one kind.
-func (s *Store) edge(tag byte, seek func(*cursor) bool) (index uint64, ok bool, err error) {
-	c := s.scanTag(tag)
-	if seek(c) {
-		if index, ok = parseIndexKey(c.key()); !ok {
-			c.err = corrupt(s.dir, "a key", fmt.Sprintf("%x is no key of this store", c.key()))
-		}
-	}
-	return index, ok, c.close()
-}
-
-// checkBounds holds the store to invariants 2 and 3 of docs/format.md.
-func (s *Store) checkBounds() error {
-	if what := s.bounds.flaw(); what != "" {
-		return corrupt(s.dir, "the journal", what)
-	}
-	return nil
-}
-
-func (b bounds) flaw() string {
-	switch {
-	case b.witnessed > b.last:
-		return fmt.Sprintf("it ends at record %d, but record %d was acknowledged", b.last, b.witnessed)
-	case b.hasSnapshot && b.snapshot > b.last:
-		return fmt.Sprintf("it ends at record %d, before the newest snapshot at %d", b.last, b.snapshot)
-	case b.first > 1 && (!b.hasSnapshot || b.first > b.snapshot+1):
-		return fmt.Sprintf("it begins at record %d, and no snapshot covers what was before", b.first)
-	}
-	return ""
-}
-
-// tailName is a file of tailSize bytes: the index of the last acknowledged record (u64) and a CRC32C of these eight bytes. It is written after the commit's
-// fsync and not synced itself, so what it says is true and may be old. Pebble takes damage near the end of its log for a torn write, which nobody
-// acknowledged, and drops it in silence; this file knows better.
-const (
-	tailName = "TAIL"
-	tailSize = 8 + crcSize
-)
-
-// openTail reads the witness into the bounds and, unless the store is read-only, keeps the file open.
-func (s *Store) openTail(fs vfs.FS) (err error) {
-	path := fs.PathJoin(s.dir, tailName)
-	if s.readOnly {
-		if s.tail, err = fs.Open(path); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-	} else {
-		s.tail, err = fs.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
-	}
-	if err != nil {
-		return err
-	}
-	var b [tailSize]byte
-	n, err := s.tail.ReadAt(b[:], 0)
-	if err != nil && err != io.EOF {
-		return err
-	}
-	if n == tailSize && crc32.Checksum(b[:8], castagnoli) == binary.LittleEndian.Uint32(b[8:]) {
-		s.bounds.witnessed = binary.LittleEndian.Uint64(b[:])
-	}
-	return nil
-}
-
-// witness notes that last was acknowledged. That it could not is worth a line, but the commit stands.
-func (s *Store) witness(last uint64) {
-	b := binary.LittleEndian.AppendUint64(nil, last)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	if _, err := s.tail.WriteAt(b, 0); err != nil {
-		s.ballast.logger.Warn("checkpoint: cannot note the journal's end", "dir", s.dir, "err", err)
-	}
-	s.bounds.witnessed = last
-}
-
-// closeTail makes the witness durable.
-func (s *Store) closeTail() error {
-	if s.readOnly {
-		return s.tail.Close()
-	}
-	return errors.Join(s.tail.Sync(), s.tail.Close())
+	return batch, nil
 }

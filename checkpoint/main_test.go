@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"millrace/checkpoint/disk"
 )
 
 // TestMain also plays the process that dies: see fatal_test.go.
@@ -19,9 +21,9 @@ func TestMain(m *testing.M) {
 
 const memDir = "run/checkpoint"
 
-func memConfig(d *Disk) Config { return Config{Dir: memDir, CreatedBy: "test", Disk: d} }
+func memConfig(d *disk.Disk) Config { return Config{Dir: memDir, CreatedBy: "test", Disk: d} }
 
-func mustOpen(t testing.TB, d *Disk) *Store {
+func mustOpen(t testing.TB, d *disk.Disk) *Store {
 	t.Helper()
 	s, err := Open(memConfig(d))
 	if err != nil {

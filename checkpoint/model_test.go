@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"millrace/checkpoint/disk/disktest"
 )
 
 // model is the store as a few maps: what Store must be indistinguishable from.
@@ -142,7 +144,7 @@ func drawCommit(t *rapid.T) Commit {
 // TestModel runs random histories against the store and the model.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		disk, m := NewMemoryDisk(), newModel()
+		disk, m := disktest.NewMemory(), newModel()
 		s, err := Open(memConfig(disk))
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +245,7 @@ func TestModel(t *testing.T) {
 				}
 			},
 			"power cut": func(t *rapid.T) {
-				cut := disk.Crash(rapid.IntRange(0, 100).Draw(t, "kept"), rapid.Uint64().Draw(t, "seed"))
+				cut := disktest.Crash(disk, rapid.IntRange(0, 100).Draw(t, "kept"), rapid.Uint64().Draw(t, "seed"))
 				same(t, s.Close(), nil)
 				disk = cut
 				if s, err = Open(memConfig(disk)); err != nil {

@@ -1,265 +1,37 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"sync"
-	"time"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"millrace/checkpoint/disk"
 	"millrace/internal/failpoint"
 )
 
-// Config says where a store lies and how it speaks.
-type Config struct {
-	// Dir is the store's own folder; it is made, with its parents, if it is not there.
-	Dir string
-	// CreatedBy is the program's version, written into the format page of a new store.
-	CreatedBy string
-	// Disk is what the folder is on; nil is the operating system's file system.
-	Disk *Disk
-	// Logger hears of slow disks, full disks and damage; nil is silent.
-	Logger *slog.Logger
-	// Fail is the failpoints of tests: between the stages of a write, and in the disk beneath; nil is none.
-	Fail *failpoint.Set
-	// Fatal ends the process when the disk fails beneath the journal, with a one-line error that names the directory and the cure. If it is nil or
-	// returns, the line goes to standard error and the process exits with status 1.
-	Fatal func(error)
-}
-
-func (c Config) withDefaults() Config {
-	if c.Disk == nil {
-		c.Disk = systemDisk()
-		c.Dir = canonical(c.Dir)
-	}
-	if c.Fail.Arms("checkpoint/") {
-		c.Disk = &Disk{fs: faultyFS{c.Disk.fs, c.Fail}, ballast: c.Disk.ballast}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	return c
-}
-
-// canonical gives a folder one name: the lock of a process is kept by name.
-func canonical(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
-	}
-	return dir
-}
-
-func (c Config) die(err error) {
-	if c.Fatal != nil {
-		c.Fatal(err)
-	}
-	fmt.Fprintln(os.Stderr, "millrace:", err)
-	os.Exit(1)
-}
-
-const (
-	actOpen         = "open run directory"
-	actOpenReadOnly = "open run directory for reading"
-
-	// slowDisk is how long one write or fsync may take before the log says so.
-	slowDisk = 5 * time.Second
-)
-
-// Store is an open checkpoint store. Its methods may be called from several goroutines; commits are made one after the other.
+// Store is an open checkpoint store. Its methods may be called from several goroutines. Writes are made one after the other.
 type Store struct {
-	dir      string
-	disk     *Disk
-	db       *pebble.DB
-	lock     *pebble.Lock
-	health   io.Closer
-	tail     vfs.File // see tailName; guarded by commit
-	ballast  *ballast
-	readOnly bool
-	fresh    bool // the folder was empty
-	fail     *failpoint.Set
+	dir     string
+	disk    *disk.Disk
+	lock    *pebble.Lock
+	health  io.Closer // the watch for slow writes; nil in a store for reading
+	reserve *disk.Reserve
+	fail    *failpoint.Set
 
-	life lifespan
-	// commit is held for the whole of a write, fsync included, and guards what follows. The bounds change only after the fsync.
-	commit  sync.Mutex
-	bounds  bounds
-	written uint64 // see Written
+	gate      *gate
+	db        *database
+	journal   *journal // guarded by gate.writing
+	ledger    ledger
+	snapshots snapshots
 }
 
-// bounds are the ends of the journal and the newest snapshot.
-type bounds struct {
-	first, last uint64 // first == last+1: no records
-	hasSnapshot bool
-	snapshot    uint64 // index of the newest
-	witnessed   uint64 // a record that is known to have been acknowledged
-}
-
-// Open opens the store in cfg.Dir and makes it if there is none. It fails with ErrLocked while another process has it open.
-func Open(cfg Config) (*Store, error) {
-	s, err := open(cfg, actOpen, false)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkBounds(); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
-// OpenReadOnly opens an existing store for Verify, Dump and all other reads; it changes nothing in it, and opens damaged stores as far as they can be
-// read. It takes the same lock as Open.
-func OpenReadOnly(cfg Config) (*Store, error) {
-	return open(cfg, actOpenReadOnly, true)
-}
-
-func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
-	if cfg.Dir == "" {
-		return nil, fmt.Errorf("%s: no directory given", act)
-	}
-	cfg = cfg.withDefaults()
-	s = &Store{dir: cfg.Dir, disk: cfg.Disk, readOnly: readOnly, fail: cfg.Fail}
-	s.life.init()
-	s.ballast = &ballast{fs: cfg.Disk.fs, dir: cfg.Dir, size: cfg.Disk.ballast, logger: cfg.Logger}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.release())
-			s = nil
-		}
-	}()
-	if err := fence(act, cfg.Dir, func() error { return s.acquire(cfg) }); err != nil {
-		return s, err
-	}
-	s.fail.Hit("checkpoint/open/before")
-	if err := fence(act, cfg.Dir, func() error { return s.openDB(cfg) }); err != nil {
-		return s, err
-	}
-	s.fail.Hit("checkpoint/open/after")
-	if err := s.checkFormat(cfg.CreatedBy); err != nil {
-		return s, err
-	}
-	if !readOnly {
-		if err := endCreation(cfg.Disk.fs, cfg.Dir); err != nil {
-			return s, classify(act, cfg.Dir, err)
-		}
-	}
-	if !readOnly {
-		if err := s.ballast.make(); outOfRoom(err) {
-			s.ballast.spent.Store(true)
-			cfg.Logger.Error("checkpoint: disk full, no room for the reserve", "dir", cfg.Dir)
-		} else if err != nil {
-			return s, fmt.Errorf("%s %s: %w", act, cfg.Dir, err)
-		}
-	}
-	return s, fence(act, cfg.Dir, func() error {
-		if err := s.loadBounds(); err != nil {
-			return err
-		}
-		return s.openTail(cfg.Disk.fs)
-	})
-}
-
-// acquire makes the folder if it may, and takes its lock.
-func (s *Store) acquire(cfg Config) (err error) {
-	if s.readOnly { // a mistyped name leaves nothing behind
-		err = finished(cfg.Disk.fs, cfg.Dir)
-	} else {
-		err = makeDir(cfg.Disk.fs, cfg.Dir)
-	}
-	if err != nil {
-		return err
-	}
-	if s.lock, err = lockDir(cfg.Disk.fs, cfg.Dir); err != nil || s.readOnly {
-		return err
-	}
-	s.fresh, err = beginCreation(cfg.Disk.fs, cfg.Dir)
-	return err
-}
-
-func (s *Store) openDB(cfg Config) error {
-	sink := &sink{dir: cfg.Dir, logger: cfg.Logger, die: cfg.die}
-	fs := cfg.Disk.fs
-	if !s.readOnly {
-		fs, s.health = vfs.WithDiskHealthChecks(orderedFS{s.ballast.watch()}, slowDisk, nil, func(slow vfs.DiskSlowInfo) {
-			cfg.Logger.Warn("checkpoint: slow disk", "path", slow.Path, "seconds", slow.Duration.Seconds(), "act", slow.OpType.String())
-		})
-	}
-	db, err := pebble.Open(cfg.Dir, s.options(fs, sink))
-	s.db = db
-	return err
-}
-
-// options keep Pebble small: the store holds a few MiB of journal and a ledger that is written once and seldom read.
-func (s *Store) options(fs vfs.FS, sink *sink) *pebble.Options {
-	o := &pebble.Options{
-		FS:                          fs,
-		Lock:                        s.lock,
-		ReadOnly:                    s.readOnly,
-		ErrorIfNotExists:            !s.fresh, // a lost store is an error, never a new one
-		FormatMajorVersion:          pebble.FormatTableFormatV6,
-		LoggerAndTracer:             sink,
-		EventListener:               sink.listener(),
-		CacheSize:                   4 << 20,
-		MemTableSize:                4 << 20,
-		MemTableStopWritesThreshold: 4,
-		MaxOpenFiles:                64,
-		MaxManifestFileSize:         4 << 20,
-		// Truncated records give their space back soon, though nothing else is written.
-		FlushDelayDeleteRange: 10 * time.Second,
-	}
-	o.Experimental.FileCacheShards = 1
-	return o
-}
-
-// checkFormat reads the format page, and writes it if the store is new.
-func (s *Store) checkFormat(createdBy string) error {
-	key := []byte{tagFormat}
-	value, err := s.get(key)
-	if err != nil {
-		return err
-	}
-	if value == nil {
-		return s.writeFormat(key, createdBy)
-	}
-	version, by, err := decodeFormat(key, value)
-	if err != nil {
-		return corrupt(s.dir, "the format page", err.Error())
-	}
-	if version > formatVersion {
-		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program knows formats up to %d; use that version or a newer one",
-			s.dir, ErrNewerFormat, version, by, formatVersion)
-	}
-	if version < formatVersion {
-		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program reads format %d; finish the run with that version, or start a new run directory from the trainer's newest checkpoint",
-			s.dir, ErrOlderFormat, version, by, formatVersion)
-	}
-	return nil
-}
-
-func (s *Store) writeFormat(key []byte, createdBy string) error {
-	c := s.scan(nil, nil)
-	empty := !c.next()
-	if err := c.close(); err != nil {
-		return err
-	}
-	if !empty || s.readOnly {
-		return corrupt(s.dir, "the format page", "it is missing")
-	}
-	return fence("write format page to", s.dir, func() error {
-		return s.db.Set(key, encodeFormat(key, formatVersion, createdBy), pebble.Sync)
-	})
-}
-
-// Close waits for calls under way, syncs and gives the directory's lock back. Closing twice returns ErrClosed.
+// Close waits for calls in progress, syncs and gives the directory's lock back. A second Close returns ErrClosed.
 func (s *Store) Close() error {
-	if !s.life.end() {
+	if !s.gate.close() {
 		return ErrClosed
 	}
 	if err := s.release(); err != nil {
@@ -268,14 +40,14 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// release gives back whatever was acquired, in reverse order.
+// release gives everything back that was acquired, in reverse order.
 func (s *Store) release() error {
 	var errs []error
-	if s.tail != nil {
-		errs = append(errs, s.closeTail())
+	if s.journal != nil {
+		errs = append(errs, s.journal.tail.close())
 	}
 	if s.db != nil {
-		errs = append(errs, fence("close", s.dir, s.db.Close))
+		errs = append(errs, fence("close", s.dir, s.db.pebble.Close))
 	}
 	if s.health != nil {
 		errs = append(errs, s.health.Close())
@@ -286,28 +58,286 @@ func (s *Store) release() error {
 	return errors.Join(errs...)
 }
 
-// enter begins a call that needs the store to stay open; the caller must call the returned function when it is done.
-func (s *Store) enter() (leave func(), err error) {
-	if !s.life.enter() {
-		return nil, ErrClosed
-	}
-	return s.life.leave, nil
+// Append makes records durable in one atomic batch with one fsync, and returns the index of the last. It keeps no body.
+func (s *Store) Append(records ...Record) (last uint64, err error) {
+	return s.Commit(Commit{Records: records})
 }
 
-// enterWrite is enter for a call that changes something: it holds the commit lock, too.
-func (s *Store) enterWrite() (leave func(), err error) {
-	if s.readOnly {
-		return nil, ErrReadOnly
+// Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. It keeps no body.
+// All bodies together have at most 256 MiB. On error nothing of c was written. The error is ErrConflict if a step is sealed already
+// with other content, and ErrDiskFull if there is no room.
+func (s *Store) Commit(c Commit) (last uint64, err error) {
+	if err := c.validate(); err != nil {
+		return 0, fmt.Errorf("commit to journal: %w", err)
 	}
-	if !s.life.enter() {
-		return nil, ErrClosed
+	leave, err := s.gate.enterWrite()
+	if err != nil {
+		return 0, err
 	}
-	s.commit.Lock()
-	return func() { s.commit.Unlock(); s.life.leave() }, nil
+	defer leave()
+	if c.isEmpty() {
+		return s.journal.last, nil
+	}
+	if err := s.hasRoom(); err != nil {
+		return 0, err
+	}
+	batch := s.db.pebble.NewBatchWithSize(c.size())
+	if last, err = c.gather(batch, s.journal, s.ledger); err != nil {
+		return 0, errors.Join(err, batch.Close())
+	}
+	s.fail.Hit("checkpoint/commit/before")
+	if err := s.db.apply("commit to journal in", batch); err != nil {
+		return 0, err
+	}
+	s.fail.Hit("checkpoint/commit/after")
+	s.journal.last = last
+	s.journal.witness(last)
+	s.fail.Hit("checkpoint/witness/after")
+	return last, nil
 }
 
-// apply makes a batch durable.
-func (s *Store) apply(act string, b *pebble.Batch) error {
-	s.written += uint64(b.Len())
-	return fence(act, s.dir, func() error { return errors.Join(s.db.Apply(b, pebble.Sync), b.Close()) })
+// Bounds returns the indices of the first and the last record; last+1 == first if the journal holds none.
+func (s *Store) Bounds() (first, last uint64) {
+	b := s.bounds()
+	return b.first, b.last
+}
+
+func (s *Store) bounds() bounds {
+	s.gate.writing.Lock()
+	defer s.gate.writing.Unlock()
+	return s.journal.bounds
+}
+
+// Replay calls f with every record from index from on, in order, as of now; from may be one past the last. A Body is valid until f
+// returns. The first error of f ends the replay and is returned unchanged. A from that was truncated is ErrNotCovered; a hole or a wrong
+// checksum is ErrCorrupt.
+func (s *Store) Replay(from uint64, f func(Record) error) error {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.gate.writing.Lock() // records and ends of the same moment
+	c, err := s.journal.scan(from)
+	last := s.journal.last
+	s.gate.writing.Unlock()
+	if err != nil {
+		return err
+	}
+	return replay(c, from, last, f)
+}
+
+// Truncate drops all records below index before. If the newest snapshot does not cover them, it is ErrNotCovered. It does nothing if
+// the records are gone already.
+func (s *Store) Truncate(before uint64) error {
+	leave, err := s.gate.enterWrite()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	batch, err := s.journal.truncation(before)
+	if batch == nil {
+		return err
+	}
+	s.fail.Hit("checkpoint/truncate/before")
+	if err := s.db.apply("truncate journal in", batch); err != nil {
+		return err
+	}
+	s.fail.Hit("checkpoint/truncate/after")
+	s.journal.first = before
+	return nil
+}
+
+// SaveSnapshot makes the state after record index durable. Snapshots are taken in order: index is not below the newest snapshot's and
+// not above the journal's end. Older snapshots stay until DropSnapshots.
+func (s *Store) SaveSnapshot(index uint64, step int64, body []byte) error {
+	leave, err := s.gate.enterWrite()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	snap := Snapshot{Index: index, Step: step, Body: body}
+	if err := snap.validate(s.journal.bounds); err != nil {
+		return fmt.Errorf("save snapshot of record %d: %w", index, err)
+	}
+	if err := s.hasRoom(); err != nil {
+		return err
+	}
+	batch := s.db.pebble.NewBatch()
+	if err := s.snapshots.save(batch, snap); err != nil {
+		return err
+	}
+	s.fail.Hit("checkpoint/snapshot/before")
+	if err := s.db.apply("save snapshot in", batch); err != nil {
+		return err
+	}
+	s.fail.Hit("checkpoint/snapshot/after")
+	s.journal.hasSnapshot, s.journal.snapshot = true, index
+	return nil
+}
+
+// NewestSnapshot returns the snapshot to start from, and whether there is one. The Body is the caller's.
+func (s *Store) NewestSnapshot() (Snapshot, bool, error) { return s.SnapshotBefore(math.MaxUint64) }
+
+// SnapshotBefore returns the newest snapshot at or before record index, and whether there is one. The Body is the caller's.
+func (s *Store) SnapshotBefore(index uint64) (Snapshot, bool, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return Snapshot{}, false, err
+	}
+	defer leave()
+	return s.snapshots.before(index)
+}
+
+// DropSnapshots deletes all snapshots below record index before, except the newest.
+func (s *Store) DropSnapshots(before uint64) error {
+	leave, err := s.gate.enterWrite()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	before = min(before, s.journal.snapshot)
+	if !s.journal.hasSnapshot || before == 0 {
+		return nil
+	}
+	batch := s.db.pebble.NewBatch()
+	if err := s.snapshots.drop(batch, before); err != nil {
+		return err
+	}
+	s.fail.Hit("checkpoint/dropsnapshots/before")
+	return s.db.apply("drop snapshots in", batch)
+}
+
+// Entry returns the ledger's entry of a step, and whether the step was ever sealed.
+func (s *Store) Entry(k StepKey) (Entry, bool, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	defer leave()
+	return s.ledger.entry(k)
+}
+
+// EntryBefore returns the newest entry of a stream at or before a key, in the order of the keys, and whether there is one.
+func (s *Store) EntryBefore(k StepKey) (Entry, bool, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	defer leave()
+	return s.ledger.entryBefore(k)
+}
+
+// IndexEntryBefore returns the newest index entry of the key's stream and attempt at or before its step, and whether there is one.
+func (s *Store) IndexEntryBefore(k StepKey) (IndexEntry, bool, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return IndexEntry{}, false, err
+	}
+	defer leave()
+	return s.ledger.indexEntryBefore(k)
+}
+
+// Plan returns a step's plan, and whether it is still kept. The bytes are the caller's.
+func (s *Store) Plan(k StepKey) ([]byte, bool, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
+	return s.ledger.plan(k)
+}
+
+// Ledger calls f with every entry from key from on and before key to, in the order of the keys, as of now. The zero from is the first
+// key, the zero to is after the last. The first error of f ends the call and is returned unchanged.
+func (s *Store) Ledger(from, to StepKey, f func(Entry) error) error {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.ledger.entries(from, to, f)
+}
+
+// DropPlans deletes the plans of all steps below before, in every attempt of a stream. Their entries stay.
+func (s *Store) DropPlans(stream string, before uint64) error {
+	if err := validateStream(stream); err != nil {
+		return fmt.Errorf("drop plans: %w", err)
+	}
+	leave, err := s.gate.enterWrite()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.fail.Hit("checkpoint/dropplans/before")
+	batch := s.db.pebble.NewBatch()
+	if err := s.ledger.dropPlans(batch, stream, before); err != nil {
+		return err
+	}
+	if batch.Empty() {
+		return batch.Close()
+	}
+	return s.db.apply("drop plans in", batch)
+}
+
+// Compact rewrites the files so that they hold only data that is still in the store. It takes as long as reading and writing that data.
+// Commits go on meanwhile. Full logs, some MiB, are kept for reuse until the store is opened again.
+func (s *Store) Compact(ctx context.Context) error {
+	if s.gate.readOnly {
+		return ErrReadOnly
+	}
+	leave, err := s.gate.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.hasRoom(); err != nil {
+		return err
+	}
+	return fence("compact", s.dir, func() error {
+		return s.db.pebble.Compact(ctx, []byte{tagFormat}, []byte{tagEnd}, false)
+	})
+}
+
+// Room returns the bytes that the store's file system has left and has in all. The store's own reserve does not count as left.
+func (s *Store) Room() (free, total uint64, err error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer leave()
+	if free, total, err = s.disk.Room(s.dir); err != nil {
+		return 0, 0, fmt.Errorf("ask for the room left at %s: %w", s.dir, err)
+	}
+	return free, total, nil
+}
+
+// hasRoom returns ErrDiskFull while the reserve is spent and cannot be written again.
+func (s *Store) hasRoom() error {
+	if err := s.reserve.Restore(); err != nil {
+		return diskFull(s.dir, err)
+	}
+	return nil
+}
+
+// Verify reads everything and checks the invariants of docs/format.md. The report has the problems; the error says only that Verify
+// could not run. No other call should run meanwhile: open the store with OpenReadOnly.
+func (s *Store) Verify() (Report, error) {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return Report{}, err
+	}
+	defer leave()
+	return verify(s.db, s.bounds()), nil
+}
+
+// Dump prints everything in the store, one line each: the format page, snapshots, journal, ledger entries, plans and index entries. It
+// prints a damaged value as damaged, goes on, and returns ErrCorrupt at the end.
+func (s *Store) Dump(w io.Writer, o DumpOptions) error {
+	leave, err := s.gate.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return dump(s.db, w, o)
 }

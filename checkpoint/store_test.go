@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"millrace/checkpoint/disk/disktest"
 )
 
 // TestLayout pins the bytes of docs/format.md.
@@ -49,7 +51,7 @@ func TestStepKeysSortAndParse(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	s := mustOpen(t, NewMemoryDisk())
+	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
 	steps(t, s, 1, 4, 10)
 	if err := s.SaveSnapshot(3, 3, nil); err != nil {
@@ -98,7 +100,7 @@ func TestRefusals(t *testing.T) {
 
 // TestEmptyJournal: a journal that was truncated to nothing goes on where it ended.
 func TestEmptyJournal(t *testing.T) {
-	disk := NewMemoryDisk()
+	disk := disktest.NewMemory()
 	s := mustOpen(t, disk)
 	steps(t, s, 1, 3, 10)
 	if err := errors.Join(s.SaveSnapshot(3, 3, nil), s.Truncate(4)); err != nil {
@@ -122,7 +124,7 @@ func TestEmptyJournal(t *testing.T) {
 }
 
 func TestLedgerRange(t *testing.T) {
-	s := mustOpen(t, NewMemoryDisk())
+	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
 	for _, k := range []StepKey{{"eval", 0, 1}, {"train", 0, 1}, {"train", 0, 2}, {"train", 0, 3}, {"train", 1, 2}} {
 		if _, err := s.Commit(Commit{Plans: []Plan{{Key: k, Body: []byte(k.String())}}}); err != nil {
@@ -150,7 +152,7 @@ func TestLedgerRange(t *testing.T) {
 
 // TestCallsWithinCalls: a Replay may commit, and Close waits for it but is not waited for by it.
 func TestCallsWithinCalls(t *testing.T) {
-	s := mustOpen(t, NewMemoryDisk())
+	s := mustOpen(t, disktest.NewMemory())
 	steps(t, s, 1, 3, 10)
 	var closing sync.WaitGroup
 	var closed error
@@ -162,8 +164,12 @@ func TestCallsWithinCalls(t *testing.T) {
 		}
 		if seen == 3 {
 			closing.Go(func() { closed = s.Close() })
-			for s.life.enter() { // until Close is waiting
-				s.life.leave()
+			for { // until Close is waiting
+				leave, err := s.gate.enter()
+				if err != nil {
+					break
+				}
+				leave()
 			}
 			_, err := s.Append(Record{Step: NoStep})
 			return err
@@ -184,14 +190,14 @@ func TestCallsWithinCalls(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
-	disk := NewMemoryDisk()
+	disk := disktest.NewMemory()
 	if _, err := OpenReadOnly(memConfig(disk)); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), memDir) {
 		t.Errorf("open for reading without a store: %v", err)
 	}
 	s := mustOpen(t, disk)
 	steps(t, s, 1, 3, 10)
 	mustClose(t, s)
-	before := disk.fs.(fmt.Stringer).String()
+	before := disktest.Memory(disk).String()
 	s, err := OpenReadOnly(memConfig(disk))
 	if err != nil {
 		t.Fatal(err)
@@ -206,14 +212,14 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	mustClose(t, s)
-	if after := disk.fs.(fmt.Stringer).String(); after != before {
+	if after := disktest.Memory(disk).String(); after != before {
 		t.Errorf("reading changed the disk:\n%s\nwas\n%s", after, before)
 	}
 }
 
 func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 	t.Run("newer format", func(t *testing.T) {
-		disk := NewMemoryDisk()
+		disk := disktest.NewMemory()
 		s := mustOpen(t, disk)
 		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, formatVersion+1, "v99"))
 		mustClose(t, s)
@@ -222,7 +228,7 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		}
 	})
 	t.Run("older format", func(t *testing.T) {
-		disk := NewMemoryDisk()
+		disk := disktest.NewMemory()
 		s := mustOpen(t, disk)
 		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, 1, "v0"))
 		mustClose(t, s)
@@ -233,15 +239,15 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		}
 	})
 	t.Run("newer Pebble", func(t *testing.T) {
-		disk := NewMemoryDisk()
+		disk := disktest.NewMemory()
 		mustClose(t, mustOpen(t, disk))
-		names, err := disk.fs.List(memDir)
+		names, err := disk.FS().List(memDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range names {
 			if strings.HasPrefix(n, "marker.format-version.") {
-				if err := disk.fs.Rename(disk.fs.PathJoin(memDir, n), disk.fs.PathJoin(memDir, n[:strings.LastIndex(n, ".")]+".999")); err != nil {
+				if err := disk.FS().Rename(disk.FS().PathJoin(memDir, n), disk.FS().PathJoin(memDir, n[:strings.LastIndex(n, ".")]+".999")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -274,15 +280,15 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		}
 	})
 	t.Run("lost manifest", func(t *testing.T) {
-		disk := NewMemoryDisk()
+		disk := disktest.NewMemory()
 		mustClose(t, mustOpen(t, disk))
-		names, err := disk.fs.List(memDir)
+		names, err := disk.FS().List(memDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range names {
 			if strings.HasPrefix(n, "marker.") {
-				if err := disk.fs.Remove(disk.fs.PathJoin(memDir, n)); err != nil {
+				if err := disk.FS().Remove(disk.FS().PathJoin(memDir, n)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -294,7 +300,7 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 }
 
 func TestDump(t *testing.T) {
-	s := mustOpen(t, NewMemoryDisk())
+	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
 	steps(t, s, 5, 1, 0)
 	if _, err := s.Append(Record{Step: NoStep, Kind: 9, Body: []byte("hello")}); err != nil {
@@ -348,7 +354,7 @@ plan     train/0/5 size=13 digest=a1d58ab420c418c94723c10576716618  <plan 0 "bod
 
 func TestPebbleLogStaysOutOfTheWay(t *testing.T) {
 	var log bytes.Buffer
-	cfg := memConfig(NewMemoryDisk())
+	cfg := memConfig(disktest.NewMemory())
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	for range 2 {
 		s, err := Open(cfg)

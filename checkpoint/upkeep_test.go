@@ -3,18 +3,20 @@ package checkpoint
 import (
 	"path/filepath"
 	"testing"
+
+	"millrace/checkpoint/disk/disktest"
 )
 
 // TestCompactGivesRoomBack: what was truncated and dropped takes no room any more.
 func TestCompactGivesRoomBack(t *testing.T) {
-	disk := NewMemoryDisk()
+	disk := disktest.NewMemory()
 	size := func() (total int64) {
-		names, err := disk.fs.List(memDir)
+		names, err := disk.FS().List(memDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			info, err := disk.fs.Stat(disk.fs.PathJoin(memDir, name))
+			info, err := disk.FS().Stat(disk.FS().PathJoin(memDir, name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +51,7 @@ func TestCompactGivesRoomBack(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	free := uint64(7)
-	s := mustOpen(t, NewRoomyDisk(func() (uint64, uint64) { return free, 100 }))
+	s := mustOpen(t, disktest.NewRoomy(func() (uint64, uint64) { return free, 100 }))
 	defer mustClose(t, s)
 	for _, free = range []uint64{7, 3} {
 		if left, total, err := s.Room(); err != nil || left != free || total != 100 {

@@ -8,6 +8,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
@@ -15,7 +16,7 @@ import (
 // kept is a world whose facts also go into a real store, as the loop writes them.
 type kept struct {
 	*world
-	disk  *checkpoint.Disk
+	disk  *disktest.Disk
 	store *checkpoint.Store
 	o     *Orchestrator
 	// expect is what restored machines said that a step, named attempt/step, would hold.
@@ -23,7 +24,7 @@ type kept struct {
 }
 
 func keep(t *testing.T, w *world) *kept {
-	k := &kept{world: w, disk: checkpoint.NewMemoryDisk(), expect: map[string]string{}}
+	k := &kept{world: w, disk: disktest.NewMemory(), expect: map[string]string{}}
 	k.store = openStore(t, k.disk)
 	t.Cleanup(func() {
 		if err := k.store.Close(); err != nil {
@@ -42,7 +43,7 @@ func keep(t *testing.T, w *world) *kept {
 
 // read restores the state from the store as a power cut would leave it now.
 func (k *kept) read() (*facts.State, error) {
-	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", Disk: k.disk.Crash(0, 1)})
+	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", Disk: disktest.Crash(k.disk, 0, 1)})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
@@ -175,7 +176,7 @@ func TestLedgerSaysThatASampleWasQuarantined(t *testing.T) {
 }
 
 func TestLedgerAnswersBesideTheLoop(t *testing.T) {
-	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	l := live(t, newConfig(t, 1), disktest.NewMemory())
 	l.load(0)
 	h := l.serve("fresh", 1, 6, quiet)
 	h.reach(t, 1, 6)

@@ -19,6 +19,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/verify/sim/memnet"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
@@ -42,7 +43,7 @@ type life struct {
 	conn   *grpc.ClientConn
 }
 
-func openStore(t *testing.T, disk *checkpoint.Disk) *checkpoint.Store {
+func openStore(t *testing.T, disk *disktest.Disk) *checkpoint.Store {
 	t.Helper()
 	store, err := checkpoint.Open(checkpoint.Config{Dir: "journal", CreatedBy: "test", Disk: disk})
 	if err != nil {
@@ -51,7 +52,7 @@ func openStore(t *testing.T, disk *checkpoint.Disk) *checkpoint.Store {
 	return store
 }
 
-func live(t *testing.T, cfg Config, disk *checkpoint.Disk) *life {
+func live(t *testing.T, cfg Config, disk *disktest.Disk) *life {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{t: t, store: openStore(t, disk), net: memnet.New(), cancel: cancel, ended: make(chan struct{})}
@@ -233,13 +234,13 @@ func quiet(*proto.Plan) {}
 // TestPowerCutsChangeNoPlan: the disk as a power cut left it, at seeded moments of a run, goes on to the same plans.
 func TestPowerCutsChangeNoPlan(t *testing.T) {
 	const steps = 40
-	disk, rng := checkpoint.NewMemoryDisk(), rand.New(rand.NewPCG(3, 3))
-	var cuts []*checkpoint.Disk
+	disk, rng := disktest.NewMemory(), rand.New(rand.NewPCG(3, 3))
+	var cuts []*disktest.Disk
 	l := live(t, newConfig(t, 2), disk)
 	l.load(0)
 	h := l.serve("fresh", 2, steps, func(*proto.Plan) {
 		if rng.IntN(3) == 0 {
-			cuts = append(cuts, disk.Crash(rng.IntN(101), rng.Uint64()))
+			cuts = append(cuts, disktest.Crash(disk, rng.IntN(101), rng.Uint64()))
 		}
 	})
 	h.reach(t, 2, steps)
@@ -274,7 +275,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		saved uint64 // step whose checkpoint is the newest
 		gone  bool   // whether the first plans are
 	}{{0, true}, {40, false}} {
-		disk := checkpoint.NewMemoryDisk()
+		disk := disktest.NewMemory()
 		l := live(t, newConfig(t, 1), disk)
 		l.load(0)
 		h := l.serve("fresh", 1, steps, quiet)
@@ -283,13 +284,13 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		}
 		h.reach(t, 1, steps)
 		var now string
-		var cut *checkpoint.Disk
+		var cut *disktest.Disk
 		l.ask(func(m *Machine) {
 			now = snapshotBytes(t, m.s)
 			if m.s.Watermark < steps-1 {
 				t.Errorf("watermark %d", m.s.Watermark)
 			}
-			cut = disk.Crash(0, 1)
+			cut = disktest.Crash(disk, 0, 1)
 		})
 		l.stop()
 		<-h.over
@@ -321,7 +322,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 }
 
 func TestStatusAndMetricsSayTheSame(t *testing.T) {
-	l := live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l := live(t, newConfig(t, 2), disktest.NewMemory())
 	l.load(0)
 	l.serve("fresh", 2, 5, quiet).reach(t, 2, 5)
 	st, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{})
@@ -397,7 +398,7 @@ func (l *life) scrape() string {
 
 // TestLastWordsAreHeard: the end of the stream is said, and every commit answered, before the streams end; so is a failure.
 func TestLastWordsAreHeard(t *testing.T) {
-	l := live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l := live(t, newConfig(t, 2), disktest.NewMemory())
 	l.load(60)
 	h := l.serve("fresh", 2, 1<<40, quiet)
 	if err := l.wait(); err != nil {
@@ -411,7 +412,7 @@ func TestLastWordsAreHeard(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 
-	l = live(t, newConfig(t, 2), checkpoint.NewMemoryDisk())
+	l = live(t, newConfig(t, 2), disktest.NewMemory())
 	l.load(0)
 	h = l.serve("fresh", 2, 7, quiet)
 	h.reach(t, 2, 7)
@@ -430,7 +431,7 @@ func TestLastWordsAreHeard(t *testing.T) {
 
 // TestWhoeverDoesNotReadHoldsNobodyUp.
 func TestWhoeverDoesNotReadHoldsNobodyUp(t *testing.T) {
-	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	l := live(t, newConfig(t, 1), disktest.NewMemory())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	deaf, err := proto.NewOrchestratorClient(l.conn).Serve(ctx)
@@ -454,7 +455,7 @@ func TestWhoeverDoesNotReadHoldsNobodyUp(t *testing.T) {
 }
 
 func TestAStoreThatFailsEndsTheRun(t *testing.T) {
-	l := live(t, newConfig(t, 1), checkpoint.NewMemoryDisk())
+	l := live(t, newConfig(t, 1), disktest.NewMemory())
 	l.load(0)
 	h := l.serve("fresh", 1, 1<<40, quiet)
 	h.reach(t, 1, 3)
@@ -467,7 +468,7 @@ func TestAStoreThatFailsEndsTheRun(t *testing.T) {
 }
 
 func TestAnotherIdentityIsRefused(t *testing.T) {
-	disk := checkpoint.NewMemoryDisk()
+	disk := disktest.NewMemory()
 	live(t, newConfig(t, 1), disk).stop()
 	cfg := newConfig(t, 1)
 	cfg.Changed = func(stored []byte) ([]string, error) {

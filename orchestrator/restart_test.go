@@ -12,6 +12,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/wire"
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
@@ -194,7 +195,7 @@ func (p *planned) reach(steps uint64) {
 // its assignments, is at most 1 KiB and 32 bytes for each that is drawn.
 func TestAStepIsWrittenAsADifference(t *testing.T) {
 	for _, sources := range []int{1, 64, 1000} {
-		store := openStore(t, checkpoint.NewMemoryDisk())
+		store := openStore(t, disktest.NewMemory())
 		p := newPlanned(t, plannedConfig(t, sources), store)
 		p.reach(1) // seek points of all sources come with the first step
 		largest := 0
@@ -206,9 +207,9 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 			for _, source := range plan.Assignments.Source {
 				drawn[source] = true
 			}
-			before := store.Written()
+			before := stored(t, store)
 			p.commit(made)
-			written := int(store.Written() - before)
+			written := stored(t, store) - before
 			rest := written - pbuf.Size(plan.Assignments)
 			if rest > 1<<10+32*len(drawn) || written > 2<<10 {
 				t.Fatalf("%d sources, step %d: %d bytes for %d drawn, %d with the assignments", sources, plan.Step, rest, len(drawn), written)
@@ -227,6 +228,16 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// stored returns the bytes of all values in a store.
+func stored(t *testing.T, store *checkpoint.Store) int {
+	t.Helper()
+	r, err := store.Verify()
+	if err != nil || !r.OK() {
+		t.Fatalf("verify: %v, %q", err, r.Problems)
+	}
+	return int(r.Bytes)
 }
 
 // BenchmarkRestart is from nothing to a machine that plans on: the store is opened, the state restored and the selector made. The run came to

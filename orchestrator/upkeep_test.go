@@ -9,6 +9,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/orchestrator/facts"
 	"millrace/proto"
 )
@@ -33,7 +34,7 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 		},
 		"chain": func(s *proto.Sealed, _ *proto.Plan) { s.Chain[3] ^= 1 },
 	} {
-		store := openStore(t, checkpoint.NewMemoryDisk())
+		store := openStore(t, disktest.NewMemory())
 		w := newWorld(t, 1)
 		o := &Orchestrator{cfg: w.cfg, opt: Options{Store: store, Snapshots: snapshotEvery}, m: w.m}
 		commit := func(made []facts.Fact) {
@@ -71,7 +72,7 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 
 // TestRetireKeepsTheState: what a stopped run gives up changes nothing of where it goes on.
 func TestRetireKeepsTheState(t *testing.T) {
-	store := openStore(t, checkpoint.NewMemoryDisk())
+	store := openStore(t, disktest.NewMemory())
 	defer store.Close()
 	if err := Retire(store, millrace.Train); err != nil {
 		t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pages makes and opens pages: Files in a run, Memory in a simulation.
+// Pages makes and opens pages. Files does so in a run, heartbeattest.Memory in a simulation.
 type Pages interface {
 	// Create makes this process's page under a path that ends in -<pid>.beat.
 	Create(path string) (*Page, error)
-	// Open watches another's page.
+	// Open watches the page of another process.
 	Open(path string) (*Monitor, error)
 }
 
@@ -30,14 +30,14 @@ type Files struct{}
 
 var _ Pages = Files{}
 
-// Path is the name of the page of the life of a slot, in a directory of the run.
+// Path returns the name of the page of one process of a slot, in the run directory.
 func Path(dir, name string, pid int) string {
 	return filepath.Join(dir, fmt.Sprintf("%s-%d%s", name, pid, suffix))
 }
 
 const suffix = ".beat"
 
-// owner is the process that a path names.
+// owner returns the process that a path names.
 func owner(path string) (int, error) {
 	base, ok := strings.CutSuffix(filepath.Base(path), suffix)
 	pid, err := strconv.Atoi(base[strings.LastIndexByte(base, '-')+1:])
@@ -47,7 +47,7 @@ func owner(path string) (int, error) {
 	return pid, nil
 }
 
-// Create makes the page of this process. Its name appears when it is whole; one that is in the way is replaced.
+// Create makes the page of this process. Its name appears when the page is complete, and replaces an older one.
 func (Files) Create(path string) (*Page, error) {
 	pid, err := owner(path)
 	if err != nil {
@@ -68,22 +68,21 @@ func (Files) Create(path string) (*Page, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("map heartbeat page: %w", err), file.Close())
 	}
-	p := &Page{page: (*page)(unsafe.Pointer(&mapped[0])), path: path, pause: sleep, alone: thread}
-	p.page.init(pid)
 	unlink := func() error {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		return nil
 	}
-	p.close = func() error { return errors.Join(unlink(), unix.Munmap(mapped), file.Close()) }
+	remove := func() error { return errors.Join(unlink(), unix.Munmap(mapped), file.Close()) }
+	p := NewPage((*Words)(unsafe.Pointer(&mapped[0])), path, pid, Thread{Keep: keepThread, Pause: sleep, Close: remove})
 	if err := errors.Join(unlink(), os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), path)); err != nil {
-		return nil, errors.Join(fmt.Errorf("create heartbeat page: %w", err), p.close())
+		return nil, errors.Join(fmt.Errorf("create heartbeat page: %w", err), remove())
 	}
 	return p, nil
 }
 
-// Open maps the page of a process of this host. That it is gone, no such page or another's is an error; the process is dead then.
+// Open maps the page of a process of this host. It fails if the process is dead: the page is gone, or belongs to another process.
 func (Files) Open(path string) (*Monitor, error) {
 	pid, err := owner(path)
 	if err != nil {
@@ -101,25 +100,26 @@ func (Files) Open(path string) (*Monitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map heartbeat page %s: %w", path, err)
 	}
-	m := &Monitor{page: (*page)(unsafe.Pointer(&mapped[0])), pid: pid, close: func() error { return unix.Munmap(mapped) }}
-	if err := m.page.check(pid); err != nil {
-		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), m.close())
+	words := (*Words)(unsafe.Pointer(&mapped[0]))
+	if err := words.check(pid); err != nil {
+		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), unix.Munmap(mapped))
 	}
 	state, err := os.Open(fmt.Sprintf("/proc/%d/task/%d/stat", pid, pid))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), m.close())
+		return nil, errors.Join(fmt.Errorf("open heartbeat page %s: %w", path, err), unix.Munmap(mapped))
 	}
-	m.down = func() bool { return down(state) }
-	m.ran = runs(pid)
-	m.close = func() error { return errors.Join(unix.Munmap(mapped), state.Close()) }
-	return m, nil
+	return NewMonitor(words, pid, Kernel{
+		IsDown: func() bool { return isDown(state) },
+		HasRun: hasRun(pid),
+		Close:  func() error { return errors.Join(unix.Munmap(mapped), state.Close()) },
+	}), nil
 }
 
-// exiting is the kernel's PF_EXITING among a thread's flags: it gives back what it holds, which takes long where that is much memory.
+// exiting is the kernel's PF_EXITING among a thread's flags. A process with much memory stays in this state for long.
 const exiting = 0x4
 
-// down reads what the kernel says of a process's first thread (proc(5), stat). The open file is bound to that process, not to its number.
-func down(state io.ReaderAt) bool {
+// isDown reads the state of a process's first thread (proc(5), stat). The open file is bound to that process, not to its number.
+func isDown(state io.ReaderAt) bool {
 	var buf [512]byte
 	n, err := state.ReadAt(buf[:], 0)
 	if err != nil && err != io.EOF {
@@ -134,15 +134,15 @@ func down(state io.ReaderAt) bool {
 	return bytes.ContainsAny(fields[0], "TZX") || err == nil && flags&exiting != 0
 }
 
-// runs tells, call by call, whether a process had processor time since the call before.
-func runs(pid int) func() bool {
-	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED): nanoseconds of all its threads,
-	// where /proc counts hundredths of a second.
+// hasRun returns a function that reports whether a process had processor time since the call before.
+func hasRun(pid int) func() bool {
+	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED). It counts nanoseconds of all its
+	// threads; /proc counts only hundredths of a second.
 	clock := int32(^pid<<3 | 2)
 	var last unix.Timespec
 	return func() bool {
 		now := last
-		if unix.ClockGettime(clock, &now) != nil { // it is gone; that is said by down
+		if unix.ClockGettime(clock, &now) != nil { // it is gone: isDown reports it
 			return false
 		}
 		ran := now != last
@@ -151,19 +151,19 @@ func runs(pid int) func() bool {
 	}
 }
 
-// sleep keeps the thread that it is called on: one that waited for a timer of the runtime would be woken by whichever thread has time.
+// sleep keeps the calling thread. A goroutine that waits for a timer of the runtime may be woken late, by another thread.
 func sleep(_ context.Context, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil) // a signal ends it early: a beat too many
+	_ = unix.Nanosleep(&ts, nil) // a signal ends it early, which costs an extra beat
 }
 
-// thread keeps an operating system's thread for the beats, one that is woken before others.
-func thread() (done func()) {
+// keepThread reserves an operating system's thread for the beats, and asks the kernel to wake it before others.
+func keepThread() (free func()) {
 	runtime.LockOSThread()
 	prefer()
 	return runtime.UnlockOSThread
 }
 
-// prefer asks the kernel to wake this thread before others. It is refused to most users; then a busy host shows as late beats, for which
-// the judge makes allowance.
+// prefer asks the kernel to wake this thread before others. The kernel refuses most users. Beats of a busy host are late then, which
+// Judge tolerates.
 func prefer() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10) }

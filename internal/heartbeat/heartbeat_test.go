@@ -12,12 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
-
-	"millrace/internal/seam"
 )
 
 // childEnv makes the test binary a process that beats, in the directory that it names; burnEnv gives it so many busy goroutines.
@@ -131,8 +128,8 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 		if v, _ := watch(m, j, 20*time.Second); v != Silent {
 			t.Fatalf("after %v it is %v", sig, v)
 		}
-		m.ran()
-		if m.ran() {
+		m.kernel.HasRun()
+		if m.kernel.HasRun() {
 			t.Errorf("after %v it ran", sig)
 		}
 		if sig == syscall.SIGSTOP {
@@ -141,7 +138,7 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 			for m.Sample().Beats == was {
 				time.Sleep(Look)
 			}
-			if !m.ran() {
+			if !m.kernel.HasRun() {
 				t.Error("after it was let go on it did not run")
 			}
 			if v := j.Look(time.Now(), m.Sample()); v != Alive {
@@ -212,61 +209,6 @@ func TestAPageOutlivesItsOwner(t *testing.T) {
 	if _, err := (Files{}).Open(p.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("opening the page of a dead process: %v", err)
 	}
-}
-
-// TestBeatsSlowDown: a process of which nothing is asked promises less, and keeps it.
-func TestBeatsSlowDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pages := NewMemory(seam.System{})
-		p, err := pages.Create("page")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- p.Run(ctx) }() // waited for below
-		m, err := pages.Open("page")
-		if err != nil {
-			t.Fatal(err)
-		}
-		beats := func(d time.Duration) uint64 {
-			was := m.Sample().Beats
-			time.Sleep(d)
-			return m.Sample().Beats - was
-		}
-		p.Begin()
-		time.Sleep(3 * time.Second)
-		if n, r := beats(time.Second), m.Sample(); n < 490 || r.Period != Active || r.Pending != 1 {
-			t.Errorf("with a request pending: %d beats a second, %+v", n, r)
-		}
-		p.End()
-		time.Sleep(3 * time.Second)
-		if n, r := beats(time.Second), m.Sample(); n > 55 || n < 45 || r.Period != Idle || r.Pending != 0 {
-			t.Errorf("idle: %d beats a second, %+v", n, r)
-		}
-		j := NewJudge(time.Second, new(Caution))
-		if v, _ := watch(m, j, 5*time.Second); v != Alive {
-			t.Errorf("idle it is %v", v)
-		}
-		p.Progress()
-		time.Sleep(Idle)
-		if r := m.Sample(); r.Period != Active || r.Progress != 1 {
-			t.Errorf("after progress: %+v", r)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if v, d := watch(m, j, time.Minute); v != Silent || d > Idle+overdue+Look {
-			t.Errorf("after its end it is %v, seen after %v", v, d)
-		}
-		if err := errors.Join(p.Close(), m.Close()); err != nil {
-			t.Error(err)
-		}
-		if _, err := pages.Open("page"); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("a page that was closed: %v", err)
-		}
-	})
 }
 
 func TestNoPageCountsNothing(t *testing.T) {

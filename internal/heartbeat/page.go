@@ -10,20 +10,20 @@ import (
 // The pace of the beats.
 const (
 	Active = 2 * time.Millisecond  // while something is asked of the process
-	Idle   = 20 * time.Millisecond // once nothing was for idleAfter
+	Idle   = 20 * time.Millisecond // after idleAfter without a request
 
 	idleAfter = time.Second
 )
 
-// Size is that of a page in bytes.
+// Size is the size of a page in bytes.
 const Size = 4096
 
 // magic is "MRBEAT01" read as a little-endian word.
 const magic = 0x313054414542524d
 
-// page is what is shared: little-endian words of 64 bits (on the only kind of machine that this program is built for), on lines of their
-// own where different threads write them. Each word is read and written whole; a reader sees no order between them.
-type page struct {
+// Words is the shared memory of a page: 64-bit words, little-endian on the machines that this program supports. Words of different
+// threads lie on different cache lines. Each word is read and written as a whole; a reader sees no order between them.
+type Words struct {
 	magic    atomic.Uint64 // offset 0; written last: a page without it is not ready
 	pid      atomic.Uint64 // 8
 	_        [6]uint64
@@ -34,20 +34,36 @@ type page struct {
 	_        [7]uint64
 	begun    atomic.Uint64 // 192: requests taken up
 	_        [7]uint64
-	ended    atomic.Uint64 // 256: requests done with, whatever came of them
+	ended    atomic.Uint64 // 256: requests that ended, also by an error
 	_        [Size/8 - 33]uint64
 }
 
-// Page is the own page of a process. Its methods may be called concurrently; a nil *Page counts nothing.
-type Page struct {
-	page  *page
-	path  string
-	pause func(ctx context.Context, d time.Duration)
-	alone func() (done func()) // has what beats keep an operating system's thread to itself
-	close func() error
+// Thread is the part of a page that depends on how its process runs.
+type Thread struct {
+	// Keep reserves the calling thread for the beats until free is called.
+	Keep func() (free func())
+	// Pause waits between two beats.
+	Pause func(ctx context.Context, d time.Duration)
+	// Close removes the page's name.
+	Close func() error
 }
 
-// Path is what the page is named by: LoaderHello.beat.
+// Page is the page of this process. Its methods may be called concurrently. A nil *Page counts nothing.
+type Page struct {
+	words  *Words
+	path   string
+	thread Thread
+}
+
+// NewPage returns the page of process pid on zeroed words, which are ready for watchers afterwards.
+func NewPage(words *Words, path string, pid int, thread Thread) *Page {
+	words.pid.Store(uint64(pid))
+	words.period.Store(uint64(Active))
+	words.magic.Store(magic)
+	return &Page{words: words, path: path, thread: thread}
+}
+
+// Path returns the name of the page, which LoaderHello.beat carries.
 func (p *Page) Path() string {
 	if p == nil {
 		return ""
@@ -57,22 +73,22 @@ func (p *Page) Path() string {
 
 // Run beats until ctx ends.
 func (p *Page) Run(ctx context.Context) error {
-	defer p.alone()()
+	defer p.thread.Keep()()
 	var seen uint64
 	var still time.Duration // since anything was asked or done
 	for ctx.Err() == nil {
-		ended := p.page.ended.Load()
-		begun := p.page.begun.Load()
-		if now := begun + p.page.progress.Load(); now != seen || begun != ended {
+		ended := p.words.ended.Load()
+		begun := p.words.begun.Load()
+		if now := begun + p.words.progress.Load(); now != seen || begun != ended {
 			seen, still = now, 0
 		}
 		period := Active
 		if still >= idleAfter {
 			period = Idle
 		}
-		p.page.period.Store(uint64(period))
-		p.page.beats.Add(1)
-		p.pause(ctx, period)
+		p.words.period.Store(uint64(period))
+		p.words.beats.Add(1)
+		p.thread.Pause(ctx, period)
 		still += period
 	}
 	return nil
@@ -81,30 +97,30 @@ func (p *Page) Run(ctx context.Context) error {
 // Progress counts a piece of work done: a row served, a record decoded.
 func (p *Page) Progress() {
 	if p != nil {
-		p.page.progress.Add(1)
+		p.words.progress.Add(1)
 	}
 }
 
 // Begin counts a request that was taken up; End has to follow.
 func (p *Page) Begin() {
 	if p != nil {
-		p.page.begun.Add(1)
+		p.words.begun.Add(1)
 	}
 }
 
 // End counts a request that is done with.
 func (p *Page) End() {
 	if p != nil {
-		p.page.ended.Add(1)
+		p.words.ended.Add(1)
 	}
 }
 
-// Close takes the page's name away; who has it open keeps it. Run must have returned, and nothing is counted afterwards.
+// Close removes the page's name; a monitor that is open keeps the memory. Run must have returned, and nothing is counted afterwards.
 func (p *Page) Close() error {
 	if p == nil {
 		return nil
 	}
-	return p.close()
+	return p.thread.Close()
 }
 
 // Reading is a page at one moment.
@@ -114,47 +130,53 @@ type Reading struct {
 	Period   time.Duration // until the next beat, as promised
 	Progress uint64        // pieces of work done
 	Pending  uint64        // requests in flight
-	Down     bool          // the kernel says that it is stopped, ending or gone; asked only where there was no new beat
-	Ran      bool          // the kernel says that it had processor time since that was last asked: where there was no new beat
+	Down     bool          // stopped, ending or gone, according to the kernel; asked only if there was no new beat
+	Ran      bool          // had processor time since the last question, according to the kernel; asked only if there was no new beat
+}
+
+// Kernel answers about the process that a monitor watches.
+type Kernel struct {
+	IsDown func() bool // it is stopped, ending or gone
+	HasRun func() bool // it had processor time since the call before
+	Close  func() error
 }
 
 // Monitor watches the page of another process. Not safe for concurrent use.
 type Monitor struct {
-	page  *page
-	pid   int
-	beats uint64 // at the last look
-	down  func() bool
-	ran   func() bool // since the call before
-	close func() error
+	words  *Words
+	pid    int
+	beats  uint64 // at the last look
+	kernel Kernel
+}
+
+// NewMonitor returns a monitor of the page of process pid.
+func NewMonitor(words *Words, pid int, kernel Kernel) *Monitor {
+	return &Monitor{words: words, pid: pid, kernel: kernel}
 }
 
 // Sample reads the page. It stays readable after its owner has died.
 func (m *Monitor) Sample() Reading {
-	ended := m.page.ended.Load() // before begun, so that their difference is never negative
-	r := Reading{Pid: m.pid, Beats: m.page.beats.Load(), Period: time.Duration(m.page.period.Load()), Progress: m.page.progress.Load(),
-		Pending: m.page.begun.Load() - ended}
+	ended := m.words.ended.Load() // before begun, so that their difference is never negative
+	r := Reading{
+		Pid: m.pid, Beats: m.words.beats.Load(), Period: time.Duration(m.words.period.Load()),
+		Progress: m.words.progress.Load(), Pending: m.words.begun.Load() - ended,
+	}
 	if r.Beats == m.beats {
-		r.Down, r.Ran = m.down(), m.ran()
+		r.Down, r.Ran = m.kernel.IsDown(), m.kernel.HasRun()
 	}
 	m.beats = r.Beats
 	return r
 }
 
-// Close lets go of the page; no Sample may follow.
-func (m *Monitor) Close() error { return m.close() }
+// Close releases the page; no Sample may follow.
+func (m *Monitor) Close() error { return m.kernel.Close() }
 
-func (p *page) init(pid int) {
-	p.pid.Store(uint64(pid))
-	p.period.Store(uint64(Active))
-	p.magic.Store(magic)
-}
-
-// check tells what is wrong with a page that claims to be of a process.
-func (p *page) check(pid int) error {
-	if p.magic.Load() != magic {
+// check returns an error if the words are not a page of process pid.
+func (w *Words) check(pid int) error {
+	if w.magic.Load() != magic {
 		return fmt.Errorf("it holds no heartbeats")
 	}
-	if owner := p.pid.Load(); owner != uint64(pid) {
+	if owner := w.pid.Load(); owner != uint64(pid) {
 		return fmt.Errorf("it belongs to process %d, not %d", owner, pid)
 	}
 	return nil

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"millrace"
-	"millrace/internal/heartbeat"
+	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
 	"millrace/internal/wire"
@@ -40,14 +40,14 @@ type world struct {
 	net   *memnet.Net
 	link  *Link
 	orch  *script
-	pages *heartbeat.Memory
+	pages *heartbeattest.Memory
 	dump  string
 	ended chan error
 	term  atomic.Uint64 // newest that was reported
 }
 
 func newWorld(t *testing.T, ranks int) (*world, *session) {
-	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1), pages: heartbeat.NewMemory(seam.System{}), dump: t.TempDir()}
+	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1), pages: heartbeattest.NewMemory(seam.System{}), dump: t.TempDir()}
 	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", Topology: millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, Ranks: ranks, PadMultiple: 4, Shapes: []millrace.Shape{{SequenceLength: 64}},
 		Net: w.net, Clock: seam.System{}, Pages: w.pages, Dump: w.dump, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
 	w.orchestrate()

@@ -125,6 +125,9 @@ func refused(from string, r room, imported string) string {
 		}
 		return "it is for tests"
 	}
+	if isOurs(imported) && testSupport(below(imported)) && !testSupport(from) {
+		return "it is for tests"
+	}
 	if isOurs(imported) {
 		if matches(below(imported), append([]string{r.path}, r.ours...)) {
 			return ""
@@ -157,6 +160,7 @@ func TestTheTableRefuses(t *testing.T) {
 		{"sidecar", "millrace/orchestrator"},
 		{"sources/jsonl", "github.com/parquet-go/parquet-go"},
 		{"internal/app/supervisor", "testing"},
+		{"checkpoint", "millrace/checkpoint/disk/disktest"},
 	} {
 		r, ok := roomOf(c.from)
 		if !ok {

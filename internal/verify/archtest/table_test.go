@@ -19,7 +19,7 @@ var rooms = []room{
 	// {mixing, sources, constructors, checkpoint} never import each other, but for the permutation that orders a source
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list("."), all},
-	{"checkpoint", list("internal/failpoint"), all},
+	{"checkpoint/...", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
 
@@ -44,7 +44,7 @@ var rooms = []room{
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
-	{"internal/heartbeat", list("internal/seam"), list("golang.org/x/sys/unix")},
+	{"internal/heartbeat/...", list("internal/seam"), list("golang.org/x/sys/unix")},
 	{"internal/event", list("internal/seam"), none},
 	{"internal/seal", list("."), list("golang.org/x/crypto/blake2b")},
 	{"internal/wire", list(".", "proto"), all},
@@ -72,7 +72,7 @@ var owners = []struct {
 	library string
 	rooms   []string
 }{
-	{"github.com/cockroachdb/pebble", list("checkpoint")},
+	{"github.com/cockroachdb/pebble", list("checkpoint/...")},
 	{"go.etcd.io/", list("orchestrator/lease")},
 	{"github.com/NVIDIA/", list("sidecar/gpu")},
 	{"github.com/apache/arrow/", list("sources/...", "constructors", "sidecar/...")},

@@ -14,6 +14,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/event"
 	"millrace/orchestrator"
 	"millrace/orchestrator/facts"
@@ -24,7 +25,7 @@ import (
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
 	before := w.disk.take()
-	before = before.Crash(0, 0) // synced data has to be enough
+	before = disktest.Crash(before, 0, 0) // synced data has to be enough
 	stop()
 	if w.verdict.Violated != "" {
 		return
@@ -55,7 +56,7 @@ func (w *world) same(was, is []string) {
 }
 
 // reopened is the disk after another orchestrator that has nothing to do but to leave a snapshot.
-func (w *world) reopened() *checkpoint.Disk {
+func (w *world) reopened() *disktest.Disk {
 	disk := w.disk.take()
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
 	if err != nil {
@@ -77,7 +78,7 @@ func (w *world) reopened() *checkpoint.Disk {
 }
 
 // restore reads a disk as the next orchestrator would.
-func (w *world) restore(disk *checkpoint.Disk) (state []string, report *checkpoint.Report) {
+func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint.Report) {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
 	if err != nil {
 		w.fail("the journal opens", "%v", err)

@@ -16,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/checkpoint/disk/disktest"
 	"millrace/internal/event"
 	"millrace/internal/heartbeat"
 	"millrace/internal/wire"
@@ -30,7 +31,7 @@ import (
 // platter is the run's disk: what the next orchestrator finds, and what goes wrong with it meanwhile.
 type platter struct {
 	mu      sync.Mutex
-	disk    *checkpoint.Disk
+	disk    *disktest.Disk
 	full    bool
 	spent   bool     // the reserve was given back
 	refused *process // the newest that found no room
@@ -45,7 +46,7 @@ const (
 )
 
 // take is the disk as it is now.
-func (d *platter) take() *checkpoint.Disk {
+func (d *platter) take() *disktest.Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.disk
@@ -55,11 +56,11 @@ func (d *platter) take() *checkpoint.Disk {
 func (d *platter) crash(percent int, seed uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.disk = d.disk.Crash(percent, seed)
+	d.disk = disktest.Crash(d.disk, percent, seed)
 }
 
 // fault is what the disk says to an act of a process.
-func (d *platter) fault(p *process, act checkpoint.DiskAct, path string) error {
+func (d *platter) fault(p *process, act disktest.Act, path string) error {
 	d.mu.Lock()
 	reserve := strings.HasSuffix(path, "BALLAST")
 	slow := time.Duration(0)
@@ -74,16 +75,16 @@ func (d *platter) fault(p *process, act checkpoint.DiskAct, path string) error {
 	switch {
 	case p.dead():
 		return nil // its disk is not the run's any more
-	case act == checkpoint.DiskRemove && reserve:
+	case act == disktest.Remove && reserve:
 		d.spent = true
-	case act == checkpoint.DiskWrite && d.full && reserve:
+	case act == disktest.Write && d.full && reserve:
 		return syscall.ENOSPC
-	case act == checkpoint.DiskWrite && d.full && !d.spent:
+	case act == disktest.Write && d.full && !d.spent:
 		if dies = d.refused == p; !dies { // Pebble gives the reserve back and tries again; where there is none, it ends the process
 			d.refused = p
 			return syscall.ENOSPC
 		}
-	case act == checkpoint.DiskSync:
+	case act == disktest.Sync:
 		slow = d.slow
 		if d.doomed > 0 {
 			d.doomed--
@@ -102,7 +103,7 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 		w.mu.Unlock()
 		w.disk.crash(percent, seed)
 	}
-	disk := w.disk.take().Faulty(reserveBytes, func(act checkpoint.DiskAct, path string) error { return w.disk.fault(p, act, path) })
+	disk := disktest.NewFaulty(w.disk.take(), reserveBytes, func(act disktest.Act, path string) error { return w.disk.fault(p, act, path) })
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }})
 	if err != nil {
 		return nil, nil, err

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"millrace"
-	"millrace/checkpoint"
-	"millrace/internal/heartbeat"
+	"millrace/checkpoint/disk/disktest"
+	"millrace/internal/heartbeat/heartbeattest"
 	"millrace/internal/seam"
 	"millrace/internal/verify/sim/memnet"
 )
@@ -33,7 +33,7 @@ type world struct {
 	last      bool // the trainers live for the last time
 	net       *memnet.Net
 	disk      *platter
-	pages     *heartbeat.Memory
+	pages     *heartbeattest.Memory
 	slots     []*slot
 	hosts     []*seat
 
@@ -73,7 +73,7 @@ type verdict struct {
 
 // newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
 func newWorld(load *workload, s *script, calm *world) *world {
-	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: checkpoint.NewMemoryDisk()}, pages: heartbeat.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
+	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: disktest.NewMemory()}, pages: heartbeattest.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
 		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
 	if calm != nil {
 		w.documents = calm.documents

@@ -1,4 +1,4 @@
-package checkpoint
+package disk
 
 import (
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -6,8 +6,8 @@ import (
 	"millrace/internal/failpoint"
 )
 
-// faultyFS is a disk that fails where a test says so: at the points checkpoint/write, checkpoint/sync and checkpoint/create. What was
-// written stays written; only bytes that a torn write leaves out are missing.
+// faultyFS fails at the failpoints checkpoint/write, checkpoint/sync and checkpoint/create. Bytes that were written stay written; a torn
+// write leaves its second half out.
 type faultyFS struct {
 	vfs.FS
 	fail *failpoint.Set

@@ -1,0 +1,58 @@
+// Package disk is the file system beneath a checkpoint store. It knows three things that Pebble leaves to its caller: how a store's
+// folder is created so that a power cut at any moment is recognised, how a full disk becomes an error before it ends the process, and
+// where tests make the disk fail.
+//
+//	disk.go      Disk: a file system and the size of its reserve
+//	creation.go  the folder of a store: made, marked as unfinished, finished
+//	reserve.go   Reserve: a file that is given back when the disk is full
+//	ordered.go   directory entries reach the disk in the order in which Pebble needs them
+//	faulty.go    failpoints of writes, syncs and creates
+package disk
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/internal/failpoint"
+)
+
+// reserveBytes is the size of the reserve on the operating system's file system.
+const reserveBytes = 8 << 20
+
+// Disk is a file system that can hold a store.
+type Disk struct {
+	fs      vfs.FS
+	reserve int64 // bytes; 0: no reserve is kept
+}
+
+// New returns a disk on a file system. A store on it keeps a reserve of that many bytes for a full disk; 0 keeps none.
+func New(fs vfs.FS, reserve int64) *Disk { return &Disk{fs: fs, reserve: reserve} }
+
+// System returns the operating system's file system, with a reserve of 8 MiB.
+func System() *Disk { return New(vfs.Default, reserveBytes) }
+
+// FS returns the file system, without the reaction to a full disk (see Reserve.FS).
+func (d *Disk) FS() vfs.FS { return d.fs }
+
+// IsSystem reports whether this is the operating system's file system, unwrapped.
+func (d *Disk) IsSystem() bool { return d.fs == vfs.Default }
+
+// WithFailpoints returns the disk with the failpoints checkpoint/write, checkpoint/sync and checkpoint/create in it. If fail arms none
+// of the store's points, it returns d itself.
+func (d *Disk) WithFailpoints(fail *failpoint.Set) *Disk {
+	if !fail.Arms("checkpoint/") {
+		return d
+	}
+	return New(faultyFS{d.fs, fail}, d.reserve)
+}
+
+// Room returns the bytes that the file system of a folder has left and has in all.
+func (d *Disk) Room(dir string) (free, total uint64, err error) {
+	u, err := d.fs.GetDiskUsage(dir)
+	return u.AvailBytes, u.TotalBytes, err
+}
+
+// IsFull reports whether err says that the file system is full or a quota is used up.
+func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }

@@ -1,0 +1,109 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sys/unix"
+
+	"millrace/checkpoint/disk"
+)
+
+// lockDir takes the folder's lock, which is the solo lease of a run. The kernel releases it when the process ends, also by a crash.
+func lockDir(d *disk.Disk, dir string) (*pebble.Lock, error) {
+	lock, err := pebble.LockDirectory(dir, d.FS())
+	var file *os.PathError
+	if err == nil || errors.As(err, &file) {
+		return lock, err // taken, or the lock's file could not be created
+	}
+	by := ""
+	// The kernel refuses only another process. If this process has the lock itself, opening the file here would lose it: an fcntl
+	// lock ends with any close of its file.
+	var refused syscall.Errno
+	if errors.As(err, &refused) && d.IsSystem() {
+		by = holder(d.FS().PathJoin(dir, "LOCK"))
+	}
+	return nil, fmt.Errorf("%w by another `millrace up`%s: stop that one first, or give this run a directory of its own", ErrLocked, by)
+}
+
+// holder names the process that has the lock, "" if the system does not tell.
+func holder(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK || lock.Pid <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (process %d)", lock.Pid)
+}
+
+// gate lets calls into an open store, one writer at a time, and lets close wait for all of them. Unlike a read lock it may be entered
+// again from within a call, for example by a Replay whose function commits. While close waits, such an inner call is refused.
+type gate struct {
+	readOnly bool
+	// writing is held during the whole of a write, fsync included.
+	writing sync.Mutex
+
+	mu       sync.Mutex
+	idle     sync.Cond // signalled when calls falls to 0
+	calls    int
+	isClosed bool
+}
+
+func newGate(readOnly bool) *gate {
+	g := &gate{readOnly: readOnly}
+	g.idle.L = &g.mu
+	return g
+}
+
+// enter begins a call that needs the store to stay open. The caller calls leave at its end.
+func (g *gate) enter() (leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isClosed {
+		return nil, ErrClosed
+	}
+	g.calls++
+	return g.leave, nil
+}
+
+// enterWrite is enter for a call that writes. The call holds g.writing until it leaves.
+func (g *gate) enterWrite() (leave func(), err error) {
+	if g.readOnly {
+		return nil, ErrReadOnly
+	}
+	if _, err := g.enter(); err != nil {
+		return nil, err
+	}
+	g.writing.Lock()
+	return func() { g.writing.Unlock(); g.leave() }, nil
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.calls--; g.calls == 0 {
+		g.idle.Broadcast()
+	}
+}
+
+// close refuses new calls and waits for those in progress. It reports whether it was the first.
+func (g *gate) close() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isClosed {
+		return false
+	}
+	g.isClosed = true
+	for g.calls > 0 {
+		g.idle.Wait()
+	}
+	return true
+}

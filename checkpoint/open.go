@@ -1,0 +1,229 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"millrace/checkpoint/disk"
+	"millrace/internal/failpoint"
+)
+
+// Config describes the store to open.
+type Config struct {
+	// Dir is the store's own folder. Open creates it with its parents.
+	Dir string
+	// CreatedBy is the program's version, written into the format page of a new store.
+	CreatedBy string
+	// Disk holds the folder; nil is the operating system's file system.
+	Disk *disk.Disk
+	// Logger gets slow disks, full disks and damage; nil logs nothing.
+	Logger *slog.Logger
+	// Fail has the failpoints of tests, between the stages of a write and in the disk beneath; nil has none.
+	Fail *failpoint.Set
+	// Fatal ends the process when the disk fails beneath the journal. It gets a one-line error with the directory and the cure. If it
+	// is nil or returns, the line goes to standard error and the process exits with status 1.
+	Fatal func(error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Disk == nil {
+		c.Disk = disk.System()
+		c.Dir = canonical(c.Dir)
+	}
+	c.Disk = c.Disk.WithFailpoints(c.Fail)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// canonical returns one name for a folder: a process keeps its locks by name.
+func canonical(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return dir
+}
+
+func (c Config) die(err error) {
+	if c.Fatal != nil {
+		c.Fatal(err)
+	}
+	fmt.Fprintln(os.Stderr, "millrace:", err)
+	os.Exit(1)
+}
+
+// slowDisk is the duration of one write or fsync from which on it is logged.
+const slowDisk = 5 * time.Second
+
+// Open opens the store in cfg.Dir, or creates it. It fails with ErrLocked while another process has it open.
+func Open(cfg Config) (*Store, error) {
+	s, err := open(cfg, actOpen, false)
+	if err != nil {
+		return nil, err
+	}
+	if flaw := s.journal.flaw(); flaw != "" {
+		return nil, errors.Join(corrupt(s.dir, "the journal", flaw), s.Close())
+	}
+	return s, nil
+}
+
+// OpenReadOnly opens an existing store for Verify, Dump and all other reads. It changes nothing in the store, and opens a damaged store
+// as far as it can be read. It takes the same lock as Open.
+func OpenReadOnly(cfg Config) (*Store, error) {
+	return open(cfg, actOpenReadOnly, true)
+}
+
+func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
+	if cfg.Dir == "" {
+		return nil, fmt.Errorf("%s: no directory given", act)
+	}
+	cfg = cfg.withDefaults()
+	s = &Store{
+		dir: cfg.Dir, disk: cfg.Disk, fail: cfg.Fail, gate: newGate(readOnly), reserve: cfg.Disk.Reserve(cfg.Dir, cfg.Logger),
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.release())
+			s = nil
+		}
+	}()
+	fresh := false
+	err = fence(act, cfg.Dir, func() (err error) { s.lock, fresh, err = acquire(cfg, readOnly); return err })
+	if err != nil {
+		return s, err
+	}
+	s.fail.Hit("checkpoint/open/before")
+	if err := fence(act, cfg.Dir, func() error { return s.openDatabase(cfg, fresh) }); err != nil {
+		return s, err
+	}
+	s.fail.Hit("checkpoint/open/after")
+	if err := checkFormat(s.db, cfg.CreatedBy, readOnly); err != nil {
+		return s, err
+	}
+	if !readOnly {
+		if err := cfg.Disk.EndCreation(cfg.Dir); err != nil {
+			return s, classify(act, cfg.Dir, err)
+		}
+		if err := s.reserve.Prepare(); err != nil {
+			return s, fmt.Errorf("%s %s: %w", act, cfg.Dir, err)
+		}
+	}
+	err = fence(act, cfg.Dir, func() (err error) {
+		s.journal, err = openJournal(s.db, cfg.Disk.FS(), readOnly, cfg.Logger)
+		return err
+	})
+	return s, err
+}
+
+// acquire creates the folder unless it is opened for reading, and takes its lock.
+func acquire(cfg Config, readOnly bool) (lock *pebble.Lock, fresh bool, err error) {
+	if readOnly { // a mistyped name leaves nothing behind
+		var found bool
+		if found, err = cfg.Disk.HasStore(cfg.Dir); err == nil && !found {
+			err = fmt.Errorf("%s: %w in %s: %s", actOpenReadOnly, ErrNotFound, cfg.Dir, notFoundCure)
+		}
+	} else {
+		err = cfg.Disk.MakeDir(cfg.Dir)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if lock, err = lockDir(cfg.Disk, cfg.Dir); err != nil || readOnly {
+		return lock, false, err
+	}
+	fresh, err = cfg.Disk.BeginCreation(cfg.Dir)
+	return lock, fresh, err
+}
+
+// openDatabase opens Pebble above the reserve and a watch for slow writes.
+func (s *Store) openDatabase(cfg Config, fresh bool) error {
+	fs := cfg.Disk.FS()
+	if !s.gate.readOnly {
+		slow := func(slow vfs.DiskSlowInfo) {
+			cfg.Logger.Warn("checkpoint: slow disk",
+				"path", slow.Path, "seconds", slow.Duration.Seconds(), "act", slow.OpType.String())
+		}
+		fs, s.health = vfs.WithDiskHealthChecks(s.reserve.FS(), slowDisk, nil, slow)
+	}
+	o := options(fs, &sink{dir: cfg.Dir, logger: cfg.Logger, die: cfg.die})
+	o.Lock = s.lock
+	o.ReadOnly = s.gate.readOnly
+	o.ErrorIfNotExists = !fresh // a lost store is an error, never a new one
+	db, err := pebble.Open(cfg.Dir, o)
+	if err != nil {
+		return err
+	}
+	s.db = &database{dir: cfg.Dir, pebble: db}
+	s.ledger, s.snapshots = ledger{s.db}, snapshots{s.db}
+	return nil
+}
+
+// options keep Pebble small: the store holds a few MiB of journal, and a ledger that is written once and seldom read.
+func options(fs vfs.FS, sink *sink) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          fs,
+		FormatMajorVersion:          pebble.FormatTableFormatV6,
+		LoggerAndTracer:             sink,
+		EventListener:               sink.listener(),
+		CacheSize:                   4 << 20,
+		MemTableSize:                4 << 20,
+		MemTableStopWritesThreshold: 4,
+		MaxOpenFiles:                64,
+		MaxManifestFileSize:         4 << 20,
+		// Truncated records give their space back soon, even when nothing else is written.
+		FlushDelayDeleteRange: 10 * time.Second,
+	}
+	o.Experimental.FileCacheShards = 1
+	return o
+}
+
+// checkFormat reads the format page. It writes the page if the store is new.
+func checkFormat(db *database, createdBy string, readOnly bool) error {
+	key := []byte{tagFormat}
+	value, err := db.get(key)
+	if err != nil {
+		return err
+	}
+	if value == nil {
+		return writeFormat(db, key, createdBy, readOnly)
+	}
+	version, by, err := decodeFormat(key, value)
+	if err != nil {
+		return corrupt(db.dir, "the format page", err.Error())
+	}
+	if version > formatVersion {
+		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program knows formats "+
+			"up to %d; use that version or a newer one", db.dir, ErrNewerFormat, version, by, formatVersion)
+	}
+	if version < formatVersion {
+		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program reads format %d; "+
+			"finish the run with that version, or start a new run directory from the trainer's newest checkpoint",
+			db.dir, ErrOlderFormat, version, by, formatVersion)
+	}
+	return nil
+}
+
+func writeFormat(db *database, key []byte, createdBy string, readOnly bool) error {
+	c := db.scan(nil, nil)
+	empty := !c.next()
+	if err := c.close(); err != nil {
+		return err
+	}
+	if !empty || readOnly {
+		return corrupt(db.dir, "the format page", "it is missing")
+	}
+	return fence("write format page to", db.dir, func() error {
+		return db.pebble.Set(key, encodeFormat(key, formatVersion, createdBy), pebble.Sync)
+	})
+}

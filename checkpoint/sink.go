@@ -1,0 +1,84 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"millrace/checkpoint/disk"
+)
+
+// sink is the Logger and the event listener that Pebble gets. Pebble treats a failed write or fsync of its log or manifest as the end, by design; so do
+// we, in one line. It must not call back into the store: Pebble calls it with its own locks held.
+type sink struct {
+	dir    string
+	logger *slog.Logger
+	die    func(error)
+}
+
+var _ pebble.LoggerAndTracer = (*sink)(nil)
+
+func (s *sink) Infof(format string, args ...any) { s.logger.Debug(oneLine(format, args...)) }
+
+func (s *sink) Errorf(format string, args ...any) {
+	s.logger.Error(oneLine(format, args...), "dir", s.dir)
+}
+
+// Fatalf is Pebble's way to say that it cannot go on. It does not return.
+func (s *sink) Fatalf(format string, args ...any) {
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			s.end(err)
+		}
+	}
+	s.end(errors.New(oneLine(format, args...)))
+}
+
+func (s *sink) Eventf(context.Context, string, ...any)    {}
+func (s *sink) IsTracingEnabled(ctx context.Context) bool { return false }
+
+// end reports why the store cannot go on and ends the process.
+func (s *sink) end(err error) {
+	switch {
+	case disk.IsFull(err):
+		s.die(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
+	case pebble.IsCorruptionError(err):
+		s.die(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
+	default:
+		s.die(fmt.Errorf("write to %s: %s; stopped, since after a failed write nobody knows what the disk holds: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
+	}
+}
+
+// emptyFlush is how Pebble reports, as an error, a flush that had nothing left to write.
+const emptyFlush = "pebble: empty table"
+
+// listener makes failed background work end the process as well: Pebble would try again at once, for ever.
+func (s *sink) listener() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) {
+			s.logger.Error("checkpoint: background write failed", "dir", s.dir, "err", oneLine("%v", err))
+		},
+		// Damage found by a read is returned to the reader, which knows what it asked for.
+		DataCorruption: func(info pebble.DataCorruptionInfo) {
+			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err", oneLine("%v", info.Details))
+		},
+		FlushEnd: func(info pebble.FlushInfo) {
+			if info.Err != nil && info.Err.Error() != emptyFlush {
+				s.end(info.Err)
+			}
+		},
+		CompactionEnd: func(info pebble.CompactionInfo) {
+			if info.Err != nil && !errors.Is(info.Err, pebble.ErrCancelledCompaction) {
+				s.end(info.Err)
+			}
+		},
+	}
+}
+
+func oneLine(format string, args ...any) string {
+	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+}

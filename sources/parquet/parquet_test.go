@@ -124,6 +124,7 @@ func TestContractArrow(t *testing.T) {
 	var fixtures []sourcetest.Fixture
 	for name, codec := range map[string]compress.Compression{
 		"none": compress.Codecs.Uncompressed, "snappy": compress.Codecs.Snappy, "zstd": compress.Codecs.Zstd, "gzip": compress.Codecs.Gzip,
+		"brotli": compress.Codecs.Brotli,
 	} {
 		for _, dictionary := range []bool{false, true} {
 			for version, ver := range map[string]apq.DataPageVersion{"v1": apq.DataPageV1, "v2": apq.DataPageV2} {
@@ -219,6 +220,7 @@ func TestDamage(t *testing.T) {
 		fixture("zstd v2", "meta.body", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Zstd), apq.WithDictionaryDefault(false), v(apq.DataPageV2)), nil),
 		fixture("gzip delta", "text", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Gzip), apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", apq.Encodings.DeltaByteArray)), nil),
 		fixture("lz4 with checksums", "text", checked, nil),
+		fixture("brotli", "text", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Brotli)), nil),
 	}, 64<<20)
 }
 

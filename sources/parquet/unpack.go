@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -21,12 +22,13 @@ type unpacker struct {
 	codec format.CompressionCodec
 	zstd  *zstd.Decoder
 	gzip  gzip.Reader
+	br    brotli.Reader
 }
 
 func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 	u := &unpacker{codec: codec}
 	switch codec {
-	case format.Uncompressed, format.Snappy, format.Gzip, format.Lz4Raw:
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Lz4Raw:
 		return u, nil
 	case format.Zstd:
 		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
@@ -36,7 +38,7 @@ func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 		u.zstd = dec
 		return u, nil
 	}
-	return nil, millrace.Errorf(millrace.ErrInvalid, "codec %v is not supported (zstd, snappy, gzip, LZ4_RAW and none are)", codec)
+	return nil, millrace.Errorf(millrace.ErrInvalid, "codec %v is not read; write the file again with zstd, snappy, gzip, brotli, LZ4_RAW or none", codec)
 }
 
 func (u *unpacker) close() {
@@ -67,6 +69,12 @@ func (u *unpacker) unpack(out, packed []byte, size int) ([]byte, error) {
 		if err = u.gzip.Reset(bytes.NewReader(packed)); err == nil {
 			var n int
 			n, err = io.ReadFull(&u.gzip, out[from:from+size])
+			out = out[:from+n]
+		}
+	case format.Brotli:
+		if err = u.br.Reset(bytes.NewReader(packed)); err == nil {
+			var n int
+			n, err = io.ReadFull(&u.br, out[from:from+size])
 			out = out[:from+n]
 		}
 	case format.Lz4Raw:

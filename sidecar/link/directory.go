@@ -1,160 +1,153 @@
 package link
 
 import (
+	"context"
 	"fmt"
-	"slices"
-	"strings"
-
-	"google.golang.org/grpc"
+	"log/slog"
+	"time"
 
 	"millrace"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
 	"millrace/proto"
+	"millrace/sidecar"
 )
 
-// member is a loader process, and the term under which it serves one stripe.
-type member struct {
-	name, address, beat string
-	term                uint64
+// directory knows the sources of the run and which loader is asked for each of their stripes.
+type directory struct {
+	orchestrator string // address
+	fail         *failpoint.Set
+	log          *slog.Logger
+	up           *uplink
+	conns        *connections
+	watch        *watcher
+
+	condition
+	sources []sidecar.SourceNames
+	stripes map[string]uint32 // of a source, once a directory has named one
+	routes  map[stripeKey]*route
 }
 
-// stripeKey names a stripe of a source.
-type stripeKey struct {
-	source string
-	stripe uint32
-}
-
-// route is who is asked for a stripe. The term of using never falls: a directory that says less is older than what this host did.
-type route struct {
-	stripes  uint32
-	using    *member         // who is asked; nil where nobody is there
-	standby  *member         // who may be asked without asking anybody, under a higher term; nil where there is none
-	switched *proto.Switched // what every orchestrator is told until its directory says the same
-	heard    uint64          // highest term under which a row came from who is asked
-	pace     pace
-}
-
-// names says for the event record who is asked and who could be.
-func (r *route) names() string {
-	out := []string{"-", "-"}
-	for i, m := range []*member{r.using, r.spare()} {
-		if m != nil {
-			out[i] = m.name
+// adopt takes the sources of the run.
+func (d *directory) adopt(manifests []*proto.Manifest) {
+	var sources []sidecar.SourceNames
+	for _, m := range manifests {
+		s := sidecar.SourceNames{Name: m.Source}
+		for _, sh := range m.Shards {
+			s.Shards = append(s.Shards, sh.Name)
 		}
+		sources = append(sources, s)
 	}
-	return strings.Join(out, " ")
+	d.update(func() { d.sources = sources })
 }
 
-// term is the one that is used, 0 where nobody is there.
-func (r *route) term() uint64 {
-	if r.using == nil {
-		return 0
-	}
-	return r.using.term
+// sourceNames returns the names of the run's sources and their shards. The caller must not change them.
+func (d *directory) sourceNames() []sidecar.SourceNames {
+	d.Lock()
+	defer d.Unlock()
+	return d.sources
 }
 
-// spare is the standby, where it still is one.
-func (r *route) spare() *member {
-	if r.standby != nil && r.using != nil && r.standby.term > r.using.term {
-		return r.standby
-	}
-	return nil
-}
-
-// follow takes what a directory says of the stripe; nil: nothing.
-func (r *route) follow(s *proto.LoaderStripe) {
-	r.standby = nil
-	if s == nil {
-		if r.switched == nil {
-			r.using = nil
-		}
-		return
-	}
-	primary := member{name: s.Name, address: s.Address, beat: s.Beat, term: s.Term}
-	if r.using == nil || s.Term >= r.using.term && primary != *r.using { // requests in flight know it by its place in memory
-		r.using = &primary
-	}
-	if r.switched != nil && s.Term >= r.switched.Term {
-		r.switched = nil
-	}
-	if b := s.Standby; b != nil {
-		r.standby = &member{name: b.Name, address: b.Address, beat: b.Beat, term: b.Term}
-	}
-}
-
-// direct takes a whole directory. Standbys are connected to at once, so that a switch needs no dial; who is not in it any more is hung
-// up on: an address is that of one process life. The caller holds mu.
-func (l *Link) direct(d *proto.Loaders) error {
-	l.cfg.Fail.Hit("sidecar/directory/before")
+// load takes a whole directory of the orchestrator. It connects to standbys at once, so that a switch needs no dial,
+// and hangs up on processes that are no longer named.
+func (d *directory) load(list *proto.Loaders) error {
+	d.Lock()
+	defer d.Unlock()
+	defer d.wake()
+	d.fail.Hit("sidecar/directory/before")
 	named := map[stripeKey]*proto.LoaderStripe{}
-	for _, s := range d.Stripes {
+	for _, s := range list.Stripes {
 		if s.Stripes == 0 {
 			return millrace.Errorf(millrace.ErrInvalid, "directory of loaders: source %s has no stripes", s.Source)
 		}
 		key := stripeKey{s.Source, s.Stripe}
 		named[key] = s
-		if l.routes[key] == nil {
-			l.routes[key] = &route{pace: newPace()}
+		if d.routes[key] == nil {
+			d.routes[key] = &route{pace: newPace()}
 		}
-		l.routes[key].stripes = s.Stripes
+		d.stripes[s.Source] = s.Stripes
 	}
-	for key, r := range l.routes {
+	for key, r := range d.routes {
 		before := r.names()
 		r.follow(named[key])
 		if now := r.names(); now != before {
-			l.record("directed", -1, fmt.Sprintf("%s %d %s", key.source, key.stripe, now), r.term())
+			d.record("directed", -1, key, now, r.term())
 		}
 	}
-	l.hangUp()
-	for _, r := range l.routes {
-		for _, m := range []*member{r.using, r.standby} {
-			if m == nil {
-				continue
-			}
-			if conn, err := l.connect(m.address); err == nil {
-				conn.Connect()
-			}
-		}
-	}
-	l.cfg.Fail.Hit("sidecar/directory/after")
+	d.connect()
+	d.fail.Hit("sidecar/directory/after")
 	return nil
 }
 
-// hangUp closes the connections to processes that nobody names any more. The caller holds mu.
-func (l *Link) hangUp() {
-	keep := []string{l.cfg.Orchestrator}
-	for _, r := range l.routes {
+// connect keeps connections and heartbeat pages of all named loaders, and of them alone. The caller holds the lock.
+func (d *directory) connect() {
+	addresses := []string{d.orchestrator}
+	for _, r := range d.routes {
 		for _, m := range []*member{r.using, r.standby} {
 			if m != nil {
-				keep = append(keep, m.address)
+				addresses = append(addresses, m.address)
 			}
 		}
 	}
-	for address, conn := range l.conns {
-		if !slices.Contains(keep, address) {
-			delete(l.conns, address)
-			conn.Close()
-		}
-	}
-	for address, w := range l.watched {
-		if w.asks == 0 && !slices.Contains(keep, address) {
-			delete(l.watched, address)
-			w.close()
+	d.conns.keepOnly(addresses)
+	d.watch.retain(addresses)
+	for _, address := range addresses[1:] {
+		if conn, err := d.conns.dial(address); err == nil {
+			conn.Connect()
 		}
 	}
 }
 
-// dial is the connection to an address, made where there is none.
-func (l *Link) dial(address string) (*grpc.ClientConn, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.connect(address)
+// stripesOf returns a source's name and the number of its stripes. It blocks until a directory names one of them.
+// waiting is called before it blocks.
+func (d *directory) stripesOf(
+	ctx context.Context, source uint32, waiting func(name string),
+) (name string, stripes uint32, err error) {
+	d.Lock()
+	known := len(d.sources)
+	if int(source) < known {
+		name = d.sources[source].Name
+		stripes = d.stripes[name]
+	}
+	d.Unlock()
+	if int(source) >= known {
+		return "", 0, millrace.Errorf(millrace.ErrMismatch, "a plan names source %d, the run has %d", source, known)
+	}
+	if stripes > 0 {
+		return name, stripes, nil
+	}
+	waiting(name)
+	err = d.until(ctx, func() bool { stripes = d.stripes[name]; return stripes > 0 })
+	return name, stripes, err
 }
 
-// change switches a stripe from a member to its standby. It reports whether somebody else is asked now.
-func (l *Link) change(key stripeKey, from *member, step millrace.Step, why string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.routes[key]
+// shardName returns the name of a shard for messages, "?" for one that the manifest lacks.
+func (d *directory) shardName(source, shard uint32) string {
+	d.Lock()
+	defer d.Unlock()
+	if names := d.sources[source].Shards; int(shard) < len(names) {
+		return names[shard]
+	}
+	return "?"
+}
+
+// lookup returns the loader and the standby of a stripe, nil if there is none, and a channel that is closed when the
+// directory changes.
+func (d *directory) lookup(key stripeKey) (using, spare *member, changed <-chan struct{}) {
+	d.Lock()
+	defer d.Unlock()
+	if r := d.routes[key]; r != nil {
+		return r.using, r.spare(), d.changed
+	}
+	return nil, nil, d.changed
+}
+
+// failOver switches a stripe from a loader to its standby and tells the orchestrator. It reports whether another loader
+// is asked now.
+func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, why string) bool {
+	d.Lock()
+	defer d.Unlock()
+	r := d.routes[key]
 	if r == nil || r.using != from {
 		return r != nil && r.using != nil
 	}
@@ -162,42 +155,80 @@ func (l *Link) change(key stripeKey, from *member, step millrace.Step, why strin
 	if to == nil {
 		return false
 	}
-	l.cfg.Fail.Hit("sidecar/switch/before")
+	d.fail.Hit("sidecar/switch/before")
 	r.using, r.standby = to, nil
-	r.switched = &proto.Switched{Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
-		Reason: fmt.Sprintf("%s: %s", from.name, why)}
-	l.cfg.Log.Warn("a loader was replaced by its standby", "source", key.source, "stripe", key.stripe, "step", uint64(step), "loader", from.name, "standby", to.name, "reason", why)
-	l.record("switched", int64(step), fmt.Sprintf("%s %d %s", key.source, key.stripe, to.name), to.term)
-	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
-	l.cfg.Fail.Hit("sidecar/switch/after")
-	l.announce()
+	r.switched = &proto.Switched{
+		Source: key.source, Stripe: key.stripe, Term: to.term, Step: uint64(step),
+		Reason: fmt.Sprintf("%s: %s", from.name, why),
+	}
+	d.log.Warn("a loader was replaced by its standby", "source", key.source, "stripe", key.stripe, "step", uint64(step),
+		"loader", from.name, "standby", to.name, "reason", why)
+	d.record("switched", int64(step), key, to.name, to.term)
+	d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
+	d.fail.Hit("sidecar/switch/after")
+	d.wake()
 	return true
 }
 
-// heard notes in the event record the first rows that came from a stripe's loader under a term: from then on it is known to serve.
-func (l *Link) heard(key stripeKey, m *member, step millrace.Step) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r := l.routes[key]; r != nil && r.heard < m.term {
-		r.heard = m.term
-		l.record("heard", int64(step), fmt.Sprintf("%s %d %s", key.source, key.stripe, m.name), m.term)
+// repeatSwitches reports all switches that no directory has shown yet to a new orchestrator.
+func (d *directory) repeatSwitches() {
+	d.Lock()
+	defer d.Unlock()
+	for _, r := range d.routes {
+		if r.switched != nil {
+			d.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
+		}
 	}
 }
 
-// isAhead tells that this host has switched a stripe and the orchestrator's directory does not say so yet.
-func (l *Link) isAhead(key stripeKey) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.routes[key]
+// record writes an entry about a stripe to the event log.
+func (d *directory) record(what string, step int64, key stripeKey, who string, term uint64) {
+	text := fmt.Sprintf("%s %d %s", key.source, key.stripe, who)
+	d.up.record(event.Record{Event: what, Step: step, Key: text, Term: term})
+}
+
+// hasSwitched reports whether this host has switched a stripe and no directory has shown it yet.
+func (d *directory) hasSwitched(key stripeKey) bool {
+	d.Lock()
+	defer d.Unlock()
+	r := d.routes[key]
 	return r != nil && r.switched != nil
 }
 
-// asked is who is asked for a stripe now and who could be instead, and the channel that is closed when that may have changed.
-func (l *Link) asked(key stripeKey) (using, spare *member, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r := l.routes[key]; r != nil {
-		return r.using, r.spare(), l.changed
+// noteReply records the first rows from a stripe's loader under a term in the event log: it serves from then on.
+func (d *directory) noteReply(key stripeKey, m *member, step millrace.Step) {
+	d.Lock()
+	defer d.Unlock()
+	if r := d.routes[key]; r != nil && r.heard < m.term {
+		r.heard = m.term
+		d.record("heard", int64(step), key, m.name, m.term)
 	}
-	return nil, nil, l.changed
+}
+
+// lateAfter returns how long a reply of a stripe's loader may take, 0 if too little is known.
+func (d *directory) lateAfter(key stripeKey) time.Duration {
+	d.Lock()
+	defer d.Unlock()
+	if r := d.routes[key]; r != nil {
+		return r.pace.late()
+	}
+	return 0
+}
+
+// noteTime counts a request to a stripe's loader and notes how long its first reply took.
+func (d *directory) noteTime(key stripeKey, took time.Duration) {
+	d.Lock()
+	defer d.Unlock()
+	if r := d.routes[key]; r != nil {
+		r.pace.asked()
+		r.pace.note(took)
+	}
+}
+
+// payHedge reports whether the stripe's requests pay for a hedge, and takes the price.
+func (d *directory) payHedge(key stripeKey) bool {
+	d.Lock()
+	defer d.Unlock()
+	r := d.routes[key]
+	return r != nil && r.pace.spend()
 }

@@ -35,7 +35,7 @@ func duo(t *testing.T) (w *world, x *session, first, second *store, p *millrace.
 	x.welcome("web")
 	first, second = newStore(w, "l1", 0, 4), newStore(w, "l2", 0, 5)
 	x.directory(pair(4, "l1", 5, "l2"))
-	eventually(t, func() bool { return w.link.served("web") == 1 })
+	eventually(t, func() bool { return w.link.dir.served("web") == 1 })
 	return w, x, first, second, webPlan(t, 0)
 }
 
@@ -81,8 +81,8 @@ func gone(after int) func(int) error {
 	}
 }
 
-// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest and under its own term, then for everything; every orchestrator
-// hears of it until its directory says the same; and a directory that says less changes nothing.
+// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest and under its own term, then for everything;
+// every orchestrator hears of it until its directory says the same; and a directory that says less changes nothing.
 func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -94,7 +94,8 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	if r := second.reqs[0]; r.Fence.Term != 5 || r.Hedge || r.Again {
 		t.Errorf("the standby was asked %v", r)
 	}
-	if s := x.event().GetSwitched(); s.GetSource() != "web" || s.Term != 5 || s.Step != 0 || !strings.Contains(s.Reason, "l1") {
+	if s := x.event().GetSwitched(); s.GetSource() != "web" || s.Term != 5 || s.Step != 0 ||
+		!strings.Contains(s.Reason, "l1") {
 		t.Fatalf("the orchestrator was told %v", s)
 	}
 	x.directory(pair(4, "l1", 5, "l2")) // it has not heard of it yet
@@ -112,14 +113,17 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 		t.Errorf("the dead one was asked %d times", n)
 	}
 	x.directory(pair(5, "l2", 7, "l3"))
-	eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare != nil && spare.term == 7 })
+	eventually(t, func() bool {
+		_, spare, _ := w.link.dir.lookup(stripeKey{"web", 0})
+		return spare != nil && spare.term == 7
+	})
 	w.orchestrate()
 	x = w.orch.next(t)
 	w.begin(x, 0, 1, 0) // what comes first is the join: of the switch nothing is left to say
 }
 
-// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost sight of it before it heard of the switch, and names it again under a
-// new term. The primary, whose term is lower than what was used here, is not asked again.
+// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost sight of it before it heard of the switch, and names
+// it again under a new term. The primary, whose term is lower than what was used here, is not asked again.
 func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -162,8 +166,8 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
-// TestTwoSlowLoadersDoNotChaseEachOther: neither beats while it makes what is asked, which takes far longer than is allowed at first, and
-// each begins anew when it is asked. The rows come all the same, after a few switches.
+// TestTwoSlowLoadersDoNotChaseEachOther: neither beats while it makes what is asked, which takes far longer than is
+// allowed at first, and each begins anew when it is asked. The rows come all the same, after a few switches.
 func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	slow := func(n int) error {
@@ -241,18 +245,19 @@ func TestALivePrimaryIsNotReplaced(t *testing.T) {
 	if n := len(second.requests()); n != 0 {
 		t.Errorf("the standby was asked %d times", n)
 	}
-	if w.link.look() != 0 {
+	if w.link.watch.look() != 0 {
 		t.Error("with nothing in flight it still looks")
 	}
 }
 
-// TestASilentPrimaryWithoutStandbyIsWaitedFor, by name, and goes on where it wakes; one that comes meanwhile as standby is taken at once.
+// TestASilentPrimaryWithoutStandbyIsWaitedFor, by name, and goes on where it wakes; one that comes meanwhile as standby
+// is taken at once.
 func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	for _, wakes := range []bool{true, false} {
 		t.Run(fmt.Sprint(wakes), func(t *testing.T) {
 			w, x, first, second, p := duo(t)
 			x.directory(pair(4, "l1", 0, ""))
-			eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare == nil })
+			eventually(t, func() bool { _, spare, _ := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
 			page, err := w.pages.Create("l1.beat")
 			if err != nil {
 				t.Fatal(err)
@@ -285,16 +290,17 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// hedging makes the primary late at its fifth row, once it is known how fast it is; nothing that a busy machine does of itself is late.
+// hedging makes the primary late at its fifth row, once it is known how fast it is; nothing that a busy machine does of
+// itself is late.
 func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, release chan struct{}) {
 	w, _, first, second, p = duo(t)
 	for step := range uint64(30) {
 		w.fetches(webPlan(t, step))
 	}
-	w.link.mu.Lock()
+	w.link.dir.Lock()
 	known := pace{took: slices.Repeat([]time.Duration{50 * time.Millisecond}, paceWindow), credits: hedgeCost + 30}
-	w.link.routes[stripeKey{"web", 0}].pace = known
-	w.link.mu.Unlock()
+	w.link.dir.routes[stripeKey{"web", 0}].pace = known
+	w.link.dir.Unlock()
 	second.set(func() { second.reqs = nil })
 	release = make(chan struct{})
 	first.set(func() { first.fault = func(n int) error { return hang(n == 5, release) } })
@@ -318,7 +324,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	if n := len(second.requests()); n != 2 {
 		t.Errorf("%d hedges in 33 requests", n)
 	}
-	if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
 		t.Errorf("a late loader was replaced by %v", using)
 	}
 }
@@ -343,7 +349,8 @@ func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 				t.Fatal(f.err)
 			}
 			verify(t, p, f.payload, false)
-			if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" || len(second.requests()) != 1 {
+			if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" ||
+				len(second.requests()) != 1 {
 				t.Errorf("%v is asked now; the standby was asked %d times", using, len(second.requests()))
 			}
 		})
@@ -369,7 +376,9 @@ func TestCopiesThatDifferEndTheRun(t *testing.T) {
 		}
 	})
 	got := <-w.fetching(p)
-	if !errors.Is(got.err, millrace.ErrMismatch) || !strings.Contains(got.err.Error(), "l1 and l2 give different tokens") && !strings.Contains(got.err.Error(), "l2 and l1 give different tokens") {
+	if !errors.Is(got.err, millrace.ErrMismatch) ||
+		!strings.Contains(got.err.Error(), "l1 and l2 give different tokens") &&
+			!strings.Contains(got.err.Error(), "l2 and l1 give different tokens") {
 		t.Fatalf("got %v", got.err)
 	}
 	files, _ := filepath.Glob(filepath.Join(w.dump, "differs-web-*.json"))
@@ -392,7 +401,7 @@ func TestWhatIsBadOnceIsReadAgain(t *testing.T) {
 		t.Errorf("the standby was asked %v", r)
 	}
 	x.directory(pair(4, "l1", 0, ""))
-	eventually(t, func() bool { _, spare, _ := w.link.asked(stripeKey{"web", 0}); return spare == nil })
+	eventually(t, func() bool { _, spare, _ := w.link.dir.lookup(stripeKey{"web", 0}); return spare == nil })
 	first.set(func() { first.bad = map[uint64]int{bad: 1} })
 	w.fetches(p)
 	if r := first.reqs[len(first.reqs)-1]; !r.Again || !slices.Equal(r.Ordinal, []uint64{bad}) {
@@ -412,7 +421,9 @@ func TestWhatIsBadTwiceIsMasked(t *testing.T) {
 	told := map[uint32]*proto.Bad{}
 	for range 2 {
 		b := x.event().GetBad()
-		if b.GetOrdinal() != bad || b.Source != 0 || b.Sample.Id != fmt.Sprintf("a.jsonl#%d", bad) || b.Sample.Reason != "invalid JSON" || b.Sample.Offset != 9 {
+		if b.GetOrdinal() != bad || b.Source != 0 || b.Sample.Id != fmt.Sprintf("a.jsonl#%d", bad) ||
+			b.Sample.Reason != "invalid JSON" ||
+			b.Sample.Offset != 9 {
 			t.Fatalf("the orchestrator was told %v", b)
 		}
 		told[b.Offset] = b
@@ -426,7 +437,8 @@ func TestWhatIsBadTwiceIsMasked(t *testing.T) {
 		if told[b.GetOffset()] == nil {
 			t.Fatalf("a new orchestrator was told %v", b)
 		}
-		masks = append(masks, &proto.Mask{Source: "web", Ordinal: b.Ordinal, Offset: b.Offset, Length: b.Length, Sample: b.Sample})
+		masks = append(masks,
+			&proto.Mask{Source: "web", Ordinal: b.Ordinal, Offset: b.Offset, Length: b.Length, Sample: b.Sample})
 	}
 	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Masked{Masked: &proto.Masked{Masks: masks}}})
 	f := <-got
@@ -456,9 +468,9 @@ func TestMasksOfBeforeAreKnown(t *testing.T) {
 		Manifests: []*proto.Manifest{{Source: "web", Shards: []*proto.Shard{{Name: "a.jsonl"}}}},
 		Masks:     []*proto.Mask{{Source: "web", Ordinal: uint64(a.Ordinal), Offset: a.Offset, Length: a.Length}}}}})
 	eventually(t, func() bool {
-		w.link.mu.Lock()
-		defer w.link.mu.Unlock()
-		return len(w.link.masks) == 1
+		w.link.masks.Lock()
+		defer w.link.masks.Unlock()
+		return len(w.link.masks.masked) == 1
 	})
 	f := <-w.fetching(p)
 	if f.err != nil || !f.payload.Masked(0, 0)[3] || slices.Contains(first.requests()[0], uint64(a.Ordinal)) {
@@ -476,7 +488,7 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	}
 	first.set(func() { first.fault = nil })
 	w.fetches(webPlan(t, 1))
-	if using, _, _ := w.link.asked(stripeKey{"web", 0}); using.name != "l1" {
+	if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
 		t.Errorf("%v is asked now", using)
 	}
 	w.begin(x, 0, 1, 0) // nothing was said before the join
@@ -486,9 +498,9 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 func TestWhoLeftTheDirectoryIsHungUpOn(t *testing.T) {
 	w, x, _, _, _ := duo(t)
 	connected := func() (addresses []string) {
-		w.link.mu.Lock()
-		defer w.link.mu.Unlock()
-		for address := range w.link.conns {
+		w.link.conns.mu.Lock()
+		defer w.link.conns.mu.Unlock()
+		for address := range w.link.conns.byAddress {
 			addresses = append(addresses, address)
 		}
 		slices.Sort(addresses)
@@ -514,7 +526,8 @@ func TestAlertsArePassedOn(t *testing.T) {
 	}
 	send("source web has no standby")
 	alerts, version, err := w.link.Alerts(w.ctx(), 0)
-	if err != nil || len(alerts) != 1 || alerts[0] != (sidecar.Alert{Kind: "unprotected", Text: "source web has no standby", Since: 7}) {
+	if err != nil || len(alerts) != 1 ||
+		alerts[0] != (sidecar.Alert{Kind: "unprotected", Text: "source web has no standby", Since: 7}) {
 		t.Fatalf("%v: %v", err, alerts)
 	}
 	send()
@@ -523,7 +536,8 @@ func TestAlertsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestPaceIsOfTheStripesOwn: late is what the stripe's own replies make late, and one request in twenty pays for a hedge.
+// TestPaceIsOfTheStripesOwn: late is what the stripe's own replies make late, and one request in twenty pays for a
+// hedge.
 func TestPaceIsOfTheStripesOwn(t *testing.T) {
 	p := newPace()
 	for range paceKnown - 1 {

@@ -47,9 +47,27 @@ type world struct {
 }
 
 func newWorld(t *testing.T, ranks int) (*world, *session) {
-	w := &world{t: t, net: memnet.New(), ended: make(chan error, 1), pages: heartbeattest.NewMemory(seam.System{}), dump: t.TempDir()}
-	w.link = New(Config{Name: "sidecar-0", Orchestrator: "orchestrator", Topology: millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, Ranks: ranks, PadMultiple: 4, Shapes: []millrace.Shape{{SequenceLength: 64}},
-		Net: w.net, Clock: seam.System{}, Pages: w.pages, Dump: w.dump, Log: slog.New(slog.DiscardHandler), Term: func(t millrace.Term) { w.term.Store(uint64(t)) }})
+	w := &world{
+		t:     t,
+		net:   memnet.New(),
+		ended: make(chan error, 1),
+		pages: heartbeattest.NewMemory(seam.System{}),
+		dump:  t.TempDir(),
+	}
+	w.link = New(Config{
+		Name:         "sidecar-0",
+		Orchestrator: "orchestrator",
+		Topology:     millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1},
+		Ranks:        ranks,
+		PadMultiple:  4,
+		Shapes:       []millrace.Shape{{SequenceLength: 64}},
+		Net:          w.net,
+		Clock:        seam.System{},
+		Pages:        w.pages,
+		Dump:         w.dump,
+		Log:          slog.New(slog.DiscardHandler),
+		Term:         func(t millrace.Term) { w.term.Store(uint64(t)) },
+	})
 	w.orchestrate()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { w.ended <- w.link.Run(ctx) }() // the cleanup waits for it
@@ -180,7 +198,11 @@ func (x *session) plan(p *proto.Plan) {
 
 func (x *session) committed(rank, attempt uint32, below uint64) {
 	x.t.Helper()
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Committed{Committed: &proto.Committed{Rank: rank, Attempt: attempt, Below: below}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Committed{
+			Committed: &proto.Committed{Rank: rank, Attempt: attempt, Below: below},
+		},
+	})
 }
 
 // begin joins a rank and answers it.
@@ -191,7 +213,11 @@ func (w *world) begin(x *session, rank, attempt uint32, step uint64) {
 	if j.GetRank() != rank {
 		w.t.Fatalf("rank %d joined as %v", rank, j)
 	}
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: rank, Call: j.Call, Attempt: attempt, Step: step}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Begin{
+			Begin: &proto.Begin{Rank: rank, Call: j.Call, Attempt: attempt, Step: step},
+		},
+	})
 	if a := <-answer; a.err != nil {
 		w.t.Fatal(a.err)
 	}
@@ -214,7 +240,14 @@ func (w *world) join(rank uint32, start sidecar.Start) chan joined {
 
 // planOf is a plan in which every assignment is of rank 0.
 func planOf(attempt uint32, step uint64, segments ...millrace.Segment) *proto.Plan {
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: millrace.Attempt(attempt), Step: millrace.Step(step), Ranks: 1, Microbatches: 1, Content: millrace.Digest{byte(step), 1}}
+	p := &millrace.Plan{
+		Stream:       millrace.Train,
+		Attempt:      millrace.Attempt(attempt),
+		Step:         millrace.Step(step),
+		Ranks:        1,
+		Microbatches: 1,
+		Content:      millrace.Digest{byte(step), 1},
+	}
 	for i, s := range segments {
 		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: s, Row: uint32(i)})
 	}
@@ -243,7 +276,13 @@ type row struct {
 
 // encode writes rows as Arrow's own writer does.
 func encode(rows ...row) []byte {
-	schema := arrow.NewSchema([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Uint32}, {Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)}}, nil)
+	schema := arrow.NewSchema(
+		[]arrow.Field{
+			{Name: "index", Type: arrow.PrimitiveTypes.Uint32},
+			{Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)},
+		},
+		nil,
+	)
 	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
 	defer b.Release()
 	index, lists := b.Field(0).(*array.Uint32Builder), b.Field(1).(*array.ListBuilder)
@@ -362,5 +401,6 @@ func (e *unreadable) Unwrap() error { return millrace.ErrBadSample }
 
 // Sample says which one it is.
 func (e *unreadable) Sample() (millrace.Ordinal, millrace.Quarantine) {
-	return millrace.Ordinal(e.ordinal), millrace.Quarantine{Source: "web", ID: fmt.Sprintf("a.jsonl#%d", e.ordinal), Offset: 9, Reason: "invalid JSON"}
+	id := fmt.Sprintf("a.jsonl#%d", e.ordinal)
+	return millrace.Ordinal(e.ordinal), millrace.Quarantine{Source: "web", ID: id, Offset: 9, Reason: "invalid JSON"}
 }

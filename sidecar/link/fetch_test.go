@@ -11,6 +11,7 @@ import (
 	"millrace/internal/wire"
 	"millrace/proto"
 	"millrace/sidecar"
+	"millrace/sidecar/link/reply"
 )
 
 func (x *session) directory(stripes ...*proto.LoaderStripe) {
@@ -27,7 +28,12 @@ func wide(t *testing.T) *millrace.Plan {
 	t.Helper()
 	var segments []millrace.Segment
 	for i := range uint64(40) {
-		segments = append(segments, millrace.Segment{Source: uint32(i % 2), Ordinal: millrace.Ordinal(i * 7), Offset: uint32(i % 3), Length: uint32(1 + i%5)})
+		segments = append(segments, millrace.Segment{
+			Source:  uint32(i % 2),
+			Ordinal: millrace.Ordinal(i * 7),
+			Offset:  uint32(i % 3),
+			Length:  uint32(1 + i%5),
+		})
 	}
 	p, err := wire.PlanFromProto(planOf(1, 0, segments...))
 	if err != nil {
@@ -79,8 +85,9 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 		s.more = func(o uint64) bool { return o/7%4 == 0 }
 	}
 	// Another rank's part is not for this host.
-	p.Assignments = append(p.Assignments, millrace.Assignment{Segment: millrace.Segment{Source: 0, Ordinal: 999, Length: 1}, Rank: 1})
-	eventually(t, func() bool { return w.link.served("web") == 2 })
+	p.Assignments = append(p.Assignments,
+		millrace.Assignment{Segment: millrace.Segment{Source: 0, Ordinal: 999, Length: 1}, Rank: 1})
+	eventually(t, func() bool { return w.link.dir.served("web") == 2 })
 	payload, err := w.fetch(p)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +95,8 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 	verify(t, p, payload, true)
 	for at, s := range []*store{web0, web1} {
 		asked := s.requests()
-		if len(asked) != 1 || !slices.IsSorted(asked[0]) || slices.ContainsFunc(asked[0], func(o uint64) bool { return o/32%2 != uint64(at) }) {
+		if len(asked) != 1 || !slices.IsSorted(asked[0]) ||
+			slices.ContainsFunc(asked[0], func(o uint64) bool { return o/32%2 != uint64(at) }) {
 			t.Errorf("stripe %d was asked for %v", at, asked)
 		}
 	}
@@ -97,12 +105,12 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 	}
 }
 
-// served is how many stripes of a source are known.
-func (l *Link) served(source string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// served counts the stripes of a source that have a loader.
+func (d *directory) served(source string) int {
+	d.Lock()
+	defer d.Unlock()
 	n := 0
-	for key, r := range l.routes {
+	for key, r := range d.routes {
 		if key.source == source && r.using != nil {
 			n++
 		}
@@ -129,7 +137,7 @@ func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
 		return errors.New("killed")
 	}
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
-	eventually(t, func() bool { return w.link.served("web") == 1 })
+	eventually(t, func() bool { return w.link.dir.served("web") == 1 })
 	p := wide(t)
 	got := make(chan sidecar.Payload, 1)
 	go func() { // read below
@@ -159,7 +167,8 @@ func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
 	}
 }
 
-// TestADeadStripeDoesNotStopTheOthers: what the living give is taken meanwhile, however long the dead takes to come back.
+// TestADeadStripeDoesNotStopTheOthers: what the living give is taken meanwhile, however long the dead takes to come
+// back.
 func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.welcome("code", "web")
@@ -168,7 +177,7 @@ func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	slow := make(chan struct{})
 	web.fault = func(int) error { <-slow; return nil }
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 2, 4, "l1"), stripe("web", 1, 2, 5, "nowhere"))
-	eventually(t, func() bool { return w.link.served("web") == 2 })
+	eventually(t, func() bool { return w.link.dir.served("web") == 2 })
 	p := wide(t)
 	got := make(chan sidecar.Payload, 1)
 	go func() { // read below
@@ -200,10 +209,24 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 		want  error
 		says  string
 	}{
-		{name: "bad sample", fault: func(int) error { return millrace.Errorf(millrace.ErrBadSample, "fetch web a.jsonl#60: invalid JSON") }, want: millrace.ErrBadSample, says: "a.jsonl#60"},
-		{name: "damaged payload", spoil: func(raw []byte) []byte { return raw[:len(raw)-40] }, want: millrace.ErrMismatch, says: "payload of step 0 from l1"},
-		{name: "other lengths", spoil: func([]byte) []byte { return encode(row{0, make([]uint32, 33)}) }, want: millrace.ErrMismatch, says: "33 tokens came"},
-		{name: "other rows", spoil: func([]byte) []byte { return encode(row{77, []uint32{1}}) }, want: millrace.ErrMismatch, says: "row 77"},
+		{
+			name: "bad sample", want: millrace.ErrBadSample, says: "a.jsonl#60",
+			fault: func(int) error {
+				return millrace.Errorf(millrace.ErrBadSample, "fetch web a.jsonl#60: invalid JSON")
+			},
+		},
+		{
+			name: "damaged payload", want: millrace.ErrMismatch, says: "payload of step 0 from l1",
+			spoil: func(raw []byte) []byte { return raw[:len(raw)-40] },
+		},
+		{
+			name: "other lengths", want: millrace.ErrMismatch, says: "33 tokens came",
+			spoil: func([]byte) []byte { return encode(row{0, make([]uint32, 33)}) },
+		},
+		{
+			name: "other rows", want: millrace.ErrMismatch, says: "row 77",
+			spoil: func([]byte) []byte { return encode(row{77, []uint32{1}}) },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w, x := newWorld(t, 1)
@@ -212,7 +235,7 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 			web := newStore(w, "l1", 1, 4)
 			web.fault, web.spoil = c.fault, c.spoil
 			x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
-			eventually(t, func() bool { return w.link.served("web") == 1 })
+			eventually(t, func() bool { return w.link.dir.served("web") == 1 })
 			w.orch.server.Stop() // nobody hears it at first
 			_, err := w.fetch(wide(t))
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
@@ -225,7 +248,8 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 					t.Fatalf("the orchestrator was told %v", f)
 				}
 			}
-			x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
+			x.order(1,
+				&proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}})
 			var run *sidecar.RunError
 			if _, err := w.link.Plan(w.ctx(), 1, 9); !errors.As(err, &run) || !strings.Contains(run.Reason, c.says) {
 				t.Fatalf("the trainers are told %v", err)
@@ -239,7 +263,8 @@ func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 	x.welcome("code")
 	x.directory(&proto.LoaderStripe{Source: "code"}) // no stripes: refused, and the stream with it
 	w.orch.next(t)
-	if _, err := w.fetch(wide(t)); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "source 1, the run has 1") {
+	if _, err := w.fetch(wide(t)); !errors.Is(err, millrace.ErrMismatch) ||
+		!strings.Contains(err.Error(), "source 1, the run has 1") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -259,13 +284,13 @@ func (p *payload) keep(i int, tokens []uint32) error { p.tokens[i] = tokens; ret
 // TestDamagedPayloadNeverPanics: cut anywhere, any byte changed.
 func TestDamagedPayloadNeverPanics(t *testing.T) {
 	plan, raw := three()
-	begin, err := schema()
+	decoder, err := reply.NewDecoder()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for cut := range raw {
-		p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, 3)}
-		if err := p.take(raw[:cut], []int{0, 1, 2}, p.keep); err != nil && !final(err) {
+		p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, 3)}
+		if err := p.take(raw[:cut], []int{0, 1, 2}, p.keep); err != nil && !isFinal(err) {
 			t.Fatalf("cut at %d: %v would be tried for ever", cut, err)
 		}
 	}
@@ -276,8 +301,9 @@ func TestDamagedPayloadNeverPanics(t *testing.T) {
 			try(t, plan, spoiled)
 		}
 	}
-	p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, 3)}
-	if err := p.take(raw, []int{0, 1, 2}, p.keep); err != nil || !slices.Equal(p.tokens[2], []uint32{7, 8, 9}) || !slices.Equal(p.tokens[1], []uint32{4}) {
+	p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, 3)}
+	if err := p.take(raw, []int{0, 1, 2}, p.keep); err != nil || !slices.Equal(p.tokens[2], []uint32{7, 8, 9}) ||
+		!slices.Equal(p.tokens[1], []uint32{4}) {
 		t.Fatalf("%v: %v", err, p.tokens)
 	}
 }
@@ -285,11 +311,11 @@ func TestDamagedPayloadNeverPanics(t *testing.T) {
 // try takes what may be damaged: it is an error, or rows as long as planned.
 func try(t *testing.T, plan *millrace.Plan, raw []byte) {
 	t.Helper()
-	begin, err := schema()
+	decoder, err := reply.NewDecoder()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &payload{schema: begin, plan: plan, tokens: make([][]uint32, len(plan.Assignments))}
+	p := &payload{decoder: decoder, plan: plan, tokens: make([][]uint32, len(plan.Assignments))}
 	if err := p.take(raw, []int{0, 1, 2}, p.keep); err != nil && !errors.Is(err, millrace.ErrMismatch) {
 		t.Fatalf("%v is no mismatch", err)
 	}

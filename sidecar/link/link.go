@@ -1,19 +1,18 @@
+// Package link connects a sidecar to the other roles: to the orchestrator, which sends plans and takes commits, and to
+// the loaders, which send tokens. It hides their restarts: calls wait, and say for whom.
+//
+// Each concern is a type with its own state and lock. [Link] routes the orchestrator's orders to them: uplink sends
+// events, progress holds plans and positions, directory and connections know the loaders, watcher judges their
+// heartbeats, masks and alerts hold the run's, waits explains delays, and fetcher gets the tokens of a step.
 package link
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"os"
-	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"millrace"
 	"millrace/internal/event"
@@ -25,7 +24,7 @@ import (
 	"millrace/sidecar"
 )
 
-// Config is what a link needs.
+// Config describes a sidecar and its surroundings.
 type Config struct {
 	Name         string
 	Orchestrator string           // address
@@ -34,85 +33,81 @@ type Config struct {
 	PadMultiple  uint32
 	Topology     millrace.Topology
 	Broadcast    millrace.Broadcast
-	Ranks        int // of the topology's, on this host
+	Ranks        int // data-parallel ranks that this host serves
 	Net          seam.Net
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
 	Log          *slog.Logger
-	Term         func(millrace.Term) // told every new term of the orchestrator
-	Pages        heartbeat.Pages     // of the loaders of this host; nil: only the end of a stream tells that one is dead
-	Dump         string              // directory for what two loaders gave differently; empty: it is not written
+	Term         func(millrace.Term) // called with each new term of the orchestrator
+	// of this host's loaders; nil: only the end of a stream tells that a loader is dead
+	Pages heartbeat.Pages
+	// directory for segments of which two loaders gave different tokens; empty: none is written
+	Dump string
 }
-
-// retry is the wait before something that failed is tried again.
-const retry = 20 * time.Millisecond
 
 // Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected; calls wait while it is not.
 type Link struct {
-	cfg  Config
-	born int64
-
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced whenever something below changes
-	stream   proto.Orchestrator_ServeClient
-	term     uint64
-	sources  []sidecar.SourceNames
-	routes   map[stripeKey]*route
-	watched  map[string]*watched // by address
-	caution  heartbeat.Caution   // of the judges of watched
-	asks     int                 // requests in flight that are watched
-	awake    chan struct{}       // the first of them has begun
-	waits    map[*need]wait      // what fetches wait for
-	masks    map[segment]bool
-	bad      map[segment]*proto.Bad // told to every orchestrator until it is masked
-	alerts   []sidecar.Alert
-	alerted  uint64        // counts the lists of alerts
-	doubt    chan struct{} // somebody asked what is waited for
-	mute     time.Time     // since when the orchestrator answers nothing; zero: it answers
-	attempt  millrace.Attempt
-	plans    map[millrace.Step]*sidecar.StepPlan
-	end      *proto.Ended
-	failed   *sidecar.RunError
-	fatal    *proto.Fatal // why this host cannot go on: every orchestrator is told
-	waiting  string
-	calls    map[uint64]*call
-	lastCall uint64
-	ranks    map[millrace.Rank]*position
-	conns    map[string]*grpc.ClientConn
-	closed   bool
-}
-
-// call is a Join that waits for its answer.
-type call struct {
-	msg    *proto.Join
-	answer chan any // *proto.Begin or *proto.Refusal
-}
-
-// position is where a rank stands, as the orchestrator must be told when it is new.
-type position struct {
-	attempt   millrace.Attempt
-	committed uint64 // steps below were committed by the trainer
-	known     uint64 // of these, the orchestrator has answered for
-	begun     bool
-	left      bool // its trainer is gone
+	cfg      Config
+	born     int64 // boot time of this process, in nanoseconds
+	up       *uplink
+	conns    *connections
+	watch    *watcher
+	waits    *waits
+	masks    *masks
+	alerts   *alerts
+	dir      *directory
+	progress *progress
+	fetcher  *fetcher
 }
 
 // New returns a link that is not connected before Run.
 func New(cfg Config) *Link {
-	return &Link{cfg: cfg, born: cfg.Clock.Boottime(), changed: make(chan struct{}), plans: map[millrace.Step]*sidecar.StepPlan{}, calls: map[uint64]*call{},
-		ranks: map[millrace.Rank]*position{}, conns: map[string]*grpc.ClientConn{}, routes: map[stripeKey]*route{},
-		watched: map[string]*watched{}, awake: make(chan struct{}, 1), doubt: make(chan struct{}, 1), waits: map[*need]wait{}, masks: map[segment]bool{}, bad: map[segment]*proto.Bad{}}
+	l := &Link{cfg: cfg, born: cfg.Clock.Boottime()}
+	l.up = &uplink{events: cfg.Events}
+	l.conns = &connections{net: cfg.Net, byAddress: map[string]*grpc.ClientConn{}}
+	l.watch = &watcher{
+		pages:     cfg.Pages,
+		clock:     cfg.Clock,
+		log:       cfg.Log,
+		awake:     make(chan struct{}, 1),
+		byAddress: map[string]*watched{},
+	}
+	l.waits = &waits{clock: cfg.Clock, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
+	l.alerts = &alerts{log: cfg.Log, condition: newCondition()}
+	l.masks = &masks{
+		fail: cfg.Fail, log: cfg.Log, up: l.up, condition: newCondition(),
+		masked: map[segment]bool{}, bad: map[segment]*proto.Bad{},
+	}
+	l.dir = &directory{
+		orchestrator: cfg.Orchestrator, fail: cfg.Fail, log: cfg.Log, up: l.up, conns: l.conns, watch: l.watch,
+		condition: newCondition(), stripes: map[string]uint32{}, routes: map[stripeKey]*route{},
+	}
+	l.progress = &progress{
+		hosted: cfg.Ranks, fail: cfg.Fail, events: cfg.Events, up: l.up, condition: newCondition(),
+		plans: map[millrace.Step]*sidecar.StepPlan{},
+		calls: map[uint64]*pendingJoin{}, ranks: map[millrace.Rank]*position{},
+	}
+	l.fetcher = &fetcher{dump: cfg.Dump, log: cfg.Log, suppliers: &suppliers{
+		clock: cfg.Clock, fail: cfg.Fail, up: l.up, dir: l.dir, conns: l.conns, watch: l.watch,
+		masks: l.masks, waits: l.waits,
+	}}
+	return l
 }
 
-// Run keeps the stream to the orchestrator until ctx ends, and an eye on the loaders. It returns an error where another sidecar took
-// this one's place, or where the orchestrator refuses this program.
+// Run keeps the stream to the orchestrator and watches the loaders until ctx ends. It returns an error if another
+// sidecar took this one's place, or if the orchestrator refuses this program.
 func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
-	var eyes errgroup.Group
-	eyes.Go(func() error { l.watch(ctx); return nil })
-	defer func() { leave(); _ = eyes.Wait(); l.close() }()
-	conn, err := l.dial(l.cfg.Orchestrator)
+	var patrol errgroup.Group
+	patrol.Go(func() error { l.watch.patrol(ctx); return nil })
+	defer func() {
+		leave()
+		_ = patrol.Wait()
+		l.conns.closeAll()
+		l.watch.retain(nil)
+	}()
+	conn, err := l.conns.dial(l.cfg.Orchestrator)
 	if err != nil {
 		return err
 	}
@@ -126,57 +121,23 @@ func (l *Link) Run(ctx context.Context) error {
 			return err
 		}
 		l.cfg.Log.Debug("lost the orchestrator", "error", err)
-		l.set(func() { l.stream, l.waiting = nil, "the orchestrator is not there; it is being restarted" })
+		l.up.shut()
+		l.waits.orchestratorSays("the orchestrator is not there; it is being restarted")
 		select {
 		case <-ctx.Done():
-		case <-l.cfg.Clock.After(retry):
+		case <-l.cfg.Clock.After(retryAfter):
 		}
 	}
 }
 
-// connect is dial where the caller holds mu.
-func (l *Link) connect(address string) (*grpc.ClientConn, error) {
-	if c := l.conns[address]; c != nil {
-		return c, nil
-	}
-	if l.closed {
-		return nil, fmt.Errorf("reach %s: this sidecar is leaving: %w", address, context.Canceled)
-	}
-	c, err := grpc.NewClient("passthrough:///"+"role", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, address) }),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.ForceCodecV2(wire.NewPayload())), grpc.WithReadBufferSize(512<<10),
-		grpc.WithIdleTimeout(0), grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
-			Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}))
-	if err != nil {
-		return nil, fmt.Errorf("reach %s: %w", address, err)
-	}
-	l.conns[address] = c
-	return c, nil
-}
-
-func (l *Link) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true // a fetch that is still on its way would open one that nobody closes
-	for _, c := range l.conns {
-		c.Close()
-	}
-	for _, w := range l.watched {
-		if w.asks == 0 {
-			w.close()
-		}
-	}
-}
-
-// session is one stream: hello, what was not answered, then orders.
+// session serves one stream: a greeting, then orders.
 func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) error {
 	group, ctx := errgroup.WithContext(ctx)
 	stream, err := client.Serve(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { return l.pulse(ctx, client) })
+	group.Go(func() error { l.waits.probe(ctx, client); return nil })
 	group.Go(func() error {
 		if err := l.greet(stream); err != nil {
 			return err
@@ -197,104 +158,129 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 	return group.Wait()
 }
 
-// greet tells a new orchestrator where the ranks stand and repeats what was not answered.
+// greet tells a new orchestrator where the ranks stand and repeats everything that no orchestrator has answered.
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	hello := &proto.SidecarHello{Name: l.cfg.Name, Pid: int64(os.Getpid()), Version: l.cfg.Version, Born: l.born}
-	for r, p := range l.ranks {
-		hello.Ranks = append(hello.Ranks, &proto.RankPosition{Rank: uint32(r), Attempt: uint32(p.attempt), Below: p.committed, Serving: p.begun})
-	}
-	if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Hello{Hello: hello}}); err != nil {
+	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born}
+	if err := l.progress.greet(stream, hello); err != nil {
 		return err
 	}
-	l.stream, l.waiting = stream, ""
-	for r, p := range l.ranks {
-		if p.left {
-			l.sendLeft(r)
-		}
-	}
-	for _, c := range l.calls {
-		if err := stream.Send(&proto.SidecarEvent{Fence: l.fence(), Event: &proto.SidecarEvent_Join{Join: c.msg}}); err != nil {
-			return err
-		}
-	}
-	for r, p := range l.ranks {
-		if p.known < p.committed {
-			l.sendCommit(r, p)
-		}
-	}
-	for _, r := range l.routes {
-		if r.switched != nil {
-			l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Switched{Switched: r.switched}})
-		}
-	}
-	for _, b := range l.bad {
-		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: b}})
-	}
-	if l.fatal != nil {
-		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: l.fatal}})
-	}
-	l.announce()
+	l.waits.orchestratorSays("")
+	l.dir.repeatSwitches()
+	l.masks.repeatReports()
+	l.progress.repeatComplaint()
 	l.cfg.Fail.Hit("sidecar/greet/after")
 	return nil
 }
 
-// complain tells the orchestrator, this one and those to come, that the run cannot go on. The caller holds mu.
-func (l *Link) complain(reason string) {
-	if l.fatal == nil {
-		l.fatal = &proto.Fatal{Reason: reason}
-		l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: l.fatal}})
+// obey carries out one order. It refuses an order of a lower term than one seen before, because its sender is fenced.
+func (l *Link) obey(order *proto.SidecarOrder) error {
+	term := order.GetFence().GetTerm()
+	isNew, err := l.up.admit(term)
+	if err != nil {
+		return err
 	}
-}
-
-func (l *Link) fence() *proto.Fence {
-	return &proto.Fence{Stream: string(millrace.Train), Attempt: uint32(l.attempt), Term: l.term}
-}
-
-// send sends if connected; what matters is repeated by greet. The caller holds mu: a stream takes one sender.
-func (l *Link) send(e *proto.SidecarEvent) {
-	if l.stream != nil {
-		e.Fence = l.fence()
-		_ = l.stream.Send(e)
+	if isNew {
+		l.cfg.Term(millrace.Term(term))
 	}
+	switch o := order.GetOrder().(type) {
+	case *proto.SidecarOrder_Bye:
+		return &replaced{o.Bye.Reason}
+	case *proto.SidecarOrder_Welcome:
+		l.dir.adopt(o.Welcome.Manifests)
+		l.masks.add(o.Welcome.Masks)
+	case *proto.SidecarOrder_Masked:
+		l.masks.add(o.Masked.Masks)
+	case *proto.SidecarOrder_Alerts:
+		l.alerts.replace(o.Alerts.Alerts)
+	case *proto.SidecarOrder_Loaders:
+		return l.dir.load(o.Loaders)
+	case *proto.SidecarOrder_Plan:
+		return l.progress.addPlan(o.Plan, l.dir.sourceNames())
+	case *proto.SidecarOrder_Begin:
+		l.progress.begin(o.Begin)
+	case *proto.SidecarOrder_RollCall:
+		l.progress.tellPresent(o.RollCall)
+	case *proto.SidecarOrder_Refusal:
+		l.progress.refuse(o.Refusal)
+	case *proto.SidecarOrder_Ended:
+		l.progress.finish(o.Ended)
+	case *proto.SidecarOrder_Failed:
+		l.progress.abort(o.Failed)
+	case *proto.SidecarOrder_Waiting:
+		l.waits.orchestratorSays(o.Waiting.Text)
+	case *proto.SidecarOrder_Committed:
+		l.progress.confirm(o.Committed)
+	}
+	return nil
 }
 
-func (l *Link) sendLeft(r millrace.Rank) {
-	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Left{Left: &proto.Left{Rank: uint32(r)}}})
+// Join implements sidecar.Upstream.
+func (l *Link) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (sidecar.Begin, error) {
+	b, err := l.progress.join(ctx, rank, start)
+	if err != nil {
+		return sidecar.Begin{}, err
+	}
+	return sidecar.Begin{
+		Attempt: millrace.Attempt(
+			b.Attempt,
+		), Term: millrace.Term(l.up.highestTerm()), Step: millrace.Step(b.Step), Microbatch: b.Microbatch,
+		State: b.State, Topology: l.cfg.Topology, Broadcast: l.cfg.Broadcast,
+		Shapes: l.cfg.Shapes, PadMultiple: l.cfg.PadMultiple,
+	}, nil
 }
 
-func (l *Link) sendCommit(r millrace.Rank, p *position) {
-	l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Commit{Commit: &proto.Commit{Rank: uint32(r), Attempt: uint32(p.attempt), Step: p.committed - 1}}})
+// Plan implements sidecar.Upstream.
+func (l *Link) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*sidecar.StepPlan, error) {
+	return l.progress.planned(ctx, attempt, step)
 }
 
-// set changes something and wakes those who wait.
-func (l *Link) set(change func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change()
-	l.announce()
+// Commit implements sidecar.Upstream: it returns when the orchestrator has answered.
+func (l *Link) Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error {
+	return l.progress.commit(ctx, rank, attempt, step)
 }
 
-func (l *Link) announce() {
-	close(l.changed)
-	l.changed = make(chan struct{})
+// CheckpointSaved implements sidecar.Upstream. The event may be lost; the run then retains more.
+func (l *Link) CheckpointSaved(_ context.Context, _ millrace.Rank, _ millrace.Attempt, step millrace.Step) error {
+	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Saved{Saved: &proto.Saved{Step: uint64(step)}}})
+	return nil
 }
 
-// await blocks until ready says so; it is called with mu held.
-func (l *Link) await(ctx context.Context, ready func() bool) error {
-	for {
-		l.mu.Lock()
-		ok, changed := ready(), l.changed
-		l.mu.Unlock()
-		if ok {
-			return nil
+// Reported implements sidecar.Upstream.
+func (l *Link) Reported(rank millrace.Rank, r sidecar.Report) {
+	out := &proto.Reported{
+		Rank: uint32(
+			rank,
+		), Attempt: uint32(r.Attempt), Step: uint64(r.Step), Microbatch: r.Microbatches, Seconds: r.Seconds,
+	}
+	for _, x := range r.Losses {
+		out.Losses = append(out.Losses, &proto.SourceLoss{Source: x.Source, LossSum: x.Sum, Tokens: x.Tokens})
+	}
+	l.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Reported{Reported: out}})
+}
+
+// Left implements sidecar.Upstream.
+func (l *Link) Left(rank millrace.Rank) { l.progress.leave(rank) }
+
+// Waiting implements sidecar.Upstream: the reason of the earliest waiting step, and the orchestrator's.
+func (l *Link) Waiting() string { return l.waits.summary() }
+
+// Alerts implements sidecar.Upstream.
+func (l *Link) Alerts(ctx context.Context, after uint64) (alerts []sidecar.Alert, version uint64, err error) {
+	return l.alerts.newerThan(ctx, after)
+}
+
+// Fetch implements sidecar.Fetcher. A loader that is dead or silent is replaced by its standby, or waited for if there
+// is none. An error that no other try mends is reported to the orchestrator and ends the run.
+func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
+	l.cfg.Fail.Hit("sidecar/fetch/before")
+	p, err := l.fetcher.fetch(ctx, plan, ranks)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.progress.complain(err.Error())
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return nil, err
 	}
+	l.cfg.Fail.Hit("sidecar/fetch/after")
+	return p, nil
 }

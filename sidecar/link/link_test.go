@@ -18,14 +18,23 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	if len(x.hello.Ranks) != 0 {
 		t.Errorf("a new link says where ranks stand: %v", x.hello.Ranks)
 	}
-	answer := w.join(1, sidecar.Start{Kind: sidecar.StartState, State: []byte("{}"), Override: []string{"seed"}, Step: 3})
+	answer := w.join(1,
+		sidecar.Start{Kind: sidecar.StartState, State: []byte("{}"), Override: []string{"seed"}, Step: 3})
 	j := x.event().GetJoin()
 	if j.Rank != 1 || j.Start != "state" || string(j.State) != "{}" || j.Override[0] != "seed" || j.Step != 3 {
 		t.Fatalf("join %v", j)
 	}
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 1, Call: j.Call, Attempt: 2, Step: 9, Microbatch: 1, State: []byte("s")}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Begin{
+			Begin: &proto.Begin{Rank: 1, Call: j.Call, Attempt: 2, Step: 9, Microbatch: 1, State: []byte("s")},
+		},
+	})
 	a := <-answer
-	if b := a.begin; a.err != nil || b.Attempt != 2 || b.Term != 1 || b.Step != 9 || b.Microbatch != 1 || string(b.State) != "s" || b.Topology.Ranks != 2 || b.PadMultiple != 4 || b.Shapes[0].SequenceLength != 64 {
+	if b := a.begin; a.err != nil || b.Attempt != 2 || b.Term != 1 || b.Step != 9 || b.Microbatch != 1 ||
+		string(b.State) != "s" ||
+		b.Topology.Ranks != 2 ||
+		b.PadMultiple != 4 ||
+		b.Shapes[0].SequenceLength != 64 {
 		t.Fatalf("%v: %+v", a.err, a.begin)
 	}
 	if w.term.Load() != 1 {
@@ -33,7 +42,11 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	}
 	answer = w.join(0, sidecar.Start{})
 	j = x.event().GetJoin()
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Refusal{Refusal: &proto.Refusal{Rank: 0, Call: j.Call, Reason: "this run has history"}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Refusal{
+			Refusal: &proto.Refusal{Rank: 0, Call: j.Call, Reason: "this run has history"},
+		},
+	})
 	var start *sidecar.StartError
 	if a := <-answer; !errors.As(a.err, &start) || start.Reason != "this run has history" {
 		t.Fatalf("a refused start: %v", a.err)
@@ -48,7 +61,10 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	if x.event().GetLeft().GetRank() != 0 {
 		t.Error("that it left was not said")
 	}
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Refusal{Refusal: &proto.Refusal{Call: late.Call, Reason: "late"}}}) // nobody waits for it
+	// nobody waits for it
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Refusal{Refusal: &proto.Refusal{Call: late.Call, Reason: "late"}},
+	})
 	w.begin(x, 0, 2, 9)
 }
 
@@ -59,7 +75,8 @@ func TestAHostSaysWhoIsThere(t *testing.T) {
 	for rank := range uint32(2) {
 		w.begin(x, rank, 1, 0)
 	}
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 2, Call: 99, Attempt: 1}}})
+	x.order(1,
+		&proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 2, Call: 99, Attempt: 1}}})
 	w.link.Left(1)
 	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_RollCall{RollCall: &proto.RollCall{Call: 7}}})
 	if rank := x.event().GetLeft().GetRank(); rank != 1 {
@@ -84,7 +101,8 @@ func TestPlansAreGivenOnce(t *testing.T) {
 	}()
 	x.plan(planOf(1, 0))
 	x.plan(planOf(1, 1))
-	if p := <-got; p.Step != 1 || string(p.State) != `{"step":1}` || len(p.Sources) != 1 || p.Sources[0].Shards[0] != "a.jsonl" {
+	if p := <-got; p.Step != 1 || string(p.State) != `{"step":1}` || len(p.Sources) != 1 ||
+		p.Sources[0].Shards[0] != "a.jsonl" {
 		t.Fatalf("plan %+v", p)
 	}
 	x.plan(planOf(1, 1)) // an orchestrator that was lost says again what it said
@@ -95,7 +113,8 @@ func TestPlansAreGivenOnce(t *testing.T) {
 	x.plan(planOf(2, 1)) // the next attempt: what belonged to the last is forgotten, its end too
 	eventually(t, func() bool { _, err := w.link.Plan(w.ctx(), 1, 1); return err != nil })
 	var run *sidecar.RunError
-	if _, err := w.link.Plan(w.ctx(), 1, 1); !errors.As(err, &run) || !strings.Contains(run.Reason, "attempt 1 was replaced by attempt 2") {
+	if _, err := w.link.Plan(w.ctx(), 1, 1); !errors.As(err, &run) ||
+		!strings.Contains(run.Reason, "attempt 1 was replaced by attempt 2") {
 		t.Fatalf("an attempt that is over: %v", err)
 	}
 	short, cancel := context.WithCancel(context.Background())
@@ -160,7 +179,9 @@ func TestCommitsSurviveTheOrchestrator(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 1, Call: call, Attempt: 4, Step: 2}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Begin{Begin: &proto.Begin{Rank: 1, Call: call, Attempt: 4, Step: 2}},
+	})
 	if a := <-pending; a.err != nil || a.begin.Attempt != 4 {
 		t.Fatal(a)
 	}
@@ -185,7 +206,8 @@ func TestAFailedRunIsToldToEverybody(t *testing.T) {
 	w.begin(x, 0, 1, 0)
 	pending := w.join(1, sidecar.Start{})
 	x.event()
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: "source web is gone"}}})
+	x.order(1,
+		&proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: "source web is gone"}}})
 	var run *sidecar.RunError
 	if a := <-pending; !errors.As(a.err, &run) || run.Reason != "source web is gone" {
 		t.Fatalf("a join: %v", a.err)
@@ -208,7 +230,8 @@ func TestAFailedRunIsToldToEverybody(t *testing.T) {
 
 func TestWaitingIsSaidInWords(t *testing.T) {
 	w, x := newWorld(t, 1)
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: "opening sources web"}}})
+	x.order(1,
+		&proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: "opening sources web"}}})
 	eventually(t, func() bool { return w.link.Waiting() == "opening sources web" })
 	w.orch.server.Stop()
 	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator is not there") })
@@ -243,7 +266,9 @@ func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 
 func TestALinkThatIsReplacedLeaves(t *testing.T) {
 	w, x := newWorld(t, 1)
-	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as sidecar-0"}}})
+	x.order(1, &proto.SidecarOrder{
+		Order: &proto.SidecarOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as sidecar-0"}},
+	})
 	err := <-w.ended
 	w.ended <- nil
 	if err == nil || !strings.Contains(err.Error(), "told to leave: another process took over") {
@@ -259,10 +284,10 @@ func TestPlansAreKeptForTheSlowestRank(t *testing.T) {
 		x.plan(planOf(1, step))
 	}
 	kept := func() (steps []uint64) {
-		w.link.mu.Lock()
-		defer w.link.mu.Unlock()
+		w.link.progress.Lock()
+		defer w.link.progress.Unlock()
 		for step := range uint64(6) {
-			if w.link.plans[millrace.Step(step)] != nil {
+			if w.link.progress.plans[millrace.Step(step)] != nil {
 				steps = append(steps, step)
 			}
 		}

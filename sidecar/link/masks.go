@@ -1,10 +1,24 @@
 package link
 
 import (
+	"log/slog"
+
 	"millrace"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
 	"millrace/proto"
-	"millrace/sidecar"
 )
+
+// masks holds the run's masked segments, and the segments that this host wants masked.
+type masks struct {
+	fail *failpoint.Set
+	log  *slog.Logger
+	up   *uplink
+
+	condition
+	masked map[segment]bool
+	bad    map[segment]*proto.Bad // reported to every orchestrator until it is masked
+}
 
 // segment is a part of a document as plans name it.
 type segment struct {
@@ -13,66 +27,69 @@ type segment struct {
 	offset, length uint32
 }
 
-// mask takes what turned out bad after it was planned. The caller holds mu.
-func (l *Link) mask(masks []*proto.Mask) {
-	if len(masks) == 0 {
+func segmentOf(source string, a *millrace.Assignment) segment {
+	return segment{source, uint64(a.Ordinal), a.Offset, a.Length}
+}
+
+// add takes segments that the orchestrator has masked.
+func (m *masks) add(list []*proto.Mask) {
+	if len(list) == 0 {
 		return
 	}
-	l.cfg.Fail.Hit("sidecar/masked/before")
-	for _, m := range masks {
-		s := segment{m.Source, m.Ordinal, m.Offset, m.Length}
-		if !l.masks[s] {
-			l.cfg.Log.Warn("a planned segment cannot be read and is masked", "source", m.Source, "ordinal", m.Ordinal, "offset", m.Offset, "length", m.Length, "sample", m.Sample.GetId(), "reason", m.Sample.GetReason())
+	m.fail.Hit("sidecar/masked/before")
+	m.update(func() {
+		for _, x := range list {
+			s := segment{x.Source, x.Ordinal, x.Offset, x.Length}
+			if !m.masked[s] {
+				m.log.Warn("a planned segment cannot be read and is masked",
+					"source", x.Source, "ordinal", x.Ordinal, "offset", x.Offset, "length", x.Length,
+					"sample", x.Sample.GetId(), "reason", x.Sample.GetReason())
+			}
+			m.masked[s] = true
+			delete(m.bad, s)
 		}
-		l.masks[s] = true
-		delete(l.bad, s)
-	}
-	l.cfg.Fail.Hit("sidecar/masked/after")
+	})
+	m.fail.Hit("sidecar/masked/after")
 }
 
-// masked tells whether an assignment is masked. The caller holds mu.
-func (l *Link) masked(a *millrace.Assignment) bool {
-	return len(l.masks) > 0 && l.masks[l.segment(a)]
+// hides reports whether an assignment of a source is masked. The caller holds the lock.
+func (m *masks) hides(source string, a *millrace.Assignment) bool {
+	return len(m.masked) > 0 && m.masked[segmentOf(source, a)]
 }
 
-func (l *Link) segment(a *millrace.Assignment) segment {
-	return segment{l.sources[a.Source].Name, uint64(a.Ordinal), a.Offset, a.Length}
-}
-
-// accuse tells the orchestrator, this one and those to come, of segments that two readings could not decode.
-func (l *Link) accuse(p *millrace.Plan, found map[int]*proto.Quarantine) {
-	l.set(func() {
+// accuse reports segments that two readings could not decode, to this orchestrator and to each later one. found maps
+// indices of the plan's assignments, all of one source, to the reason.
+func (m *masks) accuse(p *millrace.Plan, source string, found map[int]*proto.Quarantine) {
+	m.update(func() {
 		for i, q := range found {
 			a := &p.Assignments[i]
-			s := l.segment(a)
-			if l.masks[s] || l.bad[s] != nil {
+			s := segmentOf(source, a)
+			if m.masked[s] || m.bad[s] != nil {
 				continue
 			}
-			l.cfg.Fail.Hit("sidecar/bad/before")
-			l.bad[s] = &proto.Bad{Step: uint64(p.Step), Source: a.Source, Ordinal: uint64(a.Ordinal), Offset: a.Offset, Length: a.Length, Sample: q}
-			l.record("bad", int64(p.Step), s.source+"/"+q.GetId(), l.term)
-			l.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: l.bad[s]}})
-			l.cfg.Fail.Hit("sidecar/bad/after")
+			m.fail.Hit("sidecar/bad/before")
+			b := &proto.Bad{
+				Step: uint64(p.Step), Source: a.Source, Ordinal: uint64(a.Ordinal), Offset: a.Offset, Length: a.Length,
+				Sample: q,
+			}
+			m.bad[s] = b
+			m.up.record(event.Record{
+				Event: "bad",
+				Step:  int64(p.Step),
+				Key:   source + "/" + q.GetId(),
+				Term:  m.up.highestTerm(),
+			})
+			m.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: b}})
+			m.fail.Hit("sidecar/bad/after")
 		}
 	})
 }
 
-// alert takes what the run lacks now. The caller holds mu.
-func (l *Link) alert(alerts []*proto.Alert) {
-	now := make([]sidecar.Alert, 0, len(alerts))
-	for _, a := range alerts {
-		now = append(now, sidecar.Alert{Kind: a.Kind, Text: a.Text, Since: a.Since})
+// repeatReports reports all segments that are not masked yet to a new orchestrator.
+func (m *masks) repeatReports() {
+	m.Lock()
+	defer m.Unlock()
+	for _, b := range m.bad {
+		m.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Bad{Bad: b}})
 	}
-	for _, a := range now {
-		if !sidecar.Holds(l.alerts, a) {
-			l.cfg.Log.Warn("alert", "kind", a.Kind, "text", a.Text)
-		}
-	}
-	for _, a := range l.alerts {
-		if !sidecar.Holds(now, a) {
-			l.cfg.Log.Warn("alert is over", "kind", a.Kind, "text", a.Text)
-		}
-	}
-	l.alerts = now
-	l.alerted++
 }

@@ -4,68 +4,116 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"millrace"
-	"millrace/sidecar"
+	"millrace/internal/seam"
+	"millrace/proto"
 )
 
-// wait is what a fetch waits for.
+// answerWithin is how long the orchestrator may take to answer before waiting trainers are told.
+const answerWithin = 2 * time.Second
+
+// waits knows why batches are late: for which loader a fetch waits, and how the orchestrator does.
+type waits struct {
+	clock seam.Clock
+	doubt chan struct{} // somebody asked for the reason
+
+	mu           sync.Mutex
+	fetches      map[*wait]struct{}
+	orchestrator string    // its own reason
+	mute         time.Time // since when the orchestrator does not answer; zero: it answers
+}
+
+// wait is the reason of one fetch. The lock of its waits guards it.
 type wait struct {
+	list  *waits
 	step  millrace.Step
 	since time.Time
 	text  string
 }
 
-// wait notes what a fetch waits for; "" when it no longer does. since is kept while it waits.
-func (l *Link) wait(n *need, text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if text == "" {
-		delete(l.waits, n)
-		return
+func (w *waits) newWait(step millrace.Step) *wait { return &wait{list: w, step: step} }
+
+// because states the reason. The wait began with the first reason since clear.
+func (x *wait) because(text string) {
+	x.list.mu.Lock()
+	defer x.list.mu.Unlock()
+	if _, waits := x.list.fetches[x]; !waits {
+		x.since = x.list.clock.Now()
+		x.list.fetches[x] = struct{}{}
 	}
-	w, waited := l.waits[n]
-	if !waited {
-		w = wait{step: n.payload.plan.Step, since: l.cfg.Clock.Now()}
-	}
-	w.text = text
-	l.waits[n] = w
+	x.text = text
 }
 
-// Waiting implements sidecar.Upstream: the earliest step that a fetch waits for, and what the orchestrator says.
-func (l *Link) Waiting() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var first wait
-	found := false
-	for _, w := range l.waits {
-		if !found || w.step < first.step || w.step == first.step && w.since.Before(first.since) {
-			first, found = w, true
+// clear ends the wait.
+func (x *wait) clear() {
+	x.list.mu.Lock()
+	defer x.list.mu.Unlock()
+	delete(x.list.fetches, x)
+}
+
+// orchestratorSays replaces the orchestrator's own reason; "": it waits for nothing.
+func (w *waits) orchestratorSays(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.orchestrator = text
+}
+
+// summary returns the reason of the earliest waiting step and the orchestrator's, "" if there is none.
+func (w *waits) summary() string {
+	select {
+	case w.doubt <- struct{}{}:
+	default: // the orchestrator is being asked
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var first *wait
+	for x := range w.fetches {
+		if first == nil || x.step < first.step || x.step == first.step && x.since.Before(first.since) {
+			first = x
 		}
 	}
-	select {
-	case l.doubt <- struct{}{}:
-	default: // it is being asked
-	}
 	var texts []string
-	if found {
-		texts = append(texts, fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, first.text, l.cfg.Clock.Now().Sub(first.since).Seconds()))
+	now := w.clock.Now()
+	if first != nil {
+		texts = append(texts,
+			fmt.Sprintf("step %d waits for %s, since %.1f s", first.step, first.text, now.Sub(first.since).Seconds()))
 	}
-	if !l.mute.IsZero() {
-		texts = append(texts, fmt.Sprintf("the orchestrator answers nothing, since %.1f s: is it stopped?", l.cfg.Clock.Now().Sub(l.mute).Seconds()))
+	if !w.mute.IsZero() {
+		texts = append(texts,
+			fmt.Sprintf("the orchestrator answers nothing, since %.1f s: is it stopped?", now.Sub(w.mute).Seconds()))
 	}
-	if l.waiting != "" {
-		texts = append(texts, l.waiting)
+	if w.orchestrator != "" {
+		texts = append(texts, w.orchestrator)
 	}
 	return strings.Join(texts, "; ")
 }
 
-// Alerts implements sidecar.Upstream.
-func (l *Link) Alerts(ctx context.Context, after uint64) (alerts []sidecar.Alert, version uint64, err error) {
-	err = l.await(ctx, func() bool {
-		alerts, version = l.alerts, l.alerted
-		return version > after
-	})
-	return alerts, version, err
+// probe asks the orchestrator for its status after each call of summary, until ctx ends. A stopped or hanging
+// orchestrator ends no stream, so only a missing answer shows it.
+func (w *waits) probe(ctx context.Context, client proto.OrchestratorClient) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.doubt:
+		}
+		asked := w.clock.Now()
+		call, cancel := context.WithTimeout(ctx, answerWithin)
+		_, err := client.Status(call, &proto.StatusRequest{})
+		cancel()
+		w.mu.Lock()
+		switch {
+		case status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil:
+			w.mute = time.Time{} // the end of the stream tells that it is gone
+		case w.mute.IsZero():
+			w.mute = asked
+		}
+		w.mu.Unlock()
+	}
 }

@@ -2,118 +2,149 @@ package link
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"millrace/internal/heartbeat"
+	"millrace/internal/seam"
 )
 
 // stuckAfter is how long a loader that beats may show no progress with requests pending.
 const stuckAfter = 5 * time.Second
 
-// watched is one loader process that has a heartbeat page; guarded by Link.mu.
-type watched struct {
-	asks    int // requests in flight to it: it is looked at while there are any
-	monitor *heartbeat.Monitor
-	judge   *heartbeat.Judge
-	verdict heartbeat.Verdict
-	dead    chan struct{} // closed with a verdict other than alive
+// watcher looks at the heartbeats of the loaders that have requests in flight, and sleeps while there are none.
+type watcher struct {
+	pages heartbeat.Pages // nil: no loader is watched
+	clock seam.Clock
+	log   *slog.Logger
+	awake chan struct{} // the first request has begun
+
+	mu        sync.Mutex
+	byAddress map[string]*watched
+	caution   heartbeat.Caution // of all judges
+	requests  int               // in flight to watched loaders
 }
 
-func (w *watched) close() { _ = w.monitor.Close() }
+// watched is one loader process that has a heartbeat page. The watcher's lock guards it.
+type watched struct {
+	requests int // in flight to it
+	monitor  *heartbeat.Monitor
+	judge    *heartbeat.Judge
+	verdict  heartbeat.Verdict
+	dead     chan struct{} // closed with a verdict other than alive
+}
 
-// attend begins to watch a member for one request. Where it has no page, or none that can be read, nothing is ever said: then the
-// stream's end has to do.
-func (l *Link) attend(m *member) *watched {
-	if l.cfg.Pages == nil || m.beat == "" {
+// attend begins to watch a loader for one request; detach ends it. It returns nil if the loader has no readable page.
+// Then only the end of a stream tells that the loader is dead.
+func (w *watcher) attend(m *member) *watched {
+	if w.pages == nil || m.beat == "" {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w := l.watched[m.address]
-	if w == nil {
-		monitor, err := l.cfg.Pages.Open(m.beat)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.byAddress[m.address]
+	if x == nil {
+		monitor, err := w.pages.Open(m.beat)
 		if err != nil {
-			l.cfg.Log.Debug("open a heartbeat page", "loader", m.name, "error", err)
+			w.log.Debug("open a heartbeat page", "loader", m.name, "error", err)
 			return nil
 		}
-		w = &watched{monitor: monitor, judge: heartbeat.NewJudge(stuckAfter, &l.caution), dead: make(chan struct{})}
-		l.watched[m.address] = w
+		judge := heartbeat.NewJudge(stuckAfter, &w.caution)
+		x = &watched{monitor: monitor, judge: judge, dead: make(chan struct{})}
+		w.byAddress[m.address] = x
 	}
-	if w.asks == 0 || w.verdict != heartbeat.Alive { // one that was given up and is asked again has a new chance
-		w.judge.Rest()
-		if w.verdict != heartbeat.Alive {
-			w.verdict, w.dead = heartbeat.Alive, make(chan struct{})
+	// a loader that was given up and is asked again has a new chance
+	if x.requests == 0 || x.verdict != heartbeat.Alive {
+		x.judge.Rest()
+		if x.verdict != heartbeat.Alive {
+			x.verdict, x.dead = heartbeat.Alive, make(chan struct{})
 		}
 	}
-	w.asks++
-	if l.asks++; l.asks == 1 {
+	x.requests++
+	if w.requests++; w.requests == 1 {
 		select {
-		case l.awake <- struct{}{}:
+		case w.awake <- struct{}{}:
 		default: // it is awake
 		}
 	}
-	return w
+	return x
 }
 
-// silence is closed when the member is thought dead; nil where nobody can tell.
-func (l *Link) silence(w *watched) <-chan struct{} {
-	if w == nil {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return w.dead
-}
-
-// verdict is what is thought of a member.
-func (l *Link) verdict(w *watched) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return w.verdict.String()
-}
-
-func (l *Link) disregard(w *watched) {
-	if w == nil {
+// detach ends one request to a loader. x may be nil.
+func (w *watcher) detach(x *watched) {
+	if x == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w.asks--
-	l.asks--
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x.requests--
+	w.requests--
 }
 
-// watch looks at the pages of those who are asked for something, and sleeps while nobody is.
-func (l *Link) watch(ctx context.Context) {
+// silence returns a channel that is closed when the loader is judged dead. It is nil for an unwatched loader.
+func (w *watcher) silence(x *watched) <-chan struct{} {
+	if x == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return x.dead
+}
+
+// judged returns the verdict on a loader as text.
+func (w *watcher) judged(x *watched) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return x.verdict.String()
+}
+
+// patrol looks at the heartbeats until ctx ends.
+func (w *watcher) patrol(ctx context.Context) {
 	for {
-		pause := l.look()
+		pause := w.look()
 		var next <-chan time.Time
 		if pause > 0 {
-			next = l.cfg.Clock.After(pause)
+			next = w.clock.After(pause)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.awake:
+		case <-w.awake:
 		case <-next:
 		}
 	}
 }
 
-// look takes one look at everybody who is asked, and says when the next is due; 0: when somebody is asked again.
-func (l *Link) look() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.asks == 0 {
+// look judges every loader with requests in flight. It returns the pause until the next look; 0: until a request
+// begins.
+func (w *watcher) look() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.requests == 0 {
 		return 0
 	}
-	now := l.cfg.Clock.Now()
-	for _, w := range l.watched {
-		if w.asks == 0 || w.verdict != heartbeat.Alive {
+	now := w.clock.Now()
+	for _, x := range w.byAddress {
+		if x.requests == 0 || x.verdict != heartbeat.Alive {
 			continue
 		}
-		if w.verdict = w.judge.Look(now, w.monitor.Sample()); w.verdict != heartbeat.Alive {
-			close(w.dead)
+		if x.verdict = x.judge.Look(now, x.monitor.Sample()); x.verdict != heartbeat.Alive {
+			close(x.dead)
 		}
 	}
 	return heartbeat.Look
+}
+
+// retain closes the pages of all other addresses that have no request in flight.
+func (w *watcher) retain(addresses []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for address, x := range w.byAddress {
+		if x.requests == 0 && !slices.Contains(addresses, address) {
+			delete(w.byAddress, address)
+			_ = x.monitor.Close()
+		}
+	}
 }

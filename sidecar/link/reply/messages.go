@@ -1,48 +1,36 @@
-package link
+// Package reply decodes a loader's reply: an Arrow IPC stream with the columns index (uint32) and tokens (list of
+// uint32).
+//
+// It does not use Arrow's own reader. That reader allocates any length that a damaged message states before it looks at
+// the bytes, and the process ends. This decoder allocates nothing larger than the reply.
+package reply
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"millrace"
 )
 
-// Payload is an Arrow IPC stream of one schema. It is read here and not by Arrow's own reader, which allocates whatever a damaged
-// length says before it looks at the bytes, and ends the process with it: here nothing is larger than what came.
-
 // continuation begins every message of an Arrow IPC stream.
 const continuation = 0xFFFFFFFF
 
-// What of Arrow's flatbuffers is read: the fields of Message and RecordBatch, by number, and the kind of a header.
+// These are the numbers of the fields of Arrow's Message and RecordBatch, and the kind of a record batch's header.
 const (
 	messageKind, messageHeader, messageBody   = 1, 2, 3
 	batchRows, batchNodes, batchBuffers, zips = 0, 1, 2, 3
 	recordBatch                               = 3
 )
 
-// schema is the message that begins a payload: `index` uint32, `tokens` list<uint32>.
-func schema() ([]byte, error) {
-	var out bytes.Buffer
-	w := ipc.NewWriter(&out, ipc.WithSchema(arrow.NewSchema([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Uint32},
-		{Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)}}, nil)))
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("encode schema: %w", err)
-	}
-	m, _, err := cut(out.Bytes())
-	return m.meta, err
-}
-
 // message is one message of a stream in memory; its slices are parts of the stream.
 type message struct{ meta, body []byte }
 
-// cut takes the first message off a stream, io.EOF at its end. Like all that reads flatbuffers here it may panic where they are
-// damaged; take has the fence.
+// cut takes the first message off a stream; io.EOF at its end. Like every reader of flatbuffers here it may panic if
+// they are damaged. Decoder.Rows recovers.
 func cut(raw []byte) (m message, rest []byte, err error) {
 	if len(raw) == 0 {
 		return m, nil, io.EOF
@@ -69,7 +57,8 @@ func cut(raw []byte) (m message, rest []byte, err error) {
 	return m, rest[body:], nil
 }
 
-// columns are a record batch: row i answers request index[i] with values[offsets[i]:offsets[i+1]]. They are copies.
+// columns are the copied columns of a record batch. Row i answers request index[i] with
+// values[offsets[i]:offsets[i+1]].
 type columns struct{ index, offsets, values []uint32 }
 
 func (m message) columns() (c columns, err error) {
@@ -80,8 +69,10 @@ func (m message) columns() (c columns, err error) {
 	batch := top.table(messageHeader)
 	rows := batch.uint64(batchRows)
 	nodes, buffers := batch.pairs(batchNodes), batch.pairs(batchBuffers)
-	// index, tokens and the list's values; each column has a validity bitmap, which is empty, before its content.
-	if len(nodes) != 3 || len(buffers) != 6 || batch.has(zips) || nodes[0][0] != rows || nodes[1][0] != rows || nodes[0][1]|nodes[1][1]|nodes[2][1] != 0 {
+	// The nodes are index, tokens and the list's values. Each has a validity bitmap, which is empty, before its
+	// content.
+	if len(nodes) != 3 || len(buffers) != 6 || batch.has(zips) ||
+		nodes[0][0] != rows || nodes[1][0] != rows || nodes[0][1]|nodes[1][1]|nodes[2][1] != 0 {
 		return c, millrace.Errorf(millrace.ErrMismatch, "%d columns in %d buffers", len(nodes), len(buffers))
 	}
 	var errs [3]error
@@ -102,7 +93,7 @@ func (m message) words(buffer [2]uint64, n uint64) ([]uint32, error) {
 	return out, nil
 }
 
-// table is a flatbuffers table: bytes, and the place where it begins.
+// table is a flatbuffers table: the bytes, and the offset at which it begins.
 type table struct {
 	b  []byte
 	at int
@@ -110,7 +101,7 @@ type table struct {
 
 func root(b []byte) table { return table{b, int(binary.LittleEndian.Uint32(b))} }
 
-// field is the place of a field's value, 0 where it is left out.
+// field returns the offset of a field's value, 0 if it is absent.
 func (t table) field(n int) int {
 	layout := t.at - int(int32(binary.LittleEndian.Uint32(t.b[t.at:])))
 	if slot := 4 + 2*n; slot < int(binary.LittleEndian.Uint16(t.b[layout:])) {
@@ -137,7 +128,7 @@ func (t table) uint64(n int) uint64 {
 	return 0
 }
 
-// follow is where the reference in a field leads.
+// follow returns the offset to which the reference in a field points.
 func (t table) follow(n int) int {
 	at := t.field(n)
 	return at + int(binary.LittleEndian.Uint32(t.b[at:]))
@@ -145,7 +136,7 @@ func (t table) follow(n int) int {
 
 func (t table) table(n int) table { return table{t.b, t.follow(n)} }
 
-// pairs is a vector of structs of two 64-bit numbers, of which no more are read than are needed to see that they are too many.
+// pairs reads a vector of structs of two 64-bit numbers, at most 8 of them: enough to see that there are too many.
 func (t table) pairs(n int) (out [][2]uint64) {
 	at := t.follow(n)
 	for i := range min(int(binary.LittleEndian.Uint32(t.b[at:])), 8) {

@@ -1,0 +1,83 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"millrace/internal/seam"
+	"millrace/internal/wire"
+)
+
+// retryAfter is the pause before a failed request or a lost connection is tried again.
+const retryAfter = 20 * time.Millisecond
+
+// connections holds one connection to each address. An address belongs to one process life, so the connection to a
+// process that is gone is of no further use.
+type connections struct {
+	net seam.Net
+
+	mu        sync.Mutex
+	byAddress map[string]*grpc.ClientConn
+	closed    bool
+}
+
+// dial returns the connection to an address and creates it if necessary. It does not wait for the other side.
+func (c *connections) dial(address string) (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.byAddress[address]; conn != nil {
+		return conn, nil
+	}
+	if c.closed {
+		return nil, fmt.Errorf("reach %s: this sidecar is leaving: %w", address, context.Canceled)
+	}
+	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return c.net.Dial(ctx, address) }
+	conn, err := grpc.NewClient("passthrough:///"+"role",
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dialer),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxMessage), grpc.ForceCodecV2(wire.NewPayload())),
+		grpc.WithReadBufferSize(512<<10), grpc.WithIdleTimeout(0),
+		grpc.WithInitialWindowSize(16<<20), grpc.WithInitialConnWindowSize(32<<20),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{
+				BaseDelay:  10 * time.Millisecond,
+				Multiplier: 1.5,
+				MaxDelay:   200 * time.Millisecond,
+			},
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("reach %s: %w", address, err)
+	}
+	c.byAddress[address] = conn
+	return conn, nil
+}
+
+// keepOnly closes the connections to all other addresses.
+func (c *connections) keepOnly(addresses []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for address, conn := range c.byAddress {
+		if !slices.Contains(addresses, address) {
+			delete(c.byAddress, address)
+			conn.Close()
+		}
+	}
+}
+
+// closeAll closes every connection and refuses new ones, which nobody would close.
+func (c *connections) closeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, conn := range c.byAddress {
+		conn.Close()
+	}
+}

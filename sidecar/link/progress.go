@@ -1,0 +1,323 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"millrace"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sidecar"
+)
+
+// progress knows where the run and the ranks of this host stand: the attempt, its plans, commits and starts.
+type progress struct {
+	hosted int // data-parallel ranks of this host
+	fail   *failpoint.Set
+	events *event.Log
+	up     *uplink
+
+	condition
+	attempt  millrace.Attempt
+	plans    map[millrace.Step]*sidecar.StepPlan // of attempt
+	end      *proto.Ended                        // of attempt
+	failed   *sidecar.RunError                   // the run has failed
+	fatal    *proto.Fatal                        // this host cannot go on: reported to every orchestrator
+	calls    map[uint64]*pendingJoin
+	lastCall uint64
+	ranks    map[millrace.Rank]*position
+}
+
+// pendingJoin is a Join that waits for its answer.
+type pendingJoin struct {
+	msg    *proto.Join
+	answer chan any // *proto.Begin or *proto.Refusal
+}
+
+// position says where a rank stands. A new orchestrator learns it from the hello.
+type position struct {
+	attempt   millrace.Attempt
+	committed uint64 // steps below were committed by the trainer
+	known     uint64 // steps below are confirmed by the orchestrator
+	begun     bool
+	left      bool // its trainer is gone
+}
+
+// greet opens the stream to a new orchestrator with the positions of the ranks, and repeats all that it has not
+// answered.
+func (p *progress) greet(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
+	p.Lock()
+	defer p.Unlock()
+	hello.Pid = int64(os.Getpid())
+	for r, at := range p.ranks {
+		hello.Ranks = append(hello.Ranks,
+			&proto.RankPosition{Rank: uint32(r), Attempt: uint32(at.attempt), Below: at.committed, Serving: at.begun})
+	}
+	if err := p.up.open(stream, hello); err != nil {
+		return err
+	}
+	for r, at := range p.ranks {
+		if at.left {
+			p.sendLeft(r)
+		}
+	}
+	for _, c := range p.calls {
+		p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Join{Join: c.msg}})
+	}
+	for r, at := range p.ranks {
+		if at.known < at.committed {
+			p.sendCommit(r, at)
+		}
+	}
+	return nil
+}
+
+func (p *progress) sendLeft(r millrace.Rank) {
+	p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Left{Left: &proto.Left{Rank: uint32(r)}}})
+}
+
+func (p *progress) sendCommit(r millrace.Rank, at *position) {
+	p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Commit{
+		Commit: &proto.Commit{Rank: uint32(r), Attempt: uint32(at.attempt), Step: at.committed - 1},
+	}})
+}
+
+// repeatComplaint reports again why the run cannot go on, if complain was called.
+func (p *progress) repeatComplaint() {
+	p.Lock()
+	defer p.Unlock()
+	if p.fatal != nil {
+		p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: p.fatal}})
+	}
+}
+
+// complain tells this orchestrator and each later one that the run cannot go on. The first reason counts.
+func (p *progress) complain(reason string) { p.update(func() { p.complainOnce(reason) }) }
+
+func (p *progress) complainOnce(reason string) {
+	if p.fatal == nil {
+		p.fatal = &proto.Fatal{Reason: reason}
+		p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Fatal{Fatal: p.fatal}})
+	}
+}
+
+// join asks where a rank starts, and blocks until the orchestrator answers. Its error is a *sidecar.StartError, a
+// *sidecar.RunError or the context's.
+func (p *progress) join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (*proto.Begin, error) {
+	c := &pendingJoin{answer: make(chan any, 1)}
+	p.update(func() {
+		p.lastCall++
+		c.msg = &proto.Join{
+			Rank: uint32(rank), Start: string(start.Kind), State: start.State, Override: start.Override,
+			Attempt: uint32(start.Attempt), Step: uint64(start.Step), Microbatch: start.Microbatch, Call: p.lastCall,
+		}
+		p.calls[p.lastCall] = c
+		p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Join{Join: c.msg}})
+	})
+	var failed *sidecar.RunError
+	err := p.until(ctx, func() bool { failed = p.failed; return failed != nil || len(c.answer) > 0 })
+	if err != nil {
+		p.update(func() { delete(p.calls, c.msg.Call) })
+		return nil, err
+	}
+	select {
+	case msg := <-c.answer:
+		switch m := msg.(type) {
+		case *proto.Begin:
+			return m, nil
+		case *proto.Refusal:
+			return nil, &sidecar.StartError{Reason: m.Reason}
+		}
+	default:
+	}
+	p.update(func() { delete(p.calls, c.msg.Call) })
+	return nil, failed
+}
+
+// planned implements Link.Plan.
+func (p *progress) planned(
+	ctx context.Context,
+	attempt millrace.Attempt,
+	step millrace.Step,
+) (plan *sidecar.StepPlan, err error) {
+	var over error
+	err = p.until(ctx, func() bool {
+		switch {
+		case p.failed != nil:
+			over = p.failed
+		case attempt < p.attempt:
+			over = &sidecar.RunError{
+				Reason: fmt.Sprintf(
+					"attempt %d was replaced by attempt %d: the other ranks started again; start this rank again too",
+					attempt,
+					p.attempt,
+				),
+			}
+		case attempt == p.attempt && p.plans[step] != nil:
+			plan = p.plans[step]
+		case attempt == p.attempt && p.end != nil && uint64(step) >= p.end.Steps:
+			over = io.EOF
+		default:
+			return false
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return plan, over
+}
+
+// commit implements Link.Commit.
+func (p *progress) commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error {
+	p.fail.Hit("sidecar/commit/before")
+	below := uint64(step) + 1
+	p.update(func() {
+		if at := p.ranks[rank]; at != nil && at.attempt == attempt && at.committed < below {
+			at.committed = below
+			p.sendCommit(rank, at)
+		}
+	})
+	defer p.fail.Hit("sidecar/commit/after")
+	return p.until(ctx, func() bool {
+		at := p.ranks[rank]
+		return p.failed != nil || at == nil || at.attempt != attempt || at.known >= below
+	})
+}
+
+// leave notes that a rank's trainer is gone, and tells the orchestrator.
+func (p *progress) leave(rank millrace.Rank) {
+	p.update(func() {
+		if at := p.ranks[rank]; at != nil {
+			at.left = true
+		}
+		p.sendLeft(rank)
+	})
+}
+
+// enter makes an attempt the current one, and forgets the plans and the end of another.
+func (p *progress) enter(a millrace.Attempt) {
+	if a != p.attempt {
+		p.attempt, p.end = a, nil
+		clear(p.plans)
+		p.up.enter(a)
+	}
+}
+
+// addPlan keeps a sealed plan. A second copy of a step must be equal: a plan is immutable.
+func (p *progress) addPlan(m *proto.Plan, sources []sidecar.SourceNames) error {
+	p.fail.Hit("sidecar/plan/before")
+	plan, err := wire.PlanFromProto(m)
+	if err != nil {
+		return err
+	}
+	p.Lock()
+	defer p.Unlock()
+	defer p.wake()
+	if plan.Attempt < p.attempt {
+		return nil
+	}
+	p.enter(plan.Attempt)
+	if old := p.plans[plan.Step]; old != nil {
+		if old.Placement != plan.Placement || old.Content != plan.Content || !bytes.Equal(old.State, m.State) {
+			reason := fmt.Sprintf(
+				"step %d of attempt %d was planned twice with different content (%s, %s): this must never happen; "+
+					"report it with the run directory",
+				plan.Step, plan.Attempt, old.Content, plan.Content)
+			p.failed = &sidecar.RunError{Reason: reason}
+			p.complainOnce(reason)
+		}
+		return nil
+	}
+	p.plans[plan.Step] = &sidecar.StepPlan{Plan: plan, State: m.State, Sources: sources}
+	p.events.Write(event.Record{
+		Event: "plan", Stream: string(plan.Stream), Attempt: uint32(plan.Attempt), Term: p.up.highestTerm(),
+		Step: int64(plan.Step), Rank: -1, Micro: -1, Digest: plan.Content.String(),
+	})
+	p.fail.Hit("sidecar/plan/after")
+	return nil
+}
+
+// begin notes where a rank starts and answers its call. A rank whose call is gone has no trainer any more.
+func (p *progress) begin(b *proto.Begin) {
+	p.update(func() {
+		p.enter(millrace.Attempt(b.Attempt))
+		at := &position{attempt: p.attempt, committed: b.Step, known: b.Step, begun: true}
+		at.left = p.calls[b.Call] == nil
+		p.ranks[millrace.Rank(b.Rank)] = at
+		p.answer(b.Call, b)
+	})
+}
+
+// refuse answers a call with a refusal.
+func (p *progress) refuse(r *proto.Refusal) { p.update(func() { p.answer(r.Call, r) }) }
+
+func (p *progress) answer(id uint64, msg any) {
+	if c := p.calls[id]; c != nil {
+		delete(p.calls, id)
+		c.answer <- msg
+	}
+}
+
+// tellPresent tells the orchestrator which ranks have begun and still have their trainer.
+func (p *progress) tellPresent(r *proto.RollCall) {
+	p.Lock()
+	defer p.Unlock()
+	m := &proto.Present{Call: r.Call}
+	for rank, at := range p.ranks {
+		if at.begun && !at.left {
+			m.Ranks = append(m.Ranks, uint32(rank))
+		}
+	}
+	slices.Sort(m.Ranks)
+	p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Present{Present: m}})
+}
+
+// confirm notes that the orchestrator knows a commit.
+func (p *progress) confirm(c *proto.Committed) {
+	p.update(func() {
+		if at := p.ranks[millrace.Rank(c.Rank)]; at != nil && at.attempt == millrace.Attempt(c.Attempt) {
+			at.known = max(at.known, c.Below)
+			p.dropPassed()
+		}
+	})
+}
+
+// dropPassed drops the plans that every rank of this host has passed. A rank that has not begun may stand further back.
+func (p *progress) dropPassed() {
+	below, begun := ^uint64(0), 0
+	for _, at := range p.ranks {
+		if at.attempt == p.attempt {
+			below = min(below, at.known)
+			begun++
+		}
+	}
+	if begun < p.hosted {
+		return
+	}
+	for step := range p.plans {
+		if uint64(step) < below {
+			delete(p.plans, step)
+		}
+	}
+}
+
+// finish notes the end of an attempt.
+func (p *progress) finish(e *proto.Ended) {
+	p.update(func() {
+		if millrace.Attempt(e.Attempt) == p.attempt {
+			p.end = e
+		}
+	})
+}
+
+// abort notes that the run has failed.
+func (p *progress) abort(f *proto.Fatal) {
+	p.update(func() { p.failed = &sidecar.RunError{Reason: f.Reason} })
+}

@@ -1,0 +1,96 @@
+package link
+
+import (
+	"sync"
+
+	"millrace"
+	"millrace/internal/event"
+	"millrace/proto"
+)
+
+// uplink sends events to the orchestrator and stamps each with the run's fence. Without a stream it drops them. Each
+// concern therefore repeats its unanswered events to the next orchestrator.
+type uplink struct {
+	events *event.Log
+
+	mu      sync.Mutex // a stream takes one sender
+	stream  proto.Orchestrator_ServeClient
+	attempt millrace.Attempt
+	term    uint64 // highest term of an orchestrator
+}
+
+// open sends hello on a new stream and then sends all events there.
+func (u *uplink) open(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	err := stream.Send(&proto.SidecarEvent{Fence: u.fence(), Event: &proto.SidecarEvent_Hello{Hello: hello}})
+	if err == nil {
+		u.stream = stream
+	}
+	return err
+}
+
+// shut forgets the stream, which has ended.
+func (u *uplink) shut() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.stream = nil
+}
+
+// send sends an event if there is a stream. It ignores an error: the stream's reader sees the same error and ends.
+func (u *uplink) send(e *proto.SidecarEvent) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.stream != nil {
+		e.Fence = u.fence()
+		_ = u.stream.Send(e)
+	}
+}
+
+func (u *uplink) fence() *proto.Fence {
+	return &proto.Fence{Stream: string(millrace.Train), Attempt: uint32(u.attempt), Term: u.term}
+}
+
+// admit checks the term of an order. It refuses a term below the highest seen, because the sender is fenced. It reports
+// whether the term is the first of its height.
+func (u *uplink) admit(term uint64) (isNew bool, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if term < u.term {
+		return false, millrace.Errorf(millrace.ErrFenced, "order of term %d after term %d", term, u.term)
+	}
+	isNew, u.term = term > u.term, term
+	return isNew, nil
+}
+
+// highestTerm returns the highest term of an orchestrator so far.
+func (u *uplink) highestTerm() uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.term
+}
+
+// enter stamps later events with another attempt.
+func (u *uplink) enter(a millrace.Attempt) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.attempt = a
+}
+
+// record completes an entry with stream and attempt and writes it to the event log of this process.
+func (u *uplink) record(r event.Record) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r.Stream, r.Attempt, r.Rank, r.Micro = string(millrace.Train), uint32(u.attempt), -1, -1
+	u.events.Write(r)
+}
+
+// replaced tells that another process serves these ranks now.
+type replaced struct{ reason string }
+
+func (e *replaced) Error() string { return "told to leave: " + e.reason }
+
+// refused tells that this program has no place in the run. Another try would be refused likewise.
+type refused struct{ reason string }
+
+func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }

@@ -8,7 +8,7 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/facts"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
@@ -144,7 +144,7 @@ func (m *Machine) resolveAt(j *join, at *facts.RunState) (err error) {
 
 // fresh is the state before the first step.
 func (m *Machine) fresh() *facts.RunState {
-	return facts.NewRunState(m.run(), 0, planner.NewState(len(m.cfg.Sources)), facts.Overrides{})
+	return facts.NewRunState(m.run(), 0, progress.New(len(m.cfg.Sources)), facts.Overrides{})
 }
 
 // history tells whether an attempt was opened under another `up`, or anybody has consumed anything. An attempt that was only opened under

@@ -14,7 +14,7 @@ import (
 	"millrace/internal/seam"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/lease"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -68,7 +68,7 @@ func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 		return nil, err
 	}
 	if len(s.Identity) == 0 {
-		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: planner.PlannerVersion, By: cfg.By}
+		created := &proto.Created{Identity: cfg.Identity, PlannerVersion: progress.PlannerVersion, By: cfg.By}
 		if err := o.note(s, &proto.Record{Fact: &proto.Record_Created{Created: created}}); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -64,7 +65,7 @@ type Machine struct {
 	selector *planner.Selector // continues after the last sealed step; nil where it must be made anew
 	live     facts.Overrides   // what holds beside the mixture file in the newest attempt
 	spec     *planner.Spec     // the mixture file's with live over it
-	differ   *planner.Differ
+	differ   *progress.Differ
 	toMix    []*mixAsked // changes of the mixture, not yet journaled
 	mixing   *mixAsked   // journaled next
 	heard    heard

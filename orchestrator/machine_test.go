@@ -17,6 +17,7 @@ import (
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
@@ -66,7 +67,7 @@ func line(msg any) string {
 }
 
 func testVersion() *proto.Version {
-	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "test"}
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "test"}
 }
 
 // world is a machine with its journal, a loader that knows lengths, and a sidecar.

@@ -7,6 +7,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	pb "millrace/proto"
 )
 
@@ -234,7 +235,7 @@ func (m *Machine) tellMixed() {
 }
 
 // mixture returns the mixture in force at the next step to seal and its changes, for people.
-func (m *Machine) mixture(st *planner.State) *pb.MixtureStatus {
+func (m *Machine) mixture(st *progress.State) *pb.MixtureStatus {
 	schedule, names := m.spec.Schedule.Since(uint64(st.Step), st.Tokens), m.sourceNames()
 	out := &pb.MixtureStatus{}
 	for i, share := range schedule.Divide(schedule.At(uint64(st.Step), st.Tokens), nil) {

@@ -19,6 +19,7 @@ import (
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
@@ -41,11 +42,11 @@ type planned struct {
 	t      testing.TB
 	cfg    Config
 	o      *Orchestrator
-	differ *planner.Differ
+	differ *progress.Differ
 	sel    *planner.Selector // nil where shares say who is drawn
 	shares []uint32
-	at     planner.State
-	states map[uint64]planner.State
+	at     progress.State
+	states map[uint64]progress.State
 }
 
 const plannedRunway = 8
@@ -76,7 +77,7 @@ func plannedConfig(t testing.TB, sources int) Config {
 }
 
 func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
-	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: planner.NewState(len(cfg.Sources)), states: map[uint64]planner.State{}}
+	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: progress.New(len(cfg.Sources)), states: map[uint64]progress.State{}}
 	m := &Machine{cfg: cfg, s: facts.NewState()}
 	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard, Snapshots: snapshotEvery}, m: m}
 	made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
@@ -96,7 +97,7 @@ func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	return p
 }
 
-func (p *planned) runState(st planner.State) *facts.RunState {
+func (p *planned) runState(st progress.State) *facts.RunState {
 	return facts.NewRunState(p.o.m.run(), 1, st, facts.Overrides{})
 }
 

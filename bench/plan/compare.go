@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // shape describes a step: the lengths of its documents, its bins, and the ranks that they are distributed over.
@@ -51,7 +52,7 @@ func (s shape) selected(n, documents int) ([]planner.Selection, error) {
 		return nil, err
 	}
 	spec.Window, spec.Carry = s.window, s.carry
-	selector, err := planner.NewSelector(spec, planner.NewState(len(spec.Sources)))
+	selector, err := planner.NewSelector(spec, progress.New(len(spec.Sources)))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // goal12 measures how even context-parallel ranks are inside a microbatch.
@@ -36,7 +37,7 @@ func (b *bench) contextParallel(m overhead.Model, cp int) ([]row, error) {
 		return nil, err
 	}
 	spec.PadMultiple = pad
-	selector, err := planner.NewSelector(spec, planner.NewState(len(spec.Sources)))
+	selector, err := planner.NewSelector(spec, progress.New(len(spec.Sources)))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // picturedModel is a ViT of 0.6 billion parameters in front of a model of 8 billion.
@@ -40,7 +41,7 @@ func (b *bench) phases(ranks int) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	selector, err := planner.NewSelector(spec, planner.NewState(1))
+	selector, err := planner.NewSelector(spec, progress.New(1))
 	if err != nil {
 		return row{}, err
 	}

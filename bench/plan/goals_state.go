@@ -9,6 +9,7 @@ import (
 	"millrace/internal/seal"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // goal10 measures the size of a saved state, and checks that plans continue from it with equal digests.
@@ -67,8 +68,8 @@ func goal10(b *bench) ([]row, error) {
 }
 
 // stateAfter returns the state of a run that has drawn so many documents of each source.
-func stateAfter(sources int, documents uint64) planner.State {
-	state := planner.NewState(sources)
+func stateAfter(sources int, documents uint64) progress.State {
+	state := progress.New(sources)
 	for i := range state.Sources {
 		src := &state.Sources[i]
 		src.Ordinal, src.Samples, src.Tokens = millrace.Ordinal(documents+uint64(i)), documents, 915*documents
@@ -82,7 +83,7 @@ func follows(spec *planner.Spec, saved string, offers planner.Offers, want *plan
 	if saved == "" {
 		return nil
 	}
-	state, err := planner.ParseState(saved)
+	state, err := progress.Parse(saved)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // lookupDocuments is the size of a table of lengths that exceeds every cache: 160 MB.
@@ -68,13 +69,13 @@ func goal5(b *bench) ([]row, error) {
 // supply provides the offers of timed plans. turn is called between plans and is not timed.
 type supply interface {
 	planner.Offers
-	turn(planner.State) error
+	turn(progress.State) error
 }
 
 // lookup computes each offer when the planner asks for it.
 type lookup struct{ *workload.Corpus }
 
-func (lookup) turn(planner.State) error { return nil }
+func (lookup) turn(progress.State) error { return nil }
 
 // queued holds the offers of some steps in the product's queues, as the orchestrator does.
 type queued struct {
@@ -92,7 +93,7 @@ func newQueued(c *workload.Corpus, ahead int) *queued {
 }
 
 // turn releases the offers behind a state and adds those that came into reach.
-func (q *queued) turn(s planner.State) error {
+func (q *queued) turn(s progress.State) error {
 	for i, queue := range q.Queues {
 		at := s.Sources[i].Ordinal
 		queue.Release(at)
@@ -122,7 +123,7 @@ func timed(s shape, from supply, n int) (*timing, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := planner.NewState(len(spec.Sources))
+	state := progress.New(len(spec.Sources))
 	selector, err := planner.NewSelector(spec, state)
 	if err != nil {
 		return nil, err
@@ -158,7 +159,7 @@ func timed(s shape, from supply, n int) (*timing, error) {
 const warming = 3
 
 // planOne plans one step and adds its times. It returns the state after the step.
-func (t *timing) planOne(s shape, selector *planner.Selector, from supply) (planner.State, error) {
+func (t *timing) planOne(s shape, selector *planner.Selector, from supply) (progress.State, error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	begin, used := time.Now(), processorTime()

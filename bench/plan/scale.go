@@ -9,6 +9,7 @@ import (
 	"millrace/bench/plan/workload"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // scale measures the time of plans of every size, and the planner's memory.
@@ -73,7 +74,7 @@ func memory(b *bench, out io.Writer) error {
 // state.
 func held(
 	spec *planner.Spec,
-	begin planner.State,
+	begin progress.State,
 	from planner.Offers,
 	runway int,
 ) (live uint64, state int, err error) {

@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"millrace/internal/wire"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
 // speaks is what this program must have in common with the orchestrator's.
 func speaks() *proto.Version {
-	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "millrace " + programVersion()}
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "millrace " + programVersion()}
 }
 
 func versionCommand() *cobra.Command {
@@ -22,7 +22,7 @@ func versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version of the program, its planner and Go", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v := map[string]any{"millrace": programVersion(), "planner": planner.PlannerVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+			v := map[string]any{"millrace": programVersion(), "planner": progress.PlannerVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}

@@ -3,6 +3,7 @@ package facts
 import (
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
@@ -42,12 +43,12 @@ func NewRun(spec *planner.Spec, identity []byte, sources []SourceFiles) *Run {
 type RunState struct {
 	*Run
 	Attempt   uint32 // the attempt that it was made in; 0 before the first
-	Planner   planner.State
+	Planner   progress.State
 	Overrides Overrides // of steps from Planner.Step on, as far as they were known when the state was made
 }
 
 // NewRunState returns the state of a run at a state of the planner. Overrides are trimmed to the steps that follow it.
-func NewRunState(run *Run, attempt uint32, st planner.State, o Overrides) *RunState {
+func NewRunState(run *Run, attempt uint32, st progress.State, o Overrides) *RunState {
 	return &RunState{Run: run, Attempt: attempt, Planner: st, Overrides: o.Since(&st)}
 }
 

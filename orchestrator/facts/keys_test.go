@@ -9,6 +9,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/progress"
 )
 
 // classify knows the classes of the keys that tests change.
@@ -69,11 +70,11 @@ func TestAnotherMixtureDropsWhatWasChangedOfTheOld(t *testing.T) {
 // TestAStateThatNothingCanChange: inside a window, or with segments of a source that was removed.
 func TestAStateThatNothingCanChange(t *testing.T) {
 	inside, carries := savedState(), savedState()
-	inside.Done, inside.Tokens = planner.Done{Steps: 2, Tokens: 5}, 65
-	carries.Carried = []planner.Carried{{Source: 1, Ordinal: 2, Length: 5}}
+	inside.Done, inside.Tokens = progress.Done{Steps: 2, Tokens: 5}, 65
+	carries.Carried = []progress.Carried{{Source: 1, Ordinal: 2, Length: 5}}
 	for _, c := range []struct {
 		name    string
-		st      planner.State
+		st      progress.State
 		now     string
 		changed string
 		want    string

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 )
 
 // Rules say how two identities differ, and what a key of an identity decides.
@@ -136,7 +136,7 @@ func below(name, room string) bool {
 }
 
 // adaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments of a removed source.
-func (m *migration) adaptable(st planner.State) error {
+func (m *migration) adaptable(st progress.State) error {
 	if len(m.changes) == 0 {
 		return nil
 	}
@@ -144,23 +144,23 @@ func (m *migration) adaptable(st planner.State) error {
 	for i, s := range m.saved {
 		names[i] = s.Name
 	}
-	return st.Adaptable(names, func(name string) bool { return find(m.now, name) < 0 })
+	return st.CheckAdaptable(names, func(name string) bool { return find(m.now, name) < 0 })
 }
 
 // adapt maps the planner's state to the sources of this run.
-func (m *migration) adapt(st planner.State) planner.State {
-	fits := make([]planner.Fit, len(m.now))
+func (m *migration) adapt(st progress.State) progress.State {
+	maps := make([]progress.Mapping, len(m.now))
 	for i, s := range m.now {
-		fits[i].From = find(m.saved, s.Name)
+		maps[i].From = find(m.saved, s.Name)
 		for _, c := range m.changes {
 			mine := c.name == "sources" || c.name == "sources."+s.Name || c.name == "sources."+s.Name+".files"
-			fits[i].Other = fits[i].Other || mine || c.class == millrace.KeyDocuments
-			fits[i].Again = fits[i].Again || mine || c.class == millrace.KeyEnd
+			maps[i].IsReplaced = maps[i].IsReplaced || mine || c.class == millrace.KeyDocuments
+			maps[i].HasNewEnd = maps[i].HasNewEnd || mine || c.class == millrace.KeyEnd
 		}
 	}
-	st = st.Adapt(fits)
+	st = st.Adapt(maps)
 	if slices.ContainsFunc(m.changes, func(c change) bool { return c.class == millrace.KeyUnit }) {
-		st = st.Forgive()
+		st = st.ResetDeficits()
 	}
 	return st
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
@@ -26,30 +26,30 @@ func runOf(sources ...string) *Run {
 }
 
 // stateOf is the text of a run's state.
-func stateOf(run *Run, attempt uint32, st planner.State) []byte {
+func stateOf(run *Run, attempt uint32, st progress.State) []byte {
 	return NewRunState(run, attempt, st, Overrides{}).Encode()
 }
 
 // migrate reads and migrates a state.
-func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), override ...string) (planner.State, error) {
+func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), override ...string) (progress.State, error) {
 	saved, err := ReadSaved(text)
 	if err != nil {
-		return planner.State{}, err
+		return progress.State{}, err
 	}
 	out, err := Migrate(saved, to, Rules{Changed: changed, Classify: classify}, override)
 	if err != nil {
-		return planner.State{}, err
+		return progress.State{}, err
 	}
 	return out.Planner, nil
 }
 
 // savedState is a state of the sources b, d and g: b is inside a document, d has left, g is owed.
-func savedState() planner.State {
-	st := planner.NewState(3)
+func savedState() progress.State {
+	st := progress.New(3)
 	st.Step, st.Tokens = 9, 60
-	st.Sources[0] = planner.SourceState{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5, Record: 1}}
-	st.Sources[1] = planner.SourceState{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
-	st.Sources[2] = planner.SourceState{Ordinal: 4, Tokens: 30, Samples: 4, Deficit: 40}
+	st.Sources[0] = progress.Source{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5, Record: 1}}
+	st.Sources[1] = progress.Source{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
+	st.Sources[2] = progress.Source{Ordinal: 4, Tokens: 30, Samples: 4, Deficit: 40}
 	return st
 }
 
@@ -195,17 +195,17 @@ func TestRunStateIsSmall(t *testing.T) {
 	for _, c := range []struct {
 		sources, most, identity int // config gives it 5 KiB at most; of so many sources it says digests only
 		name                    string
-		of                      planner.SourceState
+		of                      progress.Source
 	}{
-		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", planner.SourceState{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
+		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", progress.Source{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
 			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}},
-		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
+		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", progress.Source{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
 			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
-		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", planner.SourceState{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
+		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", progress.Source{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
 			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
 	} {
 		var names []string
-		st := planner.NewState(c.sources)
+		st := progress.New(c.sources)
 		st.Step, st.Tokens = 9_999_999, 1<<64-1
 		for i := range st.Sources {
 			names = append(names, fmt.Sprintf(c.name, i))
@@ -247,7 +247,7 @@ func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
 	run, now := runOf("b", "d", "g"), savedState()
 	old := now.Clone()
 	old.Version = 1
-	read := func(st planner.State) *RunState {
+	read := func(st progress.State) *RunState {
 		out, err := readOwn(stateOf(run, 1, st), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/progress"
 	pb "millrace/proto"
 )
 
@@ -65,7 +66,7 @@ func (o Overrides) Schedule(file *mixing.Schedule) *mixing.Schedule {
 }
 
 // Since trims overrides to those that decide about steps after a state. Inside a window these are the ones that the window began with.
-func (o Overrides) Since(st *planner.State) Overrides {
+func (o Overrides) Since(st *progress.State) Overrides {
 	if o.schedule != nil {
 		step, tokens := st.Drawn()
 		o.schedule = o.schedule.Since(uint64(step), tokens)

@@ -9,6 +9,7 @@ import (
 	"millrace/checkpoint"
 	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
@@ -24,14 +25,14 @@ func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (
 
 // ReadCounters restores what can be told without knowing the run's spec: the state without its run states and plans, and the planner's state
 // at the watermark, in which deficits mean nothing. Its sources are those of Manifests, sorted by name.
-func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, planner.State, error) {
+func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, progress.State, error) {
 	r, err := replayed(store, stream, nil)
 	if err != nil {
-		return nil, planner.State{}, err
+		return nil, progress.State{}, err
 	}
 	clear(r.s.Sealed)
 	if r.s.Attempt == nil {
-		return r.s, planner.NewState(len(r.s.Manifests)), nil
+		return r.s, progress.New(len(r.s.Manifests)), nil
 	}
 	return r.s, r.at, r.advance()
 }
@@ -42,13 +43,13 @@ type replay struct {
 	store   *checkpoint.Store
 	stream  string
 	spec    *planner.Spec // of the mixture file; nil where it is not known
-	differ  *planner.Differ
+	differ  *progress.Differ
 	s       *State
 	records int
-	live    Overrides       // at `at`
-	at      planner.State   // at s.Base, or where advance brought it
-	known   uint64          // changes journaled before this was the next step are in live
-	deltas  []planner.Delta // of all sealed steps from there on
+	live    Overrides        // at `at`
+	at      progress.State   // at s.Base, or where advance brought it
+	known   uint64           // changes journaled before this was the next step are in live
+	deltas  []progress.Delta // of all sealed steps from there on
 }
 
 // replayed applies the whole journal.

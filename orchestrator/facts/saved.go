@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 )
 
 // savedText is the JSON form of a run state. docs/resume.md describes its keys.
@@ -13,7 +14,7 @@ type savedText struct {
 	Version int    `json:"millrace"` // format of this object
 	Step    uint64 `json:"step"`     // first step that was not consumed
 	Attempt uint32 `json:"attempt"`
-	Planner string `json:"planner"` // planner.State, compact
+	Planner string `json:"planner"` // progress.State, compact
 	// Sources names the planner's sources in its order, with fingerprints of their files: see packSources.
 	Sources   string          `json:"sources"`
 	Identity  json.RawMessage `json:"identity"` // compact form
@@ -37,7 +38,7 @@ func (t savedText) encode() []byte {
 // mixture file is known that they refer to.
 type Saved struct {
 	Attempt    uint32
-	Planner    planner.State
+	Planner    progress.State
 	Sources    []SourceFiles
 	Identity   []byte
 	Microbatch uint32 // inside a step: microbatches of it that were consumed
@@ -62,7 +63,7 @@ func ReadSaved(text []byte) (*Saved, error) {
 	}
 	s := &Saved{Attempt: t.Attempt, Identity: t.Identity, Microbatch: t.Microbatch, Placement: t.Placement, overrides: t.Overrides}
 	var err error
-	if s.Planner, err = planner.ParseState(t.Planner); err != nil {
+	if s.Planner, err = progress.Parse(t.Planner); err != nil {
 		return nil, unreadable(err)
 	}
 	if uint64(s.Planner.Step) != t.Step {

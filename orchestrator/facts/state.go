@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"millrace"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
 
@@ -123,9 +123,9 @@ func (s *State) At(step uint64) *RunState {
 }
 
 // Planner is the planner's state at the watermark, or that of a run with so many sources before its first attempt.
-func (s *State) Planner(sources int) *planner.State {
+func (s *State) Planner(sources int) *progress.State {
 	if s.Base == nil {
-		st := planner.NewState(sources)
+		st := progress.New(sources)
 		return &st
 	}
 	return &s.Base.Planner

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"millrace/checkpoint"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 )
 
 // cursor is a place in a source: a document, and how many of its tokens lie before the place.
@@ -30,7 +30,7 @@ type position struct {
 //	inside a window, or if segments are carried, also:
 //	back        steps of the window that are sealed, as a uvarint
 //	per source  how many ordinals its low-water mark lies below the cursor, as a uvarint
-func EncodePositions(st *planner.State) []byte {
+func EncodePositions(st *progress.State) []byte {
 	var out []byte
 	for i := range st.Sources {
 		out = binary.AppendUvarint(out, uint64(st.Sources[i].Ordinal))

@@ -3,8 +3,8 @@ package planner_test
 import (
 	"math/rand/v2"
 	"millrace"
-	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"slices"
 	"testing"
 )
@@ -19,7 +19,7 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 		if packing == millrace.Bucketed {
 			spec.Carry = 512
 		}
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 100)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // above is a corpus that nobody may ask for what lies below a state's floor: loaders start there.
@@ -19,7 +20,7 @@ type above struct {
 	floor []millrace.Ordinal
 }
 
-func newAbove(t *testing.T, o planner.Offers, st planner.State) above {
+func newAbove(t *testing.T, o planner.Offers, st progress.State) above {
 	a := above{o, t, make([]millrace.Ordinal, len(st.Sources))}
 	for i := range a.floor {
 		a.floor[i] = st.Floor(i)
@@ -45,11 +46,11 @@ func TestCarryIsBounded(t *testing.T) {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 300, spec.SequenceLength)
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		placed, before := uint64(0), planner.NewState(len(spec.Sources))
+		placed, before := uint64(0), progress.New(len(spec.Sources))
 		for i := range steps {
 			after := steps[i].After
 			placed += steps[i].Stats.Tokens
@@ -60,11 +61,11 @@ func TestCarryIsBounded(t *testing.T) {
 					t.Fatalf("seed %d, step %d: the floor of source %d falls from %s to %s", seed, i, s, before.Floor(s), after.Floor(s))
 				}
 			}
-			if after.Tokens != placed || placed+planner.LengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
+			if after.Tokens != placed || placed+progress.LengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
 				t.Fatalf("seed %d, step %d: %d tokens are placed, %d drawn: %s", seed, i, placed, drawn, after)
 			}
 			for _, w := range after.Carried {
-				if int(w.Age) > max(planner.MostWaits, spec.Window) {
+				if int(w.Age) > max(progress.MostWaits, spec.Window) {
 					t.Fatalf("seed %d, step %d: %+v waits too long", seed, i, w)
 				}
 			}
@@ -82,10 +83,10 @@ func TestCarryIsBounded(t *testing.T) {
 
 // TestMovedIsWhatWindowsAndCarryAllow: nothing moves without them, and nothing further than they let it.
 func TestMovedIsWhatWindowsAndCarryAllow(t *testing.T) {
-	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, planner.MostWaits}, {4, 64, 3, planner.MostWaits + 3}} {
+	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3}} {
 		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.RandomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(2), plannertest.RandomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,13 +121,13 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 			docs[i] = plannertest.Document(i, 8)
 		}
 		c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs, docs}, Epochs: make([]uint64, 2)}
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 26)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(2), c, 26)
 		if err != nil {
 			t.Fatal(err)
 		}
 		begins := map[int]bool{}
 		for i := range steps {
-			if steps[i].After.Done == (planner.Done{}) {
+			if steps[i].After.Done == (progress.Done{}) {
 				begins[i+1] = true
 			}
 		}
@@ -142,7 +143,7 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 	spec, c := plannertest.Pretrain(t, 2048, 64, 3000)
 	spec.Window = 4
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 24)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 24)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 				reached[s.Source] = at
 			}
 		}
-		if steps[i].After.Done == (planner.Done{}) {
+		if steps[i].After.Done == (progress.Done{}) {
 			if i%4 != 3 {
 				t.Fatalf("a window ends with step %d", i)
 			}
@@ -185,7 +186,7 @@ func TestAnotherWindow(t *testing.T) {
 		docs[i] = plannertest.Document(i, uint32(i%16+1))
 	}
 	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(1), c, 2)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1), c, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,9 +202,9 @@ func TestAnotherWindow(t *testing.T) {
 func TestCarriedDocumentMayChange(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
 	spec.Carry = 4
-	st := planner.NewState(1)
-	st.Tokens, st.Sources[0] = 13, planner.SourceState{Ordinal: 3, Tokens: 20, Samples: 3}
-	st.Carried = []planner.Carried{{Ordinal: 1, Length: 7, Age: 2}}
+	st := progress.New(1)
+	st.Tokens, st.Sources[0] = 13, progress.Source{Ordinal: 3, Tokens: 20, Samples: 3}
+	st.Carried = []progress.Carried{{Ordinal: 1, Length: 7, Age: 2}}
 	for _, tt := range []struct {
 		name string
 		now  millrace.SampleMeta

@@ -10,6 +10,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // randomSchedule has up to four milestones, with and without ramps, in steps or tokens; each leaves some sources without weight.
@@ -47,17 +48,17 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 			spec.Sources[i].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.Renormalize, millrace.Renormalize, millrace.StopRun}[rng.IntN(4)]
 		}
 		c := anchored{plannertest.RandomCorpus(rng, sources, 60, spec.SequenceLength)}
-		run, _, err := plannertest.Collect(t, spec, planner.NewState(sources), c, 60)
+		run, _, err := plannertest.Collect(t, spec, progress.New(sources), c, 60)
 		if err != nil && len(run) == 0 {
 			continue
 		}
-		writer, reader, before := planner.NewDiffer(spec), planner.NewDiffer(spec), planner.NewState(sources)
+		writer, reader, before := planner.NewDiffer(spec), planner.NewDiffer(spec), progress.New(sources)
 		for i := range run {
 			delta, err := writer.Diff(before, run[i].After, run[i].Legs...)
 			if err != nil {
 				t.Fatalf("seed %d step %d: %v", seed, i, err)
 			}
-			for _, d := range []*planner.Differ{reader, planner.NewDiffer(spec)} {
+			for _, d := range []*progress.Differ{reader, planner.NewDiffer(spec)} {
 				got := before.Clone()
 				if err := d.Apply(&got, delta); err != nil || !got.Equal(run[i].After) {
 					t.Fatalf("seed %d step %d: %s leads to\n%s, not\n%s: %v", seed, i, before, got, run[i].After, err)
@@ -67,7 +68,7 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 			if err := planner.NewDiffer(nil).Apply(&counted, delta); err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
 				t.Fatalf("seed %d step %d: without a spec the counters are %s: %v", seed, i, counted, err)
 			}
-			if slices.ContainsFunc(run[i].After.Sources, func(s planner.SourceState) bool { return s.Finished }) {
+			if slices.ContainsFunc(run[i].After.Sources, func(s progress.Source) bool { return s.Finished }) {
 				left++
 			}
 			for n := range delta { // what is cut anywhere is refused
@@ -111,11 +112,11 @@ func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine} {
 		spec, c := many(t, ramp)
-		run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), anchored{c}, 150)
+		run, _, err := plannertest.Collect(t, spec, progress.New(1000), anchored{c}, 150)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, before, largest := planner.NewDiffer(spec), planner.NewState(1000), 0
+		d, before, largest := planner.NewDiffer(spec), progress.New(1000), 0
 		for i := range run {
 			delta, err := d.Diff(before, run[i].After)
 			if err != nil {
@@ -142,11 +143,11 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampCosine} {
 		spec, c := many(t, ramp)
 		spec.Window, spec.Carry = 4, 8
-		run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), anchored{c}, 150)
+		run, _, err := plannertest.Collect(t, spec, progress.New(1000), anchored{c}, 150)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, before, segments, waited := planner.NewDiffer(spec), planner.NewState(1000), 0, 0
+		d, before, segments, waited := planner.NewDiffer(spec), progress.New(1000), 0, 0
 		for i := range run {
 			delta, err := d.Diff(before, run[i].After, run[i].Legs...)
 			if err != nil {
@@ -156,7 +157,7 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 			if inside := run[i].After.Done.Steps > 0; inside && len(delta) > 16 || !inside && i > 3 && len(delta) > 64+32*(segments+len(run[i].After.Carried)) {
 				t.Fatalf("%s, step %d: %d bytes for a window of %d segments", ramp, i, len(delta), segments)
 			}
-			if run[i].After.Done == (planner.Done{}) {
+			if run[i].After.Done == (progress.Done{}) {
 				segments, waited = 0, waited+len(run[i].After.Carried)
 			}
 			before = run[i].After
@@ -173,11 +174,11 @@ func TestDeltaOfLeaveIsBounded(t *testing.T) {
 	for i := range c.Epochs {
 		c.Epochs[i] = 1
 	}
-	run, _, err := plannertest.Collect(t, spec, planner.NewState(1000), c, 60)
+	run, _, err := plannertest.Collect(t, spec, progress.New(1000), c, 60)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, before, largest := planner.NewDiffer(spec), planner.NewState(1000), 0
+	d, before, largest := planner.NewDiffer(spec), progress.New(1000), 0
 	for i := range run {
 		delta, err := d.Diff(before, run[i].After)
 		if err != nil {
@@ -192,23 +193,23 @@ func TestDeltaOfLeaveIsBounded(t *testing.T) {
 
 func TestDeltaRefused(t *testing.T) {
 	d := planner.NewDiffer(plannertest.NewSpec(t, 10, 4, "1", "2"))
-	before, after := planner.NewState(2), planner.NewState(2)
+	before, after := progress.New(2), progress.New(2)
 	after.Step, after.Tokens = 1, 12
-	after.Sources[1] = planner.SourceState{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
+	after.Sources[1] = progress.Source{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
 	good, err := d.Diff(before, after)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, bad := range map[string]planner.Delta{
-		"empty": {}, "another version": append(planner.Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {planner.DeltaPlain, 1, 2, 0}, "no end": {planner.DeltaPlain, 0x80},
-		"count": {planner.DeltaPlain, 200, 0},
+	for name, bad := range map[string]progress.Delta{
+		"empty": {}, "another version": append(progress.Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {1, 1, 2, 0}, "no end": {1, 0x80},
+		"count": {1, 200, 0},
 	} {
-		if err := d.Apply(&planner.State{Version: planner.PlannerVersion, Sources: make([]planner.SourceState, 2)}, bad); err == nil {
+		if err := d.Apply(&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, bad); err == nil {
 			t.Errorf("%s: %x is taken", name, bad)
 		}
 	}
 	for n := range good { // what is cut anywhere is refused
-		if err := d.Apply(&planner.State{Version: planner.PlannerVersion, Sources: make([]planner.SourceState, 2)}, good[:n]); err == nil {
+		if err := d.Apply(&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are taken", n, len(good))
 		}
 	}

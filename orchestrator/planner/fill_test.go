@@ -3,6 +3,7 @@ package planner_test
 import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"testing"
 )
 
@@ -25,7 +26,7 @@ func TestFill(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec, c := tt.corpus(t, tt.seqlen, tt.batch, 20_000)
 			spec.Carry = tt.carry
-			steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 12)
+			steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 12)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +45,7 @@ func TestFill(t *testing.T) {
 			if fill/n < tt.fill {
 				t.Errorf("fill %d ppm, want %d", fill/n, tt.fill)
 			}
-			if oldest > planner.MostWaits || tt.carry > 0 && packs > len(steps) {
+			if oldest > progress.MostWaits || tt.carry > 0 && packs > len(steps) {
 				t.Errorf("%d packs in %d steps, and a segment that waited for %d", packs, len(steps), oldest)
 			}
 		})

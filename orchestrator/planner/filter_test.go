@@ -12,6 +12,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // TestRefusedDocumentsAreEmptyOnes: what the source's own filter refuses is planned as a document without tokens would be, under any setting, and
@@ -33,8 +34,8 @@ func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 				}
 			}
 		}
-		got, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
-		want, wantOut, wantErr := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), dumb, 0)
+		got, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
+		want, wantOut, wantErr := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), dumb, 0)
 		for _, steps := range [][]planner.Selection{got, want} {
 			for i := range steps {
 				for s := range steps[i].Stats.Sources {
@@ -81,7 +82,7 @@ func TestStagesHaveFilters(t *testing.T) {
 		}
 		spec.Carry = 0 // what was drawn before the stage and waits belongs to the steps before
 		spec.Stages = []planner.Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,7 @@ func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
 		if spec.Sources[1].Filters, spec.Sources[1].OnExhausted = "quality > 2", on; on == millrace.Repeat {
 			c.Epochs[1] = 0
 		}
-		_, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 0)
+		_, _, err := plannertest.Collect(t, spec, progress.New(2), c, 0)
 		var empty *planner.ExhaustedError
 		if !errors.As(err, &empty) || !strings.Contains(err.Error(), `source "b" holds no document with a token that its filters keep: quality > 2`) {
 			t.Errorf("%s: %v", on, err)

@@ -11,6 +11,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // checkStep holds for every selection: bins hold what fits, cuts are where they may be.
@@ -49,7 +50,7 @@ func TestEveryTokenOnce(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 150, spec.SequenceLength)
-		steps, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		steps, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		if err != nil || out.Reason != planner.SourcesThrough || len(out.Unread) > 0 {
 			t.Fatalf("seed %d: %+v, %v", seed, out, err)
 		}
@@ -103,13 +104,13 @@ func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
 		spec.Sources[0].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize}[seed/2%4]
-		want, wantOut, wantErr := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
-		got, out, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
+		want, wantOut, wantErr := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
+		got, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
 			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
 		}
 		for k := range want {
-			st, err := planner.ParseState(want[k].After.Compact())
+			st, err := progress.Parse(want[k].After.Compact())
 			if err != nil || !st.Equal(want[k].After) {
 				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
 			}
@@ -162,7 +163,7 @@ func TestMixtureBound(t *testing.T) {
 			for s := range c.Epochs {
 				c.Epochs[s], spec.Sources[s].OnExhausted = 0, millrace.Repeat
 			}
-			steps, _, err := plannertest.Collect(t, spec, planner.NewState(5), c, 100)
+			steps, _, err := plannertest.Collect(t, spec, progress.New(5), c, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +204,7 @@ func TestExactlyFullSaysLast(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
 	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 20)}}, Epochs: []uint64{1}}
 	for _, offers := range []planner.Offers{c, plannertest.NewShy(c, 4)} {
-		steps, out, err := plannertest.Collect(t, spec, planner.NewState(1), offers, 0)
+		steps, out, err := plannertest.Collect(t, spec, progress.New(1), offers, 0)
 		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete || out.Reason != planner.SourcesThrough {
 			t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
 		}
@@ -238,7 +239,7 @@ func TestStops(t *testing.T) {
 			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
 			spec.Sources[0].OnExhausted = millrace.Repeat
 			tt.change(spec)
-			steps, out, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(c, 1), 0)
+			steps, out, err := plannertest.Collect(t, spec, progress.New(2), plannertest.NewShy(c, 1), 0)
 			if err != nil || len(steps) != tt.steps || out.Reason != tt.reason || !slices.Equal(out.Unread, tt.unread) {
 				t.Fatalf("got %d steps, %+v, %v; want %d, %s, %v", len(steps), out, err, tt.steps, tt.reason, tt.unread)
 			}
@@ -263,7 +264,7 @@ func TestLaterPhases(t *testing.T) {
 		mixing.Milestone{From: mixing.Point{Count: 200}, Weights: plannertest.Weights(t, "0", "0", "1")})
 	one := []millrace.SampleMeta{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 10)}
 	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{one, one, one}, Epochs: []uint64{1, 1, 1}}
-	steps, out, err := plannertest.Collect(t, spec, planner.NewState(3), plannertest.NewShy(c, 3), 0)
+	steps, out, err := plannertest.Collect(t, spec, progress.New(3), plannertest.NewShy(c, 3), 0)
 	if err != nil || out.Reason != planner.SourcesThrough || len(out.Unread) > 0 || len(steps) != 5 {
 		t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
 	}
@@ -300,7 +301,7 @@ func TestErrors(t *testing.T) {
 			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
 			spec.Sources[0].OnExhausted = tt.on
 			spec.LastStep = tt.last
-			steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(&plannertest.Corpus{Docs: tt.docs, Epochs: tt.epochs}, 1), 50)
+			steps, _, err := plannertest.Collect(t, spec, progress.New(2), plannertest.NewShy(&plannertest.Corpus{Docs: tt.docs, Epochs: tt.epochs}, 1), 50)
 			var typed *planner.ExhaustedError
 			if len(steps) > 0 || !errors.Is(err, tt.is) || errors.As(err, &typed) != tt.typed || tt.typed && typed.Source != "a" {
 				t.Fatalf("got %d steps and %v", len(steps), err)
@@ -312,8 +313,8 @@ func TestErrors(t *testing.T) {
 // TestAnotherDocument: a cursor in the middle of a document refuses one that is too short to have it.
 func TestAnotherDocument(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
-	st := planner.NewState(1)
-	st.Tokens, st.Sources[0] = 10, planner.SourceState{Offset: 10, Tokens: 10, Samples: 1}
+	st := progress.New(1)
+	st.Tokens, st.Sources[0] = 10, progress.Source{Offset: 10, Tokens: 10, Samples: 1}
 	for _, docs := range [][]millrace.SampleMeta{{plannertest.Document(1, 10)}, nil} {
 		_, _, err := plannertest.Collect(t, spec, st, &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) {

@@ -1,18 +1,20 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
 
 	"millrace"
 	"millrace/orchestrator/planner/pack"
+	"millrace/orchestrator/planner/progress"
 )
 
 // Selector cuts the sources' streams into steps. It never sees the topology. One owner; not for concurrent use.
 type Selector struct {
 	spec  *Spec
 	names []string
-	state State              // where the next window begins, but for what is Done of it
-	waits []millrace.Segment // what state carries, where it is known already
+	state progress.State     // before the next window, or inside the window that it was restored in
+	waits []millrace.Segment // the first of state's carried segments, if they are known already
 	cut   *pack.Cutter
 
 	division division
@@ -20,19 +22,19 @@ type Selector struct {
 	units    []uint32
 
 	draft *draft      // the window being drawn, or nil
-	steps []Selection // of a window that is packed, but not known yet whether it is the last
-	tail  *draft      // what looks beyond it
+	steps []Selection // of a packed window, until it is known whether it is the last one
+	tail  *draft      // looks whether anything follows these steps
 	over  Outcome     // why the run ends; Kind is Finished once it is known
 
-	passing *passing      // a skip under way, or nil
-	passed  millrace.Step // one more than the step whose skip is through
+	skipping *skipping     // a skip under way, or nil
+	skipped  millrace.Step // the step whose skip is over, plus one
 
-	ready []Selection // to be handed out; with last_step drop the newest waits for what follows it
-	err   error       // where the stream cannot go on
+	ready []Selection // to be handed out; with last_step drop the newest waits until it is known whether a full step follows
+	err   error       // the stream cannot go on
 }
 
 // NewSelector returns a Selector that goes on from a state.
-func NewSelector(spec *Spec, st State) (*Selector, error) {
+func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -42,9 +44,9 @@ func NewSelector(spec *Spec, st State) (*Selector, error) {
 	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: new(pack.Cutter), division: division{spec: spec}}, nil
 }
 
-// Advance returns the next step's selection, or that a fact is missing, or that the run is over. What it returns depends on the facts only, never on
-// how often it had to wait for them. A last step says so (Last), since Advance looks whether anything could follow it; with last_step drop it therefore
-// runs one step ahead of what it returns. Errors are final: the stream cannot go on.
+// Advance returns the next step's selection, or that metadata is missing, or that the run is over. The selection depends on the metadata
+// only, not on how often Advance had to wait for it. The last step has Last set, because Advance looks whether anything follows. With
+// last_step drop it therefore draws one step ahead of the one that it returns. Errors are final: the stream cannot go on.
 func (s *Selector) Advance(o Offers) (Selection, Outcome, error) {
 	for {
 		if sel, ok := s.handOut(); ok {
@@ -74,8 +76,8 @@ func (s *Selector) handOut() (sel Selection, ok bool) {
 	if len(s.ready) == 0 {
 		return sel, false
 	}
-	settled := s.err != nil || s.over.Kind == Finished
-	if s.spec.LastStep == millrace.DropLast && len(s.ready) == 1 && !settled {
+	decided := s.err != nil || s.over.Kind == Finished
+	if s.spec.LastStep == millrace.DropLast && len(s.ready) == 1 && !decided {
 		return sel, false
 	}
 	sel = s.ready[0]
@@ -83,13 +85,13 @@ func (s *Selector) handOut() (sel Selection, ok bool) {
 	return sel, true
 }
 
-// work goes on with the window in hand: until it is packed and settled, the run is over, or a fact is missing.
+// work goes on with the window under way, until its steps are ready, the run is over, or metadata is missing.
 func (s *Selector) work(o Offers) (*missing, error) {
 	if s.steps == nil {
-		if done := s.reached(s.state); done {
+		if s.reachesStop(s.state) {
 			return nil, nil
 		}
-		if wait, err := s.pass(o); wait != nil || err != nil {
+		if wait, err := s.skip(o); wait != nil || err != nil {
 			return wait, err
 		}
 		wait, err := s.drawWindow(o)
@@ -100,8 +102,8 @@ func (s *Selector) work(o Offers) (*missing, error) {
 	return s.settle(o)
 }
 
-// reached ends the run where the state has the steps or tokens asked for.
-func (s *Selector) reached(st State) bool {
+// reachesStop ends the run if the state has the steps or tokens of `stop`.
+func (s *Selector) reachesStop(st progress.State) bool {
 	switch {
 	case s.spec.StopSteps > 0 && uint64(st.Step) >= s.spec.StopSteps:
 		s.over = Outcome{Kind: Finished, Reason: StepsReached}
@@ -113,14 +115,14 @@ func (s *Selector) reached(st State) bool {
 	return true
 }
 
-// drawWindow draws and packs a window into s.steps, or finds that there is nothing left to draw.
+// drawWindow draws and packs a window into s.steps, or ends the run because nothing is left to draw.
 func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	if s.draft == nil {
-		d, err := newDraft(&s.division, s.state.begun())
+		d, err := newDraft(&s.division, s.state.Begun())
 		if err != nil {
 			return nil, err
 		}
-		// What a window draws is dealt out when it is cut, so that the next can mostly draw into the same memory.
+		// Segments are copied into the steps when a window is cut, so the next window can mostly use the same memory.
 		d.segments, d.units = s.segments[:0], s.units[:0]
 		s.draft = d
 	}
@@ -133,7 +135,7 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	}
 	w := &window{draft: d, names: s.names}
 	w.cut(s.cut)
-	if w.whole() && d.end == endFailed {
+	if w.isWhole() && d.end == endFailed {
 		return nil, &ExhaustedError{Source: s.names[d.failed], Step: s.state.Step}
 	}
 	if w.n == 0 {
@@ -148,7 +150,7 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if steps, err = s.undone(steps); err != nil {
+	if steps, err = s.withoutDone(steps); err != nil {
 		return nil, err
 	}
 	s.draft, s.steps, s.waits = nil, steps, w.waits
@@ -159,23 +161,25 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// undone leaves out the steps of a window that are behind. What they held shows in their tokens: other documents than then give other windows.
-func (s *Selector) undone(steps []Selection) ([]Selection, error) {
+// withoutDone leaves out the steps of a window that were over when the state was saved. Their tokens are compared: if source files changed,
+// the window comes out differently.
+func (s *Selector) withoutDone(steps []Selection) ([]Selection, error) {
 	done := s.state.Done
-	if done == (Done{}) {
+	if done == (progress.Done{}) {
 		return steps, nil
 	}
 	if int(done.Steps) >= len(steps) || steps[done.Steps-1].After.Done != done {
-		return nil, millrace.Errorf(millrace.ErrMismatch, "plan step %s: the window from step %s on, of which %d steps are behind, does not come out as it was: the sources hold other documents than they did",
-			s.state.Step, s.state.begun().Step, done.Steps)
+		return nil, millrace.Errorf(millrace.ErrMismatch, "plan step %s: the window from step %s on was drawn again, and its first %d steps "+
+			"hold other tokens than before: did source files change? Restore them, or go on from a state outside the window",
+			s.state.Step, s.state.Begun().Step, done.Steps)
 	}
 	return steps[done.Steps:], nil
 }
 
-// settle finds out whether the run ends with the window, or inside it, and makes its steps ready.
+// settle decides whether the run ends with the window, or inside it, and makes its steps ready.
 func (s *Selector) settle(o Offers) (*missing, error) {
 	for i := range s.steps {
-		if sel := &s.steps[i]; !sel.Incomplete && s.reached(sel.After) {
+		if sel := &s.steps[i]; !sel.Incomplete && s.reachesStop(sel.After) {
 			s.steps = s.steps[:i+1]
 			break
 		}
@@ -189,7 +193,7 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 			}
 			s.tail = d
 		}
-		more, wait, err := s.tail.more(o)
+		more, wait, err := s.tail.canDraw(o)
 		if wait != nil {
 			return wait, nil
 		}
@@ -199,8 +203,8 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 		}
 	}
 	last.Last = s.over.Kind == Finished
-	if last.After.Done == (Done{}) {
-		last.After.seekPoint(o)
+	if last.After.Done == (progress.Done{}) {
+		updateSeekPoints(&last.After, o)
 	}
 	s.state, s.tail = last.After, nil
 	var dropped *Selection
@@ -215,38 +219,97 @@ func (s *Selector) settle(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// drop leaves an incomplete last step out: the one before it becomes the last.
+// drop leaves out an incomplete last step. The step before it becomes the last.
 func (s *Selector) drop(sel *Selection) error {
 	if len(s.ready) > 0 {
 		s.ready[len(s.ready)-1].Last = true
 		return nil
 	}
 	if sel.Step == 0 {
-		return millrace.Errorf(millrace.ErrInvalid, "plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; say pad",
+		return millrace.Errorf(millrace.ErrInvalid, "plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; set last_step: pad",
 			sel.NumBins, sel.GlobalBatch)
 	}
 	return nil
 }
 
-// finish notes why a draft found nothing more.
+// finish ends the run after a draft that could draw nothing more.
 func (s *Selector) finish(d *draft) {
 	s.over = Outcome{Kind: Finished, Reason: SourcesThrough}
-	if stop, ok := s.spec.stoppedBy(&d.walk.state); ok {
+	if stop, ok := s.spec.stoppedBy(&d.replay.state); ok {
 		s.over.Reason, s.over.Source = SourceStopped, stop
 	}
-	for i, src := range d.walk.state.Sources {
+	for i, src := range d.replay.state.Sources {
 		if !src.Finished {
 			s.over.Unread = append(s.over.Unread, s.names[i])
 		}
 	}
 }
 
-// adoptTail gives the last step what looking beyond it consumed. A stop is seen before the others are known, so then it is the stop alone.
+// adoptTail adds the documents that the tail consumed to the last step. A stop is seen before the other sources are known, so then only the
+// stop is added.
 func (s *Selector) adoptTail(last *Selection) {
-	if stop, ok := s.spec.stoppedBy(&s.tail.walk.state); ok {
+	if stop, ok := s.spec.stoppedBy(&s.tail.replay.state); ok {
 		last.After.Sources[stop].Finished = true
 		return
 	}
-	last.After = s.tail.walk.after(0, 0, nil)
+	last.After = s.tail.replay.stateAfter(0, 0, nil)
 	last.reject(s.tail.passed)
+}
+
+// skipping is a skip under way. Its steps are drawn like any others, by a selector of their own.
+type skipping struct {
+	skip  Skip
+	draws *Selector
+	rest  millrace.Step
+	after progress.State
+}
+
+// skip moves the state over the skip that begins at its step, if there is one that is not over.
+func (s *Selector) skip(o Offers) (*missing, error) {
+	if s.skipping == nil {
+		at := slices.IndexFunc(s.spec.Skips, func(k Skip) bool { return k.From == s.state.Step })
+		if at < 0 || s.skipped == s.state.Step+1 {
+			return nil, nil
+		}
+		skip := s.spec.Skips[at]
+		spec := *s.spec
+		spec.Skips, spec.StopSteps, spec.StopTokens, spec.LastStep, spec.Window = nil, 0, 0, millrace.PadLast, 1
+		draws, err := NewSelector(&spec, s.state)
+		if err != nil {
+			return nil, err
+		}
+		s.skipping = &skipping{skip: skip, draws: draws, rest: skip.To - skip.From, after: s.state}
+	}
+	p := s.skipping
+	for p.rest > 0 {
+		sel, out, err := p.draws.Advance(o)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("pass over steps %s to %s: %w", p.skip.From, p.skip.To, err)
+		case out.Kind == Waiting:
+			return &missing{out.Source, out.Ordinal}, nil
+		case out.Kind == Finished:
+			p.rest = 0
+		default:
+			p.rest--
+			p.after = sel.After
+		}
+	}
+	s.state, s.skipping, s.skipped = skipTo(s.state, p.after), nil, s.state.Step+1
+	return nil, nil
+}
+
+// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so counters and deficits stay.
+// Segments that were carried before are still carried, and no others.
+func skipTo(s, after progress.State) progress.State {
+	out := after.Clone()
+	out.Step, out.Tokens, out.Carried = s.Step, s.Tokens, slices.Clone(s.Carried)
+	for i := range out.Sources {
+		src, was := &out.Sources[i], &s.Sources[i]
+		src.Tokens, src.Samples, src.Deficit = was.Tokens, was.Samples, was.Deficit
+		if src.SeekPoint.Ordinal > out.Floor(i) {
+			src.SeekPoint = was.SeekPoint
+		}
+	}
+	return out
 }

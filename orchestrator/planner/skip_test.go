@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"testing"
 
 	"millrace"
@@ -23,7 +24,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 		if spec.Carry > 0 || spec.Window > 1 { // what is skipped is then said by plainer runs
 			skipping := *spec
 			skipping.Skips = []planner.Skip{{From: 3, To: 9}}
-			got, _, err := plannertest.Collect(t, &skipping, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
+			got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +42,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 			}
 			spec.Carry, spec.Window = 0, 0
 		}
-		plain, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, steps)
+		plain, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +50,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 		to := from + 1 + rng.IntN(4)
 		skipping := *spec
 		skipping.Skips = []planner.Skip{{From: millrace.Step(from), To: millrace.Step(to)}}
-		got, _, err := plannertest.Collect(t, &skipping, planner.NewState(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
+		got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func tokensBefore(steps []planner.Selection, i int) uint64 {
 // resumeEverywhere: from every state on, the same steps follow, and the deltas lead there.
 func resumeEverywhere(t *testing.T, spec *planner.Spec, o planner.Offers, steps []planner.Selection) {
 	t.Helper()
-	differ, at := planner.NewDiffer(spec), planner.NewState(len(spec.Sources))
+	differ, at := planner.NewDiffer(spec), progress.New(len(spec.Sources))
 	for i := range steps {
 		delta, err := differ.Diff(at, steps[i].After, steps[i].Legs...)
 		if err != nil {
@@ -109,7 +110,7 @@ func resumeEverywhere(t *testing.T, spec *planner.Spec, o planner.Offers, steps 
 		if err := planner.NewDiffer(spec).Apply(&back, delta); err != nil || !back.Equal(steps[i].After) {
 			t.Fatalf("delta of step %d leads elsewhere: %v", i, err)
 		}
-		st, err := planner.ParseState(at.Compact())
+		st, err := progress.Parse(at.Compact())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,12 +128,12 @@ func TestSkipToTheEnd(t *testing.T) {
 	spec := plannertest.RandomSpec(t, rng, 2)
 	spec.Window, spec.Carry = 0, 0
 	c := plannertest.RandomCorpus(rng, 2, 150, spec.SequenceLength)
-	all, _, err := plannertest.Collect(t, spec, planner.NewState(2), c, 0)
+	all, _, err := plannertest.Collect(t, spec, progress.New(2), c, 0)
 	if err != nil || len(all) < 3 {
 		t.Fatalf("%d steps, %v", len(all), err)
 	}
 	spec.Skips = []planner.Skip{{From: 1, To: millrace.Step(1 + len(all))}}
-	got, out, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.NewShy(c, 3), 0)
+	got, out, err := plannertest.Collect(t, spec, progress.New(2), plannertest.NewShy(c, 3), 0)
 	if err != nil || len(got) != 1 || out.Reason != planner.SourcesThrough || got[0].Content != all[0].Content {
 		t.Fatalf("%d steps, %+v, %v", len(got), out, err)
 	}

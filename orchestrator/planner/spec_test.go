@@ -9,6 +9,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/pack"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 func TestSpecRefused(t *testing.T) {
@@ -54,11 +55,11 @@ func TestSpecRefused(t *testing.T) {
 	} {
 		spec := plannertest.NewSpec(t, 16, 4, "1", "1")
 		change(spec)
-		if _, err := planner.NewSelector(spec, planner.NewState(2)); !errors.Is(err, millrace.ErrInvalid) {
+		if _, err := planner.NewSelector(spec, progress.New(2)); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := planner.NewSelector(plannertest.NewSpec(t, 16, 4, "1", "1"), planner.NewState(3)); !errors.Is(err, millrace.ErrMismatch) {
+	if _, err := planner.NewSelector(plannertest.NewSpec(t, 16, 4, "1", "1"), progress.New(3)); !errors.Is(err, millrace.ErrMismatch) {
 		t.Errorf("a state of three sources: got %v", err)
 	}
 }

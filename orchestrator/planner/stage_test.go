@@ -10,6 +10,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // randomStages gives a spec up to three further stages and ramps, short enough that a random corpus reaches them.
@@ -48,7 +49,7 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 			spec.Carry = 8
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 120, 64)
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -57,12 +58,12 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 		for i := range steps {
 			sel := &steps[i]
 			checkStage(t, spec, sel, tokens)
-			if sel.After.Done == (planner.Done{}) { // a window has the stage of its first step, or ends
+			if sel.After.Done == (progress.Done{}) { // a window has the stage of its first step, or ends
 				tokens = sel.After.Tokens
 			}
 			if i > 0 && sel.SequenceLength != steps[i-1].SequenceLength {
 				changes++
-				if slices.ContainsFunc(steps[i-1].After.Sources, func(s planner.SourceState) bool { return s.Offset > 0 }) {
+				if slices.ContainsFunc(steps[i-1].After.Sources, func(s progress.Source) bool { return s.Offset > 0 }) {
 					crossed++
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 )
 
 // Prices is what the first steps cost as the mixture file has them, and with one setting changed. Its JSON names are what scripts rely on.
@@ -115,7 +116,7 @@ func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
 func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) {
 	spec := w.strategy.Mix
 	spec.Window, spec.Carry = by.window, by.carry
-	selector, err := planner.NewSelector(&spec, planner.NewState(len(spec.Sources)))
+	selector, err := planner.NewSelector(&spec, progress.New(len(spec.Sources)))
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"millrace/internal/app/setup"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/planner/strategy"
 	"millrace/sources/budget"
 	"millrace/sources/feed"
@@ -96,7 +97,7 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	w := &Walk{opened: o, strategy: strategy, topology: topology, prefix: newPrefix(spec), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
 		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
 		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
-	if w.plans, err = strategy.Plans(topology, planner.NewState(len(spec.Sources))); err != nil {
+	if w.plans, err = strategy.Plans(topology, progress.New(len(spec.Sources))); err != nil {
 		return nil, err
 	}
 	budget := budget.New(min(int64(c.Limits.LoaderMemory)/2, mostMemory))

@@ -24,18 +24,19 @@ var rooms = []room{
 	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
 
 	// {orchestrator, sidecar} talk only by proto
-	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack"), list("golang.org/x/crypto/blake2b")}, // select, and its state
+	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack", "orchestrator/planner/progress"), none}, // select
+	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")},                                        // the planner's state
 	{"orchestrator/planner/order", none, none},
 	{"orchestrator/planner/pack", list(".", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/cost", list(".", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/place", list(".", "internal/seal", "orchestrator/planner", "orchestrator/planner/cost", "orchestrator/planner/order"), none},
-	{"orchestrator/planner/strategy", list(".", "orchestrator/planner", "orchestrator/planner/cost", "orchestrator/planner/place"), none},
-	{"orchestrator/planner/plannertest", list(".", "mixing", "orchestrator/planner"), none},
+	{"orchestrator/planner/strategy", list(".", "orchestrator/planner", "orchestrator/planner/progress", "orchestrator/planner/cost", "orchestrator/planner/place"), none},
+	{"orchestrator/planner/plannertest", list(".", "mixing", "orchestrator/planner", "orchestrator/planner/progress"), none},
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
 	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/lease", list("."), all},
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner", "internal/wire"), all},                                          // who reads what: no store, no clock
-	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner", "internal/wire"), all},                                                   // reads the store: no machine inside
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                 // who reads what: no store, no clock
+	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},                                          // reads the store: no machine inside
 	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...", "orchestrator/ledger"), list("google.golang.org/protobuf")}, // the run's state: no machine inside
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},

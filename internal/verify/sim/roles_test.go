@@ -21,7 +21,7 @@ import (
 	"millrace/internal/heartbeat"
 	"millrace/internal/wire"
 	"millrace/orchestrator"
-	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 	"millrace/sidecar/link"
 	"millrace/sources"
@@ -152,7 +152,7 @@ func stopServing(server *grpc.Server) {
 }
 
 func version() *proto.Version {
-	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: planner.PlannerVersion, Program: "sim"}
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "sim"}
 }
 
 // serve is a loader's role, and a shadow's. Its address is its own, so that two lives of a slot are never mistaken for each other.

@@ -6,6 +6,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/order"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"slices"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func (g goal) topology() millrace.Topology {
 
 func (g goal) selections(tb testing.TB, n int) []planner.Selection {
 	spec, offers := plannertest.MixedCorpus(tb, g.seqlen, g.ranks*g.micro, 50_000, g.shares)
-	steps, _, err := plannertest.Collect(tb, spec, planner.NewState(4), offers, n)
+	steps, _, err := plannertest.Collect(tb, spec, progress.New(4), offers, n)
 	if err != nil {
 		tb.Fatal(err)
 	}

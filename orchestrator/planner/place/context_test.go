@@ -5,6 +5,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"reflect"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestContextIsEven(t *testing.T) {
 	} {
 		spec, offers := plannertest.MixedCorpus(t, x.seqlen, 64, 20_000, x.shares)
 		spec.PadMultiple = 2 * uint32(x.cp)
-		s, err := planner.NewSelector(spec, planner.NewState(len(spec.Sources)))
+		s, err := planner.NewSelector(spec, progress.New(len(spec.Sources)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"testing"
 
 	"millrace"
@@ -42,7 +43,7 @@ func imageTextCost(image uint64) cost.Cost {
 func imageTextStep(tb testing.TB, ranks, withImages int) *planner.Selection {
 	spec := plannertest.NewSpec(tb, 8192, 5*ranks, "1")
 	spec.Sources[0].OnExhausted = millrace.Repeat
-	steps, _, err := plannertest.Collect(tb, spec, planner.NewState(1), imageText(3, 50*ranks, withImages), 1)
+	steps, _, err := plannertest.Collect(tb, spec, progress.New(1), imageText(3, 50*ranks, withImages), 1)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/order"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // checkPlan holds for every plan: each segment once, whole or in all its slices at the same time; inside its row or array; digests that
@@ -120,7 +121,7 @@ func TestPlaceProperties(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 4))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength)
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), c, 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +163,7 @@ func TestNoWorseThanRows(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
-		steps, _, err := plannertest.Collect(t, spec, planner.NewState(len(spec.Sources)), plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength), 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +196,7 @@ func TestNoWorseThanRows(t *testing.T) {
 func TestContentUnderEveryTopology(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	spec := plannertest.NewSpec(t, 64, 32, "3", "1")
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(2), plannertest.RandomCorpus(rng, 2, 300, 64), 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(2), plannertest.RandomCorpus(rng, 2, 300, 64), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func TestShortLastStep(t *testing.T) {
 	for i := range docs {
 		docs[i] = plannertest.Document(i, uint32(6+i%3))
 	}
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 	if err != nil || len(steps) != 1 || !steps[0].Incomplete || steps[0].NumBins != 5 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}
@@ -284,7 +285,7 @@ func TestArraysFallBack(t *testing.T) {
 	for i, n := range []uint32{7, 5, 6, 6, 4, 4, 4, 9, 3} {
 		docs = append(docs, plannertest.Document(2*i+1, n))
 	}
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 	if err != nil || len(steps) != 1 || steps[0].Stats.FillPPM != 1_000_000 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}

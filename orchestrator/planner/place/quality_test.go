@@ -5,6 +5,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 	"slices"
 	"testing"
 
@@ -30,7 +31,7 @@ func shuffled(b *testing.B, sel *planner.Selection, topo millrace.Topology, opt 
 // TestQuality keeps the figures from rotting: fill and balance of one fixed corpus.
 func TestQuality(t *testing.T) {
 	spec, c := plannertest.Pretrain(t, 2048, 512, 5000)
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 4)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestWindowQuality(t *testing.T) {
 	const ranks, micro = 128, 8
 	spec, c := plannertest.LongContext(t, 128<<10, ranks*micro, 60_000)
 	spec.Window = 4
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(4), c, 4)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 4)
 	if err != nil {
 		t.Fatal(err)
 	}

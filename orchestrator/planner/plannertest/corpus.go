@@ -8,6 +8,7 @@ import (
 	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
 )
 
 // Corpus is a made-up set of sources: documents by source, passed over epochs times.
@@ -146,7 +147,7 @@ func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 }
 
 // Collect advances to the end or, if limit is not 0, to that many steps.
-func Collect(t testing.TB, spec *planner.Spec, st planner.State, o planner.Offers, limit int) (steps []planner.Selection, out planner.Outcome, err error) {
+func Collect(t testing.TB, spec *planner.Spec, st progress.State, o planner.Offers, limit int) (steps []planner.Selection, out planner.Outcome, err error) {
 	t.Helper()
 	s, err := planner.NewSelector(spec, st)
 	if err != nil {

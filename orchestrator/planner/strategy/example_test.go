@@ -7,6 +7,7 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/progress"
 	"millrace/orchestrator/planner/strategy"
 )
 
@@ -48,7 +49,7 @@ func ExampleStrategy() {
 		Broadcast:  millrace.Broadcast{TP: true},
 	}
 	topology := millrace.Topology{Ranks: 16, TP: 2, CP: 1, PP: 1}
-	plans, err := strategy.Plans(topology, planner.NewState(2))
+	plans, err := strategy.Plans(topology, progress.New(2))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,9 +9,9 @@ import (
 
 	"millrace"
 	"millrace/mixing"
-	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/place"
 	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/golden.txt anew: only together with a new PlannerVersion")
@@ -65,7 +65,7 @@ func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing mill
 		mixing.Milestone{Weights: plannertest.Weights(t, "5", "3", "2")},
 		mixing.Milestone{From: mixing.Point{Count: 3}, Weights: plannertest.Weights(t, "1", "1", "4"), Ramp: mixing.RampCosine, Over: mixing.Point{Count: 4}})
 	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{goldenLengths(0, 90), goldenLengths(1, 70), goldenLengths(2, 40)}, Epochs: []uint64{1, 2, 1}}
-	steps, _, err := plannertest.Collect(t, spec, planner.NewState(3), c, 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(3), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

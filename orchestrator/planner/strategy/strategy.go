@@ -7,6 +7,7 @@ import (
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
 
 	"millrace"
 )
@@ -53,7 +54,7 @@ type Planned struct {
 }
 
 // Plans returns what plans from a state on for a topology; NewState is where a stream begins.
-func (s *Strategy) Plans(topology millrace.Topology, from planner.State) (*Plans, error) {
+func (s *Strategy) Plans(topology millrace.Topology, from progress.State) (*Plans, error) {
 	if err := topology.Validate(); err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "plan: %w", err)
 	}

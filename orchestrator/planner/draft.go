@@ -1,0 +1,188 @@
+package planner
+
+import (
+	"millrace"
+	"millrace/orchestrator/planner/progress"
+)
+
+// end tells why drawing stopped before the bins were full.
+type end uint8
+
+const (
+	endNot    end = iota // more can be drawn, or the bins are full
+	endAll               // no source that is left can receive weight
+	endStop              // a stop source ended
+	endFailed            // an error source ended
+)
+
+// draft is a window while it is drawn. If metadata is missing it keeps its segments, and goes on when it is called again.
+type draft struct {
+	begin  progress.State // before the window
+	replay *replay
+	heads  *heads
+	sizes  []int64 // the charge of each source's next segment; -1 for none
+	stale  []int   // sources whose size is not up to date
+	steps  int     // of the window
+	legs   []leg   // one for each step begun
+
+	segments []millrace.Segment // carried segments, then those drawn
+	units    []uint32           // of each segment
+	total    uint64             // sum of units
+	ages     []uint32           // of the carried segments
+	resumed  int                // carried segments of begin that are in segments
+	passed   []passed           // events between segments
+
+	end    end
+	failed int // the source, for endFailed
+}
+
+// leg is one step's share of the draws: the segments from first on, up to the next leg.
+type leg struct {
+	first  int
+	at     progress.Position
+	shares []uint32
+}
+
+// newDraft begins a window at the state before it.
+func newDraft(division *division, before progress.State) (*draft, error) {
+	spec := division.spec
+	r, err := newReplay(division, before)
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{begin: before, replay: r, sizes: make([]int64, len(spec.Sources)), steps: spec.windowAt(before.Step),
+		legs: []leg{{at: r.at, shares: r.shares}}}
+	d.heads = newHeads(len(spec.Sources), func(source int, meta millrace.SampleMeta) {
+		d.passed = append(d.passed, passed{before: len(d.segments), source: source, meta: meta})
+	})
+	d.markStale()
+	return d, nil
+}
+
+// markStale makes every source's size be computed again.
+func (d *draft) markStale() {
+	d.stale = d.stale[:0]
+	for i := range d.sizes {
+		d.stale = append(d.stale, i)
+	}
+}
+
+// isEnough reports whether the draft surely fills that many steps.
+func (d *draft) isEnough(steps int) bool {
+	in := &d.replay.stage
+	bins := uint64(steps) * uint64(in.GlobalBatch)
+	units := bins * uint64(d.replay.spec.binUnits(in))
+	switch in.Packing {
+	case millrace.Pad, millrace.Bucketed:
+		return uint64(len(d.segments)) >= bins
+	case millrace.Concat:
+		return d.total >= units
+	default:
+		return d.total > units
+	}
+}
+
+// isFull reports whether the window can be packed. With carry it takes some bins more than the window has, of about half the segments
+// that may wait, so that the worst bins can be left; and only a little more than a whole number of bins, so that few segments find no
+// room.
+func (d *draft) isFull() bool {
+	if !d.isEnough(d.steps) {
+		return false
+	}
+	in := &d.replay.stage
+	carry := d.replay.spec.carryOf(in)
+	switch {
+	case carry == 0:
+		return true
+	case in.Packing == millrace.Bucketed:
+		return len(d.segments) >= d.steps*in.GlobalBatch+carry
+	}
+	bin := uint64(d.replay.spec.binUnits(in))
+	extra := min(d.total*uint64(carry)/uint64(2*len(d.segments))/bin, uint64(in.GlobalBatch/4))
+	least := (uint64(d.steps*in.GlobalBatch) + extra) * bin
+	return d.total > least && ((d.total-1)%bin <= bin/16 || d.total > least+(extra+1)*bin)
+}
+
+// nextLeg goes on to the next step's leg once this one is drawn, or ends the window there.
+func (d *draft) nextLeg() {
+	for len(d.legs) < d.steps && d.isEnough(len(d.legs)) {
+		begin := d.legs[0].at
+		next := progress.Position{Step: begin.Step + uint64(len(d.legs)), Tokens: begin.Tokens + d.replay.drawn}
+		if d.replay.spec.cutsAt(d.replay.at, next) {
+			d.steps = len(d.legs)
+			return
+		}
+		d.replay.beginLeg(next)
+		d.legs = append(d.legs, leg{first: len(d.segments), at: next, shares: d.replay.shares})
+		d.markStale()
+	}
+}
+
+// most returns the most tokens of the next segment: those of a bin, or of the room that is left in it.
+func (d *draft) most() uint32 {
+	in := &d.replay.stage
+	if in.Packing != millrace.Concat {
+		return in.SequenceLength
+	}
+	bin := d.replay.spec.binUnits(in)
+	return in.SequenceLength - uint32(d.total%uint64(bin))*max(d.replay.spec.PadMultiple, 1)
+}
+
+// count adds the newest segment's units.
+func (d *draft) count(seg *millrace.Segment) {
+	units := d.replay.spec.units(seg.Length)
+	d.units = append(d.units, units)
+	d.total += uint64(units)
+}
+
+// resume takes the carried segments. known are the first of them, in the order of State.Carried; the others come from their metadata.
+func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
+	for _, c := range d.begin.Carried[d.resumed:] {
+		var seg millrace.Segment
+		if d.resumed < len(known) {
+			seg = known[d.resumed]
+		} else {
+			var wait *missing
+			var err error
+			if seg, wait, err = d.recall(c, o); wait != nil || err != nil {
+				return wait, err
+			}
+		}
+		d.resumed++
+		d.takeCarried(seg, c.Age)
+	}
+	return nil, nil
+}
+
+// takeCarried adds a carried segment: in pieces, if bins have become shorter since it was drawn.
+func (d *draft) takeCarried(seg millrace.Segment, age uint32) {
+	for rest, more := seg.Length, seg.More; rest > 0; rest -= seg.Length {
+		seg.Length = min(rest, d.most())
+		seg.More = more || seg.Length < rest
+		d.segments = append(d.segments, seg)
+		d.count(&seg)
+		d.ages = append(d.ages, age)
+		seg.Offset += seg.Length
+		seg.Patches = 0
+	}
+}
+
+// recall makes a carried segment from its document's metadata. A document that can no longer be decoded keeps its segment, since it was
+// drawn already.
+func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait *missing, err error) {
+	meta, a := o.Peek(int(c.Source), c.Ordinal)
+	if a == Pending {
+		return seg, &missing{int(c.Source), c.Ordinal}, nil
+	}
+	stop, tokens := uint64(c.Offset)+uint64(c.Length), uint64(meta.Lengths.Tokens)
+	if a == Ended || meta.Reject == "" && (stop > tokens || c.More != (stop < tokens)) {
+		return seg, nil, millrace.Errorf(millrace.ErrMismatch,
+			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, now it has %d; it is not the document it was",
+			d.begin.Step, d.replay.spec.Sources[c.Source].Name, c.Offset, stop, c.Ordinal, tokens)
+	}
+	seg = millrace.Segment{Source: c.Source, Ordinal: c.Ordinal, Epoch: meta.Epoch, ID: meta.ID, Offset: c.Offset, Length: c.Length, More: c.More}
+	if c.Offset == 0 {
+		seg.Patches = meta.Lengths.Patches
+	}
+	return seg, nil, nil
+}

@@ -1,0 +1,111 @@
+package planner
+
+import (
+	"fmt"
+
+	"millrace"
+)
+
+// ExhaustedError reports a source that ended although it must not: on_exhausted is error, or it is repeat and the source is empty.
+type ExhaustedError struct {
+	Source  string
+	Step    millrace.Step
+	Empty   bool   // a whole epoch had no token
+	Filters string // if it is empty: the filters that refuse its documents, if it has any
+}
+
+func (e *ExhaustedError) Error() string {
+	if e.Empty && e.Filters != "" {
+		return fmt.Sprintf("plan step %s: source %q holds no document with a token that its filters keep: %s; "+
+			"loosen them, or take the source out of the mixture", e.Step, e.Source, e.Filters)
+	}
+	if e.Empty {
+		return fmt.Sprintf("plan step %s: source %q holds no document with a token; take it out of the mixture or check its path and filters",
+			e.Step, e.Source)
+	}
+	return fmt.Sprintf("plan step %s: source %q is exhausted and its on_exhausted is error; set renormalize, repeat or stop to go on without it",
+		e.Step, e.Source)
+}
+
+// Unwrap marks it as an invalid mixture.
+func (e *ExhaustedError) Unwrap() error { return millrace.ErrInvalid }
+
+// heads holds the next document of every source, at the cursors of a replay.
+type heads struct {
+	known []bool
+	metas []millrace.SampleMeta // of those that are known
+	// idle is, per source, the epoch in which the present run of documents without tokens began.
+	idle   []millrace.Epoch
+	idling []bool
+	onPass func(source int, meta millrace.SampleMeta)
+}
+
+// newHeads returns heads that call onPass for every document that is passed over.
+func newHeads(sources int, onPass func(int, millrace.SampleMeta)) *heads {
+	return &heads{
+		known: make([]bool, sources), metas: make([]millrace.SampleMeta, sources),
+		idle: make([]millrace.Epoch, sources), idling: make([]bool, sources), onPass: onPass,
+	}
+}
+
+// resolve moves a source's cursor to its next document with tokens and remembers it. A whole epoch without such a document is an error.
+func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
+	for !h.known[source] {
+		at := &r.state.Sources[source]
+		fact, a := o.Peek(source, at.Ordinal)
+		if a != Ready {
+			return a, nil
+		}
+		meta := &h.metas[source]
+		*meta = fact
+		meta.Ordinal = at.Ordinal
+		// A document that has begun goes on, even if a later stage's filter refuses it.
+		refused := at.Offset == 0 && meta.Refused&(ownFilter|r.stage.Filters) != 0
+		if meta.Reject == "" && meta.Lengths.Tokens > at.Offset && !refused {
+			h.known[source], h.idling[source] = true, false
+			break
+		}
+		if at.Offset > 0 {
+			return a, millrace.Errorf(millrace.ErrMismatch,
+				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; it is not the document it was",
+				r.state.Step, r.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
+		}
+		if !h.idling[source] {
+			h.idling[source], h.idle[source] = true, meta.Epoch
+		} else if meta.Epoch > h.idle[source]+1 {
+			return a, emptySource(r, source)
+		}
+		r.passOver(source, meta)
+		h.onPass(source, *meta)
+	}
+	return Ready, nil
+}
+
+// emptySource is the error for a source without a token in a whole epoch.
+func emptySource(r *replay, source int) error {
+	src := &r.spec.Sources[source]
+	return &ExhaustedError{Source: src.Name, Step: r.state.Step, Empty: true, Filters: src.Filters}
+}
+
+// rest returns the tokens of a source's resolved head that are not drawn yet.
+func (h *heads) rest(r *replay, source int) uint32 {
+	return h.metas[source].Lengths.Tokens - r.state.Sources[source].Offset
+}
+
+// fill makes seg, which is zero, the next segment of a source's resolved head, of at most so many tokens.
+func (h *heads) fill(r *replay, source int, most uint32, seg *millrace.Segment) {
+	meta, offset, rest := &h.metas[source], r.state.Sources[source].Offset, h.rest(r, source)
+	seg.Source, seg.Ordinal, seg.Epoch, seg.ID = uint32(source), meta.Ordinal, meta.Epoch, meta.ID
+	seg.Offset, seg.Length = offset, min(rest, most)
+	seg.More = seg.Length < rest
+	if offset == 0 {
+		seg.Patches = meta.Lengths.Patches
+	}
+}
+
+// forget drops a head whose document was drawn to its end.
+func (h *heads) forget(seg *millrace.Segment) {
+	if !seg.More {
+		h.known[seg.Source] = false
+	}
+}

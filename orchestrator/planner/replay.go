@@ -1,0 +1,124 @@
+package planner
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/mixing"
+	"millrace/orchestrator/planner/progress"
+)
+
+// replay applies the events of one window to a state: segments drawn, documents passed over, sources that leave. A draft applies each
+// event as it draws. If the end of a draft is left to the next window, a second replay repeats the events up to there. Both use the same
+// methods, so the state after a prefix of the draws is the same.
+type replay struct {
+	spec     *Spec
+	division *division
+	stage    Stage             // of the window's steps
+	state    progress.State    // Step and Tokens stay those before the window; deficits are in mix
+	at       progress.Position // of the step whose leg is drawn
+	mix      *mixing.Apportioner
+	shares   []uint32 // in force; all zero when nothing can be drawn any more
+	drawn    uint64   // document tokens
+}
+
+func newReplay(division *division, before progress.State) (*replay, error) {
+	mix, err := before.Apportioner()
+	if err != nil {
+		return nil, fmt.Errorf("plan step %s: %w", before.Step, err)
+	}
+	spec := division.spec
+	r := &replay{spec: spec, division: division, stage: spec.stageAt(before.Position()), state: before.Clone(), mix: mix}
+	r.beginLeg(before.Position())
+	return r, nil
+}
+
+// beginLeg goes on to the leg of a step.
+func (r *replay) beginLeg(at progress.Position) {
+	r.at = at
+	r.updateShares()
+}
+
+// updateShares puts the mixture of the leg in force for the sources that are left.
+func (r *replay) updateShares() {
+	r.shares = r.division.At(&r.state, r.at)
+	r.mix.SetShares(r.shares)
+}
+
+// passed is an event between segments: a document that was passed over, or a source that left. It comes before the segment numbered
+// before.
+type passed struct {
+	before int
+	source int
+	left   bool // the source left; meta is zero
+	meta   millrace.SampleMeta
+}
+
+// passOver consumes a document that counts nothing: rejected, refused by a filter, or without tokens.
+func (r *replay) passOver(source int, meta *millrace.SampleMeta) {
+	src := &r.state.Sources[source]
+	src.Ordinal++
+	src.Epoch = meta.Epoch
+}
+
+// repeat applies the events before a segment, from number next on, and returns the number of the first later event.
+func (r *replay) repeat(events []passed, next, segment int) int {
+	for ; next < len(events) && events[next].before <= segment; next++ {
+		if p := &events[next]; p.left {
+			r.removeSource(p.source)
+		} else {
+			r.passOver(p.source, &p.meta)
+		}
+	}
+	return next
+}
+
+// removeSource takes a source that has ended out of the mixture.
+func (r *replay) removeSource(source int) {
+	r.state.Sources[source].Finished = true
+	r.mix.Leave(source)
+	r.updateShares()
+}
+
+// consume takes a segment and charges its source.
+func (r *replay) consume(seg *millrace.Segment) {
+	src := &r.state.Sources[seg.Source]
+	if charge := r.charge(seg.Offset, seg.Length); charge > 0 {
+		r.mix.Place(int(seg.Source), charge)
+	}
+	if seg.Offset == 0 {
+		src.Samples++
+	}
+	src.Tokens += uint64(seg.Length)
+	r.drawn += uint64(seg.Length)
+	src.Epoch = seg.Epoch
+	src.Offset = seg.Offset + seg.Length
+	if !seg.More {
+		src.Ordinal++
+		src.Offset = 0
+	}
+}
+
+// charge returns the cost of a segment to its source, in the unit of the mixture.
+func (r *replay) charge(offset, length uint32) int64 {
+	switch {
+	case r.spec.Unit == millrace.UnitTokens:
+		return int64(length)
+	case offset == 0:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// stateAfter returns the state after so many steps, which placed so many document tokens and left segments to carry.
+func (r *replay) stateAfter(steps int, placed uint64, carried []progress.Carried) progress.State {
+	s := r.state.Clone()
+	s.Step += millrace.Step(steps)
+	s.Tokens += placed
+	s.Carried = carried
+	for i, account := range r.mix.State() {
+		s.Sources[i].Deficit = account.Deficit
+	}
+	return s
+}

@@ -104,14 +104,14 @@ func taken(events *event.Log) func(point, action string) {
 
 // term reports under which term the role acts.
 func (r *role) term(t millrace.Term) {
-	if err := r.life.Term(t); err != nil {
+	if err := r.life.ReportTerm(t); err != nil {
 		r.log.Warn("report term", "error", err)
 	}
 }
 
 // fenced has a fresh process started in the place of one that nobody listens to any more.
 func (r *role) fenced(f roster.Process) {
-	if err := r.life.Fenced(f.Name, f.Pid); err != nil {
+	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {
 		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)
 	}
 }
@@ -137,7 +137,7 @@ func profile(dir, name string) (func(), error) {
 // ready reports that the role serves. A supervisor that cannot hear it is gone, which the lifeline says as well.
 func (r *role) ready() {
 	r.events.Write(event.Weighed("ready"))
-	if err := r.life.Ready(); err != nil {
+	if err := r.life.ReportReady(); err != nil {
 		r.log.Warn("report ready", "error", err)
 	}
 }

@@ -125,15 +125,15 @@ func (l *Life) watch(cancel context.CancelCauseFunc, returned <-chan struct{}) {
 	}
 }
 
-// Ready tells the supervisor that this role serves; it may be called again.
-func (l *Life) Ready() error { return l.report("ready\n") }
+// ReportReady tells the supervisor that this role serves. It may be called again.
+func (l *Life) ReportReady() error { return l.report("ready\n") }
 
-// Term tells the supervisor under which term this role acts, for `millrace status`.
-func (l *Life) Term(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
+// ReportTerm tells the supervisor the term under which this role acts, for `millrace status`.
+func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
 
-// Fenced tells the supervisor that nobody listens to that process of a child any more: a fresh one is started in its place at once. Only
-// the orchestrator's word counts; a process that has died meanwhile is none of it.
-func (l *Life) Fenced(name string, pid int64) error {
+// ReportFenced tells the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its place at once. Only
+// the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
+func (l *Life) ReportFenced(name string, pid int64) error {
 	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
 }
 

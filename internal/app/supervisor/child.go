@@ -5,6 +5,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"millrace"
 )
 
 // Child is one role process: this binary again with other arguments.
@@ -54,4 +56,25 @@ const (
 	Starting State = "starting"
 	Running  State = "running" // it has reported ready
 	Stopping State = "stopping"
+)
+
+// Role describes a child for `millrace status`.
+type Role struct {
+	Role     string        `json:"role"`
+	Name     string        `json:"name"`
+	Pid      int           `json:"pid"` // 0 between death and restart
+	State    State         `json:"state"`
+	Term     millrace.Term `json:"term"`
+	Restarts int           `json:"restarts"`
+	Lacks    string        `json:"lacks,omitempty"` // the missing thing that it waits for, such as room on a disk
+}
+
+// Result is how a run ended.
+type Result int
+
+// The results.
+const (
+	Stopped  Result = iota // by a signal or its context
+	Finished               // complete: a child's verdict was Finish
+	Failed                 // the error says why
 )

@@ -1,22 +1,40 @@
-// Package supervisor runs the roles of one host as child processes of one binary: it restarts what dies, stops all in order, and
-// leaves nothing behind.
+// Package supervisor runs the roles of one host as child processes of one binary. It restarts children that die, stops all of them in
+// order, and leaves no process and no socket behind.
 //
-// What to do is decided by a pure state machine (machine.go, policy.go, stop.go: event in, actions out); [Run] is the shell around
-// it. [Attach] is the child's side. Parent and child share three descriptors:
+// A pure state machine decides: it takes an event and returns actions. [Run] is the shell around it. [Attach] is the child's side.
+// Parent and child share three descriptors:
 //
-//	3  lifeline   read end of a pipe whose only write end is the supervisor's: end of file means that it is gone, however it went
-//	4  reports    the child writes "ready", "term N" and, if it is the orchestrator, "fenced NAME PID", a line each
-//	5  lock       the open, flocked run directory: it stays locked until the last child has left, so an orphan that cleans up can
-//	              never hit the files of a successor
+//	3  lifeline   read end of a pipe. Only the supervisor has the write end, so end of file means that the supervisor is gone.
+//	4  reports    the child writes "ready", "term N" and, if it is the orchestrator, "fenced NAME PID", one per line
+//	5  lock       the open, flocked run directory. It stays locked until the last child has left, so an orphan that cleans up
+//	              never removes files of a successor.
 //
-// The parent-death signal is not used as well: it follows the death of a thread, not of the process, and it would arrive together
-// with the end of the lifeline, before the child could clean up. A stopped child is no gap either: the kernel sends a newly orphaned
-// process group with stopped members SIGHUP and SIGCONT.
+// The supervisor does not use the kernel's parent-death signal. That signal follows the death of a thread, not of the process, and it
+// would arrive before the child could clean up. A stopped child is no gap: the kernel sends SIGHUP and SIGCONT to a newly orphaned
+// process group with stopped members.
 //
-// A process that the orchestrator has fenced is replaced at once, while it may still be there: stopped, or long in dying. It gets a minute
-// to leave by itself. A child that is killed from outside, or asked to leave, is started again without end; one that dies of its own
-// fault again and again ends the run.
+// A process that the orchestrator has fenced is replaced at once, even if it still exists. It has a minute to leave. A child that is
+// killed from outside, or asked to leave, is restarted without limit. A child that dies again and again by its own fault ends the run.
 //
-// Invariants: a child belongs to its own process group, so Ctrl-C on a terminal reaches the supervisor alone; every child is reaped
-// before Run returns; the directory `run` in the run directory exists only while the lock is held.
+// Invariants:
+//
+//  1. A child has its own process group, so Ctrl-C on a terminal reaches only the supervisor.
+//  2. Every child is reaped before Run returns.
+//  3. The directory `run` in the run directory exists only while the lock is held.
+//
+// Each file uses only later ones:
+//
+//	run.go       Run: processes, signals and time become events; actions are carried out
+//	attach.go    Attach, Life: the child's side
+//	lock.go      the lock of the run directory, and the children of a killed `up` that still hold it
+//	rundir.go    files in the run directory
+//	machine.go   machine: the decisions about all children
+//	replaced.go  fenced processes that still exist
+//	stop.go      the order in which a stop asks and kills
+//	process.go   one process of a child
+//	events.go    events and actions
+//	lines.go     the output of children, line by line; crash files
+//	errors.go    the errors
+//	child.go     Child, Exit, Verdict, State, Role, Result
+//	policy.go    when a child is restarted
 package supervisor

@@ -25,6 +25,21 @@ func (e *inUseError) Error() string {
 
 func (e *inUseError) Is(target error) bool { return target == ErrInUse }
 
+// leftoverError is an ErrInUse by processes that cannot be ended.
+type leftoverError struct {
+	dir  string
+	pids []int
+}
+
+func (e *leftoverError) Error() string {
+	if len(e.pids) == 0 {
+		return fmt.Sprintf("run directory %s is locked by a process that is not to be seen from here: stop what uses it, or name another --run-dir", e.dir)
+	}
+	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
+}
+
+func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
+
 // FailedError is a run that a child brought down.
 type FailedError struct {
 	Child   Child

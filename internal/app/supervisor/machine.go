@@ -2,53 +2,9 @@ package supervisor
 
 import (
 	"fmt"
-	"syscall"
 	"time"
 
 	"millrace"
-)
-
-// An event is something that happened. A child is named by its index; which of its lives is meant, by the pid.
-type event interface{}
-
-type (
-	evBegin       struct{}                 // start everything
-	evStarted     struct{ child, pid int } // its process runs
-	evStartFailed struct {                 // it could not be executed
-		child int
-		err   error
-	}
-	evReady struct{ child, pid int }
-	evTerm  struct {
-		child, pid int
-		term       millrace.Term
-	}
-	evFenced struct { // child says that nobody listens to that process any more
-		child int
-		name  string
-		pid   int
-	}
-	evExited struct {
-		child, pid int
-		exit       Exit
-	}
-	evStop struct{} // stop in order
-	evKill struct{} // stop at once
-	evTick struct{} // the time that deadline named has come
-)
-
-// An action is something for the shell to do, in the order given.
-type action interface{}
-
-type (
-	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; void once the machine is stopping
-	acSignal struct {
-		pid    int
-		signal syscall.Signal
-	}
-	acNotice   struct{ line string }   // tell the user
-	acAllReady struct{}                // every child is running, for the first time
-	acEnding   struct{ reason string } // the run failed or was stopped; no child has been asked to leave yet
 )
 
 // life is the machine's view of one child.
@@ -60,21 +16,21 @@ type life struct {
 	pid     int
 	term    millrace.Term
 	started time.Time
-	due     time.Time // of the next start; zero where none is planned
-	lacks   string    // what it waits for to be there; "" where nothing
-	told    bool      // the user knows that it lacks something
+	due     time.Time // of the next start; zero if none is planned
+	lacks   string    // the missing thing that it waits for; "" if nothing is missing
+	told    bool      // the user knows that something is missing
 }
 
 // machine decides about all children. It has no clock, process or file.
 type machine struct {
 	children []life
-	replaced []former
+	replaced formers
 	final    func(Child, Exit) Verdict
 	grace    time.Duration
 
 	announced bool // acAllReady is out
 	stopping  bool
-	waves     []wave
+	shutdown  shutdown // while stopping
 	result    Result
 	err       error // why the run failed
 }
@@ -87,8 +43,8 @@ func newMachine(children []Child, final func(Child, Exit) Verdict, grace time.Du
 	return m
 }
 
-// done says that the run is over and no process is left.
-func (m *machine) done() bool {
+// isDone reports whether the run is over and no process is left.
+func (m *machine) isDone() bool {
 	if !m.stopping {
 		return false
 	}
@@ -111,22 +67,23 @@ func (m *machine) step(now time.Time, ev event) []action {
 	case evStartFailed:
 		return m.fail(now, fmt.Errorf("start %s: %w", m.children[ev.child].Name, ev.err))
 	case evReady:
-		return m.ready(ev.child, ev.pid)
+		return m.markReady(ev.child, ev.pid)
 	case evTerm:
 		if c := &m.children[ev.child]; c.pid == ev.pid {
 			c.term = ev.term
 		}
 	case evFenced:
-		return m.fenced(now, ev)
+		return m.replace(now, ev)
 	case evExited:
 		if m.children[ev.child].pid != ev.pid {
-			return m.formerExited(now, ev)
+			return m.buryFormer(now, ev)
 		}
-		return m.exited(now, ev.child, ev.exit)
+		return m.bury(now, ev.child, ev.exit)
 	case evStop:
 		return m.interrupt(now)
 	case evKill:
-		return append(m.interrupt(now), m.killAll()...)
+		out := m.interrupt(now)
+		return append(out, m.shutdown.killAll(m.pidOf)...)
 	case evTick:
 		return m.tick(now)
 	}
@@ -146,7 +103,8 @@ func (m *machine) start(i int) action {
 	return acStart{i}
 }
 
-func (m *machine) ready(i, pid int) []action {
+// markReady notes that a child serves, and announces when all do.
+func (m *machine) markReady(i, pid int) []action {
 	c := &m.children[i]
 	if m.stopping || c.pid != pid {
 		return nil
@@ -164,15 +122,16 @@ func (m *machine) ready(i, pid int) []action {
 	return []action{acAllReady{}}
 }
 
-func (m *machine) exited(now time.Time, i int, exit Exit) []action {
+// bury records the death of a child and decides about the run.
+func (m *machine) bury(now time.Time, i int, exit Exit) []action {
 	c := &m.children[i]
 	c.alive, c.pid = false, 0
 	if m.stopping {
-		// A failure that was on its way when the stop was asked for is not lost.
+		// A failure that happened before the stop was requested still counts.
 		if m.result == Stopped && m.final(c.Child, exit) == Fail {
 			m.result, m.err = Failed, &FailedError{Child: c.Child, Exit: exit}
 		}
-		return m.signalWaves(now)
+		return m.shutdown.signals(now, m.pidOf)
 	}
 	c.state = Starting
 	switch m.final(c.Child, exit) {
@@ -198,7 +157,7 @@ func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 		c.lacks = exit.LastLine
 	}
 	var out []action
-	if !c.told { // what lacks is said once, however often it is tried again
+	if !c.told { // a missing thing is reported once for all retries
 		out = append(out, acNotice{deathLine(c.Name, exit, why, delay)})
 		c.told = why == lacking
 	}
@@ -212,7 +171,7 @@ func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 	return append(out, m.start(i))
 }
 
-// blame says whose fault an exit is.
+// blame returns the cause of an exit.
 func (m *machine) blame(c Child, exit Exit) blame {
 	switch {
 	case m.final(c, exit) == Await:
@@ -223,7 +182,7 @@ func (m *machine) blame(c Child, exit Exit) blame {
 	return own
 }
 
-// deathLine is what the user reads about a death that the run survives.
+// deathLine is the notice about a death that the run survives.
 func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 	again := "restarted"
 	if delay > 0 {
@@ -240,12 +199,12 @@ func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 	return fmt.Sprintf("%s died (%v); %s", name, exit, again)
 }
 
-// tick starts whose delay is over and moves a stop on.
+// tick starts the children whose delay is over, and continues a stop.
 func (m *machine) tick(now time.Time) []action {
 	if m.stopping {
-		return m.signalWaves(now)
+		return m.shutdown.signals(now, m.pidOf)
 	}
-	out := m.killLate(now)
+	out := m.replaced.endLate(now)
 	for i := range m.children {
 		if due := m.children[i].due; !due.IsZero() && !due.After(now) {
 			out = append(out, m.start(i))
@@ -254,7 +213,7 @@ func (m *machine) tick(now time.Time) []action {
 	return out
 }
 
-// deadline is when the machine wants the next evTick; false where only an event can change anything.
+// deadline returns the time at which the machine wants the next evTick; false if only an event can change something.
 func (m *machine) deadline() (time.Time, bool) {
 	var first time.Time
 	consider := func(t time.Time) {
@@ -265,15 +224,98 @@ func (m *machine) deadline() (time.Time, bool) {
 	for i := range m.children {
 		consider(m.children[i].due)
 	}
-	for i := range m.replaced {
-		if !m.replaced[i].killed {
-			consider(m.replaced[i].kill)
-		}
-	}
-	for i := range m.waves {
-		if !m.waves[i].killed {
-			consider(m.waves[i].next())
-		}
-	}
+	m.replaced.deadlines(consider)
+	m.shutdown.deadlines(consider)
 	return first, !first.IsZero()
+}
+
+// pidOf returns the process of a child, 0 if it has none.
+func (m *machine) pidOf(child int) int {
+	if c := &m.children[child]; c.alive {
+		return c.pid
+	}
+	return 0
+}
+
+// fail stops the run with an error.
+func (m *machine) fail(now time.Time, err error) []action {
+	if m.stopping {
+		return nil
+	}
+	m.err = err
+	return append([]action{acEnding{err.Error()}}, m.stop(now, Failed)...)
+}
+
+// stopReason is the reason that trainers read when a user stopped the run.
+const stopReason = "the run was stopped (Ctrl-C or SIGTERM of millrace up): start millrace up again on the same run directory, " +
+	`then load a saved state or connect(start="latest")`
+
+// interrupt stops the run at the request of the user.
+func (m *machine) interrupt(now time.Time) []action {
+	if m.stopping {
+		return nil
+	}
+	return append([]action{acEnding{stopReason}}, m.stop(now, Stopped)...)
+}
+
+// stop begins the shutdown of all children.
+func (m *machine) stop(now time.Time, result Result) []action {
+	if m.stopping {
+		return nil
+	}
+	m.stopping, m.result = true, result
+	roles := make([]string, len(m.children))
+	for i := range m.children {
+		c := &m.children[i]
+		c.due, c.state, roles[i] = time.Time{}, Stopping, c.Role
+	}
+	m.shutdown = newShutdown(roles, now, m.grace)
+	return append(m.replaced.endAll(), m.shutdown.signals(now, m.pidOf)...)
+}
+
+// replace starts a fresh process in the place of a fenced one, which may be stopped, or take seconds to die.
+func (m *machine) replace(now time.Time, ev evFenced) []action {
+	if m.stopping || m.children[ev.child].Role != fencer {
+		return nil
+	}
+	for i := range m.children {
+		c := &m.children[i]
+		if c.Name != ev.name || c.pid != ev.pid || !c.alive {
+			continue // it has died meanwhile; its successor is not fenced
+		}
+		ended := m.replaced.add(former{child: i, pid: c.pid, started: c.started, kill: now.Add(formerGrace)})
+		c.alive, c.pid, c.state = false, 0, Starting
+		c.restarts++
+		out := []action{acNotice{fmt.Sprintf("%s (pid %d) was fenced; a fresh one is started", c.Name, ev.pid)}}
+		return append(append(out, ended...), m.start(i))
+	}
+	return nil
+}
+
+// fencer is the role whose reports of fenced processes count.
+const fencer = "orchestrator"
+
+// buryFormer records the death of a replaced process. It counts as a fault of the child only if the process died by itself.
+func (m *machine) buryFormer(now time.Time, ev evExited) []action {
+	f, ok := m.replaced.take(ev.pid)
+	if !ok || m.stopping {
+		return nil
+	}
+	c := &m.children[f.child]
+	if m.blame(c.Child, ev.exit) == own {
+		if _, verdict := c.died(now, now.Sub(f.started), own); verdict != "" {
+			return m.fail(now, &FailedError{Child: c.Child, Exit: ev.exit, Verdict: verdict})
+		}
+	}
+	return []action{acNotice{formerLine(c.Name, f.pid, ev.exit)}}
+}
+
+// roles returns the children for `millrace status`, in starting order.
+func (m *machine) roles() []Role {
+	out := make([]Role, len(m.children))
+	for i := range m.children {
+		c := &m.children[i]
+		out[i] = Role{Role: c.Role, Name: c.Name, Pid: c.pid, State: c.state, Term: c.term, Restarts: c.restarts, Lacks: c.lacks}
+	}
+	return out
 }

@@ -45,8 +45,8 @@ func serve(runDir string) int {
 	life, ctx, cancel := attach(runDir)
 	defer cancel()
 	_ = os.WriteFile(filepath.Join(runDir, "rank-0.sock"), nil, 0o600)
-	_ = life.Term(millrace.Term(7))
-	_ = life.Ready()
+	_ = life.ReportTerm(millrace.Term(7))
+	_ = life.ReportReady()
 	<-ctx.Done()
 	fmt.Fprintln(os.Stderr, "serve leaves:", context.Cause(ctx))
 	if errors.Is(context.Cause(ctx), ErrStopped) {
@@ -58,14 +58,14 @@ func serve(runDir string) int {
 // deaf never returns from its work: an orphan of this kind has to be ended.
 func deaf(runDir string) int {
 	life, _, _ := attach(runDir)
-	_ = life.Ready()
+	_ = life.ReportReady()
 	select {}
 }
 
 // stubborn ignores the request to leave.
 func stubborn(runDir string) int {
 	life, ctx, _ := attach(runDir)
-	_ = life.Ready()
+	_ = life.ReportReady()
 	<-ctx.Done()
 	select {}
 }
@@ -91,7 +91,7 @@ func fail(string) int {
 func finish(runDir string) int {
 	life, _, cancel := attach(runDir)
 	defer cancel()
-	_ = life.Ready()
+	_ = life.ReportReady()
 	return 0
 }
 
@@ -119,13 +119,13 @@ func up(runDir string) int {
 func fencing(runDir string) int {
 	life, ctx, cancel := attach(runDir)
 	defer cancel()
-	_ = life.Ready()
+	_ = life.ReportReady()
 	for ctx.Err() == nil {
 		if b, err := os.ReadFile(filepath.Join(runDir, "fence")); err == nil {
 			var name string
 			var pid int64
 			_, _ = fmt.Sscan(string(b), &name, &pid)
-			_ = life.Fenced(name, pid)
+			_ = life.ReportFenced(name, pid)
 			_ = os.Remove(filepath.Join(runDir, "fence"))
 		}
 		<-time.After(2 * time.Millisecond)
@@ -140,7 +140,7 @@ func full(runDir string) int {
 	}
 	life, _, cancel := attach(runDir)
 	defer cancel()
-	_ = life.Ready() // it works until it has to write
+	_ = life.ReportReady() // it works until it has to write
 	fmt.Fprintf(os.Stderr, "time=%d no room for the reserve\n", time.Now().UnixNano())
 	fmt.Fprintf(os.Stderr, "write to journal %d: disk full\n", time.Now().UnixNano())
 	return 4

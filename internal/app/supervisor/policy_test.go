@@ -118,13 +118,13 @@ func TestStopWaves(t *testing.T) {
 	check("SIGTERM l1", time.Millisecond) // the sidecar has used up its part
 	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
 	check("", evExited{0, 100, Exit{}})
-	if m.done() {
+	if m.isDone() {
 		t.Fatal("done with a sidecar alive")
 	}
 	check("SIGKILL s", time.Second)
 	check("", evExited{3, 103, Exit{Signal: syscall.SIGKILL}})
-	if !m.done() || m.result != Stopped {
-		t.Fatalf("done %v, result %v", m.done(), m.result)
+	if !m.isDone() || m.result != Stopped {
+		t.Fatalf("done %v, result %v", m.isDone(), m.result)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestAFailureOutrunsAStop(t *testing.T) {
 		now := time.Unix(1000, 0)
 		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, verdicts, time.Second)
 		script(m, &now, evBegin{}, evStop{}, evExited{0, 100, Exit{Code: code, LastLine: "bad file"}})
-		if !m.done() || m.result != want || (m.err != nil) != (want == Failed) {
+		if !m.isDone() || m.result != want || (m.err != nil) != (want == Failed) {
 			t.Errorf("exit %d: result %v, %v", code, m.result, m.err)
 		}
 	}
@@ -203,12 +203,12 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	check("ending, SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
 	check("SIGTERM o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
 	check("", evExited{0, 100, Exit{}})
-	if m.done() {
+	if m.isDone() {
 		t.Fatal("done while a replaced process is there")
 	}
 	check("", evExited{1, 101, Exit{Signal: syscall.SIGKILL}})
-	if !m.done() || m.result != Stopped {
-		t.Fatalf("done %v, result %v", m.done(), m.result)
+	if !m.isDone() || m.result != Stopped {
+		t.Fatalf("done %v, result %v", m.isDone(), m.result)
 	}
 }
 

@@ -37,21 +37,30 @@ type process struct {
 	reports *os.File // our end of the child's report pipe
 }
 
-// startProcess executes a child. On success exactly one goroutine has to call follow.
-func (r *run) startProcess(c Child, mute refrain) (*process, error) {
+// surroundings is the part of a process that all children share.
+type surroundings struct {
+	program  []string // the file to execute and its first arguments
+	runDir   string
+	stderr   *syncWriter
+	lock     *os.File // the locked run directory
+	lifeline *os.File // read end
+}
+
+// startProcess executes a child. After success, exactly one goroutine must call follow.
+func (s *surroundings) startProcess(c Child, mute refrain) (*process, error) {
 	reports, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make report pipe: %w", err)
 	}
 	defer theirs.Close()
-	p := &process{reports: reports, output: &lineWriter{out: r.stderr, dir: r.cfg.RunDir, name: c.Name, mute: mute}}
+	p := &process{reports: reports, output: &lineWriter{out: s.stderr, dir: s.runDir, name: c.Name, mute: mute}}
 	p.cmd = &exec.Cmd{
-		Path:        r.cfg.Program[0],
-		Args:        slices.Concat([]string{argv0}, r.cfg.Program[1:], c.Args),
+		Path:        s.program[0],
+		Args:        slices.Concat([]string{argv0}, s.program[1:], c.Args),
 		Env:         childEnv(c.Env),
 		Stdout:      p.output, // the same writer: os/exec then uses one pipe and one goroutine, so lines stay whole
 		Stderr:      p.output,
-		ExtraFiles:  []*os.File{r.lifeline, theirs, r.lock},
+		ExtraFiles:  []*os.File{s.lifeline, theirs, s.lock},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		WaitDelay:   drainGrace,
 	}

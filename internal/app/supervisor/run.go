@@ -63,9 +63,7 @@ func (c Config) withDefaults() Config {
 type run struct {
 	cfg       Config
 	machine   *machine
-	stderr    *syncWriter
-	lock      *os.File // the locked run directory
-	lifeline  *os.File // read end; children inherit it
+	around    *surroundings
 	events    chan event
 	processes map[int]*process // by pid, until their exit has been told
 	followers sync.WaitGroup
@@ -99,9 +97,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 	r := &run{
 		cfg:       cfg,
 		machine:   newMachine(cfg.Children, cfg.Final, cfg.StopGrace),
-		stderr:    &syncWriter{w: cfg.Stderr},
-		lock:      lock,
-		lifeline:  lifeline,
+		around:    &surroundings{cfg.Program, cfg.RunDir, &syncWriter{w: cfg.Stderr}, lock, lifeline},
 		events:    make(chan event),
 		processes: map[int]*process{},
 		refrains:  make([]refrain, len(cfg.Children)),
@@ -122,7 +118,7 @@ func (r *run) loop(ctx context.Context) {
 
 	r.feed(evBegin{})
 	stop, asked := ctx.Done(), false
-	for !r.machine.done() {
+	for !r.machine.isDone() {
 		select {
 		case ev := <-r.events:
 			if _, over := ev.(evExited); over {
@@ -202,14 +198,14 @@ func (r *run) perform(a action) []action {
 			_ = p.cmd.Process.Signal(a.signal)
 		}
 	case acNotice:
-		r.stderr.line([]byte(a.line))
+		r.around.stderr.line([]byte(a.line))
 	case acAllReady:
 		r.publish()
 		r.cfg.Fail.Hit("supervisor/ready")
 		r.cfg.OnReady()
 	case acEnding:
 		if err := replaceFile(filepath.Join(RuntimeDir(r.cfg.RunDir), reasonName), []byte(a.reason)); err != nil {
-			r.stderr.line([]byte("write reason: " + err.Error()))
+			r.around.stderr.line([]byte("write reason: " + err.Error()))
 		}
 	}
 	return nil
@@ -217,7 +213,7 @@ func (r *run) perform(a action) []action {
 
 func (r *run) start(child int) event {
 	r.cfg.Fail.Hit("supervisor/start/before")
-	p, err := r.startProcess(r.cfg.Children[child], r.refrains[child])
+	p, err := r.around.startProcess(r.cfg.Children[child], r.refrains[child])
 	r.cfg.Fail.Hit("supervisor/start/after")
 	if err != nil {
 		return evStartFailed{child, err}
@@ -241,6 +237,6 @@ func (r *run) publish() {
 		r.wrote, r.unwritten = string(b), ""
 	} else if why := err.Error(); why != r.unwritten {
 		r.unwritten = why
-		r.stderr.line([]byte("write " + rolesName + ": " + why))
+		r.around.stderr.line([]byte("write " + rolesName + ": " + why))
 	}
 }

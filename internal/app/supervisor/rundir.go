@@ -1,9 +1,9 @@
 package supervisor
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"millrace/internal/seam"
 )
 
 // Names inside a run directory.
@@ -25,37 +23,6 @@ const (
 
 // RuntimeDir is the directory, mode 0700, for sockets and other files that must not outlive `up`.
 func RuntimeDir(runDir string) string { return filepath.Join(runDir, runtimeName) }
-
-// lockDir makes and locks the run directory. The lock lives as long as the file is open here or in any child.
-func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
-	if err := os.MkdirAll(runDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make run directory: %w", err)
-	}
-	if err := makeOurs(runDir); err != nil {
-		return nil, err
-	}
-	dir, err := os.Open(runDir)
-	if err != nil {
-		return nil, fmt.Errorf("open run directory: %w", err)
-	}
-	if err := takeLock(dir, runDir, clock, say); err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
-}
-
-// makeOurs gives us a directory of ours whose mode keeps us out. Of somebody else's the next step says what is wrong.
-func makeOurs(runDir string) error {
-	st, err := os.Stat(runDir)
-	if err != nil || !st.IsDir() || st.Mode().Perm()&0o700 == 0o700 {
-		return nil
-	}
-	if err := os.Chmod(runDir, st.Mode().Perm()|0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("open run directory: %w", err)
-	}
-	return nil
-}
 
 // makeRuntime replaces what a killed `up` left by an empty runtime directory. The caller holds the lock.
 func makeRuntime(runDir string) error {
@@ -137,4 +104,17 @@ func Reason(runDir string) string {
 		return ""
 	}
 	return string(b)
+}
+
+// ReadRoles returns the roles that the supervisor of a run directory wrote last. The error is fs.ErrNotExist if no `up` runs.
+func ReadRoles(runDir string) ([]Role, error) {
+	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), rolesName))
+	if err != nil {
+		return nil, fmt.Errorf("read roles: %w", err)
+	}
+	var roles []Role
+	if err := json.Unmarshal(b, &roles); err != nil {
+		return nil, fmt.Errorf("read roles of %s: %w", runDir, err)
+	}
+	return roles, nil
 }

@@ -5,18 +5,8 @@ import (
 	"time"
 )
 
-// Result is how a run ended.
-type Result int
-
-// The results.
-const (
-	Stopped  Result = iota // by a signal or its context
-	Finished               // complete: a child's verdict was Finish
-	Failed                 // the error says why
-)
-
-// wave is the children of one role on their way out: asked at `at` at the latest, or once the waves before are gone, and killed at
-// `kill`.
+// wave is the children of one role during a stop. They are asked to leave at the time at, or earlier when all waves before are gone.
+// They are killed at the time kill.
 type wave struct {
 	children []int
 	at, kill time.Time
@@ -24,7 +14,7 @@ type wave struct {
 	killed   bool
 }
 
-// next is when the wave has to be looked at again.
+// next returns when the wave needs attention.
 func (w *wave) next() time.Time {
 	if !w.asked {
 		return w.at
@@ -32,88 +22,75 @@ func (w *wave) next() time.Time {
 	return w.kill
 }
 
-// fail stops the run for a reason.
-func (m *machine) fail(now time.Time, err error) []action {
-	if m.stopping {
-		return nil
-	}
-	m.err = err
-	return append([]action{acEnding{err.Error()}}, m.stop(now, Failed)...)
-}
+// shutdown asks the roles to leave one after the other, in the reverse of their starting order. So a consumer is gone before its
+// producers. The waves share the grace: each waits at most its part for the one before. All are killed at the end of the grace.
+type shutdown struct{ waves []wave }
 
-// stopReason is what trainers read when somebody stopped the run.
-const stopReason = "the run was stopped (Ctrl-C or SIGTERM of millrace up): start millrace up again on the same run directory, " +
-	`then load a saved state or connect(start="latest")`
-
-// interrupt stops the run because somebody asked for it.
-func (m *machine) interrupt(now time.Time) []action {
-	if m.stopping {
-		return nil
-	}
-	return append([]action{acEnding{stopReason}}, m.stop(now, Stopped)...)
-}
-
-// stop asks the roles to leave in the reverse of their starting order, one role after the other, so that what consumes is gone before
-// what it consumes from. The grace is shared: each wave waits for the one before at most its part, and at its end all are killed.
-func (m *machine) stop(now time.Time, result Result) []action {
-	if m.stopping {
-		return nil
-	}
-	m.stopping, m.result = true, result
-	seen := map[string]int{}
-	for i := len(m.children) - 1; i >= 0; i-- {
-		c := &m.children[i]
-		c.due, c.state = time.Time{}, Stopping
-		w, ok := seen[c.Role]
+// newShutdown returns the shutdown of children with these roles, in starting order.
+func newShutdown(roles []string, now time.Time, grace time.Duration) shutdown {
+	var s shutdown
+	waveOf := map[string]int{}
+	for i := len(roles) - 1; i >= 0; i-- {
+		w, ok := waveOf[roles[i]]
 		if !ok {
-			w = len(m.waves)
-			seen[c.Role] = w
-			m.waves = append(m.waves, wave{kill: now.Add(m.grace)})
+			w = len(s.waves)
+			waveOf[roles[i]] = w
+			s.waves = append(s.waves, wave{kill: now.Add(grace)})
 		}
-		m.waves[w].children = append(m.waves[w].children, i)
+		s.waves[w].children = append(s.waves[w].children, i)
 	}
-	for w := range m.waves {
-		m.waves[w].at = now.Add(m.grace * time.Duration(w) / time.Duration(len(m.waves)))
+	for w := range s.waves {
+		s.waves[w].at = now.Add(grace * time.Duration(w) / time.Duration(len(s.waves)))
 	}
-	return append(m.killReplaced(), m.signalWaves(now)...)
+	return s
 }
 
-// signalWaves asks the next wave once the earlier ones are gone or late, and kills what outlived the grace.
-func (m *machine) signalWaves(now time.Time) []action {
+// signals asks the next wave to leave when the earlier ones are gone or late, and kills the children that outlived the grace. pidOf
+// returns the process of a child, 0 if it has none.
+func (s shutdown) signals(now time.Time, pidOf func(child int) int) []action {
 	var out []action
 	earlierGone := true
-	for w := range m.waves {
-		v := &m.waves[w]
+	for w := range s.waves {
+		v := &s.waves[w]
 		if !v.asked && (earlierGone || !now.Before(v.at)) {
 			v.asked = true
-			out = append(out, m.signal(v.children, syscall.SIGTERM)...)
+			out = append(out, signalAll(v.children, pidOf, syscall.SIGTERM)...)
 		}
 		if !v.killed && !now.Before(v.kill) {
 			v.killed = true
-			out = append(out, m.signal(v.children, syscall.SIGKILL)...)
+			out = append(out, signalAll(v.children, pidOf, syscall.SIGKILL)...)
 		}
 		for _, i := range v.children {
-			earlierGone = earlierGone && !m.children[i].alive
+			earlierGone = earlierGone && pidOf(i) == 0
 		}
 	}
 	return out
 }
 
-// killAll ends the stop's patience.
-func (m *machine) killAll() []action {
+// killAll kills every child at once.
+func (s shutdown) killAll(pidOf func(child int) int) []action {
 	var out []action
-	for w := range m.waves {
-		m.waves[w].asked, m.waves[w].killed = true, true
-		out = append(out, m.signal(m.waves[w].children, syscall.SIGKILL)...)
+	for w := range s.waves {
+		s.waves[w].asked, s.waves[w].killed = true, true
+		out = append(out, signalAll(s.waves[w].children, pidOf, syscall.SIGKILL)...)
 	}
 	return out
 }
 
-func (m *machine) signal(children []int, s syscall.Signal) []action {
+// deadlines calls consider with the time at which each wave needs attention.
+func (s shutdown) deadlines(consider func(time.Time)) {
+	for w := range s.waves {
+		if !s.waves[w].killed {
+			consider(s.waves[w].next())
+		}
+	}
+}
+
+func signalAll(children []int, pidOf func(child int) int, signal syscall.Signal) []action {
 	var out []action
 	for _, i := range children {
-		if m.children[i].alive {
-			out = append(out, acSignal{m.children[i].pid, s})
+		if pid := pidOf(i); pid != 0 {
+			out = append(out, acSignal{pid, signal})
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,9 +30,40 @@ const (
 	quietWait = time.Second
 )
 
+// lockDir makes and locks the run directory. The lock lives as long as the file is open here or in any child.
+func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
+	if err := os.MkdirAll(runDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make run directory: %w", err)
+	}
+	if err := makeOurs(runDir); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(runDir)
+	if err != nil {
+		return nil, fmt.Errorf("open run directory: %w", err)
+	}
+	if err := takeLock(dir, runDir, clock, say); err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// makeOurs gives us a directory of ours whose mode keeps us out. Of somebody else's the next step says what is wrong.
+func makeOurs(runDir string) error {
+	st, err := os.Stat(runDir)
+	if err != nil || !st.IsDir() || st.Mode().Perm()&0o700 == 0o700 {
+		return nil
+	}
+	if err := os.Chmod(runDir, st.Mode().Perm()|0o700); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("open run directory: %w", err)
+	}
+	return nil
+}
+
 // takeLock waits for the lock as long as only orphans hold it, and ends those that do not leave.
 func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) error {
-	start := clock.Now()
+	begun := clock.Now()
 	told, killed := false, false
 	for {
 		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -41,7 +73,7 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return fmt.Errorf("lock run directory %s: %w", runDir, err)
 		}
-		waited := clock.Now().Sub(start)
+		waited := clock.Now().Sub(begun)
 		if pid, alive := holder(runDir); alive {
 			if waited > dyingGrace {
 				return &inUseError{dir: runDir, holder: fmt.Sprintf(" (pid %d)", pid)}
@@ -66,21 +98,6 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		<-clock.After(pollEvery)
 	}
 }
-
-// leftoverError is an ErrInUse by processes that cannot be ended.
-type leftoverError struct {
-	dir  string
-	pids []int
-}
-
-func (e *leftoverError) Error() string {
-	if len(e.pids) == 0 {
-		return fmt.Sprintf("run directory %s is locked by a process that is not to be seen from here: stop what uses it, or name another --run-dir", e.dir)
-	}
-	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
-}
-
-func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
 
 // holder is the `up` that has the directory, and whether it lives: a dead one has orphans that are about to leave, and one that has
 // written no pid yet is taken for dead until a later look. The pid of a dead one may be another process by now, and a dead one may be a

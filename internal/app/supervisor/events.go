@@ -1,0 +1,50 @@
+package supervisor
+
+import (
+	"syscall"
+
+	"millrace"
+)
+
+// An event is something that happened to a child or to the run. The index names a child, the pid one of its processes.
+type event interface{}
+
+type (
+	evBegin       struct{}                 // start everything
+	evStarted     struct{ child, pid int } // its process runs
+	evStartFailed struct {                 // it could not be executed
+		child int
+		err   error
+	}
+	evReady struct{ child, pid int }
+	evTerm  struct {
+		child, pid int
+		term       millrace.Term
+	}
+	evFenced struct { // child reports that a process is fenced
+		child int
+		name  string
+		pid   int
+	}
+	evExited struct {
+		child, pid int
+		exit       Exit
+	}
+	evStop struct{} // stop in order
+	evKill struct{} // stop at once
+	evTick struct{} // the machine's deadline has passed
+)
+
+// An action is something for the shell to do, in the order given.
+type action interface{}
+
+type (
+	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; void while the machine is stopping
+	acSignal struct {
+		pid    int
+		signal syscall.Signal
+	}
+	acNotice   struct{ line string }   // tell the user
+	acAllReady struct{}                // every child is running, for the first time
+	acEnding   struct{ reason string } // the run failed or was stopped; no child has been asked to leave yet
+)

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/roles"
 )
 
 // check is the flags of `millrace check`.
@@ -47,35 +49,35 @@ Numbers marked ~ are estimated from the records read so far; millrace index --le
 func (k *check) run(c *cobra.Command, mixture string) error {
 	switch {
 	case k.ranks < 1:
-		return &usageError{fmt.Errorf("millrace check: --ranks %d: want at least 1", k.ranks)}
+		return exit.Usagef("millrace check: --ranks %d: want at least 1", k.ranks)
 	case k.steps < 0:
-		return &usageError{fmt.Errorf("millrace check: --steps %d: want at least 0", k.steps)}
+		return exit.Usagef("millrace check: --steps %d: want at least 0", k.steps)
 	case k.read < 0:
-		return &usageError{fmt.Errorf("millrace check: --read %d: want at least 0; --deep reads all", k.read)}
+		return exit.Usagef("millrace check: --read %d: want at least 0; --deep reads all", k.read)
 	}
 	cfg, err := config.Load(mixture)
 	if err != nil {
 		return err
 	}
-	memoryLimit(toolMemory)
+	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
-	r, err := dryrun.Check(c.Context(), cfg, dryrun.CheckOptions{Ranks: k.ranks, Steps: k.steps, Budget: k.read << 20, Deep: k.deep, Progress: m.show, Logger: newLogger("check")})
+	r, err := dryrun.Check(c.Context(), cfg, dryrun.CheckOptions{Ranks: k.ranks, Steps: k.steps, Budget: k.read << 20, Deep: k.deep, Progress: m.show, Logger: roles.NewLogger("check")})
 	m.clear()
 	if err != nil {
 		return err
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if k.json {
-			return encode(w, r)
+			return report.Encode(w, r)
 		}
-		return printReport(w, r)
+		return report.PrintCheck(w, r)
 	})
 	if err != nil {
 		return err
 	}
 	for i, p := range r.Problems {
 		if i == len(r.Problems)-1 {
-			return &failure{p.Reason}
+			return exit.Failuref("%s", p.Reason)
 		}
 		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
 	}
@@ -84,238 +86,6 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 
 // toolMemory keeps the garbage of commands that read data in bounds.
 const toolMemory = 1 << 30
-
-// mostSkipped is how many skipped files of a source are listed; --json has all.
-const mostSkipped = 20
-
-func printSkipped(w io.Writer, s *dryrun.SourceReport) {
-	if len(s.Skipped) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\n%s: files that its path leads to and that are not read: %d\n", s.Name, len(s.Skipped))
-	for _, f := range s.Skipped[:min(len(s.Skipped), mostSkipped)] {
-		fmt.Fprintf(w, "  %s: %s\n", f.Path, f.Reason)
-	}
-	if n := len(s.Skipped) - mostSkipped; n > 0 {
-		fmt.Fprintf(w, "  … and %d more; --json lists them\n", n)
-	}
-}
-
-func printReport(w io.Writer, r *dryrun.Report) error {
-	if err := printSources(w, r); err != nil {
-		return err
-	}
-	for _, s := range r.Sources {
-		printSkipped(w, &s)
-		if s.Why != "" {
-			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
-		}
-		if s.Refused > 0 {
-			fmt.Fprintf(w, "\n%s: its filter refuses %s of %s records; TOKENS are those of the others\n", s.Name, about(s.Refused, s.TokensExact), about(s.Records, s.RecordsExact))
-		}
-		if s.FilesRead < s.Files {
-			fmt.Fprintf(w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files)
-		}
-	}
-	fmt.Fprintln(w)
-	printTokenizer(w, r.Tokenizer)
-	printRun(w, &r.Run)
-	if len(r.Run.Stages) > 0 {
-		if err := printStages(w, &r.Run); err != nil {
-			return err
-		}
-	}
-	for i := range r.Sources {
-		printDry(w, &r.Sources[i], r.Run.Exact)
-	}
-	if len(r.FirstSteps) > 0 {
-		if err := printFirst(w, r); err != nil {
-			return err
-		}
-	}
-	if err := printPrices(w, r); err != nil {
-		return err
-	}
-	m := &r.Memory
-	fmt.Fprintln(w)
-	printProcesses(w, &r.Run)
-	fmt.Fprintf(w, "context parallelism that pad_multiple admits: %v\n", r.CPSizes)
-	if len(r.FirstSteps) > 0 {
-		fmt.Fprintf(w, "max/mean cost of the context-parallel ranks in step 0: %.4f\n", r.FirstSteps[0].Context)
-	}
-	fmt.Fprintf(w, "sidecar memory: %s needed of %s; a step's tokens are %s, loaders hold %d steps of them in %s\n",
-		size(m.SidecarNeeded), size(m.SidecarLimit), size(m.StepPayload), m.PayloadSteps, size(m.LoaderLimit))
-	if r.Quarantined.Count > 0 {
-		fmt.Fprintf(w, "\nrecords that cannot be decoded and would be quarantined: %d\n", r.Quarantined.Count)
-	}
-	for _, q := range r.Quarantined.Recent {
-		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
-	}
-	if r.OK && !r.Payload {
-		fmt.Fprintf(w, "\n%s is valid and can be planned on %d ranks; sources of format lengths hold nothing that could be served\n", r.Mixture, r.Ranks)
-		return nil
-	}
-	if r.OK {
-		fmt.Fprintf(w, "\n%s is valid and can be run on %d ranks\n", r.Mixture, r.Ranks)
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "\n%s cannot be run; problems, on stderr: %d\n", r.Mixture, len(r.Problems))
-	return err
-}
-
-// printFirst shows the first steps and the cost of the first by rank. One data-parallel rank waits for no other, so it has fewer columns.
-func printFirst(w io.Writer, r *dryrun.Report) error {
-	balance, several := r.FirstSteps[0].Explain.Balance, len(r.FirstSteps[0].Explain.Ranks) > 1
-	rows := []string{row("\nSTEP", "TOKENS", "FILL", "CONTENT")}
-	if several {
-		rows[0] = row("\nSTEP", "TOKENS", "FILL", "STRANDED", "BALANCE", "RANKS", "BOUND", "GAP", "CONTENT")
-	}
-	for _, s := range r.FirstSteps {
-		e := s.Explain
-		if !several {
-			rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), s.Content))
-			continue
-		}
-		rows = append(rows, row(s.Step, count(s.Tokens), percent(s.Fill), count(e.Stranded), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks),
-			fmt.Sprintf("%.4f", 1+e.Bound.Of(balance)), percent(e.Gap.Of(balance)), s.Content))
-	}
-	if err := table(w, rows...); err != nil || !several {
-		return err
-	}
-	fmt.Fprintf(w, `STRANDED is the number of places in the step that hold no document.
-BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.
-BOUND is a lower bound of the step's cost with balance: %s, of the mean rank's. No placement of these documents costs less.
-GAP is how much the step costs above BOUND. Another placement saves at most that; millrace plan --explain says more.
-
-`, balance)
-	printRanks(w, r.FirstSteps[0].Explain)
-	return nil
-}
-
-// printPrices says what other choices would cost.
-func printPrices(w io.Writer, r *dryrun.Report) error {
-	if r.Prices == nil || len(r.Prices.Choices) < 2 {
-		return nil
-	}
-	several := len(r.FirstSteps) > 0 && len(r.FirstSteps[0].Explain.Ranks) > 1
-	moved := func(text string, cells ...any) string {
-		if several {
-			cells = append(cells, text)
-		}
-		return row(cells...)
-	}
-	rows := []string{moved("MOVED", "\nCHOICE", "FSDP", "DP", "PP", "FILL", "LARGEST")}
-	for _, c := range r.Prices.Choices {
-		rows = append(rows, moved(fmt.Sprintf("%.2f", c.MovedMean), c.Choice, percent(c.Overhead.FSDP), percent(c.Overhead.DP), percent(c.Overhead.PP), percent(c.Fill),
-			count(uint64(c.Largest))))
-	}
-	if err := table(w, rows...); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, `What it would cost, by the first %d steps.
-FSDP, DP and PP are the overhead over the mean rank if ranks wait in every microbatch, once a step, or in a pipeline.
-LARGEST is the number of tokens in the fullest microbatch.
-`, r.Prices.Steps)
-	if several {
-		fmt.Fprintln(w, "MOVED is the mean number of steps by which window and carry move a document.")
-	}
-	return nil
-}
-
-func printSources(w io.Writer, r *dryrun.Report) error {
-	rows := []string{row("SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS", "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD")}
-	for _, s := range r.Sources {
-		epochs := "endless"
-		if s.Epochs > 0 {
-			epochs = fmt.Sprintf("%d, then %s", s.Epochs, s.OnExhausted)
-		}
-		share := "-"
-		if len(r.FirstSteps) > 0 {
-			share = percent(s.Share)
-		}
-		rows = append(rows, row(s.Name, s.Format, s.Files, size(s.Bytes), about(s.Records, s.RecordsExact), about(s.Tokens, s.TokensExact), s.Shuffle, epochs,
-			percent(s.Target), share, fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed)))
-	}
-	return table(w, rows...)
-}
-
-func printTokenizer(w io.Writer, t *dryrun.TokenizerReport) {
-	if t == nil {
-		return
-	}
-	special := func(text *string, id *uint32) string {
-		if text == nil {
-			return "none"
-		}
-		return fmt.Sprintf("%s (%d)", *text, *id)
-	}
-	fmt.Fprintf(w, "tokenizer: %s, pattern %s, vocabulary of %s ids, bos %s, eos %s\n",
-		t.Name, t.Pattern, count(uint64(t.Vocabulary)), special(t.BOS, t.BOSID), special(t.EOS, t.EOSID))
-}
-
-func printRun(w io.Writer, run *dryrun.RunReport) {
-	switch {
-	case run.Endless:
-		fmt.Fprintf(w, "run: endless, %d microbatches a step and rank\n", run.Microbatches)
-	case run.Steps != nil:
-		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends by %s\n",
-			about(*run.Steps, run.Exact), about(*run.Tokens, run.Exact), run.Microbatches, run.Reason)
-	}
-}
-
-// printStages says when a run's batches change.
-func printStages(w io.Writer, run *dryrun.RunReport) error {
-	rows := []string{row("\nSTAGE", "FROM", "BEGINS", "SEQUENCE", "BATCH", "MICRO", "MICROBATCHES", "PACKING")}
-	for i, s := range run.Stages {
-		from := "-"
-		switch {
-		case s.FromTokens != nil:
-			from = count(*s.FromTokens) + " tokens"
-		case s.FromStep != nil:
-			from = fmt.Sprintf("step %d", *s.FromStep)
-		}
-		begins := "not in this run"
-		if s.Begins != nil {
-			begins = "step " + about(*s.Begins, run.Exact || s.FromTokens == nil)
-		}
-		batch := count(uint64(s.GlobalBatch))
-		if n := len(s.Sizes); n > 0 {
-			batch = fmt.Sprintf("%d … %d", s.Sizes[0].Sequences, s.GlobalBatch)
-		}
-		rows = append(rows, row(i, from, begins, s.SequenceLength, batch, s.MicroBatch, s.Microbatches, s.Packing))
-	}
-	if err := table(w, rows...); err != nil {
-		return err
-	}
-	for i, s := range run.Stages {
-		if n := len(s.Sizes); n > 1 {
-			fmt.Fprintf(w, "the batch of stage %d grows from %d in step %d to %d in step %d\n", i, s.Sizes[0].Sequences, s.Sizes[0].Step, s.GlobalBatch, s.Sizes[n-1].Step)
-		}
-	}
-	return nil
-}
-
-// printProcesses says what reads, and what stands by for it.
-func printProcesses(w io.Writer, run *dryrun.RunReport) {
-	lost := "which take over what a lost one was reading"
-	if run.Shadows == 0 {
-		lost = "so a lost loader is waited for"
-	}
-	fmt.Fprintf(w, "loaders on a host like this: %d; shadows: %d, %s\n", run.Loaders, run.Shadows, lost)
-}
-
-func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
-	if s.DryStep != nil {
-		fmt.Fprintf(w, "  %s runs dry in step %s%s\n", s.Name, about(*s.DryStep, exact), map[string]string{
-			"renormalize": "; the others divide its share", "stop": "; the run ends", "error": "; the run fails"}[s.OnExhausted])
-	} else if s.Passes != nil {
-		fmt.Fprintf(w, "  %s is read %.3f times\n", s.Name, *s.Passes)
-	}
-	if s.StaleStep != nil {
-		fmt.Fprintf(w, "  warning: from step %s on, %s is read a fifth time or more: repeated data is worth less and less then; write `max_epochs: %d`\n"+
-			"    with `on_exhausted: renormalize` to have it leave, lower its weight, or derive weights by unimax (docs/mixing.md)\n", about(*s.StaleStep, exact), s.Name, dryrun.Fresh)
-	}
-}
 
 // firstProblem is what of a failed opening is said last; the others are printed before it.
 func firstProblem(c *cobra.Command, err error) error {
@@ -326,5 +96,5 @@ func firstProblem(c *cobra.Command, err error) error {
 	for _, p := range ps[:len(ps)-1] {
 		fmt.Fprintln(c.ErrOrStderr(), p)
 	}
-	return &failure{ps[len(ps)-1].Error()}
+	return exit.Failure(ps[len(ps)-1])
 }

@@ -13,6 +13,10 @@ import (
 
 	"millrace"
 	"millrace/checkpoint"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/roles"
+	"millrace/internal/app/rundir"
 	"millrace/orchestrator"
 	"millrace/orchestrator/ledger"
 	"millrace/proto"
@@ -73,15 +77,15 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 		err = orchestrator.VerifyLedger(store, millrace.Train, r.Problem)
 	}
 	if err != nil {
-		return &failure{err.Error()}
+		return exit.Failure(err)
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
-			return encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
+			return report.Encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
 				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "index_entries": r.LedgerIndex, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
 		}
 		_, err := fmt.Fprintf(w, "%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d plans, %s\n",
-			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, size(int64(r.Bytes)))
+			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, report.Size(int64(r.Bytes)))
 		return err
 	})
 	if err != nil || r.OK() {
@@ -90,7 +94,7 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 	for _, p := range r.Problems {
 		fmt.Fprintln(c.ErrOrStderr(), p)
 	}
-	return &failure{fmt.Sprintf("%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint", r.Dir, r.Found)}
+	return exit.Failuref("%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint", r.Dir, r.Found)
 }
 
 func compactCommand() *cobra.Command {
@@ -110,7 +114,7 @@ func compact(c *cobra.Command, dir string) error {
 		func(s *checkpoint.Store) error { return orchestrator.Retire(s, millrace.Train) },
 		func(s *checkpoint.Store) error { return s.Compact(c.Context()) },
 	} {
-		store, at, err := openJournalAs(dir, checkpoint.Open)
+		store, at, err := rundir.OpenJournal(dir, journalConfig(), checkpoint.Open)
 		if err != nil {
 			return err
 		}
@@ -121,11 +125,11 @@ func compact(c *cobra.Command, dir string) error {
 			after, err = folderBytes(at)
 		}
 		if err != nil {
-			return &failure{err.Error()}
+			return exit.Failure(err)
 		}
 	}
 	return page(c, func(w *bufio.Writer) error {
-		_, err := fmt.Fprintf(w, "%s: %s before, %s now\n", dir, size(before), size(after))
+		_, err := fmt.Fprintf(w, "%s: %s before, %s now\n", dir, report.Size(before), report.Size(after))
 		return err
 	})
 }
@@ -147,6 +151,16 @@ func folderBytes(dir string) (total int64, err error) {
 		total += info.Size()
 	}
 	return total, nil
+}
+
+// openJournal opens the journal of a stopped run for reading.
+func openJournal(dir string) (*checkpoint.Store, error) {
+	store, _, err := rundir.OpenJournal(dir, journalConfig(), checkpoint.OpenReadOnly)
+	return store, err
+}
+
+func journalConfig() checkpoint.Config {
+	return checkpoint.Config{CreatedBy: programVersion(), Logger: roles.NewLogger("journal")}
 }
 
 // describe turns what a store holds into a few words.

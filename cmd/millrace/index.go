@@ -3,13 +3,15 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/roles"
 )
 
 // index is the flags of `millrace index`.
@@ -43,12 +45,12 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 		return err
 	}
 	if _, ok := cfg.Source(x.source); x.source != "" && !ok {
-		return &usageError{fmt.Errorf("millrace index: --source %s: the mixture has %v", x.source, cfg.Sources.Names())}
+		return exit.Usagef("millrace index: --source %s: the mixture has %v", x.source, cfg.Sources.Names())
 	}
-	memoryLimit(toolMemory)
+	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
 	defer m.clear()
-	opened, failed := dryrun.Open(c.Context(), cfg, dryrun.Options{OnePass: true, Only: x.source, Logger: newLogger("index"),
+	opened, failed := dryrun.Open(c.Context(), cfg, dryrun.Options{OnePass: true, Only: x.source, Logger: roles.NewLogger("index"),
 		Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
 	if opened == nil {
 		return failed
@@ -56,13 +58,13 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	defer opened.Close()
 	if x.lengths {
 		if err := opened.Lengths(c.Context(), func(source string, done, total int64) { m.show("lengths of "+source, done, total) }); err != nil {
-			return &failure{err.Error()}
+			return exit.Failure(err)
 		}
 	}
 	m.clear()
 	rows, err := x.rows(c.Context(), opened)
 	if err != nil {
-		return &failure{err.Error()}
+		return exit.Failure(err)
 	}
 	if err := page(c, func(w *bufio.Writer) error { return x.print(w, rows) }); err != nil || failed == nil {
 		return err
@@ -99,18 +101,18 @@ func (x *index) rows(ctx context.Context, opened *dryrun.Opened) ([]indexView, e
 
 func (x *index) print(w io.Writer, views []indexView) error {
 	if x.json {
-		return encode(w, map[string]any{"sources": views})
+		return report.Encode(w, map[string]any{"sources": views})
 	}
-	rows := []string{row("SOURCE", "FILES", "SIZE", "RECORDS", "LENGTHS KNOWN", "TOKENS", "SHUFFLE")}
+	rows := []string{report.Row("SOURCE", "FILES", "SIZE", "RECORDS", "LENGTHS KNOWN", "TOKENS", "SHUFFLE")}
 	for _, v := range views {
 		records, shuffle := "not counted", v.Shuffle
 		if v.Counted {
-			records = count(v.Records)
+			records = report.Count(v.Records)
 		}
 		if v.Why != "" {
 			shuffle += ": " + v.Why
 		}
-		rows = append(rows, row(v.Name, v.Files, size(v.Bytes), records, count(v.Known), about(v.Tokens, v.Counted && v.Known == v.Records), shuffle))
+		rows = append(rows, report.Row(v.Name, v.Files, report.Size(v.Bytes), records, report.Count(v.Known), report.About(v.Tokens, v.Counted && v.Known == v.Records), shuffle))
 	}
-	return table(w, rows...)
+	return report.Table(w, rows...)
 }

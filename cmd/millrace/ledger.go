@@ -9,7 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/roles"
+	"millrace/internal/app/rundir"
 	"millrace/internal/wire"
+	"millrace/orchestrator"
 	"millrace/proto"
 )
 
@@ -36,7 +42,7 @@ millrace plan makes such a plan anew from the mixture file.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			l.dir = args[0]
 			if c.Flags().Changed("step") == c.Flags().Changed("sample") {
-				return &usageError{errors.New("millrace ledger: say either --step N or --sample SOURCE/ID")}
+				return exit.Usagef("millrace ledger: say either --step N or --sample SOURCE/ID")
 			}
 			return l.run(c)
 		},
@@ -56,9 +62,9 @@ type answers struct {
 }
 
 func (l *ledgerQuery) run(c *cobra.Command) error {
-	_, running, err := runs(l.dir)
+	_, running, err := rundir.Roles(l.dir)
 	if err != nil {
-		return &failure{err.Error()}
+		return exit.Failure(err)
 	}
 	var found *answers
 	if running {
@@ -70,15 +76,15 @@ func (l *ledgerQuery) run(c *cobra.Command) error {
 		return err
 	}
 	if len(found.replies) == 0 {
-		return &failure{l.nothing()}
+		return exit.Failuref("%s", l.nothing())
 	}
 	return page(c, func(w *bufio.Writer) error {
 		for _, r := range found.replies {
-			line := newLedgerLine(r, found.sources)
+			line := report.NewLedgerStep(r, found.sources)
 			if l.json {
-				err = encode(w, line)
+				err = report.Encode(w, line)
 			} else {
-				err = line.print(w)
+				err = line.Print(w)
 			}
 			if err != nil {
 				return err
@@ -114,22 +120,22 @@ func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 			return &proto.LedgerRequest{Source: source, Id: id}, nil
 		}
 	}
-	return nil, &usageError{fmt.Errorf("millrace ledger: %s names no source of this run: write SOURCE/ID, such as %s/part-0.jsonl#5; its sources are %s",
-		l.sample, sources[0], strings.Join(sources, ", "))}
+	return nil, exit.Usagef("millrace ledger: %s names no source of this run: write SOURCE/ID, such as %s/part-0.jsonl#5; its sources are %s",
+		l.sample, sources[0], strings.Join(sources, ", "))
 }
 
 // live asks the orchestrator of a run that goes on.
 func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
-	now, err := askStatus(c.Context(), l.dir)
+	now, err := rundir.AskStatus(c.Context(), l.dir)
 	if err != nil {
-		return nil, &failure{fmt.Sprintf("the orchestrator of %s does not answer: %v", l.dir, err)}
+		return nil, exit.Failuref("the orchestrator of %s does not answer: %v", l.dir, err)
 	}
-	out := &answers{sources: sortedNames(now.Sources)}
+	out := &answers{sources: report.Names(now.Sources)}
 	request, err := l.request(out.sources)
 	if err != nil {
 		return nil, err
 	}
-	err = askOrchestrator(l.dir, func(client proto.OrchestratorClient) error {
+	err = rundir.Ask(l.dir, func(client proto.OrchestratorClient) error {
 		stream, err := client.Ledger(c.Context(), request)
 		if err != nil {
 			return err
@@ -146,7 +152,29 @@ func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
 		}
 	})
 	if err != nil {
-		return nil, &failure{fmt.Sprintf("ask the ledger of %s: %v", l.dir, err)}
+		return nil, exit.Failuref("ask the ledger of %s: %v", l.dir, err)
+	}
+	return out, nil
+}
+
+// stored asks the ledger of a run that is stopped.
+func (l *ledgerQuery) stored() (*answers, error) {
+	store, err := openJournal(l.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	kept, err := orchestrator.OpenLedger(store, millrace.Train, roles.Inverse)
+	if err != nil {
+		return nil, exit.Failure(err)
+	}
+	out := &answers{sources: kept.Sources()}
+	request, err := l.request(out.sources)
+	if err != nil {
+		return nil, err
+	}
+	if out.replies, err = kept.Answer(request); err != nil {
+		return nil, exit.Failure(err)
 	}
 	return out, nil
 }

@@ -10,6 +10,9 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/rundir"
 	"millrace/internal/wire"
 	"millrace/proto"
 )
@@ -94,12 +97,12 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 		err = fmt.Errorf("unknown verb %q: it is one of show, set, schedule, skip, add-source, remove-source, costs", verb)
 	}
 	if err != nil {
-		return &usageError{fmt.Errorf("millrace mix: %w", err)}
+		return exit.Usagef("millrace mix: %w", err)
 	}
-	if _, running, err := runs(m.dir); err != nil {
-		return &failure{err.Error()}
+	if _, running, err := rundir.Roles(m.dir); err != nil {
+		return exit.Failure(err)
 	} else if !running {
-		return &failure{fmt.Sprintf("no `millrace up` runs on %s: a mixture is changed while it does; see `millrace status %s` for what was changed", m.dir, m.dir)}
+		return exit.Failuref("no `millrace up` runs on %s: a mixture is changed while it does; see `millrace status %s` for what was changed", m.dir, m.dir)
 	}
 	if request == nil {
 		return m.show(c)
@@ -188,39 +191,39 @@ func (m *mix) costs(r *proto.MixRequest, args []string) error {
 }
 
 func (m *mix) show(c *cobra.Command) error {
-	reply, err := askStatus(c.Context(), m.dir)
+	reply, err := rundir.AskStatus(c.Context(), m.dir)
 	if err != nil {
-		return &failure{fmt.Sprintf("the orchestrator of %s does not answer: %v", m.dir, err)}
+		return exit.Failuref("the orchestrator of %s does not answer: %v", m.dir, err)
 	}
-	view := newMixtureView(reply.Mixture)
+	view := report.NewMixture(reply.Mixture)
 	return page(c, func(w *bufio.Writer) error {
 		if m.json {
-			return encode(w, view)
+			return report.Encode(w, view)
 		}
-		return view.print(w)
+		return view.Print(w)
 	})
 }
 
 func (m *mix) ask(c *cobra.Command, request *proto.MixRequest) error {
 	var reply *proto.MixReply
 	var refused error
-	err := askOrchestrator(m.dir, func(client proto.OrchestratorClient) (err error) {
+	err := rundir.Ask(m.dir, func(client proto.OrchestratorClient) (err error) {
 		reply, err = client.Mix(c.Context(), request)
 		refused = wire.FromStatus(err)
 		return err
 	})
 	if errors.Is(refused, millrace.ErrInvalid) {
-		return &usageError{fmt.Errorf("millrace mix: %w", refused)}
+		return exit.Usagef("millrace mix: %w", refused)
 	}
 	if err != nil {
-		return &failure{fmt.Sprintf("change the mixture of %s: %v", m.dir, err)}
+		return exit.Failuref("change the mixture of %s: %v", m.dir, err)
 	}
-	view := newMixView(reply.Change)
+	view := report.NewChange(reply.Change)
 	return page(c, func(w *bufio.Writer) error {
 		if m.json {
-			return encode(w, view)
+			return report.Encode(w, view)
 		}
-		_, err := fmt.Fprintln(w, view.line())
+		_, err := fmt.Fprintln(w, view.Line())
 		return err
 	})
 }

@@ -15,7 +15,9 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
-	"millrace/internal/app/setup"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/roles"
 	"millrace/internal/wire"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/ledger"
@@ -60,16 +62,16 @@ to that step, and a picture of each rank's cost. --json has the same numbers; --
 func (p *plan) run(c *cobra.Command, args []string) error {
 	var err error
 	if p.from, p.to, err = parseSteps(p.steps); err != nil {
-		return &usageError{fmt.Errorf("millrace plan: %w", err)}
+		return exit.Usagef("millrace plan: %w", err)
 	}
 	if p.ranks < 1 {
-		return &usageError{fmt.Errorf("millrace plan: --ranks %d: want at least 1", p.ranks)}
+		return exit.Usagef("millrace plan: --ranks %d: want at least 1", p.ranks)
 	}
 	if p.html != "" && !p.explain {
-		return &usageError{errors.New("millrace plan: --html goes with --explain")}
+		return exit.Usagef("millrace plan: --html goes with --explain")
 	}
 	if p.runDir != "" && p.explain {
-		return &usageError{errors.New("millrace plan: --explain plans anew from the mixture file: leave --run-dir out")}
+		return exit.Usagef("millrace plan: --explain plans anew from the mixture file: leave --run-dir out")
 	}
 	if p.runDir != "" && len(args) == 0 {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
@@ -84,18 +86,18 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if p.runDir != "" {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
 	}
-	pages := &explainedPages{mixture: args[0], ranks: p.ranks}
+	pages := &report.Plots{Mixture: args[0], Ranks: p.ranks}
 	err = page(c, func(w *bufio.Writer) error {
 		r := &planned{from: p.from, to: p.to, ranks: p.ranks}
 		r.show = func(_ context.Context, walk *dryrun.Walk, s *dryrun.Step) error {
 			if p.explain {
 				return p.printExplained(w, walk, pages)
 			}
-			return p.print(w, s.Plan, r.manifests)
+			return p.print(w, report.NewStep(s.Plan, r.manifests, nil))
 		}
 		r.ended = func(steps uint64) error {
 			if steps <= p.from {
-				return &usageError{fmt.Errorf("millrace plan: --steps %s: the run has %d steps", p.steps, steps)}
+				return exit.Usagef("millrace plan: --steps %s: the run has %d steps", p.steps, steps)
 			}
 			fmt.Fprintf(c.ErrOrStderr(), "the run ends after step %d\n", steps-1)
 			return nil
@@ -105,7 +107,7 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	if err != nil || p.html == "" {
 		return err
 	}
-	return pages.write(p.html)
+	return exit.Failure(pages.Write(p.html))
 }
 
 // planned is a stretch of a run that is planned and shown.
@@ -121,10 +123,10 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 	if _, err := cfg.Topology(r.ranks); err != nil {
 		return err
 	}
-	memoryLimit(toolMemory)
+	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
 	defer m.clear()
-	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: newLogger(c.Name()), Measure: true, Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
+	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: roles.NewLogger(c.Name()), Measure: true, Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
 	if opened != nil {
 		defer opened.Close()
 	}
@@ -137,7 +139,7 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 			s, err := w.Next(ctx)
 			switch {
 			case err != nil:
-				return &failure{err.Error()}
+				return exit.Failure(err)
 			case s == nil:
 				return r.ended(step)
 			case step < r.from:
@@ -182,16 +184,16 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		return err
 	}
 	var ms []*millrace.Manifest
-	for _, name := range sortedNames(state.Manifests) {
+	for _, name := range report.Names(state.Manifests) {
 		ms = append(ms, wire.ManifestFromProto(state.Manifests[name]))
 	}
 	for step := p.from; step < p.to; step++ {
 		found, err := newestPlan(store, uint32(state.Attempt.GetAttempt()), step)
 		if err != nil {
-			return &failure{fmt.Sprintf("run directory %s: %v", p.runDir, err)}
+			return exit.Failuref("run directory %s: %v", p.runDir, err)
 		}
-		changes := mixViews(facts.ChangesAt(state.Mixed, sortedNames(state.Manifests), uint32(found.Attempt), step))
-		if err := p.print(w, found, ms, changes...); err != nil {
+		changes := report.NewChanges(facts.ChangesAt(state.Mixed, report.Names(state.Manifests), uint32(found.Attempt), step))
+		if err := p.print(w, report.NewStep(found, ms, changes)); err != nil {
 			return err
 		}
 	}
@@ -218,63 +220,32 @@ func newestPlan(store *checkpoint.Store, attempt uint32, step uint64) (*millrace
 	return nil, fmt.Errorf("no plan of step %d was sealed", step)
 }
 
-// planLine and segmentLine are what scripts read: their names and meanings stay.
-type planLine struct {
-	Step      uint64        `json:"step"`
-	Content   string        `json:"content_digest"`
-	Placement string        `json:"placement_digest"`
-	Segments  []segmentLine `json:"segments"`
-	Changes   []mixView     `json:"changes,omitempty"` // of the mixture, that a run made with this step
-}
-
-type segmentLine struct {
-	Source     string `json:"source"`
-	ID         string `json:"id"`
-	Epoch      uint32 `json:"epoch"`
-	Ordinal    uint64 `json:"ordinal"`
-	Offset     uint32 `json:"offset"`
-	Length     uint32 `json:"length"`
-	Rank       uint32 `json:"rank"`
-	Microbatch uint32 `json:"microbatch"`
-	Row        uint32 `json:"row"`
-	Start      uint32 `json:"start"`
-}
-
-func newSegmentLine(a *millrace.Assignment, ms []*millrace.Manifest) segmentLine {
-	s := segmentLine{Epoch: uint32(a.Epoch), Ordinal: uint64(a.Ordinal), ID: a.ID.String(), Offset: a.Offset, Length: a.Length,
-		Rank: uint32(a.Rank), Microbatch: a.Microbatch, Row: a.Row, Start: a.Start}
-	if int(a.Source) < len(ms) {
-		s.Source, s.ID = setup.Names(ms)[a.Source], ms[a.Source].SampleName(a.ID)
-	}
-	return s
-}
-
-// print writes one step; a reader that is gone ends the command.
-func (p *plan) print(w *bufio.Writer, of *millrace.Plan, ms []*millrace.Manifest, changes ...mixView) error {
-	line := planLine{Changes: changes, Step: uint64(of.Step), Content: of.Content.String(), Placement: of.Placement.String(), Segments: make([]segmentLine, len(of.Assignments))}
-	for i := range of.Assignments {
-		line.Segments[i] = newSegmentLine(&of.Assignments[i], ms)
-	}
+// print writes one step. It flushes, so that a reader that closed its end stops the command.
+func (p *plan) print(w *bufio.Writer, step *report.Step) error {
+	write := step.Print
 	if p.json {
-		if err := encode(w, &line); err != nil {
-			return err
-		}
-		return w.Flush()
+		write = func(w io.Writer) error { return report.Encode(w, step) }
 	}
-	if err := printPlan(w, &line); err != nil {
+	if err := write(w); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-func printPlan(w io.Writer, line *planLine) error {
-	tokens := uint64(0)
-	rows := []string{row("RANK", "MICRO", "ROW", "START", "LENGTH", "OFFSET", "SOURCE", "ID", "EPOCH", "ORDINAL")}
-	for _, s := range line.Segments {
-		tokens += uint64(s.Length)
-		rows = append(rows, row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal))
+// printExplained writes why the newest step costs what it costs.
+func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *report.Plots) error {
+	e := walk.Explain()
+	if p.html != "" {
+		pages.Add(e, walk.Lengths())
 	}
-	fmt.Fprintf(w, "step %d: %d segments, %s tokens, content %s, placement %s\n", line.Step, len(line.Segments), count(tokens), line.Content, line.Placement)
-	printChanges(w, line.Changes)
-	return table(w, append(rows, "")...)
+	if p.json {
+		if err := report.Encode(w, e); err != nil {
+			return err
+		}
+		return w.Flush()
+	}
+	if err := report.PrintExplanation(w, e); err != nil {
+		return err
+	}
+	return w.Flush()
 }

@@ -12,6 +12,8 @@ import (
 	"millrace"
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
 	"millrace/sources/tokenize"
 )
 
@@ -47,7 +49,7 @@ shortened in the middle; --full prints all of them. Of sources of tokens the tok
 
 func (p *preview) run(c *cobra.Command, mixture string) error {
 	usage := func(format string, args ...any) error {
-		return &usageError{fmt.Errorf("millrace preview: "+format, args...)}
+		return exit.Usagef("millrace preview: "+format, args...)
 	}
 	switch {
 	case p.step < 0 || p.step > 1<<53:
@@ -80,10 +82,10 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 			p.encoding = walk.Encoding()
 			out, err := p.build(ctx, walk, r.manifests, s)
 			if err != nil {
-				return &failure{err.Error()}
+				return exit.Failure(err)
 			}
 			if p.json {
-				return encode(w, out)
+				return report.Encode(w, out)
 			}
 			p.print(w, out)
 			return nil
@@ -118,7 +120,7 @@ type tensorView struct {
 }
 
 type segmentView struct {
-	segmentLine
+	report.Segment
 	Text   *string  `json:"text,omitempty"`
 	Tokens []uint32 `json:"tokens,omitempty"`
 }
@@ -139,7 +141,7 @@ func (p *preview) build(ctx context.Context, walk *dryrun.Walk, ms []*millrace.M
 		}
 		for i := range b.Segments {
 			a := &b.Segments[i]
-			seg := segmentView{segmentLine: newSegmentLine(a, ms)}
+			seg := segmentView{Segment: report.NewSegment(a, ms)}
 			p.content(&seg, b.Tokens[i][:a.Length])
 			view.Segments = append(view.Segments, seg)
 		}

@@ -13,6 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/internal/app/exit"
+	"millrace/internal/app/report"
+	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/seam"
 	"millrace/proto"
@@ -60,15 +63,15 @@ every role in the order shadows, loaders, sidecar, orchestrator. A program that 
 func (r *restart) run(c *cobra.Command) error {
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	roles, running, err := runs(r.dir)
+	roles, running, err := rundir.Roles(r.dir)
 	if err != nil {
-		return &failure{err.Error()}
+		return exit.Failure(err)
 	}
 	if !running {
-		return &failure{fmt.Sprintf("no `millrace up` runs on %s: there is nothing to restart", r.dir)}
+		return exit.Failuref("no `millrace up` runs on %s: there is nothing to restart", r.dir)
 	}
-	if reply, err := askStatus(ctx, r.dir); err == nil {
-		acting(roles, reply)
+	if reply, err := rundir.AskStatus(ctx, r.dir); err == nil {
+		report.Acting(roles, reply)
 	}
 	queue, err := r.queue(roles)
 	if err != nil {
@@ -79,10 +82,10 @@ func (r *restart) run(c *cobra.Command) error {
 			fmt.Fprintf(c.ErrOrStderr(), "%d of %d: %s\n", i+1, len(queue), name)
 			done, err := r.exchange(ctx, name)
 			if err != nil {
-				return &failure{fmt.Sprintf("restart %s: %v", name, err)}
+				return exit.Failuref("restart %s: %v", name, err)
 			}
 			if r.json {
-				err = encode(w, done)
+				err = report.Encode(w, done)
 			} else {
 				_, err = fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", done.Role, done.Name, done.Pid, done.Was, done.Seconds)
 			}
@@ -111,7 +114,7 @@ func (r *restart) queue(roles []supervisor.Role) ([]string, error) {
 	}
 	for _, name := range r.names {
 		if !slices.Contains(all, name) {
-			return nil, &usageError{fmt.Errorf("millrace restart: %s has no role %q: its roles are %s", r.dir, name, strings.Join(all, ", "))}
+			return nil, exit.Usagef("millrace restart: %s has no role %q: its roles are %s", r.dir, name, strings.Join(all, ", "))
 		}
 	}
 	return r.names, nil
@@ -146,7 +149,7 @@ const lookEvery = 20 * time.Millisecond
 // await waits until a role is as wanted.
 func (r *restart) await(ctx context.Context, name string, wanted func(supervisor.Role) bool) (supervisor.Role, error) {
 	for {
-		roles, running, err := runs(r.dir)
+		roles, running, err := rundir.Roles(r.dir)
 		if err != nil {
 			return supervisor.Role{}, err
 		}
@@ -168,14 +171,14 @@ func (r *restart) await(ctx context.Context, name string, wanted func(supervisor
 func (r *restart) settled(ctx context.Context) error {
 	for {
 		missing := "the orchestrator does not answer"
-		roles, running, err := runs(r.dir)
+		roles, running, err := rundir.Roles(r.dir)
 		if err != nil {
 			return err
 		}
 		if !running {
 			return errors.New("the run has ended")
 		}
-		if reply, err := askStatus(ctx, r.dir); err == nil {
+		if reply, err := rundir.AskStatus(ctx, r.dir); err == nil {
 			if missing = unsettled(roles, reply); missing == "" {
 				return nil
 			}

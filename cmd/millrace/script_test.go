@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace"
+	"millrace/internal/app/rundir"
 	"millrace/internal/app/supervisor"
 )
 
@@ -71,7 +72,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 		term = millrace.Term(n)
 	}
 	for range 1200 {
-		roles, _, _ = runs(ts.MkAbs(args[0]))
+		roles, _, _ = rundir.Roles(ts.MkAbs(args[0]))
 		if len(roles) > 0 && !slices.ContainsFunc(roles, func(r supervisor.Role) bool {
 			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term < term || r.Role == "loader" && r.Term == 0
 		}) {

@@ -18,11 +18,12 @@ import (
 
 	"millrace/internal/app/config"
 	"millrace/internal/app/dryrun"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/roles"
+	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
-	"millrace/internal/failpoint"
-	"millrace/internal/seam"
 )
 
 // up is the flags of `millrace up`.
@@ -67,11 +68,11 @@ func (u *up) validate() error {
 	}
 	switch {
 	case u.runDir == "":
-		return &usageError{errors.New("millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a")}
+		return exit.Usagef("millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a")
 	case u.ranks < 1:
-		return &usageError{fmt.Errorf("millrace up: --ranks %d: want at least 1", u.ranks)}
+		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)
 	case u.world != u.ranks:
-		return &usageError{fmt.Errorf("millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d", u.world, u.ranks)}
+		return exit.Usagef("millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d", u.world, u.ranks)
 	}
 	return nil
 }
@@ -102,10 +103,10 @@ func (u *up) run(c *cobra.Command) error {
 	for _, warning := range setup.SkippedFiles(cfg) {
 		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", warning)
 	}
-	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: newLogger("up")}); err != nil {
+	if err := dryrun.Measure(ctx, cfg, dryrun.Options{Logger: roles.NewLogger("up")}); err != nil {
 		return firstProblem(c, err)
 	}
-	if _, err := orchestratorConfig(cfg, u.world); err != nil {
+	if _, err := roles.OrchestratorConfig(cfg, u.world, programVersion()); err != nil {
 		return err
 	}
 	if u.runDir, err = filepath.Abs(u.runDir); err != nil {
@@ -122,25 +123,20 @@ func (u *up) run(c *cobra.Command) error {
 }
 
 func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config, resolved []byte) error {
-	fail, err := failpoint.Parse(os.Getenv(failpoint.Env), "up")
-	if err != nil {
-		return err
-	}
-	events, err := event.Open(u.events, "up", seam.System{})
+	events, fail, err := roles.Watch(u.events, "up")
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	fail.OnTaken(taken(events))
 	events.Write(event.Weighed("start"))
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(envProgram)), Stderr: c.ErrOrStderr(),
+		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)), Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
-			if err := os.Remove(outcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return os.WriteFile(configFile(u.runDir), resolved, 0o600)
+			return os.WriteFile(rundir.ConfigFile(u.runDir), resolved, 0o600)
 		},
 		Final: judge,
 		OnReady: func() {
@@ -153,31 +149,28 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	if errors.As(err, &failed) {
 		// For trainers that no role was left to tell.
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
-		err = errors.Join(err, os.WriteFile(outcomeFile(u.runDir), text, 0o600))
+		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o600))
 	}
 	if err != nil {
-		return &failure{err.Error()}
+		return exit.Failure(err)
 	}
 	return nil
 }
 
-// outcomeFile says how the last `up` of a run directory failed; there is none while one runs, or where it ended well.
-func outcomeFile(runDir string) string { return filepath.Join(runDir, "outcome.json") }
-
 // judge: the orchestrator's end is the run's, unless it was asked to leave alone or waits for room on its disk. Anything else is started
 // again.
-func judge(child supervisor.Child, exit supervisor.Exit) supervisor.Verdict {
+func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 	planner := child.Role == "orchestrator"
 	switch {
-	case exit.Signal != 0:
+	case ended.Signal != 0:
 		return supervisor.Restart
-	case exit.Code == exitAsked, exit.Code == exitDone && !planner:
+	case ended.Code == exit.Asked, ended.Code == exit.Done && !planner:
 		return supervisor.Again
-	case exit.Code == exitNoRoom:
+	case ended.Code == exit.NoRoom:
 		return supervisor.Await
-	case exit.Code == exitDone:
+	case ended.Code == exit.Done:
 		return supervisor.Finish
-	case exit.Code == exitFailed && planner:
+	case ended.Code == exit.Failed && planner:
 		return supervisor.Fail
 	}
 	return supervisor.Restart
@@ -191,7 +184,7 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		if u.events != "" {
 			dir, err := filepath.Abs(u.events)
 			if err == nil {
-				child.Env = append(child.Env, envEvents+"="+dir)
+				child.Env = append(child.Env, roles.EnvEvents+"="+dir)
 			}
 		}
 		return child

@@ -56,6 +56,10 @@ var rooms = []room{
 	// what only cmd uses
 	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/feedback", "internal/app/config"), all}, // mixture file → rooms
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
+	{"internal/app/exit", list("."), none},
+	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/app/exit", "internal/app/supervisor"), list("google.golang.org/grpc")},
+	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...", "orchestrator/...", "internal/app/...", shell), all}, // wiring of the processes
+	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup", "internal/app/supervisor"), none},
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"bytes"
@@ -109,13 +109,13 @@ func histogram(b *bytes.Buffer, counts []uint64) {
 	}
 	most := slices.Max(counts)
 	wide := float64(plotWidth-plotLeft-plotRight) / float64(last-first+1)
-	fmt.Fprintf(b, `<svg viewBox="0 0 %d %d"><text x="%d" y="%d" text-anchor="end">%s</text>`, plotWidth, plotHeight, plotLeft-6, plotTop+8, count(most))
+	fmt.Fprintf(b, `<svg viewBox="0 0 %d %d"><text x="%d" y="%d" text-anchor="end">%s</text>`, plotWidth, plotHeight, plotLeft-6, plotTop+8, Count(most))
 	for i := first; i <= last; i++ {
 		tall := float64(counts[i]) / float64(most) * (plotHeight - plotTop - plotBottom)
 		x := plotLeft + wide*float64(i-first)
 		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s segments of %s to %s tokens</title></rect>`, x+1, plotHeight-plotBottom-tall, max(wide-2, 1), tall,
-			hue(0), count(counts[i]), count(1<<i), count(1<<(i+1)-1))
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x, plotHeight-6, count(1<<i))
+			hue(0), Count(counts[i]), Count(1<<i), Count(1<<(i+1)-1))
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x, plotHeight-6, Count(1<<i))
 	}
 	b.WriteString("</svg>\n")
 }

@@ -1,13 +1,13 @@
-package main
+package roles
 
 import (
 	"context"
 	"errors"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
+	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/event"
@@ -17,43 +17,36 @@ import (
 	"millrace/sidecar/link"
 )
 
-func sidecarCommand() *cobra.Command {
-	r := &role{}
-	var first int
-	c := &cobra.Command{Use: "sidecar", Short: "Serve the ranks of this host (started by up)"}
-	roleFlags(c, r)
-	c.Flags().IntVar(&first, "first-rank", 0, "the run's rank behind rank-0.sock")
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, stop, err := r.start(c.Context())
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return asFailure(r.serve(ctx, first))
+// Serve runs the sidecar of this host. Its rank-0.sock serves the run's rank first.
+func (p Process) Serve(ctx context.Context, first int) error {
+	r, ctx, stop, err := p.start(ctx)
+	if err != nil {
+		return err
 	}
-	return c
+	defer stop()
+	return asFailure(r.serve(ctx, first))
 }
 
 func (r *role) serve(ctx context.Context, first int) error {
 	memory := int64(r.cfg.Limits.SidecarMemory)
-	memoryLimit(memory)
-	topology, err := r.cfg.Topology(r.world)
+	LimitMemory(memory)
+	topology, err := r.cfg.Topology(r.World)
 	if err != nil {
 		return err
 	}
 	shapes := r.cfg.Shapes()
-	perRank := memory / 2 / int64(r.ranks)
-	if err := setup.CheckSidecarMemory(r.cfg, r.ranks); err != nil {
+	perRank := memory / 2 / int64(r.Ranks)
+	if err := setup.CheckSidecarMemory(r.cfg, r.Ranks); err != nil {
 		return err
 	}
-	up := link.New(link.Config{Name: r.name, Orchestrator: socket(r.runDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
-		Topology: topology, Broadcast: setup.Broadcast(r.cfg), Ranks: r.ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
-		Pages: heartbeat.Files{}, Dump: r.runDir, Version: speaks()})
-	ranks := make([]millrace.Rank, r.ranks)
+	up := link.New(link.Config{Name: r.Name, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
+		Topology: topology, Broadcast: setup.Broadcast(r.cfg), Ranks: r.Ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
+		Pages: heartbeat.Files{}, Dump: r.RunDir, Version: speaks(r.Version)})
+	ranks := make([]millrace.Rank, r.Ranks)
 	for i := range ranks {
 		ranks[i] = millrace.Rank(first + i)
 	}
-	server, err := sidecar.New(sidecar.Config{Dir: r.runDir, Ranks: ranks, Upstream: up, Fetcher: up, RingSize: perRank, Ready: r.ready, Observe: r.observe, Log: r.log})
+	server, err := sidecar.New(sidecar.Config{Dir: r.RunDir, Ranks: ranks, Upstream: up, Fetcher: up, RingSize: perRank, Ready: r.ready, Observe: r.observe, Log: r.log})
 	if err != nil {
 		return err
 	}
@@ -73,7 +66,7 @@ func (r *role) serve(ctx context.Context, first int) error {
 func (r *role) reasoned(ctx context.Context) context.Context {
 	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
-		if reason := supervisor.Reason(r.runDir); reason != "" {
+		if reason := supervisor.Reason(r.RunDir); reason != "" {
 			cancel(&sidecar.RunError{Reason: reason})
 			return
 		}

@@ -1,4 +1,4 @@
-package main
+package roles
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"millrace"
+	"millrace/internal/app/rundir"
 	"millrace/internal/app/setup"
 	"millrace/internal/app/supervisor"
 	"millrace/internal/heartbeat"
@@ -21,50 +21,36 @@ import (
 	"millrace/sources/loader"
 )
 
-func loaderCommand() *cobra.Command {
-	return memberCommand(&cobra.Command{Use: loaderWord, Short: "Read sources ahead (started by up)"}, false)
-}
-
-// shadowCommand is a loader that asks to stand by for others.
-func shadowCommand() *cobra.Command {
-	return memberCommand(&cobra.Command{Use: shadowWord, Short: "Stand by for loaders (started by up)"}, true)
-}
-
-func memberCommand(c *cobra.Command, standby bool) *cobra.Command {
-	r := &role{}
-	roleFlags(c, r)
-	c.RunE = func(c *cobra.Command, _ []string) error {
-		ctx, stop, err := r.start(c.Context())
-		if err != nil {
-			return err
-		}
-		defer stop()
-		return r.member(ctx, standby)
+// Load runs a loader, or a shadow that stands by for loaders, until the run ends.
+func (p Process) Load(ctx context.Context, standby bool) error {
+	r, ctx, stop, err := p.start(ctx)
+	if err != nil {
+		return err
 	}
-	return c
+	defer stop()
+	return r.load(ctx, standby)
 }
 
-// member runs a loader or a shadow.
-func (r *role) member(ctx context.Context, standby bool) error {
+func (r *role) load(ctx context.Context, standby bool) error {
 	encoding, err := setup.Tokenizer(r.cfg)
 	if err != nil {
 		return asFailure(err)
 	}
-	runtimeDir := supervisor.RuntimeDir(r.runDir)
-	if err := removeLeftovers(runtimeDir, r.name); err != nil {
+	runtimeDir := supervisor.RuntimeDir(r.RunDir)
+	if err := removeLeftovers(runtimeDir, r.Name); err != nil {
 		return err
 	}
-	beat, err := heartbeat.Files{}.Create(heartbeat.Path(runtimeDir, r.name, os.Getpid()))
+	beat, err := heartbeat.Files{}.Create(heartbeat.Path(runtimeDir, r.Name, os.Getpid()))
 	if err != nil {
 		return err
 	}
-	address := socket(r.runDir, fmt.Sprintf("%s-%d", r.name, os.Getpid()))
+	address := rundir.Socket(r.RunDir, fmt.Sprintf("%s-%d", r.Name, os.Getpid()))
 	memory := setup.LoaderMemory(r.cfg)
-	memoryLimit(memory)
+	LimitMemory(memory)
 	ctx, leave := handingOver(ctx)
 	l := loader.New(loader.Config{
-		Name: r.name, Address: address, Orchestrator: socket(r.runDir, "orchestrator"), Standby: standby, Beat: beat, Leave: leave,
-		Version: speaks(),
+		Name: r.Name, Address: address, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Standby: standby, Beat: beat, Leave: leave,
+		Version: speaks(r.Version),
 		Spec: func(name string) (sources.Spec, error) {
 			src, ok := r.cfg.Source(name)
 			if !ok {
@@ -75,22 +61,22 @@ func (r *role) member(ctx context.Context, standby bool) error {
 		Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
 			if standby {
-				title(shadowWord)
+				title(ShadowRole)
 			} else {
-				title(loaderWord)
+				title(LoaderRole)
 			}
 		},
 	})
 	err = l.Run(ctx)
-	// Both names are this life's alone: no successor's are removed.
+	// Both file names hold this process's pid: no successor's files are removed.
 	if e := os.Remove(address); !errors.Is(e, os.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
 	return asFailure(errors.Join(err, beat.Close()))
 }
 
-// handingOver ends with ctx, but where the process was asked to stop: then leave is closed instead, and the role ends by itself once
-// what it serves is another's.
+// handingOver returns a context that ends with ctx unless the supervisor asked this process to stop. In that case leave
+// is closed instead, and the loader ends by itself after it has handed over its stripes.
 func handingOver(ctx context.Context) (_ context.Context, leave <-chan struct{}) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	asked := make(chan struct{})
@@ -104,7 +90,7 @@ func handingOver(ctx context.Context) (_ context.Context, leave <-chan struct{})
 	return inner, asked
 }
 
-// removeLeftovers removes what dead processes of a slot left in the runtime directory.
+// removeLeftovers removes the files that dead processes of a name left in the runtime directory.
 func removeLeftovers(dir, name string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

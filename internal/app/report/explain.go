@@ -1,7 +1,6 @@
-package main
+package report
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -11,33 +10,16 @@ import (
 	"millrace/internal/app/dryrun"
 )
 
-// printExplained writes why the newest step costs what it costs.
-func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *explainedPages) error {
-	e := walk.Explain()
-	if p.html != "" {
-		pages.add(e, walk.Lengths())
-	}
-	if p.json {
-		if err := encode(w, e); err != nil {
-			return err
-		}
-		return w.Flush()
-	}
-	if err := printExplanation(w, e); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
-func printExplanation(w io.Writer, e *dryrun.Explained) error {
-	fmt.Fprintf(w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch, count(uint64(e.SequenceLength)), e.Segments, e.Content)
+// PrintExplanation writes why a step costs as much as it does.
+func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
+	fmt.Fprintf(w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch, Count(uint64(e.SequenceLength)), e.Segments, e.Content)
 	if len(e.Ranks) > 1 {
-		fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", percent(e.Overhead.Of(e.Balance)), percent(e.Bound.Of(e.Balance)), percent(e.Gap.Of(e.Balance)), e.Balance)
-		fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", percent(e.Overhead.FSDP), percent(e.Overhead.DP), percent(e.Overhead.PP))
+		fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", Percent(e.Overhead.Of(e.Balance)), Percent(e.Bound.Of(e.Balance)), Percent(e.Gap.Of(e.Balance)), e.Balance)
+		fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", Percent(e.Overhead.FSDP), Percent(e.Overhead.DP), Percent(e.Overhead.PP))
 		fmt.Fprintln(w, "  (no placement of these documents has less overhead than the bound; another placement saves at most the gap)")
 	}
 	fmt.Fprintf(w, "  fill %s, %s places stranded, %s lost to pad_multiple; largest microbatch %s of %s tokens\n",
-		percent(e.Fill), count(e.Stranded), count(e.Rounding), count(uint64(e.Largest)), count(uint64(e.Cap)))
+		Percent(e.Fill), Count(e.Stranded), Count(e.Rounding), Count(uint64(e.Largest)), Count(uint64(e.Cap)))
 	if e.MovedMost > 0 {
 		fmt.Fprintf(w, "  documents came %.2f steps from where they were drawn, %d at most\n", e.MovedMean, e.MovedMost)
 	}
@@ -47,11 +29,11 @@ func printExplanation(w io.Writer, e *dryrun.Explained) error {
 	if e.Context > 1 {
 		fmt.Fprintf(w, "  max/mean cost of the context-parallel ranks of a microbatch: %.4f\n", e.Context)
 	}
-	rows := []string{row("  SOURCE", "SHARE", "HERE", "TARGET SO FAR", "PLACED", "OFF")}
+	rows := []string{Row("  SOURCE", "SHARE", "HERE", "TARGET SO FAR", "PLACED", "OFF")}
 	for _, m := range e.Mixture {
-		rows = append(rows, row("  "+m.Source, percent(m.Share), count(m.Here), count(m.Target), count(m.Placed), fmt.Sprintf("%+d", m.Off)))
+		rows = append(rows, Row("  "+m.Source, Percent(m.Share), Count(m.Here), Count(m.Target), Count(m.Placed), fmt.Sprintf("%+d", m.Off)))
 	}
-	if err := table(w, rows...); err != nil {
+	if err := Table(w, rows...); err != nil {
 		return err
 	}
 	printRanks(w, e)

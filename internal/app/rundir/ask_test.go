@@ -1,4 +1,4 @@
-package main
+package rundir
 
 import (
 	"net"
@@ -13,7 +13,7 @@ import (
 // TestAnOrchestratorThatIsAwayIsNamed: whether its socket is not there, or the process behind it is gone, a person reads what that means.
 func TestAnOrchestratorThatIsAwayIsNamed(t *testing.T) {
 	absent, deserted := t.TempDir(), t.TempDir()
-	address := socket(deserted, "orchestrator")
+	address := Socket(deserted, "orchestrator")
 	if err := os.MkdirAll(filepath.Dir(address), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -26,8 +26,8 @@ func TestAnOrchestratorThatIsAwayIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, dir := range map[string]string{"no socket": absent, "nobody behind it": deserted} {
-		_, status := askStatus(t.Context(), dir)
-		ledger := askOrchestrator(dir, func(client proto.OrchestratorClient) error {
+		_, status := AskStatus(t.Context(), dir)
+		ledger := Ask(dir, func(client proto.OrchestratorClient) error {
 			stream, err := client.Ledger(t.Context(), &proto.LedgerRequest{ByStep: true})
 			if err == nil {
 				_, err = stream.Recv()

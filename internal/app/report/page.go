@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"bytes"
@@ -11,16 +11,17 @@ import (
 	"millrace/internal/app/dryrun"
 )
 
-// explainedPages collects what a page of plots shows. Of all steps but the dearest, what microbatches cost is forgotten.
-type explainedPages struct {
-	mixture string
-	ranks   int
+// Plots collects the data of a page of plots. It keeps the costs of single microbatches for the dearest step only.
+type Plots struct {
+	Mixture string
+	Ranks   int
 	steps   []*dryrun.Explained
 	dearest *dryrun.Explained
 	lengths [32]uint64 // segments by the logarithm of their tokens
 }
 
-func (p *explainedPages) add(e *dryrun.Explained, lengths [32]uint64) {
+// Add adds a step. Lengths counts its segments by the logarithm of their tokens.
+func (p *Plots) Add(e *dryrun.Explained, lengths [32]uint64) {
 	if p.dearest == nil || !e.Incomplete && e.Overhead.Of(e.Balance) > p.dearest.Overhead.Of(e.Balance) {
 		p.dearest = e
 	}
@@ -46,13 +47,13 @@ svg { display: block; width: 100%%; height: auto } svg text { font: 11px system-
 <h1>%[1]s</h1>
 `
 
-// write makes the page. A run that has none of the steps makes none.
-func (p *explainedPages) write(path string) error {
+// Write writes the page to a file. Without steps it writes none.
+func (p *Plots) Write(path string) error {
 	if len(p.steps) == 0 {
 		return nil
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, pageHead, html.EscapeString(p.mixture))
+	fmt.Fprintf(&b, pageHead, html.EscapeString(p.Mixture))
 	p.summary(&b)
 	steps := make([]float64, len(p.steps))
 	for i, e := range p.steps {
@@ -80,7 +81,7 @@ func (p *explainedPages) write(path string) error {
 	histogram(&b, p.lengths[:])
 	b.WriteString("</body></html>\n")
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		return &failure{fmt.Sprintf("write the page of plots: %v", err)}
+		return fmt.Errorf("write the page of plots: %w", err)
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func section(b *bytes.Buffer, title, says string) {
 	fmt.Fprintf(b, "<h2>%s</h2><p>%s</p>\n", html.EscapeString(title), html.EscapeString(says))
 }
 
-func (p *explainedPages) summary(b *bytes.Buffer) {
+func (p *Plots) summary(b *bytes.Buffer) {
 	first, last := p.steps[0], p.steps[len(p.steps)-1]
 	var tokens, stranded uint64
 	var over []float64
@@ -98,13 +99,13 @@ func (p *explainedPages) summary(b *bytes.Buffer) {
 		over = append(over, e.Overhead.Of(e.Balance))
 	}
 	slices.Sort(over)
-	says := []string{fmt.Sprintf("steps %d to %d on %d ranks", first.Step, last.Step, p.ranks), count(tokens) + " tokens", count(stranded) + " places stranded",
-		fmt.Sprintf("overhead %s at the median, %s at most", percent(over[len(over)/2]), percent(over[len(over)-1]))}
+	says := []string{fmt.Sprintf("steps %d to %d on %d ranks", first.Step, last.Step, p.Ranks), Count(tokens) + " tokens", Count(stranded) + " places stranded",
+		fmt.Sprintf("overhead %s at the median, %s at most", Percent(over[len(over)/2]), Percent(over[len(over)-1]))}
 	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(strings.Join(says, " · ")))
 }
 
 // mixed are two lines a source: what it has of all that was placed, and what it should have.
-func (p *explainedPages) mixed() (out []series) {
+func (p *Plots) mixed() (out []series) {
 	for i, m := range p.steps[0].Mixture {
 		placed, target := series{name: m.Source, color: i}, series{name: m.Source, color: i, target: true}
 		for _, e := range p.steps {

@@ -1,0 +1,70 @@
+// Package exit gives every error of a command its exit status.
+package exit
+
+import (
+	"errors"
+	"fmt"
+
+	"millrace"
+)
+
+// The exit statuses that outside tools rely on.
+const (
+	Done   = 0
+	Failed = 1
+	Usage  = 2
+)
+
+// The exit statuses that a role reports to its supervisor.
+const (
+	Asked  = 3 // the role was asked to leave
+	NoRoom = 4 // the disk of the journal is full
+	Disk   = 5 // a write to the journal failed: only a fresh process can read back the disk's content
+)
+
+// Usagef returns an error of wrong usage of the command line. Its status is Usage.
+func Usagef(format string, args ...any) error {
+	return &status{Usage, fmt.Errorf(format, args...)}
+}
+
+// Failuref returns an error of a running command. Its status is Failed, whatever it wraps.
+func Failuref(format string, args ...any) error {
+	return &status{Failed, fmt.Errorf(format, args...)}
+}
+
+// Failure gives an error the status Failed, whatever it wraps. Nil stays nil.
+func Failure(err error) error { return With(Failed, err) }
+
+// With gives an error a status. Nil stays nil.
+func With(code int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &status{code, err}
+}
+
+// Silent ends a process with a status and prints nothing.
+func Silent(code int) error { return &status{code, errors.New("")} }
+
+// Status returns the exit status of an error. The outermost given status counts; without one, an invalid argument or
+// mixture file is Usage and everything else Failed.
+func Status(err error) int {
+	var given *status
+	switch {
+	case err == nil:
+		return Done
+	case errors.As(err, &given):
+		return given.code
+	case errors.Is(err, millrace.ErrInvalid):
+		return Usage
+	}
+	return Failed
+}
+
+type status struct {
+	code int
+	err  error
+}
+
+// The chain of errors ends here: what an error wraps does not decide how its command ends.
+func (s *status) Error() string { return s.err.Error() }

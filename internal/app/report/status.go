@@ -1,0 +1,236 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"millrace"
+	"millrace/checkpoint"
+	"millrace/internal/app/exit"
+	"millrace/internal/app/supervisor"
+	"millrace/orchestrator/facts"
+	"millrace/proto"
+)
+
+// Status is the answer of `millrace status`. Scripts read its JSON names.
+type Status struct {
+	Running     bool              `json:"running"`
+	Roles       []supervisor.Role `json:"roles"`
+	Step        *uint64           `json:"step"` // first step that not every rank has consumed; null if unknown
+	Planned     *uint64           `json:"planned"`
+	Attempt     uint32            `json:"attempt"`
+	Ended       bool              `json:"ended"`
+	Sources     map[string]Source `json:"sources"`
+	Quarantined Quarantined       `json:"quarantined"`
+	Waiting     string            `json:"waiting"`
+	Alerts      []Alert           `json:"alerts"`  // capabilities that the run lacks now
+	Stripes     []Stripe          `json:"stripes"` // which loader reads which stripe, and its standby
+	Mixture     *Mixture          `json:"mixture"` // null if unknown
+	Masked      uint64            `json:"masked"`  // segments that became unreadable after their steps were sealed
+}
+
+// Alert is a capability that the run lacks. Since is a time in RFC 3339, empty if unknown.
+type Alert struct {
+	Kind  string `json:"kind"`
+	Text  string `json:"text"`
+	Since string `json:"since"`
+}
+
+// Stripe is one stripe of a source with its loader and its standby. Shadow is empty without a standby.
+type Stripe struct {
+	Source     string        `json:"source"`
+	Stripe     uint32        `json:"stripe"`
+	Loader     string        `json:"loader"`
+	Term       millrace.Term `json:"term"`
+	Shadow     string        `json:"shadow"`
+	ShadowTerm millrace.Term `json:"shadow_term"`
+}
+
+type Source struct {
+	Tokens  uint64  `json:"tokens"`
+	Samples uint64  `json:"samples"`
+	Epoch   uint32  `json:"epoch"`
+	Share   float64 `json:"share"`       // of all tokens
+	Passed  uint64  `json:"passed_over"` // documents that count nothing: refused by filters, without tokens, or rejected
+	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
+	Why     string  `json:"why"`         // why it is not the order that the mixture file asks for; empty if it is
+}
+
+type Quarantined struct {
+	Count  uint64                `json:"count"`
+	Recent []millrace.Quarantine `json:"recent"`
+}
+
+// NewStatus returns the status of a run with these processes, before its orchestrator has answered.
+func NewStatus(roles []supervisor.Role, running bool) *Status {
+	if !running {
+		roles = nil
+	}
+	return &Status{Running: running, Roles: append([]supervisor.Role{}, roles...), Sources: map[string]Source{},
+		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}, Alerts: []Alert{}, Stripes: []Stripe{}}
+}
+
+// Unanswered notes why the orchestrator did not answer.
+func (v *Status) Unanswered(err error) {
+	v.Waiting = fmt.Sprintf("the orchestrator does not answer: %v", err)
+	v.addRoleAlerts()
+}
+
+// Answer adds the orchestrator's answer.
+func (v *Status) Answer(r *proto.StatusReply) {
+	v.Step, v.Planned, v.Attempt, v.Ended, v.Waiting = &r.Step, &r.Planned, r.GetFence().GetAttempt(), r.Ended, r.Waiting
+	for name, s := range r.Sources {
+		v.Sources[name] = Source{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share, Passed: s.PassedOver,
+			Shuffle: s.Shuffle, Why: s.Why}
+	}
+	v.setQuarantined(r.Quarantined, r.Recent)
+	v.Masked = r.Masked
+	v.Mixture = NewMixture(r.Mixture)
+	for _, a := range r.Alerts {
+		v.Alerts = append(v.Alerts, newAlert(a))
+	}
+	for _, p := range r.Stripes {
+		v.Stripes = append(v.Stripes, Stripe{Source: p.Source, Stripe: p.Stripe, Loader: p.Name, Term: millrace.Term(p.Term),
+			Shadow: p.GetStandby().GetName(), ShadowTerm: millrace.Term(p.GetStandby().GetTerm())})
+	}
+	Acting(v.Roles, r)
+	v.addRoleAlerts()
+}
+
+// Acting corrects roles and terms by the orchestrator's knowledge. The supervisor knows only how a process was started, and a
+// promoted shadow acts as a loader.
+func Acting(roles []supervisor.Role, r *proto.StatusReply) {
+	for _, known := range r.Roles {
+		for i := range roles {
+			if role := &roles[i]; role.Name == known.Name && int64(role.Pid) == known.Pid {
+				role.Role, role.Term = known.Role, max(role.Term, millrace.Term(known.Term))
+			}
+		}
+	}
+}
+
+func newAlert(a *proto.Alert) Alert {
+	out := Alert{Kind: a.Kind, Text: a.Text}
+	if a.Since != 0 {
+		out.Since = time.UnixMilli(a.Since).UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// addRoleAlerts adds an alert for each role that cannot start and so cannot report by itself.
+func (v *Status) addRoleAlerts() {
+	for _, r := range v.Roles {
+		if r.Lacks != "" {
+			v.Alerts = append(v.Alerts, Alert{Kind: "role", Text: r.Name + " cannot go on for now: " + r.Lacks})
+		}
+	}
+}
+
+func (v *Status) setQuarantined(n uint64, recent []*proto.Quarantine) {
+	v.Quarantined.Count = n
+	for _, q := range recent {
+		v.Quarantined.Recent = append(v.Quarantined.Recent, millrace.Quarantine{Source: q.Source, ID: q.Id, Offset: q.Offset, Reason: q.Reason})
+	}
+}
+
+// Stored adds the facts in the journal of a stopped run.
+func (v *Status) Stored(store *checkpoint.Store) error {
+	s, st, err := facts.ReadCounters(store, millrace.Train)
+	if err != nil {
+		return exit.Failure(err)
+	}
+	v.Mixture = &Mixture{Changes: storedChanges(s)}
+	v.Step, v.Planned, v.Attempt, v.Ended = &s.Watermark, &s.Next, s.Attempt.GetAttempt(), s.Ended != nil
+	total := uint64(0)
+	for _, n := range s.Quarantined {
+		total += n
+	}
+	v.setQuarantined(total, s.RecentQuarantines())
+	if v.Waiting = "the run is stopped"; v.Ended && s.Watermark >= s.Ended.GetSteps() {
+		v.Waiting = "the run is complete: " + s.Ended.GetReason()
+	}
+	for i, name := range Names(s.Manifests) {
+		if i < len(st.Sources) {
+			src := &st.Sources[i]
+			v.Sources[name] = Source{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch),
+				Share: float64(src.Tokens) / float64(max(st.Tokens, 1)), Passed: src.PassedOver(), Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy()}
+		}
+	}
+	return nil
+}
+
+// Print writes the status for people.
+func (v *Status) Print(w io.Writer) error {
+	if v.Step != nil {
+		fmt.Fprintf(w, "step %d, planned up to %d, attempt %d\n", *v.Step, *v.Planned, v.Attempt)
+	}
+	if v.Waiting != "" {
+		fmt.Fprintf(w, "waiting: %s\n", v.Waiting)
+	}
+	for _, a := range v.Alerts {
+		fmt.Fprintf(w, "warning: %s\n", a.line())
+	}
+	rows := []string{Row("\nROLE", "NAME", "PID", "STATE", "TERM", "RESTARTS")}
+	for _, r := range v.Roles {
+		rows = append(rows, Row(r.Role, r.Name, r.Pid, r.State, r.Term, r.Restarts))
+	}
+	if len(v.Roles) > 0 {
+		if err := Table(w, rows...); err != nil {
+			return err
+		}
+	}
+	rows = []string{Row("\nSOURCE", "TOKENS", "SAMPLES", "PASSED OVER", "EPOCH", "SHARE")}
+	for _, name := range Names(v.Sources) {
+		s := v.Sources[name]
+		rows = append(rows, Row(name, Count(s.Tokens), Count(s.Samples), Count(s.Passed), s.Epoch, Percent(s.Share)))
+	}
+	if len(v.Sources) > 0 {
+		if err := Table(w, rows...); err != nil {
+			return err
+		}
+	}
+	for _, name := range Names(v.Sources) {
+		if why := v.Sources[name].Why; why != "" {
+			fmt.Fprintf(w, "%s is shuffled in %s, not as the mixture file asks: %s\n", name, v.Sources[name].Shuffle, why)
+		}
+	}
+	if len(v.Stripes) > 0 {
+		if err := v.printStripes(w); err != nil {
+			return err
+		}
+	}
+	if v.Mixture != nil {
+		printChanges(w, v.Mixture.Changes)
+	}
+	if v.Masked > 0 {
+		fmt.Fprintf(w, "\nmasked: %d segments that turned out bad after their steps were sealed\n", v.Masked)
+	}
+	if v.Quarantined.Count > 0 {
+		fmt.Fprintf(w, "\nquarantined: %d\n", v.Quarantined.Count)
+	}
+	for _, q := range v.Quarantined.Recent {
+		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
+	}
+	return nil
+}
+
+// printStripes writes the loader and the standby of each stripe.
+func (v *Status) printStripes(w io.Writer) error {
+	rows := []string{Row("\nSTRIPE", "LOADER", "TERM", "SHADOW", "TERM")}
+	for _, p := range v.Stripes {
+		name, term := p.Shadow, fmt.Sprint(p.ShadowTerm)
+		if name == "" {
+			name, term = "-", "-"
+		}
+		rows = append(rows, Row(fmt.Sprintf("%s/%d", p.Source, p.Stripe), p.Loader, p.Term, name, term))
+	}
+	return Table(w, rows...)
+}
+
+func (a *Alert) line() string {
+	if a.Since == "" {
+		return a.Text
+	}
+	return a.Text + " (since " + a.Since + ")"
+}

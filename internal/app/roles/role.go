@@ -1,0 +1,95 @@
+// Package roles runs the processes that `millrace up` starts: the orchestrator, the loaders, their shadows and the sidecar.
+package roles
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/internal/app/rundir"
+	"millrace/internal/app/supervisor"
+	"millrace/internal/event"
+	"millrace/internal/failpoint"
+	"millrace/internal/seam"
+	"millrace/orchestrator/roster"
+)
+
+// Process is one process of a run, as up starts it.
+type Process struct {
+	Name    string // unique in the run
+	RunDir  string
+	Ranks   int    // trainer ranks of this host
+	World   int    // trainer ranks of the run
+	Version string // of this program
+}
+
+// role is a process that is attached to its supervisor.
+type role struct {
+	Process
+	cfg    *config.Config
+	life   *supervisor.Life
+	fail   *failpoint.Set
+	events *event.Log
+	log    *slog.Logger
+}
+
+// start attaches to the supervisor and reads the run's configuration. The caller calls stop.
+func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop func(), err error) {
+	life, err := supervisor.Attach(p.RunDir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	r := &role{Process: p, life: life, log: NewLogger(p.Name)}
+	if r.events, r.fail, err = Watch(os.Getenv(EnvEvents), p.Name); err != nil {
+		return nil, nil, nil, err
+	}
+	text, err := os.ReadFile(rundir.ConfigFile(p.RunDir))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read the run's configuration: %w", err)
+	}
+	if r.cfg, err = config.UnmarshalResolved(text); err != nil {
+		return nil, nil, nil, fmt.Errorf("read the run's configuration: %w", err)
+	}
+	profiled, err := profile(os.Getenv(envCPU), p.Name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	started := event.Weighed("start")
+	r.events.Write(started)
+	ctx, leave := life.Context(ctx)
+	stop = func() {
+		profiled()
+		if r.events != nil {
+			event.Settle(seam.System{}, started)
+		}
+		r.events.Write(event.Weighed("exit"))
+		r.events.Close()
+		leave()
+	}
+	return r, ctx, stop, nil
+}
+
+// term reports under which term the role acts.
+func (r *role) term(t millrace.Term) {
+	if err := r.life.ReportTerm(t); err != nil {
+		r.log.Warn("report term", "error", err)
+	}
+}
+
+// fenced reports a process that the run ignores from now on, so that the supervisor starts another in its place.
+func (r *role) fenced(f roster.Process) {
+	if err := r.life.ReportFenced(f.Name, f.Pid); err != nil {
+		r.log.Warn("report a fenced process", "name", f.Name, "pid", f.Pid, "error", err)
+	}
+}
+
+// ready reports that the role serves. A report that fails is no error: the lifeline ends this process if the supervisor is gone.
+func (r *role) ready() {
+	r.events.Write(event.Weighed("ready"))
+	if err := r.life.ReportReady(); err != nil {
+		r.log.Warn("report ready", "error", err)
+	}
+}

@@ -1,0 +1,96 @@
+package roles
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"millrace"
+	"millrace/internal/app/config"
+	"millrace/internal/app/config/identity"
+	"millrace/internal/app/setup"
+	"millrace/internal/wire"
+	"millrace/orchestrator"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/place"
+	"millrace/orchestrator/planner/progress"
+	"millrace/proto"
+	"millrace/sources"
+	"millrace/sources/order"
+)
+
+// runwayTokens bounds the tokens planned ahead, and so what loaders hold; the runway is at least two steps.
+const (
+	runwaySteps  = 8
+	runwayTokens = 32 << 20
+)
+
+// OrchestratorConfig turns a mixture file into the configuration of an orchestrator that plans for world ranks. Version
+// is this program's.
+func OrchestratorConfig(c *config.Config, world int, version string) (orchestrator.Config, error) {
+	var out orchestrator.Config
+	topology, err := c.Topology(world)
+	if err != nil {
+		return out, err
+	}
+	strategy, err := setup.Strategy(c, topology)
+	if err != nil {
+		return out, err
+	}
+	identity, err := json.Marshal(c.Identity())
+	if err != nil {
+		return out, fmt.Errorf("encode identity: %w", err)
+	}
+	options := strategy.Options()
+	out = orchestrator.Config{
+		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: Inverse, By: version,
+		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
+		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
+		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+			return recosted(topology, options, cost)
+		},
+		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify},
+		Shadows: int(c.Reliability.Shadows),
+		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
+	}
+	for i, loaders := range setup.Stripes(c) {
+		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)})
+	}
+	return out, nil
+}
+
+// recosted places by other coefficients of cost than the mixture file's.
+func recosted(topology millrace.Topology, options place.Options, cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
+	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
+}
+
+// changed names the differences between a stored identity and the mixture file's.
+func changed(stored []byte, c *config.Config) ([]string, error) {
+	var old identity.Identity
+	if err := json.Unmarshal(stored, &old); err != nil {
+		return nil, millrace.Errorf(millrace.ErrInvalid, "read identity: %v", err)
+	}
+	return identity.Diff(old, c.Identity()), nil
+}
+
+// Inverse returns the ordinals below a bound at which a source's order holds a sample. Stored is the identity of the run.
+// It returns false if the order cannot be inverted.
+func Inverse(stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+	var run identity.Identity
+	if err := json.Unmarshal(stored, &run); err != nil {
+		return nil, false
+	}
+	seed, err := strconv.ParseUint(run.Value("seed"), 10, 64)
+	if err != nil {
+		return nil, false
+	}
+	return order.Ordinals(m, seed, id, below)
+}
+
+// speaks returns the versions that this program must share with the orchestrator's.
+func speaks(version string) *proto.Version {
+	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "millrace " + version}
+}

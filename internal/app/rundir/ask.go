@@ -1,0 +1,56 @@
+package rundir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"millrace/internal/seam"
+	"millrace/proto"
+)
+
+// answerWithin is how long an orchestrator may take to report its status.
+const answerWithin = 2 * time.Second
+
+// AskStatus asks the orchestrator of a run directory for its status.
+func AskStatus(ctx context.Context, dir string) (reply *proto.StatusReply, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	err = Ask(dir, func(client proto.OrchestratorClient) error {
+		reply, err = client.Status(ctx, &proto.StatusRequest{}, grpc.WaitForReady(false))
+		return err
+	})
+	return reply, err
+}
+
+// Ask connects to the orchestrator of a run directory for the duration of one question. Its errors are for people: they
+// say when to ask again, and leave addresses and gRPC codes out.
+func Ask(dir string, question func(proto.OrchestratorClient) error) error {
+	address := Socket(dir, "orchestrator")
+	conn, err := grpc.NewClient("passthrough:///orchestrator",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return seam.UnixNet{}.Dial(ctx, address)
+		}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = question(proto.NewOrchestratorClient(conn))
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.Unavailable: // no process listens, or it died during the question
+		return errors.New("it is being started, or the run is just ending: ask again in a moment")
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("it did not answer within %v: ask again in a moment", answerWithin)
+	}
+	return errors.New(status.Convert(err).Message())
+}

@@ -1,0 +1,32 @@
+// Package rundir reads the directory of a run: its paths, its journal, its processes, and its orchestrator's answers.
+package rundir
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"millrace/internal/app/supervisor"
+)
+
+// Socket returns the address of a role of this host.
+func Socket(dir, name string) string { return filepath.Join(supervisor.RuntimeDir(dir), name+".sock") }
+
+// ConfigFile returns the path of the resolved configuration, which up writes and every role reads.
+func ConfigFile(dir string) string { return filepath.Join(supervisor.RuntimeDir(dir), "config.json") }
+
+// OutcomeFile returns the path of the file that says how the last up failed. It is absent while an up runs, and after
+// one that ended well.
+func OutcomeFile(dir string) string { return filepath.Join(dir, "outcome.json") }
+
+// Journal returns the directory of the journal.
+func Journal(dir string) string { return filepath.Join(dir, "journal") }
+
+// Roles returns the processes of the up that serves a run directory. Running is false if none does.
+func Roles(dir string) (roles []supervisor.Role, running bool, err error) {
+	roles, err = supervisor.ReadRoles(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return roles, err == nil, err
+}

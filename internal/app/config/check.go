@@ -5,12 +5,14 @@ import (
 	"math"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // validator checks what no single key shows, and fills in the defaults that depend on other keys.
 type validator struct {
-	*decoder
+	*decode.Decoder
 	c *Config
 }
 
@@ -31,11 +33,11 @@ func (v *validator) check() {
 // wrong reports a mistake at the value of a path, or at the mapping around it.
 func (v *validator) wrong(path, msg, cure string) {
 	at, _ := v.Place(path)
-	v.fail(path, at, msg, cure)
+	v.Fail(path, at, msg, cure)
 }
 
 // wrongKey reports a mistake at a path's key: for a key that should not be there.
-func (v *validator) wrongKey(path, msg, cure string) { v.fail(path, v.KeyOf(path), msg, cure) }
+func (v *validator) wrongKey(path, msg, cure string) { v.Fail(path, v.KeyOf(path), msg, cure) }
 
 // written returns the first of the paths that stands in the file, to point at, else the last.
 func (v *validator) written(paths ...string) string {
@@ -58,7 +60,7 @@ func (v *validator) checkSizes() {
 	v.inherit()
 	v.checkStages()
 	v.checkWindow()
-	if !v.sound("cap_slack", "layout") {
+	if !v.Sound("cap_slack", "layout") {
 		return
 	}
 	num, den := c.CapSlack.Fraction()
@@ -73,14 +75,14 @@ func (v *validator) checkSizes() {
 // checkWindow checks how steps are packed together.
 func (v *validator) checkWindow() {
 	c := v.c
-	if v.sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed && len(c.Stages) == 0 {
+	if v.Sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed && len(c.Stages) == 0 {
 		v.wrong("carry", "carry has nothing to do with packing "+string(c.Packing), "leave carry out, or write `packing: best_fit` or `packing: bucketed`")
 	}
 	most := c.GlobalBatchSize // of all stages
 	for i := range c.Stages {
 		most = max(most, c.Stages[i].GlobalBatchSize)
 	}
-	if v.sound("window", "global_batch_size", "stages") && uint64(c.Window)*uint64(most) > maxWindow {
+	if v.Sound("window", "global_batch_size", "stages") && uint64(c.Window)*uint64(most) > maxWindow {
 		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(most)),
 			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/most, uint32(maxWindow)))
 	}
@@ -100,10 +102,10 @@ func (v *validator) checkCost() {
 	if m != nil && c != nil {
 		v.wrongKey("cost", "`model` and `cost` exclude each other", "keep `model` to have the cost estimated, or `cost` with measured coefficients")
 	}
-	if c != nil && v.sound("cost") {
+	if c != nil && v.Sound("cost") {
 		v.checkFormulas()
 	}
-	if m != nil && v.sound("model") {
+	if m != nil && v.Sound("model") {
 		v.checkModel()
 	}
 }
@@ -169,7 +171,7 @@ func (v *validator) checkModel() {
 }
 
 func (v *validator) checkStop() {
-	if v.c.Stop == nil || !v.sound("stop") {
+	if v.c.Stop == nil || !v.Sound("stop") {
 		return
 	}
 	var given []string
@@ -190,27 +192,27 @@ func (v *validator) checkLimits() {
 	l := &v.c.Limits
 	for _, m := range []struct {
 		key   string
-		value Bytes
-		least Bytes
+		value value.Bytes
+		least value.Bytes
 	}{
 		{"limits.loader_memory", l.LoaderMemory, minLoaderMemory},
 		{"limits.sidecar_memory", l.SidecarMemory, minSidecarMemory},
 		{"limits.sample_bytes", l.SampleBytes, 1},
 	} {
-		if v.sound(m.key) && m.value < m.least {
-			v.wrong(m.key, fmt.Sprintf("%s must be at least %s, not %s", leaf(m.key), m.least, m.value), "write "+m.least.String()+" or more")
+		if v.Sound(m.key) && m.value < m.least {
+			v.wrong(m.key, fmt.Sprintf("%s must be at least %s, not %s", decode.Leaf(m.key), m.least, m.value), "write "+m.least.String()+" or more")
 		}
 	}
-	if v.sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
+	if v.Sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
 		v.wrong("limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(), "write the size of the largest document that is worth having")
 		return
 	}
-	if v.sound("limits") && l.SampleBytes > l.LoaderMemory/2 {
+	if v.Sound("limits") && l.SampleBytes > l.LoaderMemory/2 {
 		v.wrong(v.written("limits.sample_bytes", "limits.loader_memory"),
 			fmt.Sprintf("sample_bytes %s is more than half of loader_memory %s", l.SampleBytes, l.LoaderMemory),
 			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
 	}
-	if num, den := v.c.Quarantine.Budget.Fraction(); v.sound("quarantine") && num > den {
+	if num, den := v.c.Quarantine.Budget.Fraction(); v.Sound("quarantine") && num > den {
 		v.wrong("quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text, "0.001 is one record in a thousand")
 	}
 }
@@ -218,17 +220,17 @@ func (v *validator) checkLimits() {
 // checkAdaptive checks that a policy has something to decide.
 func (v *validator) checkAdaptive() {
 	a := v.c.Adaptive
-	if a == nil || !v.sound("adaptive") {
+	if a == nil || !v.Sound("adaptive") {
 		return
 	}
 	if _, schedule := v.Place("mixture.schedule"); schedule {
 		v.wrongKey("adaptive", "`adaptive` and `mixture.schedule` exclude each other", "write `mixture.weights`: what the policy begins with, and for ado the shares it compares with")
 	}
 	n := uint64(len(v.c.Sources))
-	if v.sourcesNamed() && n > 0 && a.Floor.Billionths()*n >= pow9 {
+	if v.sourcesNamed() && n > 0 && a.Floor.Billionths()*n >= value.Billion {
 		v.wrong("adaptive.floor", fmt.Sprintf("a floor of %s for each of %d sources leaves nothing to decide", a.Floor, n), fmt.Sprintf("write less than 1/%d", n))
 	}
-	if a.Smoothing.Billionths() >= pow9 {
+	if a.Smoothing.Billionths() >= value.Billion {
 		v.wrong("adaptive.smoothing", "with a smoothing of 1 nothing ever changes", "write less than 1, such as 0.9")
 	}
 }

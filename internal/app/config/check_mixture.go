@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
-	"millrace/internal/app/config/tree"
 	"strings"
+
+	"millrace/internal/app/config/decode"
+	"millrace/internal/app/config/tree"
 )
 
 func (v *validator) checkMixture() {
@@ -11,7 +13,7 @@ func (v *validator) checkMixture() {
 	_, schedule := v.Place("mixture.schedule")
 	given := v.given("mixture", "weights", "groups", "schedule")
 	switch {
-	case !v.sound("mixture"):
+	case !v.Sound("mixture"):
 		// What is wrong in one milestone says nothing of the others, but the order of milestones needs all of them.
 	case len(given) > 1:
 		v.wrongKey("mixture."+given[1], "`mixture` has both "+tree.Quote(given[0])+" and "+tree.Quote(given[1]),
@@ -26,18 +28,18 @@ func (v *validator) checkMixture() {
 	for i := range m.Schedule {
 		path := fmt.Sprintf("mixture.schedule[%d]", i)
 		k := &m.Schedule[i]
-		if at, _ := v.Place(path); at.Kind == tree.Mapping && v.sound(path) {
+		if at, _ := v.Place(path); at.Kind == tree.Mapping && v.Sound(path) {
 			switch given := v.given(path, "weights", "groups"); len(given) {
 			case 0:
-				v.wrong(path+".weights", missing(path, "weights"), requiredCure(path, "weights"))
+				v.wrong(path+".weights", decode.Missing(path, "weights"), v.RequiredCure("weights"))
 			case 2:
-				v.wrongKey(path+".groups", name(path)+" has both `weights` and `groups`", "keep one of them")
+				v.wrongKey(path+".groups", decode.Name(path)+" has both `weights` and `groups`", "keep one of them")
 			}
 		}
 		v.checkShares(path, k.Weights, k.Groups)
 		v.checkMilestone(path, k, i == 0)
 	}
-	if v.sound("mixture.schedule") {
+	if v.Sound("mixture.schedule") {
 		v.checkOrder("mixture.schedule", m.Schedule)
 	}
 }
@@ -45,7 +47,7 @@ func (v *validator) checkMixture() {
 // given returns which keys of a mapping are written.
 func (v *validator) given(path string, keys ...string) (out []string) {
 	for _, k := range keys {
-		if _, ok := v.Place(join(path, k)); ok {
+		if _, ok := v.Place(decode.Join(path, k)); ok {
 			out = append(out, k)
 		}
 	}
@@ -73,18 +75,18 @@ func (v *validator) sourcesNamed() bool {
 
 // checkMilestone checks the keys of one milestone against each other.
 func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
-	if !v.sound(path+".from_step", path+".from_tokens", path+".ramp", path+".over_steps", path+".over_tokens") {
+	if !v.Sound(path+".from_step", path+".from_tokens", path+".ramp", path+".over_steps", path+".over_tokens") {
 		return
 	}
 	if at, _ := v.Place(path); at.Kind != tree.Mapping {
 		return
 	}
 	if k.FromStep == nil && k.FromTokens == nil {
-		v.wrong(path+".from_step", name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
+		v.wrong(path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
 		return
 	}
 	if k.FromStep != nil && k.FromTokens != nil {
-		v.wrongKey(path+".from_tokens", name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
+		v.wrongKey(path+".from_tokens", decode.Name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
 		return
 	}
 	from, tokens := k.From()

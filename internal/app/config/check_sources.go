@@ -2,11 +2,12 @@ package config
 
 import (
 	"fmt"
-	"millrace"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
 	"millrace/sources/find"
@@ -16,7 +17,7 @@ import (
 func (v *validator) checkSources() {
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
-		path := join("sources", s.Name)
+		path := decode.Join("sources", s.Name)
 		if at, _ := v.Place(path); at.Kind != tree.Mapping {
 			continue
 		}
@@ -24,10 +25,10 @@ func (v *validator) checkSources() {
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
-		if v.sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
+		if v.Sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
 			v.wrong(path+".text", "`text` names an empty field: "+tree.Quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
 		}
-		if v.sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
+		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
 			v.wrongKey(path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
 		}
 	}
@@ -35,7 +36,7 @@ func (v *validator) checkSources() {
 
 // checkFilter reads the expression of a filter of a source, where there is one.
 func (v *validator) checkFilter(path, text string, s *Source) {
-	if _, ok := v.Place(path); !ok || !v.sound(path) {
+	if _, ok := v.Place(path); !ok || !v.Sound(path) {
 		return
 	}
 	f, err := filter.Compile(text)
@@ -49,7 +50,7 @@ func (v *validator) checkFilter(path, text string, s *Source) {
 }
 
 func (v *validator) checkPatterns(path string, s *Source) {
-	if !v.sound(path + ".path") {
+	if !v.Sound(path + ".path") {
 		return
 	}
 	for i, p := range s.Path {
@@ -66,7 +67,7 @@ func (v *validator) checkPatterns(path string, s *Source) {
 // checkExhaustion settles what happens when a source is through. Under stop.epochs every source has that many passes, so none may
 // repeat or leave before. Else max_epochs bounds the passes of a source that repeats, too: it leaves after them.
 func (v *validator) checkExhaustion(path string, s *Source) {
-	if !v.sound("stop", path+".on_exhausted", path+".max_epochs") {
+	if !v.Sound("stop", path+".on_exhausted", path+".max_epochs") {
 		return
 	}
 	epochs := v.c.Epochs()
@@ -89,7 +90,7 @@ func (v *validator) checkExhaustion(path string, s *Source) {
 
 // checkFormat finds the format of a source that does not name it.
 func (v *validator) checkFormat(path string, s *Source) {
-	if s.Format != "" || !v.sound(path+".format", path+".path") || len(s.Path) == 0 {
+	if s.Format != "" || !v.Sound(path+".format", path+".path") || len(s.Path) == 0 {
 		return
 	}
 	format, unclear := find.Format(v.c.Base, s.Path)

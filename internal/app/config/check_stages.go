@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/sources/filter"
 )
@@ -34,7 +35,7 @@ func (v *validator) inherit() {
 // checkStages checks the stages against each other and each against what holds for all.
 func (v *validator) checkStages() {
 	all := v.c.AllStages()
-	sound := v.sound("sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages")
+	sound := v.Sound("sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages")
 	for i := range all {
 		if i > 0 && !v.checkFrom(i, all) {
 			sound = false
@@ -62,11 +63,11 @@ func (v *validator) checkStages() {
 func (v *validator) checkStageFilters() {
 	for i := range v.c.Stages {
 		path := fmt.Sprintf("stages[%d].filters", i)
-		if _, ok := v.Place(path); !ok || !v.sound(path) {
+		if _, ok := v.Place(path); !ok || !v.Sound(path) {
 			continue // none, or those of the stage before
 		}
 		for _, f := range v.c.Stages[i].Filters {
-			at := join(path, f.Source)
+			at := decode.Join(path, f.Source)
 			s, known := v.c.Source(f.Source)
 			if known {
 				v.checkFilter(at, f.Filter, s)
@@ -75,7 +76,7 @@ func (v *validator) checkStageFilters() {
 			}
 		}
 	}
-	if sets, _ := v.c.StageFilterSets(); v.sound("stages") && len(sets) >= filter.MostOfASource {
+	if sets, _ := v.c.StageFilterSets(); v.Sound("stages") && len(sets) >= filter.MostOfASource {
 		v.wrong("stages", fmt.Sprintf("the stages have %d different sets of filters", len(sets)), fmt.Sprintf("at most %d are there", filter.MostOfASource-1))
 	}
 }
@@ -83,15 +84,15 @@ func (v *validator) checkStageFilters() {
 // checkFrom checks where a stage begins.
 func (v *validator) checkFrom(i int, all []Stage) bool {
 	path, s := fmt.Sprintf("stages[%d]", i-1), &all[i]
-	if at, _ := v.Place(path); at.Kind != tree.Mapping || !v.sound(path) {
+	if at, _ := v.Place(path); at.Kind != tree.Mapping || !v.Sound(path) {
 		return false
 	}
 	switch given := v.given(path, "from_step", "from_tokens"); len(given) {
 	case 0:
-		v.wrong(path+".from_step", name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
+		v.wrong(path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
 		return false
 	case 2:
-		v.wrongKey(path+".from_tokens", name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
+		v.wrongKey(path+".from_tokens", decode.Name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
 		return false
 	}
 	if i == 1 {
@@ -118,7 +119,7 @@ func (v *validator) checkFrom(i int, all []Stage) bool {
 func (v *validator) checkRamp(i int, all []Stage) bool {
 	s, path := &all[i], stageKey(i, "rampup_batch_size")
 	r := s.RampupBatchSize
-	if r == nil || !v.sound(path, stageKey(i, "global_batch_size")) {
+	if r == nil || !v.Sound(path, stageKey(i, "global_batch_size")) {
 		return r == nil
 	}
 	switch _, tokens := s.From(); {
@@ -151,7 +152,7 @@ func (v *validator) checkWhole(i int, all []Stage) bool {
 	}
 	path := fmt.Sprintf("stages[%d]", i)
 	next, tokens := all[i+1].From()
-	if tokens || next >= end || len(v.given(path, "global_batch_size", "rampup_batch_size")) > 0 || !v.sound(path) {
+	if tokens || next >= end || len(v.given(path, "global_batch_size", "rampup_batch_size")) > 0 || !v.Sound(path) {
 		return true
 	}
 	v.wrong(path+".from_step", fmt.Sprintf("this stage begins at step %d, before the ramp of the stage before has come to global_batch_size %d at step %d", next, all[i].GlobalBatchSize, end),
@@ -162,14 +163,14 @@ func (v *validator) checkWhole(i int, all []Stage) bool {
 // checkShape checks a stage's sizes against what holds for the whole run.
 func (v *validator) checkShape(i int, s *Stage) {
 	c := v.c
-	if v.sound("pad_multiple") && s.SequenceLength%c.PadMultiple != 0 {
+	if v.Sound("pad_multiple") && s.SequenceLength%c.PadMultiple != 0 {
 		path := "pad_multiple"
 		if i > 0 {
 			path = stageKey(i, "sequence_length")
 		}
 		v.wrong(path, fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, s.SequenceLength), fmt.Sprintf("write a divisor of %d", s.SequenceLength))
 	}
-	if v.sound("cap_slack") && c.capTokens(s) > maxMicrobatch {
+	if v.Sound("cap_slack") && c.capTokens(s) > maxMicrobatch {
 		v.wrong(v.written(stageKey(i, "micro_batch_size"), stageKey(i, "sequence_length")),
 			fmt.Sprintf("a microbatch of %d tokens is too large", c.capTokens(s)),
 			fmt.Sprintf("micro_batch_size * sequence_length * cap_slack must be at most %d", maxMicrobatch))

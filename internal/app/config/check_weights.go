@@ -2,9 +2,12 @@ package config
 
 import (
 	"fmt"
-	"millrace"
-	"millrace/internal/app/config/tree"
 	"slices"
+
+	"millrace"
+	"millrace/internal/app/config/decode"
+	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // checkShares checks the weights or groups of one mapping: every source has its place in it, so that none is forgotten half-way.
@@ -41,12 +44,12 @@ func (m *members) weights(path string, w Weights, whole bool) {
 		return
 	}
 	for _, x := range w.Given {
-		m.source(join(path, x.Source), x.Source, "weight for an unknown source "+tree.Quote(x.Source))
+		m.source(decode.Join(path, x.Source), x.Source, "weight for an unknown source "+tree.Quote(x.Source))
 		if !x.Value.IsZero() {
 			m.weighty = append(m.weighty, x.Source)
 		}
 	}
-	if !whole && len(w.Given) == 0 && m.sound(path) {
+	if !whole && len(w.Given) == 0 && m.Sound(path) {
 		m.wrong(path, "this group has no source", "write weights of its sources, or take the group out")
 	}
 	m.allZero(path, (whole || len(w.Given) > 0) && !slices.ContainsFunc(w.Given, func(x Weight) bool { return !x.Value.IsZero() }))
@@ -56,28 +59,28 @@ func (m *members) weights(path string, w Weights, whole bool) {
 func (m *members) allZero(path string, vain bool) {
 	if vain && m.sourcesKnown(path) {
 		at, _ := m.Place(path)
-		m.fail(path, at, "all weights are zero", "give at least one source a weight above 0")
+		m.Fail(path, at, "all weights are zero", "give at least one source a weight above 0")
 	}
 }
 
 // sourcesKnown tells whether nothing below a path is wrong, a source that is left out of it included.
 func (m *members) sourcesKnown(path string) bool {
 	if path != m.at || !m.sourcesNamed() {
-		return m.sound(path)
+		return m.Sound(path)
 	}
 	for _, n := range m.c.Sources.Names() {
 		if m.seen[n] == "" {
 			return false
 		}
 	}
-	return m.sound(path)
+	return m.Sound(path)
 }
 
 // source notes one source that is named at a path.
 func (m *members) source(path, source, unknown string) {
 	if _, known := m.c.Source(source); m.sourcesNamed() && !known {
 		cure := "add it under `sources`, or take its weight out"
-		if near := nearest(source, m.c.Sources.Names()); near != "" {
+		if near := decode.Nearest(source, m.c.Sources.Names()); near != "" {
 			cure = "did you mean " + tree.Quote(near) + "?"
 		}
 		m.wrongKey(path, unknown, cure)
@@ -92,12 +95,12 @@ func (m *members) source(path, source, unknown string) {
 
 // groups checks the groups of one level.
 func (m *members) groups(path string, g Groups) {
-	if len(g) == 0 && m.sound(path) {
-		m.wrong(path, name(path)+" is empty", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
+	if len(g) == 0 && m.Sound(path) {
+		m.wrong(path, decode.Name(path)+" is empty", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
 	}
 	for i := range g {
-		at := join(path, g[i].Name)
-		if n, _ := m.Place(at); n.Kind != tree.Mapping || !m.sound(at+".weight", at+".weights", at+".groups") {
+		at := decode.Join(path, g[i].Name)
+		if n, _ := m.Place(at); n.Kind != tree.Mapping || !m.Sound(at+".weight", at+".weights", at+".groups") {
 			m.vain = true // what is wrong with it says nothing of the others, but they may not be all
 			continue
 		}
@@ -124,17 +127,17 @@ func (m *members) end(at *tree.Node) {
 	}
 	for _, n := range m.c.Sources.Names() {
 		if m.seen[n] == "" {
-			m.fail(m.at, m.KeyOf(m.at), "source "+tree.Quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
+			m.Fail(m.at, m.KeyOf(m.at), "source "+tree.Quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
 		}
 	}
-	if m.sound(m.at, "sources", "mixture.floor") && len(m.weighty) > 0 {
+	if m.Sound(m.at, "sources", "mixture.floor") && len(m.weighty) > 0 {
 		m.bounds()
 	}
 }
 
 // derived checks a rule and what it takes.
 func (m *members) derived(path string, d *Derived, whole bool) {
-	if !m.sound(path) {
+	if !m.Sound(path) {
 		m.vain = true
 		return
 	}
@@ -169,14 +172,14 @@ func (m *members) takes(path string, d *Derived) {
 		}
 	}
 	switch num, den := d.Temperature.Fraction(); {
-	case !m.sound(path):
+	case !m.Sound(path):
 	case d.From == RuleTemperature && d.Temperature.Text == "":
 		m.wrong(path+".temperature", "the rule temperature lacks `temperature`", "add `temperature: 3`; 1 is size, and the higher, the more alike sources are")
 	case d.From == RuleTemperature && num < den:
 		m.wrong(path+".temperature", "the temperature must be at least 1, not "+d.Temperature.Text, "1 is size; the higher, the more alike sources are. Of an exponent alpha write 1/alpha")
 	case d.From == RuleUniMax && d.MaxEpochs == 0:
 		m.wrong(path+".max_epochs", "the rule unimax lacks `max_epochs`", "add `max_epochs: 4`, the most passes over any source")
-	case d.From == RuleUniMax && m.sound("stop") && m.c.Budget(d) == 0:
+	case d.From == RuleUniMax && m.Sound("stop") && m.c.Budget(d) == 0:
 		m.wrong(path+"."+budget, "the rule unimax lacks "+tree.Quote(budget), "add the length of the run, or write `stop: {tokens: ...}`")
 	}
 }
@@ -186,26 +189,26 @@ func (v *validator) checkFractions() {
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
 		for _, key := range []string{"max_fraction", "min_fraction"} {
-			path := join("sources", s.Name) + "." + key
-			if _, ok := v.Place(path); ok && v.sound(path) {
-				v.fraction(path, map[string]Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key], key == "max_fraction")
+			path := decode.Join("sources", s.Name) + "." + key
+			if _, ok := v.Place(path); ok && v.Sound(path) {
+				v.fraction(path, map[string]value.Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key], key == "max_fraction")
 			}
 		}
-		if path := join("sources", s.Name); v.sound(path) && s.MaxFraction.Text != "" && s.MinFraction.Billionths() > s.MaxFraction.Billionths() {
+		if path := decode.Join("sources", s.Name); v.Sound(path) && s.MaxFraction.Text != "" && s.MinFraction.Billionths() > s.MaxFraction.Billionths() {
 			v.wrong(path+".min_fraction", fmt.Sprintf("min_fraction %s is above max_fraction %s", s.MinFraction.Text, s.MaxFraction.Text), "write no more than max_fraction")
 		}
 	}
-	if _, ok := v.Place("mixture.floor"); ok && v.sound("mixture.floor") {
+	if _, ok := v.Place("mixture.floor"); ok && v.Sound("mixture.floor") {
 		v.fraction("mixture.floor", v.c.Mixture.Floor, false)
 	}
 }
 
-func (v *validator) fraction(path string, d Decimal, positive bool) {
+func (v *validator) fraction(path string, d value.Decimal, positive bool) {
 	switch {
-	case d.Billionths() > pow9:
-		v.wrong(path, leaf(path)+" must be a fraction from 0 to 1, not "+d.Text, "0.05 is a twentieth of the mixture")
+	case d.Billionths() > value.Billion:
+		v.wrong(path, decode.Leaf(path)+" must be a fraction from 0 to 1, not "+d.Text, "0.05 is a twentieth of the mixture")
 	case positive && d.IsZero():
-		v.wrong(path, leaf(path)+" is zero", "give the source a weight of 0 to leave it unread")
+		v.wrong(path, decode.Leaf(path)+" is zero", "give the source a weight of 0 to leave it unread")
 	}
 }
 
@@ -218,18 +221,18 @@ func (m *members) bounds() {
 		least, most = least+low, most+high
 	}
 	switch {
-	case least > pow9:
-		m.fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", billionths(least)),
+	case least > value.Billion:
+		m.Fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", value.FromBillionths(least)),
 			"lower `min_fraction` of sources, or `mixture.floor`")
-	case most < pow9:
-		m.fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", billionths(most)),
+	case most < value.Billion:
+		m.Fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", value.FromBillionths(most)),
 			"raise `max_fraction` of sources, or give more sources weight")
 	}
 }
 
 // Bounds returns the least and the most of the mixture that a source with weight may have, in billionths.
 func (c *Config) Bounds(s *Source) (least, most uint64) {
-	least, most = c.Mixture.Floor.Billionths(), pow9
+	least, most = c.Mixture.Floor.Billionths(), value.Billion
 	if s.MinFraction.Text != "" {
 		least = s.MinFraction.Billionths()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // Config is one mixture file: what a training run reads, in which proportions, and in which shape it arrives.
@@ -50,7 +51,7 @@ type Config struct {
 	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=64"`
 	// CapSlack is how far a varlen microbatch may exceed micro_batch_size * sequence_length tokens, as a factor, so that compute
 	// balances better. At least 1; more than 1 only with layout varlen.
-	CapSlack Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
+	CapSlack value.Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
 	// Layout is the shape of a microbatch. packed: [micro_batch_size, sequence_length]. varlen: 1-D tensors with cu_seqlens (THD).
 	Layout millrace.Layout `yaml:"layout" jsonschema:"default=packed,enum=packed,enum=varlen"`
 	// Balance is across what the compute of a step is evened out. fsdp: every microbatch of every rank. dp: the ranks' sums. pp:
@@ -97,7 +98,7 @@ type Config struct {
 	// watched, and every document is compared with the checksum of its first reading. files: the former alone. off: neither.
 	Verify string `yaml:"verify" jsonschema:"default=tokens,enum=tokens,enum=files,enum=off"`
 	// Loaders is the number of loader processes: auto, or a number.
-	Loaders Loaders `yaml:"loaders" jsonschema:"default=auto"`
+	Loaders value.Loaders `yaml:"loaders" jsonschema:"default=auto"`
 	// Adaptive makes weights of the losses that trainers report with report_losses. What it makes is journaled before it holds, so that a run is
 	// repeated with it and not with what is reported then; it may differ at resume. Goes with mixture.weights or mixture.groups.
 	Adaptive *Adaptive `yaml:"adaptive"`
@@ -172,17 +173,17 @@ type Stop struct {
 // Limits bound what the processes of a run may hold. A size is a number of bytes or has a unit: 512MiB, 1GB.
 type Limits struct {
 	// LoaderMemory is what all loaders, shadows included, together hold of decoded documents, at least 64MiB and twice sample_bytes.
-	LoaderMemory Bytes `yaml:"loader_memory" jsonschema:"default=512MiB"`
+	LoaderMemory value.Bytes `yaml:"loader_memory" jsonschema:"default=512MiB"`
 	// SidecarMemory is what the sidecar holds of finished batches for all ranks of a host, at least 64MiB.
-	SidecarMemory Bytes `yaml:"sidecar_memory" jsonschema:"default=512MiB"`
+	SidecarMemory value.Bytes `yaml:"sidecar_memory" jsonschema:"default=512MiB"`
 	// SampleBytes is the largest document; a larger one is quarantined. It decides about content, so a run keeps it.
-	SampleBytes Bytes `yaml:"sample_bytes" jsonschema:"default=64MiB"`
+	SampleBytes value.Bytes `yaml:"sample_bytes" jsonschema:"default=64MiB"`
 }
 
 // Quarantine is the tolerance for records that cannot be decoded.
 type Quarantine struct {
 	// Budget is the fraction of a source's records that may be quarantined before the run fails, from 0 to 1.
-	Budget Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
+	Budget value.Decimal `yaml:"budget" jsonschema:"default=0.001,maximum=1"`
 }
 
 // Adaptive says how weights follow losses.
@@ -195,9 +196,9 @@ type Adaptive struct {
 	// Warmup is the number of steps before the first set.
 	Warmup uint64 `yaml:"warmup" jsonschema:"default=0,maximum=9007199254740991"`
 	// Floor is the least fraction of the mixture of every source that has a weight; times the number of sources it must stay below 1.
-	Floor Decimal `yaml:"floor" jsonschema:"default=0.01,maximum=1"`
+	Floor value.Decimal `yaml:"floor" jsonschema:"default=0.01,maximum=1"`
 	// Smoothing is the part that the past has in what is averaged over the sets of weights, from 0 to below 1.
-	Smoothing Decimal `yaml:"smoothing" jsonschema:"default=0.9,maximum=1"`
+	Smoothing value.Decimal `yaml:"smoothing" jsonschema:"default=0.9,maximum=1"`
 }
 
 // AdaptivePolicy names a rule.
@@ -225,8 +226,8 @@ type Reliability struct {
 // The least memory limits: with them a run has been seen to end on files three times as large (docs/memory.md, e2e/test_memory.py).
 // What its processes need beside them is said there.
 const (
-	minLoaderMemory  Bytes = 64 << 20
-	minSidecarMemory Bytes = 64 << 20
+	minLoaderMemory  value.Bytes = 64 << 20
+	minSidecarMemory value.Bytes = 64 << 20
 )
 
 // Abs returns a path of the file as an absolute one; URLs stay as they are.

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"millrace/internal/app/config/tree"
-	"strings"
-)
+import "millrace/internal/app/config/value"
 
 // Model is the shape of a transformer.
 type Model struct {
@@ -73,56 +69,7 @@ type Cost struct {
 	// Quadratic is the cost of attention, for each token squared.
 	Quadratic uint64 `yaml:"quadratic" jsonschema:"maximum=1000000000000"`
 	// Backbone is the cost of a segment as a formula of its tokens, such as 61000*tokens + tokens^2, in place of linear and quadratic.
-	Backbone Formula `yaml:"backbone"`
+	Backbone value.Formula `yaml:"backbone"`
 	// Encoder is the cost of a document's patches as a formula, such as 4600*patches + patches^2, in the unit of backbone.
-	Encoder Formula `yaml:"encoder"`
-}
-
-// Formula is a sum of whole multiples of one input and of its square.
-type Formula struct {
-	Input     string // tokens or patches; empty where there is no formula
-	Linear    uint64
-	Quadratic uint64
-}
-
-// setText reads a sum of terms: 61000*tokens + tokens^2.
-func (f *Formula) setText(text string, _ tree.Class) (problem, cure string) {
-	cure = "write a sum of whole multiples of one input and of its square, as " + tree.Quote("61000*tokens + tokens^2") + "; the inputs are tokens and patches"
-	for term := range strings.SplitSeq(text, "+") {
-		factor, input, found := strings.Cut(strings.TrimSpace(term), "*")
-		if !found {
-			factor, input = "1", factor
-		}
-		input, squared := strings.CutSuffix(strings.TrimSpace(input), "^2")
-		factor, input = strings.TrimSpace(factor), strings.TrimSpace(input)
-		n, wrong := parseDecimal(factor)
-		switch {
-		case input != "tokens" && input != "patches":
-			return "has a term that it cannot weigh: " + tree.Quote(strings.TrimSpace(term)), cure
-		case f.Input != "" && f.Input != input:
-			return "weighs both tokens and patches: " + tree.Quote(text), cure
-		case !allDigits(factor):
-			return "has a factor that is no whole number: " + tree.Quote(factor), cure
-		case wrong != "" || len(factor) > 9:
-			return "has a factor that is too large: " + tree.Quote(factor), "write at most 9 digits: only ratios count"
-		}
-		f.Input = input
-		if n /= pow9; squared {
-			f.Quadratic += n
-		} else {
-			f.Linear += n
-		}
-	}
-	return "", ""
-}
-
-// String returns the formula, terms in one order.
-func (f Formula) String() string {
-	switch {
-	case f.Input == "":
-		return ""
-	case f.Quadratic == 0:
-		return fmt.Sprintf("%d*%s", f.Linear, f.Input)
-	}
-	return fmt.Sprintf("%d*%s + %d*%s^2", f.Linear, f.Input, f.Quadratic, f.Input)
+	Encoder value.Formula `yaml:"encoder"`
 }

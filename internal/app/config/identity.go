@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"millrace/internal/app/config/identity"
 	"strconv"
 	"strings"
+
+	"millrace/internal/app/config/identity"
 )
 
 // Identity returns the run's identity. Writing a default out does not change it. Set Tokenizer.Fingerprint before; without it

@@ -3,10 +3,11 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"millrace/internal/app/config/identity"
 	"reflect"
 	"strings"
 	"testing"
+
+	"millrace/internal/app/config/identity"
 )
 
 func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/identity"
+	"millrace/internal/app/config/resume"
 )
 
 // edits change each key of the schema. The text before `=>` is in force before the change, the text after it from then on. Base
@@ -137,7 +139,7 @@ func TestEveryKeyHasARule(t *testing.T) {
 	for _, key := range schemaKeys(t) {
 		r := ruleOf(key)
 		if r == nil {
-			t.Errorf("%s: no rule in keyRules says what a change at resume means", key)
+			t.Errorf("%s: no rule says what a change at resume means", key)
 			continue
 		}
 		edit, ok := edits[key]
@@ -156,33 +158,47 @@ func TestEveryKeyHasARule(t *testing.T) {
 		before, after, _ := strings.Cut(edit, "=>")
 		old, now := parseEdit(t, before), parseEdit(t, after)
 		changes := identity.Diff(throughJSON(t, old.Identity()), now.Identity())
-		if len(changes) == 0 != (len(r.entries) == 0) {
-			t.Errorf("%s: the rule names entries %q, and the changes are %v", key, r.entries, changes)
+		if len(changes) == 0 != (len(r.Entries) == 0) {
+			t.Errorf("%s: the rule names entries %q, and the changes are %v", key, r.Entries, changes)
 		}
 		for _, c := range changes {
 			name, _, _ := strings.Cut(c, ": ")
-			if got := Classify(name); got != r.class {
-				t.Errorf("%s: the rule has class %d, and the entry %s has %d", key, r.class, name, got)
+			if got := resume.Classify(name); got != r.Class {
+				t.Errorf("%s: the rule has class %d, and the entry %s has %d", key, r.Class, name, got)
 			}
 			covered := false
-			for _, e := range r.entries {
-				covered = covered || within(name, strings.Replace(e, "NAME", "web", 1))
+			for _, e := range r.Entries {
+				covered = covered || decode.Within(name, strings.Replace(e, "NAME", "web", 1))
 			}
 			if !covered {
-				t.Errorf("%s: the rule names entries %q, and %s changed", key, r.entries, name)
+				t.Errorf("%s: the rule names entries %q, and %s changed", key, r.Entries, name)
 			}
 		}
 	}
 }
 
+// ruleOf returns the rule of a key, written as a path of the schema: sources.*.path, stages[].packing.
+func ruleOf(key string) (best *resume.Rule) {
+	longest := -1
+	all := resume.Rules()
+	for i := range all {
+		for _, k := range all[i].Keys {
+			if decode.Within(key, k) && len(k) > longest {
+				best, longest = &all[i], len(k)
+			}
+		}
+	}
+	return best
+}
+
 // TestEveryRuleHasAKey: no rule names a key that the schema does not have.
 func TestEveryRuleHasAKey(t *testing.T) {
 	keys := schemaKeys(t)
-	for _, r := range keyRules {
-		for _, k := range r.keys {
+	for _, r := range resume.Rules() {
+		for _, k := range r.Keys {
 			found := false
 			for _, key := range keys {
-				found = found || within(key, k)
+				found = found || decode.Within(key, k)
 			}
 			if !found {
 				t.Errorf("no key of the schema is %s", k)
@@ -203,7 +219,7 @@ func TestClassOfFoldedEntries(t *testing.T) {
 		"mixture.weights": millrace.KeyMixture, "sources": millrace.KeySource, "stages": millrace.KeySteps,
 		"tokenizer.add_eos": millrace.KeyDocuments, "limits.sample_bytes": millrace.KeyDocuments,
 	} {
-		if got := Classify(entry); got != want {
+		if got := resume.Classify(entry); got != want {
 			t.Errorf("%s is of class %d, want %d", entry, got, want)
 		}
 	}
@@ -219,7 +235,7 @@ func TestResumePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if text != want {
-		t.Error("docs/resume.md does not have the tables of keyRules: run `go test ./internal/app/config -run TestResumePage -args -rewrite`")
+		t.Error("docs/resume.md does not have the tables of the rules: run `go test ./internal/app/config -run TestResumePage -args -rewrite`")
 	}
 }
 
@@ -238,9 +254,9 @@ func replaceTable(t *testing.T, page, name, table string) string {
 func freeTable() string {
 	var b strings.Builder
 	b.WriteString("| What | What a change means |\n| --- | --- |\n")
-	for _, r := range keyRules {
-		if r.entries == nil {
-			b.WriteString("| " + r.what() + " | " + r.then + " |\n")
+	for _, r := range resume.Rules() {
+		if r.Entries == nil {
+			b.WriteString("| " + what(&r) + " | " + r.Then + " |\n")
 		}
 	}
 	return b.String()
@@ -250,22 +266,23 @@ func freeTable() string {
 func overriddenTable() string {
 	var b strings.Builder
 	b.WriteString("| What | Name of the override | What then holds |\n| --- | --- | --- |\n")
-	for _, r := range keyRules {
-		if r.entries != nil {
-			names := inCode(r.entries)
-			if slices.Equal(r.entries, r.keys) && len(r.keys) > 1 {
+	for _, r := range resume.Rules() {
+		if r.Entries != nil {
+			names := inCode(r.Entries)
+			if slices.Equal(r.Entries, r.Keys) && len(r.Keys) > 1 {
 				names = "the key"
 			}
-			b.WriteString("| " + r.what() + " | " + names + " | " + r.then + " |\n")
+			b.WriteString("| " + what(&r) + " | " + names + " | " + r.Then + " |\n")
 		}
 	}
 	return b.String()
 }
 
-func (r *rule) what() string {
-	parts := append([]string{}, r.about...)
-	if len(r.keys) > 0 {
-		parts = append(parts, inCode(r.keys))
+// what names the keys and changes of a rule.
+func what(r *resume.Rule) string {
+	parts := append([]string{}, r.About...)
+	if len(r.Keys) > 0 {
+		parts = append(parts, inCode(r.Keys))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -292,7 +309,7 @@ func schemaKeys(t *testing.T) (keys []string) {
 		inner := false
 		properties, _ := n["properties"].(map[string]any)
 		for k, p := range properties {
-			at := join(path, k)
+			at := decode.Join(path, k)
 			inner = true
 			if !walk(at, p.(map[string]any)) {
 				keys = append(keys, at)

@@ -10,6 +10,7 @@ import (
 	"reflect"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 )
 
@@ -40,12 +41,12 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 		return nil, errs.Sorted()
 	}
 	c := &Config{File: name, Base: base, doc: doc}
-	d := decoder{Document: doc}
-	d.decode("", doc.Root, reflect.ValueOf(c).Elem(), rules{})
-	v := validator{decoder: &d, c: c}
+	d := decode.Decoder{Document: doc, Hints: hints()}
+	d.Decode("", doc.Root, reflect.ValueOf(c).Elem(), decode.Rules{})
+	v := validator{Decoder: &d, c: c}
 	v.check()
-	if len(d.errs) > 0 {
-		return nil, d.errs.Sorted()
+	if len(d.Errs) > 0 {
+		return nil, d.Errs.Sorted()
 	}
 	return c, nil
 }
@@ -97,32 +98,32 @@ func LoadMilestones(path string) ([]Milestone, error) {
 	if len(errs) > 0 {
 		return nil, errs.Sorted()
 	}
-	d := decoder{Document: doc}
+	d := decode.Decoder{Document: doc, Hints: hints()}
 	var file struct {
 		Schedule []Milestone `yaml:"schedule" jsonschema:"required"`
 	}
 	if doc.Root.Kind == tree.Sequence {
 		d.Places["schedule"] = tree.Entry{Key: doc.Root, Value: doc.Root}
-		d.decode("schedule", doc.Root, reflect.ValueOf(&file.Schedule).Elem(), rules{})
+		d.Decode("schedule", doc.Root, reflect.ValueOf(&file.Schedule).Elem(), decode.Rules{})
 	} else {
-		d.decode("", doc.Root, reflect.ValueOf(&file).Elem(), rules{})
+		d.Decode("", doc.Root, reflect.ValueOf(&file).Elem(), decode.Rules{})
 	}
-	v := validator{decoder: &d, c: &Config{}}
+	v := validator{Decoder: &d, c: &Config{}}
 	for i := range file.Schedule {
 		path := fmt.Sprintf("schedule[%d]", i)
 		v.checkMilestone(path, &file.Schedule[i], false)
-		if k := &file.Schedule[i]; v.sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
+		if k := &file.Schedule[i]; v.Sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
 			v.wrong(path+".weights", "a run that goes on takes weights source by source", "write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force")
 		}
 	}
-	if len(d.errs) == 0 {
+	if len(d.Errs) == 0 {
 		v.checkOrder("schedule", file.Schedule)
 	}
-	if len(d.errs) == 0 && len(file.Schedule) == 0 {
+	if len(d.Errs) == 0 && len(file.Schedule) == 0 {
 		v.wrong("schedule", "the schedule is empty", "write at least one entry")
 	}
-	if len(d.errs) > 0 {
-		return nil, d.errs.Sorted()
+	if len(d.Errs) > 0 {
+		return nil, d.Errs.Sorted()
 	}
 	return file.Schedule, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 func valid(t *testing.T) []string {
@@ -58,16 +59,16 @@ func TestValues(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/everything.yaml")))
 	want := Config{
 		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
-		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: Decimal{"1.25"}, Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
-		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000, Decimal{"0.02"}, Decimal{"0.5"}}, Refit: &Refit{50},
+		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: value.Decimal{Text: "1.25"}, Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
+		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000, value.Decimal{Text: "0.02"}, value.Decimal{Text: "0.5"}}, Refit: &Refit{50},
 		Parallelism: Parallelism{2, 4, 3}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
-		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b", Ratio{"0"}}, {"v1.5", Ratio{".5"}}}}},
+		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b", value.Ratio{Text: "0"}}, {"v1.5", value.Ratio{Text: ".5"}}}}},
 		Sources: Sources{
 			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: millrace.Repeat},
 			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: millrace.FailRun, MaxEpochs: 4},
 		},
 		Limits:     Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
-		Quarantine: Quarantine{Budget: Decimal{"0.01"}}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: Loaders{3}, Reliability: Reliability{2}, File: "mixture.yaml",
+		Quarantine: Quarantine{Budget: value.Decimal{Text: "0.01"}}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: value.Loaders{Count: 3}, Reliability: Reliability{2}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {
@@ -81,12 +82,12 @@ func TestValues(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/least.yaml")))
 	want := Config{
-		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1, Window: 1, CapSlack: Decimal{"1"},
+		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1, Window: 1, CapSlack: value.Decimal{Text: "1"},
 		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
-		LastStep: millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens, Weights: Weights{Given: []Weight{{"only", Ratio{"1"}}}}},
+		LastStep: millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens, Weights: Weights{Given: []Weight{{"only", value.Ratio{Text: "1"}}}}},
 		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: millrace.Repeat}},
 		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
-		Quarantine: Quarantine{Budget: Decimal{"0.001"}}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
+		Quarantine: Quarantine{Budget: value.Decimal{Text: "0.001"}}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {

@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // Topology arranges the trainer's ranks. An error names what would divide; it wraps millrace.ErrInvalid.
@@ -47,26 +48,7 @@ const (
 // SplitDocuments is which documents are split over ranks: only such as are dearer than the mean microbatch, each over as many ranks as even the step out.
 type SplitDocuments struct {
 	// Above is how long a document must be besides: mean, where any that is dearer than the mean microbatch is split, or a number of tokens.
-	Above Above `yaml:"above" jsonschema:"default=mean"`
-}
-
-// Above is mean, or a number of tokens.
-type Above struct {
-	Tokens uint32 // 0: mean
-}
-
-// setText reads mean or a number.
-func (a *Above) setText(text string, c tree.Class) (problem, cure string) {
-	a.Tokens = 0
-	if text == "mean" {
-		return "", ""
-	}
-	n, problem := parseDecimal(text)
-	if problem != "" || c == tree.Quoted || !allDigits(text) || n == 0 || n/pow9 > maxMicrobatch || len(text) > 1 && text[0] == '0' {
-		return "must be mean or a number of tokens, not " + tree.Quote(text), "write mean, or a whole number of tokens as 32768"
-	}
-	a.Tokens = uint32(n / pow9)
-	return "", ""
+	Above value.Above `yaml:"above" jsonschema:"default=mean"`
 }
 
 // group returns how many data-parallel ranks are balanced among themselves, 0 for all. An error names the key.
@@ -92,7 +74,7 @@ func (c *Config) Group(t millrace.Topology) int {
 }
 
 func (v *validator) checkSpread() {
-	if v.c.SplitDocuments == nil || !v.sound("split_documents", "layout", "balance") {
+	if v.c.SplitDocuments == nil || !v.Sound("split_documents", "layout", "balance") {
 		return
 	}
 	switch {
@@ -106,11 +88,11 @@ func (v *validator) checkSpread() {
 // checkAxes: what context parallelism asks of the padding, and what can be broadcast.
 func (v *validator) checkAxes() {
 	c := v.c
-	if v.sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 && uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
+	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 && uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
 		v.wrong(v.written("parallelism.cp"), fmt.Sprintf("cp %d needs documents padded to a multiple of %d tokens, pad_multiple is %d",
 			c.Parallelism.CP, 2*c.Parallelism.CP, c.PadMultiple), v.padCure())
 	}
-	if v.sound("cp_local", "layout") && c.CPLocal > 0 && c.Layout != millrace.Varlen {
+	if v.Sound("cp_local", "layout") && c.CPLocal > 0 && c.Layout != millrace.Varlen {
 		v.wrong("cp_local", "cp_local needs layout varlen", "write `layout: varlen`, or leave cp_local out: of packed rows every rank has its part of every document")
 	}
 	for i, axis := range c.Broadcast {

@@ -1,8 +1,17 @@
 package config
 
-import "millrace"
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
 
-import "millrace/internal/app/config/tree"
+	"millrace"
+	"millrace/internal/app/config/decode"
+	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
+)
 
 // Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
 type Mixture struct {
@@ -18,7 +27,7 @@ type Mixture struct {
 	Schedule []Milestone `yaml:"schedule"`
 	// Floor is the least fraction of the mixture of every source that has weight, at every step, whatever its weight is; a source's
 	// min_fraction goes before it.
-	Floor Decimal `yaml:"floor" jsonschema:"maximum=1"`
+	Floor value.Decimal `yaml:"floor" jsonschema:"maximum=1"`
 
 	// Measured tells that the sources' sizes are known; set by the caller, where Derives asks for it, before Identity is asked for.
 	Measured bool `yaml:"-"`
@@ -114,9 +123,9 @@ type Source struct {
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
 	// MaxFraction is the most of the mixture that the source may have, also when others have left: what it may not have, the others
 	// divide. Left out: no bound.
-	MaxFraction Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
+	MaxFraction value.Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
 	// MinFraction is the least of the mixture that the source has wherever it has weight at all. Left out: mixture.floor.
-	MinFraction Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
+	MinFraction value.Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
 
 	// Size is what one pass holds, in what the mixture counts; set by the caller with Mixture.Measured.
 	Size uint64 `yaml:"-"`
@@ -157,3 +166,90 @@ func (c *Config) Payload() error {
 
 // Patterns are path patterns: one string or a list of them in the file.
 type Patterns []string
+
+// DecodeNode reads one pattern or a list of them.
+func (p *Patterns) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
+	items := n.Items
+	if n.Kind == tree.Scalar {
+		items = []*tree.Node{n}
+	}
+	if n.Kind == tree.Mapping {
+		d.WrongType(path, n, "a path or a list of paths", "write one pattern, or `[a/*.jsonl, b/*.jsonl]`")
+		return
+	}
+	if len(items) == 0 {
+		d.Fail(path, n, decode.Name(path)+" is an empty list", "write at least one file, directory or pattern")
+	}
+	for i, item := range items {
+		at := path
+		if n.Kind == tree.Sequence {
+			at = fmt.Sprintf("%s[%d]", path, i)
+			d.Places[at] = tree.Entry{Key: item, Value: item}
+		}
+		switch {
+		case item.Kind != tree.Scalar:
+			d.WrongType(at, item, "a path", "write one pattern an entry")
+		case item.Class == tree.Number || item.Class == tree.Boolean || item.Class == tree.Null:
+			d.Fail(at, item, decode.Name(at)+" must be a path, not "+tree.Quote(item.Text), "put a path that looks like something else in quotes")
+		case item.Text == "":
+			d.Fail(at, item, decode.Name(at)+" is empty", "write a file, a directory or a pattern")
+		default:
+			*p = append(*p, item.Text)
+		}
+	}
+}
+
+// maxSources and maxName bound what a plan and a state have to carry.
+const (
+	maxSources = 1024
+	maxName    = 128 // bytes
+)
+
+// DecodeNode reads sources by name.
+func (s *Sources) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
+		d.WrongType(path, n, "a mapping from names to sources", "write it as `web: {path: web/*.jsonl}`")
+		return
+	}
+	if len(n.Entries) == 0 {
+		d.Fail(path, n, "there is no source", "write at least one, as `web: {path: web/*.jsonl}`")
+	}
+	if len(n.Entries) > maxSources {
+		d.Fail(path, n.Entries[maxSources].Key, "too many sources", fmt.Sprintf("at most %d; several files can be one source", maxSources))
+	}
+	*s = make(Sources, len(n.Entries))
+	for i, e := range n.Entries {
+		at := decode.Join(path, e.Key.Text)
+		d.Places[at] = e
+		if why := badName(e.Key.Text); why != "" {
+			d.Fail(at, e.Key, "the name of this source "+why, "use letters, digits, - and _")
+		}
+		(*s)[i].Name = e.Key.Text
+		decodeSource(d, at, e.Value, &(*s)[i])
+	}
+	slices.SortFunc(*s, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// badName says what is wrong with a source's name. It frames digests and sits in file names, metrics and logs.
+func badName(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case len(s) > maxName:
+		return fmt.Sprintf("is longer than %d bytes", maxName)
+	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("`\"'\\#,=[]{}", r) }):
+		return "holds a character that names do not have: " + tree.Quote(s)
+	case strings.TrimSpace(s) != s:
+		return "begins or ends with a space"
+	}
+	return ""
+}
+
+// decodeSource reads one source. The error for a bare path shows the mapping around it.
+func decodeSource(d *decode.Decoder, path string, n *tree.Node, s *Source) {
+	if n.Kind == tree.Scalar && n.Class != tree.Null && n.Text != "" {
+		d.WrongType(path, n, "a mapping", fmt.Sprintf("write `{path: %s}`", n.Text))
+		return
+	}
+	d.Decode(path, n, reflect.ValueOf(s).Elem(), decode.Rules{})
+}

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // Stage is a later part of the run, with batches of its own. What it leaves out is as in the stage before; the first stage is what the
@@ -52,18 +54,18 @@ func (f StageFilters) Of(source string) string {
 	return ""
 }
 
-// decodeNode reads filters by source.
-func (f *StageFilters) decodeNode(d *decoder, path string, n *tree.Node) {
+// DecodeNode reads filters by source.
+func (f *StageFilters) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
-		d.wrongType(path, n, "a mapping from sources to filters", "write it as `{web: 'quality > 0.5'}`")
+		d.WrongType(path, n, "a mapping from sources to filters", "write it as `{web: 'quality > 0.5'}`")
 		return
 	}
 	*f = make(StageFilters, len(n.Entries))
 	for i, e := range n.Entries {
-		at := join(path, e.Key.Text)
+		at := decode.Join(path, e.Key.Text)
 		d.Places[at] = e
 		(*f)[i].Source = e.Key.Text
-		d.decode(at, e.Value, reflect.ValueOf(&(*f)[i].Filter).Elem(), rules{})
+		d.Decode(at, e.Value, reflect.ValueOf(&(*f)[i].Filter).Elem(), decode.Rules{})
 	}
 	slices.SortFunc(*f, func(a, b StageFilter) int { return strings.Compare(a.Source, b.Source) })
 }
@@ -169,7 +171,7 @@ func (c *Config) Shapes() []millrace.Shape {
 // capTokens is a stage's micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
 func (c *Config) capTokens(in *Stage) uint64 {
 	num, den := c.CapSlack.Fraction()
-	return mulDiv(uint64(in.MicroBatchSize)*uint64(in.SequenceLength), num, den)
+	return value.MulDiv(uint64(in.MicroBatchSize)*uint64(in.SequenceLength), num, den)
 }
 
 // StepTokens returns the places for tokens in the largest step of the run.

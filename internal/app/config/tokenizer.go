@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
-	"millrace/internal/app/config/tree"
 	"reflect"
+
+	"millrace/internal/app/config/decode"
+	"millrace/internal/app/config/tree"
 )
 
 // maxSpecial is the highest id that a special token may have.
@@ -12,29 +14,29 @@ const maxSpecial = 1<<21 - 1
 // Specials are the ids of special tokens by their texts. No id is there twice.
 type Specials map[string]uint32
 
-// decodeNode reads ids by the texts of the tokens.
-func (s *Specials) decodeNode(d *decoder, path string, n *tree.Node) {
+// DecodeNode reads ids by the texts of the tokens.
+func (s *Specials) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
-		d.wrongType(path, n, "a mapping from tokens to ids", mappingCure(path))
+		d.WrongType(path, n, "a mapping from tokens to ids", d.MappingCure(path))
 		return
 	}
 	if len(n.Entries) == 0 {
-		d.fail(path, n, name(path)+" is empty", mappingCure(path)+", or leave the key out")
+		d.Fail(path, n, decode.Name(path)+" is empty", d.MappingCure(path)+", or leave the key out")
 		return
 	}
 	*s = make(Specials, len(n.Entries))
 	texts := map[uint32]string{}
 	for _, e := range n.Entries {
-		at := join(path, e.Key.Text)
+		at := decode.Join(path, e.Key.Text)
 		d.Places[at] = e
-		before := len(d.errs)
+		before := len(d.Errs)
 		var id uint32
-		d.decode(at, e.Value, reflect.ValueOf(&id).Elem(), rules{max: maxSpecial})
+		d.Decode(at, e.Value, reflect.ValueOf(&id).Elem(), decode.Rules{Max: maxSpecial})
 		if e.Key.Text == "" {
-			d.fail(at, e.Key, name(path)+" has a token without text", "write the token's text in quotes")
+			d.Fail(at, e.Key, decode.Name(path)+" has a token without text", "write the token's text in quotes")
 		}
-		if first, taken := texts[id]; taken && len(d.errs) == before {
-			d.fail(at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", name(path), id, first, e.Key.Text), "give each token its own id")
+		if first, taken := texts[id]; taken && len(d.Errs) == before {
+			d.Fail(at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", decode.Name(path), id, first, e.Key.Text), "give each token its own id")
 		}
 		texts[id] = e.Key.Text
 		(*s)[e.Key.Text] = id
@@ -43,7 +45,7 @@ func (s *Specials) decodeNode(d *decoder, path string, n *tree.Node) {
 
 func (v *validator) checkTokenizer() {
 	t := v.c.Tokenizer
-	if t == nil || !v.sound("tokenizer") {
+	if t == nil || !v.Sound("tokenizer") {
 		return
 	}
 	switch {

@@ -1,11 +1,14 @@
 package config
 
 import (
-	"millrace"
-	"millrace/internal/app/config/tree"
 	"reflect"
 	"slices"
 	"strings"
+
+	"millrace"
+	"millrace/internal/app/config/decode"
+	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
 )
 
 // Weights are what sources weigh beside each other: given one by one, or derived from their sizes.
@@ -17,17 +20,17 @@ type Weights struct {
 // Weight is the share of one source, as written.
 type Weight struct {
 	Source string
-	Value  Ratio
+	Value  value.Ratio
 }
 
 // Of returns the weight of a source and whether it was given one.
-func (w Weights) Of(source string) (Ratio, bool) {
+func (w Weights) Of(source string) (value.Ratio, bool) {
 	for _, x := range w.Given {
 		if x.Source == source {
 			return x.Value, true
 		}
 	}
-	return Ratio{}, false
+	return value.Ratio{}, false
 }
 
 // Derived is a rule that gives sources weights by their sizes: the tokens of one pass, or the records where the mixture counts samples.
@@ -38,7 +41,7 @@ type Derived struct {
 	// Sources are those that the rule is for. Left out: all of the mixture; a group has to name its own.
 	Sources []string `yaml:"sources"`
 	// Temperature of the rule temperature, at least 1: 1 is size, and the higher, the more alike sources are.
-	Temperature Decimal `yaml:"temperature"`
+	Temperature value.Decimal `yaml:"temperature"`
 	// MaxEpochs of the rule unimax.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
 	// BudgetTokens is what the rule unimax divides, where the mixture counts tokens. Left out: stop.tokens.
@@ -66,7 +69,7 @@ type Group struct {
 	// Name of the group: its key in the file.
 	Name string `yaml:"-"`
 	// Weight of the group among the groups beside it.
-	Weight Ratio `yaml:"weight" jsonschema:"required"`
+	Weight value.Ratio `yaml:"weight" jsonschema:"required"`
 	// Weights of the sources of the group, among themselves. Give this or groups.
 	Weights Weights `yaml:"weights"`
 	// Groups of the group. Give this or weights.
@@ -105,51 +108,51 @@ func (c *Config) Budget(d *Derived) uint64 {
 	return c.Stop.Tokens
 }
 
-// decodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.
-func (w *Weights) decodeNode(d *decoder, path string, n *tree.Node) {
+// DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.
+func (w *Weights) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
-		d.wrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
+		d.WrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
 		return
 	}
 	for _, e := range n.Entries {
 		if e.Key.Text == "from" && e.Value.Kind == tree.Scalar && e.Value.Class != tree.Number {
 			w.Derived = new(Derived)
-			d.decode(path, n, reflect.ValueOf(w.Derived).Elem(), rules{})
+			d.Decode(path, n, reflect.ValueOf(w.Derived).Elem(), decode.Rules{})
 			return
 		}
 	}
 	for _, e := range n.Entries {
-		at := join(path, e.Key.Text)
+		at := decode.Join(path, e.Key.Text)
 		d.Places[at] = e
 		x := Weight{Source: e.Key.Text}
 		switch {
 		case e.Value.Kind != tree.Scalar:
-			d.wrongType(at, e.Value, "a number", "write a decimal number, as 0.3")
+			d.WrongType(at, e.Value, "a number", "write a decimal number, as 0.3")
 		case e.Value.Class == tree.Null:
-			d.fail(at, e.Value, name(at)+" has no value", "write a number; 0 leaves the source unread")
+			d.Fail(at, e.Value, decode.Name(at)+" has no value", "write a number; 0 leaves the source unread")
 		default:
-			d.decodeLiteral(at, e.Value, &x.Value, rules{})
+			d.Literal(at, e.Value, &x.Value, decode.Rules{})
 		}
 		w.Given = append(w.Given, x)
 	}
 	slices.SortFunc(w.Given, func(a, b Weight) int { return strings.Compare(a.Source, b.Source) })
 }
 
-// decodeNode reads groups by name.
-func (g *Groups) decodeNode(d *decoder, path string, n *tree.Node) {
+// DecodeNode reads groups by name.
+func (g *Groups) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
-		d.wrongType(path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
+		d.WrongType(path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
 		return
 	}
 	*g = make(Groups, len(n.Entries))
 	for i, e := range n.Entries {
-		at := join(path, e.Key.Text)
+		at := decode.Join(path, e.Key.Text)
 		d.Places[at] = e
 		if why := badName(e.Key.Text); why != "" {
-			d.fail(at, e.Key, "the name of this group "+why, "use letters, digits, - and _")
+			d.Fail(at, e.Key, "the name of this group "+why, "use letters, digits, - and _")
 		}
 		(*g)[i].Name = e.Key.Text
-		d.decode(at, e.Value, reflect.ValueOf(&(*g)[i]).Elem(), rules{})
+		d.Decode(at, e.Value, reflect.ValueOf(&(*g)[i]).Elem(), decode.Rules{})
 	}
 	slices.SortFunc(*g, func(a, b Group) int { return strings.Compare(a.Name, b.Name) })
 }

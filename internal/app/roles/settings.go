@@ -3,6 +3,7 @@ package roles
 import (
 	"encoding/json"
 	"fmt"
+	"millrace/internal/app/config/resume"
 	"strconv"
 
 	"millrace"
@@ -51,7 +52,7 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},
-		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: config.Classify},
+		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: resume.Classify},
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}

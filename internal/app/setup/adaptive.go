@@ -2,6 +2,7 @@ package setup
 
 import (
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/value"
 	"millrace/orchestrator/feedback"
 )
 
@@ -11,6 +12,6 @@ func Adaptive(c *config.Config) *feedback.Settings {
 	if a == nil {
 		return nil
 	}
-	part := func(d config.Decimal) float64 { return float64(d.Billionths()) / 1e9 }
+	part := func(d value.Decimal) float64 { return float64(d.Billionths()) / 1e9 }
 	return &feedback.Settings{Policy: string(a.Policy), Every: a.Every, Warmup: a.Warmup, Floor: part(a.Floor), Smoothing: part(a.Smoothing)}
 }

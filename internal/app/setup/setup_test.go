@@ -10,6 +10,7 @@ import (
 
 	"millrace"
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/value"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
@@ -38,7 +39,7 @@ const plain = "weights: {books: 0.2, code: 0.3, web: 0.5}"
 func TestStripesUseEveryLoader(t *testing.T) {
 	for sources := 1; sources <= 9; sources++ {
 		for loaders := 1; loaders <= 20; loaders++ {
-			c := &config.Config{Sources: make(config.Sources, sources), Loaders: config.Loaders{Count: uint32(loaders)}}
+			c := &config.Config{Sources: make(config.Sources, sources), Loaders: value.Loaders{Count: uint32(loaders)}}
 			served, most, least := map[string]int{}, 0, loaders
 			stripes := Stripes(c)
 			for _, s := range stripes {

@@ -9,6 +9,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"millrace/internal/app/config"
+	"millrace/internal/app/config/value"
 )
 
 // configDir is package config as seen from here: go generate and go test run in the folder of this file.
@@ -85,19 +86,19 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // mapped gives the schemas of the types that are written otherwise than they are held.
 func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	switch t {
-	case reflect.TypeFor[config.Decimal]():
+	case reflect.TypeFor[value.Decimal]():
 		return decimal()
 	case reflect.TypeFor[config.StageFilters]():
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string", MinLength: ptr(1)}}
-	case reflect.TypeFor[config.Ratio]():
+	case reflect.TypeFor[value.Ratio]():
 		return &jsonschema.Schema{Type: "number", Minimum: "0"}
-	case reflect.TypeFor[config.Bytes]():
+	case reflect.TypeFor[value.Bytes]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}}}
-	case reflect.TypeFor[config.Formula]():
+	case reflect.TypeFor[value.Formula]():
 		return &jsonschema.Schema{Type: "string", Pattern: formulaPattern}
-	case reflect.TypeFor[config.Above]():
+	case reflect.TypeFor[value.Above]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Const: "mean"}}}
-	case reflect.TypeFor[config.Loaders]():
+	case reflect.TypeFor[value.Loaders]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}}}
 	case reflect.TypeFor[config.Patterns]():
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}

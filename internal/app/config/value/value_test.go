@@ -1,8 +1,7 @@
-package config
+package value
 
 import (
 	"math/big"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -12,13 +11,13 @@ import (
 func TestDecimalIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringMatching(`([0-9]{1,12}(\.[0-9]{0,11})?|\.[0-9]{1,11})([eE][+-]?[0-9]{1,2})?`).Draw(t, "text")
-		n, problem := parseDecimal(text)
+		n, problem := Billionths(text)
 		want, ok := new(big.Rat).SetString(text)
 		if !ok {
 			t.Fatalf("big.Rat does not read %q", text)
 		}
-		scaled := new(big.Rat).Mul(want, big.NewRat(pow9, 1))
-		fits := scaled.IsInt() && scaled.Num().Cmp(big.NewInt(pow9*pow9)) < 0
+		scaled := new(big.Rat).Mul(want, big.NewRat(Billion, 1))
+		fits := scaled.IsInt() && scaled.Num().Cmp(big.NewInt(Billion*Billion)) < 0
 		if fits != (problem == "") {
 			t.Fatalf("%q: problem %q, value %s", text, problem, want)
 		}
@@ -29,7 +28,7 @@ func TestDecimalIsExact(t *testing.T) {
 		if d.Rat().Cmp(want) != 0 || scaled.Num().Uint64() != n || d.IsZero() != (want.Sign() == 0) {
 			t.Fatalf("%q: %s, want %s", text, d.Rat(), want)
 		}
-		if again, problem := parseDecimal(d.String()); problem != "" || again != n {
+		if again, problem := Billionths(d.String()); problem != "" || again != n {
 			t.Fatalf("%q: shortest form %q is another number", text, d)
 		}
 	})
@@ -37,11 +36,11 @@ func TestDecimalIsExact(t *testing.T) {
 
 func TestDecimalRefuses(t *testing.T) {
 	for _, text := range []string{"", ".", "-1", "-0", "+1", "1e", "e5", "1e+", "1..2", "1.2.3", "0x1", "1_0", "nan", "1e99999999999999999999", "1e1000", "１", " 1", "1 "} {
-		if n, problem := parseDecimal(text); problem == "" {
+		if n, problem := Billionths(text); problem == "" {
 			t.Errorf("%q read as %d billionths", text, n)
 		}
 	}
-	if n, problem := parseDecimal("0e999"); n != 0 || problem != "" {
+	if n, problem := Billionths("0e999"); n != 0 || problem != "" {
 		t.Errorf("zero with a large exponent: %d %s", n, problem)
 	}
 }
@@ -52,7 +51,7 @@ func TestRatios(t *testing.T) {
 		text := rapid.StringMatching(`([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?`).Draw(t, "text")
 		want, _ := new(big.Rat).SetString(text)
 		var r Ratio
-		if problem, _ := r.setText(text, 0); problem != "" {
+		if problem, _ := r.SetText(text, 0); problem != "" {
 			if least, most := big.NewRat(1, 1), new(big.Rat); want.Sign() == 0 || want.Cmp(most.SetFrac(pow10(60), big.NewInt(1))) < 0 && want.Cmp(least.SetFrac(big.NewInt(1), pow10(60))) >= 0 {
 				t.Fatalf("%q: %s", text, problem)
 			}
@@ -98,35 +97,6 @@ func TestBytes(t *testing.T) {
 	for b, want := range map[Bytes]string{0: "0", 1: "1", 1 << 20: "1MiB", 3 << 29: "1536MiB", 1000: "1000"} {
 		if b.String() != want {
 			t.Errorf("%d: %s, want %s", b, b, want)
-		}
-	}
-}
-
-// TestDistance compares with the plain recursion.
-func TestDistance(t *testing.T) {
-	var slow func(a, b string) int
-	slow = func(a, b string) int {
-		if a == "" || b == "" {
-			return len(a) + len(b)
-		}
-		best := min(slow(a[1:], b)+1, slow(a, b[1:])+1)
-		if a[0] == b[0] {
-			best = min(best, slow(a[1:], b[1:]))
-		}
-		if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
-			best = min(best, slow(a[2:], b[2:])+1)
-		}
-		return min(best, slow(a[1:], b[1:])+1)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := rapid.StringMatching(`[ab_]{0,5}`).Draw(t, "a"), rapid.StringMatching(`[ab_]{0,5}`).Draw(t, "b")
-		if got, want := distance(a, b), slow(a, b); got != want {
-			t.Fatalf("%q %q: %d, want %d", a, b, got, want)
-		}
-	})
-	for given, want := range map[string]string{"pakcing": "packing", "PACKING": "packing", "sed": "seed", "zzz": "", strings.Repeat("x", 1000): ""} {
-		if got := nearest(given, []string{"packing", "seed", "stop"}); got != want {
-			t.Errorf("nearest to %.20q is %q, want %q", given, got, want)
 		}
 	}
 }

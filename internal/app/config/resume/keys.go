@@ -1,0 +1,145 @@
+// Package resume says what a change of the mixture file means for a run that resumes from a saved state. docs/resume.md is
+// generated from its table.
+package resume
+
+import (
+	"strings"
+
+	"millrace"
+	"millrace/internal/app/config/decode"
+)
+
+// Rule says what a change of some keys means.
+type Rule struct {
+	About   []string          // changes that no key names
+	Keys    []string          // paths in the file, each with all paths below it; * is any name, [] any item of a list
+	Entries []string          // identity entries that a change of the keys alters; none: the keys may differ freely
+	Class   millrace.KeyClass // of the entries
+	Then    string            // Markdown: the effect of a change
+}
+
+// Rules returns the rules of all keys. A key belongs to the rule that names the longest part of its path.
+func Rules() []Rule { return keyRules }
+
+var keyRules = []Rule{
+	{
+		About: []string{"ranks"},
+		Keys: []string{"parallelism", "cp_local", "broadcast", "micro_batch_size", "stages[].micro_batch_size", "balance", "layout",
+			"cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents"},
+		Then: "segments are placed anew from the next step on",
+	},
+	{
+		About: []string{"the place of the files"},
+		Keys:  []string{"sources.*.path", "sources.*.root"},
+		Then:  "no effect on content while the files below `root` keep their names, sizes and contents; else see `sources.NAME.files`",
+	},
+	{
+		Keys: []string{"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify"},
+		Then: "no effect on content",
+	},
+	{
+		Keys: []string{"stop.steps", "stop.tokens"},
+		Then: "the run ends there, or at once if it is past that place. With the rule `unimax` and no budget, `stop.tokens` decides weights too",
+	},
+	{
+		Keys: []string{"quarantine.budget"},
+		Then: "a new run directory counts bad records from its first step on",
+	},
+	{
+		Keys: []string{"adaptive"},
+		Then: "weights in force stay until the policy of the file makes others",
+	},
+	{
+		Keys: []string{"refit"},
+		Then: "costs in force stay until others are journaled",
+	},
+	{
+		About: []string{"a later step of a schedule, or of stages, with which the run began"},
+		Then:  "no change: they are in force as written",
+	},
+	{
+		About:   []string{"the sizes of sources, if weights are derived from them"},
+		Keys:    []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor"},
+		Entries: []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor", "mixture.sizes"},
+		Class:   millrace.KeyMixture,
+		Then:    "in force from the next step on; what a source was owed until then is made good",
+	},
+	{
+		Keys:    []string{"sources.*.min_fraction", "sources.*.max_fraction"},
+		Entries: []string{"sources.NAME"},
+		Class:   millrace.KeySource,
+		Then:    "as for weights",
+	},
+	{
+		Keys:    []string{"mixture.unit"},
+		Entries: []string{"mixture.unit"},
+		Class:   millrace.KeyUnit,
+		Then:    "as for weights, and every source starts exactly on its target",
+	},
+	{
+		About:   []string{"a source added"},
+		Entries: []string{"sources.NAME"},
+		Class:   millrace.KeySource,
+		Then:    "starts at ordinal 0, exactly on its target; the name stands for its weight too",
+	},
+	{
+		About:   []string{"a source removed"},
+		Entries: []string{"sources.NAME"},
+		Class:   millrace.KeySource,
+		Then: "forgotten; its debt or surplus goes to the unfinished others in equal parts; its tokens stay counted in the run's. Refused while segments of it wait " +
+			"to be packed (`carry`, `window`): keep it at weight 0 until they are delivered; the name stands for its weight too",
+	},
+	{
+		About:   []string{"a source renamed"},
+		Entries: []string{"sources.NAME"},
+		Class:   millrace.KeySource,
+		Then:    "one source removed and one added: both names",
+	},
+	{
+		About:   []string{"a source's files: their names, sizes or contents"},
+		Entries: []string{"sources.NAME.files"},
+		Class:   millrace.KeySource,
+		Then: "goes on at its ordinal, in the new order; a document that was cut is not finished; a source that had ended is " +
+			"asked again",
+	},
+	{
+		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.filter", "sources.*.on_exhausted",
+			"sources.*.max_epochs"},
+		Entries: []string{"sources.NAME"},
+		Class:   millrace.KeySource,
+		Then:    "as for files",
+	},
+	{
+		Keys:    []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
+		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
+		Class:   millrace.KeyDocuments,
+		Then: "as for the files of every source. Ordinals are other documents now: some of this pass come twice and some not at all. " +
+			"`shuffle` needs `sources` too: files are read in another way",
+	},
+	{
+		Keys:    []string{"stop.epochs"},
+		Entries: []string{"stop.epochs"},
+		Class:   millrace.KeyEnd,
+		Then:    "sources that had ended are asked again; those beyond the new end leave. `on_exhausted` may change with it: `sources.NAME`",
+	},
+	{
+		Keys: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
+			"carry", "window", "last_step"},
+		Entries: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
+			"carry", "window", "last_step"},
+		Class: millrace.KeySteps,
+		Then:  "for the steps to come; a document that was cut goes on at its offset",
+	},
+}
+
+// Classify returns the class of an entry of a run's identity. A name stands for all entries below it.
+func Classify(entry string) millrace.KeyClass {
+	for i := range keyRules {
+		for _, e := range keyRules[i].Entries {
+			if e = strings.TrimSuffix(e, ".NAME"); decode.Within(entry, e) || decode.Within(e, entry) {
+				return keyRules[i].Class
+			}
+		}
+	}
+	return millrace.KeySteps
+}

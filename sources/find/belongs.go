@@ -17,16 +17,22 @@ type Skipped struct {
 	Side   bool // the file surely holds no records
 }
 
-func (f *finder) skip(path, reason string, args ...any) {
+// sifter decides which files belong to a source, and keeps those that do not.
+type sifter struct {
+	format  string // of the source
+	skipped []Skipped
+}
+
+func (f *sifter) skip(path, reason string, args ...any) {
 	f.skipped = append(f.skipped, Skipped{Path: path, Reason: fmt.Sprintf(reason, args...)})
 }
 
-func (f *finder) skipSide(path string) {
+func (f *sifter) skipSide(path string) {
 	f.skipped = append(f.skipped, Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
 }
 
 // skipHidden notes a hidden file if its name is that of the source's data.
-func (f *finder) skipHidden(file string) {
+func (f *sifter) skipHidden(file string) {
 	if kindOf(file).format == f.format {
 		f.skip(file, "its name begins with a dot")
 	}
@@ -37,7 +43,7 @@ const unpack = "unpack it, or pack JSON lines with gzip or zstd"
 
 // belongs reports whether a file of a directory belongs to the source, and notes it as skipped if it does not. Data of
 // the source's format in a packing that is not read is an error: nobody means to leave it out.
-func (f *finder) belongs(file string, e fs.DirEntry) (bool, error) {
+func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	k := kindOf(file)
 	isData := k.format == f.format && !k.side
 	if isData || e.Type()&fs.ModeSymlink != 0 {
@@ -80,7 +86,7 @@ func unreadError(file string, k kind) error {
 
 // belongsToDataset reports whether a .bin or .idx names a shard. A .bin with its .idx beside it does. Other programs
 // have files of these names, too.
-func (f *finder) belongsToDataset(file string) bool {
+func (f *sifter) belongsToDataset(file string) bool {
 	ext := filepath.Ext(file)
 	bare := strings.TrimSuffix(file, ext)
 	other := bare + ".idx"
@@ -100,7 +106,7 @@ func (f *finder) belongsToDataset(file string) bool {
 
 // wants reports whether a file that a wildcard leads to belongs to the source. A pattern is taken at its word but for
 // files that are surely something else.
-func (f *finder) wants(file string) (bool, error) {
+func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
 	switch {
@@ -119,10 +125,15 @@ func (f *finder) wants(file string) (bool, error) {
 }
 
 // skippedHint names a skipped file for an error that nothing was found.
-func (f *finder) skippedHint() string {
+func (f *sifter) skippedHint() string {
 	if len(f.skipped) == 0 {
 		return ""
 	}
 	s := f.skipped[0]
 	return fmt.Sprintf("; %s was left out: %s", s.Path, s.Reason)
+}
+
+func exists(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Mode().IsRegular()
 }

@@ -13,10 +13,10 @@ const (
 	megatronFormat = "megatron"
 )
 
-// Detect returns the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
+// detect returns the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
 // .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false if the name does
 // not tell, if the file is packed in a way that is not read, and for side files.
-func Detect(name string) (string, bool) {
+func detect(name string) (string, bool) {
 	k := kindOf(name)
 	if k.unread != "" || k.side {
 		return "", false

@@ -20,10 +20,12 @@ const wildcards = "*?[{"
 
 // finder finds the files of one source.
 type finder struct {
-	base    string // where relative patterns start
-	format  string // of the source
-	skipped []Skipped
+	sifter
+	base string // where relative patterns start
 }
+
+// match is a file found, with the root that its pattern gives it.
+type match struct{ path, root string }
 
 // pattern finds the files of one pattern.
 func (f *finder) pattern(pattern string) ([]match, error) {
@@ -181,11 +183,6 @@ func (f *finder) below(dir, root string) ([]match, error) {
 		err = fmt.Errorf("walk %s: %w", dir, err)
 	}
 	return found, err
-}
-
-func exists(path string) bool {
-	st, err := os.Stat(path)
-	return err == nil && st.Mode().IsRegular()
 }
 
 // notThere names the missing file and the nearest directory that exists.

@@ -38,7 +38,7 @@ func Resolve(base string, patterns []string, root, format string) (Resolved, err
 	if len(patterns) == 0 {
 		return Resolved{}, millrace.Errorf(millrace.ErrInvalid, "resolve paths: none given")
 	}
-	f := &finder{base: base, format: format}
+	f := &finder{sifter: sifter{format: format}, base: base}
 	var found []match
 	for _, pattern := range patterns {
 		ms, err := f.pattern(pattern)
@@ -51,22 +51,19 @@ func Resolve(base string, patterns []string, root, format string) (Resolved, err
 	if err != nil {
 		return Resolved{}, err
 	}
-	return Resolved{Files: files, Skipped: f.leftOut(files)}, nil
+	return Resolved{Files: files, Skipped: leftOut(f.skipped, files)}, nil
 }
 
 // leftOut returns the files that were skipped under every pattern.
-func (f *finder) leftOut(files []File) []Skipped {
+func leftOut(skipped []Skipped, files []File) []Skipped {
 	read := make(map[string]bool, len(files))
 	for _, file := range files {
 		read[file.Path] = true
 	}
-	out := slices.DeleteFunc(f.skipped, func(s Skipped) bool { return read[s.Path] })
+	out := slices.DeleteFunc(skipped, func(s Skipped) bool { return read[s.Path] })
 	slices.SortFunc(out, func(a, b Skipped) int { return strings.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(out, func(a, b Skipped) bool { return a.Path == b.Path })
 }
-
-// match is a file found, with the root that its pattern gives it.
-type match struct{ path, root string }
 
 // name gives every file its name, drops those that were matched twice and sorts.
 func name(found []match, root string) ([]File, error) {

@@ -22,9 +22,8 @@ const mostDepth = 256
 // duplicate keys the last one counts, and a lone surrogate in another field passes. In the text it cannot be encoded
 // and is a bad sample, as are the NaN and Infinity of Python, which are not JSON.
 type extractor struct {
+	jsonScanner
 	path    []string
-	line    []byte
-	at      int
 	depth   int
 	state   found
 	reached int    // how many parts of the path were there, for the reason
@@ -287,32 +286,6 @@ func (x *extractor) leave() error {
 	x.depth--
 	x.at++
 	return nil
-}
-
-// peek returns the next byte, 0 (never valid where it is asked) at the end.
-func (x *extractor) peek() byte {
-	if x.at < len(x.line) {
-		return x.line[x.at]
-	}
-	return 0
-}
-
-// space passes over JSON's whitespace; a line holds no LF.
-func (x *extractor) space() {
-	for x.at < len(x.line) {
-		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' {
-			return
-		}
-		x.at++
-	}
-}
-
-func (x *extractor) invalid(why string) error {
-	return bad("invalid JSON at byte %d of the line: %s", x.at, why)
-}
-
-func bad(format string, args ...any) error {
-	return millrace.Errorf(millrace.ErrBadSample, "%s", fmt.Sprintf(format, args...))
 }
 
 // invalidAt returns the offset of the first byte that is not UTF-8.

@@ -140,11 +140,11 @@ func BenchmarkExtract(b *testing.B) {
 func FuzzIndexBlob(f *testing.F) {
 	var b indexBuilder
 	for i := range int64(300) {
-		b.record(i * 3)
+		b.addRecord(i * 3)
 	}
-	b.point(point{0, 900, 0})
-	f.Add(b.blob(plain, 900, 900))
-	f.Add(b.blob(bgzf, 900, 900))
+	b.addPoint(point{0, 900, 0})
+	f.Add(b.encode(plain, 900, 900))
+	f.Add(b.encode(bgzf, 900, 900))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, blob []byte) {
 		file := sized{900}
@@ -159,7 +159,7 @@ func FuzzIndexBlob(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, n := range []uint64{0, 1, 127, 128, 299, 300, x.count - 1, 1 << 63} {
-			if start, end, ok := x.span(n); ok && (start < 0 || start >= end || end > x.plain) {
+			if start, end, ok := x.extent(n); ok && (start < 0 || start >= end || end > x.plain) {
 				t.Fatalf("record %d lies at %d … %d of %d", n, start, end, x.plain)
 			}
 		}

@@ -45,7 +45,7 @@ type indexBuilder struct {
 	deltas []byte
 }
 
-func (b *indexBuilder) record(start int64) {
+func (b *indexBuilder) addRecord(start int64) {
 	if b.count%pageRecords == 0 {
 		b.pages = binary.LittleEndian.AppendUint64(b.pages, uint64(start))
 		b.pages = binary.LittleEndian.AppendUint64(b.pages, uint64(len(b.deltas)))
@@ -56,13 +56,13 @@ func (b *indexBuilder) record(start int64) {
 	b.count++
 }
 
-func (b *indexBuilder) point(p point) {
+func (b *indexBuilder) addPoint(p point) {
 	for _, v := range [3]int64{p.packed, p.size, p.at} {
 		b.points = binary.LittleEndian.AppendUint64(b.points, uint64(v))
 	}
 }
 
-func (b *indexBuilder) blob(k kind, file, plain int64) []byte {
+func (b *indexBuilder) encode(k kind, file, plain int64) []byte {
 	if !k.seekable() {
 		b.points, b.pages, b.deltas = nil, nil, nil
 	}
@@ -112,21 +112,21 @@ func openIndex(f sources.File, blob []byte) (*index, error) {
 	return x, nil
 }
 
-// span returns where a record's line starts and a bound of where it ends: the start of the next record's.
-func (x *index) span(n uint64) (start, end int64, ok bool) {
-	if start, ok = x.start(n); !ok {
+// extent returns where a record's line starts and a bound of where it ends: the start of the next record's.
+func (x *index) extent(n uint64) (start, end int64, ok bool) {
+	if start, ok = x.startOf(n); !ok {
 		return 0, 0, false
 	}
 	end = x.plain
 	if n+1 < x.count {
-		if end, ok = x.start(n + 1); !ok {
+		if end, ok = x.startOf(n + 1); !ok {
 			return 0, 0, false
 		}
 	}
 	return start, end, start < end && end <= x.plain
 }
 
-func (x *index) start(n uint64) (int64, bool) {
+func (x *index) startOf(n uint64) (int64, bool) {
 	page := n / pageRecords * indexPage
 	if n >= x.count || page+indexPage > uint64(len(x.pages)) {
 		return 0, false
@@ -148,9 +148,9 @@ func (x *index) start(n uint64) (int64, bool) {
 	return at, at < x.plain
 }
 
-func (x *index) frames() int { return len(x.points) / indexPoint }
+func (x *index) countPoints() int { return len(x.points) / indexPoint }
 
-func (x *index) frame(i int) point {
+func (x *index) pointAt(i int) point {
 	b := x.points[i*indexPoint:]
 	return point{
 		packed: int64(binary.LittleEndian.Uint64(b)),
@@ -161,15 +161,15 @@ func (x *index) frame(i int) point {
 
 // holding returns the frame that holds an uncompressed byte; -1 where none does.
 func (x *index) holding(off int64) int {
-	return sort.Search(x.frames(), func(i int) bool { return x.frame(i).at > off }) - 1
+	return sort.Search(x.countPoints(), func(i int) bool { return x.pointAt(i).at > off }) - 1
 }
 
 // pointsOf returns all restart points, checked against the file, so that no read goes astray.
 func (x *index) pointsOf(f sources.File) ([]point, error) {
-	points := make([]point, x.frames())
+	points := make([]point, x.countPoints())
 	var packed, at int64
 	for i := range points {
-		p := x.frame(i)
+		p := x.pointAt(i)
 		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at || p.at > x.plain {
 			return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: restart point %d is out of place", f.Name(), i)
 		}

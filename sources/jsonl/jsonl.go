@@ -9,7 +9,6 @@ package jsonl
 
 import (
 	"context"
-	"sync"
 
 	"millrace/sources"
 )
@@ -43,7 +42,9 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 		return nil, err
 	}
 	if blob == nil {
-		return s, s.inspect(head)
+		var err error
+		s.kind, s.points, err = inspect(f, head)
+		return s, err
 	}
 	x, err := openIndex(f, blob)
 	if err != nil {
@@ -55,29 +56,3 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	s.index, s.kind = x, x.kind
 	return s, nil
 }
-
-// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called
-// concurrently.
-type shard struct {
-	f       sources.File
-	field   sources.Field
-	limit   int64 // most bytes of a line
-	kind    kind
-	points  []point
-	index   *index    // nil before there is one
-	cursors sync.Pool // of *cursor
-}
-
-// Count implements sources.Shard: the index knows it.
-func (s *shard) Count() (uint64, bool) {
-	if s.index == nil {
-		return 0, false
-	}
-	return s.index.count, true
-}
-
-// Seekable implements sources.Shard.
-func (s *shard) Seekable() bool { return s.kind.seekable() }
-
-// Close implements io.Closer; the file belongs to whoever opened it.
-func (s *shard) Close() error { return nil }

@@ -1,16 +1,5 @@
 package jsonl
 
-import (
-	"bytes"
-	"path"
-	"strings"
-
-	"millrace"
-)
-
-// headBytes is how much of a file is looked at to tell how it is packed.
-const headBytes = 64
-
 // kind is how a file is packed.
 type kind uint32
 
@@ -24,71 +13,3 @@ const (
 )
 
 func (k kind) seekable() bool { return k <= zstdFrames }
-
-// inspect tells the file's kind and finds its restart points.
-func (s *shard) inspect(head []byte) (err error) {
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		s.kind = bgzf
-		if s.points, err = bgzfPoints(s.f); s.points == nil {
-			s.kind = gzipOnly
-		}
-		return err
-	case isZstd(head):
-		s.kind = zstdFrames
-		if s.points, err = zstdPoints(s.f); s.points == nil {
-			s.kind = zstdOnly
-		}
-		return err
-	}
-	return s.refuse(head)
-}
-
-// isZstd tells whether a zstd frame begins here, or a skippable one, as the first frame of a file may be.
-func isZstd(head []byte) bool {
-	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
-		len(head) >= 4 && head[0]>>4 == 5 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
-}
-
-// refuse fails for what is no JSON lines at all, so that it is not quarantined line by line: files packed otherwise,
-// and files whose name says packed while they begin neither so nor as JSON. A plain file under such a name is read.
-func (s *shard) refuse(head []byte) error {
-	for _, other := range []struct{ magic, name string }{
-		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"PAR1", "Parquet"},
-		{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
-	} {
-		if bytes.HasPrefix(head, []byte(other.magic)) {
-			return millrace.Errorf(millrace.ErrDamaged, "open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd", s.f.Name(), other.name)
-		}
-	}
-	switch ext := strings.ToLower(path.Ext(s.f.Name())); ext {
-	case ".gz", ".bgz", ".zst", ".zstd":
-		if first := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n"); !bytes.HasPrefix(first, []byte("{")) {
-			return millrace.Errorf(millrace.ErrDamaged, "open %s: it does not begin as a %s file does, nor as JSON", s.f.Name(), ext)
-		}
-	}
-	return nil
-}
-
-// refuseDocument fails for a file that is one JSON document, by its first uncompressed bytes. Otherwise every line of
-// it were a bad record.
-func (s *shard) refuseDocument(head []byte) error {
-	text := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n")
-	if len(text) == 0 {
-		return nil
-	}
-	what, query := "", ""
-	rest := bytes.TrimLeft(text[1:], " \t\r")
-	switch {
-	case text[0] == '[' && len(rest) > 0 && (rest[0] == '{' || rest[0] == '\n'):
-		what, query = "one JSON array", ".[]"
-	case text[0] == '{' && len(rest) > 0 && rest[0] == '\n':
-		what, query = "one JSON object over several lines", "."
-	default:
-		return nil
-	}
-	name := s.f.Name()
-	return millrace.Errorf(millrace.ErrInvalid, "read %s: it is %s and not JSON lines, which have one object a line; "+
-		"convert it, as with jq -c '%s' %s > %s.jsonl, or take it out of the path",
-		name, what, query, path.Base(name), strings.TrimSuffix(path.Base(name), path.Ext(name)))
-}

@@ -9,6 +9,9 @@ import (
 // bufferBytes is what a stream of lines begins with; longer lines make it grow, up to the limit.
 const bufferBytes = 256 << 10
 
+// headBytes is how much of a file is looked at to tell how it is packed.
+const headBytes = 64
+
 // mostEmptyReads is how often a reader may return nothing before it counts as stuck.
 const mostEmptyReads = 100
 
@@ -35,8 +38,8 @@ func newLines(r io.Reader, off, limit int64) *lines {
 	return &lines{r: r, off: off, limit: limit, buf: make([]byte, bufferBytes)}
 }
 
-// head returns the first bytes of the stream, at least headBytes unless it is shorter. It is called before next.
-func (s *lines) head() []byte {
+// peek returns the first bytes of the stream, at least headBytes unless it is shorter. It is called before next.
+func (s *lines) peek() []byte {
 	for s.err == nil && s.hi-s.lo < headBytes {
 		s.fill()
 	}
@@ -46,15 +49,15 @@ func (s *lines) head() []byte {
 // next returns the next record's line, or io.EOF, or the reader's error in place of the line it cut off.
 func (s *lines) next() (line, error) {
 	for {
-		ln, err := s.any()
+		ln, err := s.nextLine()
 		if err != nil || ln.long || !blank(ln.text) {
 			return ln, err
 		}
 	}
 }
 
-// any returns the next line, also blank ones; of a long line that is blank it says that it is not long.
-func (s *lines) any() (line, error) {
+// nextLine returns the next line, also blank ones; of a long line that is blank it says that it is not long.
+func (s *lines) nextLine() (line, error) {
 	for seen := 0; ; {
 		if i := bytes.IndexByte(s.buf[s.lo+seen:s.hi], '\n'); i >= 0 {
 			return s.cut(seen+i, 1), nil

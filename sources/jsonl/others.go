@@ -31,8 +31,8 @@ func newFields(f sources.Field) (*fields, error) {
 	return out, nil
 }
 
-// record fills in what the line holds; both live until the next line.
-func (f *fields) record(r *sources.Record, line []byte) {
+// setContent sets the content of a record to that of a line. It is valid until the next line.
+func (f *fields) setContent(r *sources.Record, line []byte) {
 	if r.Text, r.Err = f.text.text(line); r.Err != nil || len(f.others) == 0 {
 		return
 	}

@@ -28,7 +28,7 @@ func TestOtherFields(t *testing.T) {
 		`{"a": 9007199254740993, "text": "x", "meta": {"lang": 9223372036854775808, "deep": {"n": 1.0}}}`: {9007199254740993, 9223372036854775808.0, 1.0},
 	} {
 		r := sources.Record{}
-		if f.record(&r, []byte(line)); r.Err != nil || !reflect.DeepEqual(r.Others, want) || string(r.Text) != "x" {
+		if f.setContent(&r, []byte(line)); r.Err != nil || !reflect.DeepEqual(r.Others, want) || string(r.Text) != "x" {
 			t.Errorf("%s: %#v %v, want %#v", line, r.Others, r.Err, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestOtherFields(t *testing.T) {
 		`{"text": 5, "a": 1}`:                 `field "text" is not a string`,
 	} {
 		r := sources.Record{}
-		if f.record(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) || !strings.Contains(fmt.Sprint(r.Err), want) || r.Text != nil || r.Others != nil {
+		if f.setContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) || !strings.Contains(fmt.Sprint(r.Err), want) || r.Text != nil || r.Others != nil {
 			t.Errorf("%s: %v %v, want %q", line, r.Others, r.Err, want)
 		}
 	}

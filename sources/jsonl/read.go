@@ -28,7 +28,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	}
 	spans := make([]span, len(numbers))
 	for i, n := range numbers {
-		start, end, ok := s.index.span(n)
+		start, end, ok := s.index.extent(n)
 		if !ok {
 			return s.astray(n)
 		}
@@ -46,7 +46,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 		if err != nil {
 			return err
 		}
-		if err := fn(s.record(c.fields, n, ln)); err != nil {
+		if err := fn(s.newRecord(c.fields, n, ln)); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (s *shard) cursor() (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.window()
+	w, err := s.newWindow()
 	return &cursor{window: w, fields: x}, err
 }
 
@@ -119,7 +119,7 @@ type window interface {
 	fetch(at span, along int64) ([]byte, error)
 }
 
-func (s *shard) window() (window, error) {
+func (s *shard) newWindow() (window, error) {
 	if s.kind == plain {
 		return &plainWindow{f: s.f}, nil
 	}

@@ -3,10 +3,19 @@ package jsonl
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"millrace"
 )
+
+// jsonScanner reads the strings, numbers and words of one line of JSON from a position on.
+type jsonScanner struct {
+	line []byte
+	at   int
+}
 
 // ones and highs spread a byte over a word: eight bytes are looked at in one step.
 const (
@@ -23,7 +32,7 @@ func special(w uint64) uint64 {
 }
 
 // str reads a string, whose opening quote is next, and returns what is between its quotes.
-func (x *extractor) str() (raw []byte, escaped bool, err error) {
+func (x *jsonScanner) str() (raw []byte, escaped bool, err error) {
 	line, i := x.line, x.at+1
 	from := i
 	for {
@@ -139,7 +148,7 @@ func hex4(b []byte) rune {
 	return rune(hexOf(b[0])<<12 | hexOf(b[1])<<8 | hexOf(b[2])<<4 | hexOf(b[3]))
 }
 
-func (x *extractor) literal(word string) error {
+func (x *jsonScanner) literal(word string) error {
 	if len(x.line)-x.at < len(word) || string(x.line[x.at:x.at+len(word)]) != word {
 		return x.invalid("no such value")
 	}
@@ -148,7 +157,7 @@ func (x *extractor) literal(word string) error {
 }
 
 // number reads a number as JSON has them: no leading zeros, no bare point, no NaN.
-func (x *extractor) number() error {
+func (x *jsonScanner) number() error {
 	if x.peek() == '-' {
 		x.at++
 	}
@@ -175,10 +184,36 @@ func (x *extractor) number() error {
 	return nil
 }
 
-func (x *extractor) digits() int {
+func (x *jsonScanner) digits() int {
 	from := x.at
 	for x.at < len(x.line) && x.line[x.at] >= '0' && x.line[x.at] <= '9' {
 		x.at++
 	}
 	return x.at - from
+}
+
+// peek returns the next byte, 0 (never valid where it is asked) at the end.
+func (x *jsonScanner) peek() byte {
+	if x.at < len(x.line) {
+		return x.line[x.at]
+	}
+	return 0
+}
+
+// space passes over JSON's whitespace; a line holds no LF.
+func (x *jsonScanner) space() {
+	for x.at < len(x.line) {
+		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' {
+			return
+		}
+		x.at++
+	}
+}
+
+func (x *jsonScanner) invalid(why string) error {
+	return bad("invalid JSON at byte %d of the line: %s", x.at, why)
+}
+
+func bad(format string, args ...any) error {
+	return millrace.Errorf(millrace.ErrBadSample, "%s", fmt.Sprintf(format, args...))
 }

@@ -9,34 +9,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"millrace"
 	"millrace/sources"
 )
-
-// mostWindow is the largest window of a zstd frame that is read, in bytes. The zstd command has the same limit, unless it
-// is told otherwise. A larger window would take memory that no setting allows.
-const mostWindow = 128 << 20
-
-// windowError is the reason why a whole zstd frame is not read.
-type windowError struct{ bytes int64 }
-
-func (e *windowError) Error() string {
-	return fmt.Sprintf("its zstd window has %d MiB, at most %d MiB are read; compress the file again without --long, or with --long=27",
-		(e.bytes+1<<20-1)>>20, mostWindow>>20)
-}
-
-// damaged returns the error of a compressed file that cannot be read on. off is the byte of the file, not of its
-// content, that was reached.
-func damaged(f sources.File, off int64, cause error) error {
-	var window *windowError
-	switch {
-	case errors.Is(cause, millrace.ErrDamaged):
-		return cause
-	case errors.As(cause, &window):
-		return millrace.Errorf(millrace.ErrInvalid, "decompress %s: at byte %d: %w", f.Name(), off, window)
-	}
-	return millrace.Errorf(millrace.ErrDamaged, "decompress %s: at byte %d of %d: %w", f.Name(), off, f.Size(), cause)
-}
 
 // source counts what a decoder took, so that damage can be placed, and tells a failing disk from damaged bytes.
 type source struct {

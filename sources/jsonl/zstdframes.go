@@ -20,14 +20,14 @@ const (
 // and skips what it says. The decoder alone does not tell a file that was cut inside a frame's magic from one that
 // ends there.
 type zstdWalk struct {
-	part    zstdPart
-	want    int
-	window  int64
-	summed  bool  // a checksum follows the last block
-	content int64 // bytes the frame declares, -1 where it does not
-	most    int64 // most bytes the frame's blocks so far can hold
-	blocks  int64 // bytes of the frame's blocks in the file
-	data    bool  // the frame just ended holds data: it was not skippable
+	part        zstdPart
+	want        int
+	windowBytes int64
+	summed      bool  // a checksum follows the last block
+	content     int64 // bytes the frame declares, -1 where it does not
+	most        int64 // most bytes the frame's blocks so far can hold
+	blocks      int64 // bytes of the frame's blocks in the file
+	data        bool  // the frame just ended holds data: it was not skippable
 }
 
 type zstdPart int
@@ -115,13 +115,13 @@ func (z *zstdWalk) seeHeader(b []byte) error {
 		}
 		z.content = int64(v)
 	}
-	z.window = z.content
+	z.windowBytes = z.content
 	if d&0x20 == 0 {
 		base := int64(1) << (10 + b[1]>>3)
-		z.window = base + base/8*int64(b[1]&7)
+		z.windowBytes = base + base/8*int64(b[1]&7)
 	}
-	if z.window > mostWindow {
-		return &windowError{z.window}
+	if z.windowBytes > mostWindow {
+		return &windowError{z.windowBytes}
 	}
 	z.next(atBlock, 3)
 	return nil
@@ -137,7 +137,7 @@ func (z *zstdWalk) seeBlock(h uint32) (skip int64, err error) {
 		z.most += size
 		skip = 1
 	case 2:
-		z.most += min(max(z.window, 1<<10), zstdBlock)
+		z.most += min(max(z.windowBytes, 1<<10), zstdBlock)
 	default:
 		return 0, errors.New("reserved block type in a zstd frame")
 	}

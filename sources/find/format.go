@@ -96,7 +96,7 @@ func look(base, pattern string) (format string, why *Unclear) {
 	looked, weak := 0, ""
 	err := doublestar.GlobWalk(os.DirFS(dir), rest, func(name string, d fs.DirEntry) error {
 		looked++
-		found, ok := Detect(name)
+		found, ok := detect(name)
 		switch {
 		case looked > maxLooked:
 			return errDone

@@ -1,0 +1,102 @@
+package jsonl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"millrace"
+	"millrace/sources"
+)
+
+// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called
+// concurrently.
+type shard struct {
+	f       sources.File
+	field   sources.Field
+	limit   int64 // most bytes of a line
+	kind    kind
+	points  []point
+	index   *index    // nil before there is one
+	cursors sync.Pool // of *cursor
+}
+
+// Count implements sources.Shard: the index knows it.
+func (s *shard) Count() (uint64, bool) {
+	if s.index == nil {
+		return 0, false
+	}
+	return s.index.count, true
+}
+
+// Seekable implements sources.Shard.
+func (s *shard) Seekable() bool { return s.kind.seekable() }
+
+// Close implements io.Closer; the file belongs to whoever opened it.
+func (s *shard) Close() error { return nil }
+
+// newRecord returns the record of a line.
+func (s *shard) newRecord(x *fields, number uint64, ln line) sources.Record {
+	r := sources.Record{Number: number, Offset: ln.off, Raw: ln.raw}
+	if ln.long {
+		r.Err = bad("the line is longer than sample_bytes, %d", s.limit)
+		return r
+	}
+	x.setContent(&r, ln.text)
+	return r
+}
+
+func (s *shard) astray(number uint64) error {
+	return millrace.Errorf(millrace.ErrMismatch, "find record %d of %s: its index does not fit the file", number, s.f.Name())
+}
+
+// stream is the uncompressed file from some byte on.
+type stream struct {
+	io.Reader
+	file   *sources.Reader // nil where frames is set
+	frames *frameStream    // nil where the file is not read by frames
+	close  func()
+}
+
+// open begins a stream at an uncompressed byte; without an index, or where the file only streams, that has to be 0.
+func (s *shard) open(ctx context.Context, off int64) (*stream, error) {
+	none := func() {}
+	switch s.kind {
+	case bgzf, zstdFrames:
+		return s.openFrames(ctx, off)
+	case gzipOnly:
+		raw := sources.NewReader(s.f, 0, s.f.Size())
+		return &stream{Reader: newGzipStream(s.f, raw), file: raw, close: none}, nil
+	case zstdOnly:
+		raw := sources.NewReader(s.f, 0, s.f.Size())
+		z, err := newZstdStream(s.f, raw)
+		if err != nil {
+			return nil, err
+		}
+		return &stream{Reader: z, file: raw, close: z.Close}, nil
+	}
+	raw := sources.NewReader(s.f, off, s.f.Size())
+	return &stream{Reader: raw, file: raw, close: none}, nil
+}
+
+func (s *shard) openFrames(ctx context.Context, off int64) (*stream, error) {
+	points, skip := s.points, int64(0)
+	if off > 0 {
+		i := s.index.holding(off)
+		if i < 0 {
+			return nil, millrace.Errorf(millrace.ErrMismatch, "find byte %d of %s: its index does not fit the file", off, s.f.Name())
+		}
+		points, skip = points[i:], off-points[i].at
+	}
+	u, err := newUnpacker(s.f, s.kind)
+	if err != nil {
+		return nil, err
+	}
+	fs := &frameStream{ctx: ctx, unpack: u, points: points}
+	if _, err := io.CopyN(io.Discard, fs, skip); err != nil {
+		u.close()
+		return nil, fmt.Errorf("find byte %d of %s: %w", off, s.f.Name(), err)
+	}
+	return &stream{Reader: fs, frames: fs, close: u.close}, nil
+}

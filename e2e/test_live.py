@@ -91,6 +91,65 @@ def test_changes_hold_everywhere(stage: Any) -> None:
         assert without.content() == {s: d for s, d in plain.content().items() if s > 2}
 
 
+# Mixtures of a state's run, the same with one key changed, the names of the override, and the share of `books` after it.
+TEXT = {"weight": 0.9, "weights": {"plain": 1, "packed": 1, "frames": 1, "tables": 1}}
+GROUPS = {"text": TEXT, "ids": {"weight": 0.1, "weights": {"books": 1}}}
+COUNTED = {name: source for name, source in LIVE["sources"].items() if name != "packed"}
+FEWER = {**COUNTED, "plain": {**COUNTED["plain"], "path": "plain/part-[01].jsonl"}}
+OVERRIDDEN: Dict[str, Any] = {
+    "groups": (
+        {"mixture": {"groups": GROUPS}},
+        {"mixture": {"groups": {"text": {**TEXT, "weight": 0.8}, "ids": {**GROUPS["ids"], "weight": 0.2}}}},
+        ("mixture.groups",),
+        (0.15, 0.25),
+    ),
+    "floor": (
+        {"mixture": {"groups": GROUPS}},
+        {"mixture": {"groups": GROUPS, "floor": 0.2}},
+        ("mixture.floor",),
+        (0.15, 0.25),
+    ),
+    "sizes": (
+        {"mixture": {"weights": {"from": "size"}}, "sources": COUNTED},
+        {"mixture": {"weights": {"from": "size"}}, "sources": FEWER},
+        ("mixture.sizes", "sources.plain"),
+        (0.1, 0.4),
+    ),
+}
+
+
+@pytest.mark.parametrize("key", OVERRIDDEN)
+def test_overridden_mixture_drops_changes(stage: Any, key: str) -> None:
+    """A resume that overrides any key of the mixture follows the file: it drops the `mix set` that the state carries."""
+    before, after, override, (least, most) = OVERRIDDEN[key]
+    for change in (before, after):
+        command(stage.binary, "index", str(stage.mixture({**LIVE, **change})), "--lengths")
+    directory = stage.new_dir()
+    (hold := Path(f"{directory}.hold")).touch()
+    with stage.up({**LIVE, **before}, 1, directory) as run:
+        trainers = run.start(pause=3.0, hold=str(hold), states=True, leave_after=(23, 3))
+        trainers.collect(until=0)
+        weights = [f"{name}={0.6 if name == 'books' else 0.1}" for name in before.get("sources", LIVE["sources"])]
+        assert mix(stage, run, "set", *weights, "--from-step", "20")["at_step"] == 20
+        hold.unlink()
+        state = json.loads(trainers.collect().ranks[0][-1].state or "")
+
+    with stage.up({**LIVE, **before}, 1) as run:
+        kept = run.train(state=state)
+        assert kept.ends == ["end"] and run.wait() == 0, run.stderr()
+    with stage.up({**LIVE, **after}, 1) as run:
+        refused = run.train(state=state).ends[0]
+        assert refused[1] == "StartError" and all(name in refused[2] for name in override), refused
+        dropped = run.train(state=state, override=override)
+        assert dropped.ends == ["end"] and run.wait() == 0, run.stderr()
+    assert share(kept, "books") > 0.5, "the state alone keeps the change"
+    assert least < share(dropped, "books") < most
+
+
+def share(delivered: Any, source: str) -> float:
+    return tokens(delivered.segments(), source)
+
+
 def test_loss_spike_cure(stage: Any) -> None:
     """Rolls back to a state and skips the steps after it."""
     directory = stage.new_dir()

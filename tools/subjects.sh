@@ -11,11 +11,12 @@ most=72
 top=$(git rev-parse --show-toplevel 2>/dev/null) || exit 0
 [[ $top -ef . ]] && git rev-parse --quiet --verify HEAD >/dev/null || exit 0
 
+log=$(git log --since="$since" --no-merges --format='%h %s')
 long=
 while IFS= read -r line; do
 	subject=${line#* }
 	((${#subject} <= most)) || long+="  $line"$'\n'
-done < <(git log --since="$since" --no-merges --format='%h %s')
+done <<<"$log"
 
 if [[ -n $long ]]; then
 	echo "these commit subjects have more than $most characters; shorten them and put the reason into the body:"

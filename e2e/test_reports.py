@@ -1,0 +1,33 @@
+"""`check` and `status` report the parts of a mixture that a run does not read as the file asks for."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import corpus
+from conftest import variant
+from harness import SOON, Run, command, write_mixture
+
+TEXTS = corpus.synthetic_texts(7, 60, 30)
+
+
+def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> None:
+    """Files that can only be streamed are shuffled by blocks although the mixture asks for a global shuffle."""
+    corpus.write_jsonl(tmp_path / "lines.jsonl", TEXTS, odd=False)
+    corpus.write_jsonl(tmp_path / "stream.jsonl.gz", TEXTS, odd=False)
+    sources = {"lines": {"path": "lines.jsonl"}, "stream": {"path": "stream.jsonl.gz"}}
+    mixture = variant({"sources": sources, "mixture": {"weights": {"lines": 1, "stream": 1}}, "global_batch_size": 2})
+    directory = stage.new_dir()
+    with Run(stage.binary, write_mixture(tmp_path, mixture), directory, 1) as run:
+        run.train(leave_after=(0, 0))
+        until = time.monotonic() + SOON
+        while True:
+            reported = json.loads(command(stage.binary, "status", str(directory), "--json"))["sources"]
+            if reported["stream"]["why"] or time.monotonic() > until:
+                break
+            time.sleep(0.05)
+    assert (reported["lines"]["shuffle"], reported["lines"]["why"]) == ("global", "")
+    assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported["stream"]

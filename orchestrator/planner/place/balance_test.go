@@ -113,7 +113,7 @@ func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 		size.Add(&plan.Assignments[i].Segment)
 	}
 	weigh := by.Cost.Weigher(size)
-	d := &deal{ranks: int(plan.Ranks), columns: int(plan.Microbatches)}
+	d := &group{ranks: int(plan.Ranks), columns: int(plan.Microbatches)}
 	for i := range plan.Assignments {
 		a := &plan.Assignments[i]
 		_, cost := weigh.Of(&a.Segment)
@@ -121,12 +121,12 @@ func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 		d.costs, d.units, d.total = append(d.costs, cost), append(d.units, a.Columns(by.Pad)/by.Pad), d.total+cost
 	}
 	n := d.ranks * d.columns
-	b := &bins{deal: d, order: order.Descending(d.costs), bin: make([]uint32, len(d.costs)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n)}
+	b := &bins{group: d, order: order.Descending(d.costs), bin: make([]uint32, len(d.costs)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n)}
 	for m := range b.left {
 		b.left[m] = by.Cap / by.Pad
 	}
 	b.seed(d.mean())
-	b.aim()
+	b.setTargets()
 	columns := sumOfDearest(b.target, d.ranks)
 	b.settle()
 	const million = 1_000_000

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// tolerance is the part of a context-parallel rank's mean cost of a microbatch, 1/tolerance, by which documents that are whole on one
-	// rank may make the dearest rank dearer.
+	// Documents that are whole on one context-parallel rank may raise the most expensive rank above the mean by
+	// 1/tolerance of the mean.
 	tolerance = 500
-	// rounds is how many documents of a microbatch are sliced to that end; then all of them are.
+	// After so many documents of a microbatch were sliced to stay within the tolerance, all of them are.
 	rounds = 32
 )
 
-// hold decides which short documents of a plan are whole on one of cp context-parallel ranks: of each microbatch's documents of at most local
-// tokens as many as leave the ranks even, dealt from the dearest to the rank that has least. Where they do not come out even, the dearest
-// rank's document that is nearest to what it has too much is sliced like the long ones.
-func hold(part []millrace.Assignment, cp int, local uint32, weigh func(*millrace.Segment) uint64) {
+// holdWhole decides which documents of at most local tokens are whole on one of cp context-parallel ranks. It assigns
+// those of each microbatch, most expensive first, to the least loaded rank. If the ranks are uneven, it slices a
+// document of the most expensive rank: the one whose cost is nearest to the excess.
+func holdWhole(part []millrace.Assignment, cp int, local uint32, weigh func(*millrace.Segment) uint64) {
 	for len(part) > 0 {
 		n := 1
 		for n < len(part) && part[n].Rank == part[0].Rank && part[n].Microbatch == part[0].Microbatch {
@@ -49,7 +49,7 @@ func holdMicrobatch(part []millrace.Assignment, cp int, local uint32, weigh func
 	}
 	slices.SortFunc(short, func(a, b held) int { return cmp.Or(cmp.Compare(b.cost, a.cost), cmp.Compare(a.at, b.at)) })
 	for round := 0; round < rounds && len(short) > 0; round++ {
-		ranks := dealContext(short, cp)
+		ranks := leastLoaded(short, cp)
 		dearest, sum := 0, uint64(0)
 		load := make([]uint64, cp)
 		for r, mine := range ranks {
@@ -70,7 +70,7 @@ func holdMicrobatch(part []millrace.Assignment, cp int, local uint32, weigh func
 			return
 		}
 		slice := ranks[dearest][0]
-		for _, k := range ranks[dearest] { // dearest first
+		for _, k := range ranks[dearest] { // most expensive first
 			if short[k].cost >= over {
 				slice = k
 			}
@@ -79,8 +79,9 @@ func holdMicrobatch(part []millrace.Assignment, cp int, local uint32, weigh func
 	}
 }
 
-// dealContext deals documents, dearest first, each to the rank that has least; it returns each rank's, in that order.
-func dealContext(short []held, cp int) [][]int {
+// leastLoaded assigns documents, most expensive first, each to the rank with the least load. It returns the documents
+// of each rank in that order.
+func leastLoaded(short []held, cp int) [][]int {
 	ranks, load := make([][]int, cp), make([]uint64, cp)
 	for k, h := range short {
 		least := 0

@@ -76,8 +76,8 @@ func TestHold(t *testing.T) {
 			}
 		}
 		again := append([]millrace.Assignment(nil), part...)
-		hold(part, cp, local, weigh)
-		hold(again, cp, local, weigh)
+		holdWhole(part, cp, local, weigh)
+		holdWhole(again, cp, local, weigh)
 		if !reflect.DeepEqual(part, again) {
 			t.Fatal("two answers")
 		}

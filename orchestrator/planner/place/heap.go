@@ -2,13 +2,13 @@ package place
 
 import "math/bits"
 
-// slot is an entry of a heap: whoever has the least key goes first, ties by the smaller id.
+// slot is an entry of a heap. The least key is first; ties go by the smaller id.
 type slot struct {
 	key int64
 	id  uint32
 }
 
-// before tells whether s goes before o, as 1 or 0: it is as good as random, so that a branch on it would be mispredicted.
+// before returns 1 if s comes before o, else 0. It has no branch, which would be mispredicted half of the time.
 func (s slot) before(o slot) (yes int) {
 	const sign = 1 << 63
 	_, borrow := bits.Sub64(uint64(s.id), uint64(o.id), 0)
@@ -44,10 +44,10 @@ func (h *heap) pop() slot {
 	return top
 }
 
-// replace takes the first slot's place with s.
+// replace puts s in the place of the first slot.
 func (h heap) replace(s slot) { h.sink(s) }
 
-// sink puts s where the first slot was and moves it down to its place.
+// sink puts s in the place of the first slot and moves it down.
 func (h heap) sink(s slot) {
 	i := 0
 	for child := 1; child < len(h); child = 2*i + 1 {
@@ -72,8 +72,8 @@ func newHeap(n int) heap {
 	return h
 }
 
-// spread deals items, given by descending cost, to groups of at most most items each: always to the least loaded group with
-// room (LPT). It returns the group of each item; groups × most must hold them all.
+// spread assigns items, given by descending cost, to groups of at most most items each: always to the least loaded
+// group with room (LPT). It returns the group of each item. groups × most must hold all items.
 func spread(costs []uint64, groups, most int) []uint32 {
 	group := make([]uint32, len(costs))
 	count := make([]int, groups)

@@ -6,15 +6,16 @@ import (
 	"slices"
 )
 
-// A step with an encoder is balanced in both phases at once, since ranks wait for each other after each. What a piece costs and by how
-// much a bin is over its target are vectors (encoder, backbone), each phase in parts of its own mean bin; a piece goes, dearest
-// first, to the bin whose vector has the smallest product with it: the rule that keeps the sum of squares least. Which bin that is, is looked for among
-// the best of the directions next to the piece's, a heap each: n pieces take n·log(bins) and not n·bins.
+// A step with an encoder is balanced in both phases at once, because ranks wait for each other after each. The cost of
+// a piece and the excess of a bin over its target are vectors (encoder, backbone), each phase in parts of its mean bin.
+// Pieces go, most expensive first, to the bin whose excess has the smallest product with their cost. That rule keeps
+// the sum of squares least. The bin is looked for among the best in the directions next to the piece's, with one heap
+// for each: n pieces take n·log(bins) time, not n·bins.
 
-// directions are the steps from backbone alone to encoder alone.
+// directions is the number of steps from backbone only to encoder only.
 const directions = 8
 
-// phaseUnit is a phase's mean bin.
+// phaseUnit stands for the mean bin of a phase.
 const phaseUnit = 1 << 24
 
 // vector is a cost by phase: encoder, backbone.
@@ -22,15 +23,15 @@ type vector [2]int64
 
 func (v vector) product(o vector) int64 { return v[0]*(o[0]>>8) + v[1]*(o[1]>>8) }
 
-// phases is a packing by cost vectors.
-type phases struct {
+// phasePacking is a packing by cost vectors.
+type phasePacking struct {
 	*bins
 	costs []vector // by piece
 	over  []vector // by bin: load − target
 	heaps [directions + 1]heap
 }
 
-// fillPhases deals the segments that are left. It tells whether all found room.
+// fillPhases places the other segments. It reports whether every one found room.
 func (b *bins) fillPhases() bool {
 	p := newPhases(b)
 	order := slices.Clone(b.order[b.seeds:])
@@ -49,8 +50,8 @@ func (b *bins) fillPhases() bool {
 	return true
 }
 
-func newPhases(b *bins) *phases {
-	p := &phases{bins: b, costs: make([]vector, len(b.pieces)), over: make([]vector, len(b.load))}
+func newPhases(b *bins) *phasePacking {
+	p := &phasePacking{bins: b, costs: make([]vector, len(b.pieces)), over: make([]vector, len(b.load))}
 	placed := make([]bool, len(b.pieces))
 	for i := range b.pieces {
 		placed[i] = b.pieces[i].parts > 0
@@ -77,31 +78,32 @@ func newPhases(b *bins) *phases {
 		for i := range b.pieces {
 			p.costs[i][phase] = scale(of(i))
 		}
-		level(target, b.columnFloors(load), b.carry(load, total), total)
+		level(target, b.columnFloors(load), b.reachable(load, total), total)
 		for m := range load {
 			p.over[m][phase] = scale(load[m]) - scale(target[m])
 		}
 	}
 	for d := range p.heaps {
 		for m := range load {
-			p.heaps[d].push(slot{p.key(d, uint32(m)), uint32(m)})
+			p.heaps[d].push(slot{p.excess(d, uint32(m)), uint32(m)})
 		}
 	}
 	return p
 }
 
-// key is a bin's place in a direction. It never falls, so that a heap that holds an older one is put right when it comes to the top.
-func (p *phases) key(direction int, bin uint32) int64 {
+// excess returns a bin's key in a direction. It never falls, so an entry with an outdated key is corrected when it
+// comes to the top of its heap.
+func (p *phasePacking) excess(direction int, bin uint32) int64 {
 	return p.over[bin][0]*int64(direction) + p.over[bin][1]*int64(directions-direction)
 }
 
 // choose returns the bin for a piece.
-func (p *phases) choose(piece uint32) (bin uint32, ok bool) {
+func (p *phasePacking) choose(piece uint32) (bin uint32, ok bool) {
 	c, u := p.costs[piece], p.units[piece]
 	at := int(c[0] * directions / max(c[0]+c[1], 1))
 	best := int64(0)
 	for d := max(at-1, 0); d <= min(at+2, directions); d++ {
-		m, found := p.top(d, u)
+		m, found := p.firstWithRoom(d, u)
 		if product := c.product(p.over[m]); found && (!ok || product < best || product == best && m < bin) {
 			best, bin, ok = product, m, true
 		}
@@ -109,13 +111,13 @@ func (p *phases) choose(piece uint32) (bin uint32, ok bool) {
 	return bin, ok
 }
 
-// top returns the first bin of a direction that has room.
-func (p *phases) top(direction int, units uint32) (bin uint32, ok bool) {
+// firstWithRoom returns the first bin of a direction that has room.
+func (p *phasePacking) firstWithRoom(direction int, units uint32) (bin uint32, ok bool) {
 	h := &p.heaps[direction]
 	var full []slot
 	for len(*h) > 0 && !ok {
 		s := (*h)[0]
-		switch key := p.key(direction, s.id); {
+		switch key := p.excess(direction, s.id); {
 		case key != s.key:
 			h.replace(slot{key, s.id})
 		case p.left[s.id] < units:

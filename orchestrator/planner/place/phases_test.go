@@ -13,7 +13,7 @@ import (
 	"millrace"
 )
 
-// imageText is a corpus of which so many documents in ten have images, as PLANNING §2 weighs them: one to four images beside their text, four patches a token.
+// imageText is a corpus of which so many documents in ten have images, as docs/planning.md: one to four images beside their text, four patches a token.
 func imageText(seed uint64, docs, withImages int) *plannertest.Corpus {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	lognormal := func(median, sigma, least, most float64) uint32 {
@@ -81,7 +81,7 @@ func TestPhases(t *testing.T) {
 // TestDirections: a direction's first bin is the one that a search of all bins finds.
 func TestDirections(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 9))
-	p := &phases{bins: &bins{left: make([]uint32, 40)}, over: make([]vector, 40)}
+	p := &phasePacking{bins: &bins{left: make([]uint32, 40)}, over: make([]vector, 40)}
 	for m := range p.left {
 		p.left[m] = 1000
 		for d := range p.heaps {
@@ -92,11 +92,11 @@ func TestDirections(t *testing.T) {
 		d, u := rng.IntN(directions+1), 1+rng.Uint32N(40)
 		want, found := uint32(0), false
 		for m := range uint32(len(p.left)) {
-			if p.left[m] >= u && (!found || p.key(d, m) < p.key(d, want)) {
+			if p.left[m] >= u && (!found || p.excess(d, m) < p.excess(d, want)) {
 				want, found = m, true
 			}
 		}
-		got, ok := p.top(d, u)
+		got, ok := p.firstWithRoom(d, u)
 		if ok != found || ok && got != want {
 			t.Fatalf("direction %d, %d units: bin %d %v, want %d %v", d, u, got, ok, want, found)
 		}

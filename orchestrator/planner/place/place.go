@@ -10,74 +10,9 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// The range of PlaceOptions.CapPermille.
-const (
-	noSlack   = 1000
-	mostSlack = 16000
-)
-
-// PlaceOptions is what of the configuration decides where a selection goes, beside the topology.
-type Options struct {
-	MicroBatch uint32 // rows of a microbatch
-	Layout     millrace.Layout
-	Balance    millrace.Balance
-	Cost       cost.Cost
-	// CapPermille is, for Varlen, the most padded tokens in a microbatch, in thousandths of MicroBatch × SequenceLength; 0 means 1000.
-	CapPermille uint32
-	Local       uint32            // tokens up to which a document may be whole on one context-parallel rank; Varlen
-	LastStep    millrace.LastStep // ShortLast leaves out microbatches that are padding on every rank
-	// Group is how many data-parallel ranks are balanced among themselves; it divides their number. 0: all of them.
-	Group int
-	Split Split
-}
-
-// Split is which documents are split over data-parallel ranks: their context-parallel degree is a matter of their length. The zero Split
-// splits none. The time that slices take to exchange keys and values is not weighed.
-type Split struct {
-	On          bool   // those dearer than the mean microbatch
-	AboveTokens uint32 // of those, only ones of more tokens
-}
-
-// Shape returns the shape of the microbatches that these options give.
-func (o Options) Shape(sequenceLength uint32, dtype millrace.TokenDtype) millrace.Shape {
-	shape := millrace.Shape{SequenceLength: sequenceLength, MicroBatch: o.MicroBatch, Layout: o.Layout, TokenDtype: dtype}
-	if o.Layout == millrace.Varlen {
-		slack := cmp.Or(o.CapPermille, noSlack)
-		shape.CapTokens = uint32(min(uint64(o.MicroBatch)*uint64(sequenceLength)*uint64(slack)/noSlack, 1<<31-1))
-	}
-	return shape
-}
-
-// validate tells whether a selection can be placed, and returns the microbatches of each rank.
-func (o Options) validate(sel *planner.Selection, topo millrace.Topology) (microbatches int, err error) {
-	if err := topo.Validate(); err != nil {
-		return 0, millrace.Errorf(millrace.ErrInvalid, "place step %s: %w", sel.Step, err)
-	}
-	fail := func(format string, args ...any) (int, error) {
-		return 0, millrace.Errorf(millrace.ErrInvalid, "place step %s: "+format, append([]any{sel.Step}, args...)...)
-	}
-	row := uint64(o.MicroBatch) * uint64(topo.DP())
-	switch {
-	case row == 0 || uint64(sel.GlobalBatch)%row != 0:
-		return fail("global_batch_size %d does not divide by micro_batch_size %d × dp %d", sel.GlobalBatch, o.MicroBatch, topo.DP())
-	case o.Layout != millrace.Packed && o.Layout != millrace.Varlen:
-		return fail("layout %q is neither packed nor varlen", o.Layout)
-	case !slices.Contains([]millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone}, o.Balance):
-		return fail("balance %q is none of fsdp, dp, pp, none", o.Balance)
-	case o.CapPermille != 0 && (o.CapPermille < noSlack || o.CapPermille > mostSlack):
-		return fail("cap_slack of %d thousandths lies outside %d … %d", o.CapPermille, noSlack, mostSlack)
-	case o.Group < 0 || o.Group > 0 && topo.DP()%o.Group != 0:
-		return fail("distribute.group %d does not divide the %d data-parallel ranks", o.Group, topo.DP())
-	case o.Split.On && o.Layout != millrace.Varlen:
-		return fail("split_documents needs layout varlen")
-	case o.Layout == millrace.Varlen && uint64(o.MicroBatch)*uint64(sel.SequenceLength)*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
-		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch, sel.SequenceLength)
-	}
-	return sel.GlobalBatch / int(row), nil
-}
-
-// Place deals a selection to the topology's data-parallel ranks and seals the plan: content, leaves and placement are set; stream,
-// attempt and term are the caller's. Every rank gets the same number of microbatches. It fails only on options that do not fit.
+// Plan places a selection on the topology's data-parallel ranks and seals the plan. It sets content, leaves and
+// placement; the caller sets stream, attempt and term. Every rank gets the same number of microbatches. The only errors
+// are options that do not fit the selection or the topology.
 func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrace.Plan, error) {
 	opt.MicroBatch = cmp.Or(sel.MicroBatch, opt.MicroBatch)
 	microbatches, err := opt.validate(sel, topo)
@@ -88,42 +23,37 @@ func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrac
 		Step: sel.Step, Ranks: uint32(topo.DP()), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
 		SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
 	}
-	var out layout
+	var out placement
 	columns := 1
-	for _, d := range newDeals(sel, topo, opt) {
-		d.place(&out)
-		columns = max(columns, d.columns)
+	for _, g := range newGroups(sel, topo, opt) {
+		g.placeInto(&out)
+		columns = max(columns, g.columns)
 	}
 	if opt.LastStep == millrace.ShortLast && sel.Incomplete {
 		plan.Microbatches = uint32(columns)
 	}
 	plan.Assignments = out.assign(sel, opt, topo.DP(), columns)
 	if opt.Local > 0 && topo.CP > 1 && opt.Layout == millrace.Varlen {
-		hold(plan.Assignments, topo.CP, opt.Local, cost.Backbone(plan.Assignments, opt.Cost))
+		holdWhole(plan.Assignments, topo.CP, opt.Local, cost.Backbone(plan.Assignments, opt.Cost))
 	}
 	plan.Leaves, plan.Placement = seal.Placement(plan, opt.Shape(sel.SequenceLength, millrace.Int64))
 	return plan, nil
 }
 
-// layout is where everything of a step goes.
-type layout struct {
+// placement is the position of every piece of a step.
+type placement struct {
 	pieces []piece
-	where  []spot
+	where  []position
 }
 
-// spot is where a piece goes. Pieces of one row stand in draw order.
-type spot struct {
-	rank, microbatch, row uint32
-}
-
-// assign orders the pieces by (rank, microbatch, row) and, in a row, by draw order, and gives them their start columns, all
+// assign orders the pieces by (rank, microbatch, row) and draw order. It gives them their start columns, which are
 // multiples of the pad multiple.
-func (o *layout) assign(sel *planner.Selection, opt Options, ranks, columns int) []millrace.Assignment {
+func (o *placement) assign(sel *planner.Selection, opt Options, ranks, columns int) []millrace.Assignment {
 	high := int(opt.MicroBatch) // rows of a microbatch
 	if opt.Layout == millrace.Varlen {
 		high = 1
 	}
-	line := func(w spot) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) } // of all rows, in order
+	line := func(w position) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) } // of all rows, in order
 	at := make([]uint32, ranks*columns*high+1)
 	for _, w := range o.where {
 		at[line(w)+1]++
@@ -144,12 +74,57 @@ func (o *layout) assign(sel *planner.Selection, opt Options, ranks, columns int)
 	return out
 }
 
-// Weighing returns what weighs the plans that Place makes of these.
-func (o Options) Weighing(sel *planner.Selection, topo millrace.Topology) cost.Weighing {
-	o.MicroBatch = cmp.Or(sel.MicroBatch, o.MicroBatch)
-	most := o.MicroBatch * sel.SequenceLength
-	if o.Layout == millrace.Varlen {
-		most = o.Shape(sel.SequenceLength, "").CapTokens
+// placeInto adds the group's pieces and positions to a placement. Select's bins are kept if they take less time than
+// new microbatches, or if a segment finds no room in these. They contain no slices.
+func (g *group) placeInto(out *placement) {
+	var where []position
+	if g.opt.Layout == millrace.Varlen && g.opt.Balance != millrace.BalanceNone {
+		where = g.repack()
 	}
-	return cost.Weighing{Cost: o.Cost, Cap: most, Pad: sel.PadMultiple, Stages: topo.PP}
+	if !g.cut && !g.beatsRows(where) {
+		where = g.better(where, g.rows())
+	}
+	for i := range where {
+		where[i].rank += uint32(g.first)
+	}
+	if out.where == nil {
+		out.pieces, out.where = g.pieces, where
+		return
+	}
+	out.pieces, out.where = append(out.pieces, g.pieces...), append(out.where, where...)
+}
+
+// repack packs the segments into new 1-D microbatches. It returns nil if a segment finds no room or a microbatch stays
+// empty, which happens with little or no slack.
+func (g *group) repack() []position {
+	if g.opt.Split.On && g.ranks > 1 {
+		if where := g.splitUp(); where != nil {
+			return where
+		}
+	}
+	b := g.arrays(g.mean())
+	if g.opt.Balance == millrace.BalanceFSDP || g.encoder != nil {
+		return b.positions()
+	}
+	return g.evenSums(b)
+}
+
+// beatsRows reports whether a comparison with rows is unnecessary: the step is within one part in rowsGood of the lower
+// bound, or, under fsdp, takes no more time than the most expensive bins of each column alone.
+func (g *group) beatsRows(where []position) bool {
+	const rowsGood = 512
+	if where == nil {
+		return false
+	}
+	takes, floor := g.timeOf(where), g.lowerBound()
+	if g.opt.Balance != millrace.BalanceFSDP || takes <= floor+floor/rowsGood {
+		return takes <= floor+floor/rowsGood
+	}
+	loads := g.binLoads()
+	slices.Sort(loads)
+	rows, perColumn := uint64(0), g.ranks*int(g.opt.MicroBatch)
+	for top := len(loads) - 1; top >= 0; top -= perColumn {
+		rows += loads[top]
+	}
+	return takes <= rows
 }

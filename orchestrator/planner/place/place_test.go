@@ -171,16 +171,16 @@ func TestNoWorseThanRows(t *testing.T) {
 			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP} {
 				for _, cost := range []cost.Cost{{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1}, {Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}}} {
 					opt := Options{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: []uint32{0, 1150, 2000}[rng.IntN(3)], Cost: cost}
-					d := newDeals(&steps[i], millrace.Topology{Ranks: 8, TP: 1, CP: 1, PP: 4}, opt)[0]
-					var out layout
-					d.place(&out)
-					got, rows, floor := d.takes(out.where), d.takes(d.rows()), d.floor()
+					d := newGroups(&steps[i], millrace.Topology{Ranks: 8, TP: 1, CP: 1, PP: 4}, opt)[0]
+					var out placement
+					d.placeInto(&out)
+					got, rows, floor := d.timeOf(out.where), d.timeOf(d.rows()), d.lowerBound()
 					if got > max(rows, floor+floor/512) {
 						t.Fatalf("seed %d, step %d, %s, %+v: takes %d, rows %d", seed, i, balance, cost, got, rows)
 					}
 					if got < rows {
 						beaten++
-					} else if anew := d.repack(); anew != nil && d.takes(anew) > rows {
+					} else if anew := d.repack(); anew != nil && d.timeOf(anew) > rows {
 						kept++
 					}
 				}
@@ -294,7 +294,7 @@ func TestArraysFallBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := newDeals(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, opt)[0]; d.arrays(d.mean()) != nil {
+	if d := newGroups(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, opt)[0]; d.arrays(d.mean()) != nil {
 		t.Fatal("the arrays were packed anew: this test needs harder lengths")
 	}
 	checkPlan(t, &steps[0], opt, plan)

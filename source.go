@@ -8,7 +8,7 @@ import (
 // Shuffle is the order of a source's ordinals.
 type Shuffle string
 
-// The shuffles: DESIGN of each in docs/ARCHITECTURE.md.
+// The shuffles. docs/ARCHITECTURE.md describes each.
 const (
 	Global      Shuffle = "global" // every ordinal an independent permuted sample; needs counts
 	Blocks      Shuffle = "blocks" // shards in permuted order, a permutation inside a block of consecutive records

@@ -22,7 +22,7 @@
 //	commit.go    Commit: the facts that become durable together
 //	verify.go    a report on everything in the store
 //	dump.go      everything in the store as text or JSON lines
-//	journal.go   records: replay, truncation, the journal's ends
+//	journal.go   records: their bytes, replay, truncation, the journal's ends
 //	tail.go      the file that witnesses the journal's end
 //	snapshot.go  snapshots
 //	ledger.go    entries, plans and index entries of steps
@@ -30,5 +30,5 @@
 //	sink.go      Pebble's log, and the end of the process when the disk fails
 //	gate.go      who is inside: the lock of the folder, calls in progress, one writer at a time
 //	errors.go    the classes of failure
-//	format.go    keys and values
+//	format.go    keys, checksums and the format page
 package checkpoint

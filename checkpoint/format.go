@@ -139,68 +139,7 @@ func decodeFormat(key, value []byte) (version uint32, createdBy string, err erro
 	return binary.LittleEndian.Uint32(value[crcSize:]), string(value[formatHead:]), nil
 }
 
-func encodeRecord(key []byte, r Record) []byte {
-	v := append(newValue(recordHead+len(r.Body)), r.Kind)
-	v = binary.LittleEndian.AppendUint64(v, uint64(r.Step))
-	return seal(key, append(v, r.Body...))
-}
-
-// decodeRecord aliases value.
-func decodeRecord(key, value []byte) (Record, error) {
-	if err := unseal(key, value, recordHead); err != nil {
-		return Record{}, err
-	}
-	index, ok := parseIndexKey(key)
-	if !ok {
-		return Record{}, errShort
-	}
-	step := int64(binary.LittleEndian.Uint64(value[crcSize+1:]))
-	return Record{Index: index, Step: step, Kind: value[crcSize], Body: value[recordHead:]}, nil
-}
-
-func encodeSnapshot(key []byte, s Snapshot) []byte {
-	v := binary.LittleEndian.AppendUint64(newValue(snapshotHead+len(s.Body)), uint64(s.Step))
-	return seal(key, append(v, s.Body...))
-}
-
-// decodeSnapshot aliases value.
-func decodeSnapshot(key, value []byte) (Snapshot, error) {
-	if err := unseal(key, value, snapshotHead); err != nil {
-		return Snapshot{}, err
-	}
-	index, ok := parseIndexKey(key)
-	if !ok {
-		return Snapshot{}, errShort
-	}
-	return Snapshot{Index: index, Step: int64(binary.LittleEndian.Uint64(value[crcSize:])), Body: value[snapshotHead:]}, nil
-}
-
-func encodeEntry(key []byte, e Entry) []byte {
-	v := binary.LittleEndian.AppendUint64(newValue(entryHead+len(e.Digest)), e.Index)
-	v = binary.LittleEndian.AppendUint32(v, e.PlanSize)
-	v = binary.LittleEndian.AppendUint32(v, e.PlanCRC)
-	return seal(key, append(v, e.Digest...))
-}
-
-// decodeEntry copies: an Entry outlives the iterator it came from.
-func decodeEntry(key, value []byte) (Entry, error) {
-	if err := unseal(key, value, entryHead); err != nil {
-		return Entry{}, err
-	}
-	k, ok := parseStepKey(key)
-	if !ok {
-		return Entry{}, errShort
-	}
-	return Entry{
-		Key:      k,
-		Index:    binary.LittleEndian.Uint64(value[crcSize:]),
-		PlanSize: binary.LittleEndian.Uint32(value[crcSize+8:]),
-		PlanCRC:  binary.LittleEndian.Uint32(value[crcSize+12:]),
-		Digest:   append([]byte(nil), value[entryHead:]...),
-	}, nil
-}
-
-// encodeBare is a value that is nothing but its body: a plan or an index entry.
+// encodeBare returns a value that holds only its body: a plan or an index entry.
 func encodeBare(key, body []byte) []byte {
 	return seal(key, append(newValue(len(body)), body...))
 }

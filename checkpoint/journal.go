@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
@@ -154,4 +155,23 @@ func (j *journal) truncation(before uint64) (*pebble.Batch, error) {
 		return nil, classify("truncate journal in", j.db.dir, err)
 	}
 	return batch, nil
+}
+
+func encodeRecord(key []byte, r Record) []byte {
+	v := append(newValue(recordHead+len(r.Body)), r.Kind)
+	v = binary.LittleEndian.AppendUint64(v, uint64(r.Step))
+	return seal(key, append(v, r.Body...))
+}
+
+// decodeRecord aliases value.
+func decodeRecord(key, value []byte) (Record, error) {
+	if err := unseal(key, value, recordHead); err != nil {
+		return Record{}, err
+	}
+	index, ok := parseIndexKey(key)
+	if !ok {
+		return Record{}, errShort
+	}
+	step := int64(binary.LittleEndian.Uint64(value[crcSize+1:]))
+	return Record{Index: index, Step: step, Kind: value[crcSize], Body: value[recordHead:]}, nil
 }

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -215,4 +216,29 @@ func (l ledger) nextPlan(from StepKey) (k StepKey, ok bool, err error) {
 		}
 	}
 	return k, ok, c.close()
+}
+
+func encodeEntry(key []byte, e Entry) []byte {
+	v := binary.LittleEndian.AppendUint64(newValue(entryHead+len(e.Digest)), e.Index)
+	v = binary.LittleEndian.AppendUint32(v, e.PlanSize)
+	v = binary.LittleEndian.AppendUint32(v, e.PlanCRC)
+	return seal(key, append(v, e.Digest...))
+}
+
+// decodeEntry copies: an Entry outlives the iterator it came from.
+func decodeEntry(key, value []byte) (Entry, error) {
+	if err := unseal(key, value, entryHead); err != nil {
+		return Entry{}, err
+	}
+	k, ok := parseStepKey(key)
+	if !ok {
+		return Entry{}, errShort
+	}
+	return Entry{
+		Key:      k,
+		Index:    binary.LittleEndian.Uint64(value[crcSize:]),
+		PlanSize: binary.LittleEndian.Uint32(value[crcSize+8:]),
+		PlanCRC:  binary.LittleEndian.Uint32(value[crcSize+12:]),
+		Digest:   append([]byte(nil), value[entryHead:]...),
+	}, nil
 }

@@ -156,7 +156,7 @@ func (s *Store) openDatabase(cfg Config, fresh bool) error {
 		}
 		fs, s.health = vfs.WithDiskHealthChecks(s.reserve.FS(), slowDisk, nil, slow)
 	}
-	o := options(fs, &sink{dir: cfg.Dir, logger: cfg.Logger, die: cfg.die})
+	o := options(fs, &sink{dir: cfg.Dir, logger: cfg.Logger, fatal: cfg.die})
 	o.Lock = s.lock
 	o.ReadOnly = s.gate.readOnly
 	o.ErrorIfNotExists = !fresh // a lost store is an error, never a new one

@@ -17,7 +17,7 @@ import (
 type sink struct {
 	dir    string
 	logger *slog.Logger
-	die    func(error)
+	fatal  func(error) // ends the process
 }
 
 var _ pebble.LoggerAndTracer = (*sink)(nil)
@@ -45,11 +45,11 @@ func (s *sink) IsTracingEnabled(ctx context.Context) bool { return false }
 func (s *sink) end(err error) {
 	switch {
 	case disk.IsFull(err):
-		s.die(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
+		s.fatal(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
 	case pebble.IsCorruptionError(err):
-		s.die(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
+		s.fatal(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
 	default:
-		s.die(fmt.Errorf("write to %s: %s; stopped, since after a failed write nobody knows what the disk holds: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
+		s.fatal(fmt.Errorf("write to %s: %s; stopped, since after a failed write nobody knows what the disk holds: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
 	}
 }
 

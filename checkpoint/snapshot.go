@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -63,4 +64,21 @@ func (s snapshots) before(index uint64) (snap Snapshot, ok bool, err error) {
 		return Snapshot{}, false, err
 	}
 	return snap, ok, nil
+}
+
+func encodeSnapshot(key []byte, s Snapshot) []byte {
+	v := binary.LittleEndian.AppendUint64(newValue(snapshotHead+len(s.Body)), uint64(s.Step))
+	return seal(key, append(v, s.Body...))
+}
+
+// decodeSnapshot aliases value.
+func decodeSnapshot(key, value []byte) (Snapshot, error) {
+	if err := unseal(key, value, snapshotHead); err != nil {
+		return Snapshot{}, err
+	}
+	index, ok := parseIndexKey(key)
+	if !ok {
+		return Snapshot{}, errShort
+	}
+	return Snapshot{Index: index, Step: int64(binary.LittleEndian.Uint64(value[crcSize:])), Body: value[snapshotHead:]}, nil
 }

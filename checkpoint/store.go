@@ -98,11 +98,11 @@ func (s *Store) Commit(c Commit) (last uint64, err error) {
 
 // Bounds returns the indices of the first and the last record; last+1 == first if the journal holds none.
 func (s *Store) Bounds() (first, last uint64) {
-	b := s.bounds()
+	b := s.currentBounds()
 	return b.first, b.last
 }
 
-func (s *Store) bounds() bounds {
+func (s *Store) currentBounds() bounds {
 	s.gate.writing.Lock()
 	defer s.gate.writing.Unlock()
 	return s.journal.bounds
@@ -328,7 +328,7 @@ func (s *Store) Verify() (Report, error) {
 		return Report{}, err
 	}
 	defer leave()
-	return verify(s.db, s.bounds()), nil
+	return verify(s.db, s.currentBounds()), nil
 }
 
 // Dump prints everything in the store, one line each: the format page, snapshots, journal, ledger entries, plans and index entries. It

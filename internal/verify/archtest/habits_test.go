@@ -26,7 +26,7 @@ func parseAll(t *testing.T) []source {
 	for _, p := range listPackages(t) {
 		for _, name := range p.GoFiles {
 			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.ParseComments)
 			if err != nil {
 				t.Errorf("parse: %v", err)
 				continue

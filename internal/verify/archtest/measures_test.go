@@ -8,11 +8,9 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
 
 func filesOfPackages(_ *testing.T, sources []source) []offender {
@@ -73,25 +71,47 @@ func upwardArrows(_ *testing.T, sources []source) []offender {
 	return out
 }
 
-// arrowsBetween returns the pairs (user, declarer) of files.
+// arrowsBetween returns the pairs (user, declarer) of files. A local variable is no use of a package's name, and a selector
+// is a use of a method only if one file alone declares a method of that name.
 func arrowsBetween(files []source) map[[2]string]bool {
-	home := map[string]string{}
+	names, methods := map[string]string{}, map[string]string{}
 	for _, s := range files {
 		for _, name := range declared(s.file) {
-			home[name] = s.name
+			names[name] = s.name
 		}
 		for _, d := range s.file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
-				home[f.Name.Name] = s.name
+				if home, known := methods[f.Name.Name]; known && home != s.name {
+					methods[f.Name.Name] = ""
+				} else {
+					methods[f.Name.Name] = s.name
+				}
 			}
 		}
 	}
 	arrows := map[[2]string]bool{}
+	use := func(from, to string) {
+		if to != "" && to != from {
+			arrows[[2]string{from, to}] = true
+		}
+	}
 	for _, s := range files {
+		imports := map[string]bool{}
+		for _, i := range s.file.Imports {
+			for _, part := range strings.Split(strings.Trim(i.Path.Value, `"`), "/") {
+				imports[part] = true // the last, or the one before a version
+			}
+			if i.Name != nil {
+				imports[i.Name.Name] = true
+			}
+		}
+		for _, id := range s.file.Unresolved {
+			use(s.name, names[id.Name])
+		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok && id != s.file.Name { // "package main" uses no function main
-				if to := home[id.Name]; to != "" && to != s.name {
-					arrows[[2]string{s.name, to}] = true
+			if x, ok := n.(*ast.SelectorExpr); ok {
+				if id, ok := x.X.(*ast.Ident); !ok || !imports[id.Name] {
+					use(s.name, methods[x.Sel.Name])
 				}
 			}
 			return true
@@ -140,54 +160,6 @@ func greedyOrder(files []source, arrows map[[2]string]bool) map[string]int {
 		}
 	}
 	return rank
-}
-
-// longLines counts lines above 120 columns in Go, Python, protobuf and shell. A tab counts as 4 columns.
-func longLines(t *testing.T, _ []source) []offender {
-	places := map[string]int{}
-	for _, name := range written(t, ".go", ".py", ".proto", ".sh") {
-		for _, line := range readLines(t, name) {
-			if columns(line) > 120 {
-				places[name]++
-			}
-		}
-	}
-	return total(places)
-}
-
-func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
-
-// nounClause finds clauses that name a thing by a question: "what is read", "what it was". docs/glossary.md has nouns.
-var nounClause = regexp.MustCompile(`(?i)\bwhat (is|it|was|has|are|were|they|nobody|no)\b`)
-
-// nounClauses returns how many of 1,000 comment lines of the tree have such a clause, rounded up.
-func nounClauses(t *testing.T, _ []source) []offender {
-	lines, places := 0, map[string]int{}
-	for _, name := range written(t, ".go", ".py", ".proto", ".sh") {
-		for _, line := range readLines(t, name) {
-			comment := commentOf(line)
-			if comment == "" {
-				continue
-			}
-			lines++
-			if nounClause.MatchString(comment) {
-				places[name]++
-			}
-		}
-	}
-	found := total(places)
-	t.Logf("%d noun clauses in %d comment lines", found[0].value, lines)
-	found[0].value = (1000*found[0].value + lines - 1) / max(lines, 1)
-	return found
-}
-
-func commentOf(line string) string {
-	for _, mark := range []string{"// ", "# "} {
-		if i := strings.Index(line, mark); i >= 0 && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
-			return line[i:]
-		}
-	}
-	return ""
 }
 
 // exportsForTests counts exported names that no file outside of tests uses, other packages of the tree included. A name

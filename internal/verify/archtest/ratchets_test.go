@@ -27,7 +27,8 @@ var ratchets = []ratchet{
 	{"exported names of a package", exportsOfPackages, 92, 25},
 	{"percent of a package's arrows between files that run upward", upwardArrows, 40, 10},
 	{"lines above 120 columns", longLines, 3700, 0},
-	{"noun clauses of the kind \"what is\" in 1,000 comment lines", nounClauses, 80, 1},
+	{"noun clauses of the kind \"what is\" in 1,000 comment lines", clausesInComments, 80, 1},
+	{"noun clauses of the kind \"what is\" in 1,000 lines of pages", clausesInPages, 40, 1},
 	{"exported names that only tests use", exportsForTests, 9, 0},
 }
 

@@ -12,22 +12,17 @@ type Budget struct {
 
 	mu     sync.Mutex
 	used   int64
-	peak   int64
 	quotas map[*Quota]struct{}
 
 	reservations // of all quotas
 }
 
+// Default is the limit of a budget that nobody set, in bytes.
+const Default = 256 << 20
+
 // New returns a budget of limit bytes.
 func New(limit int64) *Budget {
 	return &Budget{limit: limit, quotas: make(map[*Quota]struct{})}
-}
-
-// Used returns the bytes held now and the most ever held.
-func (b *Budget) Used() (now, peak int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used, b.peak
 }
 
 // Quota is one feed's part of a budget. It is safe for concurrent use.
@@ -98,7 +93,6 @@ func (q *Quota) Force(n int64) {
 func (q *Quota) charge(n int64) {
 	q.used += n
 	q.budget.used += n
-	q.budget.peak = max(q.budget.peak, q.budget.used)
 }
 
 // WakeShort wakes the feeds that Take refused. The caller holds no lock that a wake takes.

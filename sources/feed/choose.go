@@ -1,219 +1,215 @@
 package feed
 
 import (
-	"context"
-	"math"
-	"slices"
-
 	"millrace"
+	"millrace/sources"
+	"millrace/sources/feed/decode"
+	"millrace/sources/order"
 )
 
-// What a feed aims at. None of it changes what is delivered.
+// The aims of read-ahead, in bytes of tokens. They do not change the delivered content.
 const (
-	partBytes   = 256 << 10 // bytes of one part of a making: tokens, or about as much text
-	firstWindow = 256 << 10 // bytes of the first span in global order; each further span is four times the one before
-	leastAhead  = 4 << 20   // bytes read ahead of what is wanted, at least, as far as that is a quarter of the budget's share
-	maxSpan     = 64 << 10  // records of a span
+	firstWindow = 256 << 10 // the first span in global order; each further span is four times the one before
+	leastAhead  = 4 << 20   // read ahead of the wanted positions, but at most a quarter of the budget's share
 )
 
-// choose returns what is to be done next, nil if nothing can be; the mutex is held. In this order: parts of makings
-// begun, tokens that a Fetch waits for, then span by span in ordinal order what is missing: ids, tokens as far as the
-// budget goes, and behind that lengths, as far as they are wanted.
-func (f *Feed) choose() (action, error) {
-	if f.err != nil {
-		return nil, f.err
+// chooser decides what the decoders of a feed do next. It owns the state of the read-ahead, which the feed's mutex
+// guards. Its parts point to each other, so it is not copied.
+type chooser struct {
+	src    *sources.Source
+	cursor cursor
+	queue  queue
+	sizes  sizes
+	memory memory
+	maker  maker
+	blocks *blockReader // nil in global order
+	due    signals
+
+	window int64 // bytes of tokens in the next span, in global order
+	lazy   bool  // make no tokens of known lengths before a fetch asks for tokens
+}
+
+// newChooser returns the read-ahead of a stripe for a number of decoders, at the start of the stream.
+func newChooser(src *sources.Source, stripe order.Stripe, parallel int) *chooser {
+	c := &chooser{
+		src:    src,
+		cursor: cursor{stripe: stripe, end: noEnd},
+		sizes:  sizes{guess: src.RecordBytes()},
+		window: firstWindow,
 	}
-	if len(f.ready) > 0 {
-		act := f.ready[0]
-		f.ready[0] = nil
-		f.ready = f.ready[1:]
+	c.memory = memory{queue: &c.queue, slabs: make(decode.Slabs, spareSlabs)}
+	c.maker = maker{src: src, stripe: stripe, parallel: parallel, memory: &c.memory, sizes: &c.sizes, due: &c.due}
+	if src.Global() != nil {
+		c.cursor.end = src.Global().End()
+		c.lazy = true
+	} else {
+		c.blocks = &blockReader{src: src, cursor: &c.cursor, queue: &c.queue, memory: &c.memory, due: &c.due}
+	}
+	return c
+}
+
+// moveTo sets a read-ahead that has not run to an ordinal. The seek point is not after it; global order ignores it.
+func (c *chooser) moveTo(from millrace.Ordinal, at millrace.SeekPoint) {
+	c.cursor.moveTo(from)
+	if c.blocks != nil {
+		c.blocks.moveTo(at)
+	}
+}
+
+// release drops the spans that end at or before an ordinal.
+func (c *chooser) release(below millrace.Ordinal) {
+	c.cursor.release(below)
+	if c.queue.popBelow(c.cursor.head, c.memory.retire) > 0 {
+		c.due.short = true
+	}
+	if c.blocks == nil {
+		c.cursor.frontier = max(c.cursor.frontier, c.cursor.head)
+	}
+	c.due.idle = true
+}
+
+// clear ends the read-ahead and returns its scans, which the caller closes without the mutex. No decoder may be running.
+func (c *chooser) clear() (scans []*scan) {
+	if c.blocks != nil {
+		scans = c.blocks.takeScans(c.maker.ready)
+	}
+	c.queue, c.maker.ready, c.memory.quota = queue{}, nil, nil
+	return scans
+}
+
+// choose returns the next action, or nil if nothing can be done. The order is: parts of makings that were begun; tokens
+// that a fetch waits for; then span by span the missing ids, the tokens if the budget allows, and behind them the wanted
+// lengths; at last new spans.
+func (c *chooser) choose() (action, error) {
+	if act := c.maker.takeReady(); act != nil {
 		return act, nil
 	}
-	for _, p := range f.edges.asking {
+	for _, p := range c.queue.requested {
 		if !p.held && !p.gone {
-			if act := f.advance(p, true); act != nil {
+			if act := c.advance(p, true); act != nil {
 				return act, nil
 			}
 		}
 	}
-	limit := f.ahead()
-	refused := false
-	for i := f.unheld(); i < len(f.spans); i++ {
+	limit := c.aheadLimit()
+	act, refused, isFull := c.chooseSpan(limit)
+	if act != nil || isFull {
+		return act, nil
+	}
+	if refused || c.lazy {
+		limit = min(limit, c.cursor.required())
+	}
+	return c.extend(limit)
+}
+
+// chooseSpan returns an action for the first span that needs one. refused means that the budget had no room for a span's
+// tokens; isFull, that the spans reach the limit.
+func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
+	spans := c.queue.spans
+	for i := c.queue.firstUnheld(); i < len(spans); i++ {
 		if refused {
-			i = max(i, f.unknown()) // the budget refuses what is known already
-			if i == len(f.spans) {
+			i = max(i, c.queue.firstUnknown()) // the budget refuses all spans with known lengths
+			if i == len(spans) {
 				break
 			}
 		}
-		p := f.spans[i]
-		if p.lo >= limit || refused && p.lo >= f.want {
-			return nil, nil
+		p := spans[i]
+		if p.lo >= limit || refused && p.lo >= c.cursor.want {
+			return nil, refused, true
 		}
-		if p.held || p.known && f.unasked() {
+		if p.held || p.known && c.lazy {
 			continue
 		}
 		if !refused || p.stage == fresh {
-			if act := f.advance(p, i == 0); act != nil {
-				return act, nil
+			if act := c.advance(p, i == 0); act != nil {
+				return act, refused, false
 			}
-			refused = refused || p.stage == gathered && !f.scanning(p)
+			refused = refused || p.stage == gathered && !(p.block != nil && c.blocks.isReading(p.block))
 		}
-		if refused && p.stage == gathered && !p.known && p.lo < f.want {
-			if act := f.measure(p); act != nil {
-				return act, nil
+		if refused && p.stage == gathered && !p.known && p.lo < c.cursor.want {
+			if act := c.measure(p); act != nil {
+				return act, refused, false
 			}
 		}
 	}
-	if wanted := max(f.want, f.demanded); refused || f.unasked() {
-		limit = min(limit, wanted)
-	}
-	return f.extend(limit)
+	return nil, refused, false
 }
 
-// unasked tells that no token was asked of a feed that reads at random what is asked first. Until then tokens whose
-// lengths are known are not made: of a thousand sources few are drawn in a step, and those must not wait for the
-// others.
-func (f *Feed) unasked() bool { return f.src.Global() != nil && f.aside != nil && !f.asked }
-
-// ahead returns the position up to which spans are made where the budget allows: as far again beyond what is wanted
-// as what is wanted lies beyond the head.
-func (f *Feed) ahead() uint64 {
-	want := max(f.want, f.demanded, f.head)
-	least := min(uint64(min(leastAhead*int64(max(f.cfg.Parallel/4, 1)), f.quota.Share()/4)/f.sizes.record()), maxSpan)
-	more := max(want-f.head, least, millrace.StripeRun)
-	if want > math.MaxUint64-more {
-		return math.MaxUint64
-	}
-	return want + more
+// aheadLimit returns the position up to which spans are made if the budget allows.
+func (c *chooser) aheadLimit() uint64 {
+	least := min(leastAhead*int64(max(c.maker.parallel/4, 1)), c.memory.quota.Share()/4)
+	return c.cursor.ahead(min(uint64(least/c.sizes.recordBytes()), maxSpan))
 }
 
-// record returns the bytes that a record's tokens take, on average.
-func (s *sizes) record() int64 {
-	if s.records < 64 {
-		return s.guess
-	}
-	return max(4*s.tokens/s.records, 4)
-}
-
-// learn counts a span whose lengths became known.
-func (s *sizes) learn(p *span) {
-	s.records += int64(len(p.slots))
-	s.tokens += p.tokens
-}
-
-// advance takes a span one stage further towards being held. nil where that has to wait: for the budget, for another
+// advance takes a span one stage further towards held. It returns nil if that has to wait for the budget or for another
 // decoder.
-func (f *Feed) advance(p *span, must bool) action {
+func (c *chooser) advance(p *span, must bool) action {
 	switch p.stage {
 	case fresh:
-		return f.gather(p)
+		return c.maker.lookUp(p)
 	case gathered:
 		if p.block != nil && p.block.text == nil {
-			return f.readText(p.block, p, must, false)
+			return c.blocks.readText(p, must, false)
 		}
-		need := f.tokenBytes(p)
-		if !f.room(need, p, must) {
+		need := c.sizes.spanBytes(p)
+		if !c.memory.room(need, p, must) {
 			return nil
 		}
-		if !f.turn(p) {
-			f.quota.Force(-need)
+		if !c.memory.reserve(p) {
+			c.memory.quota.Force(-need)
 			return nil
 		}
 		p.charge = need
-		return f.begin(p, true)
+		return c.makeSpan(p, true)
 	}
 	return nil
 }
 
 // measure reads a span for its lengths alone.
-func (f *Feed) measure(p *span) action {
+func (c *chooser) measure(p *span) action {
 	if p.block != nil && p.block.text == nil {
-		return f.readText(p.block, p, true, true)
+		return c.blocks.readText(p, true, true)
 	}
-	if !f.turn(p) {
+	if !c.memory.reserve(p) {
 		return nil
 	}
-	return f.begin(p, false)
+	return c.makeSpan(p, false)
 }
 
-// turn tells whether a span may be made now: what a Fetch waits for always.
-func (f *Feed) turn(p *span) bool {
-	if p.demand == 0 {
-		p.counted = f.quota.Reserve()
-		return p.counted
-	}
-	return true
-}
-
-// begin starts the making of a span.
-func (f *Feed) begin(p *span, keep bool) action {
-	p.stage, p.keep, p.left, p.parts = making, keep, 1, make([][]uint32, 1)
-	if p.block != nil {
-		text := p.block.text
-		if act := f.readNextText(p.block); act != nil {
-			f.ready = append(f.ready, act)
-		}
-		return func(_ context.Context, m *decoder) error { return m.makeFromText(p, text) }
-	}
-	return func(ctx context.Context, m *decoder) error { return m.split(ctx, p) }
-}
-
-// tokenBytes estimates what a span's tokens will take.
-func (f *Feed) tokenBytes(p *span) int64 {
-	if p.known {
-		return 4 * p.tokens
-	}
-	n := int64(p.hi - p.lo)
-	if p.block != nil {
-		return n * int64(p.block.size.Raw/p.block.size.Records)
-	}
-	return n * f.sizes.record()
-}
-
-// room charges n bytes for a span. Where the budget refuses, what is needed later goes first; the head, and what a
-// Fetch waits for, have room in any case.
-func (f *Feed) room(n int64, p *span, must bool) bool {
-	for !f.quota.Take(n) {
-		if f.dropText(p) || f.evict(p, must) {
-			continue
-		}
-		if !must {
-			return false
-		}
-		f.quota.Force(n)
-		return true
-	}
-	return true
-}
-
-// evict drops the tokens of the newest span behind p, or, where p must be had, of any but the first.
-func (f *Feed) evict(p *span, must bool) bool {
-	for _, q := range slices.Backward(f.spans[:f.lastHeld()]) {
-		if q.lo <= p.lo && !must || q == f.spans[0] {
-			return false
-		}
-		if q != p && q.held && q.pins == 0 && q.demand == 0 {
-			f.drop(q)
-			return true
+// makeSpan starts the making of a span. In a block order, the text of the next block is read meanwhile if the budget has
+// more than enough room.
+func (c *chooser) makeSpan(p *span, keep bool) action {
+	act := c.maker.begin(p, keep)
+	if b := p.block; b != nil {
+		next := c.queue.spanAt(b.spans[len(b.spans)-1].hi)
+		if next != nil && !next.held && next.lo < c.aheadLimit() {
+			if early := c.blocks.readEarly(next.block, leastAhead); early != nil {
+				c.maker.ready = append(c.maker.ready, early)
+			}
 		}
 	}
-	return false
+	return act
 }
 
 // extend adds spans until they reach a position.
-func (f *Feed) extend(limit uint64) (action, error) {
-	if f.src.Global() == nil {
-		return f.extendBlocks(limit)
+func (c *chooser) extend(limit uint64) (action, error) {
+	if c.blocks != nil {
+		act, added, err := c.blocks.addUntil(limit)
+		if act == nil && added && err == nil {
+			return c.choose()
+		}
+		return act, err
 	}
-	limit = min(limit, f.stripe.Position(f.end))
-	if f.frontier >= limit {
+	end := c.cursor.stripe.Position(c.cursor.end)
+	lo := c.cursor.frontier
+	if lo >= min(limit, end) {
 		return nil, nil
 	}
-	quarter := f.quota.Share() / 4
-	n := uint64(min(max(min(f.sizes.window, quarter)/f.sizes.record(), millrace.StripeRun), maxSpan))
-	p := &span{lo: f.frontier, hi: min(f.frontier+n, f.stripe.Position(f.end))}
-	f.sizes.window = min(4*f.sizes.window, max(quarter, firstWindow))
-	f.frontier = p.hi
-	f.spans = append(f.spans, p)
-	return f.gather(p), nil
+	quarter := c.memory.quota.Share() / 4
+	n := uint64(min(max(min(c.window, quarter)/c.sizes.recordBytes(), millrace.StripeRun), maxSpan))
+	p := &span{lo: lo, hi: min(lo+n, end)}
+	c.window = min(4*c.window, max(quarter, firstWindow))
+	c.cursor.frontier = p.hi
+	c.queue.push(p)
+	return c.maker.lookUp(p), nil
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -15,122 +13,46 @@ import (
 	"millrace/internal/failpoint"
 	"millrace/sources"
 	"millrace/sources/budget"
+	"millrace/sources/feed/decode"
 	"millrace/sources/order"
 )
 
-// Position is where a feed begins. In block orders SeekPoint is the newest known one that is not after Ordinal (the
-// zero SeekPoint is the stream's start); global order does not need it.
-type Position struct {
-	Ordinal   millrace.Ordinal
-	SeekPoint millrace.SeekPoint
-}
-
-// Config says with what means a feed reads; nothing in it changes what it delivers.
+// Config sets the means of a feed. It does not change the delivered content.
 type Config struct {
-	Budget   *budget.Budget // shared by the feeds of a process; default: one of its own of 256 MiB
-	Parallel int            // goroutines that read and tokenise; default GOMAXPROCS
-	// Standby: the feed stands by until Run. It reads at random what it is asked for, and nothing else but Warm's.
+	Budget   *budget.Budget // shared by the feeds of a process; default: one of its own of budget.Default bytes
+	Parallel int            // decoders; default GOMAXPROCS
+	// Standby: until Run, the feed reads at random only the requested documents, and those of Warm.
 	Standby bool
-	// Progress is told of every record made, and of every MiB on the way; nil: nobody counts.
+	// Progress is called for every record made, and for every MiB of a long one. Default: nothing.
 	Progress func()
 	// Fail holds the failpoints of the process; nil for none.
 	Fail *failpoint.Set
 }
 
-// Offer is what a feed reports ahead of need: one ordinal's metadata, in ordinal order within its stripe.
-type Offer struct {
-	millrace.SampleMeta
-	Quarantine *millrace.Quarantine // set where Reject is: what to record
-}
-
-// Batch is the next metadata of a stripe, in ordinal order.
-type Batch struct {
-	Offers     []Offer
-	SeekPoints []millrace.SeekPoint // of blocks that start at or before the next offer; block orders only
-	End        bool                 // no offer follows
-	EndOrdinal millrace.Ordinal     // with End: the source's ordinals, over all stripes
-}
-
-// Request asks for tokens Offset … Offset+Length of a document.
-type Request struct {
-	Ordinal millrace.Ordinal
-	Offset  uint32
-	Length  uint32
-}
-
-// SampleError is a document that cannot be served although it was offered; it wraps millrace.ErrBadSample.
-type SampleError struct {
-	Ordinal    millrace.Ordinal
-	Quarantine millrace.Quarantine
-}
-
-// Error names the sample and the reason.
-func (e *SampleError) Error() string {
-	return fmt.Sprintf("fetch %s %s (ordinal %d): %s", e.Quarantine.Source, e.Quarantine.ID, e.Ordinal, e.Quarantine.Reason)
-}
-
-// Sample says which document it is.
-func (e *SampleError) Sample() (millrace.Ordinal, millrace.Quarantine) {
-	return e.Ordinal, e.Quarantine
-}
-
-// Unwrap returns millrace.ErrBadSample.
-func (e *SampleError) Unwrap() error { return millrace.ErrBadSample }
-
-// errStopped is what waiting callers get once Run has returned without an error of its own.
+// errStopped is the error of callers that wait when Run ends because its context ended.
 var errStopped = errors.New("feed has stopped")
 
-const defaultBudget = 256 << 20
-
-// batchOffers bounds the offers of one Batch.
-const batchOffers = 4096
-
-// Feed is one stripe of one source, read ahead of need. Run does the work; the other methods may be called
-// concurrently with it and with each other.
+// Feed reads one stripe of one source ahead of need. Run does the work; the other methods may be called at the same time
+// as Run and as each other.
 //
-// Positions (see order.Stripe) count the stripe's ordinals. head ≤ offered; spans cover head … frontier without a
-// gap, or nothing yet.
+// One mutex guards all state that changes. Decoders read, decode and tokenise without it. The only locks taken under it
+// are those of the budget and of the source, which never call back under theirs.
 type Feed struct {
 	src    *sources.Source
 	stripe order.Stripe
 	cfg    Config
-	from   millrace.Ordinal
+	text   *lastText // of random-access reads
 
 	mu    sync.Mutex
-	idle  *sync.Cond    // decoders wait for something to do
-	news  *sync.Cond    // Next and Fetch wait for spans
-	quota *budget.Quota // nil before Run
-	err   error         // why the feed ended
-
-	spans    []*span
-	edges    edges
-	frontier uint64           // position after the last span
-	head     uint64           // positions below are released
-	want     uint64           // positions below may be offered
-	offered  uint64           // positions below were offered
-	demanded uint64           // positions below are wanted by a Fetch
-	end      millrace.Ordinal // of the source's stream; MaxUint64 while unknown
-	ready    []action         // parts of makings begun
-	sizes    sizes
-
-	blockFeed
-	first millrace.SeekPoint // where the feed began
-	aside *aside             // nil once spans serve everything
-	asked bool               // tokens were
+	idle  *sync.Cond // decoders wait for an action
+	news  *sync.Cond // Next and Fetch wait for spans
+	ahead *chooser
+	from  Position // where the feed begins
+	shelf *shelf   // nil once spans serve everything
+	err   error    // why the feed ended
 }
 
-// sizes is what was learnt of the records so far, to size spans and charges.
-type sizes struct {
-	guess   int64 // bytes of a record's tokens, before any was seen
-	records int64
-	tokens  int64
-	window  int64 // bytes of tokens in the next span, in global order
-}
-
-// action is one piece of a feed's work, done by a decoder without the feed's mutex.
-type action func(ctx context.Context, m *decoder) error
-
-// New returns the feed of one stripe that begins at a position. It starts nothing; the budget is joined by Run.
+// New returns the feed of one stripe that begins at a position. It starts nothing, and joins the budget in Run.
 func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Feed {
 	if stripe.Of == 0 {
 		stripe.Of = 1
@@ -142,50 +64,43 @@ func New(s *sources.Source, from Position, stripe order.Stripe, cfg Config) *Fee
 		cfg.Progress = func() {}
 	}
 	if cfg.Budget == nil {
-		cfg.Budget = budget.New(defaultBudget)
+		cfg.Budget = budget.New(budget.Default)
 	}
-	f := &Feed{src: s, stripe: stripe, cfg: cfg, from: from.Ordinal, end: math.MaxUint64}
+	f := &Feed{src: s, stripe: stripe, cfg: cfg, text: newLastText()}
 	f.idle, f.news = sync.NewCond(&f.mu), sync.NewCond(&f.mu)
-	f.sizes = sizes{guess: s.RecordBytes(), window: firstWindow}
-	if s.Global() != nil {
-		f.end = s.Global().End()
-	}
-	// What is asked first need not wait for all that lies around it.
-	if cfg.Standby || s.Global() != nil {
-		f.aside = &aside{below: from.Ordinal, seekPoint: from.SeekPoint, warmed: math.MaxUint64, made: make(map[millrace.Ordinal]document)}
+	f.ahead = newChooser(s, stripe, cfg.Parallel)
+	if cfg.Standby || s.Global() != nil { // the first requests do not wait for the spans around them
+		f.shelf = newShelf(from)
 	}
 	f.start(from)
 	return f
 }
 
-// start sets a feed that does not run yet to a position; the mutex is held, or nobody else has the feed.
+// start sets a feed that does not run yet to a position.
 func (f *Feed) start(from Position) {
-	f.head = f.stripe.Position(from.Ordinal)
-	f.want, f.offered, f.frontier = f.head, f.head, f.head
-	if f.src.Global() == nil {
-		f.blockFeed, f.first = newBlockFeed(from.SeekPoint), from.SeekPoint
-		f.frontier = f.stripe.Position(from.SeekPoint.Ordinal)
-	}
+	f.from = from
+	f.ahead.moveTo(from.Ordinal, from.SeekPoint)
 }
 
-// Run reads ahead until ctx ends or something cannot be read, and returns why. It is called once.
+// Run reads ahead until ctx ends or a read fails for good, and returns the reason. It is called once.
 func (f *Feed) Run(ctx context.Context) error {
 	quota := f.cfg.Budget.Open(f.nudge)
 	f.mu.Lock()
-	f.quota = quota
-	f.mu.Unlock()
+	f.ahead.memory.quota = quota
+	err := f.checkStart()
+	f.unlock()
 	g, gctx := errgroup.WithContext(ctx)
 	stop := context.AfterFunc(gctx, f.nudge)
 	defer stop()
-	if a := f.next; a.Ordinal > f.from || int(a.Shard) >= len(f.src.Manifest().Shards) {
+	for range f.cfg.Parallel {
 		g.Go(func() error {
-			return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it", f.from, a)
+			if err != nil {
+				return err
+			}
+			return f.serve(gctx)
 		})
 	}
-	for range f.cfg.Parallel {
-		g.Go(func() error { return f.serve(gctx) })
-	}
-	err := g.Wait()
+	err = g.Wait()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	} else {
@@ -196,65 +111,119 @@ func (f *Feed) Run(ctx context.Context) error {
 	return err
 }
 
-// shut ends the feed for everyone who waits.
+// checkStart returns the error of a seek point that cannot be used; the mutex is held.
+func (f *Feed) checkStart() error {
+	at := f.from.SeekPoint
+	if f.ahead.blocks == nil || at.Ordinal <= f.from.Ordinal && int(at.Shard) < len(f.src.Manifest().Shards) {
+		return nil
+	}
+	return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it", f.from.Ordinal, at)
+}
+
+// shut ends the feed for all callers.
 func (f *Feed) shut(err error, stopped bool) {
-	f.stopScans()
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	scans := f.ahead.clear()
 	f.err = err
 	if stopped {
 		f.err = fmt.Errorf("source %s: %w", f.src.Name(), errStopped)
 	}
-	f.spans, f.edges, f.ready, f.quota = nil, edges{}, nil, nil
-	f.news.Broadcast()
-}
-
-// nudge lets everyone look again: room was given back, or a context ended.
-func (f *Feed) nudge() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.idle.Broadcast()
-	f.news.Broadcast()
+	f.ahead.due = signals{news: true}
+	f.unlock()
+	for _, s := range scans {
+		s.close()
+	}
 }
 
 // serve does one action after another.
 func (f *Feed) serve(ctx context.Context) error {
-	m := newDecoder(f)
+	d := decode.New(f.src, f.cfg.Progress, f.cfg.Fail)
+	var act action
 	for {
-		act, err := f.await(ctx)
-		if err != nil {
+		var err error
+		if act == nil {
+			if act, err = f.await(ctx); err != nil {
+				return err
+			}
+		}
+		if err := act.work(ctx, d); err != nil {
 			return err
 		}
-		if err := act(ctx, m); err != nil {
+		f.mu.Lock()
+		act, err = act.settle()
+		f.unlock()
+		if err != nil {
 			return err
 		}
 	}
 }
 
+// await returns the next action as soon as there is one.
 func (f *Feed) await(ctx context.Context) (action, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		act, err := f.choose()
-		if f.quota.Decline() { // it had a turn and made nothing of it
-			f.mu.Unlock()
-			f.quota.PassOn()
-			f.mu.Lock()
-			if act == nil && err == nil {
-				continue
-			}
-		}
+		act, err := f.ahead.choose()
+		f.ahead.due.declined = f.ahead.memory.quota.Decline()
 		if act != nil || err != nil {
 			return act, err
 		}
-		f.idle.Wait()
+		f.sleep(f.idle)
 	}
 }
 
-// wait blocks a caller of Next or Fetch until there is news; the mutex is held. wake must be armed by f.watch.
+// nudge wakes all who wait: room was given back, or a context ended.
+func (f *Feed) nudge() {
+	f.mu.Lock()
+	f.ahead.due.idle, f.ahead.due.news = true, true
+	f.unlock()
+}
+
+// unlock unlocks the mutex and gives the signals that are due. Other feeds are woken without the mutex, because their
+// wake takes theirs.
+func (f *Feed) unlock() {
+	f.broadcast()
+	due, quota := f.ahead.due, f.ahead.memory.quota
+	f.ahead.due = signals{}
+	f.mu.Unlock()
+	if due.short && quota != nil {
+		quota.WakeShort()
+	}
+	for range due.returned {
+		quota.Return()
+	}
+	if due.declined {
+		quota.PassOn()
+	}
+}
+
+// broadcast gives the signals that are due inside the feed; the mutex is held.
+func (f *Feed) broadcast() {
+	due := &f.ahead.due
+	if due.idle {
+		f.idle.Broadcast()
+	}
+	if due.news {
+		f.news.Broadcast()
+	}
+	due.idle, due.news = false, false
+}
+
+// sleep waits for a condition; the mutex is held. It returns at once if it had signals for other feeds.
+func (f *Feed) sleep(c *sync.Cond) {
+	f.broadcast()
+	if f.ahead.due != (signals{}) {
+		f.unlock()
+		f.mu.Lock()
+		return
+	}
+	c.Wait()
+}
+
+// wait blocks a caller of Next or Fetch until there is news; the mutex is held. The caller has armed nudge for ctx.
 func (f *Feed) wait(ctx context.Context) error {
 	if f.err != nil {
 		return f.err
@@ -262,64 +231,42 @@ func (f *Feed) wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	f.news.Wait()
+	f.sleep(f.news)
 	return nil
 }
 
-// Want says that metadata is needed for ordinals below until; no more is offered than asked.
+// Want allows offers of ordinals below until. No more is offered.
 func (f *Feed) Want(until millrace.Ordinal) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if position := f.stripe.Position(until); position > f.want {
-		f.want = position
-		f.idle.Broadcast()
-		f.news.Broadcast()
+	defer f.unlock()
+	if position := f.stripe.Position(until); position > f.ahead.cursor.want {
+		f.ahead.cursor.want = position
+		f.ahead.due.idle, f.ahead.due.news = true, true
 	}
 }
 
-// Release says that ordinals below are not fetched any more; their payload is dropped.
+// Release ends the fetching of ordinals below; their tokens are dropped.
 func (f *Feed) Release(below millrace.Ordinal) {
-	if a := f.standing(); a != nil {
-		a.follow(below, millrace.SeekPoint{})
-	}
 	f.mu.Lock()
-	f.head = max(f.head, f.stripe.Position(below))
-	f.offered = max(f.offered, f.head)
-	n := 0
-	for n < len(f.spans) && f.spans[n].hi <= f.head {
-		f.release(f.spans[n])
-		n++
+	defer f.unlock()
+	if f.shelf != nil {
+		f.shelf.advance(below, millrace.SeekPoint{})
 	}
-	f.spans = slices.Delete(f.spans, 0, n)
-	f.edges.shift(n)
-	if f.src.Global() != nil {
-		f.frontier = max(f.frontier, f.head)
-	}
-	quota := f.quota
-	f.idle.Broadcast()
-	f.mu.Unlock()
-	if n > 0 && quota != nil {
-		quota.WakeShort()
-	}
+	f.ahead.release(below)
 }
 
-// release takes a span out of use; the mutex is held.
-func (f *Feed) release(p *span) {
-	p.gone = true
-	if p.pins == 0 && p.held {
-		f.drop(p)
+// Next blocks for the next offers of the stripe, in ordinal order. After End it returns End again.
+func (f *Feed) Next(ctx context.Context) (Batch, error) {
+	defer context.AfterFunc(ctx, f.nudge)()
+	f.mu.Lock()
+	defer f.unlock()
+	for {
+		b := f.ahead.offer()
+		if len(b.Offers) > 0 || b.End {
+			return b, nil
+		}
+		if err := f.wait(ctx); err != nil {
+			return Batch{}, err
+		}
 	}
-	if p.block != nil {
-		f.spareText(p.block)
-	}
-}
-
-// drop frees a span's tokens; the mutex is held.
-func (f *Feed) drop(p *span) {
-	p.parts, p.held = nil, false
-	if !p.gone {
-		f.edges.held = min(f.edges.held, f.indexOf(p))
-	}
-	f.quota.Force(-p.charge)
-	p.charge = 0
 }

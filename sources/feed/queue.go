@@ -5,66 +5,85 @@ import (
 	"sort"
 )
 
-// edges say where in a feed's spans there is something to do, so that a choice does not look at all of them: they may
-// be many and tiny. They are indexes into spans; the feed's mutex guards them.
-type edges struct {
-	held   int     // all spans before are held
-	known  int     // of all spans before the lengths are known
-	tail   int     // no span from there on is held
-	asking []*span // those that a Fetch waits for, in order
+// queue holds a feed's spans in order of position, without a gap. It also keeps indexes of the places that need work,
+// because spans may be many and tiny. The feed's mutex guards it.
+type queue struct {
+	spans     []*span
+	allHeld   int     // all spans before are held
+	allKnown  int     // the lengths of all spans before are known
+	noneHeld  int     // no span from there on is held
+	requested []*span // a fetch waits for each; in order
 }
 
-// shift follows the release of the first n spans.
-func (e *edges) shift(n int) {
-	e.held, e.known, e.tail = max(e.held-n, 0), max(e.known-n, 0), max(e.tail-n, 0)
-}
+// push adds a span behind the last.
+func (q *queue) push(p *span) { q.spans = append(q.spans, p) }
 
-// unheld is the first span that is not held; the mutex is held.
-func (f *Feed) unheld() int {
-	e := &f.edges
-	for e.held < len(f.spans) && f.spans[e.held].held {
-		e.held++
+// popBelow removes the spans that end at or before a position, and hands each to a function.
+func (q *queue) popBelow(position uint64, popped func(*span)) (n int) {
+	for n < len(q.spans) && q.spans[n].hi <= position {
+		popped(q.spans[n])
+		n++
 	}
-	return e.held
+	q.spans = slices.Delete(q.spans, 0, n)
+	q.allHeld, q.allKnown, q.noneHeld = max(q.allHeld-n, 0), max(q.allKnown-n, 0), max(q.noneHeld-n, 0)
+	return n
 }
 
-// unknown is the first span whose lengths are not known; known lengths stay known.
-func (f *Feed) unknown() int {
-	e := &f.edges
-	for e.known < len(f.spans) && f.spans[e.known].known {
-		e.known++
+// firstUnheld returns the index of the first span that is not held.
+func (q *queue) firstUnheld() int {
+	for q.allHeld < len(q.spans) && q.spans[q.allHeld].held {
+		q.allHeld++
 	}
-	return e.known
+	return q.allHeld
 }
 
-// lastHeld is the index after the last span that is held.
-func (f *Feed) lastHeld() int {
-	e := &f.edges
-	for e.tail > 0 && !f.spans[e.tail-1].held {
-		e.tail--
+// firstUnknown returns the index of the first span with unknown lengths. Known lengths stay known.
+func (q *queue) firstUnknown() int {
+	for q.allKnown < len(q.spans) && q.spans[q.allKnown].known {
+		q.allKnown++
 	}
-	return e.tail
+	return q.allKnown
 }
 
-// spansBefore counts the spans that end at or before a position.
-func (f *Feed) spansBefore(position uint64) int {
-	return sort.Search(len(f.spans), func(i int) bool { return f.spans[i].hi > position })
+// heldUntil returns the spans up to the last held one.
+func (q *queue) heldUntil() []*span {
+	for q.noneHeld > 0 && !q.spans[q.noneHeld-1].held {
+		q.noneHeld--
+	}
+	return q.spans[:q.noneHeld]
 }
 
-// indexOf is the index of a span that was not released.
-func (f *Feed) indexOf(p *span) int { return f.spansBefore(p.lo) }
+// noteHeld follows a span whose tokens came into memory.
+func (q *queue) noteHeld(p *span) { q.noneHeld = max(q.noneHeld, q.endingBefore(p.lo)+1) }
 
-// ask counts a Fetch that waits for a span's tokens.
-func (f *Feed) ask(p *span) {
+// noteDropped follows a span whose tokens left memory.
+func (q *queue) noteDropped(p *span) { q.allHeld = min(q.allHeld, q.endingBefore(p.lo)) }
+
+// endingBefore counts the spans that end at or before a position. For the start of a queued span that is its index.
+func (q *queue) endingBefore(position uint64) int {
+	return sort.Search(len(q.spans), func(i int) bool { return q.spans[i].hi > position })
+}
+
+// spanAt returns the span that holds a position, or nil.
+func (q *queue) spanAt(position uint64) *span {
+	i := q.endingBefore(position)
+	if i == len(q.spans) || q.spans[i].lo > position {
+		return nil
+	}
+	return q.spans[i]
+}
+
+// request counts a fetch that waits for a span's tokens.
+func (q *queue) request(p *span) {
 	if p.demand++; p.demand == 1 {
-		i := sort.Search(len(f.edges.asking), func(i int) bool { return f.edges.asking[i].lo > p.lo })
-		f.edges.asking = slices.Insert(f.edges.asking, i, p)
+		i := sort.Search(len(q.requested), func(i int) bool { return q.requested[i].lo > p.lo })
+		q.requested = slices.Insert(q.requested, i, p)
 	}
 }
 
-// unask takes back what ask counted.
-func (f *Feed) unask(p *span) {
+// withdraw undoes request.
+func (q *queue) withdraw(p *span) {
 	if p.demand--; p.demand == 0 {
-		f.edges.asking = slices.DeleteFunc(f.edges.asking, func(q *span) bool { return q == p })
+		q.requested = slices.DeleteFunc(q.requested, func(other *span) bool { return other == p })
 	}
 }

@@ -2,72 +2,84 @@ package feed
 
 import (
 	"millrace"
-	"millrace/sources/filter"
+	"millrace/mixing"
+	"millrace/sources"
+	"millrace/sources/feed/decode"
 	"millrace/sources/order"
 )
 
-// slot is one ordinal of a span: which record it is and where its tokens lie. No pointers: spans are many.
-type slot struct {
-	record uint64
-	shard  uint32
-	length uint32 // tokens; 0 until the span is known
-	part   uint32 // of the span's tokens, valid while the span is held
-	off    uint32 // in that part
-}
+// Sizes of spans.
+const (
+	maxSpan   = 64 << 10  // records
+	partBytes = 256 << 10 // of a part of a making: its tokens, or about as much text
+)
 
-// stage is what happens to a span.
+// stage is the progress of a span.
 type stage uint8
 
 const (
 	fresh     stage = iota // only its positions are known
 	gathering              // its ids are being looked up
-	gathered               // ids are known, and lengths too where known is set
+	gathered               // its ids are known; its lengths too, if known is set
 	making                 // its records are being read
 )
 
-// span is a run of consecutive positions of a feed that are looked up, read and dropped together.
+// span is a run of consecutive stripe positions that are looked up, read and dropped together.
 //
-// Invariants: (1) slots' record, shard and, once known, length never change; (2) part and off are written by decoders
-// while stage is making and read by others only while held; (3) a span with pins is not dropped. All fields but the
-// slots' contents are guarded by the feed's mutex.
+// Invariants: (1) the slots' Record, Shard and, once known, Length never change; (2) decoders write Part and Off while
+// stage is making, and others read them only while held; (3) a span with pins is not dropped. The feed's mutex guards
+// all fields but the slots' contents.
 type span struct {
-	lo, hi uint64
-	block  *block // nil in global order
-	stage  stage
-	known  bool // every length is known, so it can be offered
-	held   bool // the tokens are there
-	keep   bool // of the making in progress: tokens are kept, else only lengths
-	gone   bool // released; freed when nobody uses it any more
+	lo, hi   uint64
+	block    *block // nil in global order
+	stage    stage
+	known    bool // every length is known, so the span can be offered
+	held     bool // the tokens are in memory
+	keep     bool // the making in progress keeps tokens; otherwise it finds lengths only
+	gone     bool // released; freed when the last user is done
+	reserved bool // the making in progress has a reservation of the budget
 
-	counted bool // of the making in progress: it is one of the budget's turns
-
-	demand int   // fetches waiting for the tokens
-	pins   int   // fetches reading them
-	left   int   // parts of the making in progress that are not finished
-	tokens int64 // sum of the lengths, where known
+	demand int   // fetches that wait for the tokens
+	pins   int   // fetches that read them
+	left   int   // unfinished parts of the making in progress
+	tokens int64 // sum of the lengths, once known
 	charge int64 // bytes charged to the budget
 
-	slots   []slot
-	refused []uint32                       // by slot: the bits of the filters that refuse it, settled like its length; nil where there are no filters
-	patches []uint32                       // by slot; nil where the source has none
+	slots   []decode.Slot
+	refused []uint32                       // by slot: bits of the filters that refuse it, fixed once known; nil without filters
+	patches []uint32                       // by slot; nil if the source has none
 	parts   [][]uint32                     // tokens
-	rejects map[uint32]millrace.Quarantine // by slot: found before it was offered
+	rejects map[uint32]millrace.Quarantine // by slot: found before the span was known
 	faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
 }
 
-// block is a run of records that is permuted together, in block orders.
+// isRefused reports whether the source's own filter refuses a slot of a known span. The answer never changes.
+func (p *span) isRefused(slot uint32) bool { return decode.IsRefused(p.refused, slot) }
+
+// part describes one part of the making in progress for a decoder. While parts are left, known does not change, and only
+// the rejects of an unknown span do.
+func (p *span) part(number uint32) decode.Part {
+	part := decode.Part{Number: number, Slots: p.slots, Refused: p.refused, Known: p.known, Keep: p.keep}
+	if p.known {
+		part.Rejects = p.rejects
+	}
+	return part
+}
+
+// block is a run of records that are permuted together, in block orders.
 type block struct {
 	seekPoint millrace.SeekPoint
 	shard     uint32 // in the manifest
 	size      order.BlockSize
-	text      *rawBlock // nil where it is not held
-	scanning  bool
-	charge    int64 // bytes of text charged to the budget
+	text      *decode.Text // nil if it is not held
+	reading   bool         // its text is being read
+	charge    int64        // bytes of text charged to the budget
 	spans     []*span
 }
 
-// idle tells that no span of the block needs the text now, or, with lengths alone asked for, to know its lengths.
-func (b *block) idle(lengths bool) bool {
+// isIdle reports whether no span of the block needs its text now. With lengths set, a span whose lengths are known does
+// not need it either, unless a fetch waits.
+func (b *block) isIdle(lengths bool) bool {
 	for _, p := range b.spans {
 		if p.stage == making || p.demand > 0 && !p.held {
 			return false
@@ -79,6 +91,24 @@ func (b *block) idle(lengths bool) bool {
 	return true
 }
 
-// dropped tells whether a slot's tokens are not kept: the source's own filter refuses them. The answers of a known
-// span never change.
-func (p *span) dropped(i uint32) bool { return p.refused != nil && p.refused[i]&filter.Own != 0 }
+// order returns the order of the block's records.
+func (b *block) order(src *sources.Source) blockOrder {
+	perm, permuted := src.Blocks().Permutation(b.seekPoint, b.size.Records)
+	return blockOrder{block: b, perm: perm, permuted: permuted}
+}
+
+// blockOrder maps the ordinals of a block to its records.
+type blockOrder struct {
+	block    *block
+	perm     mixing.Permutation
+	permuted bool
+}
+
+// slot returns the slot of an ordinal of the block.
+func (o *blockOrder) slot(n millrace.Ordinal) decode.Slot {
+	at := uint64(n - o.block.seekPoint.Ordinal)
+	if o.permuted {
+		at = o.perm.At(at)
+	}
+	return decode.Slot{Shard: o.block.shard, Record: o.block.seekPoint.Record + at}
+}

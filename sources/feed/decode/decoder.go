@@ -1,0 +1,286 @@
+package decode
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"millrace"
+	"millrace/internal/failpoint"
+	"millrace/sources"
+	"millrace/sources/filter"
+)
+
+// mostScratch bounds the tokens of scratch that a decoder keeps.
+const mostScratch = 4 << 20
+
+// Unknown is the length of a document that no length store has.
+const Unknown = ^uint32(0)
+
+// Slot is one ordinal of a span: its record, and the place of its tokens. It has no pointers, because slots are many.
+type Slot struct {
+	Record uint64
+	Shard  uint32
+	Length uint32 // tokens; 0 until it is known
+	Part   uint32 // of the span's tokens
+	Off    uint32 // in that part
+}
+
+// Part is a set of documents of one span that one decoder makes. Several decoders may make parts of one span at the
+// same time: they write different elements of Slots and Refused.
+type Part struct {
+	Number  uint32                         // among the parts of the span
+	Slots   []Slot                         // of the whole span
+	Refused []uint32                       // by slot: bits of the filters that refuse it; nil without filters
+	Rejects map[uint32]millrace.Quarantine // by slot: offered as rejects; read only if Known
+	Known   bool                           // every length is known: plans may count on the documents
+	Keep    bool                           // keep the tokens; otherwise only lengths are found
+
+	// Serve, if set, gets each document at once. The tokens are valid until it returns; bad is nil or the reason why
+	// there are none. Lengths then has the length with which each slot was offered, or Unknown.
+	Serve   func(slot uint32, tokens []uint32, bad *millrace.Quarantine) error
+	Lengths []uint32
+}
+
+// IsRefused reports whether the source's own filter refuses a slot, so that its tokens are not kept. The bits are those of
+// a span, or nil without filters.
+func IsRefused(bits []uint32, slot uint32) bool { return bits != nil && bits[slot]&filter.Own != 0 }
+
+// Outcome is the result of a part, beside the lengths in its slots.
+type Outcome struct {
+	Tokens  []uint32                       // of the kept documents, at the slots' Off
+	Rejects map[uint32]millrace.Quarantine // by slot: found before the length was known
+	Faults  map[uint32]millrace.Quarantine // by slot: bad although it was offered with a length
+}
+
+// Decoder makes the documents of one part after another. One goroutine uses it.
+type Decoder struct {
+	src      *sources.Source
+	progress func()
+	fail     *failpoint.Set
+
+	// of the part being made
+	part    Part
+	out     Outcome
+	before  int                   // tokens in buf before the record's
+	buf     []uint32              // the part's tokens; the last record's, if only lengths are found
+	lengths []sources.FoundLength // found in this part, of shard
+	shard   uint32
+	check   sources.DocumentCheck // of shard
+
+	// reused, so that a record costs no allocation
+	record sources.Record
+	slots  []uint32
+	act    func() error
+	what   func() string
+
+	rec    *sources.Record // being tokenised
+	bits   uint64          // of the filters that refuse it
+	judges *filter.Judge
+}
+
+// New returns a decoder. It calls progress after every record, and for every MiB of a long one.
+func New(src *sources.Source, progress func(), fail *failpoint.Set) *Decoder {
+	d := &Decoder{src: src, progress: progress, fail: fail, slots: make([]uint32, 1)}
+	d.act = func() (err error) {
+		d.fail.Hit("loader/decode/before")
+		d.buf, err = d.src.Document(d.buf, d.rec, d.progress)
+		d.progress()
+		if err == nil {
+			err = d.judge(len(d.buf) - d.before)
+		}
+		return err
+	}
+	d.what = func() string { return d.src.SampleName(d.shard, d.rec.Number) }
+	return d
+}
+
+// Begin starts a part.
+func (d *Decoder) Begin(p Part) {
+	d.part, d.out = p, Outcome{}
+	d.buf, d.lengths = d.buf[:0], d.lengths[:0]
+	d.check = d.src.DocumentCheck()
+}
+
+// Finish remembers the lengths found in the part and returns its outcome, which the caller owns.
+func (d *Decoder) Finish() Outcome {
+	d.src.Remember(d.shard, d.lengths)
+	out := d.out
+	if d.part.Keep {
+		out.Tokens = slices.Clone(d.buf)
+	}
+	if cap(d.buf) > mostScratch {
+		d.buf = nil
+	}
+	return out
+}
+
+// MakeText makes every slot of the part from its block's text.
+func (d *Decoder) MakeText(text *Text) error {
+	for i := range d.part.Slots {
+		s := &d.part.Slots[i]
+		d.record = text.record(s.Record, d.record.Tokens[:0])
+		d.slots[0] = uint32(i)
+		if err := d.place(s.Shard, &d.record, d.slots[:1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place makes the tokens of one record, files them under all its slots, and serves them. An error ends the feed. A fault
+// of the record alone becomes a reject or a fault.
+func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
+	if err := d.make(shard, r, slots); err != nil || d.part.Serve == nil {
+		return err
+	}
+	for _, i := range slots {
+		q, bad := d.out.Rejects[i]
+		if was, n := d.part.Lengths[i], uint32(len(d.buf)); !bad && was != Unknown && was != n {
+			q, bad = d.quarantine(shard, d.rec, lengthChanged(was, n)), true
+		}
+		var err error
+		if bad {
+			err = d.part.Serve(i, nil, &q)
+		} else {
+			err = d.part.Serve(i, d.buf, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
+	if d.shard != shard {
+		d.src.Remember(d.shard, d.lengths)
+		d.shard, d.lengths = shard, d.lengths[:0]
+	}
+	if r.Err != nil {
+		d.refuse(shard, r, slots, r.Err)
+		return nil
+	}
+	if !d.part.Keep {
+		d.buf = d.buf[:0]
+	}
+	d.rec = r
+	d.before = len(d.buf)
+	before := d.before
+	err := sources.Fence(millrace.ErrBadSample, d.what, d.act)
+	if err != nil {
+		d.buf = d.buf[:before]
+		d.refuse(shard, r, slots, err)
+		return nil
+	}
+	n := uint32(len(d.buf) - before)
+	found := sources.FoundLength{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
+	if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {
+		return err
+	}
+	if !d.part.Known {
+		d.lengths = append(d.lengths, found)
+	}
+	kept := d.part.Refused == nil
+	for _, i := range slots {
+		if d.part.Refused != nil && !d.part.Known {
+			d.part.Refused[i] = uint32(d.bits)
+		}
+		kept = kept || !IsRefused(d.part.Refused, i)
+		if err := d.file(i, r, uint32(before), n); err != nil {
+			return err
+		}
+	}
+	if !kept { // no plan asks for a document that the source's own filter refuses
+		d.buf = d.buf[:before]
+	}
+	return nil
+}
+
+// file notes the place of a slot's tokens.
+func (d *Decoder) file(i uint32, r *sources.Record, off, n uint32) error {
+	s := &d.part.Slots[i]
+	switch {
+	case !d.part.Known:
+		s.Length = n
+	case s.Length != n && !d.isReject(i):
+		if err := d.src.LengthChanged(s.Shard, s.Record, s.Length, n); err != nil {
+			return err
+		}
+		d.fault(i, r, lengthChanged(s.Length, n))
+		return nil
+	}
+	s.Part, s.Off = d.part.Number, off
+	return nil
+}
+
+func lengthChanged(was, is uint32) string {
+	return fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", was, is)
+}
+
+// isReject reports whether a slot of a known span was offered as a reject: its length is 0 whatever its record holds now.
+func (d *Decoder) isReject(i uint32) bool {
+	_, ok := d.part.Rejects[i]
+	return ok
+}
+
+// refuse files a record that has no tokens: a reject before its length is known, a fault after.
+func (d *Decoder) refuse(shard uint32, r *sources.Record, slots []uint32, cause error) {
+	reason := cause.Error()
+	if !d.part.Known {
+		d.lengths = append(d.lengths, sources.FoundLength{Record: r.Number, Bad: true})
+	}
+	for _, i := range slots {
+		if d.part.Known {
+			if !d.isReject(i) {
+				d.fault(i, r, reason)
+			}
+			continue
+		}
+		d.out.Rejects = with(d.out.Rejects, i, d.quarantine(shard, r, reason))
+		d.part.Slots[i].Length = 0
+		if d.part.Refused != nil {
+			d.part.Refused[i] = 0
+		}
+	}
+}
+
+func (d *Decoder) fault(i uint32, r *sources.Record, reason string) {
+	d.out.Faults = with(d.out.Faults, i, d.quarantine(d.part.Slots[i].Shard, r, reason))
+}
+
+func (d *Decoder) quarantine(shard uint32, r *sources.Record, reason string) millrace.Quarantine {
+	id := d.src.SampleName(shard, r.Number)
+	return millrace.Quarantine{Source: d.src.Name(), ID: id, Offset: r.Offset, Reason: reason}
+}
+
+// judge asks the filters about the record just tokenised.
+func (d *Decoder) judge(tokens int) (err error) {
+	set := d.src.Filters()
+	if set == nil || d.part.Known {
+		return nil
+	}
+	if d.judges == nil {
+		d.judges = set.Judge()
+	}
+	d.bits, err = d.judges.Refused(d.rec.Others, tokens, len(d.rec.Text))
+	return err
+}
+
+// Merge returns a map with the entries of both; it may change the first.
+func Merge[V any](into, from map[uint32]V) map[uint32]V {
+	if into == nil {
+		return from
+	}
+	maps.Copy(into, from)
+	return into
+}
+
+// with sets one entry of a map that may be nil.
+func with[V any](m map[uint32]V, key uint32, value V) map[uint32]V {
+	if m == nil {
+		m = make(map[uint32]V)
+	}
+	m[key] = value
+	return m
+}

@@ -1,0 +1,144 @@
+package decode
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"millrace/sources"
+)
+
+// SlabBytes is the size of a slab of block text. A longer record gets a slab of its own.
+const SlabBytes = 1 << 20
+
+// Slabs keeps slabs for reuse; its capacity bounds them, and no budget counts them. A nil Slabs keeps none. It is safe
+// for concurrent use.
+type Slabs chan []byte
+
+func (s Slabs) take() []byte {
+	select {
+	case slab := <-s:
+		return slab
+	default:
+		return make([]byte, 0, SlabBytes)
+	}
+}
+
+// Recycle takes the slabs of a text that nobody reads any more.
+func (s Slabs) Recycle(t *Text) {
+	for _, slab := range t.slabs {
+		if cap(slab) != SlabBytes {
+			continue
+		}
+		select {
+		case s <- slab[:0]:
+		default:
+			return
+		}
+	}
+}
+
+// Text holds the records of one block in file order: their text, or their tokens as little-endian bytes.
+type Text struct {
+	first   uint64 // record
+	raw     uint64 // uncompressed bytes of the file
+	records []rawRecord
+	errs    map[uint32]error // by position: records to be quarantined
+	others  [][]any          // of each record, if the source's filters ask for any
+	values  int64            // estimated bytes of others
+	slabs   [][]byte
+	tokens  bool // slabs hold tokens
+}
+
+// rawRecord is the place of a record's bytes in the slabs.
+type rawRecord struct {
+	offset int64 // in the file
+	off    uint32
+	n      uint32
+	slab   uint32
+}
+
+// Records returns the number of records.
+func (t *Text) Records() uint64 { return uint64(len(t.records)) }
+
+// Raw returns the uncompressed bytes of the block in its file.
+func (t *Text) Raw() uint64 { return t.raw }
+
+// Size returns the bytes that the text takes in memory.
+func (t *Text) Size() (n int64) {
+	for _, s := range t.slabs {
+		n += int64(cap(s))
+	}
+	return n + 24*int64(cap(t.records)) + t.values
+}
+
+// add copies one record.
+func (t *Text) add(r *sources.Record, spare Slabs) {
+	t.raw += uint64(r.Raw)
+	t.keepOthers(r.Others)
+	if r.Err != nil {
+		t.errs = with(t.errs, uint32(len(t.records)), r.Err)
+		t.records = append(t.records, rawRecord{offset: r.Offset})
+		return
+	}
+	n := len(r.Text) + 4*len(r.Tokens)
+	last := len(t.slabs) - 1
+	if last < 0 || len(t.slabs[last])+n > cap(t.slabs[last]) {
+		if n > SlabBytes {
+			t.slabs = append(t.slabs, make([]byte, 0, n))
+		} else {
+			t.slabs = append(t.slabs, spare.take())
+		}
+		last++
+	}
+	at := t.slabs[last]
+	t.records = append(t.records, rawRecord{offset: r.Offset, slab: uint32(last), off: uint32(len(at)), n: uint32(n)})
+	at = append(at, r.Text...)
+	for _, token := range r.Tokens {
+		at = binary.LittleEndian.AppendUint32(at, token)
+	}
+	t.slabs[last] = at
+}
+
+// keepOthers copies a record's other values. A bad record has none.
+func (t *Text) keepOthers(values []any) {
+	if values == nil && t.others == nil {
+		return
+	}
+	for len(t.others) < len(t.records) { // bad records before the first that has values
+		t.others = append(t.others, nil)
+	}
+	t.others = append(t.others, slices.Clone(values))
+	t.values += 24
+	for _, v := range values {
+		if text, ok := v.(string); ok {
+			t.values += int64(len(text))
+		}
+		t.values += 24
+	}
+}
+
+// record returns one record. Its text lies in a slab; its tokens are appended to scratch.
+func (t *Text) record(number uint64, scratch []uint32) sources.Record {
+	at := uint32(number - t.first)
+	ref := t.records[at]
+	r := sources.Record{Number: number, Offset: ref.offset, Err: t.errs[at]}
+	if r.Err != nil {
+		return r
+	}
+	if t.others != nil {
+		r.Others = t.others[at]
+	}
+	var bytes []byte
+	if len(t.slabs) > 0 {
+		bytes = t.slabs[ref.slab][ref.off : ref.off+ref.n]
+	}
+	if !t.tokens {
+		r.Text = bytes
+		return r
+	}
+	for ; len(bytes) > 0; bytes = bytes[4:] {
+		scratch = append(scratch, binary.LittleEndian.Uint32(bytes))
+	}
+	r.Tokens = scratch
+	return r
+}

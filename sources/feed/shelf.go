@@ -1,0 +1,95 @@
+package feed
+
+import (
+	"math"
+	"slices"
+
+	"millrace"
+	"millrace/sources/feed/decode"
+)
+
+// shelfBytes bounds the tokens of a shelf.
+const shelfBytes = 16 << 20
+
+// shelf keeps documents that random-access reads made: those of a standby, and those of every feed of a seekable source
+// until its spans hold most of the requested documents. The feed's mutex guards it.
+type shelf struct {
+	below     millrace.Ordinal   // nothing below is requested any more
+	seekPoint millrace.SeekPoint // the newest known one that is not after below; block orders
+	warmed    millrace.Ordinal   // the value of below at the last Warm; noEnd before
+	documents map[millrace.Ordinal]document
+	byAge     []millrace.Ordinal // of documents, oldest first
+	size      int64              // bytes of their tokens
+}
+
+// document is one whole sample. Its tokens never change.
+type document struct {
+	id     millrace.SampleID
+	tokens []uint32
+}
+
+func newShelf(from Position) *shelf {
+	return &shelf{below: from.Ordinal, seekPoint: from.SeekPoint, warmed: math.MaxUint64,
+		documents: make(map[millrace.Ordinal]document)}
+}
+
+// advance drops the documents below an ordinal.
+func (s *shelf) advance(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
+	s.below = max(s.below, below)
+	if seekPoint.Ordinal > s.seekPoint.Ordinal && seekPoint.Ordinal <= s.below {
+		s.seekPoint = seekPoint
+	}
+	s.byAge = slices.DeleteFunc(s.byAge, func(n millrace.Ordinal) bool {
+		if n < s.below {
+			s.forget(n)
+		}
+		return n < s.below
+	})
+}
+
+// forget drops a document. The caller removes it from byAge.
+func (s *shelf) forget(n millrace.Ordinal) {
+	s.size -= 4 * int64(len(s.documents[n].tokens))
+	delete(s.documents, n)
+}
+
+// isLarge reports whether a shelf does not keep a document because of its size.
+func isLarge(tokens []uint32) bool { return 4*int64(len(tokens)) > shelfBytes/4 }
+
+// put keeps a document, which the shelf owns then, and drops the oldest ones beyond its bound.
+func (s *shelf) put(n millrace.Ordinal, d document) {
+	if _, ok := s.documents[n]; ok || n < s.below {
+		return
+	}
+	s.documents[n] = d
+	s.byAge = append(s.byAge, n)
+	for s.size += 4 * int64(len(d.tokens)); s.size > shelfBytes; s.byAge = s.byAge[1:] {
+		s.forget(s.byAge[0])
+	}
+}
+
+// turn lets one goroutine at a time do something that takes long. It guards no state of the feed, and no caller holds
+// the feed's mutex.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take() { t <- struct{}{} }
+func (t turn) pass() { <-t }
+
+// lastText keeps the text of the block that a random-access read used last. Only the holder of the turn uses it: readers
+// of the same block wait for the first one to read it.
+type lastText struct {
+	turn turn
+	text *decode.Text
+	of   millrace.SeekPoint // of the block
+}
+
+func newLastText() *lastText { return &lastText{turn: newTurn()} }
+
+// set replaces the text.
+func (l *lastText) set(of millrace.SeekPoint, text *decode.Text) {
+	l.turn.take()
+	defer l.turn.pass()
+	l.text, l.of = text, of
+}

@@ -1,0 +1,114 @@
+package feed
+
+import (
+	"context"
+	"errors"
+
+	"millrace"
+)
+
+// The documents that Warm makes.
+const (
+	warmRecords = 32      // after the cursor, at most
+	warmBytes   = 1 << 20 // estimated bytes of their tokens, at most
+	warmShare   = 32      // after the first time, at most one for so many that the primary has read meanwhile
+)
+
+// Follow moves a standby's cursor: nothing below is requested any more. The seek point is the newest known one that is
+// not after it.
+func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
+	f.mu.Lock()
+	defer f.unlock()
+	if f.ahead.memory.quota == nil && below >= f.from.Ordinal {
+		f.start(Position{below, seekPoint})
+	}
+	if f.shelf != nil {
+		f.shelf.advance(below, seekPoint)
+	}
+}
+
+// Warm makes the first few documents after a standby's cursor, if the cursor has moved. After that, the files are open,
+// the system's cache holds the data, and the first sample of a takeover is in memory.
+func (f *Feed) Warm(ctx context.Context) error {
+	f.mu.Lock()
+	shelf := f.shelf
+	if shelf == nil || shelf.below == shelf.warmed {
+		f.unlock()
+		return nil
+	}
+	from, was := shelf.below, shelf.warmed
+	end, n := f.ahead.cursor.end, uint64(max(min(warmBytes/f.ahead.sizes.recordBytes(), warmRecords), 1))
+	f.unlock()
+	if from > was {
+		n = min(n, max(uint64(from-was)/uint64(f.stripe.Of)/warmShare, 1))
+	}
+	var documents []wanted
+	for position := f.stripe.Position(from); n > 0 && f.stripe.Ordinal(position) < end; position, n = position+1, n-1 {
+		documents = append(documents, wanted{ordinal: f.stripe.Ordinal(position)})
+	}
+	_, err := separate(nil, f.readRandom(ctx, shelf, documents, nil))
+	if err != nil && !errors.Is(err, errPastEnd) {
+		return err
+	}
+	f.mu.Lock()
+	defer f.unlock()
+	shelf.warmed = from
+	return nil
+}
+
+// readRandom makes documents at random and serves each as soon as it is made; without a server it only keeps them. The
+// documents on the shelf are not made again, and new ones are put there. A nil shelf keeps nothing.
+func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, serve server) error {
+	r := &randomRead{src: f.src, cfg: f.cfg, serve: serve, turn: newTurn(), text: newLastText(), seekPoint: f.seekPointBefore}
+	type kept struct {
+		wanted
+		document
+	}
+	var found []kept
+	rest := documents
+	f.mu.Lock()
+	r.recordBytes = f.ahead.sizes.recordBytes()
+	if s != nil {
+		rest = nil
+		for _, w := range documents {
+			if d, ok := s.documents[w.ordinal]; ok {
+				found = append(found, kept{w, d})
+			} else {
+				rest = append(rest, w)
+			}
+		}
+		r.text = f.text
+		r.keep = func(n millrace.Ordinal, d document) {
+			f.mu.Lock()
+			defer f.unlock()
+			s.put(n, d)
+		}
+	}
+	f.unlock()
+	for _, k := range found {
+		if err := r.pass(k.wanted, k.id, k.tokens, nil); err != nil {
+			return err
+		}
+	}
+	if len(rest) > 0 {
+		f.cfg.Fail.Hit("loader/aside/before")
+	}
+	err := r.read(ctx, rest)
+	return errors.Join(err, r.bad)
+}
+
+// seekPointBefore returns the newest known seek point at which a search for an ordinal can begin.
+func (f *Feed) seekPointBefore(n millrace.Ordinal) millrace.SeekPoint {
+	f.mu.Lock()
+	defer f.unlock()
+	at := f.from.SeekPoint
+	for _, p := range f.ahead.queue.spans {
+		if p.block != nil && p.block.seekPoint.Ordinal <= n {
+			at = p.block.seekPoint
+		}
+	}
+	if s := f.shelf; s != nil && s.seekPoint.Ordinal >= at.Ordinal && s.seekPoint.Ordinal <= n {
+		at = s.seekPoint
+	}
+	return at
+}

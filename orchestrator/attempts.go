@@ -134,11 +134,11 @@ func (m *Machine) resolveOne(r *rank, j *join) error {
 // resolveAt starts at a state of this run, with the changes of the mixture that stay in force from there on.
 func (m *Machine) resolveAt(j *join, at *facts.RunState) (err error) {
 	if j.forgets {
-		j.state = at.With(at.Overrides)
+		j.state = at.WithOverrides(at.Overrides)
 	} else if j.state, err = m.s.Forward(at); err != nil {
 		return err
 	}
-	j.step = j.state.Step()
+	j.step = j.state.NextStep()
 	return nil
 }
 
@@ -304,7 +304,7 @@ func (m *Machine) sameAttempt(j *join) bool {
 		return false
 	}
 	// With all that is known by now of changes of the mixture in this attempt.
-	if string(j.state.Encode()) != string(m.s.Base.With(m.live).Encode()) {
+	if string(j.state.Encode()) != string(m.s.Base.WithOverrides(m.live).Encode()) {
 		return false
 	}
 	for i := range m.ranks {

@@ -308,7 +308,7 @@ func (m *Machine) assign() (made []facts.Fact) {
 
 // reposition makes the queues stand at the state of a newly opened attempt.
 func (m *Machine) reposition() {
-	base := m.s.Planner(len(m.cfg.Sources))
+	base := m.s.PlannerState(len(m.cfg.Sources))
 	for i := range m.cfg.Sources {
 		m.roster.Reposition(i, base.Floor(i), base.Sources[i].SeekPoint)
 	}

@@ -11,7 +11,7 @@ func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
 		Recent: m.s.RecentQuarantines(), Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
 		Alerts: m.alerts.now, Masked: uint64(len(m.s.Masks)), Switches: m.roster.Switches(), Protected: m.roster.Protected()}
-	base := m.s.Planner(len(m.cfg.Sources))
+	base := m.s.PlannerState(len(m.cfg.Sources))
 	next := base
 	if tail := m.s.Tail(); tail != nil {
 		next = &tail.Planner

@@ -35,28 +35,6 @@ func without(list []*pb.Mixed, by *pb.Mixed) []*pb.Mixed {
 	})
 }
 
-// Overrides returns the overrides of the newest attempt: those of the state at the watermark, and the changes that were journaled since.
-func (s *State) Overrides(file *planner.Spec) (Overrides, error) {
-	if s.Base == nil {
-		return Overrides{}, nil
-	}
-	return s.overridesAfter(s.Base.Overrides, file, s.Watermark, ^uint64(0))
-}
-
-// overridesAfter adds the changes of the newest attempt that were journaled while a step from `from` to `to` was the next to seal.
-func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64) (Overrides, error) {
-	return withAll(o, file, s.Mixed, func(c *pb.Mixed) bool {
-		return c.Attempt == s.Attempt.GetAttempt() && c.Known >= from && c.Known <= to
-	})
-}
-
-// Forward returns the state with the changes that stay in force in an attempt that begins at it.
-func (s *State) Forward(at *RunState) (*RunState, error) {
-	next := &pb.Opened{Attempt: uint32(s.CurrentAttempt()) + 1, Step: at.Step()}
-	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next), func(c *pb.Mixed) bool { return c.AtStep >= at.Step() })
-	return at.With(o), err
-}
-
 // withAll adds changes to overrides.
 func withAll(o Overrides, file *planner.Spec, changes []*pb.Mixed, wanted func(*pb.Mixed) bool) (_ Overrides, err error) {
 	for _, c := range changes {

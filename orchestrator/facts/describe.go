@@ -67,9 +67,6 @@ func readable(weights []mixing.Weight) []string {
 	return out
 }
 
-// InForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
-func (s *State) InForce(c *pb.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }
-
 // ChangesAt are the changes of the mixture that took effect with a step of an attempt, for people; names are those of the sources, in order.
 func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
 	for _, c := range list {

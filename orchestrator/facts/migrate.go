@@ -19,21 +19,21 @@ type Rules struct {
 
 // Migrate turns a saved state into a state of this run. It refuses differences that no override names, and changes that the state
 // cannot go on with. docs/resume.md says what each difference does to the planner's state.
-func Migrate(saved *Saved, to *Run, rules Rules, override []string) (*RunState, error) {
+func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunState, error) {
 	lines, err := rules.Changed(saved.Identity)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	m := migration{saved: saved.Sources, now: to.sources, classify: rules.Classify}
-	m.name(lines)
-	if err := m.judge(override); err != nil {
+	m.listDifferences(lines)
+	if err := m.checkOverridden(override); err != nil {
 		return nil, err
 	}
-	if err := m.adaptable(saved.Planner); err != nil {
+	if err := m.checkAdaptable(saved.Planner); err != nil {
 		return nil, err
 	}
 	text := saved.overrides
-	if text != nil && m.remixed() {
+	if text != nil && m.hasOtherMixture() {
 		text = &overridesText{Skips: text.Skips, Costs: text.Costs}
 	}
 	out := &RunState{Run: to, Attempt: saved.Attempt, Planner: m.adapt(saved.Planner)}
@@ -46,37 +46,37 @@ func Migrate(saved *Saved, to *Run, rules Rules, override []string) (*RunState, 
 	return out, nil
 }
 
-// remixed reports whether the state's changes were made to another mixture: a key that takes part in it has another value, or the
+// hasOtherMixture reports whether the state's changes were made to another mixture: a key that takes part in it has another value, or the
 // sources are others. The mixture file holds then.
-func (m *migration) remixed() bool {
-	return slices.ContainsFunc(m.changes, func(c change) bool { return c.class.DecidesMixture() }) ||
+func (m *migration) hasOtherMixture() bool {
+	return slices.ContainsFunc(m.differences, func(c difference) bool { return c.class.DecidesMixture() }) ||
 		!slices.EqualFunc(m.saved, m.now, func(a, b SourceFiles) bool { return a.Name == b.Name })
 }
 
 // migration compares the sources and the identity of a saved state with those of a run.
 type migration struct {
-	saved, now []SourceFiles
-	classify   func(key string) millrace.KeyClass
-	changes    []change
+	saved, now  []SourceFiles
+	classify    func(key string) millrace.KeyClass
+	differences []difference
 }
 
-// change is one key that differs.
-type change struct {
+// difference is one key that differs.
+type difference struct {
 	name  string // an override names it so
 	line  string // for people: the name and how it differs
 	class millrace.KeyClass
 }
 
-// name lists all differences: those of the identities and, because an identity may have shortened them, those of the sources.
-func (m *migration) name(identity []string) {
+// listDifferences lists all differences: those of the identities and, because an identity may have shortened them, those of the sources.
+func (m *migration) listDifferences(identity []string) {
 	named := map[string]bool{}
 	for _, line := range identity {
 		name, _, _ := strings.Cut(line, ": ")
-		m.changes, named[name] = append(m.changes, change{name: name, line: line, class: m.classify(name)}), true
+		m.differences, named[name] = append(m.differences, difference{name: name, line: line, class: m.classify(name)}), true
 	}
 	add := func(name, how string) {
 		if !named[name] {
-			m.changes = append(m.changes, change{name: name, line: name + ": " + how})
+			m.differences = append(m.differences, difference{name: name, line: name + ": " + how})
 		}
 	}
 	for _, s := range m.now {
@@ -92,52 +92,52 @@ func (m *migration) name(identity []string) {
 			add("sources."+s.Name, "removed")
 		}
 	}
-	slices.SortFunc(m.changes, func(a, b change) int { return strings.Compare(a.line, b.line) })
+	slices.SortFunc(m.differences, func(a, b difference) int { return strings.Compare(a.line, b.line) })
 }
 
 func find(list []SourceFiles, name string) int {
 	return slices.IndexFunc(list, func(s SourceFiles) bool { return s.Name == name })
 }
 
-// shownChanges is how many changes an error names.
-const shownChanges = 8
+// shownDifferences is how many changes an error names.
+const shownDifferences = 8
 
-// judge refuses changes that are not overridden.
-func (m *migration) judge(override []string) error {
+// checkOverridden refuses changes that are not overridden.
+func (m *migration) checkOverridden(override []string) error {
 	var lines, names []string
-	for _, c := range m.changes {
-		if !m.overridden(c.name, override) {
+	for _, c := range m.differences {
+		if !m.isOverridden(c.name, override) {
 			lines, names = append(lines, c.line), append(names, fmt.Sprintf("%q", c.name))
 		}
 	}
 	if len(lines) == 0 {
 		return nil
 	}
-	if n := len(lines) - shownChanges; n > 0 {
-		lines, names = append(lines[:shownChanges], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
+	if n := len(lines) - shownDifferences; n > 0 {
+		lines, names = append(lines[:shownDifferences], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
 	}
 	return millrace.Errorf(millrace.ErrMismatch, "the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless",
 		strings.Join(lines, "; "), strings.Join(names, ", "))
 }
 
-// overridden reports whether an override names a change. A name stands for all below it; a source's name also for the weight that came or
+// isOverridden reports whether an override names a change. A name stands for all below it; a source's name also for the weight that came or
 // went with it.
-func (m *migration) overridden(name string, override []string) bool {
+func (m *migration) isOverridden(name string, override []string) bool {
 	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
 	moved := isWeight && (find(m.saved, source) < 0) != (find(m.now, source) < 0)
 	return slices.ContainsFunc(override, func(o string) bool {
-		return o == "*" || below(name, o) || moved && below("sources."+source, o)
+		return o == "*" || isUnder(name, o) || moved && isUnder("sources."+source, o)
 	})
 }
 
-func below(name, room string) bool {
+func isUnder(name, room string) bool {
 	rest, ok := strings.CutPrefix(name, room)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// adaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments of a removed source.
-func (m *migration) adaptable(st progress.State) error {
-	if len(m.changes) == 0 {
+// checkAdaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments of a removed source.
+func (m *migration) checkAdaptable(st progress.State) error {
+	if len(m.differences) == 0 {
 		return nil
 	}
 	names := make([]string, len(m.saved))
@@ -152,14 +152,14 @@ func (m *migration) adapt(st progress.State) progress.State {
 	maps := make([]progress.Mapping, len(m.now))
 	for i, s := range m.now {
 		maps[i].From = find(m.saved, s.Name)
-		for _, c := range m.changes {
+		for _, c := range m.differences {
 			mine := c.name == "sources" || c.name == "sources."+s.Name || c.name == "sources."+s.Name+".files"
 			maps[i].IsReplaced = maps[i].IsReplaced || mine || c.class == millrace.KeyDocuments
 			maps[i].HasNewEnd = maps[i].HasNewEnd || mine || c.class == millrace.KeyEnd
 		}
 	}
 	st = st.Adapt(maps)
-	if slices.ContainsFunc(m.changes, func(c change) bool { return c.class == millrace.KeyUnit }) {
+	if slices.ContainsFunc(m.differences, func(c difference) bool { return c.class == millrace.KeyUnit }) {
 		st = st.ResetDeficits()
 	}
 	return st

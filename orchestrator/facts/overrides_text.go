@@ -21,8 +21,8 @@ type overridesText struct {
 	Policy   []byte      `json:"policy,omitempty"`
 }
 
-// text returns the form that parseOverrides reads, or nil for no overrides; file is the mixture file's spec.
-func (o Overrides) text(file *planner.Spec) *overridesText {
+// toText returns the form that parseOverrides reads, or nil for no overrides; file is the mixture file's spec.
+func (o Overrides) toText(file *planner.Spec) *overridesText {
 	if o.isEmpty() {
 		return nil
 	}
@@ -62,7 +62,7 @@ func milestoneText(k mixing.Milestone, file []mixing.Milestone) string {
 	return b.String()
 }
 
-// parseOverrides reads the form that text wrote; file is the mixture file's schedule.
+// parseOverrides reads the form that toText writes; file is the mixture file's schedule.
 func parseOverrides(t *overridesText, file *mixing.Schedule) (Overrides, error) {
 	var o Overrides
 	if t == nil {

@@ -16,7 +16,7 @@ import (
 // Read restores a run's state from its store: the newest snapshot and the records after it, which it counts. It takes as long as those
 // are many, however long the run was, checks the digest chain on the way, and changes nothing.
 func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (s *State, records int, err error) {
-	r, err := replayed(store, stream, spec)
+	r, err := replayJournal(store, stream, spec)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -26,7 +26,7 @@ func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (
 // ReadCounters restores what can be told without knowing the run's spec: the state without its run states and plans, and the planner's state
 // at the watermark, in which deficits mean nothing. Its sources are those of Manifests, sorted by name.
 func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, progress.State, error) {
-	r, err := replayed(store, stream, nil)
+	r, err := replayJournal(store, stream, nil)
 	if err != nil {
 		return nil, progress.State{}, err
 	}
@@ -52,15 +52,15 @@ type replay struct {
 	deltas  []progress.Delta // of all sealed steps from there on
 }
 
-// replayed applies the whole journal.
-func replayed(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (*replay, error) {
+// replayJournal applies the whole journal.
+func replayJournal(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (*replay, error) {
 	r := &replay{store: store, stream: string(stream), spec: spec, differ: planner.NewDiffer(nil), s: NewState()}
 	snap, ok, err := store.NewestSnapshot()
 	if err != nil {
 		return nil, err
 	}
 	if ok {
-		if err := r.snapshot(snap); err != nil {
+		if err := r.restore(snap); err != nil {
 			return nil, fmt.Errorf("read snapshot of journal record %d: %w", snap.Index, err)
 		}
 	}
@@ -77,8 +77,8 @@ func replayed(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spe
 	})
 }
 
-// snapshot puts the state where a snapshot has it.
-func (r *replay) snapshot(snap checkpoint.Snapshot) error {
+// restore puts the state where a snapshot has it.
+func (r *replay) restore(snap checkpoint.Snapshot) error {
 	var m proto.Snapshot
 	if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
 		return err
@@ -172,27 +172,27 @@ func (r *replay) broken(step uint64, why string) error {
 		step, r.s.Attempt.GetAttempt(), why, checkpoint.ErrCorrupt)
 }
 
-func (r *replay) key(step uint64) checkpoint.StepKey {
+func (r *replay) stepKey(step uint64) checkpoint.StepKey {
 	return checkpoint.StepKey{Stream: r.stream, Attempt: r.s.Attempt.GetAttempt(), Step: step}
 }
 
 // entry reads the ledger entry of a step of the newest attempt.
 func (r *replay) entry(step uint64) (*ledger.Entry, bool, error) {
-	return ledger.ReadEntry(r.store, r.key(step))
+	return ledger.ReadEntry(r.store, r.stepKey(step))
 }
 
 // advance brings the planner's state to the watermark.
 func (r *replay) advance() error {
 	for uint64(r.at.Step) < r.s.Watermark {
-		if err := r.step(); err != nil {
+		if err := r.applyNext(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// step brings the planner's state behind the next sealed step.
-func (r *replay) step() error {
+// applyNext brings the planner's state behind the next sealed step.
+func (r *replay) applyNext() error {
 	delta := r.deltas[0]
 	r.deltas = r.deltas[1:]
 	return r.differ.Apply(&r.at, delta)
@@ -203,7 +203,7 @@ func (r *replay) materialise() (err error) {
 	if r.s.Attempt == nil {
 		return nil
 	}
-	if err := r.mixed(); err != nil {
+	if err := r.startOverrides(); err != nil {
 		return err
 	}
 	if r.s.Watermark > uint64(r.at.Step) {
@@ -214,18 +214,18 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 	}
-	if err := r.begun(); err != nil {
+	if err := r.readBegun(); err != nil {
 		return err
 	}
 	for step := r.s.Watermark; step < r.s.Next; step++ {
-		p, ok, err := ledger.ReadPlan(r.store, r.key(step))
+		p, ok, err := ledger.ReadPlan(r.store, r.stepKey(step))
 		if err != nil {
 			return err
 		}
 		if !ok || string(p.Content) != string(r.s.Sealed[step].Plan.Content) {
 			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w", step, r.s.CurrentAttempt(), checkpoint.ErrCorrupt)
 		}
-		if err := r.step(); err != nil {
+		if err := r.applyNext(); err != nil {
 			return err
 		}
 		after, err := r.runState()
@@ -233,16 +233,16 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 		p.State = after.Encode()
-		r.s.Sealed[step] = Step{Plan: p, After: after}
+		r.s.Sealed[step] = SealedStep{Plan: p, After: after}
 	}
 	return nil
 }
 
-// begun fetches the plans of the window that is under way at the watermark.
-func (r *replay) begun() error {
+// readBegun fetches the plans of the window that is under way at the watermark.
+func (r *replay) readBegun() error {
 	from, _ := r.at.Drawn()
 	for step := uint64(from); step < r.s.Watermark; step++ {
-		p, ok, err := ledger.ReadPlan(r.store, r.key(step))
+		p, ok, err := ledger.ReadPlan(r.store, r.stepKey(step))
 		if err != nil {
 			return err
 		}
@@ -253,8 +253,8 @@ func (r *replay) begun() error {
 	return nil
 }
 
-// mixed starts with the overrides of the base. The deltas after it were made with all changes that were journaled.
-func (r *replay) mixed() error {
+// startOverrides starts with the overrides of the base. The deltas after it were made with all changes that were journaled.
+func (r *replay) startOverrides() error {
 	r.live = r.s.Base.Overrides
 	all, err := r.s.overridesAfter(r.live, r.spec, uint64(r.at.Step), ^uint64(0))
 	r.known, r.differ = uint64(r.at.Step), planner.NewDiffer(all.Spec(r.spec))

@@ -34,9 +34,9 @@ func (t savedText) encode() []byte {
 	return text
 }
 
-// Saved is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides are decoded when the
+// SavedState is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides are decoded when the
 // mixture file is known that they refer to.
-type Saved struct {
+type SavedState struct {
 	Attempt    uint32
 	Planner    progress.State
 	Sources    []SourceFiles
@@ -47,7 +47,7 @@ type Saved struct {
 }
 
 // ReadSaved decodes a state that a trainer saved.
-func ReadSaved(text []byte) (*Saved, error) {
+func ReadSaved(text []byte) (*SavedState, error) {
 	var version struct {
 		Millrace *int `json:"millrace"`
 	}
@@ -61,7 +61,7 @@ func ReadSaved(text []byte) (*Saved, error) {
 	if err := json.Unmarshal(text, &t); err != nil {
 		return nil, unreadable(millrace.Mark(err, millrace.ErrInvalid))
 	}
-	s := &Saved{Attempt: t.Attempt, Identity: t.Identity, Microbatch: t.Microbatch, Placement: t.Placement, overrides: t.Overrides}
+	s := &SavedState{Attempt: t.Attempt, Identity: t.Identity, Microbatch: t.Microbatch, Placement: t.Placement, overrides: t.Overrides}
 	var err error
 	if s.Planner, err = progress.Parse(t.Planner); err != nil {
 		return nil, unreadable(err)
@@ -100,4 +100,15 @@ func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
 		return nil, unreadable(err)
 	}
 	return out, nil
+}
+
+// Encode returns the text that a trainer saves. Equal states have equal texts.
+func (s *RunState) Encode() []byte {
+	return savedText{Version: savedVersion, Step: s.NextStep(), Attempt: s.Attempt, Planner: s.Planner.Compact(), Sources: s.packed, Identity: s.Identity,
+		Overrides: s.Overrides.toText(s.Spec)}.encode()
+}
+
+// term is a short form for marks of wrong usage.
+func invalid(format string, args ...any) error {
+	return millrace.Errorf(millrace.ErrInvalid, format, args...)
 }

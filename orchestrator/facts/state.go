@@ -2,8 +2,10 @@ package facts
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
+	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/progress"
 	"millrace/proto"
 )
@@ -21,11 +23,11 @@ type State struct {
 	Term           uint64 // highest orchestrator term taken
 	AssignTerm     uint64 // highest loader assignment term
 	Manifests      map[string]*proto.Manifest
-	Attempt        *proto.Opened   // the newest; nil before the first
-	Base           *RunState       // at the watermark; nil before the first attempt
-	Watermark      uint64          // first step that not every rank has consumed
-	Sealed         map[uint64]Step // steps at or after the watermark, of the newest attempt
-	Next           uint64          // first step that is not sealed
+	Attempt        *proto.Opened         // the newest; nil before the first
+	Base           *RunState             // at the watermark; nil before the first attempt
+	Watermark      uint64                // first step that not every rank has consumed
+	Sealed         map[uint64]SealedStep // steps at or after the watermark, of the newest attempt
+	Next           uint64                // first step that is not sealed
 	// Begun: if the state was read while a window was under way at the watermark, the window's steps below it whose plans are kept.
 	Begun       []*proto.Plan
 	Ended       *proto.Ended
@@ -45,7 +47,7 @@ type State struct {
 
 // NewState is the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]Step{}, Quarantined: map[string]uint64{}, QuarantinedBelow: map[string]uint64{},
+	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]SealedStep{}, Quarantined: map[string]uint64{}, QuarantinedBelow: map[string]uint64{},
 		Through: map[uint32]bool{}, Holders: map[Stripe]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
 }
 
@@ -73,7 +75,7 @@ func (s *State) Apply(f Fact) {
 		clear(s.Sealed)
 		clear(s.Through)
 	case *proto.Record_Sealed:
-		s.Sealed[r.Sealed.Step], s.Next, s.Chain = Step{f.Plan, f.At}, r.Sealed.Step+1, r.Sealed.Chain
+		s.Sealed[r.Sealed.Step], s.Next, s.Chain = SealedStep{f.Plan, f.At}, r.Sealed.Step+1, r.Sealed.Chain
 	case *proto.Record_Acknowledged:
 		s.acknowledge(r.Acknowledged.Below)
 		for _, rank := range r.Acknowledged.Through {
@@ -122,8 +124,8 @@ func (s *State) At(step uint64) *RunState {
 	return s.Base
 }
 
-// Planner is the planner's state at the watermark, or that of a run with so many sources before its first attempt.
-func (s *State) Planner(sources int) *progress.State {
+// PlannerState is the planner's state at the watermark, or that of a run with so many sources before its first attempt.
+func (s *State) PlannerState(sources int) *progress.State {
 	if s.Base == nil {
 		st := progress.New(sources)
 		return &st
@@ -137,3 +139,63 @@ func (s *State) CurrentAttempt() millrace.Attempt { return millrace.Attempt(s.At
 func (s *State) String() string {
 	return fmt.Sprintf("term %d attempt %d watermark %d next %d", s.Term, s.CurrentAttempt(), s.Watermark, s.Next)
 }
+
+// IsMasked reports whether a segment is masked. A mask holds in every attempt, so that every reading gives the same bytes.
+func (s *State) IsMasked(source string, ordinal uint64, offset uint32) bool {
+	return slices.ContainsFunc(s.Masks, func(m *proto.Mask) bool { return m.Source == source && m.Ordinal == ordinal && m.Offset == offset })
+}
+
+// mask adds masked segments. Each of their documents counts as one that could not be decoded.
+func (s *State) mask(masks []*proto.Mask) {
+	for _, q := range s.NewlyBad(masks) {
+		s.Quarantined[q.Source]++
+		s.Recent = append(s.Recent, q)
+	}
+	s.Recent = s.Recent[max(0, len(s.Recent)-keptQuarantines):]
+	for _, mask := range masks {
+		if !s.IsMasked(mask.Source, mask.Ordinal, mask.Offset) {
+			s.Masks = append(s.Masks, mask)
+		}
+	}
+}
+
+// NewlyBad lists the documents of masks that have no masked segment yet, each once.
+func (s *State) NewlyBad(masks []*proto.Mask) (out []*proto.Quarantine) {
+	for i, mask := range masks {
+		known := func(o *proto.Mask) bool { return o.Source == mask.Source && o.Ordinal == mask.Ordinal }
+		if !slices.ContainsFunc(s.Masks, known) && !slices.ContainsFunc(masks[:i], known) {
+			out = append(out, mask.Sample)
+		}
+	}
+	return out
+}
+
+// RecentQuarantines returns the newest quarantined samples for people, the newest last.
+func (s *State) RecentQuarantines() []*proto.Quarantine {
+	return s.Recent[max(0, len(s.Recent)-recentQuarantines):]
+}
+
+// Overrides returns the overrides of the newest attempt: those of the state at the watermark, and the changes that were journaled since.
+func (s *State) Overrides(file *planner.Spec) (Overrides, error) {
+	if s.Base == nil {
+		return Overrides{}, nil
+	}
+	return s.overridesAfter(s.Base.Overrides, file, s.Watermark, ^uint64(0))
+}
+
+// overridesAfter adds the changes of the newest attempt that were journaled while a step from `from` to `to` was the next to seal.
+func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64) (Overrides, error) {
+	return withAll(o, file, s.Mixed, func(c *proto.Mixed) bool {
+		return c.Attempt == s.Attempt.GetAttempt() && c.Known >= from && c.Known <= to
+	})
+}
+
+// Forward returns the state with the changes that stay in force in an attempt that begins at it.
+func (s *State) Forward(at *RunState) (*RunState, error) {
+	next := &proto.Opened{Attempt: uint32(s.CurrentAttempt()) + 1, Step: at.NextStep()}
+	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next), func(c *proto.Mixed) bool { return c.AtStep >= at.NextStep() })
+	return at.WithOverrides(o), err
+}
+
+// InForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
+func (s *State) InForce(c *proto.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }

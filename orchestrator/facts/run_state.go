@@ -1,0 +1,45 @@
+package facts
+
+import (
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/progress"
+)
+
+// Run is everything that all states of one run have in common.
+type Run struct {
+	Spec     *planner.Spec // of the mixture file; nil: overrides are not decoded
+	Identity []byte        // JSON, compact
+	sources  []SourceFiles
+	packed   string // sources, as a state holds them
+}
+
+// NewRun returns the common part of a run's states. Sources are in the planner's order.
+func NewRun(spec *planner.Spec, identity []byte, sources []SourceFiles) *Run {
+	return &Run{Spec: spec, Identity: identity, sources: sources, packed: packSources(sources)}
+}
+
+// RunState is a decoded run state: all that a fresh run directory needs to go on. It is a value; nothing changes it.
+type RunState struct {
+	*Run
+	Attempt   uint32 // the attempt that it was made in; 0 before the first
+	Planner   progress.State
+	Overrides Overrides // of steps from Planner.Step on, as far as they were known when the state was made
+}
+
+// NewRunState returns the state of a run at a state of the planner. Overrides are trimmed to the steps that follow it.
+func NewRunState(run *Run, attempt uint32, st progress.State, o Overrides) *RunState {
+	return &RunState{Run: run, Attempt: attempt, Planner: st, Overrides: o.Since(&st)}
+}
+
+// NextStep returns the first step that was not consumed.
+func (s *RunState) NextStep() uint64 { return uint64(s.Planner.Step) }
+
+// WithOverrides returns the state with other overrides, trimmed to the steps that follow it.
+func (s *RunState) WithOverrides(o Overrides) *RunState {
+	return NewRunState(s.Run, s.Attempt, s.Planner, o)
+}
+
+// IsAlike reports whether both are the same state but for their overrides, which may have been known later.
+func (s *RunState) IsAlike(o *RunState) bool {
+	return s.Attempt == o.Attempt && s.packed == o.packed && string(s.Identity) == string(o.Identity) && s.Planner.Equal(o.Planner)
+}

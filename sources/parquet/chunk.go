@@ -3,6 +3,7 @@ package parquet
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -40,6 +41,11 @@ type pageRef struct {
 type pages struct {
 	dictionary pageRef // header nil without one
 	data       []pageRef
+}
+
+// pageOf returns the page that holds a row of the row group.
+func (p *pages) pageOf(row int64) int {
+	return sort.Search(len(p.data), func(i int) bool { return p.data[i].row > row }) - 1
 }
 
 // chunksOf takes what is needed from the metadata, checked: rows add up, and pages lie before the footer.

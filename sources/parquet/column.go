@@ -1,10 +1,13 @@
 package parquet
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
 
@@ -22,6 +25,44 @@ type column struct {
 
 // levelBits is the width of a definition level.
 func (c *column) levelBits() int { return bits.Len(uint(c.depth)) }
+
+// width returns the bytes of a value of the column: 0 if each has its own, -1 if nothing here reads such values.
+func (c *column) width() int {
+	switch c.kind {
+	case format.ByteArray:
+		return 0
+	case format.Boolean:
+		return 1 // once it is decoded
+	case format.Int32, format.Float:
+		return 4
+	case format.Int64, format.Double:
+		return 8
+	}
+	return -1
+}
+
+// filterValue returns a value as filters see it: whole numbers as they are stored, without regard to a logical type.
+func (c *column) filterValue(v []byte) (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	switch c.kind {
+	case format.Boolean:
+		return v[0] != 0, nil
+	case format.Int32:
+		return int(int32(binary.LittleEndian.Uint32(v))), nil
+	case format.Int64:
+		return int(binary.LittleEndian.Uint64(v)), nil
+	case format.Float:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v))), nil
+	case format.Double:
+		return math.Float64frombits(binary.LittleEndian.Uint64(v)), nil
+	}
+	if !utf8.Valid(v) {
+		return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %v", c.path)
+	}
+	return string(v), nil
+}
 
 // node is one element of the schema with what is below it.
 type node struct {

@@ -2,69 +2,33 @@ package parquet
 
 import (
 	"encoding/binary"
-	"math"
-	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go/format"
 
 	"millrace"
 )
 
-// width returns the bytes of a value of the column: 0 where each has its own, -1 where values are of no use here.
-func (c *column) width() int {
-	switch c.kind {
-	case format.ByteArray:
-		return 0
-	case format.Boolean:
-		return 1 // once it is decoded
-	case format.Int32, format.Float:
-		return 4
-	case format.Int64, format.Double:
-		return 8
-	}
-	return -1
+// fixedDecoder decodes numbers and booleans.
+type fixedDecoder struct {
+	bytes []byte // values that a page does not hold as they are
+	bits  []uint32
+	ints  []int32
+	longs []int64
 }
 
-// value returns what a filter sees of a value: whole numbers as they are stored, without regard to a logical type.
-func (c *column) value(v []byte) (any, error) {
-	if v == nil {
-		return nil, nil
+// plain appends n values that lie one after the other.
+func (d *fixedDecoder) plain(out [][]byte, col *column, b []byte, n int) ([][]byte, error) {
+	if col.kind != format.Boolean {
+		return cut(out, b, col.width(), n)
 	}
-	switch c.kind {
-	case format.Boolean:
-		return v[0] != 0, nil
-	case format.Int32:
-		return int(int32(binary.LittleEndian.Uint32(v))), nil
-	case format.Int64:
-		return int(binary.LittleEndian.Uint64(v)), nil
-	case format.Float:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(v))), nil
-	case format.Double:
-		return math.Float64frombits(binary.LittleEndian.Uint64(v)), nil
+	if len(b) < (n+7)/8 {
+		return nil, errValues
 	}
-	if !utf8.Valid(v) {
-		return nil, millrace.Errorf(millrace.ErrBadSample, "invalid UTF-8 in column %v", c.path)
+	d.bytes = resize(d.bytes, n)
+	for i := range n {
+		d.bytes[i] = b[i/8] >> (i % 8) & 1
 	}
-	return string(v), nil
-}
-
-// plain cuts values of the column that lie one after the other.
-func (d *decoder) plain(out [][]byte, b []byte, n int) ([][]byte, error) {
-	width := d.column.width()
-	switch {
-	case d.column.kind == format.Boolean:
-		if len(b) < (n+7)/8 {
-			return nil, errValues
-		}
-		d.fixed = resize(d.fixed, n)
-		for i := range n {
-			d.fixed[i] = b[i/8] >> (i % 8) & 1
-		}
-		return cut(out, d.fixed, 1, n)
-	case width > 0:
-		return cut(out, b, width, n)
-	}
-	return plainValues(out, b, n)
+	return cut(out, d.bytes, 1, n)
 }
 
 func cut(out [][]byte, b []byte, width, n int) ([][]byte, error) {
@@ -77,33 +41,30 @@ func cut(out [][]byte, b []byte, width, n int) ([][]byte, error) {
 	return out, nil
 }
 
-// fixedValues decodes the encodings of numbers and booleans beside plain and dictionaries.
-func (d *decoder) fixedValues(out [][]byte, enc format.Encoding, b []byte, n int) ([][]byte, error) {
-	kind, width := d.column.kind, d.column.width()
-	d.fixed = resize(d.fixed, n*width)
+// decode appends n values in an encoding that is neither plain nor a dictionary.
+func (d *fixedDecoder) decode(out [][]byte, col *column, enc format.Encoding, b []byte, n int) ([][]byte, error) {
+	kind, width := col.kind, col.width()
+	d.bytes = resize(d.bytes, n*width)
 	switch {
 	case enc == format.RLE && kind == format.Boolean:
 		if len(b) < 4 {
 			return nil, errValues
 		}
-		if cap(d.indices) < n {
-			d.indices = make([]uint32, n)
-		}
-		d.indices = d.indices[:n]
+		d.bits = resize(d.bits, n)
 		r := runs{b: b[4:], width: 1}
-		if err := r.fill(d.indices); err != nil {
+		if err := r.fill(d.bits); err != nil {
 			return nil, err
 		}
-		for i, x := range d.indices {
-			d.fixed[i] = byte(x)
+		for i, x := range d.bits {
+			d.bytes[i] = byte(x)
 		}
 	case enc == format.DeltaBinaryPacked && kind == format.Int32:
 		var err error
-		if d.lengths, _, err = deltas(b, n, d.lengths[:0]); err != nil {
+		if d.ints, _, err = deltas(b, n, d.ints[:0]); err != nil {
 			return nil, err
 		}
-		for i, x := range d.lengths {
-			binary.LittleEndian.PutUint32(d.fixed[4*i:], uint32(x))
+		for i, x := range d.ints {
+			binary.LittleEndian.PutUint32(d.bytes[4*i:], uint32(x))
 		}
 	case enc == format.DeltaBinaryPacked && kind == format.Int64:
 		var err error
@@ -111,7 +72,7 @@ func (d *decoder) fixedValues(out [][]byte, enc format.Encoding, b []byte, n int
 			return nil, err
 		}
 		for i, x := range d.longs {
-			binary.LittleEndian.PutUint64(d.fixed[8*i:], uint64(x))
+			binary.LittleEndian.PutUint64(d.bytes[8*i:], uint64(x))
 		}
 	case enc == format.ByteStreamSplit && width > 1:
 		if len(b) < n*width {
@@ -119,11 +80,11 @@ func (d *decoder) fixedValues(out [][]byte, enc format.Encoding, b []byte, n int
 		}
 		for i := range n {
 			for j := range width {
-				d.fixed[i*width+j] = b[j*n+i]
+				d.bytes[i*width+j] = b[j*n+i]
 			}
 		}
 	default:
 		return nil, millrace.Errorf(millrace.ErrInvalid, "encoding %v of %v", enc, kind)
 	}
-	return cut(out, d.fixed, width, n)
+	return cut(out, d.bytes, width, n)
 }

@@ -73,7 +73,7 @@ const (
 // readHeader reads the page header at off, which has to end before end, and returns its bytes.
 func (r *headerReader) read(off, end int64) (*format.PageHeader, int64, error) {
 	for step := int64(headerStep); ; step *= 8 {
-		b, err := r.at(off, min(step, end-off))
+		b, err := r.bytesAt(off, min(step, end-off))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -99,7 +99,7 @@ type headerReader struct {
 	lo  int64
 }
 
-func (r *headerReader) at(off, n int64) ([]byte, error) {
+func (r *headerReader) bytesAt(off, n int64) ([]byte, error) {
 	if off < r.lo || off+n > r.lo+int64(len(r.buf)) {
 		r.buf, r.lo = make([]byte, n), off
 		if err := sources.ReadFull(r.f, r.buf, off); err != nil {

@@ -7,6 +7,14 @@ import (
 
 var errValues = errors.New("values do not fit their page")
 
+// resize returns a slice of n elements, in the memory of b if it has room.
+func resize[T any](b []T, n int) []T {
+	if cap(b) < n {
+		return make([]T, n)
+	}
+	return b[:n]
+}
+
 // runs decodes the hybrid of run lengths and bit packing (Parquet format, Encodings.md, RLE = 3): levels and
 // dictionary indices.
 type runs struct {

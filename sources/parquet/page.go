@@ -13,7 +13,7 @@ import (
 // reader decodes pages of one row group after another. What it returns lives until its next page. It is not safe for
 // concurrent use.
 type reader struct {
-	shard  *shard
+	data   *columnData
 	chunk  *chunk
 	pages  *pages
 	unpack *unpacker
@@ -25,21 +25,14 @@ type reader struct {
 	dense  [][]byte // values that are there
 	values [][]byte // of every row of the page; nil is null
 	first  uint64   // row of the file that values begin with
-
-	others []*reader // of the columns that filters look at
-	row    []any     // their values in the last row
 }
 
-func newReader(s *shard) *reader {
-	r := &reader{shard: s, row: make([]any, len(s.others)), dec: decoder{column: s.col}}
-	for _, o := range s.others {
-		r.others = append(r.others, newReader(o))
-	}
-	return r
+func newReader(data *columnData) *reader {
+	return &reader{data: data, dec: decoder{column: data.col}}
 }
 
-// at returns the value of a row, nil where it is null.
-func (r *reader) at(row uint64) ([]byte, error) {
+// valueOf returns the value of a row, nil if it is null.
+func (r *reader) valueOf(row uint64) ([]byte, error) {
 	if row < r.first || row >= r.first+uint64(len(r.values)) {
 		if err := r.find(row); err != nil {
 			return nil, err
@@ -49,9 +42,6 @@ func (r *reader) at(row uint64) ([]byte, error) {
 }
 
 func (r *reader) close() {
-	for _, o := range r.others {
-		o.close()
-	}
 	if r.unpack != nil {
 		r.unpack.close()
 	}
@@ -62,14 +52,14 @@ func (r *reader) enter(c *chunk) error {
 	if r.chunk == c {
 		return nil
 	}
-	p, err := r.shard.pagesOf(c)
+	p, err := r.data.pagesOf(c)
 	if err != nil {
 		return err
 	}
 	if r.unpack == nil || r.unpack.codec != c.codec {
 		r.close()
 		if r.unpack, err = newUnpacker(c.codec); err != nil {
-			return fmt.Errorf("read %s: %w", r.shard.f.Name(), err)
+			return fmt.Errorf("read %s: %w", r.data.f.Name(), err)
 		}
 	}
 	r.chunk, r.pages, r.dec.dictionary = c, p, nil
@@ -79,7 +69,7 @@ func (r *reader) enter(c *chunk) error {
 // find decodes the page that holds a row of the file.
 func (r *reader) find(row uint64) error {
 	r.values = r.values[:0]
-	c := r.shard.chunkOf(row)
+	c := r.data.chunkOf(row)
 	if err := r.enter(c); err != nil {
 		return err
 	}
@@ -101,20 +91,20 @@ func (r *reader) page(ref *pageRef) error {
 	if err := r.load(ref); err != nil {
 		return err
 	}
-	if err := r.decode(ref.header); err != nil {
+	if err := r.decodePage(ref.header); err != nil {
 		return r.fail(ref, err)
 	}
 	return nil
 }
 
 func (r *reader) fail(ref *pageRef, err error) error {
-	return damaged(r.shard.f, "row group %d, page data at byte %d: %w", r.chunk.group, ref.off, err)
+	return damaged(r.data.f, "row group %d, page data at byte %d: %w", r.chunk.group, ref.off, err)
 }
 
 // load reads a page's bytes and compares their checksum, where there is one.
 func (r *reader) load(ref *pageRef) error {
 	r.packed = resize(r.packed, int(ref.header.CompressedPageSize))
-	if err := sources.ReadFull(r.shard.f, r.packed, ref.off); err != nil {
+	if err := sources.ReadFull(r.data.f, r.packed, ref.off); err != nil {
 		return err
 	}
 	if want := uint32(ref.header.CRC); want != 0 {
@@ -123,13 +113,6 @@ func (r *reader) load(ref *pageRef) error {
 		}
 	}
 	return nil
-}
-
-func resize(b []byte, n int) []byte {
-	if cap(b) < n {
-		return make([]byte, n)
-	}
-	return b[:n]
 }
 
 // decodeDictionary keeps the loaded page's strings for the row group's further pages.
@@ -143,37 +126,34 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 		return err
 	}
 	n := int(h.DictionaryPageHeader.V.NumValues)
-	r.dec.dictionary, err = r.dec.plain(make([][]byte, 0, n), r.dict, n)
+	r.dec.dictionary, err = r.dec.decodePlain(make([][]byte, 0, n), r.dict, n)
 	return err
 }
 
-// decode turns the loaded page into one value a row.
-func (r *reader) decode(h *format.PageHeader) error {
+// decodePage turns the loaded page into one value a row.
+func (r *reader) decodePage(h *format.PageHeader) error {
 	levels, b, n, enc, err := r.sections(h)
 	if err != nil {
 		return err
 	}
 	there := n
-	if r.shard.col.depth > 0 {
-		if cap(r.levels) < n {
-			r.levels = make([]uint32, n)
-		}
-		r.levels = r.levels[:n]
-		lr := runs{b: levels, width: r.shard.col.levelBits()}
+	if r.data.col.depth > 0 {
+		r.levels = resize(r.levels, n)
+		lr := runs{b: levels, width: r.data.col.levelBits()}
 		if err := lr.fill(r.levels); err != nil {
 			return fmt.Errorf("definition levels: %w", err)
 		}
 		there = 0
 		for _, l := range r.levels {
-			if l > uint32(r.shard.col.depth) {
-				return fmt.Errorf("definition level %d of %d", l, r.shard.col.depth)
+			if l > uint32(r.data.col.depth) {
+				return fmt.Errorf("definition level %d of %d", l, r.data.col.depth)
 			}
-			if l == uint32(r.shard.col.depth) {
+			if l == uint32(r.data.col.depth) {
 				there++
 			}
 		}
 	}
-	if r.dense, err = r.dec.values(r.dense[:0], enc, b, there); err != nil {
+	if r.dense, err = r.dec.decodeValues(r.dense[:0], enc, b, there); err != nil {
 		return err
 	}
 	if there == n {
@@ -184,7 +164,7 @@ func (r *reader) decode(h *format.PageHeader) error {
 	dense := r.dense
 	for _, l := range r.levels {
 		var v []byte
-		if l == uint32(r.shard.col.depth) {
+		if l == uint32(r.data.col.depth) {
 			v, dense = dense[0], dense[1:]
 		}
 		r.values = append(r.values, v)
@@ -212,7 +192,7 @@ func (r *reader) sections(h *format.PageHeader) (levels, values []byte, n int, e
 	if values, err = r.unpack.unpack(r.plain[:0], r.packed, size); err != nil {
 		return nil, nil, 0, 0, err
 	}
-	if r.shard.col.depth > 0 {
+	if r.data.col.depth > 0 {
 		if d.DefinitionLevelEncoding != format.RLE {
 			return nil, nil, 0, 0, fmt.Errorf("definition levels in encoding %v", d.DefinitionLevelEncoding)
 		}

@@ -7,7 +7,7 @@ package parquet
 
 import (
 	"context"
-	"sort"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -38,19 +38,20 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 	if lim.SampleBytes <= 0 {
 		lim.SampleBytes = defaultSampleBytes
 	}
-	open := func(col *column, err error) (*shard, error) {
-		if err != nil {
-			return nil, err
-		}
-		chunks, err := chunksOf(f, meta, col, end)
-		return &shard{f: f, col: col, rows: uint64(meta.NumRows), chunks: chunks, limit: lim.SampleBytes, pages: make([]*pages, len(meta.RowGroups))}, err
-	}
-	s, err := open(findText(f, meta.Schema, field.Text))
+	s := &shard{f: f, rows: uint64(meta.NumRows), limit: lim.SampleBytes}
+	text, err := findText(f, meta.Schema, field.Text)
 	if err != nil {
 		return nil, err
 	}
+	if s.text, err = openColumn(f, meta, text, end); err != nil {
+		return nil, err
+	}
 	for _, name := range field.Others {
-		o, err := open(findOther(f, meta.Schema, name))
+		other, err := findOther(f, meta.Schema, name)
+		if err != nil {
+			return nil, err
+		}
+		o, err := openColumn(f, meta, other, end)
 		if err != nil {
 			return nil, err
 		}
@@ -62,16 +63,12 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim
 // shard is one open file.
 type shard struct {
 	f      sources.File
-	col    *column
 	rows   uint64
-	chunks []chunk  // of row groups that have rows
-	limit  int64    // most bytes of a text
-	others []*shard // the same rows of the columns that filters look at
+	limit  int64 // most bytes of a text
+	text   *columnData
+	others []*columnData // of the columns that filters look at
 
-	mu    sync.Mutex
-	pages []*pages // by row group, once walked over
-
-	readers sync.Pool // of *reader, with the page they decoded last
+	readers sync.Pool // of *rowReader, with the pages they decoded last
 }
 
 // Count implements sources.Shard.
@@ -86,38 +83,9 @@ func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { retu
 // Close implements io.Closer; the file belongs to whoever opened it.
 func (s *shard) Close() error { return nil }
 
-// pagesOf returns the pages of a row group; two callers may walk over it at once, and find the same.
-func (s *shard) pagesOf(c *chunk) (*pages, error) {
-	s.mu.Lock()
-	p := s.pages[c.group]
-	s.mu.Unlock()
-	if p != nil {
-		return p, nil
-	}
-	p, err := c.walk(s.f)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	s.pages[c.group] = p
-	s.mu.Unlock()
-	return p, nil
-}
-
-// chunkOf returns the row group that holds a row of the file.
-func (s *shard) chunkOf(row uint64) *chunk {
-	i := sort.Search(len(s.chunks), func(i int) bool { return s.chunks[i].firstRow > int64(row) })
-	return &s.chunks[i-1]
-}
-
-// pageOf returns the page that holds a row of the row group.
-func (p *pages) pageOf(row int64) int {
-	return sort.Search(len(p.data), func(i int) bool { return p.data[i].row > row }) - 1
-}
-
 // Scan implements sources.Shard.
 func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) error) error {
-	r := newReader(s)
+	r := s.newRowReader()
 	defer r.close()
 	for ; from < s.rows; from++ {
 		if err := ctx.Err(); err != nil {
@@ -133,9 +101,9 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 // Read implements sources.Shard. Numbers ascend, so each page is decoded once a call, or not at all if it was the
 // last one of an earlier call.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
-	r, ok := s.readers.Get().(*reader)
+	r, ok := s.readers.Get().(*rowReader)
 	if !ok {
-		r = newReader(s)
+		r = s.newRowReader()
 	}
 	for _, n := range numbers {
 		if err := ctx.Err(); err != nil {
@@ -152,19 +120,42 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
+// rowReader reads rows of the text and of the columns that filters look at. It is not safe for concurrent use.
+type rowReader struct {
+	shard  *shard
+	text   *reader
+	others []*reader
+	row    []any // values of others in the last row
+}
+
+func (s *shard) newRowReader() *rowReader {
+	r := &rowReader{shard: s, text: newReader(s.text), row: make([]any, len(s.others))}
+	for _, o := range s.others {
+		r.others = append(r.others, newReader(o))
+	}
+	return r
+}
+
+func (r *rowReader) close() {
+	r.text.close()
+	for _, o := range r.others {
+		o.close()
+	}
+}
+
 // emit hands one row on.
-func (r *reader) emit(n uint64, fn func(sources.Record) error) error {
-	v, err := r.at(n)
+func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
+	v, err := r.text.valueOf(n)
 	if err != nil {
 		return err
 	}
 	rec := r.shard.record(n, v)
 	for i, o := range r.others {
-		v, err := o.at(n)
+		v, err := o.valueOf(n)
 		if err != nil {
 			return err
 		}
-		if r.row[i], err = o.shard.col.value(v); err != nil && rec.Err == nil {
+		if r.row[i], err = o.data.col.filterValue(v); err != nil && rec.Err == nil {
 			rec.Text, rec.Err = nil, err
 		}
 	}
@@ -182,7 +173,7 @@ func (s *shard) record(n uint64, v []byte) sources.Record {
 	r := sources.Record{Number: n, Offset: -1, Raw: lengthBytes + int64(len(v))}
 	switch {
 	case v == nil:
-		r.Err = millrace.Errorf(millrace.ErrBadSample, "null")
+		r.Err = millrace.Errorf(millrace.ErrBadSample, "column %q is null", strings.Join(s.text.col.path, "."))
 	case int64(len(v)) > s.limit:
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "the text is longer than sample_bytes, %d", s.limit)
 	case !utf8.Valid(v):

@@ -1,0 +1,53 @@
+package parquet
+
+import (
+	"sort"
+	"sync"
+
+	"github.com/parquet-go/parquet-go/format"
+
+	"millrace/sources"
+)
+
+// columnData is where one column's values lie in a file. It is safe for concurrent use.
+type columnData struct {
+	f      sources.File
+	col    *column
+	chunks []chunk // of row groups that have rows
+
+	mu    sync.Mutex
+	pages []*pages // by row group; nil before its headers were read
+}
+
+// openColumn checks where the column's chunks lie. Pages end at byte end.
+func openColumn(f sources.File, meta *format.FileMetaData, col *column, end int64) (*columnData, error) {
+	chunks, err := chunksOf(f, meta, col, end)
+	if err != nil {
+		return nil, err
+	}
+	return &columnData{f: f, col: col, chunks: chunks, pages: make([]*pages, len(meta.RowGroups))}, nil
+}
+
+// pagesOf returns the pages of a row group. Two callers may read its headers at once; both find the same.
+func (d *columnData) pagesOf(c *chunk) (*pages, error) {
+	d.mu.Lock()
+	p := d.pages[c.group]
+	d.mu.Unlock()
+	if p != nil {
+		return p, nil
+	}
+	p, err := c.walk(d.f)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.pages[c.group] = p
+	d.mu.Unlock()
+	return p, nil
+}
+
+// chunkOf returns the row group that holds a row of the file.
+func (d *columnData) chunkOf(row uint64) *chunk {
+	i := sort.Search(len(d.chunks), func(i int) bool { return d.chunks[i].firstRow > int64(row) })
+	return &d.chunks[i-1]
+}

@@ -14,6 +14,23 @@ from harness import SOON, Run, command, write_mixture
 TEXTS = corpus.synthetic_texts(7, 60, 30)
 
 
+def one_source(path: Any, **change: Any) -> Any:
+    return variant({"sources": {"s": {"path": path}}, "mixture": {"weights": {"s": 1}}, "global_batch_size": 2, **change})
+
+
+def test_check_lists_skipped_files(stage: Any, tmp_path: Path) -> None:
+    """A directory as path leaves out files. `check` lists each with the reason and counts the others."""
+    corpus.write_jsonl(tmp_path / "d" / "a.jsonl", TEXTS, odd=False)
+    for name in ("README.md", "dataset_info.json", "a.jsonl.tmp", ".hidden.jsonl"):
+        (tmp_path / "d" / name).write_text('{"description": "no data"}\n')
+    path = write_mixture(tmp_path, one_source("d"))
+    (source,) = json.loads(command(stage.binary, "check", str(path), "--json"))["sources"]
+    assert (source["files"], source["records"]) == (1, len(TEXTS))
+    skipped = {Path(s["path"]).name: s["why"] for s in source["skipped"]}
+    assert set(skipped) >= {"README.md", "dataset_info.json", "a.jsonl.tmp"}
+    assert all(skipped.values()), "a file is skipped without a reason"
+
+
 def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> None:
     """Files that can only be streamed are shuffled by blocks although the mixture asks for a global shuffle."""
     corpus.write_jsonl(tmp_path / "lines.jsonl", TEXTS, odd=False)

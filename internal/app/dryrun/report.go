@@ -73,7 +73,7 @@ type SourceReport struct {
 // SkippedFile is a file of a source's directories or wildcards that is not read.
 type SkippedFile struct {
 	Path   string `json:"path"`
-	Reason string `json:"reason"`
+	Reason string `json:"why"`
 }
 
 // RunReport is how the run ends.

@@ -63,10 +63,10 @@ func run(sources, placements int, sharesAt func(n int) []uint32, size func(sourc
 		a.Place(i, sizes[i])
 		placed[i] += sizes[i]
 		for j, s := range shares {
-			targets[j] = targets[j].Add(s, sizes[i])
+			targets[j] = targets[j].Plus(s, sizes[i])
 		}
 		sizes[i] = size(i, n+1)
-		gap, _ := Deviation(placed, targets)
+		gap, _ := deviation(placed, targets)
 		worst = max(worst, gap)
 	}
 	return worst

@@ -161,7 +161,7 @@ func (a *Apportioner) Place(i int, size int64) {
 // Shares have 30 bits, so where a large source leaves small ones behind, SetShares with the schedule's Proportions.Shares is the more exact division.
 func (a *Apportioner) Leave(i int) {
 	a.accounts[i].left = true
-	a.SetShares(a.shares())
+	a.SetShares(a.sharesInForce())
 }
 
 // Clone returns an independent copy, for drawing ahead and going back.
@@ -205,7 +205,7 @@ func (a *Apportioner) deficit(i int) int64 {
 	return a.accounts[i].base + a.accounts[i].share*a.since
 }
 
-func (a *Apportioner) shares() []uint32 {
+func (a *Apportioner) sharesInForce() []uint32 {
 	shares := make([]uint32, len(a.accounts))
 	for i, account := range a.accounts {
 		shares[i] = uint32(account.share)

@@ -21,10 +21,10 @@ func worstDeviation(t *testing.T, seeds uint64, placements int, make func(seed u
 				return
 			}
 			for i, s := range shares {
-				targets[i] = targets[i].Add(s, sizes[chosen])
+				targets[i] = targets[i].Plus(s, sizes[chosen])
 			}
 			placed[chosen] += sizes[chosen]
-			gap, _ := Deviation(placed, targets)
+			gap, _ := deviation(placed, targets)
 			worst = max(worst, float64(gap)/One/float64(c.longest))
 		})
 	}
@@ -130,9 +130,9 @@ func requireTijdeman(t *testing.T, weights []uint64) {
 		a.Place(i, 1)
 		placed[i]++
 		for j, s := range shares {
-			targets[j] = targets[j].Add(s, 1)
+			targets[j] = targets[j].Plus(s, 1)
 		}
-		if gap, _ := Deviation(placed, targets); gap > bound+16 {
+		if gap, _ := deviation(placed, targets); gap > bound+16 {
 			t.Fatalf("weights %d: deviation %d/%d after %d, bound %d", weights, gap, One, n+1, bound)
 		}
 	}
@@ -209,17 +209,17 @@ func TestAdversarialMilestones(t *testing.T) {
 func TestTargetIsExact(t *testing.T) {
 	target, placed := Target{}, int64(0)
 	for range 1000 {
-		target = target.Add(One/3, 1<<40)
+		target = target.Plus(One/3, 1<<40)
 		placed += 1 << 40 / 3
 	}
 	// One/3 is (One-1)/3, so each charge adds (2^70 - 2^40)/3 parts and placing takes (2^40-1)/3 * 2^30 of them away.
-	if got, want := target.Minus(placed), int64(1000)*((1<<30-1<<40)/3); got != want {
+	if got, want := target.deficit(placed), int64(1000)*((1<<30-1<<40)/3); got != want {
 		t.Errorf("deficit %d, want %d", got, want)
 	}
-	if gap, source := Deviation([]int64{1, 5, 0}, []Target{{Whole: 3}, {Whole: 2, Parts: 7}, {Whole: 3}}); gap != 3*One || source != 2 {
+	if gap, source := deviation([]int64{1, 5, 0}, []Target{{Whole: 3}, {Whole: 2, Parts: 7}, {Whole: 3}}); gap != 3*One || source != 2 {
 		t.Errorf("deviation %d of source %d", gap, source)
 	}
-	if gap, source := Deviation(nil, nil); gap != 0 || source != -1 {
+	if gap, source := deviation(nil, nil); gap != 0 || source != -1 {
 		t.Errorf("no sources: %d, %d", gap, source)
 	}
 }

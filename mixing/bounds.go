@@ -59,7 +59,7 @@ type event struct {
 }
 
 func (w *waterFill) fill() Proportions {
-	if short, long := sum(w.most), sum(w.least); short < wholeParts {
+	if short, long := cappedSum(w.most), cappedSum(w.least); short < wholeParts {
 		return w.most
 	} else if long >= wholeParts {
 		return w.least
@@ -71,10 +71,10 @@ func (w *waterFill) fill() Proportions {
 		}
 	}
 	slices.SortFunc(events, compareEvents)
-	fixed, moving := sum(w.least), uint64(0) // what stands at a bound, and the parts of what does not
+	fixed, moving := cappedSum(w.least), uint64(0) // what stands at a bound, and the parts of what does not
 	for _, e := range events {
 		// Up to this event the total is fixed + moving * factor: does it reach the whole?
-		if high, low := bits.Mul64(moving, e.over); lessThan(w.rest(fixed, e.under), [2]uint64{high, low}) {
+		if high, low := bits.Mul64(moving, e.over); lessThan(w.missing(fixed, e.under), [2]uint64{high, low}) {
 			break
 		}
 		if e.arrives {
@@ -95,8 +95,8 @@ func (w *waterFill) fill() Proportions {
 	return out
 }
 
-// rest is what is missing from the whole, times a denominator.
-func (w *waterFill) rest(fixed, under uint64) [2]uint64 {
+// missing is what is missing from the whole, times a denominator.
+func (w *waterFill) missing(fixed, under uint64) [2]uint64 {
 	high, low := bits.Mul64(wholeParts-fixed, under)
 	return [2]uint64{high, low}
 }
@@ -130,8 +130,8 @@ func scale(x, over, under uint64) uint64 {
 	return min(quotient, wholeParts)
 }
 
-// sum adds parts up, to the whole and no further, so that nothing overflows.
-func sum(parts []uint64) uint64 {
+// cappedSum adds parts up, to the whole and no further, so that nothing overflows.
+func cappedSum(parts []uint64) uint64 {
 	total := uint64(0)
 	for _, x := range parts {
 		total = min(total+x, wholeParts)

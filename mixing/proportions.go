@@ -60,6 +60,16 @@ func (p Proportions) Shares(active []bool) []uint32 {
 	return divide(masked, sum)
 }
 
+// Normalise turns weights into shares, parts of One that add up to One exactly: Proportion, then Shares with every source active.
+// It returns ErrNoWeight where every weight is zero or there is none.
+func Normalise(weights []Weight) ([]uint32, error) {
+	p, err := Proportion(weights)
+	if err != nil {
+		return nil, err
+	}
+	return p.Shares(nil), nil
+}
+
 // divide gives every part x of sum its part of One. The sum of parts must be sum, below 2^63.
 func divide(parts []uint64, sum uint64) []uint32 {
 	shares := make([]uint32, len(parts))

@@ -93,7 +93,7 @@ func NewSchedule(sources int, milestones []Milestone) (*Schedule, error) {
 		}
 		next := milestone{measure: k.From.Measure, from: k.From.Count, ramp: k.Ramp, over: k.Over.Count, after: after}
 		if k.Ramp != RampNone {
-			next.before = s.milestones[i-1].at(next.from)
+			next.before = s.milestones[i-1].proportionsAt(next.from)
 		}
 		s.milestones = append(s.milestones, next)
 	}
@@ -136,7 +136,7 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 // At returns the mixture of a step before which that many document tokens have been placed. The caller may keep and change it.
 func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
 	k, place := s.inForce(step, tokensPlaced)
-	return s.milestones[k].at(place)
+	return s.milestones[k].proportionsAt(place)
 }
 
 // Bound puts bounds on what every source has of the mixture, at every step. It belongs to the making of a schedule.
@@ -159,7 +159,7 @@ func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 			can[i] = can[i] || x > 0
 		}
 	}
-	mark(s.milestones[k].at(place))
+	mark(s.milestones[k].proportionsAt(place))
 	for _, later := range s.milestones[k:] {
 		mark(later.after)
 	}
@@ -188,8 +188,8 @@ func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
 	return k, place
 }
 
-// at returns the milestone's mixture at a place of its own measure, no earlier than from.
-func (k *milestone) at(place uint64) Proportions {
+// proportionsAt returns the milestone's mixture at a place of its own measure, no earlier than from.
+func (k *milestone) proportionsAt(place uint64) Proportions {
 	done := place - k.from
 	if done >= k.over {
 		return slices.Clone(k.after)

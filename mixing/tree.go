@@ -72,16 +72,3 @@ func flatten(fractions []*big.Rat, group *Node, of *big.Rat) error {
 	}
 	return nil
 }
-
-// scaledTogether returns the weights of several things as integers in one unit.
-func scaledTogether[T any](of []T, weight func(T) Weight) []*big.Int {
-	var floor int8 = maxMagnitude
-	for _, x := range of {
-		floor = min(floor, weight(x).exponent)
-	}
-	out := make([]*big.Int, len(of))
-	for i, x := range of {
-		out[i] = weight(x).scaled(floor)
-	}
-	return out
-}

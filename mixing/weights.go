@@ -124,12 +124,15 @@ func (w Weight) scaled(floor int8) *big.Int {
 	return power.Mul(power, new(big.Int).SetUint64(w.digits))
 }
 
-// Normalise turns weights into shares, parts of One that add up to One exactly: Proportion, then Shares with every source active.
-// It returns ErrNoWeight where every weight is zero or there is none.
-func Normalise(weights []Weight) ([]uint32, error) {
-	p, err := Proportion(weights)
-	if err != nil {
-		return nil, err
+// scaledTogether returns the weights of several things as integers in one unit.
+func scaledTogether[T any](of []T, weight func(T) Weight) []*big.Int {
+	var floor int8 = maxMagnitude
+	for _, x := range of {
+		floor = min(floor, weight(x).exponent)
 	}
-	return p.Shares(nil), nil
+	out := make([]*big.Int, len(of))
+	for i, x := range of {
+		out[i] = weight(x).scaled(floor)
+	}
+	return out
 }

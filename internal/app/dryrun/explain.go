@@ -101,7 +101,7 @@ func (p *prefix) add(sel *planner.Selection) {
 		p.placed[i] += size
 	}
 	for i := range sel.Stats.Sources {
-		p.targets[i] = p.targets[i].Add(sel.Stats.Sources[i].Share, all)
+		p.targets[i] = p.targets[i].Plus(sel.Stats.Sources[i].Share, all)
 	}
 }
 

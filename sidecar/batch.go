@@ -22,20 +22,20 @@ const (
 	stringRecord  = 8
 )
 
-// filled is a frame that holds a whole microbatch, and all that BATCH says about it.
+// filled is a frame with a whole microbatch, and the content of its BATCH message.
 type filled struct {
 	frame        ring.Frame
 	slot         millrace.Slot
 	term         millrace.Term
 	microbatches uint32
-	last         bool // the run's last microbatch of this rank
+	last         bool // it is the run's last microbatch of this rank
 	placement    millrace.Digest
 	tensors      []constructors.Tensor
-	absent       bool   // the frame has no tensors: another rank hands them on
+	absent       bool   // the frame has no tensors: another rank passes them on
 	loss         uint64 // labels that take part in the loss, in the microbatch
-	stepLoss     uint64 // and in the step, of all data-parallel ranks
+	stepLoss     uint64 // the same for the step, over all data-parallel ranks
 	lineage      span
-	state        span // empty but on a step's last microbatch
+	state        span // empty except for a step's last microbatch
 	bytes        int64
 }
 
@@ -75,7 +75,8 @@ func (f *filled) message() (message, error) {
 
 func appendTensor(b []byte, t *constructors.Tensor) ([]byte, error) {
 	if len(t.Name) > maxName || len(t.Dtype) > maxDtype || len(t.Shape) > maxDims {
-		return nil, fmt.Errorf("describe tensor %q: name, dtype %q or its %d dimensions are longer than the protocol has room for", t.Name, t.Dtype, len(t.Shape))
+		return nil, fmt.Errorf("describe tensor %q: its name, its dtype %q or its %d dimensions are too long for the protocol",
+			t.Name, t.Dtype, len(t.Shape))
 	}
 	le := binary.LittleEndian
 	b = appendPadded(b, t.Name, maxName)
@@ -101,14 +102,14 @@ func appendPadded(b []byte, s string, n int) []byte {
 	return b
 }
 
-// lineage says where a microbatch's tokens come from: a binary record a segment, and the names they share once each. It appends to
-// b; the names are numbered in order of appearance, so that equal parts give equal bytes.
+// appendLineage appends the lineage of a microbatch to b: one binary record for each segment, and each name once. Names are
+// numbered in order of appearance, so that equal parts give equal bytes.
 func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) ([]byte, error) {
 	le := binary.LittleEndian
 	names := newNameTable()
 	start := len(b)
 	b = le.AppendUint32(b, uint32(len(part)))
-	b = le.AppendUint32(b, 0) // the number of names, below
+	b = le.AppendUint32(b, 0) // the number of names; set below
 	for i := range part {
 		a := &part[i]
 		if int(a.Source) >= len(sources) || int(a.ID.Shard) >= len(sources[a.Source].Shards) {
@@ -136,7 +137,7 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	return b, nil
 }
 
-// sliceOf says how much of a segment a rank has: of how many slices which, or which context-parallel rank has all of it.
+// sliceOf encodes which part of a segment a rank has: 1 + the context-parallel rank that holds all of it, or part and parts.
 func sliceOf(a *millrace.Assignment) uint32 {
 	if a.Holder > 0 {
 		return a.Holder
@@ -144,7 +145,7 @@ func sliceOf(a *millrace.Assignment) uint32 {
 	return a.Parts<<16 | a.Part
 }
 
-// wholeSource stands for a source's own name beside those of its shards.
+// wholeSource is the shard number that stands for the name of the source itself.
 const wholeSource = int64(-1)
 
 type nameKey struct {

@@ -9,11 +9,11 @@ import (
 	"millrace"
 )
 
-// anyRank in HELLO: the client does not know the number in its socket's name.
+// anyRank in HELLO means that the client does not know the number in its socket's name.
 const anyRank = ^uint32(0)
 
-// grace is how long a new client waits for the claim's holder to go. A client that goes on waits longer: a refusal would end its
-// training on behalf of a stranger that is about to be turned away.
+// grace is how long a new client waits for the claim's holder to leave. A client that continues waits longer. A refusal
+// would end its training, although the holder may be a new client that is about to be refused.
 const (
 	grace       = 250 * time.Millisecond
 	graceToGoOn = 2 * time.Second
@@ -27,35 +27,37 @@ type claim struct {
 	mu      sync.Mutex
 	holder  *session
 	leaving bool          // the holder's trainer is gone; its commits may still be on their way to the orchestrator
-	changed chan struct{} // closed at the next change
+	changed chan struct{} // closed and replaced at each change
 }
 
 func newClaim(number int, rank millrace.Rank) *claim {
 	return &claim{number: number, rank: rank, changed: make(chan struct{})}
 }
 
-// take waits for the claim while its holder is leaving or has hung up, and refuses while the holder lives. A client that goes on had
-// the claim before: a holder that was given no batch yet makes room for it. If ctx ends, take returns its cause.
-func (s *claim) take(ctx context.Context, by *session, goesOn bool) error {
+// take waits for the claim while its holder is leaving or has hung up, and returns an error while the holder lives. A
+// client that continues had the claim before, so a holder without any batch yet makes room for it. If ctx ends, take
+// returns the cause.
+func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 	long := grace
-	if goesOn {
+	if continues {
 		long = graceToGoOn
 	}
 	patience := time.NewTimer(long)
 	defer patience.Stop()
 	var asked *session
 	for {
-		s.mu.Lock()
-		if s.holder == nil {
-			s.holder, s.leaving = by, false
-			s.mu.Unlock()
+		c.mu.Lock()
+		if c.holder == nil {
+			c.holder, c.leaving = by, false
+			c.mu.Unlock()
 			return nil
 		}
-		holder, leaving, changed := s.holder, s.leaving, s.changed
-		s.mu.Unlock()
-		if goesOn && holder != asked {
+		holder, leaving, changed := c.holder, c.leaving, c.changed
+		c.mu.Unlock()
+		if continues && holder != asked {
 			asked = holder
-			holder.post(outranked{fmt.Errorf("rank %d goes on in process %d: one trainer process a rank; close that one first", s.rank, by.peer.pid)})
+			holder.post(outranked{fmt.Errorf("rank %d continues in process %d: one trainer process a rank; close that one first",
+				c.rank, by.peer.pid)})
 		}
 		expired := patience.C
 		if leaving {
@@ -64,25 +66,26 @@ func (s *claim) take(ctx context.Context, by *session, goesOn bool) error {
 		select {
 		case <-changed:
 		case <-expired:
-			if holder.hasHungUp() { // a busy machine has not noticed it yet
+			if holder.isGone() { // this process has not noticed it yet, for example on a busy machine
 				patience.Reset(grace)
 				continue
 			}
-			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first", s.rank, holder.peer.pid)
+			return fmt.Errorf("rank %d is being served to process %d: one trainer process a rank; close that one first",
+				c.rank, holder.peer.pid)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// settle waits while the holder's trainer is gone and the orchestrator has not heard of it. The orchestrator then learns of events in
-// the order in which they happened.
-func (s *claim) settle(ctx context.Context) {
+// settle waits until the orchestrator knows that the holder's trainer is gone, if it is. The orchestrator then learns of
+// events in the order in which they happened.
+func (c *claim) settle(ctx context.Context) {
 	for {
-		s.mu.Lock()
-		holder, leaving, changed := s.holder, s.leaving, s.changed
-		s.mu.Unlock()
-		if holder == nil || !leaving && !holder.hasHungUp() {
+		c.mu.Lock()
+		holder, leaving, changed := c.holder, c.leaving, c.changed
+		c.mu.Unlock()
+		if holder == nil || !leaving && !holder.isGone() {
 			return
 		}
 		select {
@@ -93,18 +96,18 @@ func (s *claim) settle(ctx context.Context) {
 	}
 }
 
-// leave notes that the trainer of a session is gone for good.
-func (s *claim) leave(by *session) {
-	s.change(func() { s.leaving = s.leaving || s.holder == by })
+// noteLeaving notes that the trainer of a session is gone and will not return on this connection.
+func (c *claim) noteLeaving(by *session) {
+	c.change(func() { c.leaving = c.leaving || c.holder == by })
 }
 
 // release ends the holder's claim.
-func (s *claim) release() { s.change(func() { s.holder = nil }) }
+func (c *claim) release() { c.change(func() { c.holder = nil }) }
 
-func (s *claim) change(set func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *claim) change(set func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	set()
-	close(s.changed)
-	s.changed = make(chan struct{})
+	close(c.changed)
+	c.changed = make(chan struct{})
 }

@@ -56,7 +56,7 @@ func TestAClaimOfARunThatFailed(t *testing.T) {
 	if err := s.take(t.Context(), &session{}, false); err != nil {
 		t.Fatal(err)
 	}
-	s.leave(s.holder) // its commits are still on their way
+	s.noteLeaving(s.holder) // its commits are still on their way
 	ctx, fail := context.WithCancelCause(t.Context())
 	fail(&RunError{Reason: "the journal's disk is full"})
 	var run *RunError

@@ -9,17 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendWithin bounds a send to a client that does not read; the credits keep the queue short for one that does.
-const sendWithin = 10 * time.Second
+const (
+	// sendWithin limits a send to a client that does not read. For a client that reads, the frames limit the queue.
+	sendWithin = 10 * time.Second
+	// partWithin is how long a client may take to read why it is refused or disconnected.
+	partWithin = 2 * time.Second
+)
 
-// errGone: no more datagrams will come.
+// errGone: the client will send no more datagrams.
 var errGone = errors.New("the client is gone")
 
 // receive reads one datagram.
 func receive(c *net.UnixConn, buf []byte) (header, []byte, error) {
 	n, err := c.Read(buf)
 	for errors.Is(err, unix.ECONNRESET) {
-		// The client left without reading all we sent. The error comes first and once; behind it is what the client had said.
+		// The client left with unread messages. This error comes once, before the datagrams that the client had sent.
 		n, err = c.Read(buf)
 	}
 	if err != nil || n == 0 {
@@ -32,6 +36,7 @@ func receive(c *net.UnixConn, buf []byte) (header, []byte, error) {
 	return h, buf[headerSize:n], nil
 }
 
+// sendMessage sends a message in as many datagrams as it needs. wire is its buffer and may be nil.
 func sendMessage(c *net.UnixConn, wire []byte, m message) error {
 	if err := c.SetWriteDeadline(time.Now().Add(sendWithin)); err != nil {
 		return err
@@ -47,7 +52,7 @@ func sendMessage(c *net.UnixConn, wire []byte, m message) error {
 		if n < len(body) {
 			h.flags |= flagMore
 		}
-		wire = append(h.append(wire[:0]), body[:n]...)
+		wire = append(h.appendTo(wire[:0]), body[:n]...)
 		if _, _, err := c.WriteMsgUnix(wire, oob, nil); err != nil {
 			return fmt.Errorf("send message %d: %w", h.kind, err)
 		}
@@ -57,7 +62,7 @@ func sendMessage(c *net.UnixConn, wire []byte, m message) error {
 	}
 }
 
-// hasHungUp asks the kernel whether the other end is closed, whatever of it is still unread.
+// hasHungUp asks the kernel whether the other end is closed, even if some of its datagrams are still unread.
 func hasHungUp(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

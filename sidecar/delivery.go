@@ -6,7 +6,7 @@ import (
 	"millrace"
 )
 
-// delivery is one connection's order of things. It decides and does nothing: events go in, actions come out.
+// delivery is the state machine of one connection. It decides and has no side effects: events go in, actions come out.
 //
 //	greeting ─hello─▶ joining ─begun─▶ serving ─(ended, all committed)─▶ over
 //	                     └──refused──────┴──failed / broken──▶ over
@@ -15,12 +15,12 @@ type delivery struct {
 	phase phase
 	start StartKind
 	begin Begin
-	// The next batch to push: everything below it was pushed on this connection.
+	// The next batch to push. All batches below it were pushed on this connection.
 	step       millrace.Step
 	microbatch uint32
 	committed  millrace.Step // steps below it are committed by the trainer
 	sent       millrace.Step // steps below it are known upstream
-	end        millrace.Step // where ended is set: the run has no step from here on
+	end        millrace.Step // if ended is set: the first step that the run does not have
 	ended      bool
 }
 
@@ -33,7 +33,7 @@ const (
 	over
 )
 
-// What can happen to a connection.
+// These are the events of a connection.
 type (
 	event     any
 	helloed   struct{ start Start }
@@ -42,15 +42,15 @@ type (
 	built     struct{ batch filled }
 	noMore    struct{ end millrace.Step } // the run ends before step end
 	failed    struct{ err error }
-	forwarded struct{ below millrace.Step } // commits of all steps below are safe upstream
+	forwarded struct{ below millrace.Step } // upstream has safely noted the commits of all steps below
 	received  struct{ header }              // RELEASE, COMMIT, CHECKPOINT_SAVED, WAIT
 	measured  struct{ report Report }       // REPORT
 	malformed struct{ err error }
-	alerted   struct{ alerts []Alert } // what the run lacks has changed
-	outranked struct{ err error }      // a client that was served before wants its claim back
+	alerted   struct{ alerts []Alert } // the list of alerts has changed
+	outranked struct{ err error }      // a client that held the claim before continues
 )
 
-// What is to be done then.
+// These are the actions that answer events.
 type (
 	action  any
 	join    struct{ start Start }
@@ -61,13 +61,14 @@ type (
 		ring, frame uint32
 		generation  uint64
 	}
-	commit struct{ step millrace.Step }
-	saved  struct{ step millrace.Step }
-	report struct{ report Report }
-	status struct{}
-	hangUp struct{} // after what was sent has been read
+	commit        struct{ step millrace.Step }
+	saved         struct{ step millrace.Step }
+	forwardReport struct{ report Report }
+	status        struct{}
+	hangUp        struct{} // after the client has read the messages
 )
 
+// on takes an event and returns the actions that answer it, in order.
 func (d *delivery) on(e event) []action {
 	if d.phase == over {
 		return d.afterwards(e)
@@ -94,7 +95,7 @@ func (d *delivery) on(e event) []action {
 		return d.received(e.header)
 	case measured:
 		if d.phase == serving {
-			return []action{report(e)}
+			return []action{forwardReport(e)}
 		}
 	case alerted:
 		return d.alerted(e.alerts)
@@ -118,14 +119,14 @@ func (d *delivery) begun(b Begin) []action {
 	}
 	actions := []action{send{m}, feed{b}}
 	if d.start == StartContinue && b.Step > 0 {
-		// Whoever goes on at a step has taken all before it; the lost sidecar may not have said so.
+		// A client that continues at a step has consumed all steps before. The lost sidecar may not have reported that.
 		d.sent--
 		actions = append(actions, commit{b.Step - 1})
 	}
 	return actions
 }
 
-// alerted passes on what the run lacks; only clients that have begun are listening.
+// alerted passes on the list of alerts. Only clients that have begun receive it.
 func (d *delivery) alerted(alerts []Alert) []action {
 	m, err := alertsMessage(alerts)
 	if err != nil {
@@ -160,12 +161,12 @@ func (d *delivery) received(h header) []action {
 	case msgWait:
 		return []action{status{}}
 	}
-	return d.fail(errProtocol, fmt.Errorf("message of type %d is not for a client to send here", h.kind))
+	return d.fail(errProtocol, fmt.Errorf("message of type %d is not for a client to send", h.kind))
 }
 
 func (d *delivery) commit(h header) []action {
 	if d.phase != serving || h.attempt != d.begin.Attempt || h.step >= d.step {
-		return d.fail(errProtocol, fmt.Errorf("commit of step %s of attempt %d, of which not every batch was delivered", h.step, h.attempt))
+		return d.fail(errProtocol, fmt.Errorf("commit of step %s of attempt %d before all its batches were delivered", h.step, h.attempt))
 	}
 	if h.step < d.committed {
 		return nil
@@ -174,7 +175,7 @@ func (d *delivery) commit(h header) []action {
 	return []action{commit{h.step}}
 }
 
-// finish ends the run for this rank once the last step is known upstream to be taken.
+// finish ends the run for this rank after upstream has noted that the last step is consumed.
 func (d *delivery) finish() []action {
 	if !d.ended || d.sent < d.end {
 		return nil
@@ -192,7 +193,8 @@ func (d *delivery) fail(kind errorKind, err error) []action {
 	return []action{send{errorMessage(kind, err.Error())}, hangUp{}}
 }
 
-// afterwards: the connection of a run that has ended stays for as long as the trainer keeps it, to hear of its last checkpoint.
+// afterwards handles events after the end of the run. The connection stays open until the trainer closes it, so that its
+// last checkpoint is reported.
 func (d *delivery) afterwards(e event) []action {
 	r, ok := e.(received)
 	if !ok {
@@ -203,7 +205,7 @@ func (d *delivery) afterwards(e event) []action {
 		return []action{release{r.ring, r.frame, r.generation}}
 	case msgSaved:
 		return []action{saved{r.step}}
-	case msgWait: // an interrupt may have swallowed END
+	case msgWait: // an interrupt of the client may have lost END
 		if d.ended {
 			return []action{d.endMessage()}
 		}

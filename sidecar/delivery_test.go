@@ -100,10 +100,10 @@ func TestDelivery(t *testing.T) {
 
 func TestHeaderRoundTrip(t *testing.T) {
 	h := header{
-		version: version, kind: msgBatch, flags: 3, attempt: 4, term: 5, step: 6, microbatch: 7, microbatches: 8, ring: 9, frame: 10,
+		version: protocolVersion, kind: msgBatch, flags: 3, attempt: 4, term: 5, step: 6, microbatch: 7, microbatches: 8, ring: 9, frame: 10,
 		generation: 11, rank: 12, body: 2,
 	}
-	b := append(h.append(nil), 1, 2)
+	b := append(h.appendTo(nil), 1, 2)
 	if len(b) != headerSize+2 {
 		t.Fatalf("header of %d bytes", len(b)-2)
 	}

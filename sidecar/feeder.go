@@ -12,39 +12,40 @@ import (
 	"millrace/sidecar/ring"
 )
 
-// spare is what a frame holds beside its largest tensors before a batch needs a larger ring: lineage and state of ordinary size.
+// spare is the room of a frame beside its largest tensors, in bytes. Lineage and state of ordinary size fit into it.
 const spare = 64 << 10
 
-const alignment = 64
+const alignment = 64 // of lineage and state in a frame, in bytes
 
-// feeder fills one rank's frames, step after step, as fast as frames come home.
+// feeder fills one rank's frames, step after step, as fast as the trainer releases frames.
 type feeder struct {
-	rank   millrace.Rank // of the world
-	share  share
-	begin  Begin
-	steps  *steps
-	pool   *ring.Pool
-	doing  *atomic.Pointer[string]
-	notice func(Event)
-	out    func(event) // hands an event to the connection's loop
-	broken func(error) // this process cannot serve
-	blob   []byte      // lineage of the batch in hand
+	rank    millrace.Rank // of the world
+	share   share
+	begin   Begin
+	steps   *steps
+	pool    *ring.Pool
+	doing   *atomic.Pointer[string] // the current wait, for STATUS
+	observe func(Event)
+	out     func(event) // hands an event to the connection's loop
+	giveUp  func(error) // called if this process gets no memory
+	blob    []byte      // lineage of the current batch
 }
 
-// run ends with the run's end (noMore), its failure (failed), or with ctx or the steps, in whatever order these end: then it says nothing,
-// since why is for others to say. Where the process has no memory it is to be replaced: that is no failure of the run.
-func (f *feeder) run(ctx context.Context) {
-	err := f.all(ctx)
+// fillAll fills frames until the run ends (it posts noMore) or fails (it posts failed). It posts nothing if ctx or the steps
+// end first, in whatever order: the session tells the reason. If the process gets no memory, another process has to
+// replace it; the run has not failed.
+func (f *feeder) fillAll(ctx context.Context) {
+	err := f.fillSteps(ctx)
 	switch {
 	case ctx.Err() != nil, f.steps.ctx.Err() != nil:
 	case errors.Is(err, ring.ErrMemory):
-		f.broken(err)
+		f.giveUp(err)
 	case err != nil:
 		f.out(failed{reason(err)})
 	}
 }
 
-func (f *feeder) all(ctx context.Context) error {
+func (f *feeder) fillSteps(ctx context.Context) error {
 	microbatch := f.begin.Microbatch
 	for step := f.begin.Step; ; step++ {
 		f.say("the plan and the samples of step %d", step)
@@ -57,7 +58,7 @@ func (f *feeder) all(ctx context.Context) error {
 			return err
 		}
 		last := e.plan.Last
-		err = f.step(ctx, e, microbatch)
+		err = f.fillStep(ctx, e, microbatch)
 		f.steps.give(e)
 		if err != nil {
 			return err
@@ -70,9 +71,10 @@ func (f *feeder) all(ctx context.Context) error {
 	}
 }
 
-func (f *feeder) step(ctx context.Context, e *entry, from uint32) error {
+func (f *feeder) fillStep(ctx context.Context, e *entry, from uint32) error {
 	if from >= e.plan.Microbatches {
-		return millrace.Errorf(millrace.ErrMismatch, "step %s has %d microbatches a rank, the trainer wants to go on at %d", e.step, e.plan.Microbatches, from)
+		return millrace.Errorf(millrace.ErrMismatch, "step %s has %d microbatches a rank, the trainer wants to continue at %d",
+			e.step, e.plan.Microbatches, from)
 	}
 	for m := from; m < e.plan.Microbatches; m++ {
 		batch, err := f.fill(ctx, e, m)
@@ -84,7 +86,7 @@ func (f *feeder) step(ctx context.Context, e *entry, from uint32) error {
 	return nil
 }
 
-// fill builds one microbatch in a frame: tensors, then lineage, then on the step's last microbatch the state.
+// fill builds one microbatch in a frame: tensors, then lineage, then, for the step's last microbatch, the state.
 func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	plan := e.plan
 	if err := seal.VerifyPart(plan.Plan, f.share.part, m); err != nil {
@@ -113,12 +115,12 @@ func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	b.lineage = span{align(size), int64(len(f.blob))}
 	b.state = span{align(b.lineage.offset + b.lineage.bytes), int64(len(state))}
 	b.bytes = b.state.offset + b.state.bytes
-	f.say("a free frame for step %d: the trainer holds all it has", plan.Step)
+	f.say("a free frame for step %d: the trainer holds all frames", plan.Step)
 	room := most + spare + 2*(b.bytes-size)
 	if b.frame, err = f.pool.Acquire(ctx, b.bytes, room); err != nil {
 		return filled{}, err
 	}
-	f.notice(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
+	f.observe(Event{Kind: Filling, Slot: b.slot, Generation: b.frame.Generation})
 	dst := b.frame.Bytes
 	if f.share.whole {
 		tokens, err := e.payload.Tokens(f.share.part, m)

@@ -28,7 +28,7 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	told := make(chan event, 1)
 	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[string]{}, out: func(e event) { told <- e }}
 	ended := make(chan struct{})
-	go func() { defer close(ended); f.run(t.Context()) }() // waited for below; the connection's context is alive
+	go func() { defer close(ended); f.fillAll(t.Context()) }() // waited for below; the connection's context is alive
 	leave()
 	<-ended
 	select {

@@ -8,8 +8,8 @@ import (
 	"millrace"
 )
 
-// forward carries one connection's commits and saved checkpoints upstream, in order, without holding anything else up. What piles
-// up while the orchestrator is away becomes one call: a later step includes the earlier ones.
+// forward carries one connection's commits and saved checkpoints upstream, in order, and holds up nothing else. Commits that
+// pile up while the orchestrator is away become one call, because a later step includes the earlier ones.
 type forward struct {
 	upstream Upstream
 	rank     millrace.Rank
@@ -22,16 +22,16 @@ type forward struct {
 	wake    chan struct{}
 }
 
-// carryWithin is how long commits may still take once the sidecar is asked to leave.
+// carryWithin is how long commits may still take after the sidecar was asked to leave.
 const carryWithin = time.Second
 
-// lingering ends carryWithin after ctx, or when the caller ends it, which it must.
+// lingering returns a context that ends carryWithin after ctx, or when the caller calls end. The caller must call it.
 func lingering(ctx context.Context) (lasting context.Context, end func()) {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	forget := context.AfterFunc(ctx, func() {
-		grace, done := context.WithTimeout(lasting, carryWithin)
+		last, done := context.WithTimeout(lasting, carryWithin)
 		defer done()
-		<-grace.Done()
+		<-last.Done()
 		cancel()
 	})
 	return lasting, func() { forget(); cancel() }
@@ -48,7 +48,7 @@ func (f *forward) save(attempt millrace.Attempt, step millrace.Step) {
 	f.change(func() { f.attempt, f.saves = attempt, &step })
 }
 
-// finish lets run return once everything is carried.
+// finish lets carry return after everything has been carried.
 func (f *forward) finish() { f.change(func() { f.closed = true }) }
 
 func (f *forward) change(set func()) {
@@ -57,12 +57,12 @@ func (f *forward) change(set func()) {
 	f.mu.Unlock()
 	select {
 	case f.wake <- struct{}{}:
-	default: // it will look again anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// run returns when finished or when ctx ends; done hears of every commit that is safe.
-func (f *forward) run(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
+// carry returns after finish or when ctx ends. It calls done for every commit that is safe.
+func (f *forward) carry(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
 	for {
 		f.mu.Lock()
 		commits, saves, closed, attempt := f.commits, f.saves, f.closed, f.attempt

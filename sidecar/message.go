@@ -12,14 +12,14 @@ import (
 	"millrace/sidecar/ring"
 )
 
-// The protocol of docs/protocol.md: numbers here and there must agree.
+// docs/protocol.md defines these numbers.
 const (
-	magic      = 0x434c494d // "MILC"
-	version    = 1
-	headerSize = 64
-	// maxDatagram bounds one datagram; longer bodies come in several with flagMore.
+	magic           = 0x434c494d // "MILC"
+	protocolVersion = 1
+	headerSize      = 64
+	// maxDatagram limits one datagram, in bytes. A longer body comes in several datagrams with flagMore.
 	maxDatagram = headerSize + 64<<10
-	// maxBody bounds a body put together from a client's datagrams: a state of tens of thousands of sources.
+	// maxBody limits the whole body of a client's message, in bytes: a state of tens of thousands of sources.
 	maxBody = 16 << 20
 )
 
@@ -43,13 +43,12 @@ const (
 )
 
 const (
-	flagMore uint32 = 1 << 0 // the body goes on in the next datagram
-	flagLast uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
-	// flagAbsent: BATCH: the tensors are described, and another rank has them.
-	flagAbsent uint32 = 1 << 2
+	flagMore   uint32 = 1 << 0 // the body continues in the next datagram
+	flagLast   uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
+	flagAbsent uint32 = 1 << 2 // BATCH: another rank has the tensors that it describes
 )
 
-// errorKind tells the client what to raise.
+// errorKind tells the client which error to raise.
 type errorKind uint32
 
 const (
@@ -59,7 +58,7 @@ const (
 	errProtocol errorKind = 4 // the client broke the protocol, or speaks another version
 )
 
-// header is the fixed part of every message; which fields count depends on the type.
+// header is the fixed part of every message. The type decides which fields apply.
 type header struct {
 	version      uint16
 	kind         messageType
@@ -76,10 +75,11 @@ type header struct {
 	body         uint32 // bytes that follow in this datagram
 }
 
-func (h *header) append(b []byte) []byte {
+// appendTo appends the header to b.
+func (h *header) appendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, magic)
-	b = le.AppendUint16(b, version)
+	b = le.AppendUint16(b, protocolVersion)
 	b = le.AppendUint16(b, uint16(h.kind))
 	b = le.AppendUint32(b, h.flags)
 	b = le.AppendUint32(b, uint32(h.attempt))
@@ -116,7 +116,7 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// message is what the shell sends: a header, a body of any length, and the memfd of a ring to go with it.
+// message is one message to a client: a header, a body of any length, and for RING the ring whose memfd goes with it.
 type message struct {
 	header header
 	body   []byte
@@ -136,11 +136,11 @@ type beginBody struct {
 	Shape    beginShape      `json:"shape"`
 	Topology beginAxes       `json:"topology"`
 	Place    beginAxes       `json:"coordinates"`
-	Source   *millrace.Rank  `json:"broadcast_source"` // null: the rank gets its own tensors
+	Source   *millrace.Rank  `json:"broadcast_source"` // null: the rank has its own tensors
 	State    json.RawMessage `json:"state"`
 }
 
-// beginAxes is how many ranks there are along each axis, or where the rank is.
+// beginAxes counts the ranks along each axis, or says where a rank is on each axis.
 type beginAxes struct {
 	TP int `json:"tp"`
 	CP int `json:"cp"`
@@ -161,7 +161,7 @@ type reportBody struct {
 	Times  [][2]float64          `json:"times"`  // microbatch, seconds
 }
 
-// parseReport reads what a trainer measured. What makes no sense is left out: nothing depends on it.
+// parseReport reads the measurements of a trainer. It leaves out impossible values: no batch depends on a report.
 func parseReport(h header, body []byte) (Report, error) {
 	r := Report{Attempt: h.attempt, Step: h.step}
 	var b reportBody
@@ -180,8 +180,8 @@ func parseReport(h header, body []byte) (Report, error) {
 }
 
 func parseHello(h header, body []byte) (Start, error) {
-	if h.version != version {
-		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release", h.version, version)
+	if h.version != protocolVersion {
+		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release", h.version, protocolVersion)
 	}
 	var b helloBody
 	if err := json.Unmarshal(body, &b); err != nil {
@@ -192,7 +192,7 @@ func parseHello(h header, body []byte) (Start, error) {
 	case StartNone, StartFresh, StartLatest:
 	case StartState:
 		if len(s.State) == 0 {
-			return Start{}, errors.New("read HELLO: a state was announced and none sent")
+			return Start{}, errors.New("read HELLO: start is \"state\" and none is sent: send the state too")
 		}
 	case StartContinue:
 		s.Attempt, s.Step, s.Microbatch = h.attempt, h.step, h.microbatch

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is the process at the other end. Its pidfd tells of its death also where a forked child keeps the socket open.
+// peer is the process at the other end. Its pidfd reports its death even if a forked child keeps the socket open.
 type peer struct {
-	pid   int32 // 0 where the process lives in another PID namespace
+	pid   int32 // 0 if the process lives in another PID namespace
 	uid   uint32
-	pidfd *os.File // nil where the kernel has no way to get one; then only the socket tells
+	pidfd *os.File // nil if the kernel cannot give one; then only the socket reports the end
 }
 
-// peerOf asks the kernel who connected; allowed are the user ids that may.
+// peerOf asks the kernel which process connected. It refuses users that are not among allowed.
 func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -33,7 +33,7 @@ func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 		_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
 		var pidErr error
 		if fd, pidErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD); pidErr != nil {
-			// Kernels before 6.5. Between connect and here the number may have found another owner; that one's death is then noticed.
+			// Kernels before 6.5. Since connect, another process may have got the pid; its death is then noticed.
 			if fd, pidErr = unix.PidfdOpen(int(cred.Pid), 0); pidErr != nil {
 				fd = -1
 			}
@@ -61,7 +61,7 @@ func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 	return p, nil
 }
 
-// wait returns true when the process has exited, false when close was called first.
+// wait returns true when the process has exited, and false if close was called first.
 func (p *peer) wait() bool {
 	if p.pidfd == nil {
 		return false
@@ -73,7 +73,7 @@ func (p *peer) wait() bool {
 	return raw.Read(hasExited) == nil
 }
 
-// exited tells whether the process has exited, as far as the kernel has a way to tell.
+// exited reports whether the process has exited. It returns false if the kernel cannot tell.
 func (p *peer) exited() bool {
 	if p.pidfd == nil {
 		return false
@@ -86,7 +86,7 @@ func (p *peer) exited() bool {
 	return raw.Control(func(fd uintptr) { exited = hasExited(fd) }) == nil && exited
 }
 
-// hasExited asks a pidfd.
+// hasExited reports whether the process of a pidfd has exited.
 func hasExited(fd uintptr) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return err == nil && n > 0

@@ -219,7 +219,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"history":        {run: sidecartest.Config{History: true}, talk: func(c *client) { c.hello("", nil) }, want: "has history"},
 		"damaged state":  {talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged"},
-		"no state":       {talk: func(c *client) { c.hello("state", nil) }, want: "none sent"},
+		"no state":       {talk: func(c *client) { c.hello("state", nil) }, want: "none is sent"},
 		"unknown start":  {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
 		"another rank":   {run: sidecartest.Config{}, talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) }, want: "rank 5: this run serves rank 0 alone"},
 		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
@@ -342,7 +342,7 @@ func TestWhoGoesOnHasTheClaim(t *testing.T) {
 	h.until(sidecar.Joined, 1)
 	trainer := dial(t, h.path(0))
 	trainer.send(msg{kind: hello, attempt: 1, step: 2, rank: ^uint32(0), body: []byte(`{"start":"continue"}`)})
-	if e := stranger.want(errorMsg); e.rank != 3 || !strings.Contains(string(e.body), "goes on in process") {
+	if e := stranger.want(errorMsg); e.rank != 3 || !strings.Contains(string(e.body), "continues in process") {
 		t.Errorf("error %d %q", e.rank, e.body)
 	}
 	stranger.close()

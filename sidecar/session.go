@@ -13,40 +13,42 @@ import (
 	"millrace/sidecar/ring"
 )
 
-// session is one connection: the shell around its delivery.
+// session serves one connection. It feeds the connection's delivery with events and carries out its actions.
 type session struct {
-	server  *Server
-	rank    millrace.Rank
-	conn    *net.UnixConn
-	peer    *peer
-	order   delivery
-	pool    *ring.Pool
-	forward *forward
-	doing   atomic.Pointer[string]
-	events  chan event
-	over    chan struct{} // closed when the loop no longer listens
-	wire    []byte        // send buffer
-	told    *ring.Ring    // the newest ring the client knows
-	shared  sharing       // the attempt's steps, once begun
-	g       errgroup.Group
-	pushed  atomic.Pointer[millrace.Slot] // for Status
-	leaving func()                        // called as soon as the trainer can be replaced; more than once
+	config   Config
+	attempts *attempts
+	giveUp   func(error) // called if this process gets no memory
+	rank     millrace.Rank
+	conn     *net.UnixConn
+	peer     *peer
+	order    delivery
+	pool     *ring.Pool
+	forward  *forward
+	doing    atomic.Pointer[string] // the feeder's current wait, for STATUS
+	events   chan event
+	over     chan struct{} // closed when the loop no longer listens
+	wire     []byte        // send buffer
+	told     *ring.Ring    // the newest ring that the client knows
+	shared   sharing       // the attempt's steps, once begun
+	g        errgroup.Group
+	leaving  func() // called as soon as the trainer can be replaced; more than once
 }
 
-func newSession(s *Server, rank millrace.Rank, c *net.UnixConn, p *peer) *session {
+func newSession(
+	c Config, attempts *attempts, giveUp func(error), rank millrace.Rank, conn *net.UnixConn, p *peer,
+) *session {
 	return &session{
-		server: s, rank: rank, conn: c, peer: p, order: delivery{rank: rank},
-		pool:    ring.NewPool(s.config.Frames, s.config.RingSize),
-		forward: newForward(s.config.Upstream, rank),
+		config: c, attempts: attempts, giveUp: giveUp, rank: rank, conn: conn, peer: p, order: delivery{rank: rank},
+		pool:    ring.NewPool(c.Frames, c.RingSize),
+		forward: newForward(c.Upstream, rank),
 		events:  make(chan event, 64), over: make(chan struct{}),
 		wire: make([]byte, 0, maxDatagram),
 	}
 }
 
-// run serves the connection until the trainer is gone or told to go. In the end the memory is given back first; only then may the
-// commits that are still on their way hold it up. leaving is called as soon as the trainer can be replaced.
+// run serves the connection until the trainer is gone or told to leave. It then gives the memory back before it waits for
+// commits that are still on their way. It calls leaving as soon as the trainer can be replaced.
 func (s *session) run(ctx context.Context, start Start, leaving func()) {
-	s.leaving = leaving
 	live, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	s.g.Go(func() error { s.read(); return nil })
@@ -54,7 +56,7 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	lasting, end := lingering(ctx)
 	defer end()
 	carried.Go(func() error {
-		return s.forward.run(lasting, func(attempt millrace.Attempt, below millrace.Step) {
+		return s.forward.carry(lasting, func(attempt millrace.Attempt, below millrace.Step) {
 			s.notice(Event{Kind: Committed, Slot: millrace.Slot{Attempt: attempt, Step: below - 1}})
 			s.post(forwarded{below})
 		})
@@ -67,15 +69,15 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	close(s.over)
 	_ = s.g.Wait()
 	if err := s.pool.Close(); err != nil {
-		s.server.config.Log.Error("give back the shared memory of a rank", "rank", s.rank, "error", err)
+		s.config.Log.Error("give back the shared memory of a rank", "rank", s.rank, "error", err)
 	}
-	s.shared.leave()
+	s.shared.end()
 	s.notice(Event{Kind: Gone})
 	s.forward.finish()
 	if err := carried.Wait(); err != nil && ctx.Err() == nil {
-		s.server.config.Log.Error("commit", "rank", s.rank, "error", err)
+		s.config.Log.Error("commit", "rank", s.rank, "error", err)
 	}
-	s.server.config.Upstream.Left(s.rank)
+	s.config.Upstream.Left(s.rank)
 }
 
 // loop feeds the state machine until the connection is over.
@@ -92,73 +94,75 @@ func (s *session) loop(ctx context.Context, start Start) {
 		case <-ctx.Done():
 			var run *RunError
 			if errors.As(context.Cause(ctx), &run) && !s.act(ctx, s.order.fail(errRun, run)) {
-				return // it has parted
+				return // the connection has ended
 			}
 			if run == nil && s.order.phase == serving && !errors.Is(context.Cause(ctx), ErrAlone) {
-				s.leave()
+				s.announceLeaving()
 			}
-			_ = s.conn.CloseRead() // what was sent is still read, then comes the end
-			s.part(ctx)
+			_ = s.conn.CloseRead() // messages that the client has sent are still read, then comes the end
+			s.hearOut(ctx)
 			return
 		}
 	}
 }
 
-// leave tells a client that this sidecar goes and another comes: the client has what was pushed, and connects anew for the rest.
-func (s *session) leave() {
+// announceLeaving tells a client that this sidecar leaves and another one comes. The client uses the pushed batches and connects anew
+// for the rest.
+func (s *session) announceLeaving() {
 	s.notice(Event{Kind: Leaving})
 	_ = s.sendOut(leavingMessage())
 	s.notice(Event{Kind: Parted})
 }
 
-// gone: nothing more will come from the client.
+// gone tells that the client will send nothing more.
 type gone struct{}
 
-// act carries out actions in order; false ends the connection.
+// act carries out actions in order. false: the connection ends.
 func (s *session) act(ctx context.Context, actions []action) bool {
 	for _, a := range actions {
 		var err error
 		switch a := a.(type) {
 		case join:
-			s.join(ctx, a.start)
+			s.startJoin(ctx, a.start)
 		case feed:
-			err = s.feed(ctx, a.begin)
+			s.startFeeder(ctx, a.begin)
 		case send:
 			s.tell(a.message)
 			err = s.sendOut(a.message)
 		case push:
-			err = s.push(a.batch)
+			err = s.pushBatch(a.batch)
 		case release:
-			s.release(a)
+			s.takeBack(a)
 		case commit:
 			s.forward.commit(s.order.begin.Attempt, a.step)
 		case saved:
 			s.notice(Event{Kind: Saved, Slot: millrace.Slot{Attempt: s.order.begin.Attempt, Step: a.step}})
 			s.forward.save(s.order.begin.Attempt, a.step)
-		case report:
-			s.server.config.Upstream.Reported(millrace.Rank(s.order.begin.Topology.Coordinates(s.rank).DP), a.report)
+		case forwardReport:
+			s.config.Upstream.Reported(millrace.Rank(s.order.begin.Topology.Coordinates(s.rank).DP), a.report)
 		case status:
 			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
 		case hangUp:
-			s.leaving() // it may stay for a while to read why, and is in nobody's way
+			s.leaving() // the client may stay to read the reason; its rank is free at once
 			_ = s.conn.CloseWrite()
-			s.part(ctx)
+			s.hearOut(ctx)
 			return false
 		}
 		if err != nil {
-			s.part(ctx) // the client is gone; what it said before still counts
+			s.hearOut(ctx) // the client is gone; its earlier messages still count
 			return false
 		}
 	}
 	return true
 }
 
-func (s *session) join(ctx context.Context, start Start) {
+// startJoin joins the run in the background and posts the answer.
+func (s *session) startJoin(ctx context.Context, start Start) {
 	s.notice(Event{Kind: Joined, Reason: string(start.Kind)})
 	text := "every rank to connect and say where it starts"
 	s.doing.Store(&text)
 	s.g.Go(func() error {
-		b, err := s.server.config.Upstream.Join(ctx, s.rank, start)
+		b, err := s.config.Upstream.Join(ctx, s.rank, start)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
@@ -170,23 +174,23 @@ func (s *session) join(ctx context.Context, start Start) {
 	})
 }
 
-func (s *session) feed(ctx context.Context, b Begin) error {
+// startFeeder begins to serve from a place in the run.
+func (s *session) startFeeder(ctx context.Context, b Begin) {
 	s.notice(Event{Kind: Began, Slot: millrace.Slot{Attempt: b.Attempt, Step: b.Step, Microbatch: b.Microbatch}})
-	s.shared = s.server.share(s.rank, b)
+	s.shared = s.attempts.share(s.rank, b)
 	f := &feeder{
 		rank: s.rank, share: b.share(s.rank), begin: b, steps: s.shared.steps, pool: s.pool, doing: &s.doing,
-		notice: s.notice, out: s.post, broken: s.server.broken,
+		observe: s.notice, out: s.post, giveUp: s.giveUp,
 	}
-	s.g.Go(func() error { f.run(ctx); return nil })
+	s.g.Go(func() error { f.fillAll(ctx); return nil })
 	s.g.Go(func() error { s.alarm(ctx); return nil })
-	return nil
 }
 
-// alarm passes on what the run lacks, whenever that changes, until ctx ends.
+// alarm passes on the list of alerts each time it changes, until ctx ends.
 func (s *session) alarm(ctx context.Context) {
 	version := uint64(0)
 	for {
-		alerts, now, err := s.server.config.Upstream.Alerts(ctx, version)
+		alerts, now, err := s.config.Upstream.Alerts(ctx, version)
 		if err != nil {
 			return
 		}
@@ -195,7 +199,8 @@ func (s *session) alarm(ctx context.Context) {
 	}
 }
 
-func (s *session) push(b filled) error {
+// pushBatch sends the descriptor of a batch, after that of its ring if the client does not know the ring.
+func (s *session) pushBatch(b filled) error {
 	m, err := b.message()
 	if err != nil {
 		return err
@@ -207,12 +212,12 @@ func (s *session) push(b filled) error {
 		s.told = b.frame.Ring
 	}
 	s.notice(Event{Kind: Pushed, Slot: b.slot, Generation: b.frame.Generation})
-	s.pushed.Store(&b.slot)
 	s.pool.Lend(b.frame)
 	return s.sendOut(m)
 }
 
-func (s *session) release(r release) {
+// takeBack frees a frame that the trainer has released.
+func (s *session) takeBack(r release) {
 	slot := millrace.Slot{Attempt: s.order.begin.Attempt}
 	if err := s.pool.Release(r.ring, r.frame, r.generation); err != nil {
 		s.notice(Event{Kind: Stale, Slot: slot, Generation: r.generation, Reason: err.Error()})
@@ -221,7 +226,7 @@ func (s *session) release(r release) {
 	s.notice(Event{Kind: Released, Slot: slot, Generation: r.generation})
 }
 
-// tell records how the run ends for this rank.
+// tell records in the event log how the run ends for this rank.
 func (s *session) tell(m message) {
 	switch m.header.kind {
 	case msgEnd:
@@ -236,13 +241,13 @@ func (s *session) waiting() string {
 	if t := s.doing.Load(); t != nil {
 		text = *t
 	}
-	if more := s.server.config.Upstream.Waiting(); more != "" {
+	if more := s.config.Upstream.Waiting(); more != "" {
 		text += " (" + more + ")"
 	}
 	return text
 }
 
-// post hands an event to the loop, or drops it when there is no loop any more.
+// post hands an event to the loop, or drops it if the loop has ended.
 func (s *session) post(e event) {
 	select {
 	case s.events <- e:
@@ -251,15 +256,15 @@ func (s *session) post(e event) {
 }
 
 func (s *session) notice(e Event) {
-	if s.server.config.Observe == nil {
+	if s.config.Observe == nil {
 		return
 	}
 	e.Slot.Rank, e.Pid = s.rank, int(s.peer.pid)
-	s.server.config.Observe(e)
+	s.config.Observe(e)
 }
 
-// read turns the client's datagrams into events until it is gone. The end of its process counts as its end even where a forked
-// child keeps the socket open: what it had sent is still read.
+// read turns the client's datagrams into events until the client is gone. The end of the client's process counts as its
+// end, even if a forked child keeps the socket open. Datagrams that were sent before are still read.
 func (s *session) read() {
 	defer s.post(gone{})
 	buf := make([]byte, maxDatagram)
@@ -282,13 +287,14 @@ func (s *session) read() {
 	}
 }
 
-// sendOut sends a message, in as many datagrams as its body needs; a ring's memfd goes with the first.
+// sendOut sends a message in as many datagrams as its body needs. A ring's memfd goes with the first one.
 func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
 
-// part hears the client out and lets it read what was sent: a close with unread messages would reset it. Nothing is sent any more.
-func (s *session) part(ctx context.Context) {
+// hearOut reads the client's last messages and lets the client read its own. A close with unread messages would reset the
+// connection. Nothing is sent any more.
+func (s *session) hearOut(ctx context.Context) {
 	_ = s.conn.SetReadDeadline(time.Now().Add(partWithin))
-	for e := range s.events { // ends: read posts gone
+	for e := range s.events { // ends when read posts gone
 		switch e.(type) {
 		case gone:
 			return
@@ -303,5 +309,5 @@ func (s *session) part(ctx context.Context) {
 	}
 }
 
-// hasHungUp reports whether the client has closed its end or its process has ended.
-func (s *session) hasHungUp() bool { return s.peer.exited() || hasHungUp(s.conn) }
+// isGone reports whether the client has closed its end or its process has ended.
+func (s *session) isGone() bool { return s.peer.exited() || hasHungUp(s.conn) }

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// maxPath is the longest path a socket address takes, less the final zero.
+	// maxPath is the longest path of a socket address in bytes, without the final zero.
 	maxPath = 107
 	backlog = 64
-	// socketBuffer is room for the descriptors of all frames and for large states, in bytes each way.
+	// socketBuffer has room for the descriptors of all frames and for large states, in bytes each way.
 	socketBuffer = 1 << 20
 )
 
-// socket is a listening rank socket and what is needed to take away that file and no other.
+// socket is a listening rank socket. Device and inode number identify its file, so that remove takes away no other.
 type socket struct {
 	*net.UnixListener
 	path     string
 	dev, ino uint64
 }
 
-// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It is bound under a private name and moved into place when it
-// already accepts, so that whoever sees it can connect, and a lost sidecar's socket is replaced in one step.
+// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It binds a private name and renames the socket when it
+// already accepts. Every process that sees the socket can therefore connect, and one step replaces a lost sidecar's socket.
 func listen(path string) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -54,7 +54,7 @@ func bind(fd int, file *os.File, path string) (*socket, error) {
 	if len(address) > maxPath {
 		address = filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), private)
 	}
-	_ = os.Remove(address) // of an earlier process with our number, which is gone
+	_ = os.Remove(address) // of an earlier process with the same pid, which is gone
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: address}); err != nil {
 		return nil, err
 	}
@@ -83,10 +83,10 @@ func bind(fd int, file *os.File, path string) (*socket, error) {
 	return s, nil
 }
 
-// place moves the socket to its path, over a stale socket but over nothing else.
+// place renames the socket to its path. It replaces a stale socket, but no file of another kind.
 func (s *socket) place(address string) error {
 	if info, err := os.Lstat(s.path); err == nil && info.Mode()&os.ModeSocket == 0 {
-		return errors.New("there is a file in the way that is not a socket; move it away")
+		return errors.New("a file that is not a socket is in the way; move it away")
 	}
 	info, err := os.Lstat(address)
 	if err != nil {
@@ -94,13 +94,13 @@ func (s *socket) place(address string) error {
 	}
 	id, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return errors.New("the file system tells no inode numbers")
+		return errors.New("the file system has no inode numbers")
 	}
 	s.dev, s.ino = id.Dev, id.Ino
 	return os.Rename(address, s.path)
 }
 
-// remove closes the listener and unlinks the socket, unless another sidecar's stands in its place.
+// remove closes the listener and unlinks the socket, unless another sidecar has replaced it.
 func (s *socket) remove() error {
 	err := s.Close()
 	if errors.Is(err, net.ErrClosed) {

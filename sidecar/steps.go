@@ -11,16 +11,16 @@ import (
 	"millrace/internal/seal"
 )
 
-// steps is one attempt's steps as all ranks of the host share them: each plan and its tokens are fetched once, ahead of need, and
-// let go when the last rank has passed.
+// steps holds one attempt's steps for all ranks of the host. It fetches each plan and its tokens once, ahead of need, and
+// releases them when the last rank has passed.
 type steps struct {
 	upstream Upstream
 	fetcher  Fetcher
-	ranks    []millrace.Rank // data-parallel, of which the host needs the samples
+	ranks    []millrace.Rank // data-parallel ranks whose samples the host needs
 	attempt  millrace.Attempt
 	shapes   *constructors.Set
 	room     int64         // bytes of the largest frame
-	ahead    millrace.Step // how many steps are fetched before they are needed
+	ahead    millrace.Step // steps that are fetched before they are needed
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -28,10 +28,10 @@ type steps struct {
 
 	mu      sync.Mutex
 	entries map[millrace.Step]*entry
-	places  map[millrace.Rank]millrace.Step // where each attached rank stands
+	places  map[millrace.Rank]millrace.Step // the step at which each attached rank stands
 }
 
-// entry is one step, or the reason why there is none.
+// entry is one step, or the error in its place.
 type entry struct {
 	step     millrace.Step
 	ready    chan struct{} // closed when the fields below are set
@@ -43,7 +43,8 @@ type entry struct {
 	users    int // ranks that build from it, and its load; guarded by steps.mu
 }
 
-// spread is how many steps that one rank has passed are kept for slower ones; a rank further behind fetches again.
+// spread is the number of steps that are kept for slower ranks after one rank has passed them. A rank further behind
+// fetches again.
 const spread = 16
 
 func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank, b Begin, ahead int) *steps {
@@ -56,8 +57,8 @@ func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank
 	}
 }
 
-// take returns a step for the rank, waiting until it is here; give returns it. Taking a step says that the rank has passed those
-// before it, and starts fetching those after it.
+// take returns a step for the rank and waits until it is here. The caller gives it back with give. take means that the
+// rank has passed all steps before, and starts to fetch the steps after it.
 func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step) (*entry, error) {
 	s.mu.Lock()
 	s.places[rank] = step
@@ -82,6 +83,7 @@ func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step
 	return e, nil
 }
 
+// give ends the use of a step.
 func (s *steps) give(e *entry) {
 	s.mu.Lock()
 	e.users--
@@ -90,8 +92,8 @@ func (s *steps) give(e *entry) {
 	letGo(drop)
 }
 
-// leave forgets a rank; with the last one the attempt is closed. It reports whether that was so.
-func (s *steps) leave(rank millrace.Rank) bool {
+// forget detaches a rank. It reports whether the rank was the last one.
+func (s *steps) forget(rank millrace.Rank) bool {
 	s.mu.Lock()
 	delete(s.places, rank)
 	left := len(s.places)
@@ -99,7 +101,7 @@ func (s *steps) leave(rank millrace.Rank) bool {
 	return left == 0
 }
 
-// close stops all fetching and lets everything go. Nobody may hold an entry.
+// close stops all fetching and releases everything. No caller may still hold an entry.
 func (s *steps) close() {
 	s.cancel()
 	s.loads.Wait()
@@ -111,7 +113,7 @@ func (s *steps) close() {
 	}
 }
 
-// need returns the entry of a step, starting its load where there is none. The caller holds mu.
+// need returns the entry of a step and starts its load if there is none. The caller holds mu.
 func (s *steps) need(step millrace.Step) *entry {
 	if e := s.entries[step]; e != nil {
 		return e
@@ -154,8 +156,8 @@ func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Pa
 	return plan, collator, payload, nil
 }
 
-// passed takes out the entries that nobody will ask for again, and, where ranks stand far apart, the oldest that nobody asks for
-// now. The caller holds mu, and lets them go after giving it back.
+// passed takes out the entries that no rank will ask for again. If ranks stand far apart, it also takes out the oldest
+// unused ones. The caller holds mu, and releases the entries after it has unlocked mu.
 func (s *steps) passed() []*entry {
 	var out []*entry
 	for step, e := range s.entries {
@@ -184,12 +186,12 @@ func letGo(entries []*entry) {
 	}
 }
 
-// reason returns the error that a trainer should read: that of the run or of the start, without what wraps it.
+// reason returns the error for the trainer: the *RunError or *StartError inside err, else err.
 func reason(err error) error {
-	var run *RunError
+	var failure *RunError
 	var start *StartError
-	if errors.As(err, &run) {
-		return run
+	if errors.As(err, &failure) {
+		return failure
 	}
 	if errors.As(err, &start) {
 		return start
@@ -197,52 +199,67 @@ func reason(err error) error {
 	return err
 }
 
-// enter says where a rank begins, so that nothing it needs is let go.
+// enter attaches a rank at its first step. From then on the steps that it needs are kept.
 func (s *steps) enter(rank millrace.Rank, step millrace.Step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.places[rank] = step
 }
 
-// sharing is a rank's part in its attempt's steps.
+// attempts holds the steps of each attempt that has connections.
+type attempts struct {
+	ctx    context.Context // ends with the server
+	config Config
+
+	mu    sync.Mutex
+	steps map[millrace.Attempt]*steps
+}
+
+func newAttempts(ctx context.Context, c Config) *attempts {
+	return &attempts{ctx: ctx, config: c, steps: map[millrace.Attempt]*steps{}}
+}
+
+// sharing is one rank's use of its attempt's steps.
 type sharing struct {
-	server *Server
-	steps  *steps
-	rank   millrace.Rank
+	of    *attempts
+	steps *steps
+	rank  millrace.Rank
 }
 
-// share returns the attempt's steps, which all ranks of the host have in common.
-func (s *Server) share(rank millrace.Rank, b Begin) sharing {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.attempts[b.Attempt]
-	if st == nil {
-		st = newSteps(s.ctx, s.config.Upstream, s.config.Fetcher, s.config.Ranks, b, s.config.Ahead)
-		s.attempts[b.Attempt] = st
+// share returns the steps of an attempt, which all ranks of the host have in common. The caller ends its use with end.
+func (a *attempts) share(rank millrace.Rank, b Begin) sharing {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.steps[b.Attempt]
+	if s == nil {
+		s = newSteps(a.ctx, a.config.Upstream, a.config.Fetcher, a.config.Ranks, b, a.config.Ahead)
+		a.steps[b.Attempt] = s
 	}
-	st.enter(rank, b.Step)
-	return sharing{s, st, rank}
+	s.enter(rank, b.Step)
+	return sharing{a, s, rank}
 }
 
-func (h sharing) leave() {
-	if h.steps == nil {
-		return
+// end ends the use. The last use of an attempt closes its steps.
+func (s sharing) end() {
+	if s.steps == nil {
+		return // the rank never began
 	}
-	h.server.mu.Lock()
-	last := h.steps.leave(h.rank)
-	if last {
-		delete(h.server.attempts, h.steps.attempt)
+	s.of.mu.Lock()
+	isLast := s.steps.forget(s.rank)
+	if isLast {
+		delete(s.of.steps, s.steps.attempt)
 	}
-	h.server.mu.Unlock()
-	if last {
-		h.steps.close()
+	s.of.mu.Unlock()
+	if isLast {
+		s.steps.close()
 	}
 }
 
-func (s *Server) closeAttempts() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.attempts {
-		st.close()
+// close closes the steps of all attempts.
+func (a *attempts) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.steps {
+		s.close()
 	}
 }

@@ -8,30 +8,30 @@ import (
 	"millrace"
 )
 
-// StartKind is how a trainer says where it starts.
+// StartKind is the way in which a trainer declares where it starts.
 type StartKind string
 
 // The kinds of start.
 const (
-	StartNone     StartKind = ""         // nothing said: fresh on a new run, an error on one with history
+	StartNone     StartKind = ""         // no declaration: fresh on a new run, an error on a run with history
 	StartFresh    StartKind = "fresh"    // from step 0
-	StartLatest   StartKind = "latest"   // from the first step that not all ranks have acknowledged
+	StartLatest   StartKind = "latest"   // from the first step that not all ranks have consumed
 	StartState    StartKind = "state"    // after the step that State was saved at
 	StartContinue StartKind = "continue" // same attempt, own position: the sidecar was lost, the trainer was not
 )
 
-// Start is what a trainer said.
+// Start is the start that a trainer declares.
 type Start struct {
 	Kind     StartKind
 	State    []byte   // JSON, of any rank; for StartState
 	Override []string // identity names that may differ from the state's
-	// For StartContinue: the next batch the trainer has not seen.
+	// For StartContinue: the next batch of the trainer.
 	Attempt    millrace.Attempt
 	Step       millrace.Step
 	Microbatch uint32
 }
 
-// Begin is where the run starts for a rank, and what its batches look like.
+// Begin says where the run starts for a rank, and describes its batches.
 type Begin struct {
 	Attempt     millrace.Attempt
 	Term        millrace.Term
@@ -40,14 +40,14 @@ type Begin struct {
 	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
 	Topology    millrace.Topology
 	Broadcast   millrace.Broadcast
-	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan says which is its
+	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan names its shape
 	PadMultiple uint32
 }
 
-// Source returns the rank of the world that has the tensors of a rank's batches: itself where it gets them from here.
+// Source returns the rank of the world that has the tensors of a rank's batches: the rank itself unless it is broadcast to.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
-// fed lists the data-parallel ranks whose samples a host needs for its ranks.
+// fed lists the data-parallel ranks whose samples a host needs for its own ranks.
 func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	for _, r := range ranks {
 		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); b.Source(r) == r && !slices.Contains(out, dp) {
@@ -57,11 +57,11 @@ func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	return out
 }
 
-// share is what a rank of the world gets of the plans.
+// share says which part of each plan a rank of the world gets.
 type share struct {
 	part  millrace.Rank // data-parallel
 	slice uint32        // context-parallel
-	whole bool          // with its tensors; else what describes them
+	whole bool          // with the tensors; else only their description
 }
 
 func (b *Begin) share(rank millrace.Rank) share {
@@ -69,69 +69,71 @@ func (b *Begin) share(rank millrace.Rank) share {
 	return share{part: millrace.Rank(at.DP), slice: uint32(at.CP), whole: b.Source(rank) == rank}
 }
 
-// SourceNames are the printable names of one source.
+// SourceNames has the printable names of one source.
 type SourceNames struct {
 	Name   string
 	Shards []string // by SampleID.Shard: the path below the source's root
 }
 
-// StepPlan is a sealed step with what travels beside it.
+// StepPlan is a sealed step, the state after it and the names of its sources.
 type StepPlan struct {
 	*millrace.Plan
 	State   []byte        // JSON: the state after the step
 	Sources []SourceNames // indexed by Segment.Source; shared by all plans
 }
 
-// RunError tells that the run failed, on every rank alike.
+// RunError: the run failed, on every rank alike.
 type RunError struct{ Reason string }
 
 func (e *RunError) Error() string { return e.Reason }
 
-// ErrAlone, as the cause that ends a server's context, tells that the run is gone and nobody follows: trainers must take nothing that
-// nobody would hear of, so they are not told to go on with what was pushed.
+// ErrAlone, as the cause that ends a server's context, says that the run is gone and no sidecar follows. Clients are then not
+// told to use the pushed batches: nobody would record that they consumed them.
 var ErrAlone = errors.New("the run is gone")
 
-// StartError tells that the ranks cannot start as they said: they differ, the state is of another identity, a run with history was
-// given no start.
+// StartError: the ranks cannot start as they declared. They differ, the state has another identity, or a run with history
+// was given no start.
 type StartError struct{ Reason string }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// Upstream is the run as the sidecar sees it: the orchestrator. Every call may be made from several goroutines and returns when its
-// context ends. An implementation hides restarts of the orchestrator: it waits.
+// Upstream is the orchestrator as the sidecar sees it. Calls are safe for concurrent use and return when their context ends.
+// An implementation hides restarts of the orchestrator: calls wait.
 type Upstream interface {
-	// Join says where a rank of the world starts, and blocks until every rank of the run has. A *StartError or *RunError goes to the trainer.
+	// Join declares where a rank of the world starts, and blocks until every rank of the run has joined. A *StartError or
+	// *RunError goes to the trainer.
 	Join(ctx context.Context, rank millrace.Rank, start Start) (Begin, error)
-	// Plan returns a step of an attempt, blocking until it is sealed; io.EOF when the run ends before it; *RunError when it failed.
+	// Plan returns a step of an attempt and blocks until it is sealed. It returns io.EOF if the run ends before the step, and
+	// a *RunError if the run failed.
 	Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*StepPlan, error)
-	// Commit says that the rank has taken every microbatch up to and including step. It may come twice for a step, and skips steps
-	// where later ones came at once. When it returns, the fact is safe from a crash of this process.
+	// Commit reports that the rank has consumed every microbatch up to and including step. It may be repeated, and a later
+	// step includes the earlier ones. When it returns, the fact survives a crash of this process.
 	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
-	// CheckpointSaved says that the trainer's checkpoint of step is durable.
+	// CheckpointSaved reports that the trainer's checkpoint of step is durable.
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
-	// Reported passes on what a trainer of a data-parallel rank measured. It never blocks, and may be lost.
-	Reported(rank millrace.Rank, report Report)
-	// Left says that the rank's trainer is gone. It is called once for every Join that was called, after its commits.
+	// Reported passes on the measurements of a data-parallel rank's trainer. It never blocks, and they may be lost.
+	Reported(rank millrace.Rank, r Report)
+	// Left reports that the rank's trainer is gone. It is called once for every call of Join, after the rank's commits.
 	Left(rank millrace.Rank)
-	// Waiting names what the next batch waits for, for the trainer's log; "" where nothing is known.
+	// Waiting says why the next batch is late, for the trainer's log; "" if there is no reason.
 	Waiting() string
-	// Alerts returns what the run lacks, blocking while that is what it was at version after; 0 is before all.
+	// Alerts returns the open alerts and the version of the list. It blocks while the version is after; 0 is before the first.
 	Alerts(ctx context.Context, after uint64) (alerts []Alert, version uint64, err error)
 }
 
-// Alert is something that the run lacks: it goes on, but people should know.
+// Alert is a condition that people should know, while the run continues.
 type Alert struct {
 	Kind  string `json:"kind"`
 	Text  string `json:"text"`
 	Since int64  `json:"since"` // unix milliseconds
 }
 
-// Holds tells whether an alert is in a list.
+// Holds reports whether a list has an alert of the same kind and text.
 func Holds(alerts []Alert, a Alert) bool {
 	return slices.ContainsFunc(alerts, func(b Alert) bool { return a.Kind == b.Kind && a.Text == b.Text })
 }
 
-// Report is what a trainer measured of a step.
+// Report has the measurements of one step on one rank.
 type Report struct {
 	Attempt      millrace.Attempt
 	Step         millrace.Step
@@ -144,21 +146,22 @@ type Report struct {
 type SourceLoss struct {
 	Source string
 	Sum    float64
-	Tokens uint64 // that the sum is over
+	Tokens uint64 // tokens in the sum
 }
 
-// Fetcher gets a step's tokens for all ranks of the host at once.
+// Fetcher fetches a step's tokens for all ranks of the host at once.
 type Fetcher interface {
-	// Fetch blocks until the tokens of the data-parallel ranks' parts are here. The payload is shared and stays as it is until Release.
+	// Fetch blocks until the tokens of the data-parallel ranks' parts are here. The payload is shared and immutable until
+	// Release.
 	Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (Payload, error)
 }
 
-// Payload is the tokens of some ranks' parts of a step.
+// Payload has the tokens of some ranks' parts of a step.
 type Payload interface {
-	// Tokens returns, for each segment of the part, its tokens, and one more where its document goes on.
+	// Tokens returns the tokens of each segment of a part, and one more token if the document continues after the segment.
 	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
-	// Masked tells which segments of the part turned out bad after they were planned and are masked; their tokens are not there. nil: none.
+	// Masked reports which segments of a part are masked; they have no tokens. nil: none is.
 	Masked(rank millrace.Rank, microbatch uint32) []bool
-	// Release ends the use of everything that Tokens returned; called once.
+	// Release ends the use of everything that Tokens returned. It is called once.
 	Release()
 }

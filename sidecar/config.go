@@ -1,0 +1,82 @@
+package sidecar
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+
+	"millrace"
+)
+
+// Config describes a server.
+type Config struct {
+	Dir      string          // directory of the sockets rank-<r>.sock, r from 0 to len(Ranks)-1
+	Ranks    []millrace.Rank // the rank of the world behind each socket
+	Upstream Upstream
+	Fetcher  Fetcher
+	Frames   uint32       // frames of a ring; 0: 3 for frames of 1 MiB or more, else 8
+	Ahead    int          // steps fetched before they are needed; 0: 2
+	RingSize int64        // limit of one rank's ring in bytes; 0: no limit
+	UIDs     []uint32     // users whose processes may connect; empty: the user of this process
+	Ready    func()       // called once when every socket accepts; may be nil
+	Observe  func(Event)  // called for every event, from many goroutines; may be nil
+	Log      *slog.Logger // nil: slog.Default()
+}
+
+const defaultAhead = 2
+
+func (c Config) withDefaults() Config {
+	if c.Ahead == 0 {
+		c.Ahead = defaultAhead
+	}
+	if len(c.UIDs) == 0 {
+		c.UIDs = []uint32{uint32(os.Geteuid())}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case len(c.Ranks) == 0:
+		return errors.New("make sidecar: no ranks to serve")
+	case c.Upstream == nil || c.Fetcher == nil:
+		return errors.New("make sidecar: it needs an upstream and a fetcher")
+	case c.Frames == 1:
+		return errors.New("make sidecar: one frame is not enough, the trainer holds one while the next is built")
+	}
+	return nil
+}
+
+// EventKind names an event at a rank's socket, as the event log has it.
+type EventKind string
+
+// The kinds of events. Filling, Pushed and Released follow one frame; the others follow one connection.
+const (
+	Joined    EventKind = "joined"    // a trainer declared where it starts
+	Began     EventKind = "began"     // every rank has declared its start; Slot is where this rank begins
+	Filling   EventKind = "filling"   // a frame is being built for Slot
+	Pushed    EventKind = "pushed"    // the frame's descriptor is about to be sent
+	Released  EventKind = "released"  // the trainer gave a frame back
+	Stale     EventKind = "stale"     // a release named no lent frame and was ignored
+	Committed EventKind = "committed" // the trainer has consumed Slot.Step, and upstream knows
+	Saved     EventKind = "saved"     // the trainer's checkpoint of Slot.Step is durable
+	Ended     EventKind = "ended"     // the rank has consumed the run
+	Failed    EventKind = "failed"    // the trainer was told Reason
+	Leaving   EventKind = "leaving"   // this sidecar has to leave and is about to tell the client
+	Parted    EventKind = "parted"    // this sidecar has told the client that it leaves
+	Gone      EventKind = "gone"      // the trainer left; its memory is given back
+	Refused   EventKind = "refused"   // a client was refused for Reason
+)
+
+// Event is one event at a rank's socket. The call of an observer holds up the event's place, so that the event log is
+// complete and a failpoint has its place.
+type Event struct {
+	Kind       EventKind
+	Slot       millrace.Slot // fields that do not apply are 0; Rank always applies
+	Generation uint64        // of the frame
+	Pid        int           // of the trainer
+	Reason     string
+}

@@ -80,3 +80,11 @@ type Quarantine struct {
 	Offset int64  `json:"offset"` // byte of the (uncompressed) file where the record starts; -1 where a format has none
 	Reason string `json:"reason"`
 }
+
+// Cure is the advice for a source with too many records like this one.
+func (q Quarantine) Cure() string {
+	if strings.HasPrefix(q.Reason, "no field ") {
+		return "write the field that holds the text, as `text: FIELD` of source " + q.Source + ", or raise quarantine.budget"
+	}
+	return "repair the files, or raise quarantine.budget"
+}

@@ -116,8 +116,10 @@ func (m *Machine) budget(made []facts.Fact) error {
 			counted, records := m.records(q.Source, q.Ordinal)
 			allowed := m.source(q.Source).Allowed(counted, records)
 			if n := m.s.Quarantined[q.Source] + counts[q.Source]; n > allowed {
-				return millrace.Errorf(millrace.ErrBadSample, "source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: repair the files, or raise quarantine.budget",
-					q.Source, n, allowed, q.Id, q.Offset, q.Reason)
+				cure := millrace.Quarantine{Source: q.Source, Reason: q.Reason}.Cure()
+				return millrace.Errorf(millrace.ErrBadSample,
+					"source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: %s",
+					q.Source, n, allowed, q.Id, q.Offset, q.Reason, cure)
 			}
 		}
 	}

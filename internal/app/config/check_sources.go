@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -94,6 +95,10 @@ func (v *validator) checkFormat(path string, s *Source) {
 		return
 	}
 	format, unclear := find.Format(v.c.Base, s.Path)
+	if i := slices.IndexFunc(s.Path, isURL); i >= 0 && unclear != nil {
+		v.wrong(path+".path", remote(s, s.Path[i]), remoteCure)
+		return
+	}
 	if unclear != nil {
 		v.wrong(path+".path", "the format of source "+tree.Quote(s.Name)+" "+unclear.Why, unclear.Cure)
 		return

@@ -110,15 +110,23 @@ func (k *check) run(ctx context.Context) error {
 			k.problem(p)
 		}
 	}
+	var failed error
 	if len(k.report.Problems) == 0 {
 		if err := k.opened.Walk(ctx, k.o.Ranks, k.walk); err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			k.complain("", "%s", err)
+			failed = err
 		}
 	}
-	return k.sources(ctx)
+	if err := k.sources(ctx); err != nil {
+		return err
+	}
+	// Sources without a usable record explain a plan that fails.
+	if failed != nil && len(k.report.Problems) == 0 {
+		k.complain("", "%s", failed)
+	}
+	return nil
 }
 
 func (k *check) problem(p *Problem) {
@@ -276,13 +284,14 @@ func (k *check) sources(ctx context.Context) error {
 	allowed := setup.Allowed(k.c)
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, k.found)
+		r.Skipped = []SkippedFile{}
 		m := src.Manifest()
 		at := slices.Index(k.c.Sources.Names(), r.Name)
 		r.Format, r.Shuffle, r.Why, r.Epochs = m.Format, string(m.Shuffle), m.Why, src.Epochs()
 		r.OnExhausted, r.Target = string(k.c.Sources[at].OnExhausted), float64(shares[at])/mixing.One
 		r.Allowed = allowed(setup.Counted(m), r.Records)
 		for _, f := range k.opened.skipped[i] {
-			r.Skipped = append(r.Skipped, SkippedFile{Path: f.Path, Reason: f.Reason})
+			r.Skipped = append(r.Skipped, SkippedFile{Path: f.Path, Why: f.Reason})
 		}
 		k.quarantine(i, &r)
 		k.course(i, &r)
@@ -346,8 +355,8 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	}
 	if r.Bad > r.Allowed {
 		q := bad[0]
-		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: "+
-			"repair the files, or raise quarantine.budget", r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason)
+		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: %s",
+			r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason, q.Cure())
 		return
 	}
 	k.early(i, r)
@@ -363,8 +372,8 @@ func (k *check) early(i int, r *SourceReport) {
 		records := uint64(x.Ordinal) + 1
 		if most := allowed(false, records); uint64(n) >= most {
 			k.complain(r.Name, "source %s: %d of the first %d records cannot be decoded, its quarantine budget takes %d there; the last is "+
-				"%s at byte %d: %s: repair the files, raise quarantine.budget, or count the source with millrace index",
-				r.Name, n+1, records, most, x.ID, x.Offset, x.Reason)
+				"%s at byte %d: %s: %s, or count the source with millrace index",
+				r.Name, n+1, records, most, x.ID, x.Offset, x.Reason, x.Cure())
 			return
 		}
 	}

@@ -27,7 +27,7 @@ func corpus(t *testing.T, dir, name string, records int, bad ...int) {
 	}
 	lines := strings.SplitAfter(b.String(), "\n")
 	for _, i := range bad {
-		lines[i] = "{\n"
+		lines[i] = "{\"text\"\n"
 	}
 	path := filepath.Join(dir, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600)); err != nil {
@@ -266,7 +266,10 @@ func TestBadRecordsCountOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !r.OK || r.Sources[0].Bad != 60 {
+		if !r.OK {
+			t.Fatal(r.Problems)
+		}
+		if r.Sources[0].Bad != 60 {
 			t.Errorf("filter %q: %d bad records of 60, problems %v", filter, r.Sources[0].Bad, r.Problems)
 		}
 	}

@@ -67,13 +67,13 @@ type SourceReport struct {
 	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
 	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
 
-	Skipped []SkippedFile `json:"skipped,omitempty"` // files that its path leads to and that are not read
+	Skipped []SkippedFile `json:"skipped"` // files that its path leads to and that are not read
 }
 
 // SkippedFile is a file of a source's directories or wildcards that is not read.
 type SkippedFile struct {
-	Path   string `json:"path"`
-	Reason string `json:"why"`
+	Path string `json:"path"`
+	Why  string `json:"why"`
 }
 
 // RunReport is how the run ends.

@@ -3,8 +3,10 @@ package report
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"millrace/internal/app/dryrun"
+	"millrace/orchestrator/planner"
 )
 
 // mostSkipped is the number of skipped files of a source that are printed; JSON has all.
@@ -16,7 +18,7 @@ func printSkipped(w io.Writer, s *dryrun.SourceReport) {
 	}
 	fmt.Fprintf(w, "\n%s: files that its path leads to and that are not read: %d\n", s.Name, len(s.Skipped))
 	for _, f := range s.Skipped[:min(len(s.Skipped), mostSkipped)] {
-		fmt.Fprintf(w, "  %s: %s\n", f.Path, f.Reason)
+		fmt.Fprintf(w, "  %s: %s\n", f.Path, f.Why)
 	}
 	if n := len(s.Skipped) - mostSkipped; n > 0 {
 		fmt.Fprintf(w, "  … and %d more; --json lists them\n", n)
@@ -181,9 +183,28 @@ func printRun(w io.Writer, run *dryrun.RunReport) {
 	case run.Endless:
 		fmt.Fprintf(w, "run: endless, %d microbatches a step and rank\n", run.Microbatches)
 	case run.Steps != nil:
-		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends by %s\n",
-			About(*run.Steps, run.Exact), About(*run.Tokens, run.Exact), run.Microbatches, run.Reason)
+		fmt.Fprintf(w, "run: %s steps, %s tokens, %d microbatches a step and rank; it ends when %s\n",
+			About(*run.Steps, run.Exact), About(*run.Tokens, run.Exact), run.Microbatches, ending(run.Reason))
 	}
+}
+
+// ending says why a run ends, after the words "it ends when". A reason may have further words behind a semicolon.
+func ending(reason string) string {
+	why, more, _ := strings.Cut(reason, ";")
+	switch planner.Reason(why) {
+	case planner.SourcesThrough:
+		why = "its sources are exhausted"
+	case planner.SourceStopped:
+		why = "a source with on_exhausted: stop is exhausted"
+	case planner.StepsReached:
+		why = "stop.steps is reached"
+	case planner.TokensReached:
+		why = "stop.tokens is reached"
+	}
+	if more == "" {
+		return why
+	}
+	return why + ";" + more
 }
 
 // printStages says when a run's batches change.

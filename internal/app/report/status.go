@@ -148,7 +148,7 @@ func (v *Status) Stored(store *checkpoint.Store) error {
 	}
 	v.setQuarantined(total, s.RecentQuarantines())
 	if v.Waiting = "the run is stopped"; v.Ended && s.Watermark >= s.Ended.GetSteps() {
-		v.Waiting = "the run is complete: " + s.Ended.GetReason()
+		v.Waiting = "the run is complete: it ended when " + ending(s.Ended.GetReason())
 	}
 	for i, name := range Names(s.Manifests) {
 		if i < len(st.Sources) {

@@ -62,7 +62,7 @@ var rooms = []room{
 	{"internal/app/exit", list("."), none},
 	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/app/exit", "internal/app/supervisor"), list("google.golang.org/grpc")},
 	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...", "orchestrator/...", "internal/app/...", shell), all}, // wiring of the processes
-	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup", "internal/app/supervisor"), none},
+	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup", "internal/app/supervisor"), none},
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// BenchmarkAppend is one synced append on the system's disk, or where TMPDIR says.
+// BenchmarkAppend measures one synced append on the file system of TMPDIR.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -29,7 +29,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a store of 2000 steps (4 KiB records, 4 KiB plans), finds the newest snapshot and replays 100 records.
+// BenchmarkOpen measures opening a store of 2000 steps (4 KiB records, 4 KiB plans), finding the newest snapshot and replaying 100
+// records.
 func BenchmarkOpen(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "checkpoint")
 	s, err := Open(Config{Dir: dir})
@@ -61,7 +62,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// residentMiB is what the kernel says this process holds.
+// residentMiB returns the resident memory of this process.
 func residentMiB(b *testing.B) (mib float64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

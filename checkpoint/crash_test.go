@@ -12,7 +12,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// cut is the disk as a power cut left it, and what had been promised by then.
+// cut is the disk as a power cut left it, and the operations that had been acknowledged by then.
 type cut struct {
 	disk  *disk.Disk
 	acked int // operations that had returned
@@ -20,7 +20,7 @@ type cut struct {
 	where string
 }
 
-// scissors sits above a crashable disk and cuts the power before every file operation.
+// scissors wraps a memory disk and takes a cut before every file operation.
 type scissors struct {
 	disk *disk.Disk
 
@@ -42,7 +42,7 @@ func (x *scissors) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-// cut takes the disk as it is now, with nothing, half and all of what was not synced.
+// cut takes three copies of the disk: with none, half and all of the unsynced data.
 func (x *scissors) cut(where string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -65,9 +65,9 @@ func (x *scissors) do(t *testing.T, f func() error) {
 	x.mu.Unlock()
 }
 
-// TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history in which everything happens that a store does: from its
-// creation on, commits, snapshots, flushes, truncations, dropped plans and snapshots, compactions and reopenings. Whatever
-// had returned must be there, whatever had not must be there whole or not at all, and the store must verify.
+// TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history. The history has every
+// operation of a store: creation, commits, snapshots, flushes, truncations, dropped plans and snapshots, compactions and reopenings. An
+// operation that had returned must be in the store. One that had not must be in it as a whole or not at all. The store must verify.
 func TestCrashAnywhere(t *testing.T) {
 	x := &scissors{disk: disktest.NewMemory()}
 	watched := disk.New(errorfs.Wrap(x.disk.FS(), x), 0)

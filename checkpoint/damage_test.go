@@ -12,7 +12,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// readAll reads everything a caller can read, and returns the first error.
+// readAll calls every read method, and returns the errors.
 func readAll(s *Store, steps uint64) error {
 	first, _ := s.Bounds()
 	errs := []error{s.Replay(first, func(Record) error { return nil }), s.Ledger(StepKey{}, StepKey{}, func(Entry) error { return nil })}
@@ -25,7 +25,8 @@ func readAll(s *Store, steps uint64) error {
 	return errors.Join(errs...)
 }
 
-// TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and moves values under other keys.
+// TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and stores values under
+// other keys.
 func TestFlippedBitInValue(t *testing.T) {
 	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
@@ -86,7 +87,7 @@ func TestFlippedBitInValue(t *testing.T) {
 	verified(t, s)
 }
 
-// TestWrongStructure breaks the invariants of docs/format.md with values that are in themselves whole.
+// TestWrongStructure breaks the invariants of docs/format.md with values whose checksums are right.
 func TestWrongStructure(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakIt func(t *testing.T, s *Store)
@@ -175,7 +176,7 @@ func put(t *testing.T, s *Store, k, v []byte) {
 	}
 }
 
-// TestFlippedBitInFile flips bits in the files of a store at rest: every one is reported, or leaves all that can be read as it was. Nothing panics.
+// TestFlippedBitInFile flips bits in the files of a closed store. Each flip is reported or changes no read, and none causes a panic.
 func TestFlippedBitInFile(t *testing.T) {
 	const n = 12
 	disk, m := disktest.NewMemory(), newModel()
@@ -219,7 +220,7 @@ func TestFlippedBitInFile(t *testing.T) {
 	}
 }
 
-// flip turns one bit of one of Pebble's files that hold something.
+// flip flips one bit of one of Pebble's files that are not empty.
 func flip(t *testing.T, d *disk.Disk, rng *rand.Rand) (name string) {
 	t.Helper()
 	names, err := d.FS().List(memDir)

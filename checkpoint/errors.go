@@ -11,7 +11,7 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// The classes of failure a caller may want to tell apart with errors.Is. The message around them names the directory and the cure.
+// The classes of failure, for errors.Is. The message around them names the directory and the cure.
 var (
 	// ErrLocked: another process holds the directory.
 	ErrLocked = errors.New("in use")
@@ -19,7 +19,7 @@ var (
 	ErrNewerFormat = errors.New("written by a newer version of millrace")
 	// ErrOlderFormat: an older program wrote the directory, in a format that this one does not read.
 	ErrOlderFormat = errors.New("written by an older version of millrace")
-	// ErrCorrupt: what was read is not what was written.
+	// ErrCorrupt: the bytes read differ from the bytes written.
 	ErrCorrupt = errors.New("damaged on disk")
 	// ErrDiskFull: the file system has no room. Nothing was written, and the store stays usable.
 	ErrDiskFull = errors.New("disk full")
@@ -27,7 +27,7 @@ var (
 	ErrConflict = errors.New("step is already sealed with other content")
 	// ErrNotCovered: a record is asked for that was truncated, or would be truncated without a snapshot that covers it.
 	ErrNotCovered = errors.New("not covered by the journal or a snapshot")
-	// ErrNotFound: there is no store in the directory; for Open, none among other files.
+	// ErrNotFound: the directory has no store; for Open, it has other files but no store.
 	ErrNotFound = errors.New("no checkpoint store")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("checkpoint store is closed")
@@ -47,7 +47,7 @@ const (
 	notFoundCure = "name the directory of a run that was started before"
 )
 
-// corrupt says what in dir is damaged.
+// corrupt returns an ErrCorrupt that names the damaged place in dir.
 func corrupt(dir, where, what string) error {
 	return fmt.Errorf("read %s in %s: %w: %s; %s", where, dir, ErrCorrupt, what, corruptCure)
 }
@@ -56,7 +56,7 @@ func diskFull(dir string, cause error) error {
 	return fmt.Errorf("write to %s: %w (%v); free some space on that file system, everything acknowledged so far is kept", dir, ErrDiskFull, cause)
 }
 
-// classify turns what Pebble says about dir into one of our classes.
+// classify turns an error of Pebble about dir into one of our classes.
 func classify(act, dir string, err error) error {
 	switch {
 	case err == nil:
@@ -78,7 +78,7 @@ func classify(act, dir string, err error) error {
 	}
 }
 
-// fence runs f and turns a panic inside Pebble into an ErrCorrupt: a damaged file must not end in a stack trace.
+// fence runs f and turns a panic inside Pebble into an ErrCorrupt: Pebble may panic on a damaged file.
 func fence(act, dir string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -20,7 +20,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// The scenes below are played by a child process, because they end it.
+// The scenes that a child process plays, because they end it.
 const (
 	sceneEnv    = "MILLRACE_TEST_SCENE"
 	sceneDirEnv = "MILLRACE_TEST_SCENE_DIR"
@@ -112,7 +112,7 @@ func TestBrokenDiskEndsTheProcessWithOneLine(t *testing.T) {
 	}
 }
 
-// TestKill: kill -9 while it commits; whatever was acknowledged is there, and the lock is free.
+// TestKill: after a kill -9 during commits, every acknowledged record is there and the lock is free.
 func TestKill(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoint")
 	cmd := sceneCommand(sceneKill, dir)
@@ -203,7 +203,7 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestDiskFull: with a reserve, a full disk is an error and not the end.
+// TestDiskFull: with a reserve, a full disk is an error and does not end the process.
 func TestDiskFull(t *testing.T) {
 	mem := disktest.NewMemory()
 	var full atomic.Bool
@@ -214,7 +214,7 @@ func TestDiskFull(t *testing.T) {
 			return nil
 		}
 		if _, err := mem.FS().Stat(reservePath); errors.Is(err, fs.ErrNotExist) {
-			return nil // the room that the reserve gave back
+			return nil // the room of the deleted reserve
 		}
 		return syscall.ENOSPC
 	}))

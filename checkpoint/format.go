@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator keeps in it. It rises with every change to that page.
+// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator stores. It rises with every
+// change to that page.
 const formatVersion = 2
 
 // NoStep is the Step of a record or snapshot that belongs to no step.
@@ -44,7 +45,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// StepKey names a step for ever: the step of one attempt of one stream. Keys are ordered by stream, then attempt, then step.
+// StepKey is the permanent name of a step: a step of one attempt of one stream. Keys are ordered by stream, then attempt, then step.
 type StepKey struct {
 	Stream  string // 1 to 255 bytes, no zero byte
 	Attempt uint32
@@ -98,7 +99,7 @@ func parseStepKey(key []byte) (StepKey, bool) {
 	return k, k.validate() == nil
 }
 
-// seal fills in the checksum of a value whose first crcSize bytes were left free.
+// seal fills in the checksum in the first crcSize bytes of a value.
 func seal(key, value []byte) []byte {
 	binary.LittleEndian.PutUint32(value, checksum(key, value))
 	return value

@@ -10,7 +10,7 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// TestMain also plays the process that dies: see fatal_test.go.
+// TestMain also plays the scenes of fatal_test.go, in a child process.
 func TestMain(m *testing.M) {
 	if scene := os.Getenv(sceneEnv); scene != "" {
 		playScene(scene, os.Getenv(sceneDirEnv))

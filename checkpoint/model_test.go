@@ -14,7 +14,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// model is the store as a few maps: what Store must be indistinguishable from.
+// model is the store as a few maps. Every read of a Store must agree with it.
 type model struct {
 	first, last  uint64
 	records      map[uint64]Record
@@ -58,7 +58,7 @@ func (m *model) commit(c Commit) error {
 	return nil
 }
 
-// clone makes a model that goes its own way.
+// clone returns an independent copy.
 func (m *model) clone() *model {
 	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans), maps.Clone(m.indexEntries)}
 }

@@ -12,8 +12,8 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// sink is the Logger and the event listener that Pebble gets. Pebble treats a failed write or fsync of its log or manifest as the end, by design; so do
-// we, in one line. It must not call back into the store: Pebble calls it with its own locks held.
+// sink is Pebble's logger and event listener. For Pebble a failed write or fsync of its log or manifest is fatal; sink reports it in one
+// line and ends the process. It must not call the store: Pebble calls it with its own locks held.
 type sink struct {
 	dir    string
 	logger *slog.Logger
@@ -28,7 +28,7 @@ func (s *sink) Errorf(format string, args ...any) {
 	s.logger.Error(oneLine(format, args...), "dir", s.dir)
 }
 
-// Fatalf is Pebble's way to say that it cannot go on. It does not return.
+// Fatalf is called when Pebble cannot continue. It does not return.
 func (s *sink) Fatalf(format string, args ...any) {
 	for _, a := range args {
 		if err, ok := a.(error); ok {
@@ -41,7 +41,7 @@ func (s *sink) Fatalf(format string, args ...any) {
 func (s *sink) Eventf(context.Context, string, ...any)    {}
 func (s *sink) IsTracingEnabled(ctx context.Context) bool { return false }
 
-// end reports why the store cannot go on and ends the process.
+// end reports why the store cannot continue, and ends the process.
 func (s *sink) end(err error) {
 	switch {
 	case disk.IsFull(err):
@@ -49,20 +49,20 @@ func (s *sink) end(err error) {
 	case pebble.IsCorruptionError(err):
 		s.fatal(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
 	default:
-		s.fatal(fmt.Errorf("write to %s: %s; stopped, since after a failed write nobody knows what the disk holds: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
+		s.fatal(fmt.Errorf("write to %s: %s; stopped, because the content of the disk is unknown after a failed write: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
 	}
 }
 
-// emptyFlush is how Pebble reports, as an error, a flush that had nothing left to write.
+// emptyFlush is the error with which Pebble reports a flush that had nothing to write.
 const emptyFlush = "pebble: empty table"
 
-// listener makes failed background work end the process as well: Pebble would try again at once, for ever.
+// listener makes failed background work end the process as well. Pebble would retry it at once, without limit.
 func (s *sink) listener() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			s.logger.Error("checkpoint: background write failed", "dir", s.dir, "err", oneLine("%v", err))
 		},
-		// Damage found by a read is returned to the reader, which knows what it asked for.
+		// A read that finds damage returns it to its caller; here it is only logged.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err", oneLine("%v", info.Details))
 		},

@@ -98,7 +98,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestEmptyJournal: a journal that was truncated to nothing goes on where it ended.
+// TestEmptyJournal: a journal whose records were all truncated continues with the next index.
 func TestEmptyJournal(t *testing.T) {
 	disk := disktest.NewMemory()
 	s := mustOpen(t, disk)
@@ -150,7 +150,7 @@ func TestLedgerRange(t *testing.T) {
 	}
 }
 
-// TestCallsWithinCalls: a Replay may commit, and Close waits for it but is not waited for by it.
+// TestCallsWithinCalls: the function of a Replay may commit. Close waits for the Replay; a commit during Close fails at once.
 func TestCallsWithinCalls(t *testing.T) {
 	s := mustOpen(t, disktest.NewMemory())
 	steps(t, s, 1, 3, 10)

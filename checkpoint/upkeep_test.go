@@ -7,7 +7,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// TestCompactGivesRoomBack: what was truncated and dropped takes no room any more.
+// TestCompactGivesRoomBack: after Compact, truncated records and dropped plans take no room.
 func TestCompactGivesRoomBack(t *testing.T) {
 	disk := disktest.NewMemory()
 	size := func() (total int64) {
@@ -35,7 +35,7 @@ func TestCompactGivesRoomBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustClose(t, s) // the logs of this life are kept for reuse
+	mustClose(t, s) // while the store is open, its logs are kept for reuse
 	s = mustOpen(t, disk)
 	if err := s.Compact(t.Context()); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,10 @@ import (
 	"hash/crc32"
 )
 
-// maxProblems bounds Report.Problems; Report.Found counts on.
+// maxProblems bounds Report.Problems. Report.Found counts all.
 const maxProblems = 100
 
-// Report is what Verify saw.
+// Report is the result of Verify.
 type Report struct {
 	Dir       string
 	Format    uint32 // format version
@@ -19,22 +19,22 @@ type Report struct {
 	Snapshots   uint64
 	Newest      uint64 // index of the newest snapshot
 	Entries     uint64 // steps in the ledger
-	Plans       uint64 // of these, how many still have their plan
+	Plans       uint64 // steps whose plan is still kept
 	LedgerIndex uint64
 	Bytes       uint64 // of all values
 
-	Found    int      // how many problems there are
-	Problems []string // the first of them, each with the place and what is wrong there
+	Found    int      // number of problems
+	Problems []string // the first of them, each with its place
 }
 
-// OK says whether everything is as it was written.
+// OK reports whether no problem was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
 func (r *Report) problem(where string, format string, args ...any) {
 	r.Problem(where + ": " + fmt.Sprintf(format, args...))
 }
 
-// Problem adds one that somebody else found.
+// Problem adds a problem that the caller found.
 func (r *Report) Problem(text string) {
 	if r.Found++; len(r.Problems) < maxProblems {
 		r.Problems = append(r.Problems, text)

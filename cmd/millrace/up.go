@@ -128,7 +128,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		return err
 	}
 	defer events.Close()
-	events.Write(event.Weighed("start"))
+	events.Write(event.Weigh("start"))
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
 		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)), Stderr: c.ErrOrStderr(),
@@ -140,11 +140,11 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 		},
 		Final: judge,
 		OnReady: func() {
-			events.Write(event.Weighed("ready"))
+			events.Write(event.Weigh("ready"))
 			fmt.Fprintf(c.OutOrStdout(), "ready: %d ranks on %s\n", u.ranks, filepath.Join(u.runDir, "rank-<r>.sock"))
 		},
 	})
-	events.Write(event.Weighed("exit"))
+	events.Write(event.Weigh("exit"))
 	var failed *supervisor.FailedError
 	if errors.As(err, &failed) {
 		// For trainers that no role was left to tell.

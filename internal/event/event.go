@@ -1,4 +1,4 @@
-// Package event writes what a role did as records that a checker can read: one JSON object a line, one file a process.
+// Package event writes records of a role's acts for a checker: one JSON object per line, one file per process.
 package event
 
 import (
@@ -14,8 +14,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// Record is one thing that happened at a role. Seq counts from 1 in the process; Nanos is the monotonic time since boot, so that
-// records of several processes of a host can be merged.
+// Record is one act of a role. Seq counts from 1 in the process. Nanos is the monotonic time since boot, so the records of several
+// processes of a host can be merged.
 type Record struct {
 	Seq     uint64 `json:"seq"`
 	Nanos   int64  `json:"boottime_ns"`
@@ -31,14 +31,14 @@ type Record struct {
 	Key     string `json:"key,omitempty"`
 	Digest  string `json:"digest,omitempty"`
 
-	// What the process holds, in the records start, ready and exit.
+	// The resources of the process, in the records start, ready and exit.
 	FDs        int   `json:"fds,omitempty"`        // descriptors
 	RSS        int64 `json:"rss_bytes,omitempty"`  // resident memory
 	Goroutines int   `json:"goroutines,omitempty"` // of the Go runtime
 }
 
 // Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating system before
-// Write returns, so that a kill -9 loses none.
+// Write returns, so a kill -9 loses none.
 type Log struct {
 	role  string
 	clock seam.Clock
@@ -48,12 +48,12 @@ type Log struct {
 	buf   *bufio.Writer
 }
 
-// To writes to w, which stays the caller's: one Write a record.
+// To returns a log that writes to w, with one Write per record. The caller keeps w.
 func To(w io.Writer, role string, clock seam.Clock) *Log {
 	return &Log{role: role, clock: clock, buf: bufio.NewWriter(w)}
 }
 
-// Open makes dir/<role>-<pid>.jsonl; an empty dir gives a nil Log.
+// Open opens dir/<role>-<pid>.jsonl for appending. For an empty dir it returns a nil Log.
 func Open(dir, role string, clock seam.Clock) (*Log, error) {
 	if dir == "" {
 		return nil, nil
@@ -68,7 +68,7 @@ func Open(dir, role string, clock seam.Clock) (*Log, error) {
 	return &Log{role: role, clock: clock, file: f, buf: bufio.NewWriter(f)}, nil
 }
 
-// Write stamps and appends a record. Loss of the log itself is not a fault of the run: errors are dropped.
+// Write stamps and appends a record. It drops errors: a lost log must not end a run.
 func (l *Log) Write(r Record) {
 	if l == nil {
 		return

@@ -49,7 +49,7 @@ func TestRecordsAreNumberedAndInOrder(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(dir, "loader-0", seam.System{}) // a file that is there is added to
+	again, err := Open(dir, "loader-0", seam.System{}) // an existing file is extended
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// Settle waits, a second at most, until little more runs than did when the process was weighed at its start: the goroutines of connections that
-// were closed end by themselves, which takes a busy machine a moment.
+// Settle waits until the process has little more goroutines than at its start, at most a second. The goroutines of closed connections
+// end by themselves; on a busy machine they need some time.
 func Settle(clock seam.Clock, start Record) {
 	const little = 4
 	for over := clock.After(time.Second); runtime.NumGoroutine() > start.Goroutines+little; {
@@ -23,8 +23,8 @@ func Settle(clock seam.Clock, start Record) {
 	}
 }
 
-// Weighed is a record of what the process holds now.
-func Weighed(name string) Record {
+// Weigh returns a record with the resources of the process.
+func Weigh(name string) Record {
 	r := Record{Event: name, Step: -1, Rank: -1, Micro: -1, Goroutines: runtime.NumGoroutine()}
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		r.FDs = len(fds) - 1 // the directory itself is open while it is read

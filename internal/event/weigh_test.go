@@ -8,7 +8,7 @@ import (
 	"millrace/internal/seam"
 )
 
-// ticks is a clock whose short waits are over at once, each after a word to whoever listens; a second passes when it is said to.
+// ticks is a clock for Settle. A short wait signals its channel and ends at once. The wait of a second ends when the test says so.
 type ticks struct {
 	seam.System
 	tick   func()
@@ -25,10 +25,10 @@ func (c *ticks) After(d time.Duration) <-chan time.Time {
 	return now
 }
 
-// TestSettle: what ends by itself is not counted, and what stays is, after a second.
+// TestSettle: Settle waits for goroutines that end, and stops after a second for goroutines that stay.
 func TestSettle(t *testing.T) {
 	const many = 20
-	had := Weighed("start")
+	had := Weigh("start")
 	ends := make(chan struct{}, many)
 	run := func(n int) {
 		for range n {

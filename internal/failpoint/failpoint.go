@@ -1,5 +1,5 @@
-// Package failpoint lets tests stop, delay or kill a role at a named place, or let the disk beneath it fail there. Without a
-// specification every point is free. docs/failpoints.md lists the points.
+// Package failpoint stops, delays or kills a role at a named point, or makes its disk fail there, for tests. Without a specification a
+// point does nothing. docs/failpoints.md lists the points.
 package failpoint
 
 import (
@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// Env is the variable that holds a role's points: `name=action[:<file>][@n]` separated by `;`, taken at the n-th hit (1 by default; 0 is
-// every hit). A name may be prefixed by `<role name>:` to single out one process. Only the first of all lives takes an action with a
-// file: the one that can make it. The actions are
+// Env is the variable with a role's points: `name=action[:<file>][@n]`, separated by `;`. The action is taken at the n-th hit: 1 by
+// default, every hit if n is 0. The prefix `<role name>:` of a name selects one process. An action with a file is taken once over all
+// processes: by the one that creates the file. The actions are
 //
 //	kill             SIGKILL to the process itself
 //	stop             SIGSTOP to the process itself
 //	panic            a panic
 //	sleep:<duration> a pause
-//	eio, enospc      the write or sync fails so; only at points of the disk (see Fault)
-//	torn             half of the write reaches the file, then SIGKILL; only where something is written (see Write)
+//	eio, enospc      the write or sync fails with this error; only at points of the disk (see Fault)
+//	torn             half of the write reaches the file, then SIGKILL; only at points of writes (see Write)
 const Env = "MILLRACE_FAILPOINTS"
 
 // Set is the armed points of one process; nil is none. Safe for concurrent use.
@@ -34,12 +34,12 @@ type Set struct {
 type point struct {
 	action string
 	delay  time.Duration
-	once   string // file that marks that it was done
+	once   string // the file that marks the action as taken
 	at     int64
 	hits   atomic.Int64
 }
 
-// errTorn is what a torn write is until it is carried out.
+// errTorn asks Write to tear the write.
 var errTorn = errors.New("torn write")
 
 // Parse reads a specification for the process called self (loader-0, orchestrator …).
@@ -98,14 +98,14 @@ func parsePoint(item string) (string, *point, error) {
 	return name, p, nil
 }
 
-// OnTaken is told of every action before it is taken, in the goroutine that came by. It is set before the first hit.
+// OnTaken sets a function that is called before every action, in the goroutine of the hit. Call it before the first hit.
 func (s *Set) OnTaken(told func(point, action string)) {
 	if s != nil {
 		s.taken = told
 	}
 }
 
-// Arms says whether any point below a prefix is armed.
+// Arms reports whether a point with this prefix is armed.
 func (s *Set) Arms(prefix string) bool {
 	if s != nil {
 		for name := range s.points {
@@ -117,13 +117,13 @@ func (s *Set) Arms(prefix string) bool {
 	return false
 }
 
-// Hit passes a named place.
+// Hit passes a named point, and takes its action if it is armed.
 func (s *Set) Hit(name string) {
-	// At a place that is not of the disk nothing can fail.
+	// Only points of the disk return errors.
 	_ = s.Fault(name)
 }
 
-// Fault passes a named place of the disk: the error, if any, is what the disk answers there.
+// Fault passes a named point of the disk. The disk operation fails with the returned error.
 func (s *Set) Fault(name string) error {
 	if s == nil || len(s.points) == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (s *Set) Fault(name string) error {
 	return nil
 }
 
-// Write passes a named place where b is written.
+// Write passes a named point of the disk and then writes b. It may fail, or write half of b and end the process.
 func (s *Set) Write(name string, b []byte, write func([]byte) (int, error)) (int, error) {
 	err := s.Fault(name)
 	if errors.Is(err, errTorn) {
@@ -175,7 +175,7 @@ func die() {
 	select {}
 }
 
-// mark makes a file that was not there.
+// mark creates a file, and reports false if it exists.
 func mark(path string) bool {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The table of docs/failpoints.md is what campaigns draw from: every point of the source is in it, once, and no other.
+// Campaigns draw from the table of docs/failpoints.md. It has every point of the source once, and no other.
 func TestEveryPointIsInTheTable(t *testing.T) {
 	page, err := os.ReadFile("../../docs/failpoints.md")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 	}
 	for _, name := range listed {
 		if len(found[name]) == 0 {
-			t.Errorf("docs/failpoints.md lists %s, which is nowhere in the source", name)
+			t.Errorf("docs/failpoints.md lists %s, which the source does not have", name)
 		}
 	}
 	if len(listed) < 60 {
@@ -42,7 +42,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 	}
 }
 
-// sourcePoints finds the names that the source passes to Hit, Fault and Write. A sidecar's observer makes points of its events.
+// sourcePoints returns the names that the source passes to Hit, Fault and Write. Each kind of a sidecar's events is a point, too.
 func sourcePoints(t *testing.T) map[string][]string {
 	t.Helper()
 	name := regexp.MustCompile(`(?:\b[hH]it|\bFault|\bWrite)\("([a-z]+/[a-z/]+)"`)

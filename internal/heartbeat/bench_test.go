@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// load is how busy the host is: goroutines that burn in this process and in the one that is watched.
+// load is the number of busy goroutines in this process and in the watched one.
 type load struct {
 	name        string
 	here, there int
@@ -43,7 +43,7 @@ func burnHere(n int) func() {
 	}
 }
 
-// BenchmarkDetect measures how long it takes to see that a process was killed or stopped: -benchtime 200x.
+// BenchmarkDetect measures the time until a killed or stopped process is silent: -benchtime 200x.
 func BenchmarkDetect(b *testing.B) {
 	for _, l := range loads {
 		for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
@@ -78,7 +78,7 @@ func BenchmarkDetect(b *testing.B) {
 	}
 }
 
-// BenchmarkFalse counts verdicts against a process that lives, in b.N seconds: -benchtime 60x.
+// BenchmarkFalse counts wrong verdicts about a living process in b.N seconds: -benchtime 60x.
 func BenchmarkFalse(b *testing.B) {
 	for _, l := range loads {
 		b.Run(l.name, func(b *testing.B) {

@@ -2,22 +2,21 @@ package heartbeat
 
 import "time"
 
-// How a caution grows and ends.
+// The growth and the end of a caution.
 const (
-	mostCaution = 16               // times what is allowed at first
-	calm        = 10 * time.Minute // without a suspicion: then it ends
+	mostCaution = 16               // the largest factor
+	calm        = 10 * time.Minute // a time without suspicion that ends the caution
 )
 
-// Caution is what the judges of one host learn from suspicions that the kernel did not confirm. Each doubles what every one of them allows
-// from then on: who is merely slow is replaced by another who is as slow, and without this the two could be replaced by each other for
-// ever, each beginning anew what the other had half done. That a process is dead or stopped is seen as quickly as before. The zero value
-// is ready; not safe for concurrent use.
+// Caution counts the suspicions of a host's judges that the kernel did not confirm. Each suspicion doubles the allowances of all judges.
+// Without it, two slow processes could replace each other without end, and each would repeat the work of the other. The kernel's reports
+// of dead and stopped processes count as quickly as before. The zero value is ready. Not safe for concurrent use.
 type Caution struct {
 	doubts uint
-	last   time.Time // of the suspicions
+	last   time.Time // time of the last suspicion
 }
 
-// factor is how many times the allowances apply.
+// factor returns the factor of the allowances.
 func (c *Caution) factor(now time.Time) time.Duration {
 	if now.Sub(c.last) >= calm {
 		c.doubts = 0
@@ -25,4 +24,5 @@ func (c *Caution) factor(now time.Time) time.Duration {
 	return min(time.Duration(1)<<c.doubts, mostCaution)
 }
 
-func (c *Caution) suspected(now time.Time) { c.doubts, c.last = min(c.doubts+1, mostCaution), now }
+// suspect counts a suspicion.
+func (c *Caution) suspect(now time.Time) { c.doubts, c.last = min(c.doubts+1, mostCaution), now }

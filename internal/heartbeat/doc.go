@@ -1,9 +1,9 @@
-// Package heartbeat lets the processes of one host see within milliseconds that another is dead, stopped or stuck: each shares a page of
-// memory on which a thread of its own counts beats and which says how far its work has come.
+// Package heartbeat detects within milliseconds that another process of the host is dead, stopped or stuck. Each process shares a page of
+// memory. One of its threads counts beats on the page, and the page also counts its work.
 //
-// What the kernel says of a process is looked at as well, where a beat is missing: that it was stopped or is ending is known at once, and
-// so missing beats need not be judged hastily.
+// When a beat is missing, a watcher asks the kernel about the process. The kernel knows at once that a process was stopped or is ending.
+// So a late beat alone needs no quick verdict.
 //
-// The page lives in memory only (memfd); the path that names it is a symbolic link to the owner's descriptor in /proc. A page of a file
-// on a disk would hold the beats up whenever the kernel writes it back, and a page of a dead process would be left behind.
+// The page exists only in memory (memfd). Its path is a symbolic link to the owner's descriptor in /proc. A page in a file would delay
+// the beats whenever the kernel writes it to disk, and would outlive its process.
 package heartbeat

@@ -2,8 +2,8 @@ package heartbeat
 
 import "time"
 
-// Names that the external tests of this package use.
+// Overdue exports overdue.
 const Overdue = overdue
 
-// Watch is watch.
+// Watch exports watch.
 func Watch(m *Monitor, j *Judge, d time.Duration) (Verdict, time.Duration) { return watch(m, j, d) }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childEnv makes the test binary a process that beats, in the directory that it names; burnEnv gives it so many busy goroutines.
+// childEnv names a directory in which the test binary beats. burnEnv is the number of its busy goroutines.
 const (
 	childEnv = "MILLRACE_TEST_BEAT"
 	burnEnv  = "MILLRACE_TEST_BURN"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beat is a process with a page: it prints the page's name and lives until its input ends.
+// beat plays a process with a page. It prints the page's name and runs until its input ends.
 func beat(dir string) {
 	p, err := Files{}.Create(Path(dir, "loader-0", os.Getpid()))
 	if err != nil {
@@ -40,7 +40,7 @@ func beat(dir string) {
 	for range len(os.Getenv(burnEnv)) {
 		go burn(p)
 	}
-	p.Begin() // it is asked for something all the time
+	p.Begin() // a request is pending all the time
 	go p.Run(context.Background())
 	fmt.Println(p.Path())
 	_, _ = os.Stdin.Read(make([]byte, 1))
@@ -59,7 +59,7 @@ func burn(p *Page) {
 type process struct {
 	cmd  *exec.Cmd
 	path string
-	stop func() // lets it leave by itself
+	stop func() // ends it without a signal
 }
 
 func start(t testing.TB, burning int) process {
@@ -92,7 +92,7 @@ func start(t testing.TB, burning int) process {
 	}}
 }
 
-// watch looks until a verdict that is not alive, for at most d, and says how long that took.
+// watch looks until the verdict is not Alive, for at most d, and returns the verdict and its time.
 func watch(m *Monitor, j *Judge, d time.Duration) (Verdict, time.Duration) {
 	begin := time.Now()
 	for {
@@ -106,7 +106,7 @@ func watch(m *Monitor, j *Judge, d time.Duration) (Verdict, time.Duration) {
 	}
 }
 
-// TestADeadProcessAndAStoppedOneAreSilent, one that goes on is alive again.
+// TestADeadProcessAndAStoppedOneAreSilent. A process that continues is alive again.
 func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		p := start(t, 0)
@@ -116,7 +116,7 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 		}
 		j := NewJudge(time.Hour, new(Caution))
 		r := m.Sample()
-		for m.Sample().Beats < r.Beats+10 { // it beats; the test binary's own deadline ends this
+		for m.Sample().Beats < r.Beats+10 { // the test binary's own deadline ends the loop
 			time.Sleep(Look)
 		}
 		if r := m.Sample(); r.Pid != p.cmd.Process.Pid || r.Period != Active || r.Pending != 1 {
@@ -151,8 +151,8 @@ func TestADeadProcessAndAStoppedOneAreSilent(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPageIsRefused, and so is that of a process which is gone.
-func TestWhatIsNoPageIsRefused(t *testing.T) {
+// TestBadPagesAreRefused: a file that is no page, and a page of a dead process.
+func TestBadPagesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, 0)
 	alien := Path(dir, "loader-0", os.Getpid())
@@ -189,7 +189,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 	}
 }
 
-// TestAPageOutlivesItsOwner: a watcher reads on, and the name leads nowhere.
+// TestAPageOutlivesItsOwner: a monitor still reads it, and its name is gone.
 func TestAPageOutlivesItsOwner(t *testing.T) {
 	p := start(t, 0)
 	m, err := Files{}.Open(p.path)
@@ -197,7 +197,7 @@ func TestAPageOutlivesItsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	for m.Sample().Beats == 0 { // until it has begun to beat
+	for m.Sample().Beats == 0 { // until it beats
 		runtime.Gosched()
 	}
 	_ = p.cmd.Process.Kill()

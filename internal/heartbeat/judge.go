@@ -2,17 +2,17 @@ package heartbeat
 
 import "time"
 
-// Verdict is what a watcher may think of the process that it watches.
+// Verdict is a watcher's view of the process that it watches.
 type Verdict int
 
 // The verdicts.
 const (
 	Alive  Verdict = iota
 	Silent         // dead or stopped, or neither beats nor runs
-	Stuck          // it beats, but what was asked of it does not come forward
+	Stuck          // beats, but makes no progress on its requests
 )
 
-// String names the verdict as it stands in reasons: "loader-0 is silent".
+// String returns the word for reasons: "loader-0 is silent".
 func (v Verdict) String() string {
 	switch v {
 	case Silent:
@@ -23,24 +23,25 @@ func (v Verdict) String() string {
 	return "alive"
 }
 
-// Look is how often a watcher looks while it waits for something.
+// Look is the interval between two looks of a watcher.
 const Look = 2 * time.Millisecond
 
-// What a judge allows, in time counted as Judge says.
+// The allowances of a judge, in time counted as the comment of Judge describes.
 const (
 	overdue  = 40 * time.Millisecond  // how late a beat may be
-	mostLate = 400 * time.Millisecond // how late where others were late as well
-	memory   = time.Minute            // how fast it is forgotten that they were
-	mostLook = 10 * Look              // a look counts for no more towards the deadline
+	mostLate = 400 * time.Millisecond // how late a beat may be after other late beats
+	memory   = time.Minute            // how long earlier late beats count
+	mostLook = 10 * Look              // the most that one look counts towards the deadline
 )
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
 //
-// Of a process that the kernel has stopped or is ending it is sure at once. Otherwise it may only be short of processor time, and signs
-// of life decide: a beat, or time that it ran. (A runtime that collects garbage or copies something large may keep its beats waiting for
-// long; a process that runs without ever coming forward is stuck, not silent.) Every look without a sign counts as silence, for Look at
-// most: what the host kept the watcher waiting beyond that it grants to the watched as well. Beats that came late before stretch the
-// allowance for the next one, and so do suspicions of before (Caution).
+// A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of processor time, so signs
+// of life decide: a beat, or processor time. A beat alone would not do: garbage collection or a large copy may delay beats for long. A
+// process that runs without progress is stuck, not silent.
+//
+// Every look without a sign of life adds to the silence, at most the time Look. If the host delayed the watcher for longer, it may have
+// delayed the watched process, too. Earlier late beats raise the allowance for the next beat, and so do earlier suspicions (Caution).
 type Judge struct {
 	deadline time.Duration
 	caution  *Caution
@@ -50,17 +51,17 @@ type Judge struct {
 	at      time.Time // of the last look
 	last    Reading
 	silence time.Duration // counted since the last sign of life
-	late    time.Duration // how late beats have been of late
+	late    time.Duration // how late recent beats were
 	still   time.Duration // counted since the last progress, with requests pending
 }
 
-// NewJudge returns a judge who calls it stuck when requests are pending and nothing came forward for a deadline. Judges of one host share
-// a caution.
+// NewJudge returns a judge. Its verdict is Stuck when requests are pending and there was no progress for the deadline. Judges of one host
+// share a caution.
 func NewJudge(deadline time.Duration, caution *Caution) *Judge {
 	return &Judge{deadline: deadline, caution: caution}
 }
 
-// Look takes a reading and says what to think. A watcher that did not look for a while calls Rest first.
+// Look takes a reading and returns the verdict. A watcher that paused calls Rest before its next look.
 func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	was := j.last
 	passed := now.Sub(j.at)
@@ -81,7 +82,7 @@ func (j *Judge) Look(now time.Time, r Reading) Verdict {
 	said := j.said
 	j.said = j.think(r, j.caution.factor(now))
 	if said == Alive && j.said != Alive && !r.Down {
-		j.caution.suspected(now)
+		j.caution.suspect(now)
 	}
 	return j.said
 }
@@ -96,5 +97,5 @@ func (j *Judge) think(r Reading, factor time.Duration) Verdict {
 	return Alive
 }
 
-// Rest forgets how long nothing was seen: the watcher was doing something else.
+// Rest forgets the silence and the lack of progress so far, because the watcher paused.
 func (j *Judge) Rest() { j.said, j.looked, j.silence, j.still = Alive, false, 0, 0 }

@@ -32,7 +32,7 @@ func (l *looks) step(passed time.Duration, beats, progress uint64) Verdict {
 	return l.j.Look(l.now, l.r)
 }
 
-// until looks without a beat, again and again after passed, until it is not alive. Caution comes of nothing else.
+// until looks at intervals of passed, without a beat, until the verdict is not Alive.
 func (l *looks) until(t *testing.T, passed time.Duration) (Verdict, time.Duration) {
 	t.Helper()
 	*l.c = Caution{}
@@ -66,7 +66,7 @@ func TestBeatsMissedAreSilence(t *testing.T) {
 	}
 }
 
-// TestTheKernelIsBelieved: no beat has to be waited for.
+// TestTheKernelIsBelieved: a process that is down is silent at once.
 func TestTheKernelIsBelieved(t *testing.T) {
 	l := newLooks(time.Hour)
 	l.r.Down = true
@@ -79,12 +79,12 @@ func TestTheKernelIsBelieved(t *testing.T) {
 	}
 }
 
-// TestWhoRunsIsAlive though its beats are missed, for as long as it may take to come forward.
-func TestWhoRunsIsAlive(t *testing.T) {
+// TestARunningProcessIsAlive: without beats, until the deadline for progress.
+func TestARunningProcessIsAlive(t *testing.T) {
 	l := newLooks(time.Second)
 	l.r.Pending = 1
 	for d := time.Duration(0); d < time.Second-2*Look; d += Look {
-		l.r.Ran = d%(30*time.Millisecond) == 0 // others run as well
+		l.r.Ran = d%(30*time.Millisecond) == 0 // other processes run in between
 		if v := l.step(Look, 0, 0); v != Alive {
 			t.Fatalf("while it runs it is %v after %v", v, d)
 		}
@@ -95,8 +95,8 @@ func TestWhoRunsIsAlive(t *testing.T) {
 	}
 }
 
-// TestSuspicionsTeachCaution, what the kernel says does not; and it is for a while and not without bound.
-func TestSuspicionsTeachCaution(t *testing.T) {
+// TestSuspicionsRaiseCaution: for a limited time, up to a bound. The kernel's reports do not raise it.
+func TestSuspicionsRaiseCaution(t *testing.T) {
 	l := newLooks(time.Second)
 	l.r.Pending = 1
 	suspect := func(want Verdict, beats uint64) time.Duration {
@@ -145,8 +145,8 @@ func TestSuspicionsTeachCaution(t *testing.T) {
 	}
 }
 
-// TestALateLookGrantsAsMuch: the host was busy, or suspended, for both.
-func TestALateLookGrantsAsMuch(t *testing.T) {
+// TestALateLookIsNoSilence: the host that delayed the watcher may have delayed the watched process.
+func TestALateLookIsNoSilence(t *testing.T) {
 	l := newLooks(time.Second)
 	l.r.Pending = 1
 	looks := int((Active + overdue) / Look)
@@ -160,8 +160,8 @@ func TestALateLookGrantsAsMuch(t *testing.T) {
 	}
 }
 
-// TestLateBeatsStretchTheAllowance, for a while and not without bound.
-func TestLateBeatsStretchTheAllowance(t *testing.T) {
+// TestLateBeatsRaiseTheAllowance: for a limited time, up to a bound.
+func TestLateBeatsRaiseTheAllowance(t *testing.T) {
 	l := newLooks(time.Hour)
 	for range 15 {
 		l.step(Look, 0, 0)

@@ -13,7 +13,7 @@ import (
 	"millrace/internal/seam"
 )
 
-// TestBeatsSlowDown: a process of which nothing is asked promises less, and keeps it.
+// TestBeatsSlowDown: a process without requests promises slower beats, and keeps its promise.
 func TestBeatsSlowDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pages := heartbeattest.NewMemory(seam.System{})

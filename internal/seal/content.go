@@ -11,7 +11,7 @@ import (
 	"millrace"
 )
 
-// flushAt is how many encoded bytes are gathered before they are hashed.
+// flushAt is the number of encoded bytes that are collected before they are hashed.
 const flushAt = 16 << 10
 
 // hasher reuses one hash and its output.
@@ -41,8 +41,8 @@ func (h *hasher) sum() (d millrace.Digest) {
 	return d
 }
 
-// Content digests what is in a step. names are the run's sources in their (sorted) order, which Segment.Source indexes; the
-// segments may come in any order and are not changed.
+// Content returns the content digest of a step. names are the run's sources in sorted order, which Segment.Source indexes. The segments
+// may have any order and are not changed.
 func Content(names []string, segments []millrace.Segment) millrace.Digest {
 	h := newHasher()
 	buf := make([]byte, 0, flushAt+256)
@@ -62,8 +62,8 @@ func Content(names []string, segments []millrace.Segment) millrace.Digest {
 	return h.sum()
 }
 
-// contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are already in order within
-// their source, so that grouping by source is all that is left to do.
+// contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are in order within their source, so
+// it only groups them by source.
 func contentOrder(sources int, segments []millrace.Segment) []uint32 {
 	starts, newest, sorted := make([]int, sources+1), make([]*millrace.Segment, sources), true
 	for i := range segments {

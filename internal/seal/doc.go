@@ -7,7 +7,7 @@
 //
 //	content = H(for each segment in (source, ordinal, offset) order: name NUL ordinal:u64 offset:u64 length:u64)
 //
-// Anyone who has the segments can compute it again, from all ranks' batches for instance.
+// It can be computed again from the segments, for example from the batches of all ranks.
 //
 // # Placement
 //
@@ -17,8 +17,14 @@
 //	node = H(0x01 left:16 right:16)
 //	root = H(0x02 step:u64 ranks:u32 microbatches:u32 rows:u32 sequence_length:u32 layout NUL top:16)
 //
-// Leaves stand rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left; a last one without a
-// neighbour moves up as it is. Of the flags, 1 is that the document goes on, 2 that part, parts and holder follow, 4 that patches follow. top is the only node of the highest level. source indexes the run's sources sorted by name; ranks
-// are data-parallel ranks, the only axis along which segments are dealt; rows is micro_batch_size. Stream, attempt, term, element
-// type and whether the step is the last are not in it: they do not say where a segment goes, and a replay must meet the same root.
+// Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left; a last one without a neighbour
+// moves up unchanged. top is the only node of the highest level.
+//
+//	flags   1: the document continues; 2: part, parts and holder follow; 4: patches follow
+//	source  index into the run's sources, sorted by name
+//	ranks   data-parallel ranks, the only axis along which segments are distributed
+//	rows    micro_batch_size
+//
+// The digest does not cover stream, attempt, term, element type and whether the step is the last. They do not place a segment, and a
+// replay must have the same root.
 package seal

@@ -6,15 +6,15 @@ import (
 	"millrace"
 )
 
-// The first byte of everything hashed, so that a leaf can never be taken for a node or a root.
+// The first byte of every hashed value. It makes the digests of leaves, nodes and roots distinct.
 const (
 	leafTag = 0x00
 	nodeTag = 0x01
 	rootTag = 0x02
 )
 
-// Placement digests where a step's segments go. It returns the leaves, rank-major, and their root; the caller stores both in
-// the plan. Assignments must be ordered by (rank, microbatch, row, start) as a plan demands.
+// Placement returns the leaves of a step's placement, rank-major, and their root. The caller stores both in the plan. Assignments must
+// be ordered by (rank, microbatch, row, start), as in every plan.
 func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest, root millrace.Digest) {
 	h := newHasher()
 	buf := make([]byte, 0, flushAt)
@@ -34,8 +34,8 @@ func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest
 	return leaves, rootOf(h, p, shape, leaves)
 }
 
-// VerifyPart tells whether one microbatch of one rank is what the plan's leaf says. It reads the plan's step, dimensions, leaves and
-// that part's assignments only, so that a constructor which was sent its own part can check it; VerifyRoot checks the leaves.
+// VerifyPart checks one microbatch of one rank against the plan's leaf. It reads only the plan's step, dimensions, leaves and the
+// assignments of that part, so a constructor can check the part that it received. VerifyRoot checks the leaves.
 func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
 	if err := dimensions(p); err != nil {
 		return err
@@ -54,7 +54,7 @@ func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
 	return nil
 }
 
-// VerifyRoot tells whether the plan's leaves have the plan's placement digest as their root under this shape.
+// VerifyRoot checks that the plan's placement digest is the root of its leaves under this shape.
 func VerifyRoot(p *millrace.Plan, shape millrace.Shape) error {
 	if err := dimensions(p); err != nil {
 		return err

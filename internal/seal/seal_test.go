@@ -9,7 +9,8 @@ import (
 	"millrace"
 )
 
-// TestContentKnown was computed with Python: hashlib.blake2b(b"".join(name + b"\0" + struct.pack("<QQQ", ordinal, offset, length) …), digest_size=16).
+// TestContentKnown: the expected digests come from Python:
+// hashlib.blake2b(b"".join(name + b"\0" + struct.pack("<QQQ", ordinal, offset, length) …), digest_size=16).
 func TestContentKnown(t *testing.T) {
 	names := []string{"books", "web"}
 	segs := []millrace.Segment{
@@ -26,7 +27,7 @@ func TestContentKnown(t *testing.T) {
 	}
 }
 
-// TestContentOrder: any order of the segments gives one digest, any change another; also beyond one flush.
+// TestContentOrder: the digest does not depend on the order of the segments, and changes with any of them; also beyond one flush.
 func TestContentOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "bb", "ccc"}
@@ -62,7 +63,7 @@ func testPlan(ranks, microbatches uint32) (*millrace.Plan, millrace.Shape) {
 	return p, shape
 }
 
-// TestPlacementKnown was computed with Python from the layout in doc.go.
+// TestPlacementKnown: the expected digest comes from a Python program after the layout in doc.go.
 func TestPlacementKnown(t *testing.T) {
 	p, _ := testPlan(1, 3)
 	if got := p.Placement.String(); got != "7c40ee24118a478be8d096504e3e9acd" {
@@ -78,7 +79,7 @@ func TestVerify(t *testing.T) {
 		}
 		for r := range dims[0] {
 			for m := range dims[1] {
-				// What one constructor is sent: its own part, and all leaves.
+				// A constructor receives its own part and all leaves.
 				own := *p
 				own.Assignments = slices.Clone(p.Part(millrace.Rank(r), m))
 				if err := VerifyPart(&own, millrace.Rank(r), m); err != nil {

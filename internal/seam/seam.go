@@ -1,5 +1,5 @@
-// Package seam holds the small interfaces through which roles meet the world (clock, network; files have theirs in
-// package sources), so that a simulation can stand in for it.
+// Package seam holds the interfaces through which roles use the clock and the network, so that a simulation can replace both. The
+// interface for files is in package sources.
 package seam
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is time as a role sees it.
+// Clock is the time of a role.
 type Clock interface {
 	Now() time.Time
-	// Boottime is nanoseconds since boot, equal for all processes of a host; it goes on while the host sleeps.
+	// Boottime returns nanoseconds since boot, equal for all processes of a host. It advances while the host sleeps.
 	Boottime() int64
 	After(d time.Duration) <-chan time.Time
 }
@@ -45,14 +45,14 @@ type Net interface {
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// UnixNet is Unix stream sockets in a private directory.
+// UnixNet uses Unix stream sockets in a private directory.
 type UnixNet struct{}
 
-// maxPath is the longest socket path the kernel takes, less the final zero.
+// maxPath is the longest socket path that the kernel accepts, without the final zero.
 const maxPath = 107
 
-// Listen binds a path with mode 0600, replacing a stale socket of our own. The caller's directory is private (0700), so nobody can
-// reach the socket before its mode is set.
+// Listen binds a path with mode 0600, and replaces a stale socket of our own. The caller's directory is private (0700), so no other
+// user reaches the socket before its mode is set.
 func (UnixNet) Listen(address string) (net.Listener, error) {
 	if err := os.Remove(address); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -85,7 +85,7 @@ func (UnixNet) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", short)
 }
 
-// shorten gives a path that fits a socket address by way of the directory's descriptor; done releases it.
+// shorten returns a path through the directory's descriptor that fits a socket address. The returned function releases the descriptor.
 func shorten(path string) (string, func(), error) {
 	if len(path) <= maxPath {
 		return path, func() {}, nil

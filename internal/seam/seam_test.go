@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// talk sends a word through a socket.
+// talk sends a word through a socket and expects its echo.
 func talk(t *testing.T, address string) {
 	t.Helper()
 	l, err := UnixNet{}.Listen(address)
@@ -44,7 +44,7 @@ func talk(t *testing.T, address string) {
 	}
 }
 
-// TestSocketsOfAnyPath: the kernel takes 107 bytes; a run directory may lie deeper.
+// TestSocketsOfAnyPath: sockets work on paths above the kernel's limit of 107 bytes.
 func TestSocketsOfAnyPath(t *testing.T) {
 	dir := t.TempDir()
 	for _, length := range []int{len(dir) + 8, 106, 107, 108, 109, 300} {
@@ -64,7 +64,7 @@ func TestSocketsOfAnyPath(t *testing.T) {
 	}
 }
 
-func TestDialFailsWhereNobodyListens(t *testing.T) {
+func TestDialFailsWithoutAListener(t *testing.T) {
 	for _, dir := range []string{"", strings.Repeat("d", 120)} {
 		path := filepath.Join(t.TempDir(), dir, "s")
 		if c, err := (UnixNet{}).Dial(context.Background(), path); err == nil {
@@ -78,7 +78,7 @@ func TestDialFailsWhereNobodyListens(t *testing.T) {
 	}
 }
 
-// TestNoDescriptorIsLost: the directory's is needed only while the socket is made.
+// TestNoDescriptorIsLost: the directory's descriptor is closed once the socket is bound.
 func TestNoDescriptorIsLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -4,15 +4,15 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec that this one falls back to
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for all other messages
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"millrace/proto"
 )
 
-// Payload is gRPC's protobuf codec with one difference: the bytes of a FetchReply, nearly all that goes between loaders and
-// constructors, are not copied while a message is encoded and only once while it is decoded. The bytes on the wire are the same.
+// Payload is gRPC's protobuf codec, with fewer copies of the bytes of a FetchReply. They are not copied during encoding, and once during
+// decoding. Nearly all bytes between loaders and constructors are of this kind. The bytes on the wire are the same.
 type Payload struct{ encoding.CodecV2 }
 
 // NewPayload returns the codec, for grpc.ForceServerCodecV2 and grpc.ForceCodecV2.
@@ -20,7 +20,7 @@ func NewPayload() Payload { return Payload{encoding.GetCodecV2("proto")} }
 
 const arrowField = 1 // of FetchReply
 
-// Marshal hands a FetchReply's bytes on as they are: the sender gives them away and must not write to them again.
+// Marshal sends a FetchReply's bytes without a copy. The sender must not write to them afterwards.
 func (c Payload) Marshal(v any) (mem.BufferSlice, error) {
 	reply, ok := v.(*proto.FetchReply)
 	if !ok {
@@ -30,7 +30,7 @@ func (c Payload) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(head), mem.SliceBuffer(reply.Arrow)}, nil
 }
 
-// Unmarshal gives a FetchReply a slice of the received message.
+// Unmarshal decodes a FetchReply into a slice of the received message.
 func (c Payload) Unmarshal(data mem.BufferSlice, v any) error {
 	reply, ok := v.(*proto.FetchReply)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"millrace"
 )
 
-// table is the one mapping between sentinels and codes.
+// table maps sentinels to codes, in both directions.
 var table = []struct {
 	err  error
 	code codes.Code
@@ -24,7 +24,7 @@ var table = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 }
 
-// ToStatus gives an error the code of its sentinel; nil stays nil.
+// ToStatus returns an error with the code of its sentinel; nil stays nil.
 func ToStatus(err error) error {
 	if err == nil {
 		return nil
@@ -37,7 +37,7 @@ func ToStatus(err error) error {
 	return status.Error(codes.Unknown, err.Error())
 }
 
-// FromStatus gives an error from the other side its sentinel back.
+// FromStatus marks a received error with the sentinel of its code.
 func FromStatus(err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok {

@@ -41,7 +41,7 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 	return out
 }
 
-// column is empty where no assignment has the number.
+// column is empty if no assignment has the number.
 func column(as []millrace.Assignment, of func(*millrace.Assignment) uint32) []uint32 {
 	for i := range as {
 		if of(&as[i]) != 0 {

@@ -8,27 +8,27 @@ import (
 	"millrace/proto"
 )
 
-// maxSamples bounds the documents that one answer names; whoever asks for the rest again hears of them then.
+// maxSamples bounds the documents that one answer names. The answer to a later request names the rest.
 const maxSamples = 1000
 
-// BadSamples is an answer in which some documents could not be decoded; the others are served. It wraps millrace.ErrBadSample.
+// BadSamples is an answer without the documents that could not be decoded. It wraps millrace.ErrBadSample.
 type BadSamples struct {
-	Samples []*proto.Quarantine // by ordinal, as the loader found them
+	Samples []*proto.Quarantine // by ordinal
 	text    string
 }
 
-// Error is what the loader said.
+// Error returns the loader's text.
 func (e *BadSamples) Error() string { return e.text }
 
 // Unwrap returns millrace.ErrBadSample.
 func (e *BadSamples) Unwrap() error { return millrace.ErrBadSample }
 
-// sampled is an error that knows its document.
+// sampled is an error about one document.
 type sampled interface {
 	Sample() (millrace.Ordinal, millrace.Quarantine)
 }
 
-// withSamples adds the documents that an error names, however it is joined together.
+// withSamples adds the documents of an error and of all errors joined in it.
 func withSamples(st *status.Status, err error) *status.Status {
 	var details []protoadapt.MessageV1
 	for _, q := range collect(nil, err) {

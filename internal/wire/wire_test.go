@@ -52,7 +52,7 @@ func TestManifestAndSeekPointRoundTrip(t *testing.T) {
 	}
 }
 
-// unread is an error that knows its document, as sources.SampleError does.
+// unread is an error about one document, like sources.SampleError.
 type unread struct{ ordinal millrace.Ordinal }
 
 func (e *unread) Error() string { return fmt.Sprintf("ordinal %d", e.ordinal) }
@@ -61,7 +61,7 @@ func (e *unread) Sample() (millrace.Ordinal, millrace.Quarantine) {
 	return e.ordinal, millrace.Quarantine{Source: "web", ID: "a#1", Offset: 7, Reason: "bad"}
 }
 
-// TestBadSamplesAreNamed, each of several, however they were joined and wrapped.
+// TestBadSamplesAreNamed: the error names every document of joined and wrapped errors.
 func TestBadSamplesAreNamed(t *testing.T) {
 	var many error
 	for i := range millrace.Ordinal(2 * maxSamples) {

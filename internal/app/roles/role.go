@@ -57,7 +57,7 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	started := event.Weighed("start")
+	started := event.Weigh("start")
 	r.events.Write(started)
 	ctx, leave := life.Context(ctx)
 	stop = func() {
@@ -65,7 +65,7 @@ func (p Process) start(ctx context.Context) (_ *role, _ context.Context, stop fu
 		if r.events != nil {
 			event.Settle(seam.System{}, started)
 		}
-		r.events.Write(event.Weighed("exit"))
+		r.events.Write(event.Weigh("exit"))
 		r.events.Close()
 		leave()
 	}
@@ -88,7 +88,7 @@ func (r *role) fenced(f roster.Process) {
 
 // ready reports that the role serves. A report that fails is no error: the lifeline ends this process if the supervisor is gone.
 func (r *role) ready() {
-	r.events.Write(event.Weighed("ready"))
+	r.events.Write(event.Weigh("ready"))
 	if err := r.life.ReportReady(); err != nil {
 		r.log.Warn("report ready", "error", err)
 	}

@@ -16,10 +16,10 @@ import (
 	"millrace"
 )
 
-// leaveGrace is how long an orphan may take to return from its work before it is ended.
+// leaveGrace is the time that an orphan has to return from its work before it is ended.
 const leaveGrace = 500 * time.Millisecond
 
-// Life is a child's side of the supervision. A process that no supervisor started has one too; its reports go nowhere.
+// Life is the child's side of the supervision. In a process without a supervisor, its reports have no effect.
 type Life struct {
 	runDir   string
 	lifeline *os.File // nil without a supervisor
@@ -28,7 +28,7 @@ type Life struct {
 	exit     func(code int)
 }
 
-// Attach takes over the descriptors that the supervisor passed. Call it once, first thing in a role process.
+// Attach takes over the descriptors that the supervisor passed. Call it once, at the beginning of a role process.
 func Attach(runDir string) (*Life, error) {
 	l := &Life{runDir: runDir, exit: os.Exit}
 	for _, inherited := range []struct {
@@ -44,17 +44,17 @@ func Attach(runDir string) (*Life, error) {
 			return nil, fmt.Errorf("attach to supervisor: %s=%q: %w", inherited.env, text, err)
 		}
 		*inherited.file = f
-		os.Unsetenv(inherited.env) // not for what this process may start
+		os.Unsetenv(inherited.env) // processes that this one starts do not get them
 	}
-	// An orphan's stderr is a broken pipe; a last line of log must not end it before it has cleaned up.
+	// An orphan's stderr is a broken pipe. A log line must not end the process before it has cleaned up.
 	signal.Ignore(syscall.SIGPIPE)
-	// Executed as /proc/self/exe the process would be listed as "exe"; a wrong name is no reason to fail.
+	// A process started from /proc/self/exe is listed as "exe". A wrong name is no reason to fail.
 	_ = os.WriteFile("/proc/self/comm", []byte("millrace"), 0)
 	return l, nil
 }
 
-// adopt makes an inherited descriptor private to this process and fit for deadlines. What all children share is opened anew: whether
-// it blocks belongs to the open file, and the supervisor sets that back for every child that it starts.
+// adopt makes an inherited descriptor private to this process and usable with deadlines. It opens a shared one anew: the blocking mode
+// belongs to the open file, and the supervisor resets it for every child that it starts.
 func adopt(text string, shared bool) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil {
@@ -77,9 +77,10 @@ func adopt(text string, shared bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "supervisor"), nil
 }
 
-// Context ends with the parent, with the cause ErrStopped at SIGTERM or SIGINT, and with ErrOrphaned when the supervisor is gone. An
-// orphan has leaveGrace to return to its cancel, which then removes the run's runtime files (sockets included: the role must not do it
-// itself, they may be a successor's once the lock is released); after that the process is ended where it stands. Call it once.
+// Context returns a context that ends with the parent, with the cause ErrStopped at SIGTERM or SIGINT, and with ErrOrphaned when the
+// supervisor is gone. An orphan must call the cancel function within leaveGrace; otherwise the process is ended. The runtime files of the
+// run, sockets included, are removed then. A role must not remove them itself: once the lock is released, they may belong to a successor.
+// Call Context once.
 func (l *Life) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -102,7 +103,7 @@ func (l *Life) Context(parent context.Context) (context.Context, context.CancelF
 			signal.Stop(signals)
 			close(returned)
 			if l.lifeline != nil {
-				_ = l.lifeline.SetReadDeadline(time.Unix(1, 0)) // wakes watch; a pipe takes deadlines
+				_ = l.lifeline.SetReadDeadline(time.Unix(1, 0)) // wakes watch
 			}
 			watchers.Wait()
 			cancel(context.Canceled)
@@ -110,7 +111,7 @@ func (l *Life) Context(parent context.Context) (context.Context, context.CancelF
 	}
 }
 
-// watch waits for the end of the lifeline; nothing is ever written to it.
+// watch waits for the end of the lifeline. Nothing is ever written to it.
 func (l *Life) watch(cancel context.CancelCauseFunc, returned <-chan struct{}) {
 	if _, err := io.Copy(io.Discard, l.lifeline); err != nil {
 		return // the deadline: the role returned by itself
@@ -118,7 +119,7 @@ func (l *Life) watch(cancel context.CancelCauseFunc, returned <-chan struct{}) {
 	cancel(ErrOrphaned)
 	select {
 	case <-returned:
-		_ = cleanRuntime(l.runDir) // nobody is left to tell; the next `up` tries again
+		_ = cleanRuntime(l.runDir) // the next `up` tries again
 	case <-time.After(leaveGrace):
 		_ = cleanRuntime(l.runDir)
 		l.exit(1)

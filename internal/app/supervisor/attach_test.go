@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The supervisor's end of the lifeline goes back to blocking whenever it starts another child. A child that is about to leave must
-// not wait for the supervisor's death then.
+// The supervisor's end of the lifeline becomes blocking again whenever it starts another child. A child that leaves must not wait for
+// the death of the supervisor then.
 func TestLeaveWhileTheLifelineBlocks(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -32,7 +32,7 @@ func TestLeaveWhileTheLifelineBlocks(t *testing.T) {
 	}
 	l := &Life{runDir: t.TempDir(), lifeline: lifeline}
 	ctx, leave := l.Context(t.Context())
-	time.Sleep(20 * time.Millisecond) // lets it read
+	time.Sleep(20 * time.Millisecond) // until it reads
 	leave()
 	if ctx.Err() == nil {
 		t.Error("the context lives on")

@@ -17,18 +17,18 @@ type Child struct {
 	Env  []string // added to the supervisor's environment
 }
 
-// Exit is how a child's process ended.
+// Exit describes the end of a child's process.
 type Exit struct {
-	Code     int            // exit status; -1 where a signal ended it
-	Signal   syscall.Signal // 0 where it exited
-	LastLine string         // its last line on stderr; of a crash, the line that names the panic
+	Code     int            // exit status; -1 after a signal
+	Signal   syscall.Signal // 0 if it exited
+	LastLine string         // its last line on stderr; after a crash, the line that names the panic
 	Crash    string         // file that holds the stack of a crash, else ""
 }
 
-// outside tells a death that something else inflicted from one of the child's own making.
-func (e Exit) outside() bool { return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM }
+// isFromOutside reports whether another process caused the exit.
+func (e Exit) isFromOutside() bool { return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM }
 
-// String says how it ended, as "exit status 1" or "SIGKILL".
+// String returns "exit status 1" or "SIGKILL".
 func (e Exit) String() string {
 	if e.Signal != 0 {
 		return unix.SignalName(e.Signal)
@@ -36,19 +36,19 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d", e.Code)
 }
 
-// Verdict is what an exit means for the run.
+// Verdict is the consequence of an exit for the run.
 type Verdict int
 
 // The verdicts. A child that dies while the run is stopping is never judged.
 const (
-	Restart Verdict = iota // start it again; where that happens too often, the run has failed
-	Again                  // it left since it was asked to: start it again, without end
-	Await                  // what it needs is not there for now, as its last line says: start it again, later and later, without end
+	Restart Verdict = iota // restart it; after too many restarts the run has failed
+	Again                  // it was asked to leave: restart it, without limit
+	Await                  // it waits for something, named in its last line: restart it with growing delays, without limit
 	Finish                 // the run is complete
 	Fail                   // the run has failed; the child's last line is the reason
 )
 
-// State is where a child stands.
+// State is the state of a child.
 type State string
 
 // The states of a child. Between death and restart it is starting, with pid 0.
@@ -69,12 +69,12 @@ type Role struct {
 	Lacks    string        `json:"lacks,omitempty"` // the missing thing that it waits for, such as room on a disk
 }
 
-// Result is how a run ended.
+// Result is the end of a run.
 type Result int
 
 // The results.
 const (
 	Stopped  Result = iota // by a signal or its context
 	Finished               // complete: a child's verdict was Finish
-	Failed                 // the error says why
+	Failed                 // the error has the reason
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What ended a child's [Life.Context].
+// The causes that end a child's [Life.Context].
 var (
 	// ErrStopped: asked to leave (SIGTERM or SIGINT).
 	ErrStopped = errors.New("stopped")
@@ -25,7 +25,7 @@ func (e *inUseError) Error() string {
 
 func (e *inUseError) Is(target error) bool { return target == ErrInUse }
 
-// leftoverError is an ErrInUse by processes that cannot be ended.
+// leftoverError is an ErrInUse by processes that a kill does not end.
 type leftoverError struct {
 	dir  string
 	pids []int
@@ -33,21 +33,21 @@ type leftoverError struct {
 
 func (e *leftoverError) Error() string {
 	if len(e.pids) == 0 {
-		return fmt.Sprintf("run directory %s is locked by a process that is not to be seen from here: stop what uses it, or name another --run-dir", e.dir)
+		return fmt.Sprintf("run directory %s is locked by a process that is not visible here: stop the process that uses it, or name another --run-dir", e.dir)
 	}
 	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
 }
 
 func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
 
-// FailedError is a run that a child brought down.
+// FailedError is the failure of a run by one of its children.
 type FailedError struct {
 	Child   Child
 	Exit    Exit
-	Verdict string // why the child was given up; "" where its exit is the run's failure
+	Verdict string // why the child is not restarted; "" if its exit is the run's failure
 }
 
-// Error is the child's own last line where its exit is the run's failure, and a sentence about the child where it was given up.
+// Error returns the child's last line if its exit is the run's failure, and a sentence about the child if it died too often.
 func (e *FailedError) Error() string {
 	if e.Verdict == "" && e.Exit.LastLine != "" && e.Exit.Crash == "" {
 		return e.Exit.LastLine

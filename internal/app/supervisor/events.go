@@ -35,16 +35,16 @@ type (
 	evTick struct{} // the machine's deadline has passed
 )
 
-// An action is something for the shell to do, in the order given.
+// An action is a task for the shell. The shell carries out actions in order.
 type action interface{}
 
 type (
-	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; void while the machine is stopping
+	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; no effect during a stop
 	acSignal struct {
 		pid    int
 		signal syscall.Signal
 	}
 	acNotice   struct{ line string }   // tell the user
 	acAllReady struct{}                // every child is running, for the first time
-	acEnding   struct{ reason string } // the run failed or was stopped; no child has been asked to leave yet
+	acEnding   struct{ reason string } // the run failed or was stopped; comes before any signal to a child
 )

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	maxLine    = 64 << 10 // a longer line is passed on in parts
-	maxCrash   = 8 << 20  // bytes of a crash that are kept
+	maxLine    = 64 << 10 // bytes; a longer line is split
+	maxCrash   = 8 << 20  // bytes of a crash file
 	maxCrashes = 1000     // crash files of one child
 )
 
-// runtimeDump matches the first line of what the Go runtime prints when a program dies of its own fault.
+// runtimeDump matches the first line that the Go runtime prints when a program crashes.
 var runtimeDump = regexp.MustCompile(`^(panic: |fatal error: |goroutine \d+ |runtime: |SIG[A-Z]+: |unexpected fault address |\[signal SIG)`)
 
 // headline matches the line of a dump that names the fault.
@@ -35,20 +35,20 @@ type syncWriter struct {
 func (s *syncWriter) line(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, _ = s.w.Write(append(b, '\n')) // nobody is left to tell when stderr is gone
+	_, _ = s.w.Write(append(b, '\n')) // without stderr the error cannot be reported
 }
 
-// refrain is what a child said in short lives that ended because something lacks: it will say the same again and again, and is to be heard
-// once.
-type refrain struct {
+// heard is the output of earlier short lives of a child that waits for something. The child repeats it in every life, and the user
+// should read it once.
+type heard struct {
 	lines map[string]bool // without the logger's time
 	last  string          // the last line, without digits: it may name another file each time
 }
 
-// maxRefrain bounds a refrain's lines.
-const maxRefrain = 64
+// maxHeard bounds the lines.
+const maxHeard = 64
 
-// stamp is how a logger's line begins.
+// stamp matches the beginning of a logger's line.
 var stamp = regexp.MustCompile(`^time=[^ ]* `)
 
 func timeless(b []byte) string { return string(stamp.ReplaceAll(b, nil)) }
@@ -62,40 +62,40 @@ func withoutDigits(s string) string {
 	}, s)
 }
 
-// has tells whether a line was said before.
-func (r *refrain) has(b []byte) bool {
-	return r.lines[timeless(b)] || r.last != "" && r.last == withoutDigits(string(b))
+// has reports whether an earlier life printed the line.
+func (h *heard) has(b []byte) bool {
+	return h.lines[timeless(b)] || h.last != "" && h.last == withoutDigits(string(b))
 }
 
-// with is the refrain after another life.
-func (r *refrain) with(last string, said map[string]bool) refrain {
-	out := refrain{lines: maps.Clone(said), last: withoutDigits(last)}
+// with returns the lines after another life.
+func (h *heard) with(last string, said map[string]bool) heard {
+	out := heard{lines: maps.Clone(said), last: withoutDigits(last)}
 	if out.lines == nil {
 		out.lines = map[string]bool{}
 	}
-	maps.Copy(out.lines, r.lines)
+	maps.Copy(out.lines, h.lines)
 	return out
 }
 
-// lineWriter passes one process's output on by lines and keeps the last. From the first line of a runtime dump on, lines go to a
-// crash file instead. It is written by one goroutine and read after that has ended.
+// lineWriter writes one process's output line by line and keeps the last line. From the first line of a runtime dump on, lines go to a
+// crash file instead. One goroutine writes; the fields are read after its end.
 type lineWriter struct {
 	out  *syncWriter
 	dir  string // run directory, for the crash file
 	name string
-	mute refrain // is not passed on
+	mute heard // lines that are not written again
 
-	said    map[string]bool // the first lines passed on, without the logger's time
+	said    map[string]bool // the first lines written, without the logger's time
 	partial []byte
 	last    string
 	crash   *os.File
 	path    string // of the crash file
 	dumping bool
 	named   bool // last is a dump's headline
-	room    int  // bytes the crash file may still take
+	room    int  // bytes that the crash file may still grow
 }
 
-// Write implements io.Writer; it never fails.
+// Write implements io.Writer. It never fails.
 func (l *lineWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	for {
@@ -114,7 +114,7 @@ func (l *lineWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// finish flushes a last line without end and closes the crash file.
+// finish writes a last line that has no newline, and closes the crash file.
 func (l *lineWriter) finish() {
 	if len(l.partial) > 0 {
 		l.line(l.partial)
@@ -143,7 +143,7 @@ func (l *lineWriter) line(b []byte) {
 	if l.said == nil {
 		l.said = map[string]bool{}
 	}
-	if len(l.said) < maxRefrain {
+	if len(l.said) < maxHeard {
 		l.said[timeless(b)] = true
 	}
 	l.out.line(b)
@@ -158,10 +158,10 @@ func (l *lineWriter) dump(b []byte) {
 		return
 	}
 	l.room -= len(b) + 1
-	_, _ = l.crash.Write(append(b, '\n')) // a full disk costs the stack, not the run
+	_, _ = l.crash.Write(append(b, '\n')) // on a full disk only the stack is lost
 }
 
-// createCrash makes the first free RUNDIR/crash-<name>-<n>.log; nil where it cannot.
+// createCrash creates the first free RUNDIR/crash-<name>-<n>.log. It returns nil if it fails.
 func createCrash(dir, name string) (*os.File, string) {
 	for n := 1; n <= maxCrashes; n++ {
 		path := filepath.Join(dir, fmt.Sprintf("crash-%s-%d.log", name, n))

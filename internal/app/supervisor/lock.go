@@ -17,20 +17,20 @@ import (
 	"millrace/internal/seam"
 )
 
-// What a new `up` does about the children of a killed one, which hold the run directory's lock until they have left.
+// The times of a new `up` that finds children of a killed one. They hold the run directory's lock until they have left.
 const (
-	// orphanGrace is how long they may take to leave by themselves; they do within [leaveGrace].
+	// orphanGrace is the time that they have to leave by themselves. They need [leaveGrace].
 	orphanGrace = 2 * time.Second
-	// killGrace is how long they may take to die. What a kill does not end hangs in the kernel, or is frozen from outside.
+	// killGrace is the time that they have to die. A process that survives it hangs in the kernel or is frozen from outside.
 	killGrace = 8 * time.Second
-	// dyingGrace is how long an `up` that seems to live may yet turn out to be dying of a kill.
+	// dyingGrace is the time for which an `up` that looks alive may be dying of a kill.
 	dyingGrace = 300 * time.Millisecond
 	pollEvery  = 10 * time.Millisecond
-	// quietWait is how long nobody is told that we wait.
+	// quietWait is the time after which the user is told about the wait.
 	quietWait = time.Second
 )
 
-// lockDir makes and locks the run directory. The lock lives as long as the file is open here or in any child.
+// lockDir creates and locks the run directory. The lock lasts while the file is open here or in a child.
 func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make run directory: %w", err)
@@ -49,7 +49,8 @@ func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
 	return dir, nil
 }
 
-// makeOurs gives us a directory of ours whose mode keeps us out. Of somebody else's the next step says what is wrong.
+// makeOurs makes a directory of this user accessible if its mode excludes its owner. For a directory of another user, the next step
+// reports the error.
 func makeOurs(runDir string) error {
 	st, err := os.Stat(runDir)
 	if err != nil || !st.IsDir() || st.Mode().Perm()&0o700 == 0o700 {
@@ -61,7 +62,7 @@ func makeOurs(runDir string) error {
 	return nil
 }
 
-// takeLock waits for the lock as long as only orphans hold it, and ends those that do not leave.
+// takeLock waits for the lock while only orphans hold it, and kills orphans that do not leave.
 func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) error {
 	begun := clock.Now()
 	told, killed := false, false
@@ -88,8 +89,8 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		if waited > orphanGrace && !killed {
 			killed = true
 			for _, pid := range orphans(runDir) {
-				fmt.Fprintf(say, "process %d of a killed `millrace up` does not leave; it is killed\n", pid)
-				_ = unix.Kill(pid, unix.SIGKILL) // whether it worked is seen by the lock
+				fmt.Fprintf(say, "process %d of a killed `millrace up` does not leave; killing it\n", pid)
+				_ = unix.Kill(pid, unix.SIGKILL) // the lock shows the success
 			}
 		}
 		if waited > orphanGrace+killGrace {
@@ -99,9 +100,8 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 	}
 }
 
-// holder is the `up` that has the directory, and whether it lives: a dead one has orphans that are about to leave, and one that has
-// written no pid yet is taken for dead until a later look. The pid of a dead one may be another process by now, and a dead one may be a
-// zombie: neither has the directory open.
+// holder returns the `up` that has the directory, and whether it is alive. An `up` that has not written its pid yet counts as dead until
+// a later look. The pid of a dead `up` may be a zombie or belong to another process by now; neither has the directory open.
 func holder(runDir string) (pid int, alive bool) {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), pidName))
 	if err != nil {
@@ -115,7 +115,7 @@ func holder(runDir string) (pid int, alive bool) {
 	return pid, open || !known
 }
 
-// orphans are the processes that hold the directory and say that they are roles of a run there, ourselves excepted.
+// orphans returns the other processes that have the directory open and whose command line is that of a role there.
 func orphans(runDir string) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -138,8 +138,8 @@ func orphans(runDir string) []int {
 	return out
 }
 
-// hasOpen tells whether a process has the run directory itself open, as an `up` and its children have; known is false where that is not
-// for us to see.
+// hasOpen reports whether a process has the run directory itself open, like an `up` and its children. known is false if this user may not
+// look at the process.
 func hasOpen(pid int, runDir string) (open, known bool) {
 	want, err := os.Stat(runDir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"millrace"
 )
 
-// life is the machine's view of one child.
+// life is the state of one child.
 type life struct {
 	Child
 	lives
@@ -56,7 +56,7 @@ func (m *machine) isDone() bool {
 	return len(m.replaced) == 0
 }
 
-// step takes one event and returns what to do about it.
+// step takes one event and returns the actions that follow.
 func (m *machine) step(now time.Time, ev event) []action {
 	switch ev := ev.(type) {
 	case evBegin:
@@ -176,7 +176,7 @@ func (m *machine) blame(c Child, exit Exit) blame {
 	switch {
 	case m.final(c, exit) == Await:
 		return lacking
-	case exit.outside() || m.final(c, exit) == Again:
+	case exit.isFromOutside() || m.final(c, exit) == Again:
 		return outside
 	}
 	return own
@@ -192,7 +192,7 @@ func deathLine(name string, exit Exit, why blame, delay time.Duration) string {
 	case exit.Crash != "":
 		return fmt.Sprintf("%s crashed (%s); %s; stack in %s", name, exit.LastLine, again, exit.Crash)
 	case why == lacking:
-		return name + " cannot go on for now; it is tried again until it can"
+		return name + " cannot go on for now; it is retried until it can"
 	case why == outside && exit.Signal == 0:
 		return fmt.Sprintf("%s was asked to leave; %s", name, again)
 	}

@@ -14,7 +14,7 @@ import (
 	"millrace"
 )
 
-// The test binary plays the children and, where a test kills it, the supervisor: argv[1] names the part.
+// The test binary plays the children, and the supervisor for tests that kill it. argv[1] names the part.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		if part, ok := parts[os.Args[1]]; ok {
@@ -29,7 +29,7 @@ var parts = map[string]func(runDir string) int{
 	"serve": serve, "stubborn": stubborn, "crash": crash, "fail": fail, "finish": finish, "blow": blow, "up": up, "deaf": deaf, "fencer": fencing, "full": full,
 }
 
-// attach is how every role begins.
+// attach begins every part.
 func attach(runDir string) (*Life, context.Context, context.CancelFunc) {
 	life, err := Attach(runDir)
 	if err != nil {
@@ -40,7 +40,7 @@ func attach(runDir string) (*Life, context.Context, context.CancelFunc) {
 	return life, ctx, cancel
 }
 
-// serve is a well-behaved role with a socket file and a term.
+// serve plays a correct role with a socket file and a term.
 func serve(runDir string) int {
 	life, ctx, cancel := attach(runDir)
 	defer cancel()
@@ -55,14 +55,14 @@ func serve(runDir string) int {
 	return 0
 }
 
-// deaf never returns from its work: an orphan of this kind has to be ended.
+// deaf plays a role that never returns from its work, so an orphan of this kind must be killed.
 func deaf(runDir string) int {
 	life, _, _ := attach(runDir)
 	_ = life.ReportReady()
 	select {}
 }
 
-// stubborn ignores the request to leave.
+// stubborn plays a role that ignores the request to leave.
 func stubborn(runDir string) int {
 	life, ctx, _ := attach(runDir)
 	_ = life.ReportReady()
@@ -70,7 +70,7 @@ func stubborn(runDir string) int {
 	select {}
 }
 
-// crash dies of a panic in its first life and serves in the next.
+// crash plays a role that panics in its first life and serves in the next.
 func crash(runDir string) int {
 	mark := filepath.Join(runDir, "crashed")
 	if _, err := os.Stat(mark); err == nil {
@@ -81,10 +81,10 @@ func crash(runDir string) int {
 	panic("boom in the decoder")
 }
 
-// fail says why and exits with 1.
+// fail plays a role that prints a reason and exits with 1.
 func fail(string) int {
 	fmt.Fprintln(os.Stderr, "some progress")
-	fmt.Fprint(os.Stderr, "source web: no such file") // no newline: it counts as a line all the same
+	fmt.Fprint(os.Stderr, "source web: no such file") // counts as a line without a newline, too
 	return 1
 }
 
@@ -95,13 +95,13 @@ func finish(runDir string) int {
 	return 0
 }
 
-// blow panics every time.
+// blow plays a role that panics in every life.
 func blow(string) int { panic("always") }
 
-// upGrace is longer than anything takes, however busy the machine is.
+// upGrace is longer than any test, even on a busy machine.
 const upGrace = time.Minute
 
-// up is a supervisor with two servants and a deaf one.
+// up plays a supervisor with two children that serve and a deaf one.
 func up(runDir string) int {
 	_, err := Run(context.Background(), Config{RunDir: runDir, Children: []Child{
 		{Role: "orchestrator", Name: "orchestrator", Args: []string{"serve", runDir}},
@@ -115,7 +115,7 @@ func up(runDir string) int {
 	return 0
 }
 
-// fencing is an orchestrator that fences whom the file `fence` names.
+// fencing plays an orchestrator that fences the process named in the file `fence`.
 func fencing(runDir string) int {
 	life, ctx, cancel := attach(runDir)
 	defer cancel()
@@ -133,14 +133,14 @@ func fencing(runDir string) int {
 	return 0
 }
 
-// full finds no room until the file `room` is there.
+// full plays a role without room on its disk until the file `room` exists.
 func full(runDir string) int {
 	if _, err := os.Stat(filepath.Join(runDir, "room")); err == nil {
 		return serve(runDir)
 	}
 	life, _, cancel := attach(runDir)
 	defer cancel()
-	_ = life.ReportReady() // it works until it has to write
+	_ = life.ReportReady() // it fails at the first write
 	fmt.Fprintf(os.Stderr, "time=%d no room for the reserve\n", time.Now().UnixNano())
 	fmt.Fprintf(os.Stderr, "write to journal %d: disk full\n", time.Now().UnixNano())
 	return 4
@@ -154,7 +154,7 @@ func appendLine(runDir, line string) {
 	}
 }
 
-// eventually polls until ok, for at most a minute.
+// eventually polls until ok returns true, for at most a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); <-time.After(2 * time.Millisecond) {

@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// The restart policy. A first death is answered at once; more of them wait longer.
+// The restart policy. The first restart comes at once, later ones after growing delays.
 const (
-	firstDelay = 50 * time.Millisecond // of the second restart; doubles from there
+	firstDelay = 50 * time.Millisecond // of the second restart; doubles with each further one
 	maxDelay   = 2 * time.Second
-	calmLife   = 10 * time.Second       // a life this long forgets the delays
-	healthy    = 5 * time.Second        // a life this long forgets the deaths
-	struck     = 200 * time.Millisecond // killed from outside after a life this long, it restarts at once, however often
+	calmLife   = 10 * time.Second       // a life of this length resets the delays
+	healthy    = 5 * time.Second        // a life of this length resets the deaths
+	struck     = 200 * time.Millisecond // after a life of this length, a kill from outside causes no delay
 
 	faultWindow = 30 * time.Second
 	maxFaults   = 8  // deaths by own fault within the window
-	loudStreak  = 64 // short lives in a row after which a person should look: an out-of-memory kill repeats for ever
+	loudStreak  = 64 // short lives in a row after which the user is told: out-of-memory kills repeat without limit
 )
 
-// blame says whose fault a death is.
+// blame is the cause of a death.
 type blame int
 
 const (
 	own     blame = iota
 	outside       // killed or asked to leave
-	lacking       // what it needs is not there for now, such as room on a disk
+	lacking       // it waits for something, such as room on a disk
 )
 
-// lives remembers a child's deaths as far as they decide about the next restart.
+// lives counts a child's deaths for the decision about its next restart.
 type lives struct {
 	restarts int
 	delays   int         // delays served since the last calm life
-	hits     int         // lives in a row that something outside ended at birth
-	waits    int         // lives in a row that something lacked
+	hits     int         // lives in a row that were ended from outside at birth
+	waits    int         // lives in a row that ended in a wait
 	streak   int         // short lives in a row
 	faults   []time.Time // recent deaths by own fault, oldest first
 }
 
-// died takes a death at now after a life of lived and says how long to wait; a non-empty verdict means that the child is given up. Only
-// its own faults can bring that about: what kills from outside may go on for ever, and room on a disk may be made at any time.
+// died counts a death at now after a life of lived, and returns the delay of the restart. A non-empty verdict means that the child is not
+// restarted. Only its own faults lead to a verdict: kills from outside are no fault of it, and room on a disk may appear at any time.
 func (l *lives) died(now time.Time, lived time.Duration, why blame) (delay time.Duration, verdict string) {
 	if lived >= healthy {
 		l.streak, l.waits, l.faults = 0, 0, nil
@@ -76,7 +76,7 @@ func (l *lives) died(now time.Time, lived time.Duration, why blame) (delay time.
 	return delay, ""
 }
 
-// backOff is the delay before a restart after n that were delayed or could have been.
+// backOff returns the delay of a restart after n earlier ones.
 func backOff(n int) time.Duration {
 	if n == 0 {
 		return 0

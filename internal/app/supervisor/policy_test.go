@@ -58,10 +58,10 @@ func TestRestartPolicy(t *testing.T) {
 	}
 }
 
-// script drives a machine and prints what it does.
+// script feeds events to a machine and returns its actions as text.
 func script(m *machine, now *time.Time, events ...any) string {
 	var out []string
-	pids := map[int]string{} // of the killed and asked, for print
+	pids := map[int]string{} // names by pid, for the text
 	for i := range m.children {
 		pids[m.children[i].pid] = m.children[i].Name
 	}
@@ -108,14 +108,14 @@ func TestStopWaves(t *testing.T) {
 	check("start o, start l0, start l1, start s", evBegin{})
 	check("", evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
 	check("start l1", evExited{2, 102, Exit{Signal: syscall.SIGKILL}})
-	check("", evReady{3, 103}) // l1 has to come back first
-	check("", evReady{2, 102}) // of its former life
+	check("", evReady{3, 103}) // l1 must be running first
+	check("", evReady{2, 102}) // from its previous life
 	check("all ready", evReady{2, 112})
 	check("", evReady{2, 112})
 	check("start l0", evExited{1, 101, Exit{Code: 2}})
-	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay: it is not started any more
+	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay and is not started any more
 	check("", 999*time.Millisecond)
-	check("SIGTERM l1", time.Millisecond) // the sidecar has used up its part
+	check("SIGTERM l1", time.Millisecond) // the part of the sidecar is over
 	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
 	check("", evExited{0, 100, Exit{}})
 	if m.isDone() {
@@ -128,8 +128,8 @@ func TestStopWaves(t *testing.T) {
 	}
 }
 
-// TestAFailureOutrunsAStop: who asks a failed run to stop still hears that it failed.
-func TestAFailureOutrunsAStop(t *testing.T) {
+// TestAFailureCountsDuringAStop: a run that failed before it was asked to stop ends with the failure.
+func TestAFailureCountsDuringAStop(t *testing.T) {
 	for code, want := range map[int]Result{0: Stopped, 1: Failed, 2: Stopped} {
 		now := time.Unix(1000, 0)
 		m := newMachine([]Child{{Role: "orchestrator", Name: "o"}}, verdicts, time.Second)
@@ -169,7 +169,7 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
-// fleet is a started machine with an orchestrator and two loaders, pids 100 to 102; each restart adds 10.
+// fleet returns a started machine with an orchestrator and two loaders, pids 100 to 102. Each restart adds 10 to a pid.
 func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
 	now := time.Unix(1000, 0)
 	m = newMachine([]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}}, verdicts, 3*time.Second)
@@ -184,10 +184,10 @@ func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
 
 func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	m, check := fleet(t)
-	check("", evFenced{1, "l1", 102}) // a loader has no say
-	check("", evFenced{0, "l1", 99})  // a former life's
+	check("", evFenced{1, "l1", 102}) // a loader's report does not count
+	check("", evFenced{0, "l1", 99})  // from a previous life
 	check("start l1", evFenced{0, "l1", 102})
-	check("", evFenced{0, "l1", 102}, evReady{2, 102}, evTerm{2, 102, 7}) // it speaks for nobody any more
+	check("", evFenced{0, "l1", 102}, evReady{2, 102}, evTerm{2, 102, 7}) // reports of a fenced process do not count
 	if r := m.roles()[2]; r.Pid != 112 || r.State != Starting || r.Term != 0 {
 		t.Fatalf("%+v", r)
 	}
@@ -198,7 +198,7 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	if r := m.roles()[2]; r.Pid != 112 || r.State != Running || len(m.replaced) != 0 {
 		t.Fatalf("%+v, %v", r, m.replaced)
 	}
-	// At a stop the replaced go first, and the run is over when they are.
+	// A stop kills the replaced processes first. The run is over when they have exited.
 	check("start l0", evFenced{0, "l0", 101})
 	check("ending, SIGKILL l0/101, SIGTERM l1, SIGTERM l0", evStop{})
 	check("SIGTERM o", evExited{1, 111, Exit{}}, evExited{2, 112, Exit{}})
@@ -212,7 +212,7 @@ func TestAFencedProcessIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplacedProcessesDoNotPileUp: a child that is fenced again and again holds the memory of a few.
+// TestReplacedProcessesDoNotPileUp: a child that is fenced many times leaves at most maxFormer replaced processes.
 func TestReplacedProcessesDoNotPileUp(t *testing.T) {
 	m, check := fleet(t)
 	for n := range maxFormer {
@@ -225,7 +225,7 @@ func TestReplacedProcessesDoNotPileUp(t *testing.T) {
 	}
 }
 
-// TestFencingHidesNoFault: a child that crashes again and again is given up, though each time it was fenced before it was gone.
+// TestFencingHidesNoFault: a child that crashes again and again ends the run, even if it was fenced before each crash.
 func TestFencingHidesNoFault(t *testing.T) {
 	_, check := fleet(t)
 	for n := range maxFaults {
@@ -238,14 +238,14 @@ func TestFencingHidesNoFault(t *testing.T) {
 	}
 }
 
-// TestNeverGivenUpForOthersDoing: kills, requests to leave and full disks end no run.
-func TestNeverGivenUpForOthersDoing(t *testing.T) {
+// TestCausesFromOutsideEndNoRun: kills, requests to leave and full disks.
+func TestCausesFromOutsideEndNoRun(t *testing.T) {
 	for name, exit := range map[string]Exit{"killed": {Signal: syscall.SIGKILL}, "left": {Code: 3}, "full": {Code: 4, LastLine: "no room on /x"}} {
 		t.Run(name, func(t *testing.T) {
 			m, check := fleet(t)
 			check("start o", time.Second, evExited{0, 100, Exit{Code: 3}})
 			for n := 1; n < 200; n++ {
-				// It dies at birth, and is back before long.
+				// It dies at birth, and is restarted soon.
 				check("start o", evExited{0, 100 + 10*n, exit}, maxDelay)
 				if lacks := m.roles()[0].Lacks; m.stopping || lacks != exit.LastLine {
 					t.Fatalf("after %d: stopping %v: %v; it lacks %q", n, m.stopping, m.err, lacks)

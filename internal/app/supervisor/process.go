@@ -21,13 +21,13 @@ const (
 	lifelineEnv, reportEnv, lockEnv = "MILLRACE_LIFELINE", "MILLRACE_READY", "MILLRACE_RUN_LOCK"
 )
 
-// drainGrace is how long output may still arrive after a process has died: from something that it started and that outlived it.
+// drainGrace is the time for which output may still arrive after a process has died, from a process that it started.
 const drainGrace = time.Second
 
-// self is this program's own file, also after it has been replaced on disk.
+// self is the file of this program, even if it was replaced on disk.
 const self = "/proc/self/exe"
 
-// argv0 is how every child is listed, whatever file it was started from.
+// argv0 is the name under which every child is listed.
 const argv0 = "millrace"
 
 // process is one life of a child.
@@ -47,7 +47,7 @@ type surroundings struct {
 }
 
 // startProcess executes a child. After success, exactly one goroutine must call follow.
-func (s *surroundings) startProcess(c Child, mute refrain) (*process, error) {
+func (s *surroundings) startProcess(c Child, mute heard) (*process, error) {
 	reports, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("make report pipe: %w", err)
@@ -58,7 +58,7 @@ func (s *surroundings) startProcess(c Child, mute refrain) (*process, error) {
 		Path:        s.program[0],
 		Args:        slices.Concat([]string{argv0}, s.program[1:], c.Args),
 		Env:         childEnv(c.Env),
-		Stdout:      p.output, // the same writer: os/exec then uses one pipe and one goroutine, so lines stay whole
+		Stdout:      p.output, // one writer for both: os/exec then uses one pipe and one goroutine, so lines stay whole
 		Stderr:      p.output,
 		ExtraFiles:  []*os.File{s.lifeline, theirs, s.lock},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
@@ -79,7 +79,7 @@ func childEnv(extra []string) []string {
 	return env
 }
 
-// follow hands on what the child reports, and its exit as the last event.
+// follow sends the child's reports as events, and its exit as the last one.
 func (p *process) follow(child int, events chan<- event) {
 	defer p.reports.Close()
 	lines := bufio.NewScanner(p.reports)
@@ -93,7 +93,7 @@ func (p *process) follow(child int, events chan<- event) {
 	events <- evExited{child, p.cmd.Process.Pid, exitOf(p.cmd, err, p.output)}
 }
 
-// parseReport understands "ready", "term N" and "fenced NAME PID"; anything else is nil.
+// parseReport parses "ready", "term N" and "fenced NAME PID". It returns nil for other lines.
 func parseReport(child, pid int, line string) event {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
@@ -112,7 +112,7 @@ func parseReport(child, pid int, line string) event {
 	return nil
 }
 
-// exitOf reads how a waited-for process ended.
+// exitOf returns the exit of a process after Wait.
 func exitOf(cmd *exec.Cmd, err error, out *lineWriter) Exit {
 	exit := Exit{Code: -1, LastLine: out.last, Crash: out.path}
 	if cmd.ProcessState == nil { // Wait itself failed

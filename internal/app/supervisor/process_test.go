@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// startUp runs the supervisor as a process of its own and waits until its children serve.
+// startUp starts a supervisor process and waits until its children serve.
 func startUp(t *testing.T, loader string) (cmd *exec.Cmd, dir string, pids []int) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
@@ -97,14 +97,14 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 	}
 }
 
-// zombie tells a dead process that nobody has reaped: this container's first process may not.
+// zombie reports whether a process is dead but not reaped. The first process of a container may not reap.
 func zombie(pid int) bool {
 	b, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "stat"))
 	return err != nil || strings.Contains(string(b), ") Z ")
 }
 
-// A successor starts while the orphans of a killed supervisor still hold the run directory: it waits for them, and they do not take its
-// files with them.
+// A successor starts while the orphans of a killed supervisor still hold the run directory. It waits for them, and they do not remove
+// its files.
 func TestSuccessorOfAKilledSupervisor(t *testing.T) {
 	cmd, dir, _ := startUp(t, "deaf")
 	if err := cmd.Process.Kill(); err != nil {
@@ -123,8 +123,8 @@ func TestSuccessorOfAKilledSupervisor(t *testing.T) {
 	}
 }
 
-// A child that is stopped when its supervisor is killed, or that was stopped before and replaced, does not keep the directory from a
-// successor, which is there within a second.
+// A stopped child does not hold the directory after its supervisor was killed, even if it was stopped earlier and replaced. A successor
+// is ready within a second.
 func TestSuccessorWhileAnOrphanIsStopped(t *testing.T) {
 	cmd, dir, pids := startUp(t, "serve")
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
@@ -133,14 +133,14 @@ func TestSuccessorWhileAnOrphanIsStopped(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// Not waited for: the dead supervisor is a zombie meanwhile.
+	// The dead supervisor is not reaped yet: it is a zombie.
 	succeed(t, dir)
 	_ = cmd.Wait()
 }
 
-// An orphan that does not leave is killed, since it is ours; what else has the directory open is not.
+// An orphan that does not leave is killed. Another process that has the directory open is not.
 func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
-	cmd, dir, pids := startUp(t, "deaf") // leaves late enough to be stopped first
+	cmd, dir, pids := startUp(t, "deaf") // leaves so late that it can be stopped first
 	reader := exec.Command("sleep", "60")
 	held, err := os.Open(dir)
 	if err != nil {
@@ -156,7 +156,7 @@ func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	// The kernel wakes what was stopped when it became an orphan; this one is stopped after that.
+	// The kernel resumes processes that were stopped when they became orphans. This one is stopped afterwards.
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +167,12 @@ func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
 	if gone(reader.Process.Pid) || zombie(reader.Process.Pid) {
 		t.Error("a bystander was killed")
 	}
-	if want := fmt.Sprintf("process %d of a killed `millrace up` does not leave; it is killed\n", pids[1]); !strings.Contains(said, want) {
+	if want := fmt.Sprintf("process %d of a killed `millrace up` does not leave; killing it\n", pids[1]); !strings.Contains(said, want) {
 		t.Errorf("said %q", said)
 	}
 }
 
-// succeed runs a supervisor on dir until it is ready, and returns what it said.
+// succeed runs a supervisor on dir until it is ready, and returns its output.
 func succeed(t *testing.T, dir string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,13 +17,13 @@ import (
 	"millrace/internal/seam"
 )
 
-// Config is what to run and where.
+// Config describes the children and their run directory.
 type Config struct {
-	RunDir   string                    // made where it does not exist; locked while Run lasts
+	RunDir   string                    // created if it is missing; locked during Run
 	Children []Child                   // in starting order; roles stop in the reverse order
-	Program  []string                  // executes this program, arguments excluded; by default the file that it was started from
+	Program  []string                  // the program of the children, without their arguments; this program by default
 	Final    func(Child, Exit) Verdict // judges an exit; nil restarts everything
-	Prepare  func() error              // called once RuntimeDir is there and before the first child; may be nil
+	Prepare  func() error              // called when RuntimeDir exists, before the first child; may be nil
 	OnReady  func()                    // called once, when all children are running for the first time; may be nil
 	Fail     *failpoint.Set            // failpoints of the process; nil for none
 	Stderr   io.Writer                 // children's output and notices, whole lines; os.Stderr by default
@@ -59,22 +59,22 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// run is the shell: it turns processes, signals and time into events and performs the machine's actions. One goroutine owns it.
+// run is the shell. It turns processes, signals and time into events, and carries out the machine's actions. One goroutine owns it.
 type run struct {
 	cfg       Config
 	machine   *machine
 	around    *surroundings
 	events    chan event
-	processes map[int]*process // by pid, until their exit has been told
+	processes map[int]*process // by pid, until the machine knows of their exit
 	followers sync.WaitGroup
-	refrains  []refrain // by child, while something lacks
-	wrote     string    // roles.json as it stands
-	unwritten string    // why it could not be written, as the user was told
+	heard     []heard // by child, while it waits for something
+	wrote     string  // the content of roles.json
+	unwritten string  // the error of writing it that the user was told
 }
 
-// Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run; a second
-// signal kills at once. When it returns no child is left. The error is ErrInUse where another supervisor has the run directory, a
-// *FailedError where a child brought the run down, and nil with the results Stopped and Finished.
+// Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run. A second signal
+// kills at once. No child is left when it returns. The error is ErrInUse if another supervisor has the run directory, a *FailedError if a
+// child made the run fail, and nil with the results Stopped and Finished.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
@@ -100,17 +100,17 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		around:    &surroundings{cfg.Program, cfg.RunDir, &syncWriter{w: cfg.Stderr}, lock, lifeline},
 		events:    make(chan event),
 		processes: map[int]*process{},
-		refrains:  make([]refrain, len(cfg.Children)),
+		heard:     make([]heard, len(cfg.Children)),
 	}
 	r.loop(ctx)
 	r.followers.Wait()
 	cfg.Fail.Hit("supervisor/ended")
 	lifeline.Close()
-	alive.Close() // held open until here: its end is the children's sign to flee
+	alive.Close() // open until here: the children exit when it closes
 	return r.machine.result, errors.Join(r.machine.err, cleanRuntime(cfg.RunDir))
 }
 
-// loop feeds the machine until it is done.
+// loop feeds events to the machine until it is done.
 func (r *run) loop(ctx context.Context) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, stopSignals()...)
@@ -141,7 +141,7 @@ func (r *run) loop(ctx context.Context) {
 	}
 }
 
-// stopSignals leaves SIGHUP to nohup.
+// stopSignals returns the signals that stop the run. SIGHUP is not among them under nohup.
 func stopSignals() []os.Signal {
 	out := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -158,7 +158,7 @@ func (r *run) timer() <-chan time.Time {
 	return r.cfg.Clock.After(due.Sub(r.cfg.Clock.Now()))
 }
 
-// feed steps the machine and performs what it asks for, in order, with all that follows from it.
+// feed steps the machine and carries out its actions in order, and the actions that follow from them.
 func (r *run) feed(ev event) {
 	gone, died := ev.(evExited)
 	todo := r.machine.step(r.cfg.Clock.Now(), ev)
@@ -172,15 +172,15 @@ func (r *run) feed(ev event) {
 	r.publish()
 }
 
-// bury forgets a process, but for what it will say again if it lacks something. What it said in a long life is not that.
+// bury forgets a process. It keeps the output of a short life that ended in a wait, because the next life will repeat it.
 func (r *run) bury(gone evExited) {
 	p, c := r.processes[gone.pid], &r.machine.children[gone.child]
 	delete(r.processes, gone.pid)
 	switch {
 	case c.lacks == "":
-		r.refrains[gone.child] = refrain{}
-	case len(p.output.said) < maxRefrain:
-		r.refrains[gone.child] = r.refrains[gone.child].with(gone.exit.LastLine, p.output.said)
+		r.heard[gone.child] = heard{}
+	case len(p.output.said) < maxHeard:
+		r.heard[gone.child] = r.heard[gone.child].with(gone.exit.LastLine, p.output.said)
 	}
 }
 
@@ -192,7 +192,7 @@ func (r *run) perform(a action) []action {
 		}
 		return r.machine.step(r.cfg.Clock.Now(), r.start(a.child))
 	case acSignal:
-		// An error means that the process has just ended; its exit is on the way.
+		// An error means that the process has just ended. Its exit event follows.
 		r.cfg.Fail.Hit("supervisor/signal")
 		if p := r.processes[a.pid]; p != nil {
 			_ = p.cmd.Process.Signal(a.signal)
@@ -213,17 +213,17 @@ func (r *run) perform(a action) []action {
 
 func (r *run) start(child int) event {
 	r.cfg.Fail.Hit("supervisor/start/before")
-	p, err := r.around.startProcess(r.cfg.Children[child], r.refrains[child])
+	p, err := r.around.startProcess(r.cfg.Children[child], r.heard[child])
 	r.cfg.Fail.Hit("supervisor/start/after")
 	if err != nil {
 		return evStartFailed{child, err}
 	}
 	r.processes[p.cmd.Process.Pid] = p
-	r.followers.Go(func() { p.follow(child, r.events) }) // ends with the process; loop takes its events until all have ended
+	r.followers.Go(func() { p.follow(child, r.events) }) // ends with the process; loop receives its events until then
 	return evStarted{child, p.cmd.Process.Pid}
 }
 
-// publish rewrites roles.json where it has changed. Once it was written it can be written again on a full disk.
+// publish rewrites roles.json if it has changed. After the first time, it succeeds on a full disk, too.
 func (r *run) publish() {
 	b, err := json.Marshal(r.machine.roles())
 	if err == nil && string(b) == r.wrote {

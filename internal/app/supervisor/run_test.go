@@ -18,7 +18,7 @@ import (
 	"millrace/internal/seam"
 )
 
-// text is a buffer for the supervisor's stderr that a test may read meanwhile.
+// text is a buffer for the supervisor's stderr that a test may read at any time.
 type text struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -40,7 +40,7 @@ func child(role, name, part, dir string) Child {
 	return Child{Role: role, Name: name, Args: []string{part, dir}, Env: []string{"NAME=" + name}}
 }
 
-// house is a running supervisor in this process.
+// house is a supervisor that runs in this process.
 type house struct {
 	t      *testing.T
 	dir    string
@@ -77,7 +77,7 @@ func (h *house) wait() {
 	}
 }
 
-// role waits until a child runs with at least this many restarts.
+// role waits until a child runs after at least this many restarts.
 func (h *house) role(name string, restarts int) Role {
 	h.t.Helper()
 	var found Role
@@ -110,7 +110,7 @@ func TestKilledChildIsRestarted(t *testing.T) {
 	ready := make(chan struct{})
 	h := startHouse(t, Config{OnReady: func() { close(ready) }},
 		[3]string{"orchestrator", "orchestrator", "serve"}, [3]string{"loader", "loader-0", "serve"}, [3]string{"sidecar", "sidecar", "serve"})
-	<-ready // twice would panic
+	<-ready // a second close would panic
 	pids := []int{h.role("orchestrator", 0).Pid, h.role("sidecar", 0).Pid}
 	for n := 1; n <= 3; n++ {
 		r := h.role("loader-0", n-1)
@@ -155,7 +155,7 @@ func TestChildThatAlwaysDiesIsGivenUp(t *testing.T) {
 	h.leavesNothing()
 }
 
-// verdicts is what `up` asks of the orchestrator.
+// verdicts judges exits like `up`.
 func verdicts(c Child, e Exit) Verdict {
 	switch {
 	case c.Role != "orchestrator" || e.Signal != 0:
@@ -204,7 +204,7 @@ func TestPanicIsOneLine(t *testing.T) {
 	}
 }
 
-// handClock is moved by hand, so that no grace ends before a busy machine has come to what it is for.
+// handClock advances only when the test says so. On a busy machine no grace ends too early.
 type handClock struct {
 	seam.System
 	mu    sync.Mutex
@@ -242,7 +242,7 @@ func (h *handClock) move(d time.Duration) {
 		if !w.due.After(h.now) {
 			select {
 			case w.c <- h.now:
-			default: // it has been told
+			default: // the event is in the channel already
 			}
 		}
 	}
@@ -288,8 +288,8 @@ func TestSecondUpIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnyModeWillDo: a run directory whose mode keeps its owner out is made usable.
-func TestAnyModeWillDo(t *testing.T) {
+// TestAnyModeIsRepaired: a run directory whose mode excludes its owner becomes usable.
+func TestAnyModeIsRepaired(t *testing.T) {
 	for _, mode := range []os.FileMode{0, 0o500, 0o755} {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, mode); err != nil {
@@ -338,7 +338,7 @@ func TestStaleLeftoversAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAStoppedProcessIsReplaced: while it is stopped, a fresh one runs in its slot; both are gone when the run is.
+// TestAStoppedProcessIsReplaced: a fresh process runs in the place of a stopped one. Both are gone at the end of the run.
 func TestAStoppedProcessIsReplaced(t *testing.T) {
 	h := startHouse(t, Config{}, [3]string{"orchestrator", "orchestrator", "fencer"}, [3]string{"loader", "loader-0", "serve"})
 	old := h.role("loader-0", 0).Pid
@@ -360,7 +360,7 @@ func TestAStoppedProcessIsReplaced(t *testing.T) {
 	h.leavesNothing()
 }
 
-// TestAFullDiskIsWaitedFor: what a child lacks is said once and shown, and it serves when it is there.
+// TestAFullDiskIsWaitedFor: the missing thing is reported once and shown, and the child serves when it is available.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
 	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "full"}, [3]string{"loader", "loader-0", "serve"})
 	var lacking Role
@@ -392,7 +392,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestRolesTakeNoFurtherRoom: two files take turns, so that what was written once can be written on a full disk.
+// TestRolesTakeNoFurtherRoom: two files take turns, so the file can be rewritten on a full disk.
 func TestRolesTakeNoFurtherRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "roles.json")
 	inodes := map[uint64]bool{}

@@ -15,16 +15,16 @@ import (
 
 // Names inside a run directory.
 const (
-	runtimeName = "run" // RUNDIR/run: everything that lives only while `up` does
+	runtimeName = "run" // RUNDIR/run: the files that exist only while `up` runs
 	rolesName   = "roles.json"
 	pidName     = "up.pid"
 	reasonName  = "reason"
 )
 
-// RuntimeDir is the directory, mode 0700, for sockets and other files that must not outlive `up`.
+// RuntimeDir returns the directory, mode 0700, for sockets and other files that must not outlive `up`.
 func RuntimeDir(runDir string) string { return filepath.Join(runDir, runtimeName) }
 
-// makeRuntime replaces what a killed `up` left by an empty runtime directory. The caller holds the lock.
+// makeRuntime creates an empty runtime directory, and removes the files of a killed `up`. The caller holds the lock.
 func makeRuntime(runDir string) error {
 	if err := cleanRuntime(runDir); err != nil {
 		return err
@@ -37,7 +37,7 @@ func makeRuntime(runDir string) error {
 
 // cleanRuntime removes RUNDIR/run and the ranks' sockets. The caller holds the lock.
 func cleanRuntime(runDir string) error {
-	// The second pattern is a socket between its binding and its renaming into place.
+	// The second pattern matches a socket that is bound but not renamed yet.
 	for _, pattern := range []string{"rank-*.sock", ".rank-*.sock.*"} {
 		sockets, err := filepath.Glob(filepath.Join(escapeGlob(runDir), pattern))
 		if err != nil {
@@ -55,12 +55,12 @@ func cleanRuntime(runDir string) error {
 	return nil
 }
 
-// escapeGlob makes a directory's name match itself.
+// escapeGlob returns a pattern that matches only this name.
 func escapeGlob(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-// replaceFile writes a small file so that a reader sees the old or the new bytes, never a part.
+// replaceFile writes a small file. A reader sees the old or the new bytes, never a part.
 func replaceFile(path string, b []byte) error {
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, b, 0o600); err != nil {
@@ -69,11 +69,11 @@ func replaceFile(path string, b []byte) error {
 	return os.Rename(tmp, path)
 }
 
-// page is the unit in which exchangeFile's files grow.
+// page is the unit of the size of exchangeFile's files, in bytes.
 const page = 4096
 
-// exchangeFile is replaceFile for a file that is written often, and has to be writable when the disk is full: two files take turns, and
-// neither gives its blocks back. Spaces fill what is left of the last block.
+// exchangeFile is replaceFile for a file that is written often and must be writable on a full disk. Two files take turns, and neither
+// releases its blocks. Spaces fill the rest of the last block.
 func exchangeFile(path string, b []byte) error {
 	spare := path + ".tmp"
 	f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -90,14 +90,14 @@ func exchangeFile(path string, b []byte) error {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the first time, or a file system that cannot
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the first time, or an unsupported file system
 		err = os.Rename(spare, path)
 	}
 	return err
 }
 
-// Reason returns why the run ends, for a role that was asked to leave and has somebody to tell. It is empty if only this role is asked
-// to leave, and if the run is finished.
+// Reason returns why the run ends, for a role that must tell its clients. It is empty if only this role is asked to leave, and if the
+// run is finished.
 func Reason(runDir string) string {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), reasonName))
 	if err != nil {

@@ -75,7 +75,9 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
             lengths = [s.length for s in segments]
             time.sleep(cost(lengths) * unit)
             barrier.wait(120)
-            taken.append((batch.step, batch.microbatch, lengths, [(s.source, s.id, s.offset, s.length) for s in segments]))
+            taken.append(
+                (batch.step, batch.microbatch, lengths, [(s.source, s.id, s.offset, s.length) for s in segments])
+            )
         told.put((rank, time.perf_counter() - begin, taken))
     except Exception as e:
         barrier.abort()
@@ -109,7 +111,10 @@ class Side:
             context = mp.get_context("spawn")
             barrier, told = context.Barrier(self.a.ranks), context.Queue()
             ranks = [
-                context.Process(target=train, args=(r, str(run / f"rank-{r}.sock"), self.a.steps, unit, barrier, told), daemon=True) for r in range(self.a.ranks)
+                context.Process(
+                    target=train, args=(r, str(run / f"rank-{r}.sock"), self.a.steps, unit, barrier, told), daemon=True
+                )
+                for r in range(self.a.ranks)
             ]
             for r in ranks:
                 r.start()
@@ -194,15 +199,28 @@ def report(a: argparse.Namespace, sides: List[Side], mean: float, bare: float) -
     seconds = a.mean_ms / 1e3 / mean
     print(f"\n{a.ranks} ranks × {a.microbatches} microbatches of {a.sequence_length} tokens, {a.steps} steps, lengths of {a.lengths}, 8B, varlen {SLACK}, "
           f"{a.rounds} rounds in turns; without any computing the steps take {bare:.2f} s")  # fmt: skip
-    print("\n| | wall time | simulated | over its mean | M tokens | simulated seconds a M tokens |\n|---|---|---|---|---|---|")
+    print(
+        "\n| | wall time | simulated | over its mean | M tokens | simulated seconds a M tokens |\n|---|---|---|---|---|---|"
+    )
 
     def line(name: str, wall: str, side: Side, took: float) -> None:
         ideal = sum(sum(column) for column in side.microbatches()) / a.ranks
         millions = side.tokens() / 1e6
-        print(f"| {name} | {wall} | {took * seconds:.2f} s | {100 * (took / ideal - 1):.1f} % | {millions:.2f} | {took * seconds / millions:.4f} |")
+        print(
+            f"| {name} | {wall} | {took * seconds:.2f} s | {100 * (took / ideal - 1):.1f} % | {millions:.2f} | {took * seconds / millions:.4f} |"
+        )
 
-    for name, side in (("best_fit, balance: fsdp", fsdp), ("best_fit, balance: none", none), ("concat, balance: none", concat)):
-        line(name, f"{statistics.median(side.walls):.2f} s ({min(side.walls):.2f}–{max(side.walls):.2f})", side, waited(side.microbatches()))
+    for name, side in (
+        ("best_fit, balance: fsdp", fsdp),
+        ("best_fit, balance: none", none),
+        ("concat, balance: none", concat),
+    ):
+        line(
+            name,
+            f"{statistics.median(side.walls):.2f} s ({min(side.walls):.2f}–{max(side.walls):.2f})",
+            side,
+            waited(side.microbatches()),
+        )
     chance = at_random(none.microbatches(), a)
     line("the sequences of best_fit in random order", "", none, chance)
     line("a perfect plan", "", none, sum(sum(column) for column in none.microbatches()) / a.ranks)

@@ -56,7 +56,9 @@ class Millrace:
         length = 2048 if size >= 1 << 20 else 512
         rows = size // BYTES_PER_TOKEN // length
         args = [str(server), "--dir", self._dir.name, "--quiet", "--same-step", "--microbatches", "16"]
-        self._process = subprocess.Popen([*args, "--rows", str(rows), "--length", str(length)], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            [*args, "--rows", str(rows), "--length", str(length)], stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None and self._process.stdout.readline() == "ready\n"
         self._loader = millrace.connect(f"{self._dir.name}/rank-0.sock", tensors="numpy", start="fresh")
         self.batches: Iterator[Any] = iter(self._loader)
@@ -184,7 +186,12 @@ def measure(make: Callable[[Path, int], Any], server: Path, size: int, batches: 
     finally:
         way.close()
     waits.sort()
-    return {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100], "cpu": used / batches, "rate": batches / wall}
+    return {
+        "p50": waits[len(waits) // 2],
+        "p99": waits[len(waits) * 99 // 100],
+        "cpu": used / batches,
+        "rate": batches / wall,
+    }
 
 
 def median(rounds: List[Dict[str, float]]) -> Dict[str, float]:
@@ -221,7 +228,10 @@ def main() -> None:
                 rows = [(name, median(r)) for name, r in rounds.items()]
                 for name, r in rows:
                     rate = f"{r['rate']:.0f}" if not wait else ""
-                    print(f"| {text} | {case} | {name} | {r['p50'] * 1e6:.0f} | {r['p99'] * 1e6:.0f} | {r['cpu'] * 1e6:.0f} | {rate} |", flush=True)
+                    print(
+                        f"| {text} | {case} | {name} | {r['p50'] * 1e6:.0f} | {r['p99'] * 1e6:.0f} | {r['cpu'] * 1e6:.0f} | {rate} |",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

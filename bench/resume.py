@@ -113,7 +113,9 @@ def streaming(data: Path, state: Any) -> Batches:
 def ray(data: Path, state: Any) -> Batches:
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", object_store_memory=200 << 20, log_to_driver=False)
+    ray.init(
+        num_cpus=2, include_dashboard=False, logging_level="ERROR", object_store_memory=200 << 20, log_to_driver=False
+    )
     ray.data.DataContext.get_current().enable_progress_bars = False
     documents = ray.data.read_json(str(data / "docs.jsonl")).random_shuffle(seed=1)
     # There is no state inside an epoch: a restarted trainer begins the epoch again.
@@ -126,8 +128,11 @@ def millrace(data: Path, state: Any) -> Batches:
     import millrace
 
     run = data / "run"
-    up = subprocess.Popen([os.environ["MILLRACE"], "up", str(data / "mixture.yaml"), "--ranks", "1", "--run-dir", str(run)],
-                          stdout=subprocess.PIPE, text=True)
+    up = subprocess.Popen(
+        [os.environ["MILLRACE"], "up", str(data / "mixture.yaml"), "--ranks", "1", "--run-dir", str(run)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert up.stdout is not None and up.stdout.readline().startswith("ready")
     loader = millrace.connect(str(run / "rank-0.sock"), tensors="numpy", start=None if state is not None else "fresh")
     if state is not None:
@@ -139,7 +144,12 @@ def millrace(data: Path, state: Any) -> Batches:
     up.wait()
 
 
-PEERS: Dict[str, Callable[[Path, Any], Batches]] = {"millrace": millrace, "torchdata": torchdata, "streaming": streaming, "ray": ray}
+PEERS: Dict[str, Callable[[Path, Any], Batches]] = {
+    "millrace": millrace,
+    "torchdata": torchdata,
+    "streaming": streaming,
+    "ray": ray,
+}
 NEEDS = {"millrace": "numpy", "torchdata": "torchdata.stateful_dataloader", "streaming": "streaming", "ray": "ray.data"}
 
 
@@ -183,14 +193,18 @@ def lines(log: Path) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
-def until(log: Path, process: subprocess.Popen, ready: Callable[[List[Dict[str, Any]]], bool], patience: float = 180) -> List[Dict[str, Any]]:
+def until(
+    log: Path, process: subprocess.Popen, ready: Callable[[List[Dict[str, Any]]], bool], patience: float = 180
+) -> List[Dict[str, Any]]:
     deadline = time.time() + patience
     while time.time() < deadline:
         seen = lines(log)
         if ready(seen):
             return seen
         if process.poll() is not None and not ready(lines(log)):
-            raise RuntimeError(f"the trainer ended with {process.returncode}: {(log.parent / 'stderr').read_text()[-800:]}")
+            raise RuntimeError(
+                f"the trainer ended with {process.returncode}: {(log.parent / 'stderr').read_text()[-800:]}"
+            )
         time.sleep(0.005)
     raise RuntimeError("no batch came")
 
@@ -216,7 +230,8 @@ def measure(peer: str, documents: Path, count: int, kill_after: int) -> Dict[str
         if peer == "millrace":
             (data / "mixture.yaml").write_text(
                 "version: 1\nseed: 1\ntokenizer: {name: gpt2}\nsequence_length: 1024\nglobal_batch_size: 8\nmicro_batch_size: 8\n"
-                "stop: {epochs: 1}\nmixture: {weights: {docs: 1}}\nsources: {docs: {format: jsonl, path: docs.jsonl}}\n")
+                "stop: {epochs: 1}\nmixture: {weights: {docs: 1}}\nsources: {docs: {format: jsonl, path: docs.jsonl}}\n"
+            )
         mark = f"MILLRACE_BENCH_MARK={d}"
         os.environ["MILLRACE_BENCH_MARK"] = d
         log = data / "log"
@@ -237,7 +252,9 @@ def measure(peer: str, documents: Path, count: int, kill_after: int) -> Dict[str
 def compare(seen: List[Dict[str, Any]], before: int, count: int) -> Dict[str, float]:
     """What the effective history holds: batches up to the restored state, then all of the second life."""
     start = seen[before]["start"]
-    history = [s["ids"] for s in seen[:before] if "ids" in s and s["batch"] <= start] + [s["ids"] for s in seen[before:] if "ids" in s]
+    history = [s["ids"] for s in seen[:before] if "ids" in s and s["batch"] <= start] + [
+        s["ids"] for s in seen[before:] if "ids" in s
+    ]
     times = collections.Counter(i for ids in history for i in ids)
     return {"lost": sum(1 for i in range(count) if i not in times), "repeated": sum(n - 1 for n in times.values())}
 
@@ -271,12 +288,17 @@ def main() -> None:
                     continue
                 results.setdefault(peer, []).append(measure(peer, documents, a.documents, 57 + 7 * turn))
                 print(f"{peer} {results[peer][-1]}", file=sys.stderr)
-    print(f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | of it imports, s | lost | repeated |\n|---|---|---|---|---|")
+    print(
+        f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | of it imports, s | lost | repeated |\n|---|---|---|---|---|"
+    )
     for peer, rows in results.items():
+
         def middle(key: str) -> float:
             return statistics.median(r[key] for r in rows)
 
-        print(f"| {peer} | {middle('first'):.2f} | {middle('imports'):.2f} | {' '.join(str(int(r['lost'])) for r in rows)} | {' '.join(str(int(r['repeated'])) for r in rows)} |")
+        print(
+            f"| {peer} | {middle('first'):.2f} | {middle('imports'):.2f} | {' '.join(str(int(r['lost'])) for r in rows)} | {' '.join(str(int(r['repeated'])) for r in rows)} |"
+        )
 
 
 if __name__ == "__main__":

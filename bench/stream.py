@@ -88,15 +88,25 @@ def make_corpus(folder: pathlib.Path, megabytes: int) -> None:
         shard.write(json.dumps({"text": text}, ensure_ascii=False).encode() + b"\n")
         size += len(text)
         if size > 16_000_000 or i == len(documents) - 1:
-            (folder / f"part-{number:03}.jsonl.zst").write_bytes(zstandard.ZstdCompressor(level=3).compress(shard.getvalue()))
+            (folder / f"part-{number:03}.jsonl.zst").write_bytes(
+                zstandard.ZstdCompressor(level=3).compress(shard.getvalue())
+            )
             shard, size, number = io.BytesIO(), 0, number + 1
     (folder / "done").write_text(f"{len(documents)} documents: {labels}\n")
 
 
 def mixture(folder: pathlib.Path, corpus: pathlib.Path, name: str, **settings: object) -> pathlib.Path:
-    keys = {"version": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": LENGTH, "global_batch_size": 256, "micro_batch_size": ROWS,
-            "shuffle": "blocks", "mixture": {"weights": {"text": 1}}, "index_dir": str(folder / "index"),
-            "sources": {"text": {"path": str(corpus / "*.jsonl.zst")}}} | settings
+    keys = {
+        "version": 1,
+        "tokenizer": {"name": "gpt2"},
+        "sequence_length": LENGTH,
+        "global_batch_size": 256,
+        "micro_batch_size": ROWS,
+        "shuffle": "blocks",
+        "mixture": {"weights": {"text": 1}},
+        "index_dir": str(folder / "index"),
+        "sources": {"text": {"path": str(corpus / "*.jsonl.zst")}},
+    } | settings
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps(keys))
     return path
@@ -109,7 +119,11 @@ class Run:
         shutil.rmtree(folder, ignore_errors=True)
         pin = ["taskset", "-c", cpus] if cpus else []
         self.dir, self.began = folder, time.perf_counter()
-        self.up = subprocess.Popen([*pin, binary, "up", str(mix), "--ranks", str(ranks), "--run-dir", str(folder)], stdout=subprocess.PIPE, text=True)
+        self.up = subprocess.Popen(
+            [*pin, binary, "up", str(mix), "--ranks", str(ranks), "--run-dir", str(folder)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         if not self.up.stdout.readline().startswith("ready"):
             raise SystemExit("millrace up did not become ready; see above")
 
@@ -124,7 +138,9 @@ class Run:
         return family(self.up.pid)
 
 
-def ours(binary: str, mix: pathlib.Path, folder: pathlib.Path, cpus: str, warm: float, seconds: float) -> dict[str, float]:
+def ours(
+    binary: str, mix: pathlib.Path, folder: pathlib.Path, cpus: str, warm: float, seconds: float
+) -> dict[str, float]:
     with Run(binary, mix, folder, cpus=cpus) as run, millrace.connect(str(folder / "rank-0.sock")) as loader:
         batches = iter(loader)
 
@@ -134,7 +150,10 @@ def ours(binary: str, mix: pathlib.Path, folder: pathlib.Path, cpus: str, warm: 
             return sum(s.length for s in batch.segments)
 
         out = window(one, warm, seconds, run.pids)
-        roles = {json_role["name"]: cpu_seconds([json_role["pid"]]) for json_role in json.loads((folder / "run" / "roles.json").read_text())}
+        roles = {
+            json_role["name"]: cpu_seconds([json_role["pid"]])
+            for json_role in json.loads((folder / "run" / "roles.json").read_text())
+        }
         return out | {f"share {name}": spent / max(1e-9, sum(roles.values())) for name, spent in roles.items()}
 
 
@@ -150,14 +169,21 @@ def peer(encoding: object, corpus: pathlib.Path, threads: int, warm: float, seco
         return window(one, warm, seconds, lambda: [])
 
 
-def peer_batches(encoding: object, corpus: pathlib.Path, pool: ThreadPoolExecutor, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def peer_batches(
+    encoding: object, corpus: pathlib.Path, pool: ThreadPoolExecutor, threads: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     def lines() -> Iterator[bytes]:
         while True:
             for shard in sorted(corpus.glob("*.zst")):
                 yield from zstandard.ZstdDecompressor().decompress(shard.read_bytes(), 1 << 28).splitlines()
 
     def encode(group: list[bytes]) -> np.ndarray:
-        return np.concatenate([np.append(encoding.encode_to_numpy(json.loads(raw)["text"], disallowed_special=()), encoding.eot_token) for raw in group])
+        return np.concatenate(
+            [
+                np.append(encoding.encode_to_numpy(json.loads(raw)["text"], disallowed_special=()), encoding.eot_token)
+                for raw in group
+            ]
+        )
 
     source = lines()
     ahead = collections.deque(pool.submit(encode, [next(source) for _ in range(32)]) for _ in range(4 * threads))
@@ -168,7 +194,7 @@ def peer_batches(encoding: object, corpus: pathlib.Path, pool: ThreadPoolExecuto
             rest = np.concatenate([rest, ahead.popleft().result()])
             ahead.append(pool.submit(encode, [next(source) for _ in range(32)]))
         block = rest[:need].astype(np.int64)
-        rest = rest[need - 1:]
+        rest = rest[need - 1 :]
         yield block[:-1].reshape(ROWS, LENGTH), block[1:].reshape(ROWS, LENGTH)
 
 
@@ -183,7 +209,12 @@ def window(one: Callable[[], int], warm: float, seconds: float, others: Callable
     took = time.perf_counter() - start
     trainer = time.process_time() - trainer
     every = trainer + cpu_seconds(pids) - spent
-    return {"M tok/s": tokens / took / 1e6, "CPU s/M tok": every / tokens * 1e6, "trainer CPU s/M tok": trainer / tokens * 1e6, "cores": every / took}
+    return {
+        "M tok/s": tokens / took / 1e6,
+        "CPU s/M tok": every / tokens * 1e6,
+        "trainer CPU s/M tok": trainer / tokens * 1e6,
+        "cores": every / took,
+    }
 
 
 def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
@@ -193,13 +224,35 @@ def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) 
     for cores in (2, 1):
         cpus = ",".join(map(str, every[:cores]))
         os.sched_setaffinity(0, every[:cores])
-        rounds = [(ours(a.millrace, mix, work / "run", cpus, a.warm, a.seconds), peer(encoding, corpus, cores, a.warm, a.seconds)) for _ in range(a.rounds)]
+        rounds = [
+            (
+                ours(a.millrace, mix, work / "run", cpus, a.warm, a.seconds),
+                peer(encoding, corpus, cores, a.warm, a.seconds),
+            )
+            for _ in range(a.rounds)
+        ]
         os.sched_setaffinity(0, every)
         print(f"\nraw zstd JSONL to [{ROWS}, {LENGTH}] int64, {cores} core(s), median of {a.rounds} (min-max)")
         for name, side in (("millrace", 0), ("tiktoken, threads, concat", 1)):
-            print(f"  {name:28}" + "  ".join(f"{key} {spread([r[side][key] for r in rounds])}" for key in rounds[0][side] if not key.startswith("share")))
-        print(f"  {'ratio':28}tokens/s {spread([o['M tok/s'] / p['M tok/s'] for o, p in rounds])}  CPU/token {spread([o['CPU s/M tok'] / p['CPU s/M tok'] for o, p in rounds])}")
-        print(f"  {'where the CPU time goes':28}" + "  ".join(f"{k[6:]} {statistics.median(o[k] for o, _ in rounds):.0%}" for k in rounds[0][0] if k.startswith("share")))
+            print(
+                f"  {name:28}"
+                + "  ".join(
+                    f"{key} {spread([r[side][key] for r in rounds])}"
+                    for key in rounds[0][side]
+                    if not key.startswith("share")
+                )
+            )
+        print(
+            f"  {'ratio':28}tokens/s {spread([o['M tok/s'] / p['M tok/s'] for o, p in rounds])}  CPU/token {spread([o['CPU s/M tok'] / p['CPU s/M tok'] for o, p in rounds])}"
+        )
+        print(
+            f"  {'where the CPU time goes':28}"
+            + "  ".join(
+                f"{k[6:]} {statistics.median(o[k] for o, _ in rounds):.0%}"
+                for k in rounds[0][0]
+                if k.startswith("share")
+            )
+        )
 
 
 def spread(values: list[float]) -> str:
@@ -223,7 +276,9 @@ def plain(work: pathlib.Path, corpus: pathlib.Path) -> pathlib.Path:
     folder = work / "plain"
     folder.mkdir(exist_ok=True)
     for shard in corpus.glob("*.zst"):
-        (folder / shard.name.removesuffix(".zst")).write_bytes(zstandard.ZstdDecompressor().decompress(shard.read_bytes(), 1 << 28))
+        (folder / shard.name.removesuffix(".zst")).write_bytes(
+            zstandard.ZstdDecompressor().decompress(shard.read_bytes(), 1 << 28)
+        )
     return folder
 
 
@@ -234,21 +289,31 @@ def first_batch(binary: str, mix: pathlib.Path, folder: pathlib.Path) -> float:
 
 
 def idle(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
-    with Run(a.millrace, mixture(work, corpus, "idle"), work / "run") as run, millrace.connect(str(work / "run" / "rank-0.sock")) as loader:
+    with (
+        Run(a.millrace, mixture(work, corpus, "idle"), work / "run") as run,
+        millrace.connect(str(work / "run" / "rank-0.sock")) as loader,
+    ):
         next(iter(loader))
         time.sleep(5)
         pids, before = run.pids(), cpu_seconds(run.pids())
         time.sleep(a.seconds)
-        print(f"\nidle CPU of all roles while the trainer computes: {(cpu_seconds(pids) - before) / a.seconds:.2%} of a core")
+        print(
+            f"\nidle CPU of all roles while the trainer computes: {(cpu_seconds(pids) - before) / a.seconds:.2%} of a core"
+        )
 
 
 def memory(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
     print("\nmemory of all roles, PSS with shared memory, while ranks read at full speed")
     for ranks in (2, 8):
         with Run(a.millrace, mixture(work, corpus, "memory"), work / "run", ranks) as run:
-            readers = [subprocess.Popen([sys.executable, __file__, "--reader", str(work / "run" / f"rank-{r}.sock")]) for r in range(ranks)]
+            readers = [
+                subprocess.Popen([sys.executable, __file__, "--reader", str(work / "run" / f"rank-{r}.sock")])
+                for r in range(ranks)
+            ]
             time.sleep(a.warm + a.seconds)
-            print(f"  {ranks} ranks: {pss_mib(run.pids()):.0f} MiB in {len(run.pids())} processes; a trainer with NumPy and the client adds {pss_mib([readers[0].pid]):.0f} MiB")
+            print(
+                f"  {ranks} ranks: {pss_mib(run.pids()):.0f} MiB in {len(run.pids())} processes; a trainer with NumPy and the client adds {pss_mib([readers[0].pid]):.0f} MiB"
+            )
             for r in readers:
                 r.kill()
                 r.wait()
@@ -278,7 +343,9 @@ def main() -> None:
         make_corpus(corpus, a.megabytes)
         print((corpus / "done").read_text().strip())
         for section in a.sections.split(","):
-            {"throughput": throughput, "start": start, "idle": idle, "memory": memory}[section](a, pathlib.Path(folder), corpus)
+            {"throughput": throughput, "start": start, "idle": idle, "memory": memory}[section](
+                a, pathlib.Path(folder), corpus
+            )
 
 
 if __name__ == "__main__":

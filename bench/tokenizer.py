@@ -124,10 +124,12 @@ def hugging_face(encoding: tiktoken.Encoding, ranks: dict[bytes, int]) -> tokeni
     pairs = [(show(a), show(b)) for a, b in merges(ranks)]
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, pairs, ignore_merges=True))
     pattern = encoding._pat_str.replace("$", r"\z").replace(r"\p{N}{1,3}+", r"(?>\p{N}{1,3})")
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
-        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     return tokenizer
 
 
@@ -222,15 +224,21 @@ def main() -> int:
                 comparison.round()
 
     kinds = ", ".join(f"{label} {n / 1e6:.1f}" for label, n in labels.items())
-    print(f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
-          f"{args.rounds} interleaved rounds, MB of UTF-8 per second of CPU time.")
+    print(
+        f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
+        f"{args.rounds} interleaved rounds, MB of UTF-8 per second of CPU time."
+    )
     print(f"{len(texts)} documents, MB: {kinds}.\n")
     for comparison in compared:
         print(comparison.table())
     if args.json:
-        figures = {c.name: {"speeds": c.speeds, "equal": c.equal, "tokens": c.tokens, "bytes": c.size} for c in compared}
+        figures = {
+            c.name: {"speeds": c.speeds, "equal": c.equal, "tokens": c.tokens, "bytes": c.size} for c in compared
+        }
         args.json.write_text(json.dumps(figures, indent=1) + "\n")
-    wrong = [f"{c.name}: {who}" for c in compared for who, equal in c.equal.items() if not equal and who.startswith("ours")]
+    wrong = [
+        f"{c.name}: {who}" for c in compared for who, equal in c.equal.items() if not equal and who.startswith("ours")
+    ]
     for line in wrong:
         print(f"ids differ from tiktoken's: {line}", file=sys.stderr)
     return 1 if wrong else 0

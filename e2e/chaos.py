@@ -44,7 +44,13 @@ PAUSE = 0.012  # seconds of training for each batch
 BAD = (7, 23)  # records of the flawed source that are no text
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
 
-RUN: Dict[str, Any] = {"loaders": 2, "global_batch_size": 8, "micro_batch_size": 2, "stop": {"steps": 36}, "quarantine": {"budget": 0.9}}
+RUN: Dict[str, Any] = {
+    "loaders": 2,
+    "global_batch_size": 8,
+    "micro_batch_size": 2,
+    "stop": {"steps": 36},
+    "quarantine": {"budget": 0.9},
+}
 SOURCES: Dict[str, Any] = {
     "frames": {"path": "frames/*.jsonl.zst"},
     "tables": {"path": "tables/*.parquet", "text": "content.body"},
@@ -144,9 +150,18 @@ class Stage:
             return
         lines = [json.dumps({"text": text, "ballast": BALLAST}) + "\n" for text in HURT_TEXTS]
         path.write_text("".join(lines), encoding="utf-8")
-        mixture = write_mixture(self.files, variant({**RUN, **MIXTURES["damaged"], "index_dir": str(known)}), "known.yaml")
-        subprocess.run([str(self.binary), "index", "--lengths", "--source", "hurt", str(mixture)], check=True, stdout=subprocess.DEVNULL)
-        path.write_text("".join(line.replace('"text"', '"tezt"') if n in HURT else line for n, line in enumerate(lines)), encoding="utf-8")
+        mixture = write_mixture(
+            self.files, variant({**RUN, **MIXTURES["damaged"], "index_dir": str(known)}), "known.yaml"
+        )
+        subprocess.run(
+            [str(self.binary), "index", "--lengths", "--source", "hurt", str(mixture)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        path.write_text(
+            "".join(line.replace('"text"', '"tezt"') if n in HURT else line for n, line in enumerate(lines)),
+            encoding="utf-8",
+        )
 
     def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
         """Gives a run its own index, so that indexing also happens under faults. The index holds the lengths of shards to be damaged."""
@@ -160,22 +175,32 @@ class Stage:
         counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
         directory, wrong = self.kept / f"golden-{name}", []
         if not directory.exists():
-            wrong = Ordeal(self.binary, self.mixture(name, f"golden-{name}"), directory, RANKS, faults.Plan(counted, (), (), ()), 0, 0.0).run()
+            wrong = Ordeal(
+                self.binary, self.mixture(name, f"golden-{name}"), directory, RANKS, faults.Plan(counted, (), (), ()),
+                0, 0.0,
+            ).run()
         events = Path(f"{directory}.events")
         h = History(events)
         self.checks[name] = Check(h, self._manifest(MIXTURES[name], texts))
         found = [*wrong, *self.checks[name].run(h)]
         assert not found, "\n".join(map(str, found))
         self.sizes[name] = written(events)
-        self.passes[name] = collections.Counter((life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint"))
+        self.passes[name] = collections.Counter(
+            (life.kind, r["key"].partition("=")[0]) for life, r in h.each("failpoint")
+        )
 
     def _manifest(self, mixture: Mapping[str, Any], texts: List[str]) -> Dict[str, Dict[str, int]]:
         """Reads the sources with other libraries. Each bad record must appear in a quarantine."""
         base = variant(mixture)
         good = {name: source for name, source in mixture["sources"].items() if name not in ("flawed", "hurt")}
-        out = {name: {i: len(t) for i, t in d.items()} for name, d in oracle.documents(self.files, {**base, "sources": good}).items()}
+        out = {
+            name: {i: len(t) for i, t in d.items()}
+            for name, d in oracle.documents(self.files, {**base, "sources": good}).items()
+        }
         bpe, _ = oracle.encoding(base["tokenizer"]["name"])
-        out["flawed"] = {f"flawed.jsonl#{n}": 1 if n in BAD else 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(texts)}
+        out["flawed"] = {
+            f"flawed.jsonl#{n}": 1 if n in BAD else 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(texts)
+        }
         out["hurt"] = {f"hurt.jsonl#{n}": 1 + len(bpe.encode_ordinary(t)) for n, t in enumerate(HURT_TEXTS)}
         return out
 
@@ -199,9 +224,14 @@ def one(stage: Stage, seed: int) -> Outcome:
     """Plays the run of one seed."""
     name = list(MIXTURES)[seed % len(MIXTURES)]
     shadows = random.Random(seed).choice(SHADOWS)
-    plan = faults.draw(seed // len(MIXTURES), faults.kinds_of(stage.processes(name, shadows)), stage.passes[name], MOMENTS)
+    plan = faults.draw(
+        seed // len(MIXTURES), faults.kinds_of(stage.processes(name, shadows)), stage.passes[name], MOMENTS
+    )
     run = f"run-{seed}"
-    o = Ordeal(stage.binary, stage.mixture(name, run, shadows), stage.scratch / run, RANKS, plan, seed, PAUSE, stage.sizes[name])
+    o = Ordeal(
+        stage.binary, stage.mixture(name, run, shadows), stage.scratch / run, RANKS, plan, seed, PAUSE,
+        stage.sizes[name],
+    )
     began, wrong, found = time.monotonic(), [], []
     try:
         wrong = o.run()
@@ -254,7 +284,9 @@ class Score:
         return "\n".join([*lines, f"points never hit: {', '.join(missed) or 'none'}"])
 
 
-def campaign(stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print, stop: bool = False) -> Tuple[Score, int]:
+def campaign(
+    stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print, stop: bool = False
+) -> Tuple[Score, int]:
     """Plays consecutive seeds in parallel until enough faults counted. With `stop` it also ends at the first failed run.
     Returns the seed after the last one."""
     score, seed = Score(), first
@@ -284,7 +316,11 @@ def build(scratch: Path) -> Path:
     if "MILLRACE" in os.environ:
         return Path(os.environ["MILLRACE"]).resolve()
     out = scratch / "millrace"
-    subprocess.run([shutil.which("go") or "/usr/local/go/bin/go", "build", "-o", str(out), "./cmd/millrace"], cwd=PAGE.parent.parent, check=True)
+    subprocess.run(
+        [shutil.which("go") or "/usr/local/go/bin/go", "build", "-o", str(out), "./cmd/millrace"],
+        cwd=PAGE.parent.parent,
+        check=True,
+    )
     return out
 
 
@@ -306,7 +342,9 @@ def main(arguments: List[str]) -> int:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = usage.ru_utime + usage.ru_stime
     print(score.table())
-    print(f"{score.total()} faults in {score.runs} runs, seeds {a.seed} to {after - 1}; {wall:.0f} s, {60 * score.total() / wall:.0f} faults a minute, {score.total() / cpu:.2f} a CPU second")
+    print(
+        f"{score.total()} faults in {score.runs} runs, seeds {a.seed} to {after - 1}; {wall:.0f} s, {60 * score.total() / wall:.0f} faults a minute, {score.total() / cpu:.2f} a CPU second"
+    )
     rare = score.rare() if a.faults >= LARGE else []
     if rare:
         print(f"hit fewer than {LEAST} times: {', '.join(rare)}")
@@ -321,7 +359,9 @@ def main(arguments: List[str]) -> int:
 
 def record(score: Score, first: int, last: int, cpu: float) -> None:
     """Appends the campaign to the totals of the page."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True
+    ).stdout.strip()
     result = f"failed: seeds {', '.join(str(o.seed) for o in score.failed)}" if score.failed else "all bytes equal"
     row = f"| {datetime.date.today()} | {commit} | {first}-{last} | {score.runs} | {score.total()} | {cpu / 3600:.2f} | {result} |\n"
     before, heading, totals = PAGE.read_text(encoding="utf-8").partition("## Totals\n")

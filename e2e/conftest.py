@@ -42,7 +42,13 @@ BASE: Dict[str, Any] = {
 
 VARIANTS: Dict[str, Dict[str, Any]] = {
     "base": {},
-    "varlen": {"layout": "varlen", "token_dtype": "int32", "pad_multiple": 8, "balance": "dp", "tokenizer": {"name": "cl100k_base", "add_bos": True}},
+    "varlen": {
+        "layout": "varlen",
+        "token_dtype": "int32",
+        "pad_multiple": 8,
+        "balance": "dp",
+        "tokenizer": {"name": "cl100k_base", "add_bos": True},
+    },
     "samples": {
         "mixture": {"unit": "samples", "weights": {"plain": 3, "packed": 2, "frames": 2, "tables": 2, "books": 1}},
         "tokenizer": {"name": "cl100k_base"},
@@ -52,18 +58,32 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
         "token_dtype": "int32",
     },
     "filtered": {
-        "stages": [{"from_step": 3, "filters": {"frames": "tokens > 10", "tables": "n > 20"}}, {"from_step": 6, "filters": {}}],
+        "stages": [
+            {"from_step": 3, "filters": {"frames": "tokens > 10", "tables": "n > 20"}},
+            {"from_step": 6, "filters": {}},
+        ],
         "mixture": {
             "floor": 0.02,
             "schedule": [
                 {
                     "from_step": 0,
                     "groups": {
-                        "text": {"weight": 0.8, "groups": {"lines": {"weight": 2, "weights": {"plain": 3, "packed": 1, "frames": 1}}, "rows": {"weight": 1, "weights": {"tables": 1}}}},
+                        "text": {
+                            "weight": 0.8,
+                            "groups": {
+                                "lines": {"weight": 2, "weights": {"plain": 3, "packed": 1, "frames": 1}},
+                                "rows": {"weight": 1, "weights": {"tables": 1}},
+                            },
+                        },
                         "ids": {"weight": 0.2, "weights": {"from": "uniform", "sources": ["books"]}},
                     },
                 },
-                {"from_step": 2, "weights": {"plain": 1, "packed": 0, "frames": 3, "tables": 1, "books": 9}, "ramp": "cosine", "over_steps": 5},
+                {
+                    "from_step": 2,
+                    "weights": {"plain": 1, "packed": 0, "frames": 3, "tables": 1, "books": 9},
+                    "ramp": "cosine",
+                    "over_steps": 5,
+                },
             ],
         },
         "sources": {
@@ -79,14 +99,32 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
         "rampup_batch_size": {"start": 8, "increment": 8, "samples": 20},
         "stages": [
             {"from_step": 4, "sequence_length": 1024, "global_batch_size": 8},
-            {"from_step": 6, "sequence_length": 64, "global_batch_size": 48, "packing": "pad", "rampup_batch_size": {"start": 16, "increment": 16, "samples": 50}},
-            {"from_step": 11, "sequence_length": 128, "global_batch_size": 32, "micro_batch_size": 4, "packing": "best_fit"},
+            {
+                "from_step": 6,
+                "sequence_length": 64,
+                "global_batch_size": 48,
+                "packing": "pad",
+                "rampup_batch_size": {"start": 16, "increment": 16, "samples": 50},
+            },
+            {
+                "from_step": 11,
+                "sequence_length": 128,
+                "global_batch_size": 32,
+                "micro_batch_size": 4,
+                "packing": "best_fit",
+            },
         ],
     },
     "windows": {"carry": 64, "window": 3, "pad_multiple": 4},
     "concat": {"packing": "concat", "window": 2, "last_step": "short"},
     "bucketed": {"packing": "bucketed", "carry": 40, "window": 2, "pad_multiple": 2, "micro_batch_size": 1},
-    "none": {"shuffle": "none", "packing": "pad", "balance": "none", "tokenizer": {"name": "gpt2", "add_eos": False}, "pad_multiple": 4},
+    "none": {
+        "shuffle": "none",
+        "packing": "pad",
+        "balance": "none",
+        "tokenizer": {"name": "gpt2", "add_eos": False},
+        "pad_multiple": 4,
+    },
 }
 
 
@@ -147,7 +185,9 @@ class Stage:
     def up(self, mixture: Mapping[str, Any], ranks: int = 1, directory: Optional[Path] = None, **kwargs: Any) -> Run:
         return Run(self.binary, self.mixture(mixture), directory or self.new_dir(), ranks, **kwargs)
 
-    def delivered(self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any) -> Delivered:
+    def delivered(
+        self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any
+    ) -> Delivered:
         """Runs a mixture from start to end in a new run directory. Equal runs happen once."""
         key = repr((mixture, ranks, env, sorted(orders.items())))
         if key not in self._runs:

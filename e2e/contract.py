@@ -27,15 +27,21 @@ def check_batches(delivered: Delivered, documents: Mapping[str, Documents], mixt
         assert batch.loss_tokens == int((want["labels"] != IGNORED).sum()), f"{slot}: {batch.loss_tokens} labels"
         if axes.get("cp", 1) > 1:
             want = _slice(want, batch, axes["cp"], slot[1] // axes.get("tp", 1) % axes["cp"], mixture)
-        assert batch.shapes == {name: (array.shape, array.dtype.str) for name, array in want.items()}, f"{slot}: {batch.shapes}"
+        assert batch.shapes == {name: (array.shape, array.dtype.str) for name, array in want.items()}, (
+            f"{slot}: {batch.shapes}"
+        )
         if batch.source is not None:
             assert batch.tensors == {}
             continue
         assert set(batch.tensors) == set(want), f"{slot}: tensors {sorted(batch.tensors)}"
         for name, array in want.items():
             got = batch.tensors[name]
-            assert got.dtype == array.dtype and got.shape == array.shape, f"{slot}: {name} is {got.dtype}{got.shape}, want {array.dtype}{array.shape}"
-            assert np.array_equal(got, array), f"{slot}: {name} differs first at {np.argwhere(np.asarray(got != array))[0]}"
+            assert got.dtype == array.dtype and got.shape == array.shape, (
+                f"{slot}: {name} is {got.dtype}{got.shape}, want {array.dtype}{array.shape}"
+            )
+            assert np.array_equal(got, array), (
+                f"{slot}: {name} differs first at {np.argwhere(np.asarray(got != array))[0]}"
+            )
 
 
 def _dtype(mixture: Mapping[str, Any]) -> Any:
@@ -86,7 +92,10 @@ def _varlen(batch: Taken, documents: Mapping[str, Documents], mixture: Mapping[s
             _fill(out, (slice(s[START], s[START] + s[LENGTH]),), s, documents)
             continue
         chunk = _width(s, parts, multiple) // 2
-        whole = {name: np.zeros(2 * parts * chunk, out[name].dtype) for name in ("tokens", "labels", "position_ids", "loss_mask")}
+        whole = {
+            name: np.zeros(2 * parts * chunk, out[name].dtype)
+            for name in ("tokens", "labels", "position_ids", "loss_mask")
+        }
         whole["labels"][:] = IGNORED
         _fill(whole, (slice(0, s[LENGTH]),), s, documents)
         for name, array in whole.items():
@@ -109,7 +118,10 @@ def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Map
     if not batch.segments and varlen:  # two masked tokens for everyone
         whole = {name: np.resize(array, 2 * cp) for name, array in whole.items()}
         whole["cu_seqlens"], whole["max_seqlen"] = np.array([0, 2 * cp], np.int32), np.array(2 * cp, np.int32)
-    places = [(s[ROW], s[START], s[START] + _width(s, parts, multiple)) for s, (_, parts, _) in zip(batch.segments, batch.slices)]
+    places = [
+        (s[ROW], s[START], s[START] + _width(s, parts, multiple))
+        for s, (_, parts, _) in zip(batch.segments, batch.slices)
+    ]
     shared = [p for p, s in zip(places, batch.slices) if s[2] is None]
     own = [p for p, s in zip(places, batch.slices) if s[2] == rank]
     out = {}
@@ -131,7 +143,13 @@ def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Map
             rows.append(np.concatenate(pieces))
         out[name] = rows[0] if varlen else np.stack(rows)
     if varlen:
-        out["cu_seqlens"] = _bounds(shared) if mixture.get("cp_local") and shared else np.array([0, 2 * cp], np.int32) if mixture.get("cp_local") else whole["cu_seqlens"]
+        out["cu_seqlens"] = (
+            _bounds(shared)
+            if mixture.get("cp_local") and shared
+            else np.array([0, 2 * cp], np.int32)
+            if mixture.get("cp_local")
+            else whole["cu_seqlens"]
+        )
         out["max_seqlen"] = np.array(max(np.diff(out["cu_seqlens"])), np.int32)
         if mixture.get("cp_local"):
             out["cu_seqlens_local"] = _bounds(own)
@@ -176,23 +194,33 @@ def filtered(mixture: Mapping[str, Any]) -> Set[str]:
     return out.union(*(stage.get("filters", {}) for stage in mixture.get("stages", [])))
 
 
-def check_complete(delivered: Delivered, documents: Mapping[str, Documents], epochs: int, refusing: Collection[str] = ()) -> None:
+def check_complete(
+    delivered: Delivered, documents: Mapping[str, Documents], epochs: int, refusing: Collection[str] = ()
+) -> None:
     """Checks that every token of every document came exactly once per epoch and that ordinals count documents over all
     epochs. Filters leave out whole documents only."""
     seen = pieces(delivered.segments())
     ordinals: Dict[Tuple[str, int], Tuple[str, int]] = {}
     for s in delivered.segments():
-        assert ordinals.setdefault((s[SOURCE], s[ORDINAL]), (s[ID], s[EPOCH])) == (s[ID], s[EPOCH]), f"two documents of one ordinal: {s}"
+        assert ordinals.setdefault((s[SOURCE], s[ORDINAL]), (s[ID], s[EPOCH])) == (s[ID], s[EPOCH]), (
+            f"two documents of one ordinal: {s}"
+        )
         assert s[ORDINAL] // len(documents[s[SOURCE]]) == s[EPOCH], f"{s} of {len(documents[s[SOURCE]])} documents"
-    assert len(ordinals) == len({(source, *document) for (source, _), document in ordinals.items()}), "one document came under two ordinals"
+    assert len(ordinals) == len({(source, *document) for (source, _), document in ordinals.items()}), (
+        "one document came under two ordinals"
+    )
     for source, of in documents.items():
         for name, tokens in of.items():
             for epoch in range(epochs):
                 covered = 0
                 for offset, length in sorted(seen.pop((source, name, epoch), [])):
-                    assert offset == covered, f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled (next piece at {offset})"
+                    assert offset == covered, (
+                        f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled (next piece at {offset})"
+                    )
                     covered += length
-                assert covered == len(tokens) or covered == 0 and source in refusing, f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
+                assert covered == len(tokens) or covered == 0 and source in refusing, (
+                    f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
+                )
     assert not seen, f"came, but is in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
 
 
@@ -206,17 +234,25 @@ def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture
         for s in segments:
             whole = len(documents[s[SOURCE]][s[ID]])
             if mixture.get("packing") == "concat":
-                assert s[OFFSET] + s[LENGTH] == whole or s[START] + s[LENGTH] == length, f"{s} of {whole} tokens is cut before its row ends"
+                assert s[OFFSET] + s[LENGTH] == whole or s[START] + s[LENGTH] == length, (
+                    f"{s} of {whole} tokens is cut before its row ends"
+                )
                 continue
             if mixture.get("packing") == "bucketed":
                 assert s[LENGTH] == min(mixture["sequence_length"], whole - s[OFFSET]), f"{s} of {whole} tokens"
                 continue
-            assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), f"{s} of {whole} tokens"
+            assert s[LENGTH] == min(length, whole - s[OFFSET]) and ("stages" in mixture or s[OFFSET] % length == 0), (
+                f"{s} of {whole} tokens"
+            )
         batches = [b for rank in delivered.ranks for b in rank if b.step == step]
         if step < max(now):
-            assert len(batches) * now[step]["micro_batch_size"] == now[step]["global_batch_size"], f"step {step} has {len(batches)} microbatches on {ranks} ranks"
+            assert len(batches) * now[step]["micro_batch_size"] == now[step]["global_batch_size"], (
+                f"step {step} has {len(batches)} microbatches on {ranks} ranks"
+            )
         if now[step]["packing"] == "pad" and mixture.get("layout") != "varlen":
-            assert all(len({s[ROW] for s in b.segments}) == len(b.segments) for b in batches), f"step {step}: two segments share a sequence"
+            assert all(len({s[ROW] for s in b.segments}) == len(b.segments) for b in batches), (
+                f"step {step}: two segments share a sequence"
+            )
 
 
 def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple[int, int]]]:
@@ -258,7 +294,9 @@ def _normal(weights: Mapping[str, Fraction]) -> Dict[str, Fraction]:
     return {name: w / total for name, w in weights.items()}
 
 
-def deviations(delivered: Delivered, mixture: Mapping[str, Any], until: Optional[int] = None) -> List[Tuple[int, Fraction, str]]:
+def deviations(
+    delivered: Delivered, mixture: Mapping[str, Any], until: Optional[int] = None
+) -> List[Tuple[int, Fraction, str]]:
     """For each step's end up to `until`: the largest |delivered - target| of any source since step 0, in the unit of the weights."""
     unit = mixture["mixture"].get("unit", "tokens")
     placed: Dict[str, int] = collections.Counter()

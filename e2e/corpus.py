@@ -18,24 +18,23 @@ import pyarrow.parquet
 import zstandard
 
 ODD = [
-    "",
-    " ",
-    "\n",
-    "a",
+    "", " ", "\n", "a",
     "\u00e4\u00f6\u00fc \u00df \u4e2d\u6587\u5b57\u7b26 \u0440\u0443\u0441\u0441\u043a\u0438\u0439 \u05e2\u05d1\u05e8\u05d9\u05ea \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301",
-    "<|endoftext|> is text here, and so is <|fim_prefix|>",
-    "1234567890 3.14159 0xdeadbeef 1,000,000",
-    "   leading, trailing   \t\t\n\n\n  \r\n and between   ",
-    "don't we'll I'M THEY'VE it's",
-    "\x00\x01\x7f\u0080\u2028\ufeff\ufffd",
-    "=" * 300 + "\n" + " " * 300 + "\n" + "ab" * 300,
+    "<|endoftext|> is text here, and so is <|fim_prefix|>", "1234567890 3.14159 0xdeadbeef 1,000,000",
+    "   leading, trailing   \t\t\n\n\n  \r\n and between   ", "don't we'll I'M THEY'VE it's",
+    "\x00\x01\x7f\u0080\u2028\ufeff\ufffd", "=" * 300 + "\n" + " " * 300 + "\n" + "ab" * 300,
 ]
 
 
 def real_files(endings: Sequence[str] = (".go", ".py")) -> List[Path]:
     """The library sources of the machine's Go and Python, in a fixed order."""
     goroot = subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True).stdout.strip()
-    places = [Path(goroot, "src", "strings"), Path(goroot, "src", "encoding"), Path(sysconfig.get_path("stdlib"), "json"), Path(sysconfig.get_path("stdlib"), "email")]
+    places = [
+        Path(goroot, "src", "strings"),
+        Path(goroot, "src", "encoding"),
+        Path(sysconfig.get_path("stdlib"), "json"),
+        Path(sysconfig.get_path("stdlib"), "email"),
+    ]
     return sorted(p for place in places for p in place.rglob("*") if p.suffix in endings and p.is_file())
 
 
@@ -131,7 +130,9 @@ def write_parquet(path: Path, texts: Sequence[str], column: str, compression: st
     table[outer] = [{"x": 1, inner: t} for t in texts] if inner else list(texts)
     table["z"] = ["other"] * len(texts)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(pyarrow.table(table), path, compression=compression, row_group_size=group, data_page_size=4096)
+    pyarrow.parquet.write_table(
+        pyarrow.table(table), path, compression=compression, row_group_size=group, data_page_size=4096
+    )
 
 
 def write_megatron(prefix: Path, documents: Sequence[Sequence[int]], dtype: str, pieces: int = 1) -> None:
@@ -163,7 +164,10 @@ def write_megatron(prefix: Path, documents: Sequence[Sequence[int]], dtype: str,
 def token_documents(seed: int, count: int, longest: int, vocabulary: int) -> List[List[int]]:
     """Documents of tokens, some of them empty."""
     rng = random.Random(seed)
-    return [[] if n % 13 == 4 else [rng.randrange(vocabulary) for _ in range(1 + int(longest * rng.random() ** 2))] for n in range(count)]
+    return [
+        [] if n % 13 == 4 else [rng.randrange(vocabulary) for _ in range(1 + int(longest * rng.random() ** 2))]
+        for n in range(count)
+    ]
 
 
 def write_all(at: Path) -> None:

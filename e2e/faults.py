@@ -24,10 +24,18 @@ DISK = {
 }
 
 # Failpoints that only a shard damaged after indexing passes. Runs with such a shard draw three of their faults from them.
-DAMAGE = ("loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after", "sidecar/masked/before", "sidecar/masked/after")
+DAMAGE = (
+    "loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after",
+    "sidecar/masked/before", "sidecar/masked/after",
+)
 
 # Events that a failpoint needs to be passed: a sidecar is asked to leave, or a second client claims a rank.
-BRINGS = {"sidecar/leaving": ("leave",), "sidecar/parted": ("leave",), "sidecar/refused": ("stranger", "stranger"), "sidecar/failed": ("early",)}
+BRINGS = {
+    "sidecar/leaving": ("leave",),
+    "sidecar/parted": ("leave",),
+    "sidecar/refused": ("stranger", "stranger"),
+    "sidecar/failed": ("early",),
+}
 
 # Failpoints that often fire in vain are drawn more often.
 OFTEN = {
@@ -61,7 +69,9 @@ class Plan:
     """The faults of one run. All are drawn before the run begins."""
 
     armed: Tuple[str, ...]  # MILLRACE_FAILPOINTS, with {marks} for the directory of marks
-    moments: Tuple[Tuple[float, str, float], ...]  # after which part of the run, what, and a number to draw the victim and the rest from
+    moments: Tuple[
+        Tuple[float, str, float], ...
+    ]  # after which part of the run, what, and a number to draw the victim and the rest from
     naps: Tuple[Tuple[int, float], ...]
     cuts: Tuple[int, ...]
 
@@ -75,7 +85,10 @@ def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str
     for kind in sorted(set(processes.values())):
         names = sorted(name for name, k in processes.items() if k == kind)
         for i, (point, action) in enumerate(hand(seed, kind, passes)):
-            most = max(1, passes.get((kind, point), 1) * 2 // (3 * len(names)) if kind != "up" else passes.get((kind, point), 1))
+            most = max(
+                1,
+                passes.get((kind, point), 1) * 2 // (3 * len(names)) if kind != "up" else passes.get((kind, point), 1),
+            )
             mark = "" if action.startswith("sleep") else ":{marks}/" + f"{kind}-{i}"
             armed.append(f"{rng.choice(names)}:{point}={action}{mark}@{rng.randint(1, max(1, most // (1 + i % 2)))}")
             brought += BRINGS.get(point, ())
@@ -91,10 +104,18 @@ def hand(seed: int, kind: str, passes: Mapping[Tuple[str, str], int]) -> List[Tu
     """The seed's part of the deck for a kind of process, and some failpoints that only this mixture can reach."""
     own = [p.name for p in points() if p.kind == kind]
     damage = [(name, "kill") for name in own if name in DAMAGE and passes.get((kind, name))]
-    deck = [(name, action) for name in own if name not in DAMAGE for action in actions(name) for _ in range(OFTEN.get(name, 1))]
+    deck = [
+        (name, action)
+        for name in own
+        if name not in DAMAGE
+        for action in actions(name)
+        for _ in range(OFTEN.get(name, 1))
+    ]
     random.Random(kind).shuffle(deck)
     few, many = min(3, len(damage)), min(HANDS.get(kind, HAND), len(deck))
-    return [damage[(seed * few + i) % len(damage)] for i in range(few)] + [deck[(seed * many + i) % len(deck)] for i in range(many)]
+    return [damage[(seed * few + i) % len(damage)] for i in range(few)] + [
+        deck[(seed * many + i) % len(deck)] for i in range(many)
+    ]
 
 
 def actions(point: str) -> Sequence[str]:

@@ -60,7 +60,9 @@ class Delivered:
         dp = len(self.ranks) // (tp * cp * pp)
         for rank, batches in enumerate(self.ranks):
             first = self.ranks[tp * cp * (rank // (tp * cp) % dp)]
-            assert [(b.step, b.microbatch, b.segments, b.state) for b in batches] == [(b.step, b.microbatch, b.segments, b.state) for b in first], f"rank {rank}"
+            assert [(b.step, b.microbatch, b.segments, b.state) for b in batches] == [
+                (b.step, b.microbatch, b.segments, b.state) for b in first
+            ], f"rank {rank}"
             place = (rank % tp, rank // tp % cp, rank // (tp * cp) % dp, rank // (tp * cp * dp))
             assert all(b.place == place for b in batches), f"rank {rank} is told another place than {place}"
         which = [tp * cp * d for d in range(dp)]
@@ -149,7 +151,9 @@ class Run:
         launcher: Sequence[str] = (),
     ) -> None:
         self.directory, self.ranks = Path(directory), ranks
-        self._command = [*launcher, str(binary), "up", str(mixture), "--ranks", str(ranks), "--run-dir", str(directory), *args]
+        self._command = [
+            *launcher, str(binary), "up", str(mixture), "--ranks", str(ranks), "--run-dir", str(directory), *args,
+        ]
         self._env = {**os.environ, **(env or {})}
         self._trainers: List[Trainers] = []
         self._killed = False
@@ -157,7 +161,13 @@ class Run:
     def __enter__(self) -> "Run":
         self._stderr = open(f"{self.directory}.stderr", "w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr, text=True, env=self._env, start_new_session=True
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            env=self._env,
+            start_new_session=True,
         )
         try:
             self._wait_ready()
@@ -267,10 +277,17 @@ def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List
     return out
 
 
-def command(binary: Path, *args: str, code: int = 0, launcher: Sequence[str] = (), env: Optional[Mapping[str, str]] = None) -> str:
+def command(
+    binary: Path, *args: str, code: int = 0, launcher: Sequence[str] = (), env: Optional[Mapping[str, str]] = None
+) -> str:
     """Runs another command to its end and returns its standard output."""
     done = subprocess.run(
-        [*launcher, str(binary), *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE, env={**os.environ, **(env or {})}
+        [*launcher, str(binary), *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        env={**os.environ, **(env or {})},
     )
     assert done.returncode == code, f"{' '.join(map(str, args))}: exit {done.returncode}, want {code}:\n{done.stderr}"
     return done.stdout

@@ -24,7 +24,9 @@ from records import Life, Record, lives
 Position = Tuple[int, int]  # step, microbatch
 Slot = Tuple[int, int, int]  # step, rank, microbatch
 
-FD_SLACK = 2  # descriptors that a role may hold more at its end than at its beginning: a connection that is being closed
+FD_SLACK = (
+    2  # descriptors that a role may hold more at its end than at its beginning: a connection that is being closed
+)
 GOROUTINE_SLACK = 8  # connections that are being closed have some of their own for a moment
 RSS_FACTOR, RSS_SLACK = 1.5, 32 << 20  # beside the largest of the kind in the golden run
 
@@ -115,9 +117,13 @@ class Check:
         """P1: the effective history consumes each planned slot and no other."""
         have, want = h.slots(), self.golden.slots()
         for slot in sorted(want.keys() - have.keys())[:5]:
-            yield Violation("P1", f"step {slot[0]}, rank {slot[1]}, microbatch {slot[2]} was planned and never consumed")
+            yield Violation(
+                "P1", f"step {slot[0]}, rank {slot[1]}, microbatch {slot[2]} was planned and never consumed"
+            )
         for slot in sorted(have.keys() - want.keys())[:5]:
-            yield Violation("P1", f"step {slot[0]}, rank {slot[1]}, microbatch {slot[2]} was consumed and never planned")
+            yield Violation(
+                "P1", f"step {slot[0]}, rank {slot[1]}, microbatch {slot[2]} was consumed and never planned"
+            )
 
     def uniqueness(self, h: History) -> Iterator[Violation]:
         """P2: no life of a trainer gets a slot twice."""
@@ -125,7 +131,9 @@ class Check:
             seen: Dict[Position, Record] = {}
             for b in life.named("batch"):
                 if position(b) in seen:
-                    yield Violation("P2", f"{life.name} got step {b['step']}, microbatch {b['microbatch']} twice", around(life, b))
+                    yield Violation(
+                        "P2", f"{life.name} got step {b['step']}, microbatch {b['microbatch']} twice", around(life, b)
+                    )
                 seen[position(b)] = b
 
     def order(self, h: History) -> Iterator[Violation]:
@@ -139,7 +147,11 @@ class Check:
                 yield from self._beginning(life, batches[0], reached)
                 for a, b in zip(batches, batches[1:]):
                     if position(b) not in (after(a), position(a)):  # a repetition is P2's
-                        yield Violation("P3", f"{life.name} got {position(b)} after {position(a)}, where {after(a)} is next", around(life, b))
+                        yield Violation(
+                            "P3",
+                            f"{life.name} got {position(b)} after {position(a)}, where {after(a)} is next",
+                            around(life, b),
+                        )
                 reached = max(reached, after(batches[-1]))
 
     def _beginning(self, life: Life, first: Record, reached: Position) -> Iterator[Violation]:
@@ -149,16 +161,26 @@ class Check:
             # A state names the next step, and may stand in its middle.
             want = (start["state_step"], microbatch)
             if position(first) != want:
-                yield Violation("P3", f"{life.name} was restored to {want} and began at {position(first)}", around(life, first))
+                yield Violation(
+                    "P3", f"{life.name} was restored to {want} and began at {position(first)}", around(life, first)
+                )
         elif position(first) > reached:
-            yield Violation("P3", f"{life.name} began at {position(first)}, but its rank had only come to {reached}", around(life, first))
+            yield Violation(
+                "P3",
+                f"{life.name} began at {position(first)}, but its rank had only come to {reached}",
+                around(life, first),
+            )
 
     def one_plan(self, h: History) -> Iterator[Violation]:
         """P4: a step has one plan in every attempt, term and process."""
         known: Dict[int, str] = {r["step"]: r["digest"] for _, r in self.golden.each("plan")}
         for life, r in sorted([*h.each("plan"), *sealed(h)], key=lambda x: int(x[1]["boottime_ns"])):
             if known.setdefault(r["step"], r["digest"]) != r["digest"]:
-                yield Violation("P4", f"step {r['step']} has two plans: {known[r['step']]} and {r['digest']} of attempt {r.get('attempt')}", around(life, r))
+                yield Violation(
+                    "P4",
+                    f"step {r['step']} has two plans: {known[r['step']]} and {r['digest']} of attempt {r.get('attempt')}",
+                    around(life, r),
+                )
 
     def same_bytes(self, h: History) -> Iterator[Violation]:
         """P5: every batch of every life has the golden run's bytes, also a batch that was rolled back later."""
@@ -166,7 +188,9 @@ class Check:
         for life, b in h.each("batch", "trainer"):
             slot = (b["step"], b["rank"], b["microbatch"])
             if slot in want and b["digest"] != want[slot]["digest"]:
-                yield Violation("P5", f"slot {slot} has {b['digest']}, the golden run {want[slot]['digest']}", around(life, b))
+                yield Violation(
+                    "P5", f"slot {slot} has {b['digest']}, the golden run {want[slot]['digest']}", around(life, b)
+                )
 
     def multiset(self, h: History) -> Iterator[Violation]:
         """P6: per epoch, each piece of each sample comes as often as in the golden run. No sample is longer than in the manifest.
@@ -185,7 +209,9 @@ class Check:
         for (source, epoch, name), n in sorted(tokens.items()):
             whole = self.manifest.get(source, {}).get(name)
             if whole is None or n > whole:
-                yield Violation("P6", f"sample {name} of {source} gave {n} tokens in epoch {epoch}, the manifest has {whole}")
+                yield Violation(
+                    "P6", f"sample {name} of {source} gave {n} tokens in epoch {epoch}, the manifest has {whole}"
+                )
 
     def terms(self, h: History) -> Iterator[Violation]:
         """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Terms of orchestrators rise."""
@@ -196,12 +222,18 @@ class Check:
                     continue
                 about = (r["event"], r.get("key", ""))
                 if r["term"] < seen.get(about, 0):
-                    yield Violation("P7", f"{life.name} accepted {r['event']} {r.get('key', '')} of term {r['term']} after term {seen[about]}", around(life, r))
+                    yield Violation(
+                        "P7",
+                        f"{life.name} accepted {r['event']} {r.get('key', '')} of term {r['term']} after term {seen[about]}",
+                        around(life, r),
+                    )
                 seen[about] = max(seen.get(about, 0), r["term"])
         highest = 0
         for life, r in sorted(h.each("journal", "orchestrator"), key=lambda x: int(x[1]["boottime_ns"])):
             if r.get("term", 0) and r["term"] < highest:
-                yield Violation("P7", f"{life.name} journaled under term {r['term']} after term {highest}", around(life, r))
+                yield Violation(
+                    "P7", f"{life.name} journaled under term {r['term']} after term {highest}", around(life, r)
+                )
             highest = max(highest, r.get("term", 0))
 
     def liveness(self, h: History) -> Iterator[Violation]:
@@ -213,7 +245,9 @@ class Check:
                 if asked is not None and r["event"] in ("batch", "end", "error"):
                     waited = (r["boottime_ns"] - asked["boottime_ns"]) / 1e9
                     if waited > allowed:
-                        yield Violation("P8", f"{life.name} waited {waited:.1f} s, {allowed:.1f} s are allowed", around(life, r))
+                        yield Violation(
+                            "P8", f"{life.name} waited {waited:.1f} s, {allowed:.1f} s are allowed", around(life, r)
+                        )
                 asked = r if r["event"] == "ask" else asked if r["event"] == "failpoint" else None
         for life, r in h.each("error", "trainer"):
             if not self._excused(h, life, r):
@@ -229,8 +263,13 @@ class Check:
     def _excused(self, h: History, life: Life, error: Record) -> bool:
         """Whether an `up` ended by itself while the trainer waited, because every rank had finished, this one in an earlier life.
         The death of an `up` that is restarted does not count."""
-        asked = max((r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]), default=0)
-        return error["key"] != "crash" and any(asked <= r["boottime_ns"] <= error["boottime_ns"] for _, r in h.each("exit", "up"))
+        asked = max(
+            (r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]),
+            default=0,
+        )
+        return error["key"] != "crash" and any(
+            asked <= r["boottime_ns"] <= error["boottime_ns"] for _, r in h.each("exit", "up")
+        )
 
     def leaks(self, h: History) -> Iterator[Violation]:
         """P9: a process holds the same resources at its end as at its start, and nothing outlives the run (the driver's `left` records)."""
@@ -244,11 +283,23 @@ class Check:
         for life, r in [*h.each("exit"), *h.each("end")]:
             start = life.records[0]
             if r.get("fds", 0) > start.get("fds", 0) + FD_SLACK:
-                yield Violation("P9", f"{life.name} holds {r['fds']} descriptors at its end, {start.get('fds', 0)} at its beginning", around(life, r))
+                yield Violation(
+                    "P9",
+                    f"{life.name} holds {r['fds']} descriptors at its end, {start.get('fds', 0)} at its beginning",
+                    around(life, r),
+                )
             if r.get("goroutines", 0) > idle + GOROUTINE_SLACK:
-                yield Violation("P9", f"{life.name} has {r['goroutines']} goroutines at its end, {idle} in the golden run", around(life, r))
+                yield Violation(
+                    "P9",
+                    f"{life.name} has {r['goroutines']} goroutines at its end, {idle} in the golden run",
+                    around(life, r),
+                )
             if heaviest[life.kind] and r.get("rss_bytes", 0) > RSS_FACTOR * heaviest[life.kind] + RSS_SLACK:
-                yield Violation("P9", f"{life.name} holds {r['rss_bytes'] >> 20} MiB, {heaviest[life.kind] >> 20} MiB in the golden run", around(life, r))
+                yield Violation(
+                    "P9",
+                    f"{life.name} holds {r['rss_bytes'] >> 20} MiB, {heaviest[life.kind] >> 20} MiB in the golden run",
+                    around(life, r),
+                )
         for life, r in h.each("left"):
             yield Violation("P9", f"the run left {r['key']}", around(life, r))
 
@@ -290,7 +341,9 @@ Piece = Tuple[str, str, int, int, int]  # source, id, epoch, offset, length
 
 def pieces(h: History) -> "collections.Counter[Piece]":
     """The segments in the effective history. Ranks that share a microbatch count once."""
-    return collections.Counter((s[0], s[1], s[2], s[4], s[5]) for b in h.slots().values() if not b.get("peer") for s in b["segments"])
+    return collections.Counter(
+        (s[0], s[1], s[2], s[4], s[5]) for b in h.slots().values() if not b.get("peer") for s in b["segments"]
+    )
 
 
 def drawn(h: History) -> "collections.Counter[Tuple[int, str]]":

@@ -24,7 +24,11 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # The published patterns, https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py.
 R50K = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 CL100K = r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"""
-ENCODINGS = {"gpt2": ("r50k_base", R50K, 50256), "r50k_base": ("r50k_base", R50K, 50256), "cl100k_base": ("cl100k_base", CL100K, 100257)}
+ENCODINGS = {
+    "gpt2": ("r50k_base", R50K, 50256),
+    "r50k_base": ("r50k_base", R50K, 50256),
+    "cl100k_base": ("cl100k_base", CL100K, 100257),
+}
 
 Documents = Dict[str, "np.ndarray[Any, Any]"]  # tokens by id
 
@@ -34,7 +38,11 @@ def encoding(name: str) -> Tuple[tiktoken.Encoding, int]:
     """tiktoken's encoding and its end-of-text id, from the published ranks that a Go test module carries."""
     ranks_name, pattern, end = ENCODINGS[name]
     module = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pkoukk/tiktoken-go-loader"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pkoukk/tiktoken-go-loader"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     ranks: Dict[bytes, int] = {}
     for line in Path(module, "assets", ranks_name + ".tiktoken").read_bytes().splitlines():

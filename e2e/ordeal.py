@@ -47,9 +47,23 @@ def send(pid: int, number: int) -> None:
 class Ordeal:
     """A run directory and its driver. `run` returns the problems that the history does not show."""
 
-    def __init__(self, binary: Path, mixture: Path, directory: Path, ranks: int, plan: Plan, seed: int, pause: float, size: int = 0) -> None:
-        self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause, self.size = binary, mixture, directory, ranks, plan, pause, size
-        self.events, self.marks, self.checkpoints = (Path(f"{directory}.{what}") for what in ("events", "marks", "states"))
+    def __init__(
+        self,
+        binary: Path,
+        mixture: Path,
+        directory: Path,
+        ranks: int,
+        plan: Plan,
+        seed: int,
+        pause: float,
+        size: int = 0,
+    ) -> None:
+        self.binary, self.mixture, self.directory, self.ranks, self.plan, self.pause, self.size = (
+            binary, mixture, directory, ranks, plan, pause, size,
+        )
+        self.events, self.marks, self.checkpoints = (
+            Path(f"{directory}.{what}") for what in ("events", "marks", "states")
+        )
         for made in (self.events, self.marks, self.checkpoints):
             made.mkdir(parents=True)
         self.spec = ";".join(plan.armed).replace("{marks}", str(self.marks))
@@ -61,7 +75,9 @@ class Ordeal:
         self._strangers: List[Connection] = []
         self._dying: Set[int] = set()
         self._finished = False
-        self._outlived: Optional[float] = None  # when trainers that `up` did not wait for are started again with the others
+        self._outlived: Optional[float] = (
+            None  # when trainers that `up` did not wait for are started again with the others
+        )
         self.paused = 0.0  # seconds for which processes were stopped
         self.stderr = Path(f"{directory}.stderr")
 
@@ -89,7 +105,12 @@ class Ordeal:
             wrote = written(self.events)
             if moments and wrote >= moments[0][0] * self.size:
                 _, what, number = moments.pop(0)
-                self._due.append((now + random.Random(number).uniform(0, 0.03), lambda what=what, number=number: self._happen(what, number)))
+                self._due.append(
+                    (
+                        now + random.Random(number).uniform(0, 0.03),
+                        lambda what=what, number=number: self._happen(what, number),
+                    )
+                )
                 self._due.sort(key=lambda d: d[0])
             if moved or wrote != size:
                 last, size = now, wrote
@@ -99,7 +120,9 @@ class Ordeal:
                     return ended
             elif now - last > PATIENCE:
                 self._stacks()
-                return [f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log and {self.events}/*.log; `up` said:\n{self.said()}"]
+                return [
+                    f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log and {self.events}/*.log; `up` said:\n{self.said()}"
+                ]
             time.sleep(TICK)
 
     def _keep_up(self) -> bool:
@@ -171,9 +194,19 @@ class Ordeal:
 
     def _start_up(self) -> None:
         env = {**os.environ, "MILLRACE_FAILPOINTS": self.spec}
-        command = [str(self.binary), "up", str(self.mixture), "--ranks", str(self.ranks), "--run-dir", str(self.directory), "--events", str(self.events)]
+        command = [
+            str(self.binary), "up", str(self.mixture), "--ranks", str(self.ranks), "--run-dir", str(self.directory),
+            "--events", str(self.events),
+        ]
         with open(self.stderr, "ab") as err:
-            self._up = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, env=env, start_new_session=True)
+            self._up = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+                env=env,
+                start_new_session=True,
+            )
         self._ups += 1
 
     def _start_trainers(self, start: Optional[str] = None, state: Optional[Dict[str, Any]] = None) -> None:
@@ -218,7 +251,9 @@ class Ordeal:
         if what == "leave":
             roles, what = [(name, pid) for name, pid in roles if name.startswith("sidecar")], "term"
         for name, pid in rng.sample(roles, min(len(roles), 2 if what == "pair" else 1)):
-            self._strike("kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else "")
+            self._strike(
+                "kill" if what == "pair" else what, name, pid, rng.uniform(*STOPPED), "pair" if what == "pair" else ""
+            )
 
     def _roles(self) -> List[Tuple[str, int]]:
         """The living children by name, so that a seed draws the same ones."""
@@ -227,7 +262,11 @@ class Ordeal:
         except (OSError, ValueError):
             return []
         # The list of a dead `up` outlives its children. The kernel may have reused a pid.
-        return sorted((r["name"], r["pid"]) for r in listed if r["pid"] in processes_of(self.directory, [r["pid"]]) and r["state"] == "running")
+        return sorted(
+            (r["name"], r["pid"])
+            for r in listed
+            if r["pid"] in processes_of(self.directory, [r["pid"]]) and r["state"] == "running"
+        )
 
     def _stranger(self, rank: int) -> None:
         """A client that claims a rank that is taken, at an impossible position. The sidecar refuses it."""
@@ -236,7 +275,12 @@ class Ordeal:
             caller.hello(rank, {"start": "state", "state": {"no": "state"}}, (0, 0, 0))
         except (OSError, Lost):
             return  # nobody is there
-        self._record.write("fault", key="stranger", name="sidecar-0", victim=next((pid for name, pid in self._roles() if name == "sidecar-0"), 0))
+        self._record.write(
+            "fault",
+            key="stranger",
+            name="sidecar-0",
+            victim=next((pid for name, pid in self._roles() if name == "sidecar-0"), 0),
+        )
         self._strangers.append(caller)
         self._due.append((time.monotonic() + STAYS, caller.close))
         self._due.sort(key=lambda d: d[0])

@@ -16,7 +16,9 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
     ramp, later = mixture.get("rampup_batch_size"), list(mixture.get("stages", []))
     tokens = consumed = 0  # tokens of the run, sequences of the stage
     for step, segments in delivered.steps().items():
-        while later and (step if "from_step" in later[0] else tokens) >= later[0].get("from_step", later[0].get("from_tokens")):
+        while later and (step if "from_step" in later[0] else tokens) >= later[0].get(
+            "from_step", later[0].get("from_tokens")
+        ):
             stage = later.pop(0)
             now = {**now, **{key: stage[key] for key in OWN if key in stage}}
             ramp, consumed = stage.get("rampup_batch_size"), 0
@@ -26,7 +28,9 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
             size = ramp["start"] + consumed * increments // ramp["samples"] * ramp["increment"]
         out[step] = {**now, "global_batch_size": size}
         if now["packing"] == "bucketed":
-            out[step]["sequence_length"] = bucket(now["sequence_length"], mixture.get("pad_multiple", 1), max(s[LENGTH] for s in segments))
+            out[step]["sequence_length"] = bucket(
+                now["sequence_length"], mixture.get("pad_multiple", 1), max(s[LENGTH] for s in segments)
+            )
         consumed += size
         tokens += sum(s[LENGTH] for s in segments)
     assert not later, f"the run does not come to {later}"

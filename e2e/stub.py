@@ -46,22 +46,41 @@ class Record:
 
     def write(self, event: str, **more: Any) -> None:
         self._seq += 1
-        line = {"seq": self._seq, "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME), "role": self._name, "pid": os.getpid(), "event": event}
+        line = {
+            "seq": self._seq,
+            "boottime_ns": time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+            "role": self._name,
+            "pid": os.getpid(),
+            "event": event,
+        }
         os.write(self._fd, json.dumps({**line, "step": -1, **more}, separators=(",", ":")).encode() + b"\n")
 
 
 def held() -> Dict[str, int]:
     """The resources that the process holds now."""
-    return {"fds": len(os.listdir("/proc/self/fd")) - 1, "rss_bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
+    return {
+        "fds": len(os.listdir("/proc/self/fd")) - 1,
+        "rss_bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+    }
 
 
 def train(orders: Orders) -> None:
     """Runs in its own process until the run ends, an error (exit status 1), or its death."""
     record = Record(orders.events, f"trainer-{orders.rank}")
     told(Path(orders.events, f"trainer-{orders.rank}-{os.getpid()}.log"))
-    _failpoint.arm(orders.failpoints, f"trainer-{orders.rank}", lambda point, action: record.write("failpoint", key=f"{point}={action}"))
+    _failpoint.arm(
+        orders.failpoints,
+        f"trainer-{orders.rank}",
+        lambda point, action: record.write("failpoint", key=f"{point}={action}"),
+    )
     state = orders.state or {}
-    record.write("start", start=orders.start or "", state_step=state.get("step", -1), state_microbatch=state.get("microbatch", 0), **held())
+    record.write(
+        "start",
+        start=orders.start or "",
+        state_step=state.get("step", -1),
+        state_microbatch=state.get("microbatch", 0),
+        **held(),
+    )
     try:
         _train(orders, record)
         record.write("end", **held())
@@ -140,4 +159,7 @@ def checkpoints(directory: str, ranks: int) -> List[Dict[str, Any]]:
     steps: Dict[str, int] = {}
     for path in Path(directory).glob("*.json"):
         steps[path.name.split("-")[0]] = steps.get(path.name.split("-")[0], 0) + 1
-    return [json.loads(Path(directory, f"{step}-0.json").read_text()) for step in sorted(s for s, n in steps.items() if n == ranks)]
+    return [
+        json.loads(Path(directory, f"{step}-0.json").read_text())
+        for step in sorted(s for s, n in steps.items() if n == ranks)
+    ]

@@ -25,7 +25,9 @@ def mixture_of(layout: str, cp: int = 1, tp: int = 1, pp: int = 1, **change: Any
     return {**variant(LAYOUTS[layout]), "parallelism": {"tp": tp, "cp": cp, "pp": pp}, **change}
 
 
-def run(stage: Any, layout: str, topology: Tuple[int, int, int, int], **change: Any) -> Tuple[Delivered, Dict[str, Any]]:
+def run(
+    stage: Any, layout: str, topology: Tuple[int, int, int, int], **change: Any
+) -> Tuple[Delivered, Dict[str, Any]]:
     dp, cp, tp, pp = topology
     mixture = mixture_of(layout, cp, tp, pp, **change)
     return stage.delivered(mixture, dp * cp * tp * pp, tensors=True, states=True), mixture
@@ -42,7 +44,11 @@ def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[i
             assert b.tensors is not None
             t, l, p = (b.tensors[name].astype(np.uint64).ravel() for name in ("tokens", "labels", "position_ids"))
             counted = b.tensors["labels"].ravel() != IGNORED
-            value = int(((t * np.uint64(1_000_003)) ^ (l * np.uint64(7919)) ^ (p << np.uint64(20)))[counted].sum(dtype=np.uint64))
+            value = int(
+                ((t * np.uint64(1_000_003)) ^ (l * np.uint64(7919)) ^ (p << np.uint64(20)))[counted].sum(
+                    dtype=np.uint64
+                )
+            )
             loss, labels = out.get(b.step, (0, 0))
             out[b.step] = ((loss + value) % 2**64, labels + int(counted.sum()))
     return out
@@ -62,11 +68,15 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     assert data.content() == alone.content()
     check_complete(data, documents, 1)
     held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
-    assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), f"documents are whole on {held}"  # of so few, four ranks are not even
+    assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), (
+        f"documents are whole on {held}"
+    )  # of so few, four ranks are not even
     slots = delivered.slots()
     for (step, rank, micro), b in slots.items():
         first = tp * (rank // tp % (cp * dp))  # of the same slice: tp 0 of stage 0
-        assert b.digest == slots[step, first, micro].digest, f"step {step}: rank {rank} has other bytes than rank {first}"
+        assert b.digest == slots[step, first, micro].digest, (
+            f"step {step}: rank {rank} has other bytes than rank {first}"
+        )
     want = losses(alone, 1, 1, 1)
     assert losses(delivered, tp, cp, dp) == want
     for b in slots.values():
@@ -78,7 +88,13 @@ def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> Non
     """Long documents span data-parallel ranks, and each slice is cut again for context-parallel ranks. The tensors equal the
     oracle's. Loss, denominators and content equal those of a run on one rank."""
     dp, cp, tp, pp = topology
-    change = {"split_documents": {"above": "mean"}, "cost": {"linear": 1, "quadratic": 30}, "cap_slack": 2, "balance": "fsdp", "micro_batch_size": 1}
+    change = {
+        "split_documents": {"above": "mean"},
+        "cost": {"linear": 1, "quadratic": 30},
+        "cap_slack": 2,
+        "balance": "fsdp",
+        "micro_batch_size": 1,
+    }
     delivered, mixture = run(stage, "varlen", topology, **change)
     alone, _ = run(stage, "varlen", (1, 1, 1, 1))
     check_batches(delivered, stage.documents(mixture), mixture)
@@ -121,7 +137,9 @@ def test_resume_over_axes(stage: Any, change: Dict[str, Any]) -> None:
     state, content = None, {}
     for (dp, cp, tp, pp), until in CHAIN:
         mixture = mixture_of("packed", cp, tp, pp, **change)
-        leave = None if until is None else (until, mixture["global_batch_size"] // mixture["micro_batch_size"] // dp - 1)
+        leave = (
+            None if until is None else (until, mixture["global_batch_size"] // mixture["micro_batch_size"] // dp - 1)
+        )
         with stage.up(mixture, dp * cp * tp * pp) as up:
             part = up.train(state=state, leave_after=leave, states=True)
         assert part.ends == ["left" if leave else "end"] * len(part.ends), part.ends

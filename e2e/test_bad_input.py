@@ -31,19 +31,35 @@ TEXTS = corpus.synthetic_texts(5, 400, 90)
 
 
 def mixture_of(sources: Mapping[str, Any], **change: Any) -> Dict[str, Any]:
-    return variant({"sources": dict(sources), "mixture": {"weights": {name: 1 for name in sources}}, "global_batch_size": 8, "micro_batch_size": 1, **change})
+    return variant(
+        {
+            "sources": dict(sources),
+            "mixture": {"weights": {name: 1 for name in sources}},
+            "global_batch_size": 8,
+            "micro_batch_size": 1,
+            **change,
+        }
+    )
 
 
 def clean(stderr: str) -> None:
     """Checks that no Go stack or internal name reaches the user."""
-    assert not re.search(r"^(panic: |goroutine \d+ |fatal error: |runtime error)|goroutine \d+ \[", stderr, re.M), stderr
+    assert not re.search(r"^(panic: |goroutine \d+ |fatal error: |runtime error)|goroutine \d+ \[", stderr, re.M), (
+        stderr
+    )
 
 
 def checked(stage: Any, directory: Path, mixture: Mapping[str, Any]) -> Tuple[int, Dict[str, Any], str]:
     """Runs `check --json` and returns its exit status, output and stderr."""
     path = write_mixture(directory, mixture)
     began = time.monotonic()
-    done = subprocess.run([stage.binary, "check", path, "--ranks", "2", "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [stage.binary, "check", path, "--ranks", "2", "--json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
     assert time.monotonic() - began < SECONDS
     clean(done.stderr)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
@@ -75,7 +91,9 @@ def says(text: str, words: Sequence[str]) -> None:
 
 def failed_with(end: Any, reason: str) -> None:
     """Checks that every rank ended with a RunError or StartError that has `up`'s reason, also a rank that came later."""
-    assert isinstance(end, tuple) and end[1] in ("RunError", "StartError") and end[2].endswith(reason), f"{end}, and `up` said {reason!r}"
+    assert isinstance(end, tuple) and end[1] in ("RunError", "StartError") and end[2].endswith(reason), (
+        f"{end}, and `up` said {reason!r}"
+    )
 
 
 # Unreadable files: a name, a function that writes the files and returns the source, and text that the error must contain.
@@ -117,7 +135,13 @@ def gzip_then_rubbish(d: Path) -> Dict[str, Any]:
 
 def write_parquet(path: Path, column: str = "text", values: Any = None, **kwargs: Any) -> None:
     table = pyarrow.table({"n": list(range(len(TEXTS))), column: TEXTS if values is None else values})
-    options = {"row_group_size": 97, "data_page_size": 2048, "compression": "zstd", "write_page_checksum": True, **kwargs}
+    options = {
+        "row_group_size": 97,
+        "data_page_size": 2048,
+        "compression": "zstd",
+        "write_page_checksum": True,
+        **kwargs,
+    }
     pyarrow.parquet.write_table(table, path, **options)
 
 
@@ -274,7 +298,10 @@ DAMAGE: Dict[Damage, List[str]] = {
 
 
 # The cases that a run with trainers also meets: one for each way in which a source can fail, at opening and later.
-MET = {truncated_gzip, parquet_page, parquet_missing_column, megatron_short_bin, blank, missing, same_ids, no_json_at_all, missing_field}
+MET = {
+    truncated_gzip, parquet_page, parquet_missing_column, megatron_short_bin, blank, missing, same_ids, no_json_at_all,
+    missing_field,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda d: d.__name__)
@@ -306,7 +333,9 @@ def test_long_bin(stage: Any, tmp_path: Path) -> None:
         says(stderr, [r"corpus\.(bin|idx)"])
         return
     code, delivered, stderr = ran(stage, tmp_path, mixture_of({"s": source}))
-    assert code == 0 and sum(s[LENGTH] for s in delivered.segments()) == sum(map(len, corpus.token_documents(3, 80, 200, 50000)))
+    assert code == 0 and sum(s[LENGTH] for s in delivered.segments()) == sum(
+        map(len, corpus.token_documents(3, 80, 200, 50000))
+    )
 
 
 # Single records that cannot be decoded: the inserted line, late in the file, and the expected word.
@@ -335,7 +364,12 @@ def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
     raw = b"".join(line + b"\n" for line in lines)
     path = tmp_path / f"a.jsonl{packed}"
     path.write_bytes({"": lambda b: b, ".gz": gzip.compress, ".zst": zstandard.compress}[packed](raw))
-    mixture = mixture_of({"s": {"path": path.name}}, quarantine={"budget": 0.05}, limits={"sample_bytes": "200KiB"}, tokenizer={"name": "gpt2"})
+    mixture = mixture_of(
+        {"s": {"path": path.name}},
+        quarantine={"budget": 0.05},
+        limits={"sample_bytes": "200KiB"},
+        tokenizer={"name": "gpt2"},
+    )
 
     code, report, stderr = checked(stage, tmp_path, mixture)
     assert code == 0, stderr
@@ -343,7 +377,10 @@ def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
 
     code, delivered, stderr = ran(stage, tmp_path, mixture)
     assert code == 0, stderr
-    said = {int(m[1]): (int(m[2]), m[3]) for m in re.finditer(rf"^quarantined s {re.escape(path.name)}#(\d+) at byte (-?\d+): (.*)$", stderr, re.M)}
+    said = {
+        int(m[1]): (int(m[2]), m[3])
+        for m in re.finditer(rf"^quarantined s {re.escape(path.name)}#(\d+) at byte (-?\d+): (.*)$", stderr, re.M)
+    }
     assert sorted(said) == sorted(at), stderr
     offset = 0
     for n, line in enumerate(lines):
@@ -461,20 +498,40 @@ def test_mistakes(stage: Any, tmp_path: Path) -> None:
         assert old in MIXTURE
         path.write_text(MIXTURE.replace(old, new))
         for args in (["check", path, "--ranks", "2"], ["up", path, "--ranks", "2", "--run-dir", tmp_path / "run"]):
-            done = subprocess.run([stage.binary, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+            done = subprocess.run(
+                [stage.binary, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+            )
             clean(done.stderr)
-            if done.returncode != 2 or not re.search(r"m\.yaml:\d+:\d+", done.stderr) or not re.search(word, done.stderr):
+            if (
+                done.returncode != 2
+                or not re.search(r"m\.yaml:\d+:\d+", done.stderr)
+                or not re.search(word, done.stderr)
+            ):
                 wrong.append(f"{args[0]}: {new!r}: exit {done.returncode}: {done.stderr}")
     assert not wrong, "\n".join(wrong)
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"[]", b"- a\n- b\n", b"\xff\xfe\x00v", b"a: " * 5000, b"x: [" * 20000, b"version: 1\n" + b"# long\n" * 300_000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 100,
+        b"[]",
+        b"- a\n- b\n",
+        b"\xff\xfe\x00v",
+        b"a: " * 5000,
+        b"x: [" * 20000,
+        b"version: 1\n" + b"# long\n" * 300_000,
+    ],
+)
 def test_no_mixture(stage: Any, tmp_path: Path, content: bytes) -> None:
     """Files that are not mixtures."""
     path = tmp_path / "m.yaml"
     path.write_bytes(content)
-    done = subprocess.run([stage.binary, "check", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [stage.binary, "check", path], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+    )
     clean(done.stderr)
     assert done.returncode == 2 and "m.yaml" in done.stderr, done.stderr[:500]
 
@@ -484,9 +541,20 @@ def test_usage(stage: Any, tmp_path: Path) -> None:
     whole(tmp_path, "a.jsonl")
     path = tmp_path / "m.yaml"
     path.write_text(MIXTURE)
-    for args in (["up"], ["up", path], ["up", path, "--run-dir", tmp_path / "r", "--ranks", "0"], ["up", path, "--run-dir", tmp_path / "r", "--ranks", "3"],
-                 ["check", path, "--bogus"], ["check", tmp_path / "none.yaml"], ["check", tmp_path], ["nonsense"], ["plan", path, "--steps", "5..2"]):
-        done = subprocess.run([stage.binary, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+    for args in (
+        ["up"],
+        ["up", path],
+        ["up", path, "--run-dir", tmp_path / "r", "--ranks", "0"],
+        ["up", path, "--run-dir", tmp_path / "r", "--ranks", "3"],
+        ["check", path, "--bogus"],
+        ["check", tmp_path / "none.yaml"],
+        ["check", tmp_path],
+        ["nonsense"],
+        ["plan", path, "--steps", "5..2"],
+    ):
+        done = subprocess.run(
+            [stage.binary, *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+        )
         clean(done.stderr)
         assert done.returncode == 2 and done.stderr.strip(), f"{args}: exit {done.returncode}: {done.stderr}"
 
@@ -506,11 +574,20 @@ def flipping(directory: Path) -> Iterator[Tuple[str, List[str], Dict[str, Any]]]
     yield "zstd", ["c.jsonl.zst"], {"path": "c.jsonl.zst"}
     lines = raw.splitlines(keepends=True)
     frame = zstandard.ZstdCompressor(write_checksum=True).compress
-    (directory / "d.jsonl.zst").write_bytes(b"".join(frame(b"".join(lines[i : i + 7])) for i in range(0, len(lines), 7)))
+    (directory / "d.jsonl.zst").write_bytes(
+        b"".join(frame(b"".join(lines[i : i + 7])) for i in range(0, len(lines), 7))
+    )
     yield "frames", ["d.jsonl.zst"], {"path": "d.jsonl.zst"}
     table = pyarrow.table({"text": texts})
     for name, compression in (("e.parquet", "snappy"), ("f.parquet", "zstd"), ("g.parquet", "none")):
-        pyarrow.parquet.write_table(table, directory / name, compression=compression, row_group_size=17, data_page_size=512, write_page_checksum=True)
+        pyarrow.parquet.write_table(
+            table,
+            directory / name,
+            compression=compression,
+            row_group_size=17,
+            data_page_size=512,
+            write_page_checksum=True,
+        )
         yield name[0], [name], {"path": name}
     corpus.write_megatron(directory / "h", corpus.token_documents(3, 40, 100, 50000), "u2")
     yield "megatron", ["h.bin", "h.idx"], {"format": "megatron", "path": "h"}
@@ -550,7 +627,9 @@ def test_flips(stage: Any, tmp_path: Path) -> None:
             if name in refused:
                 assert f"flip{n}/" in refused[name], f"{kind}: {refused[name]!r} does not name the file"
             elif kind in CHECKED and not found[name]["bad"]:
-                assert (found[name]["records"], found[name]["tokens"]) == (bad, found["whole"]["tokens"]), f"{kind} {name}: {found[name]}"
+                assert (found[name]["records"], found[name]["tokens"]) == (bad, found["whole"]["tokens"]), (
+                    f"{kind} {name}: {found[name]}"
+                )
 
 
 # --- A full disk.
@@ -611,7 +690,13 @@ def test_full_file_system(stage: Any, tmp_path: Path) -> None:
 def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:
     """Starts a run on a full file system and frees space after its report."""
     with open(said, "w") as stderr:
-        up = subprocess.Popen([stage.binary, "up", mixture, "--ranks", "2", "--run-dir", small / "run"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        up = subprocess.Popen(
+            [stage.binary, "up", mixture, "--ranks", "2", "--run-dir", small / "run"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
     try:
         over = time.monotonic() + SECONDS
         while "no space" not in said.read_text():
@@ -619,7 +704,11 @@ def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:
             time.sleep(0.05)
         clean(said.read_text())
         subprocess.run(["mount", "-o", "remount,size=64m", small], check=True)
-        assert up.stdout is not None and select.select([up.stdout], [], [], SECONDS)[0] and up.stdout.readline().startswith("ready"), said.read_text()
+        assert (
+            up.stdout is not None
+            and select.select([up.stdout], [], [], SECONDS)[0]
+            and up.stdout.readline().startswith("ready")
+        ), said.read_text()
     finally:
         up.terminate()
         up.wait(SECONDS)

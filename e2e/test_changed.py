@@ -114,5 +114,7 @@ def test_changed_before_a_resume(changing: Stage, kind: str, fresh: bool) -> Non
             assert run.wait() == 1
     reason = Path(f"{resumed}.stderr").read_text(encoding="utf-8").strip().splitlines()[-1]
     assert f"{FILES[kind]} of source s changed" in reason and "restore the file" in reason, reason
-    assert all(name in ("RunError", "StartError") and told.endswith(reason) for _, name, told in delivered.ends), delivered.ends
+    assert all(name in ("RunError", "StartError") and told.endswith(reason) for _, name, told in delivered.ends), (
+        delivered.ends
+    )
     contract.check_batches(delivered, documents, setting)

@@ -23,19 +23,27 @@ JITTER = {
 @pytest.mark.parametrize("cores", ["1", "2", "7"])
 def test_cores(stage: Any, cores: str) -> None:
     mixture = variant(VARIANTS["base"])
-    assert stage.delivered(mixture, 2, env={"GOMAXPROCS": cores}).bytes() == stage.delivered(mixture, 2, tensors=True).bytes()
+    assert (
+        stage.delivered(mixture, 2, env={"GOMAXPROCS": cores}).bytes()
+        == stage.delivered(mixture, 2, tensors=True).bytes()
+    )
 
 
 @pytest.mark.parametrize("loaders", [1, 2, 5, 7])
 def test_loaders(stage: Any, loaders: int) -> None:
     mixture = variant(VARIANTS["base"])
-    assert stage.delivered({**mixture, "loaders": loaders}, 2).bytes() == stage.delivered(mixture, 2, tensors=True).bytes()
+    assert (
+        stage.delivered({**mixture, "loaders": loaders}, 2).bytes() == stage.delivered(mixture, 2, tensors=True).bytes()
+    )
 
 
 @pytest.mark.parametrize("slow", JITTER)
 def test_timing(stage: Any, slow: str) -> None:
     mixture = variant(VARIANTS["base"])
-    assert stage.delivered(mixture, 2, env={"MILLRACE_FAILPOINTS": JITTER[slow]}).bytes() == stage.delivered(mixture, 2, tensors=True).bytes()
+    assert (
+        stage.delivered(mixture, 2, env={"MILLRACE_FAILPOINTS": JITTER[slow]}).bytes()
+        == stage.delivered(mixture, 2, tensors=True).bytes()
+    )
 
 
 @pytest.mark.parametrize("name", ["base", "samples"])
@@ -96,7 +104,11 @@ def test_filters(stage: Any) -> None:
     }
     for source, keeps in kept.items():
         got = {s[1] for s in delivered.segments() if s[0] == source}
-        want = {key for key, tokens in documents[source].items() if len(tokens) > 0 and keeps(int(key.rsplit("#", 1)[1]), len(tokens))}
+        want = {
+            key
+            for key, tokens in documents[source].items()
+            if len(tokens) > 0 and keeps(int(key.rsplit("#", 1)[1]), len(tokens))
+        }
         assert got == want and 0 < len(got) < len(documents[source]), source
 
 
@@ -106,7 +118,9 @@ def test_plan_command(stage: Any, name: str) -> None:
     mixture = variant(VARIANTS[name])
     delivered = stage.delivered(mixture, 2, tensors=True)
     last = max(delivered.steps()) + 1
-    lines = command(stage.binary, "plan", stage.mixture(mixture), "--ranks", 2, "--steps", f"0..{last}", "--json").splitlines()
+    lines = command(
+        stage.binary, "plan", stage.mixture(mixture), "--ranks", 2, "--steps", f"0..{last}", "--json"
+    ).splitlines()
     plans = [json.loads(line) for line in lines]
     assert [p["step"] for p in plans] == list(range(last))
     assert {p["step"]: p["content_digest"] for p in plans} == delivered.content()
@@ -123,9 +137,17 @@ def test_random_timing(stage: Any, seed: int) -> None:
     """Random delays at random places in every role, with random cores, loaders and ranks."""
     rng = random.Random(seed)
     name, ranks = rng.choice(sorted(VARIANTS)), rng.choice([1, 2, 4, 8])
-    places = ["loader/offer/before", "loader/fetch/before", "loader/fetch/after", "orchestrator/journal/before", "orchestrator/journal/after"]
-    places += ["orchestrator/publish/before", "sidecar/filling", "sidecar/pushed", "sidecar/commit/before", "sidecar/committed"]
-    points = ";".join(f"{place}=sleep:{rng.randrange(1, 60)}ms@{rng.choice([0, 1, 2, 5, 9])}" for place in rng.sample(places, 4))
+    places = [
+        "loader/offer/before", "loader/fetch/before", "loader/fetch/after", "orchestrator/journal/before",
+        "orchestrator/journal/after",
+    ]
+    places += [
+        "orchestrator/publish/before", "sidecar/filling", "sidecar/pushed", "sidecar/commit/before",
+        "sidecar/committed",
+    ]
+    points = ";".join(
+        f"{place}=sleep:{rng.randrange(1, 60)}ms@{rng.choice([0, 1, 2, 5, 9])}" for place in rng.sample(places, 4)
+    )
     env = {"MILLRACE_FAILPOINTS": points, "GOMAXPROCS": str(rng.choice([1, 2, 3, 8]))}
     reference = stage.delivered(variant(VARIANTS[name]), ranks)
     with stage.up({**variant(VARIANTS[name]), "loaders": rng.randrange(1, 8)}, ranks, env=env) as run:

@@ -58,7 +58,10 @@ def test_stop_steps(stage: Any) -> None:
 def test_stop_tokens(stage: Any) -> None:
     """The end is the first complete step that reaches n document tokens."""
     n = 9000
-    counts = [sum(s[5] for s in segments) for segments in stage.delivered(variant({"stop": {"tokens": n}}), 2).steps().values()]
+    counts = [
+        sum(s[5] for s in segments)
+        for segments in stage.delivered(variant({"stop": {"tokens": n}}), 2).steps().values()
+    ]
     assert sum(counts) >= n > sum(counts[:-1])
 
 
@@ -71,8 +74,14 @@ def test_repeat(stage: Any) -> None:
     assert epochs >= {0, 1}
     for s in delivered.segments():
         assert s[3] // len(stage.documents(mixture)[s[0]]) == s[2], s
-    first, second = ([s[3] % books for s in sorted(delivered.segments(), key=lambda s: s[3]) if s[0] == "books" and s[2] == e] for e in (0, 1))
-    ids = [[s[1] for s in sorted(delivered.segments(), key=lambda s: s[3]) if s[0] == "books" and s[2] == e] for e in (0, 1)]
+    first, second = (
+        [s[3] % books for s in sorted(delivered.segments(), key=lambda s: s[3]) if s[0] == "books" and s[2] == e]
+        for e in (0, 1)
+    )
+    ids = [
+        [s[1] for s in sorted(delivered.segments(), key=lambda s: s[3]) if s[0] == "books" and s[2] == e]
+        for e in (0, 1)
+    ]
     assert first and second and ids[0][: len(ids[1])] != ids[1][: len(ids[0])]
     longest = max(s[5] for s in delivered.segments())
     for step, deviation, name in contract.deviations(delivered, mixture):
@@ -138,7 +147,13 @@ def test_only_empty_documents(stage: Any) -> None:
     """Documents without tokens keep their ordinals and records. "" with add_eos is a document of one token."""
     corpus.write_jsonl(stage.corpus / "empties" / "e.jsonl", ["", "x", "", "", "y z", ""], odd=False)
     for eos in (False, True):
-        mixture = variant({"sources": {"e": {"path": "empties/e.jsonl"}}, "mixture": {"weights": {"e": 1}}, "tokenizer": {"name": "gpt2", "add_eos": eos}})
+        mixture = variant(
+            {
+                "sources": {"e": {"path": "empties/e.jsonl"}},
+                "mixture": {"weights": {"e": 1}},
+                "tokenizer": {"name": "gpt2", "add_eos": eos},
+            }
+        )
         delivered = stage.delivered(mixture, 2, tensors=True)
         documents = stage.documents(mixture)
         assert len(documents["e"]) == 6
@@ -165,5 +180,7 @@ def test_ids(stage: Any, path: Any, root: Any, want: Any) -> None:
     for name in ("a/x", "a/y", "b/x"):
         corpus.write_jsonl(stage.corpus / "ids" / f"{name}.jsonl", [f"one of {name}", f"two of {name}"], odd=False)
     source = {"path": path, "format": "jsonl", **({"root": root} if root else {})}
-    delivered = stage.delivered(variant({"sources": {"s": source}, "mixture": {"weights": {"s": 1}}, "global_batch_size": 2}), 1)
+    delivered = stage.delivered(
+        variant({"sources": {"s": source}, "mixture": {"weights": {"s": 1}}, "global_batch_size": 2}), 1
+    )
     assert sorted(s[1] for s in delivered.segments()) == sorted(want)

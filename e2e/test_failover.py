@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 def training(**change: Any) -> Dict[str, Any]:
     """Two loaders over every format, about 70 steps, and a shadow."""
-    return variant({"loaders": 2, "global_batch_size": 8, "micro_batch_size": 2, "reliability": {"shadows": 1}, **change})
+    return variant(
+        {"loaders": 2, "global_batch_size": 8, "micro_batch_size": 2, "reliability": {"shadows": 1}, **change}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,9 @@ class Watch:
             found = what(status)
             if found:
                 return found
-            assert time.monotonic() - began < within, f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
+            assert time.monotonic() - began < within, (
+                f"not within {within} s:\n{json.dumps(status, indent=1)}\n{self.run.stderr()}"
+            )
 
     def protected(self) -> Dict[str, Any]:
         """Whether living loaders read every stripe and each has a standby."""
@@ -66,7 +70,9 @@ class Watch:
 
     def pid(self, name: str) -> int:
         """Waits for a process of this name and returns its pid."""
-        return self.until(lambda s: next((r["pid"] for r in s["roles"] if r["name"] == name and r["state"] == "running"), 0))
+        return self.until(
+            lambda s: next((r["pid"] for r in s["roles"] if r["name"] == name and r["state"] == "running"), 0)
+        )
 
     def said(self) -> str:
         return self.log.read_text() if self.log.exists() else ""
@@ -74,7 +80,9 @@ class Watch:
 
 def titles(pids: List[int]) -> List[str]:
     """The command line that `ps` shows."""
-    return subprocess.run(["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))], capture_output=True, text=True
+    ).stdout.splitlines()
 
 
 def holder(status: Dict[str, Any], source: str) -> str:
@@ -98,7 +106,10 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         taken = watch.until(lambda s: s if holder(s, "plain") == "shadow-0" else None)
         assert next(r["role"] for r in taken["roles"] if r["name"] == "shadow-0") == "loader"
         after = watch.protected()
-        assert holder(after, "plain") == "shadow-0" and next(r["role"] for r in after["roles"] if r["name"] == loader) == "shadow"
+        assert (
+            holder(after, "plain") == "shadow-0"
+            and next(r["role"] for r in after["roles"] if r["name"] == loader) == "shadow"
+        )
         titled = titles([watch.pid("shadow-0"), watch.pid(loader)])
         assert any(t.startswith("millrace loader") and "shadow-0" in t for t in titled), titled
         assert any(t.startswith("millrace shadow") and loader in t for t in titled), titled
@@ -106,7 +117,16 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         stopped = watch.pid("shadow-0")
         os.kill(stopped, signal.SIGSTOP)
         watch.until(lambda s: holder(s, "plain") == loader)
-        fresh = watch.until(lambda s: next((r["pid"] for r in s["roles"] if r["name"] == "shadow-0" and r["pid"] != stopped and r["state"] == "running"), 0))
+        fresh = watch.until(
+            lambda s: next(
+                (
+                    r["pid"]
+                    for r in s["roles"]
+                    if r["name"] == "shadow-0" and r["pid"] != stopped and r["state"] == "running"
+                ),
+                0,
+            )
+        )
         assert os.path.exists(f"/proc/{stopped}") and fresh != stopped
         watch.protected()
         os.kill(stopped, signal.SIGCONT)
@@ -128,9 +148,13 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         assert delivered.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
         assert delivered.bytes() == golden.bytes()
         said, log = run.stderr(), watch.said()
-    assert said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2, said
+    assert (
+        said.count("warning: no shadow could take over") >= 2 and said.count("over: no shadow could take over") >= 2
+    ), said
     assert "alert (unprotected)" in log and "alert is over (unprotected)" in log, log
-    assert f"shadow-0 (pid {stopped}) was fenced" in said and f"the fenced shadow-0 (pid {stopped}) has left" in said, said
+    assert f"shadow-0 (pid {stopped}) was fenced" in said and f"the fenced shadow-0 (pid {stopped}) has left" in said, (
+        said
+    )
 
 
 def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:

@@ -44,7 +44,15 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "tokenizer": {"name": "gpt2"},
         "stop": {"epochs": 1},
         "mixture": {"weights": {"lines": 0.5, "pressed": 0.2, "rows": 0.2, "ids": 0.1}},
-        "model": {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "ffn": 14336, "vocab": 128256},
+        "model": {
+            "layers": 32,
+            "hidden": 4096,
+            "heads": 32,
+            "kv_heads": 8,
+            "head_dim": 128,
+            "ffn": 14336,
+            "vocab": 128256,
+        },
     },
     "varlen": {
         "tokenizer": {"name": "cl100k_base", "add_bos": True},
@@ -57,7 +65,12 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
         "mixture": {
             "schedule": [
                 {"from_step": 0, "weights": {"lines": 0.7, "pressed": 0.1, "rows": 0.1, "ids": 0.1}},
-                {"from_step": 3, "weights": {"lines": 0.1, "pressed": 0.4, "rows": 0.3, "ids": 0.2}, "ramp": "linear", "over_steps": 7},
+                {
+                    "from_step": 3,
+                    "weights": {"lines": 0.1, "pressed": 0.4, "rows": 0.3, "ids": 0.2},
+                    "ramp": "linear",
+                    "over_steps": 7,
+                },
             ]
         },
     },
@@ -76,7 +89,9 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 def write_corpus(at: Path) -> None:
     """Built from arithmetic alone: equal documents on every machine and in every version of Python and its libraries."""
     for i in range(2):
-        corpus.write_jsonl(at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b")
+        corpus.write_jsonl(
+            at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b"
+        )
     corpus.write_jsonl(at / "pressed" / "p.jsonl.gz", corpus.synthetic_texts(200, 60, 50))
     corpus.write_parquet(at / "rows" / "r.parquet", corpus.synthetic_texts(300, 60, 50), "text", "zstd", 16)
     tokens = [[(d * 7919 + k * k * 31) % 50000 for k in range(d * 13 % 230)] for d in range(40)]
@@ -101,7 +116,10 @@ def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -
         delivered = run.train()
         assert delivered.ends == ["end", "end"] and run.wait() == 0, f"{delivered.ends}\n{run.stderr()}"
     content = delivered.content()
-    return {"documents": documents.hexdigest(), "steps": [[content[step], digest] for step, digest in digests(delivered)]}
+    return {
+        "documents": documents.hexdigest(),
+        "steps": [[content[step], digest] for step, digest in digests(delivered)],
+    }
 
 
 def digests(delivered: Delivered) -> List[Tuple[int, str]]:
@@ -128,7 +146,12 @@ def arm64(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if QEMU is None:
         pytest.skip("qemu-aarch64-static is not installed (on Debian: apt-get install qemu-user-static)")
     out = tmp_path_factory.mktemp("arm64") / "millrace"
-    subprocess.run(["go", "build", "-o", str(out), "./cmd/millrace"], cwd=HERE.parent, check=True, env={**os.environ, "GOARCH": "arm64", "CGO_ENABLED": "0"})
+    subprocess.run(
+        ["go", "build", "-o", str(out), "./cmd/millrace"],
+        cwd=HERE.parent,
+        check=True,
+        env={**os.environ, "GOARCH": "arm64", "CGO_ENABLED": "0"},
+    )
     return out
 
 

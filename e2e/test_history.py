@@ -20,27 +20,46 @@ MANIFEST = {"s": {**{f"f#{n}": 8 for n in range(RANKS * STEPS * OF)}, "f#bad": 1
 def quiet() -> Files:
     """The records of a run without faults. Every batch holds one sample of 8 tokens."""
     held = {"fds": 9, "rss_bytes": 50 << 20, "goroutines": 5}
-    files: Files = {f"trainer-{rank}-1{rank}": [{"event": "start", "start": "", "state_step": -1, **held}] for rank in range(RANKS)}
+    files: Files = {
+        f"trainer-{rank}-1{rank}": [{"event": "start", "start": "", "state_step": -1, **held}] for rank in range(RANKS)
+    }
     files["orchestrator-20"] = [{"event": "start", **held}, {"event": "ready", **held}]
     files["sidecar-0-30"] = [{"event": "start", **held}, {"event": "ready", **held}]
     files["loader-0-40"] = [{"event": "start", **held}, {"event": "ready", **held}]
     files["up-50"] = [{"event": "start", **held}, {"event": "ready", **held}]
     for step in range(STEPS):
         plan = {"step": step, "attempt": 1, "digest": f"plan{step}"}
-        files["orchestrator-20"] += [{"event": "journal", "key": "Sealed", "term": 1, **plan}, {"event": "published", "term": 1}]
+        files["orchestrator-20"] += [
+            {"event": "journal", "key": "Sealed", "term": 1, **plan},
+            {"event": "published", "term": 1},
+        ]
         files["sidecar-0-30"].append({"event": "plan", "term": 1, **plan})
-        files["loader-0-40"] += [{"event": "fetch", "key": "s", "term": 2, "step": step}, {"event": "fetched", "key": "s", "term": 2, "step": step}]
+        files["loader-0-40"] += [
+            {"event": "fetch", "key": "s", "term": 2, "step": step},
+            {"event": "fetched", "key": "s", "term": 2, "step": step},
+        ]
         for rank in range(RANKS):
             for m in range(OF):
                 n = (step * RANKS + rank) * OF + m
                 segments = [["s", f"f#{n}", 0, n, 0, 8, 0, 0]]
                 files[f"trainer-{rank}-1{rank}"] += [
                     {"event": "ask"},
-                    {"event": "batch", "step": step, "attempt": 1, "rank": rank, "microbatch": m, "of": OF, "digest": f"bytes{n}", "segments": segments},
+                    {
+                        "event": "batch",
+                        "step": step,
+                        "attempt": 1,
+                        "rank": rank,
+                        "microbatch": m,
+                        "of": OF,
+                        "digest": f"bytes{n}",
+                        "segments": segments,
+                    },
                 ]
     files["orchestrator-20"].append({"event": "lost", "key": "s 99 f#bad"})
     for name, records in files.items():
-        records += [{"event": "ask"}, {"event": "end", **held}] if name.startswith("trainer") else [{"event": "exit", **held}]
+        records += (
+            [{"event": "ask"}, {"event": "end", **held}] if name.startswith("trainer") else [{"event": "exit", **held}]
+        )
     files["up-50"][-1] = {**held, "event": "exit", "boottime_ns": 2_000_000_000}
     return files
 
@@ -54,7 +73,9 @@ def write(files: Files, directory: Path) -> History:
         with open(directory / f"{name}.jsonl", "w", encoding="utf-8") as f:
             for seq, r in enumerate(records, 1):
                 now = r.get("boottime_ns", now + 1_000_000)
-                f.write(json.dumps({"seq": seq, "role": role, "pid": int(pid), "step": -1, **r, "boottime_ns": now}) + "\n")
+                f.write(
+                    json.dumps({"seq": seq, "role": role, "pid": int(pid), "step": -1, **r, "boottime_ns": now}) + "\n"
+                )
     return History(directory)
 
 
@@ -105,7 +126,9 @@ def second_plan(files: Files) -> None:
 
 
 def second_seal(files: Files) -> None:
-    files["orchestrator-20"].insert(-1, {"event": "journal", "key": "Sealed", "step": 3, "attempt": 2, "term": 1, "digest": "another"})
+    files["orchestrator-20"].insert(
+        -1, {"event": "journal", "key": "Sealed", "step": 3, "attempt": 2, "term": 1, "digest": "another"}
+    )
 
 
 def other_bytes(files: Files) -> None:
@@ -136,7 +159,10 @@ def stale_plan(files: Files) -> None:
 
 def stale_decision(files: Files) -> None:
     files["orchestrator-20"][-4]["term"] = 4
-    files["orchestrator-21"] = [{"event": "start"}, {"event": "journal", "key": "Acknowledged", "term": 3, "boottime_ns": 1_000_000_000}]
+    files["orchestrator-21"] = [
+        {"event": "start"},
+        {"event": "journal", "key": "Acknowledged", "term": 3, "boottime_ns": 1_000_000_000},
+    ]
 
 
 def stall(files: Files) -> None:
@@ -184,7 +210,10 @@ def told_by_a_dying_up(files: Files) -> None:
     """A killed and restarted `up` is no excuse for a trainer's error."""
     restarted(files, 0, at=7, state_step=2, begin=2)
     del files["up-50"][-1]
-    files["trainer-0-10"] += [{"event": "ask"}, {"event": "error", "key": "RunError", "reason": "no `millrace up` serves it any more"}]
+    files["trainer-0-10"] += [
+        {"event": "ask"},
+        {"event": "error", "key": "RunError", "reason": "no `millrace up` serves it any more"},
+    ]
 
 
 DOCTORED: List[Any] = [
@@ -224,8 +253,13 @@ def test_command(tmp_path: Path) -> None:
     other_bytes(files)
     write(files, tmp_path / "doctored")
     (tmp_path / "manifest.json").write_text(json.dumps(MANIFEST))
-    command = [sys.executable, str(Path(__file__).with_name("history.py")), "--golden", str(tmp_path / "golden"), "--manifest", str(tmp_path / "manifest.json")]
+    command = [
+        sys.executable, str(Path(__file__).with_name("history.py")), "--golden", str(tmp_path / "golden"), "--manifest",
+        str(tmp_path / "manifest.json"),
+    ]
     good = subprocess.run([*command, str(tmp_path / "golden")], capture_output=True, text=True)
     assert good.returncode == 0 and good.stdout == "0 violations\n", good
     bad = subprocess.run([*command, str(tmp_path / "doctored")], capture_output=True, text=True)
-    assert bad.returncode == 1 and bad.stdout.startswith("P5: slot (2, 0, 1) has others") and '    > {"seq"' in bad.stdout, bad
+    assert (
+        bad.returncode == 1 and bad.stdout.startswith("P5: slot (2, 0, 1) has others") and '    > {"seq"' in bad.stdout
+    ), bad

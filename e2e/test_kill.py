@@ -42,7 +42,13 @@ def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
     """The next orchestrator publishes a journaled, unpublished plan unchanged. Each step has one sealed plan."""
     directory = stage.new_dir()
     events = Path(f"{directory}.events")
-    with stage.up(training(), RANKS, directory, env={"MILLRACE_FAILPOINTS": "orchestrator/journal/after=kill@14"}, args=["--events", str(events)]) as run:
+    with stage.up(
+        training(),
+        RANKS,
+        directory,
+        env={"MILLRACE_FAILPOINTS": "orchestrator/journal/after=kill@14"},
+        args=["--events", str(events)],
+    ) as run:
         delivered = run.train()
         check_survived(run, delivered, golden)
         dead = [life for life in killed(events, run.stderr()) if life.kind == "orchestrator"]
@@ -53,7 +59,9 @@ def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
     for path in events.glob("sidecar-*.jsonl"):
         for r in map(json.loads, path.read_text().splitlines()):
             if r["event"] == "plan":
-                assert plans.setdefault((r["attempt"], r["step"]), r["digest"]) == r["digest"], f"two plans of step {r['step']}"
+                assert plans.setdefault((r["attempt"], r["step"]), r["digest"]) == r["digest"], (
+                    f"two plans of step {r['step']}"
+                )
     for step in (r["step"] for r in cut):
         assert plans[1, step] == golden.content()[step] == delivered.content()[step]
 
@@ -71,7 +79,9 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
         while processes_of(directory) and time.monotonic() - died < SOON:
             time.sleep(0.02)
         took = time.monotonic() - died
-        assert not processes_of(directory) and took < SOON, f"children outlived `up` by {took:.1f} s: {processes_of(directory)}"
+        assert not processes_of(directory) and took < SOON, (
+            f"children outlived `up` by {took:.1f} s: {processes_of(directory)}"
+        )
         assert not list(directory.glob("*.sock")) and not (directory / "run").exists(), "the children left files behind"
         first = trainers.collect()
         for end in first.ends:
@@ -123,7 +133,9 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
     start = min(step for step, _, _ in b)
     assert {slot: whole[slot] for slot in a} == a
     assert b == {slot: digest for slot, digest in whole.items() if slot[0] >= start}
-    finished = min(max((x.step for x in batches if x.microbatch == x.num_microbatches - 1), default=-1) for batches in first.ranks)
+    finished = min(
+        max((x.step for x in batches if x.microbatch == x.num_microbatches - 1), default=-1) for batches in first.ranks
+    )
     assert start <= finished + 1, f"went on at step {start}, but a rank had only finished step {finished}"
     assert start >= finished - 1, f"went on at step {start}, though every rank had finished step {finished}"
 
@@ -138,7 +150,12 @@ def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
         trainers.collect(until=cut)
         trainers.end()  # SIGKILL
         first = trainers.delivered
-        last = {(b.step, rank): b for rank, batches in enumerate(first.ranks) for b in batches if b.microbatch == b.num_microbatches - 1}
+        last = {
+            (b.step, rank): b
+            for rank, batches in enumerate(first.ranks)
+            for b in batches
+            if b.microbatch == b.num_microbatches - 1
+        }
         step, rank = rng.choice(sorted(last))
         state = json.loads(last[step, rank].state)
         second = run.train(state=state)
@@ -165,7 +182,9 @@ def test_one_trainer_killed(stage: Any, golden: Delivered) -> None:
 def test_memory_comes_back(stage: Any) -> None:
     """A trainer killed while it holds frames leaves no ring in the sidecar."""
     with stage.up(training(), RANKS, stage.new_dir()) as run:
-        sidecar = next(r["pid"] for r in json.loads((run.directory / "run" / "roles.json").read_text()) if r["role"] == "sidecar")
+        sidecar = next(
+            r["pid"] for r in json.loads((run.directory / "run" / "roles.json").read_text()) if r["role"] == "sidecar"
+        )
         for _ in range(3):
             trainers = run.start(start="fresh", leave_after=(1, 0), stay=True)
             trainers.collect(until=1)
@@ -196,7 +215,12 @@ def memfds(pid: int) -> int:
 def test_crash_is_named(stage: Any) -> None:
     """A document that crashes every reader ends the run with its name. The stack goes to a file, not to stderr."""
     names = ["loader-0", "loader-1", "shadow-0"]
-    with stage.up(training(), 1, stage.new_dir(), env={"MILLRACE_FAILPOINTS": ";".join(f"{name}:loader/fetch/before=panic" for name in names)}) as run:
+    with stage.up(
+        training(),
+        1,
+        stage.new_dir(),
+        env={"MILLRACE_FAILPOINTS": ";".join(f"{name}:loader/fetch/before=panic" for name in names)},
+    ) as run:
         delivered = run.train()
         assert run.wait(DEADLINE) == 1
         said = run.stderr()

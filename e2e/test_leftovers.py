@@ -28,7 +28,11 @@ def named_memory(run: Run) -> List[str]:
     for pid in [run.process.pid, *run.children()]:
         try:
             out += [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/dev/shm/" in line]
-            out += [link for link in (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")) if link.startswith("/dev/shm/")]
+            out += [
+                link
+                for link in (os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
+                if link.startswith("/dev/shm/")
+            ]
         except OSError:
             pass  # gone meanwhile
     return out
@@ -41,7 +45,9 @@ def our_memfds() -> List[str]:
         try:
             if entry.isdigit() and Path("/proc", entry, "comm").read_text().strip() == "millrace":
                 fds = Path("/proc", entry, "fd")
-                out += [f"{entry}: {os.readlink(fds / fd)}" for fd in os.listdir(fds) if "memfd:" in os.readlink(fds / fd)]
+                out += [
+                    f"{entry}: {os.readlink(fds / fd)}" for fd in os.listdir(fds) if "memfd:" in os.readlink(fds / fd)
+                ]
         except OSError:
             pass  # gone meanwhile
     return out
@@ -51,7 +57,9 @@ def check_clean(run: Run, failed: bool = False) -> None:
     """Checks that only the journal is left and, after a failure, the reason: no process, socket or runtime directory."""
     left = run.leftovers()
     assert not left
-    assert sorted(p.name for p in run.directory.iterdir()) == ["journal", "outcome.json"][: 1 + failed], sorted(run.directory.rglob("*"))
+    assert sorted(p.name for p in run.directory.iterdir()) == ["journal", "outcome.json"][: 1 + failed], sorted(
+        run.directory.rglob("*")
+    )
 
 
 def end_finished(run: Run) -> int:
@@ -163,7 +171,12 @@ def test_second_up_is_refused(stage: Any) -> None:
         trainers.collect(until=3)
         for _ in range(2):
             began = time.monotonic()
-            second = subprocess.run([stage.binary, "up", path, "--ranks", str(RANKS), "--run-dir", directory], capture_output=True, text=True, timeout=DEADLINE)
+            second = subprocess.run(
+                [stage.binary, "up", path, "--ranks", str(RANKS), "--run-dir", directory],
+                capture_output=True,
+                text=True,
+                timeout=DEADLINE,
+            )
             assert second.returncode == 1 and not second.stdout, second
             assert "in use" in second.stderr and str(run.process.pid) in second.stderr, second.stderr
             assert time.monotonic() - began < SOON
@@ -194,14 +207,24 @@ def test_up_after_up(stage: Any) -> None:
 def test_directories(stage: Any, tmp_path: Path) -> None:
     """An empty directory of any mode works, also with a long name. A file is refused."""
     long = tmp_path / ("long-" * 20) / ("name-" * 20)
-    for directory, mode in ((tmp_path / "open", 0o777), (tmp_path / "closed", 0o700), (tmp_path / "with spaces, ümläute and *[stars]*", 0o755), (long, 0o755)):
+    for directory, mode in (
+        (tmp_path / "open", 0o777),
+        (tmp_path / "closed", 0o700),
+        (tmp_path / "with spaces, ümläute and *[stars]*", 0o755),
+        (long, 0o755),
+    ):
         directory.mkdir(parents=True)
         directory.chmod(mode)
         with stage.up(mixture(stop={"steps": 2}), 1, directory) as run:
             assert run.train().ends == ["end"] and run.wait() == 0
             check_clean(run)
     (tmp_path / "file").write_text("")
-    done = subprocess.run([stage.binary, "up", stage.mixture(mixture()), "--run-dir", tmp_path / "file"], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [stage.binary, "up", stage.mixture(mixture()), "--run-dir", tmp_path / "file"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
     assert done.returncode in (1, 2) and str(tmp_path / "file") in done.stderr and "goroutine" not in done.stderr
 
 
@@ -250,7 +273,9 @@ def test_status(stage: Any) -> None:
 def test_status_of_nothing(stage: Any, tmp_path: Path) -> None:
     """A directory without a run, or a missing one, is an error."""
     for directory in (tmp_path, tmp_path / "none"):
-        done = subprocess.run([stage.binary, "status", directory, "--json"], capture_output=True, text=True, timeout=DEADLINE)
+        done = subprocess.run(
+            [stage.binary, "status", directory, "--json"], capture_output=True, text=True, timeout=DEADLINE
+        )
         assert done.returncode in (1, 2) and str(directory) in done.stderr, done
 
 

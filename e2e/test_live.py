@@ -36,7 +36,14 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
         assert time.monotonic() < deadline, run.stderr()
         time.sleep(0.05)
     done = [mix(stage, run, "set", *WEIGHTS, "--from-step", "20")]
-    os.kill(next(r["pid"] for r in json.loads(command(stage.binary, "status", str(run.directory), "--json"))["roles"] if r["role"] == "orchestrator"), signal.SIGKILL)
+    os.kill(
+        next(
+            r["pid"]
+            for r in json.loads(command(stage.binary, "status", str(run.directory), "--json"))["roles"]
+            if r["role"] == "orchestrator"
+        ),
+        signal.SIGKILL,
+    )
     while True:  # the next life takes what the journal says
         try:
             done.append(mix(stage, run, "skip", "--from-step", "24", "--to-step", "26"))
@@ -65,7 +72,9 @@ def test_changes_hold_everywhere(stage: Any) -> None:
     assert [content[s] for s in range(20)] == [plain.content()[s] for s in range(20)], "steps before the change moved"
     steps = first.steps()
     assert sum(tokens(steps[s], "books") for s in range(21, 30)) / 9 > 0.5
-    assert all(tokens(steps[s], "tables") == 0 for s in range(31, STEPS)) and any(tokens(steps[s], "tables") for s in range(30))
+    assert all(tokens(steps[s], "tables") == 0 for s in range(31, STEPS)) and any(
+        tokens(steps[s], "tables") for s in range(30)
+    )
 
     stopped = json.loads(command(stage.binary, "status", str(directory), "--json"))
     assert [c["at_step"] for c in stopped["mixture"]["changes"]] == [20, 24, 30]
@@ -155,7 +164,9 @@ def test_loss_spike_cure(stage: Any) -> None:
     directory = stage.new_dir()
     with stage.up(LIVE, 2, directory) as run:
         first = run.train(states=True, leave_after=(12, 1))
-        state = next(json.loads(b.state) for b in first.ranks[0] if (b.step, b.microbatch) == (8, b.num_microbatches - 1))
+        state = next(
+            json.loads(b.state) for b in first.ranks[0] if (b.step, b.microbatch) == (8, b.num_microbatches - 1)
+        )
         error = command_fails(stage, run, "skip", "--from-step", "10", "--to-step", "13")
         assert "--next-attempt" in error
         assert not mix(stage, run, "skip", "--from-step", "10", "--to-step", "13", "--next-attempt")["in_force"]
@@ -167,7 +178,9 @@ def test_loss_spike_cure(stage: Any) -> None:
 
 
 def command_fails(stage: Any, run: Run, *args: str) -> str:
-    done = subprocess.run([str(stage.binary), "mix", str(run.directory), *args], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [str(stage.binary), "mix", str(run.directory), *args], capture_output=True, text=True, timeout=DEADLINE
+    )
     assert done.returncode == 2, (done.returncode, done.stderr)
     return done.stderr
 
@@ -179,7 +192,12 @@ def test_killed_while_it_changes(stage: Any, point: str, held: int) -> None:
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 1, directory, env={"MILLRACE_FAILPOINTS": f"orchestrator/mix/{point}=kill@1"}) as run:
         trainers = run.start(pause=2.0, hold=str(hold))
-        done = subprocess.run([str(stage.binary), "mix", str(run.directory), "set", *WEIGHTS], capture_output=True, text=True, timeout=DEADLINE)
+        done = subprocess.run(
+            [str(stage.binary), "mix", str(run.directory), "set", *WEIGHTS],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
         assert done.returncode == 1 and "change the mixture" in done.stderr
         hold.unlink()
         delivered = trainers.collect()
@@ -195,7 +213,10 @@ def test_changes_that_cannot_be(stage: Any) -> None:
     with stage.up(LIVE, 1) as run:
         run.train(leave_after=(3, 0))
         for args, want in [
-            (("set", "plain=nan", "packed=1", "frames=1", "tables=1", "books=1"), "a weight is a finite decimal number"),
+            (
+                ("set", "plain=nan", "packed=1", "frames=1", "tables=1", "books=1"),
+                "a weight is a finite decimal number",
+            ),
             (("set", "plain=-1", "packed=1", "frames=1", "tables=1", "books=1"), "a weight cannot be negative"),
             (("set", "plain=0", "packed=0", "frames=0", "tables=0", "books=0"), "every weight is 0"),
             (("set", "plain=1"), 'source "books" has no weight: add books=0'),
@@ -210,7 +231,10 @@ def test_changes_that_cannot_be(stage: Any) -> None:
             (("turn",), "unknown verb"),
         ]:
             assert want in command_fails(stage, run, *args), args
-    assert "no `millrace up` runs on" in subprocess.run([str(stage.binary), "mix", str(run.directory), "show"], capture_output=True, text=True).stderr
+    assert (
+        "no `millrace up` runs on"
+        in subprocess.run([str(stage.binary), "mix", str(run.directory), "show"], capture_output=True, text=True).stderr
+    )
     assert not processes_of(run.directory)
 
 

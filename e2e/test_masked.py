@@ -39,7 +39,9 @@ def written(directory: Path, name: str) -> Path:
         (directory / name).write_text("".join(json.dumps({"text": text, "ballast": BALLAST}) + "\n" for text in TEXTS))
     else:
         table = pyarrow.table({"text": TEXTS, "ballast": [BALLAST] * len(TEXTS)})
-        pyarrow.parquet.write_table(table, directory / name, row_group_size=10, compression=None, use_dictionary=False, write_page_checksum=True)
+        pyarrow.parquet.write_table(
+            table, directory / name, row_group_size=10, compression=None, use_dictionary=False, write_page_checksum=True
+        )
     return directory / name
 
 
@@ -61,7 +63,11 @@ def damaged(path: Path, record: int) -> bytes:
 
 def masked(golden: Delivered, bad: List[Tuple[int, Segment]]) -> Dict[Slot, Dict[str, np.ndarray]]:
     """The golden run's tensors with these segments masked: pad tokens without loss, everything else unchanged."""
-    out = {slot: {name: a.copy() for name, a in b.tensors.items()} for slot, b in golden.slots().items() if b.tensors is not None}
+    out = {
+        slot: {name: a.copy() for name, a in b.tensors.items()}
+        for slot, b in golden.slots().items()
+        if b.tensors is not None
+    }
     slots = golden.slots()
     for step, segment in bad:
         slot = next(s for s, b in slots.items() if s[0] == step and segment in b.segments)
@@ -85,7 +91,12 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
     """The sample is masked and nothing else changes. A rollback gives the same again, also after the file is repaired."""
     path = written(tmp_path, name)
     golden = whole_run(stage, write_mixture(tmp_path, mixture(name)))
-    number = next(int(s[ID].split("#")[1]) for step, ss in golden.steps().items() for s in ss if s[SOURCE] == "big" and step > 3 and int(s[ID].split("#")[1]) in MIDDLE)
+    number = next(
+        int(s[ID].split("#")[1])
+        for step, ss in golden.steps().items()
+        for s in ss
+        if s[SOURCE] == "big" and step > 3 and int(s[ID].split("#")[1]) in MIDDLE
+    )
     was = damaged(path, number)
     group = {f"{name}#{number}"} if name == "a.jsonl" else {f"{name}#{number // 10 * 10 + i}" for i in range(10)}
     bad = [(step, s) for step, ss in golden.steps().items() for s in ss if s[SOURCE] == "big" and s[ID] in group]
@@ -101,7 +112,10 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
         second = run.train(state=state, tensors=True, leave_after=(STEPS - 2, 1))
         assert min(second.steps()) == step - 1
         same(second, masked(golden, bad))
-        held = [json.loads(line) for line in command(stage.binary, "ledger", str(run.directory), "--step", str(step), "--json").splitlines()]
+        held = [
+            json.loads(line)
+            for line in command(stage.binary, "ledger", str(run.directory), "--step", str(step), "--json").splitlines()
+        ]
         assert [h["attempt"] for h in held] == [1, 2]
         for h in held:
             assert {s["id"] for s in h["segments"] if s["masked"]} == {s[ID] for at, s in bad if at == step}
@@ -113,9 +127,13 @@ def test_budget_spent_after_sealing(stage: Any, tmp_path: Path) -> None:
     """More masked samples than the budget end the run, which names them."""
     path = written(tmp_path, "a.jsonl")
     golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
-    number = next(int(s[ID].split("#")[1]) for s in golden.segments() if s[SOURCE] == "big" and int(s[ID].split("#")[1]) in MIDDLE)
+    number = next(
+        int(s[ID].split("#")[1]) for s in golden.segments() if s[SOURCE] == "big" and int(s[ID].split("#")[1]) in MIDDLE
+    )
     damaged(path, number)
-    with Run(stage.binary, write_mixture(tmp_path, mixture("a.jsonl", quarantine={"budget": 0})), stage.new_dir(), RANKS) as run:
+    with Run(
+        stage.binary, write_mixture(tmp_path, mixture("a.jsonl", quarantine={"budget": 0})), stage.new_dir(), RANKS
+    ) as run:
         delivered = run.train()
         assert run.wait() == 1
         reason = run.stderr().strip().splitlines()[-1]

@@ -54,7 +54,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             plain.write(lines)
             frame.write(lines)
         frame.close()
-    with pyarrow.parquet.ParquetWriter(at / "table.parquet", pyarrow.schema([("text", pyarrow.string())]), compression="zstd") as table:
+    with pyarrow.parquet.ParquetWriter(
+        at / "table.parquet", pyarrow.schema([("text", pyarrow.string())]), compression="zstd"
+    ) as table:
         held: List[str] = []
         for n in range(FILE // size):
             held += rows(n)
@@ -92,7 +94,10 @@ class Cgroup:
 
     def __init__(self, limit: int, name: str) -> None:
         self.path, self.limit = Path(), limit
-        for root, knob in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+        for root, knob in (
+            (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+            (Path("/sys/fs/cgroup"), "memory.max"),
+        ):
             path = root / f"millrace-test-{os.getpid()}-{name}"
             try:
                 path.mkdir()
@@ -134,7 +139,16 @@ def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit:
     return scale
 
 
-@pytest.mark.parametrize("names, shuffle", [(("plain",), "global"), (("frame",), "global"), (("table",), "global"), (("plain",), "blocks"), (("plain", "frame", "table"), "global")])
+@pytest.mark.parametrize(
+    "names, shuffle",
+    [
+        (("plain",), "global"),
+        (("frame",), "global"),
+        (("table",), "global"),
+        (("plain",), "blocks"),
+        (("plain", "frame", "table"), "global"),
+    ],
+)
 def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -> None:
     """With the least limits and files three times as large, without an index: memory stays within the documented bound."""
     shape = mixture(*names, shuffle=shuffle, index_dir=f"index-{'-'.join(names)}-{shuffle}")
@@ -156,7 +170,9 @@ def test_ranks(stage: Any, large: Path, ranks: int) -> None:
 
 def test_stuck_consumer(stage: Any, large: Path) -> None:
     """A trainer stops reading: all roles stop, and memory, descriptors and threads stay constant."""
-    with Run(stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2) as run:
+    with Run(
+        stage.binary, write_mixture(large, mixture("plain", "frame", stop={"steps": 400})), stage.new_dir(), 2
+    ) as run:
         trainers = run.start(leave_after=(4, 3), stay=True)
         trainers.collect(until=4)
         until, resting = time.monotonic() + DEADLINE, False
@@ -179,7 +195,9 @@ def test_flat(stage: Any, large: Path) -> None:
     scale = weighed(stage, large, shape, 2, documented(2))
     half = len(scale.totals) // 2
     assert half > 4, "too short to tell"
-    print(f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, threads {scale.threads[half]} to {max(scale.threads[half:])}")
+    print(
+        f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, threads {scale.threads[half]} to {max(scale.threads[half:])}"
+    )
     assert max(scale.fds[half:]) <= max(scale.fds[:half]) + 4, scale.fds
     assert max(scale.threads[half:]) <= max(scale.threads[:half]) + 4, scale.threads
     assert max(scale.totals[half:]) <= max(scale.totals[:half]) + 48 * MIB, scale.totals
@@ -233,7 +251,10 @@ def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
         ({"sidecar_memory": "1MiB"}, "sidecar_memory"),
         ({"sample_bytes": "300MiB"}, "sample_bytes"),
     ):
-        path = write_mixture(tmp_path, variant({"sources": {"s": {"path": "a.jsonl"}}, "mixture": {"weights": {"s": 1}}, "limits": limits}))
+        path = write_mixture(
+            tmp_path,
+            variant({"sources": {"s": {"path": "a.jsonl"}}, "mixture": {"weights": {"s": 1}}, "limits": limits}),
+        )
         done = subprocess.run([stage.binary, "check", path], capture_output=True, text=True, timeout=DEADLINE)
         assert done.returncode == 2 and word in done.stderr and "mixture.yaml:" in done.stderr, done.stderr
 

@@ -27,13 +27,23 @@ SCHEDULES = {
     "ramp": {
         "schedule": [
             {"from_step": 0, "weights": {"plain": 8, "packed": 1, "frames": 1, "tables": 1, "books": 1}},
-            {"from_step": 5, "weights": {"plain": 1, "packed": 1, "frames": 3, "tables": 1, "books": 6}, "ramp": "linear", "over_steps": 20},
+            {
+                "from_step": 5,
+                "weights": {"plain": 1, "packed": 1, "frames": 3, "tables": 1, "books": 6},
+                "ramp": "linear",
+                "over_steps": 20,
+            },
         ]
     },
     "tokens": {
         "schedule": [
             {"from_tokens": 0, "weights": {"plain": 8, "packed": 1, "frames": 1, "tables": 1, "books": 1}},
-            {"from_tokens": 20000, "weights": {"plain": 1, "packed": 1, "frames": 3, "tables": 1, "books": 6}, "ramp": "linear", "over_tokens": 50000},
+            {
+                "from_tokens": 20000,
+                "weights": {"plain": 1, "packed": 1, "frames": 3, "tables": 1, "books": 6},
+                "ramp": "linear",
+                "over_tokens": 50000,
+            },
         ]
     },
 }
@@ -50,7 +60,9 @@ def test_bounds(stage: Any, name: str, unit: str) -> None:
     found = contract.deviations(delivered, mixture)
     assert len(found) == 35
     for step, deviation, source in found:
-        assert deviation <= bound, f"step {step}: {source} is {float(deviation):.2f} {unit} from its target, {bound} are allowed"
+        assert deviation <= bound, (
+            f"step {step}: {source} is {float(deviation):.2f} {unit} from its target, {bound} are allowed"
+        )
 
 
 @pytest.mark.parametrize("unit", ["tokens", "samples"])
@@ -76,7 +88,9 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
             assert set(got) <= set(active)
             for source, weight in active.items():
                 deviation = abs(got[source] - weight / total * sum(got.values()))
-                assert deviation <= 4 * longest, f"steps {a + 1} … {step}: {source} is {float(deviation):.2f} from its share"
+                assert deviation <= 4 * longest, (
+                    f"steps {a + 1} … {step}: {source} is {float(deviation):.2f} from its share"
+                )
             checked += 1
     assert checked > 0
 

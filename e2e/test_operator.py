@@ -34,14 +34,18 @@ def test_ledger_is_what_trainers_got(stage: Any) -> None:
             segments = delivered.steps()[4]
             assert attempt["complete"] and as_taken(attempt["segments"]) == sorted(s[:6] for s in segments)
             assert attempt["content_digest"] == content_digest(segments)
-            assert all(any(r["source"] == s[0] and r["from"] <= s[3] <= r["to"] for r in attempt["ranges"]) for s in segments)
+            assert all(
+                any(r["source"] == s[0] and r["from"] <= s[3] <= r["to"] for r in attempt["ranges"]) for s in segments
+            )
         live = {}
         for source, name, *_ in {s[0]: s for s in first.steps()[4]}.values():
             found = live[source, name] = ledger(stage, directory, "--sample", f"{source}/{name}")
             assert {(f["attempt"], f["step"]) for f in found} >= {(1, 4), (2, 4)}
             assert all(s["source"] == source and s["id"] == name for f in found for s in f["segments"])
     for (source, name), found in live.items():
-        assert ledger(stage, directory, "--sample", name, "--source", source) == found, "stopped, it says something else"
+        assert ledger(stage, directory, "--sample", name, "--source", source) == found, (
+            "stopped, it says something else"
+        )
 
 
 def test_rolling_restart_under_load(stage: Any) -> None:
@@ -49,7 +53,9 @@ def test_rolling_restart_under_load(stage: Any) -> None:
     with stage.up(SHORT, 2) as run:
         (held := Path(f"{run.directory}.hold")).touch()
         trainers = run.start(pause=2.0, hold=str(held))
-        done = [json.loads(line) for line in command(stage.binary, "restart", str(run.directory), "--json").splitlines()]
+        done = [
+            json.loads(line) for line in command(stage.binary, "restart", str(run.directory), "--json").splitlines()
+        ]
         held.unlink()
         delivered = trainers.collect()
         assert run.wait() == 0

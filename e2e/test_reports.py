@@ -15,7 +15,9 @@ TEXTS = corpus.synthetic_texts(7, 60, 30)
 
 
 def one_source(path: Any, **change: Any) -> Any:
-    return variant({"sources": {"s": {"path": path}}, "mixture": {"weights": {"s": 1}}, "global_batch_size": 2, **change})
+    return variant(
+        {"sources": {"s": {"path": path}}, "mixture": {"weights": {"s": 1}}, "global_batch_size": 2, **change}
+    )
 
 
 def test_check_lists_skipped_files(stage: Any, tmp_path: Path) -> None:
@@ -47,4 +49,6 @@ def test_status_says_how_a_source_is_shuffled(stage: Any, tmp_path: Path) -> Non
                 break
             time.sleep(0.05)
     assert (reported["lines"]["shuffle"], reported["lines"]["why"]) == ("global", "")
-    assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported["stream"]
+    assert reported["stream"]["shuffle"] == "blocks" and "stream.jsonl.gz" in reported["stream"]["why"], reported[
+        "stream"
+    ]

@@ -25,7 +25,10 @@ def whole(stage: Any) -> Dict[int, Any]:
 
 
 def states(delivered: Any, step: int, microbatch: int) -> List[Dict[str, Any]]:
-    return [json.loads(next(b.state for b in batches if (b.step, b.microbatch) == (step, microbatch))) for batches in delivered.ranks]
+    return [
+        json.loads(next(b.state for b in batches if (b.step, b.microbatch) == (step, microbatch)))
+        for batches in delivered.ranks
+    ]
 
 
 def resume(stage: Any, state: Any, ranks: int, mixture: Any = SHORT, **orders: Any) -> Any:
@@ -92,7 +95,11 @@ def test_again_and_again(stage: Any, whole: Any) -> None:
     ranks, got = 2, {}
     for end in (1, 3, 5, STEPS - 1):
         leave = (end, 8 // 2 // ranks - 1)
-        part = resume(stage, state, ranks, states=True, leave_after=leave) if end < STEPS - 1 else resume(stage, state, ranks, states=True)
+        part = (
+            resume(stage, state, ranks, states=True, leave_after=leave)
+            if end < STEPS - 1
+            else resume(stage, state, ranks, states=True)
+        )
         for slot, digest in part.bytes().items():
             assert whole[ranks].bytes()[slot] == digest
         got.update(part.content())
@@ -139,7 +146,11 @@ def test_size_at_64_sources(stage: Any) -> None:
     delivered = stage.delivered(mixture, 1, states=True)
     sizes = [len(b.state) for b in delivered.ranks[0]]
     assert max(sizes) <= 16 << 10, max(sizes)
-    assert resume(stage, json.loads(delivered.ranks[0][40].state), 1, mixture).bytes() == {s: d for s, d in delivered.bytes().items() if s > (delivered.ranks[0][40].step, 0, delivered.ranks[0][40].microbatch)}
+    assert resume(stage, json.loads(delivered.ranks[0][40].state), 1, mixture).bytes() == {
+        s: d
+        for s, d in delivered.bytes().items()
+        if s > (delivered.ranks[0][40].step, 0, delivered.ranks[0][40].microbatch)
+    }
 
 
 def test_other_identity(stage: Any, whole: Any) -> None:
@@ -169,7 +180,9 @@ def test_changed_files(stage: Any, whole: Any) -> None:
 def test_what_may_differ(stage: Any, whole: Any) -> None:
     """Settings outside the identity may change at a resume, and the content stays."""
     other = copy.deepcopy(SHORT)
-    other.update(micro_batch_size=4, layout="varlen", token_dtype="int32", balance="none", loaders=3, stop={"steps": STEPS + 2})
+    other.update(
+        micro_batch_size=4, layout="varlen", token_dtype="int32", balance="none", loaders=3, stop={"steps": STEPS + 2}
+    )
     resumed = resume(stage, states(whole[2], 3, 1)[0], 1, other)
     content = resumed.content()
     assert list(content) == list(range(4, STEPS + 2))
@@ -188,12 +201,17 @@ def test_history_wants_a_start(stage: Any, whole: Any) -> None:
     with stage.up(SHORT, 2, at) as run:
         refused = run.train()
         for end in refused.ends:
-            assert end[1] == "StartError" and "history" in end[2] and "latest" in end[2], (refused.ends, refused.bytes())
+            assert end[1] == "StartError" and "history" in end[2] and "latest" in end[2], (
+                refused.ends,
+                refused.bytes(),
+            )
         # The last step counts as taken only when the batch after it was asked for.
         latest = run.train(start="latest", leave_after=(4, 1))
         assert latest.bytes() == {s: d for s, d in tail(whole[2], 3).items() if s[0] <= 4}
     with stage.up(SHORT, 2, at) as run:
-        assert run.train(state=state, leave_after=(5, 0)).bytes() == {s: d for s, d in tail(whole[2], 4).items() if (s[0], s[2]) <= (5, 0)}
+        assert run.train(state=state, leave_after=(5, 0)).bytes() == {
+            s: d for s, d in tail(whole[2], 4).items() if (s[0], s[2]) <= (5, 0)
+        }
     with stage.up(SHORT, 2, at) as run:
         assert run.train(start="fresh").bytes() == whole[2].bytes()
         assert run.wait() == 0
@@ -205,7 +223,9 @@ def test_kill_of_everything(stage: Any, whole: Any) -> None:
     for until in (2, 4, 6):
         run = stage.up(SHORT, 2, at)
         with run:
-            trainers = run.start(start=start, pause=0.03, leave_after=(until + 1, 1), stay=True)  # not to the end before they are killed
+            trainers = run.start(
+                start=start, pause=0.03, leave_after=(until + 1, 1), stay=True
+            )  # not to the end before they are killed
             trainers.collect(until=until)
             run.kill()
             told = trainers.end()

@@ -34,7 +34,11 @@ SETTING: Dict[str, Any] = {
             {"from_step": 3, "weights": {"code": 5, "ids": 2, "web": 1}, "ramp": "linear", "over_steps": 4},
         ]
     },
-    "sources": {"code": {"path": "code/*.jsonl"}, "ids": {"format": "megatron", "path": "ids/x"}, "web": {"path": "web/*.jsonl.gz"}},
+    "sources": {
+        "code": {"path": "code/*.jsonl"},
+        "ids": {"format": "megatron", "path": "ids/x"},
+        "web": {"path": "web/*.jsonl.gz"},
+    },
 }
 
 
@@ -47,7 +51,12 @@ def write_corpus(at: Path) -> None:
     for i in range(2):
         corpus.write_jsonl(at / "web" / f"{i}.jsonl.gz", corpus.synthetic_texts(i + 10, 90, 50))
     corpus.write_jsonl(at / "more" / "0.jsonl", corpus.synthetic_texts(99, 60, 40))
-    corpus.write_megatron(at / "ids" / "x", [[(d * 7919 + k * 31) % 50000 for k in range(d * 13 % 150)] for d in range(40)], "u2", pieces=2)
+    corpus.write_megatron(
+        at / "ids" / "x",
+        [[(d * 7919 + k * 31) % 50000 for k in range(d * 13 % 150)] for d in range(40)],
+        "u2",
+        pieces=2,
+    )
 
 
 class Scene(Stage):
@@ -100,20 +109,35 @@ CONCAT: Dict[str, Any] = {"packing": "concat", "window": 4}
 BUCKETED: Dict[str, Any] = {"packing": "bucketed", "window": 3, "carry": 16}
 
 
-@pytest.mark.parametrize("setting", [{}, STAGES, WINDOWS, CONCAT, BUCKETED], ids=["plain", "stages", "windows", "concat", "bucketed"])
+@pytest.mark.parametrize(
+    "setting", [{}, STAGES, WINDOWS, CONCAT, BUCKETED], ids=["plain", "stages", "windows", "concat", "bucketed"]
+)
 def test_chain(scene: Scene, setting: Any) -> None:
     """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
     last = max(scene.whole(2, **setting).steps())
     if "stages" in setting:
-        lengths = [now["sequence_length"] for now in by_step(scene.whole(2, **setting), {**SETTING, **setting}).values()]
+        lengths = [
+            now["sequence_length"] for now in by_step(scene.whole(2, **setting), {**SETTING, **setting}).values()
+        ]
         assert [length for length, after in zip(lengths, lengths[1:] + [0]) if length != after] == [64, 192, 32, 64]
     assert last > 2 * len(CHAIN)
     state: Any = None
     content: Dict[int, str] = {}
     for i, (ranks, micro, loaders, slow) in enumerate(CHAIN):
         whole = scene.whole(ranks, micro, **setting)
-        leave = None if i == len(CHAIN) - 1 else (2 * i + 1, max(b.microbatch for b in whole.ranks[0] if b.step == 2 * i + 1))
-        part = scene.resume(state, ranks, {**SETTING, **setting, "micro_batch_size": micro, "loaders": loaders}, states=True, leave_after=leave, pause=0.03 if slow else 0)
+        leave = (
+            None
+            if i == len(CHAIN) - 1
+            else (2 * i + 1, max(b.microbatch for b in whole.ranks[0] if b.step == 2 * i + 1))
+        )
+        part = scene.resume(
+            state,
+            ranks,
+            {**SETTING, **setting, "micro_batch_size": micro, "loaders": loaders},
+            states=True,
+            leave_after=leave,
+            pause=0.03 if slow else 0,
+        )
         assert part.ends == ["left" if leave else "end"] * ranks, part.ends
         assert part.bytes() == {s: d for s, d in whole.bytes().items() if 2 * i <= s[0] <= (leave or (last,))[0]}
         content.update(part.content())
@@ -126,7 +150,16 @@ def test_chain(scene: Scene, setting: Any) -> None:
 def test_edges(scene: Scene) -> None:
     """From the first and last step of an epoch, of the run, and of the ramp."""
     whole = scene.whole(2)
-    turns = sorted({min(step for step, segments in whole.steps().items() if any(s[SOURCE] == name and s[EPOCH] == 1 for s in segments)) for name in SOURCES})
+    turns = sorted(
+        {
+            min(
+                step
+                for step, segments in whole.steps().items()
+                if any(s[SOURCE] == name and s[EPOCH] == 1 for s in segments)
+            )
+            for name in SOURCES
+        }
+    )
     last = max(whole.steps())
     with scene.up(SETTING, 2) as run:
         for step in sorted({0, 2, 3, 6, *(t - 1 for t in turns), *turns, last - 1, last}):
@@ -143,7 +176,9 @@ def test_twice_from_one_state(scene: Scene) -> None:
     directory = scene.new_dir()
     with scene.up(SETTING, 2, directory) as run:
         for step, until in ((-1, 5), (2, 4), (2, 6), (0, 1)):
-            got = run.train(state=scene.state(step) if step >= 0 else None, states=True, leave_after=(until, per_rank(2, 1) - 1))
+            got = run.train(
+                state=scene.state(step) if step >= 0 else None, states=True, leave_after=(until, per_rank(2, 1) - 1)
+            )
             assert got.bytes() == {s: d for s, d in scene.whole(2).bytes().items() if step < s[0] <= until}
             attempts.append(json.loads(got.ranks[0][-1].state)["attempt"])
     assert attempts == [1, 2, 3, 4]
@@ -192,16 +227,65 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
     ("added", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
     ("removed", PLAIN, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
     ("files", PLAIN, other_files, ("sources.code",), ("sources.code.files",), ("ids", "web")),
-    ("weights", PLAIN, change("mixture/weights/code", 40), ("mixture.weights.code",), ("mixture.weights.code: 3 -> 40",), SOURCES),
-    ("schedule", {}, change("mixture", PLAIN["mixture"]), ("mixture",), ("mixture.schedule[0]", "mixture.schedule[1]", "mixture.weights.code"), SOURCES),
-    ("unit", PLAIN, change("mixture/unit", "samples"), ("mixture.unit",), ("mixture.unit: tokens -> samples",), SOURCES),
+    (
+        "weights",
+        PLAIN,
+        change("mixture/weights/code", 40),
+        ("mixture.weights.code",),
+        ("mixture.weights.code: 3 -> 40",),
+        SOURCES,
+    ),
+    (
+        "schedule",
+        {},
+        change("mixture", PLAIN["mixture"]),
+        ("mixture",),
+        ("mixture.schedule[0]", "mixture.schedule[1]", "mixture.weights.code"),
+        SOURCES,
+    ),
+    (
+        "unit",
+        PLAIN,
+        change("mixture/unit", "samples"),
+        ("mixture.unit",),
+        ("mixture.unit: tokens -> samples",),
+        SOURCES,
+    ),
     ("seed", PLAIN, change("seed", 6), ("seed",), ("seed: 5 -> 6",), ()),
     ("shuffle", PLAIN, change("shuffle", "none"), ("shuffle", "sources"), ("shuffle: global -> none",), ()),
-    ("tokenizer", PLAIN, change("tokenizer", {"name": "gpt2", "add_eos": False}), ("tokenizer",), ("tokenizer.add_eos: true -> false",), ("ids",)),
+    (
+        "tokenizer",
+        PLAIN,
+        change("tokenizer", {"name": "gpt2", "add_eos": False}),
+        ("tokenizer",),
+        ("tokenizer.add_eos: true -> false",),
+        ("ids",),
+    ),
     ("epochs", PLAIN, change("stop", {"epochs": 3}), ("stop.epochs",), ("stop.epochs: 2 -> 3",), SOURCES),
-    ("sequences", PLAIN, change("sequence_length", 128), ("sequence_length",), ("sequence_length: 64 -> 128",), SOURCES),
-    ("batch", PLAIN, change("global_batch_size", 48), ("global_batch_size", "packing"), ("global_batch_size: 24 -> 48",), SOURCES),
-    ("stages", PLAIN, change("stages", [{"from_step": 5, "sequence_length": 128}]), ("stages",), ("stages[0]: added",), SOURCES),
+    (
+        "sequences",
+        PLAIN,
+        change("sequence_length", 128),
+        ("sequence_length",),
+        ("sequence_length: 64 -> 128",),
+        SOURCES,
+    ),
+    (
+        "batch",
+        PLAIN,
+        change("global_batch_size", 48),
+        ("global_batch_size", "packing"),
+        ("global_batch_size: 24 -> 48",),
+        SOURCES,
+    ),
+    (
+        "stages",
+        PLAIN,
+        change("stages", [{"from_step": 5, "sequence_length": 128}]),
+        ("stages",),
+        ("stages[0]: added",),
+        SOURCES,
+    ),
     ("packing", PLAIN, change("packing", "pad"), ("packing",), ("packing: best_fit -> pad",), SOURCES),
 ]
 
@@ -226,7 +310,9 @@ def test_overrides(scene: Scene, row: Any) -> None:
         more = sorted((s[ORDINAL], s[OFFSET]) for s in rest.segments() if s[SOURCE] == "more")
         assert more[0] == (0, 0)
         first = [s for s in rest.steps()[STEP + 1]]
-        assert sum(s[LENGTH] for s in first if s[SOURCE] == "more") > sum(s[LENGTH] for s in first) / 2, "its weight is not in force at once"
+        assert sum(s[LENGTH] for s in first if s[SOURCE] == "more") > sum(s[LENGTH] for s in first) / 2, (
+            "its weight is not in force at once"
+        )
     if row[0] == "removed":
         assert not any(s[SOURCE] == "web" for s in rest.segments())
 
@@ -249,9 +335,17 @@ def test_emptied(scene: Scene, tmp_path: Path) -> None:
     there = Scene(scene.binary, tmp_path / "there", tmp_path)
     # Perhaps before anybody could connect.
     path, directory = there.mixture(mixture), there.new_dir()
-    done = subprocess.run([scene.binary, "up", path, "--run-dir", directory], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [scene.binary, "up", path, "--run-dir", directory],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
     said = done.stderr.strip().splitlines()[-1]
-    assert done.returncode == 1 and "source code: no records in 4 files" in said and "take it out of the mixture" in said, done
+    assert (
+        done.returncode == 1 and "source code: no records in 4 files" in said and "take it out of the mixture" in said
+    ), done
     with pytest.raises(millrace.RunError, match="source code: no records in 4 files"):
         next(iter(millrace.connect(str(directory / "rank-0.sock"), patience=1)))
     del mixture["sources"]["code"], mixture["mixture"]["weights"]["code"]
@@ -270,7 +364,11 @@ DAMAGES: List[Tuple[str, Callable[[Dict[str, Any]], Any], str]] = [
     ("empty", lambda state: {}, "no state of a run"),
     ("cut", lambda state: {k: v for k, v in state.items() if k != "planner"}, "planner state"),
     ("planner cut", lambda state: {**state, "planner": state["planner"][:-8]}, "cut off"),
-    ("planner edited", lambda state: {**state, "planner": state["planner"][:8] + "zz" + state["planner"][10:]}, "its sum does not match"),
+    (
+        "planner edited",
+        lambda state: {**state, "planner": state["planner"][:8] + "zz" + state["planner"][10:]},
+        "its sum does not match",
+    ),
     ("step", edited("step", 7), "step 7, but its planner stands at"),
     ("types", edited("attempt", "first"), "cannot unmarshal string"),
     ("huge", edited("step", 10**30), "cannot unmarshal number"),
@@ -290,7 +388,9 @@ def test_damaged_states(scene: Scene) -> None:
             with pytest.raises(millrace.StartError) as refused:
                 next(loader)
             assert expected in refused.value.reason, (name, refused.value.reason)
-            assert any(cure in refused.value.reason for cure in ("unchanged", "go on with the program", "resume with the same")), (name, refused.value.reason)
+            assert any(
+                cure in refused.value.reason for cure in ("unchanged", "go on with the program", "resume with the same")
+            ), (name, refused.value.reason)
         with pytest.raises(TypeError):
             loader.load_state_dict([state])  # type: ignore[arg-type]
         loader.load_state_dict(state)

@@ -41,7 +41,13 @@ def test_checks_can_fail(stage: Any) -> None:
 
         return change
 
-    for name, value in [("tokens", 50256), ("labels", -100), ("position_ids", 3), ("segment_ids", 9), ("loss_mask", 0.5)]:
+    for name, value in [
+        ("tokens", 50256),
+        ("labels", -100),
+        ("position_ids", 3),
+        ("segment_ids", 9),
+        ("loss_mask", 0.5),
+    ]:
         with pytest.raises(AssertionError):
             contract.check_batches(spoiled(element(name, value)), documents, mixture)
     with pytest.raises(AssertionError):

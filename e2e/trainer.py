@@ -32,7 +32,9 @@ class Orders:
     pause: float = 0.0  # seconds of training for each batch
     hold: Optional[str] = None  # a file; once it is gone a batch takes no time
     patience: float = 1.0  # seconds to wait for an `up` that was killed
-    losses: Optional[Dict[str, float]] = None  # report these mean losses by source, and times by a law of the lengths, for each batch
+    losses: Optional[Dict[str, float]] = (
+        None  # report these mean losses by source, and times by a law of the lengths, for each batch
+    )
     log: Optional[str] = None  # a file for what the client says to people
 
 
@@ -76,7 +78,11 @@ def train(pipe: Any, socket: str, orders: Orders) -> None:
             taken = Taken(
                 batch.step, batch.microbatch, batch.num_microbatches, batch.digest, [tuple(s) for s in batch.segments]
             )
-            taken.loss_tokens, taken.step_loss_tokens, taken.source = batch.loss_tokens, batch.step_loss_tokens, batch.broadcast_source
+            taken.loss_tokens, taken.step_loss_tokens, taken.source = (
+                batch.loss_tokens,
+                batch.step_loss_tokens,
+                batch.broadcast_source,
+            )
             taken.shapes = {name: (shape, dtype.str) for name, (shape, dtype) in batch.shapes.items()}
             taken.place = tuple(loader.coordinates[axis] for axis in ("tp", "cp", "dp", "pp"))
             taken.slices = [tuple(s) for s in batch.slices]

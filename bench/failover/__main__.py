@@ -30,18 +30,41 @@ from rig import ROOT, table  # noqa: E402
 def planner(a: argparse.Namespace, work: Path) -> None:
     """The orchestrator's part of a restart, at run lengths that no trainer reaches here."""
     steps = "1000000|1000" if a.long else "1000$"
-    subprocess.run(["go", "test", "./orchestrator", "-run", "^$", "-bench", f"^BenchmarkRestart$/sources=/steps=({steps})", "-benchtime", "5x", "-timeout", "60m"], cwd=ROOT, check=True)
+    subprocess.run(
+        [
+            "go", "test", "./orchestrator", "-run", "^$", "-bench", f"^BenchmarkRestart$/sources=/steps=({steps})",
+            "-benchtime", "5x", "-timeout", "60m",
+        ],
+        cwd=ROOT,
+        check=True,
+    )
 
 
 def peers(a: argparse.Namespace, work: Path) -> None:
-    subprocess.run([a.peers_python, str(ROOT / "bench" / "resume.py"), "--millrace", a.millrace, "--rounds", "3" if a.long else "1"], check=True)
+    subprocess.run(
+        [
+            a.peers_python, str(ROOT / "bench" / "resume.py"), "--millrace", a.millrace, "--rounds",
+            "3" if a.long else "1",
+        ],
+        check=True,
+    )
 
 
-SECTIONS = {"takeover": takeover.takeover, "stall": stall.stall, "restart": restart.restart, "cost": cost.cost, "goodput": stall.goodput, "planner": planner, "peers": peers}
+SECTIONS = {
+    "takeover": takeover.takeover,
+    "stall": stall.stall,
+    "restart": restart.restart,
+    "cost": cost.cost,
+    "goodput": stall.goodput,
+    "planner": planner,
+    "peers": peers,
+}
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(prog="bench/failover.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        prog="bench/failover.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--millrace", default=str(ROOT / "millrace"))
     p.add_argument("--peers-python", default=sys.executable, help="the environment that has the loaders of others")
     p.add_argument("--sections", default=",".join(SECTIONS))
@@ -52,11 +75,21 @@ def main() -> None:
     p.add_argument("--rounds", type=int, help="runs of each kind whose median is taken (1; --long: 5)")
     p.add_argument("--seconds", type=float, help="at most for one measurement (30; --long: 600)")
     a = p.parse_args()
-    for name, short, long in (("kills", 150, 3000), ("stalls", 15, 200), ("restarts", 5, 20), ("rounds", 1, 5), ("seconds", 30.0, 600.0)):
+    for name, short, long in (
+        ("kills", 150, 3000),
+        ("stalls", 15, 200),
+        ("restarts", 5, 20),
+        ("rounds", 1, 5),
+        ("seconds", 30.0, 600.0),
+    ):
         if getattr(a, name) is None:
             setattr(a, name, long if a.long else short)
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    print(f"{datetime.date.today()}, {commit}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}: bench/failover.sh {' '.join(sys.argv[1:])}")
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.strip()
+    print(
+        f"{datetime.date.today()}, {commit}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}: bench/failover.sh {' '.join(sys.argv[1:])}"
+    )
     with tempfile.TemporaryDirectory(prefix="failover-") as d:
         for section in a.sections.split(","):
             began = time.monotonic()

@@ -23,11 +23,25 @@ def seconds_of(pids: List[int]) -> float:
 
 def pss(pids: List[int]) -> float:
     """MiB. Shared memory counts once."""
-    return sum(int(line.split()[1]) for pid in pids for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines() if line.startswith("Pss:")) / 1024
+    return (
+        sum(
+            int(line.split()[1])
+            for pid in pids
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            if line.startswith("Pss:")
+        )
+        / 1024
+    )
 
 
 def steady(a: Any, work: Path, shadows: int, seconds: float, counted: bool) -> Dict[str, float]:
-    mix = write_mixture(work, f"cost-{shadows}", {"docs": {"path": str(write_documents(work / "docs.jsonl", 40))}}, shadows, global_batch_size=64)
+    mix = write_mixture(
+        work,
+        f"cost-{shadows}",
+        {"docs": {"path": str(write_documents(work / "docs.jsonl", 40))}},
+        shadows,
+        global_batch_size=64,
+    )
     log = work / "trainer.log"
     with Up(a.millrace, mix, work / "run", env=COUNTED if counted else None) as up:
         up.train(0.015, log)  # eight batches of 16K tokens a step
@@ -39,7 +53,9 @@ def steady(a: Any, work: Path, shadows: int, seconds: float, counted: bool) -> D
         after = decoded(up)
         out = {"cpu": 1e6 * (seconds_of(pids) - before) / (len(times(log)) - batches), "memory": pss(pids)}
         if counted:
-            out["extra"] = (after.get("shadow", 0) - made.get("shadow", 0)) / max(1, after.get("loader", 0) - made.get("loader", 0))
+            out["extra"] = (after.get("shadow", 0) - made.get("shadow", 0)) / max(
+                1, after.get("loader", 0) - made.get("loader", 0)
+            )
             out["switched"] = sum(r["event"] == "switched" for r in up.tail().lines())
         out["rate"] = (len(times(log)) - batches) / passed
     return out
@@ -72,5 +88,17 @@ def cost(a: Any, work: Path) -> None:
     for shadows, runs in seen.items():
         cpu, memory = (percentile([r[key] for r in runs], 50) for key in ("cpu", "memory"))
         base_cpu, base_memory = (percentile([r[key] for r in seen[0]], 50) for key in ("cpu", "memory"))
-        rows.append([shadows, f"{cpu:.0f}", f"{cpu / base_cpu - 1:+.1%}", f"{memory:.0f}", f"{memory / base_memory - 1:+.1%}", f"{extra[shadows]:+.1%}" if shadows else "", len(runs)])
-    table("Cost of shadows while nothing happens, a trainer at a steady pace; medians", ["shadows", "CPU µs a batch of 16K tokens", "", "PSS of all roles, MiB", "", "records read beside the loaders'", "runs"], rows)
+        rows.append(
+            [
+                shadows, f"{cpu:.0f}", f"{cpu / base_cpu - 1:+.1%}", f"{memory:.0f}",
+                f"{memory / base_memory - 1:+.1%}", f"{extra[shadows]:+.1%}" if shadows else "", len(runs),
+            ]
+        )
+    table(
+        "Cost of shadows while nothing happens, a trainer at a steady pace; medians",
+        [
+            "shadows", "CPU µs a batch of 16K tokens", "", "PSS of all roles, MiB", "",
+            "records read beside the loaders'", "runs",
+        ],
+        rows,
+    )

@@ -56,7 +56,20 @@ def restart(a: Any, work: Path) -> None:
         fresh = first_batch(a, mix, work, "restart", 20, "fresh")
         again = [first_batch(a, mix, work, "restart", 20, "latest") for _ in range(a.restarts)]
         firsts, states = [r["first"] for r in again], [s for r in again for s in r["states"]]
-        rows.append([f"{count:,}", f"{fresh['first']:.0f}", f"{percentile([r['ready'] for r in again], 50):.0f}", f"{percentile(firsts, 50):.0f}", f"{max(firsts):.0f}", len(again)])
+        rows.append(
+            [
+                f"{count:,}",
+                f"{fresh['first']:.0f}",
+                f"{percentile([r['ready'] for r in again], 50):.0f}",
+                f"{percentile(firsts, 50):.0f}",
+                f"{max(firsts):.0f}",
+                len(again),
+            ]
+        )
         costs.append([f"{count:,}", f"{percentile(states, 50):.0f}", f"{percentile(states, 99):.0f}", len(states)])
-    table("SIGKILL of `up` and every role, then `up` again, to the trainer's first batch, milliseconds; sources of the local disk, indexed", ["sources", "the very first start", "ready p50", "first batch p50", "worst", "restarts"], rows)
+    table(
+        "SIGKILL of `up` and every role, then `up` again, to the trainer's first batch, milliseconds; sources of the local disk, indexed",
+        ["sources", "the very first start", "ready p50", "first batch p50", "worst", "restarts"],
+        rows,
+    )
     table("`state_dict()` after each step, microseconds", ["sources", "p50", "p99", "calls"], costs)

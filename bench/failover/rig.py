@@ -44,8 +44,19 @@ def write_documents(path: Path, megabytes: float) -> Path:
 
 
 def write_mixture(folder: Path, name: str, sources: Dict[str, Any], shadows: int, **settings: Any) -> Path:
-    keys = {"version": 1, "seed": 1, "tokenizer": {"name": "gpt2"}, "sequence_length": 2048, "global_batch_size": 8, "micro_batch_size": 8, "loaders": 1,
-            "index_dir": str(folder / "index"), "reliability": {"shadows": shadows}, "mixture": {"weights": {s: 1 for s in sources}}, "sources": sources}
+    keys = {
+        "version": 1,
+        "seed": 1,
+        "tokenizer": {"name": "gpt2"},
+        "sequence_length": 2048,
+        "global_batch_size": 8,
+        "micro_batch_size": 8,
+        "loaders": 1,
+        "index_dir": str(folder / "index"),
+        "reliability": {"shadows": shadows},
+        "mixture": {"weights": {s: 1 for s in sources}},
+        "sources": sources,
+    }
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps({**keys, **settings}))
     return path
@@ -82,7 +93,9 @@ class Beats:
 class Up:
     """`millrace up`, its events and its trainers; everything is gone when it is left."""
 
-    def __init__(self, binary: str, mixture: Path, run: Path, fresh: bool = True, env: Optional[Dict[str, str]] = None) -> None:
+    def __init__(
+        self, binary: str, mixture: Path, run: Path, fresh: bool = True, env: Optional[Dict[str, str]] = None
+    ) -> None:
         if fresh:
             shutil.rmtree(run, ignore_errors=True)
         self.run, self.events, self.began = run, run.with_suffix(".events"), time.perf_counter()
@@ -90,7 +103,9 @@ class Up:
         self._trainers: List[subprocess.Popen] = []
         self._stderr = open(run.with_suffix(".stderr"), "w")
         args = [binary, "up", str(mixture), "--ranks", "1", "--run-dir", str(run), "--events", str(self.events)]
-        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=self._stderr, text=True, env={**os.environ, **(env or {})})
+        self.process = subprocess.Popen(
+            args, stdout=subprocess.PIPE, stderr=self._stderr, text=True, env={**os.environ, **(env or {})}
+        )
         if not self.process.stdout.readline().startswith("ready"):
             raise SystemExit(f"up did not become ready: {run.with_suffix('.stderr').read_text()[-2000:]}")
 
@@ -119,8 +134,13 @@ class Up:
     def train(self, pause: float, log: Path, *more: str) -> subprocess.Popen:
         """A trainer that takes `pause` seconds for a step of one batch."""
         log.unlink(missing_ok=True)
-        args = [sys.executable, str(Path(__file__).parent / "trainer.py"), str(self.run / "rank-0.sock"), "--pause", str(pause), "--log", str(log), *more]
-        self._trainers.append(subprocess.Popen(args, env={**os.environ, "PYTHONPATH": str(ROOT / "clients" / "python" / "src")}))
+        args = [
+            sys.executable, str(Path(__file__).parent / "trainer.py"), str(self.run / "rank-0.sock"), "--pause",
+            str(pause), "--log", str(log), *more,
+        ]
+        self._trainers.append(
+            subprocess.Popen(args, env={**os.environ, "PYTHONPATH": str(ROOT / "clients" / "python" / "src")})
+        )
         return self._trainers[-1]
 
     def tail(self, role: str = "sidecar-0") -> Tail:
@@ -158,11 +178,17 @@ def percentile(values: Sequence[float], p: float) -> float:
 
 def milliseconds(values: Sequence[float]) -> List[str]:
     """p50, p99, p99.9 and the worst."""
-    return [f"{v:.1f}" for v in (percentile(values, 50), percentile(values, 99), percentile(values, 99.9), max(values))] if values else ["-"] * 4
+    return (
+        [f"{v:.1f}" for v in (percentile(values, 50), percentile(values, 99), percentile(values, 99.9), max(values))]
+        if values
+        else ["-"] * 4
+    )
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    print(f"\n{title}; load average {os.getloadavg()[0]:.1f}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True)
+    print(
+        f"\n{title}; load average {os.getloadavg()[0]:.1f}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}", flush=True
+    )
     for row in rows:
         print(f"| {' | '.join(map(str, row))} |", flush=True)
 
@@ -171,7 +197,11 @@ class Busy:
     """A busy process for every core; none where there should be none."""
 
     def __init__(self, on: bool = True) -> None:
-        self._processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)] if on else []
+        self._processes = (
+            [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+            if on
+            else []
+        )
 
     def __enter__(self) -> "Busy":
         return self
@@ -185,4 +215,7 @@ class Busy:
 def times(log: Path) -> List[Tuple[float, float]]:
     """Of every batch that a trainer took: when it asked and when it had it, in seconds."""
     text = log.read_text() if log.exists() else ""
-    return [(float(a), float(b)) for a, b in (line.split() for line in text.splitlines(keepends=True) if line.endswith("\n"))]
+    return [
+        (float(a), float(b))
+        for a, b in (line.split() for line in text.splitlines(keepends=True) if line.endswith("\n"))
+    ]

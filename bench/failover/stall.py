@@ -14,7 +14,12 @@ from takeover import Route
 
 # What a step is, by how many finished ones wait for the trainer beside the batch that it holds: a ring has three frames of 1 MiB and more
 # (32 bytes a token), eight of less, and a frame is one microbatch of eight rows.
-AHEAD = {1: {"global_batch_size": 16, "sequence_length": 8192}, 2: {"sequence_length": 8192}, 3: {"global_batch_size": 16}, 7: {}}
+AHEAD = {
+    1: {"global_batch_size": 16, "sequence_length": 8192},
+    2: {"sequence_length": 8192},
+    3: {"global_batch_size": 16},
+    7: {},
+}
 NOTICED = 0.005  # seconds of a wait that count as a stall
 
 
@@ -49,7 +54,9 @@ def stalls(a: Any, work: Path, mixture: Path, pause: float, kills: int, seconds:
             at.append(kill(up, route))
             time.sleep(span)
     waits = times(log)
-    return [1e3 * max((had - asked for asked, had in waits if had >= k and asked <= k + span), default=0.0) for k in at if k]
+    return [
+        1e3 * max((had - asked for asked, had in waits if had >= k and asked <= k + span), default=0.0) for k in at if k
+    ]
 
 
 def stall(a: Any, work: Path) -> None:
@@ -61,8 +68,21 @@ def stall(a: Any, work: Path) -> None:
     mix = write_mixture(work, "stall-fast", documents(work), 1)
     rows.append(["7", "20 ms", stalls(a, work, mix, 0.02, a.stalls, a.seconds)])
     rows.append(["0: it takes all there is", "none", stalls(a, work, mix, 0.0, a.stalls, a.seconds)])
-    table("Longest wait of the trainer around a loader's death, one shadow, milliseconds", ["steps buffered", "step", "p50", "p99", "worst", "waits over 5 ms", "deaths"],
-          [[ahead, step, *(f"{percentile(s, p):.1f}" for p in (50, 99, 100)), sum(v > 1e3 * NOTICED for v in s), len(s)] for ahead, step, s in rows if s])
+    table(
+        "Longest wait of the trainer around a loader's death, one shadow, milliseconds",
+        ["steps buffered", "step", "p50", "p99", "worst", "waits over 5 ms", "deaths"],
+        [
+            [
+                ahead,
+                step,
+                *(f"{percentile(s, p):.1f}" for p in (50, 99, 100)),
+                sum(v > 1e3 * NOTICED for v in s),
+                len(s),
+            ]
+            for ahead, step, s in rows
+            if s
+        ],
+    )
 
 
 def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds: float) -> tuple:
@@ -99,5 +119,14 @@ def goodput(a: Any, work: Path) -> None:
                     ratios.append(under / plain)
                     ettr.append(alive)
                     faults += n
-                rows.append([f"{every:.0f} s", "50 ms" if pause else "none", shadows, f"{percentile(ratios, 50):.2%}", f"{percentile(ettr, 50):.2%}" if pause else "-", faults])
-    table("Steps under loader deaths over those of a run without", ["a death every", "step", "shadows", "goodput", "time not spent waiting", "deaths"], rows)
+                rows.append(
+                    [
+                        f"{every:.0f} s", "50 ms" if pause else "none", shadows, f"{percentile(ratios, 50):.2%}",
+                        f"{percentile(ettr, 50):.2%}" if pause else "-", faults,
+                    ]
+                )
+    table(
+        "Steps under loader deaths over those of a run without",
+        ["a death every", "step", "shadows", "goodput", "time not spent waiting", "deaths"],
+        rows,
+    )

@@ -92,8 +92,18 @@ def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -
     return Takeover(after(turned), after(route.rows[first]), after(route.guarded.get(first, now())), told)
 
 
-def takeovers(a: Any, mixture: Path, work: Path, kills: int, seconds: float, busy: bool = False, pause: float = 0.004, sign: int = signal.SIGKILL,
-              env: Optional[Dict[str, str]] = None, before: Callable[[], None] = lambda: None) -> List[Takeover]:
+def takeovers(
+    a: Any,
+    mixture: Path,
+    work: Path,
+    kills: int,
+    seconds: float,
+    busy: bool = False,
+    pause: float = 0.004,
+    sign: int = signal.SIGKILL,
+    env: Optional[Dict[str, str]] = None,
+    before: Callable[[], None] = lambda: None,
+) -> List[Takeover]:
     """Up to so many deaths within so many seconds."""
     rng, out = random.Random(1), []
     with Up(a.millrace, mixture, work / "run", env=env) as up, Busy(busy):
@@ -138,17 +148,27 @@ def takeover(a: Any, work: Path) -> None:
         ("SIGKILL, full load", takeovers(a, mix[1], work, few, 2 * a.seconds, busy=True)),
         ("SIGSTOP, a core free", takeovers(a, mix[1], work, few, a.seconds, sign=signal.SIGSTOP)),
         ("SIGSTOP, full load", takeovers(a, mix[1], work, few, 2 * a.seconds, busy=True, sign=signal.SIGSTOP)),
-        ("SIGKILL, files not in the page cache", takeovers(a, mix[1], work, few, a.seconds, before=lambda: uncached(data))),
+        (
+            "SIGKILL, files not in the page cache",
+            takeovers(a, mix[1], work, few, a.seconds, before=lambda: uncached(data)),
+        ),
         ("SIGKILL, every read 50 ms longer", takeovers(a, mix[1], work, few, a.seconds, env=SLOW)),
         ("SIGKILL, no shadow", takeovers(a, mix[0], work, few, a.seconds)),
     ]
-    head = ["death of a loader", "deaths", "noticed p50", "p99", "noticed to first row p50", "p99", "**death to first row p50**", "p99", "p99.9", "worst", "protected again p50"]
+    head = [
+        "death of a loader", "deaths", "noticed p50", "p99", "noticed to first row p50", "p99",
+        "**death to first row p50**", "p99", "p99.9", "worst", "protected again p50",
+    ]
     rows = []
     for name, seen in cases:
         if seen:
             noticed, first = milliseconds([t.detected for t in seen]), milliseconds([t.first for t in seen])
             then, again = milliseconds([t.first - t.detected for t in seen]), milliseconds([t.protected for t in seen])
             rows.append([name, len(seen), noticed[0], noticed[1], then[0], then[1], *first, again[0]])
-    table("From the death of a loader that was asked for something to the first row from its shadow, in the sidecar, milliseconds", head, rows)
+    table(
+        "From the death of a loader that was asked for something to the first row from its shadow, in the sidecar, milliseconds",
+        head,
+        rows,
+    )
     seconds = 10 * a.seconds if a.long else 2 * a.seconds
     print(f"\nSwitches without a death, under full load: {false_switches(a, mix[1], work, seconds)}")

@@ -43,7 +43,9 @@ class Chart:
     events: List[Event] = dataclasses.field(default_factory=list)
     low: Optional[float] = None  # of y; left out: as the points are
     high: Optional[float] = None
-    labels: List[Tuple[float, str, str]] = dataclasses.field(default_factory=list)  # y, text and colour, at the right end
+    labels: List[Tuple[float, str, str]] = dataclasses.field(
+        default_factory=list
+    )  # y, text and colour, at the right end
     words: bool = True  # whether the events' words are shown
     name: str = "step"  # of x; it takes the place of numbers at the right end
 
@@ -75,20 +77,28 @@ class Chart:
         out = []
         for t in steps:
             if low <= t <= high:
-                out.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y(t)}" y2="{y(t)}"/><text class="axis" text-anchor="end" x="{LEFT - 8}" y="{y(t) + 4}">{self.unit(t)}</text>')
+                out.append(
+                    f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y(t)}" y2="{y(t)}"/><text class="axis" text-anchor="end" x="{LEFT - 8}" y="{y(t) + 4}">{self.unit(t)}</text>'
+                )
         for t in ticks(*self.span, 8 if width > 500 else 5):
             if self.span[0] <= t and x(t) < right - 40:
                 out.append(f'<text class="axis" text-anchor="middle" x="{x(t)}" y="{bottom + 19}">{t:g}</text>')
-        out.append(f'<text class="axis" text-anchor="end" x="{right}" y="{bottom + 19}">{html.escape(self.name)}</text>')
+        out.append(
+            f'<text class="axis" text-anchor="end" x="{right}" y="{bottom + 19}">{html.escape(self.name)}</text>'
+        )
         out.append(f'<line class="base" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
         for e in self.events:
-            out.append(f'<line x1="{x(e.x)}" x2="{x(e.x)}" y1="{top - 12 if self.words else top}" y2="{bottom}" stroke="{e.colour}" stroke-width="1.5" stroke-dasharray="3 3"/>')
+            out.append(
+                f'<line x1="{x(e.x)}" x2="{x(e.x)}" y1="{top - 12 if self.words else top}" y2="{bottom}" stroke="{e.colour}" stroke-width="1.5" stroke-dasharray="3 3"/>'
+            )
             if self.words:
                 at = f'text-anchor="end" x="{x(e.x) - 5}"' if e.before else f'x="{x(e.x) + 5}"'
                 out.append(f'<text class="event" {at} y="{top - 4}" fill="{e.colour}">{html.escape(e.text)}</text>')
         out += [_draw(line, x, y, bottom) for line in self.lines]
         for value, text, colour in _spread(self.labels, (high - low) * 15 / (bottom - top)):
-            out.append(f'<text class="label" x="{right + 7}" y="{y(value) + 4}" fill="{colour}">{html.escape(text)}</text>')
+            out.append(
+                f'<text class="label" x="{right + 7}" y="{y(value) + 4}" fill="{colour}">{html.escape(text)}</text>'
+            )
         box = f'data-left="{LEFT}" data-right="{right}" data-top="{top}" data-bottom="{bottom}" data-from="{self.span[0]}" data-to="{self.span[1]}"'
         return f'<g class="chart" {box}>{"".join(out)}</g>'
 

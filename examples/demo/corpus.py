@@ -46,7 +46,11 @@ def go_root() -> Path:
 
 def read_files(root: Path, ending: str, most: int, leave_out: Sequence[str]) -> Iterator[str]:
     """Files below root, about `most` bytes of them, taken evenly from the whole tree in the order of their names."""
-    paths = [p for p in root.rglob("*" + ending) if p.is_file() and not any(part in leave_out for part in p.relative_to(root).parts)]
+    paths = [
+        p
+        for p in root.rglob("*" + ending)
+        if p.is_file() and not any(part in leave_out for part in p.relative_to(root).parts)
+    ]
     sizes = {p: p.stat().st_size for p in paths}
     keep = min(1.0, most / max(1, sum(sizes.values())))
     owed = 0.0
@@ -77,7 +81,11 @@ def prose(go: Sequence[str], python: Sequence[str], root: Path) -> List[str]:
     out += [re.sub(r"\n[ \t]+", "\n", m.group(1)) for text in python for m in PYTHON_DOCSTRING.finditer(text)]
     out += importlib.import_module("pydoc_data.topics").topics.values()
     pages = sorted(root.glob("*.md")) + sorted(root.glob("doc/*.*")) + sorted(root.glob("src/**/README*"))
-    licences = [root / "LICENSE", Path(sysconfig.get_path("stdlib"), "LICENSE.txt"), *sorted(Path("/usr/share/common-licenses").glob("*"))]
+    licences = [
+        root / "LICENSE",
+        Path(sysconfig.get_path("stdlib"), "LICENSE.txt"),
+        *sorted(Path("/usr/share/common-licenses").glob("*")),
+    ]
     for path in pages + licences:
         if path.is_file() and not path.is_symlink():
             text = re.sub(r"<[^>]+>", "", path.read_text(encoding="utf-8", errors="replace"))
@@ -91,10 +99,16 @@ def collect(most: int) -> Dict[str, List[str]]:
     stdlib = Path(sysconfig.get_path("stdlib"))
     go = list(read_files(root / "src", ".go", most, ("testdata", "vendor")))
     python = list(read_files(stdlib, ".py", most, ("site-packages", "dist-packages", "pydoc_data", "__pycache__")))
-    documents = {"python": pieces(python, PYTHON_DECLARATION), "go": pieces(go, GO_DECLARATION), "docs": prose(go, python, root)}
+    documents = {
+        "python": pieces(python, PYTHON_DECLARATION),
+        "go": pieces(go, GO_DECLARATION),
+        "docs": prose(go, python, root),
+    }
     for name, texts in documents.items():
         if len(texts) < 100:
-            raise CorpusError(f"collect {name}: only {len(texts)} documents on this machine (Go: {root}, Python: {stdlib})")
+            raise CorpusError(
+                f"collect {name}: only {len(texts)} documents on this machine (Go: {root}, Python: {stdlib})"
+            )
     return documents
 
 
@@ -150,5 +164,11 @@ def write_megatron(documents: Sequence["np.ndarray"], prefix: Path) -> None:
         for d in documents:
             f.write(d.astype("<u2").tobytes())
     with open(f"{prefix}.idx", "wb") as f:
-        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1))  # version 1; 8: unsigned, 16 bits
-        f.write(lengths.astype("<i4").tobytes() + starts.astype("<i8").tobytes() + np.arange(len(lengths) + 1, dtype="<i8").tobytes())
+        f.write(
+            b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
+        )  # version 1; 8: unsigned, 16 bits
+        f.write(
+            lengths.astype("<i4").tobytes()
+            + starts.astype("<i8").tobytes()
+            + np.arange(len(lengths) + 1, dtype="<i8").tobytes()
+        )

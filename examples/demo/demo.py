@@ -66,7 +66,9 @@ class Watch:
         self._seconds, self._all = 0.0, 0
 
 
-def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, say: Say) -> "tuple[List[Step], LoaderKill]":
+def first_part(
+    binary: Path, size: Size, model: str, shape: Shape, place: Path, say: Say
+) -> "tuple[List[Step], LoaderKill]":
     """Trains, kills a loader, saves, and stops a few steps later."""
     steps: List[Step] = []
     watch = Watch(say, size.steps // 16)
@@ -76,10 +78,15 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
 
         def look() -> None:
             if kill.look():
-                say(f">> {kill.successor}, its shadow, is the loader now: seen {kill.seconds:.2f} s after the kill; a fresh process stands by for it")
+                say(
+                    f">> {kill.successor}, its shadow, is the loader now: seen {kill.seconds:.2f} s after the kill; a fresh process stands by for it"
+                )
 
         orders = [
-            Orders(f"{run.directory}/rank-{r}.sock", r, size.ranks, model, shape, size.rate, size.steps, None, place / "checkpoint", size.saved_at, size.left_at)
+            Orders(
+                f"{run.directory}/rank-{r}.sock", r, size.ranks, model, shape, size.rate, size.steps, None,
+                place / "checkpoint", size.saved_at, size.left_at,
+            )
             for r in range(size.ranks)
         ]
         with contextlib.closing(take_part(run, orders, look)) as part:
@@ -91,7 +98,9 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
                     say(f">> kill -9 {kill.killed}, the loader {kill.name}, after step {step.step}")
                 if step.saved:
                     state = Path(step.saved + ".json").stat().st_size
-                    say(f">> checkpoint after step {step.step}: weights in checkpoint.npz, Millrace's state ({state} bytes of JSON) in checkpoint.json")
+                    say(
+                        f">> checkpoint after step {step.step}: weights in checkpoint.npz, Millrace's state ({state} bytes of JSON) in checkpoint.json"
+                    )
         say(f">> stop after step {steps[-1].step}: SIGTERM to millrace up")
         run.stop()
     need_clean(run, say)
@@ -99,7 +108,9 @@ def first_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, 
         raise RunFailed(f"{kill.name} was killed after step {kill.step}, and no shadow took over")
     before, after = ([s for s in steps if (s.step > kill.step) == later and s.step] for later in (False, True))
     waits = [f"{1e3 * max(s.waited for s in part):.0f} ms" for part in (before, after)]
-    say(f"the longest wait for a batch: {waits[0]} in the steps before the kill, {waits[1]} in the {len(after)} after it")
+    say(
+        f"the longest wait for a batch: {waits[0]} in the steps before the kill, {waits[1]} in the {len(after)} after it"
+    )
     return steps, kill
 
 
@@ -109,7 +120,10 @@ def second_part(binary: Path, size: Size, model: str, shape: Shape, place: Path,
     watch = Watch(say, size.steps // 16)
     with Run(binary, place / "mixture.yaml", size.then_ranks, place / "run-2") as run:
         orders = [
-            Orders(f"{run.directory}/rank-{r}.sock", r, size.then_ranks, model, shape, size.rate, size.steps, place / "checkpoint")
+            Orders(
+                f"{run.directory}/rank-{r}.sock", r, size.then_ranks, model, shape, size.rate, size.steps,
+                place / "checkpoint",
+            )
             for r in range(size.then_ranks)
         ]
         with contextlib.closing(take_part(run, orders, lambda: None)) as part:
@@ -131,13 +145,17 @@ def need_clean(run: Run, say: Say) -> None:
 
 def planned(binary: Path, size: Size, place: Path) -> Dict[int, str]:
     """The content digest of every step, as planned anew from the mixture file."""
-    lines = command(binary, "plan", place / "mixture.yaml", "--steps", f"0..{size.steps}", "--ranks", "1", "--json").splitlines()
+    lines = command(
+        binary, "plan", place / "mixture.yaml", "--steps", f"0..{size.steps}", "--ranks", "1", "--json"
+    ).splitlines()
     return {p["step"]: p["content_digest"] for p in map(json.loads, lines)}
 
 
 def compare(size: Size, first: List[Step], second: List[Step], plan: Dict[int, str], say: Say) -> None:
     """Says which steps are what they must be, and fails where one is not."""
-    if [s.step for s in first] != list(range(size.left_at + 1)) or [s.step for s in second] != list(range(size.saved_at + 1, size.steps)):
+    if [s.step for s in first] != list(range(size.left_at + 1)) or [s.step for s in second] != list(
+        range(size.saved_at + 1, size.steps)
+    ):
         raise RunFailed("the trainers did not get every step exactly once")
     again = {s.step: s for s in first}
     shown = 0
@@ -147,13 +165,17 @@ def compare(size: Size, first: List[Step], second: List[Step], plan: Dict[int, s
             break
         same = "=" if before.digest == s.digest == plan[s.step] else "IS NOT"
         if shown < 3 or same != "=":
-            say(f"step {s.step:3d}: {s.digest[:16]} on {s.ranks} rank{'s' * (s.ranks > 1)} {same} {before.digest[:16]} on {before.ranks} ranks {same} {plan[s.step][:16]} planned")
+            say(
+                f"step {s.step:3d}: {s.digest[:16]} on {s.ranks} rank{'s' * (s.ranks > 1)} {same} {before.digest[:16]} on {before.ranks} ranks {same} {plan[s.step][:16]} planned"
+            )
             shown += 1
     wrong = sorted({s.step for s in first + second if s.digest != plan.get(s.step)})
     if wrong:
         raise RunFailed(f"the content of steps {wrong} is not what was planned")
     both = size.left_at - size.saved_at
-    say(f"{both} steps came twice, on {size.ranks} ranks before the stop and on {size.then_ranks} after it, with equal content")
+    say(
+        f"{both} steps came twice, on {size.ranks} ranks before the stop and on {size.then_ranks} after it, with equal content"
+    )
     say(f"all {len(first) + len(second)} content digests are those that `millrace plan` names")
 
 
@@ -196,7 +218,9 @@ def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Opti
         say(line)
 
     shape = Shape(-(-(size.vocabulary + 1) // 8) * 8, size.context, size.width)
-    say.title(f"Training on {size.ranks} ranks: a GPT with {shape.size() / 1e6:.1f} M parameters in {'PyTorch' if model == 'torch' else 'NumPy'}")
+    say.title(
+        f"Training on {size.ranks} ranks: a GPT with {shape.size() / 1e6:.1f} M parameters in {'PyTorch' if model == 'torch' else 'NumPy'}"
+    )
     first, kill = first_part(binary, size, model, shape, place, say)
     say.title(f"On from the checkpoint, on {size.then_ranks} rank{'s' * (size.then_ranks > 1)}, in a new run directory")
     second = second_part(binary, size, model, shape, place, say)
@@ -208,7 +232,17 @@ def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Opti
     summarise(size, steps, say)
     need_progress(size, steps, say)
 
-    facts = report.Facts(first, second, kill, plan, {s.step: target(size, s.step) for s in steps}, documents, model, shape, time.monotonic() - say.began)
+    facts = report.Facts(
+        first,
+        second,
+        kill,
+        plan,
+        {s.step: target(size, s.step) for s in steps},
+        documents,
+        model,
+        shape,
+        time.monotonic() - say.began,
+    )
     (place / "report.html").write_text(report.page(facts), encoding="utf-8")
     if picture:
         picture.write_text(report.picture(facts), encoding="utf-8")
@@ -231,9 +265,16 @@ def _terminate(number: int, frame: Any) -> None:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description="Millrace on real files of this machine: see the top of this file.")
-    arguments.add_argument("--model", choices=("numpy", "torch", "auto"), default="auto", help="what computes the model (auto: torch where it is installed)")
+    arguments.add_argument(
+        "--model",
+        choices=("numpy", "torch", "auto"),
+        default="auto",
+        help="what computes the model (auto: torch where it is installed)",
+    )
     arguments.add_argument("--quick", action="store_true", help="a smaller model and fewer steps")
-    arguments.add_argument("--dir", type=Path, default=REPOSITORY / "demo-run", help="where everything is written (demo-run)")
+    arguments.add_argument(
+        "--dir", type=Path, default=REPOSITORY / "demo-run", help="where everything is written (demo-run)"
+    )
     arguments.add_argument("--binary", type=Path, default=REPOSITORY / "millrace", help="the program (./millrace)")
     arguments.add_argument("--picture", type=Path, help="also write the page's charts as one SVG file")
     args = arguments.parse_args()

@@ -101,18 +101,29 @@ def make_corpus(binary: Path, size: Size, place: Path, say: Say) -> Dict[str, in
     say(f"vocabulary: {len(tokens)} tokens, byte pairs learnt from a sample of the corpus  (vocabulary.tiktoken)")
 
     corpus.write_jsonl_gzip(documents["python"], place / "python")
-    say(f"python:  {counts['python']:6d} declarations of the standard library, {volume['python']:4.1f} MB  -> JSONL in gzip")
+    say(
+        f"python:  {counts['python']:6d} declarations of the standard library, {volume['python']:4.1f} MB  -> JSONL in gzip"
+    )
     corpus.write_jsonl(documents["docs"], place / "docs")
     say(f"docs:    {counts['docs']:6d} comments, docstrings, pages and licences, {volume['docs']:4.1f} MB  -> JSONL")
     # A rank file says neither its pattern nor its special tokens: the end of a text is the first id behind the ranks.
     tokenizer = f'{{path: vocabulary.tiktoken, pattern: cl100k, specials: {{"<|endoftext|>": {len(tokens)}}}, eos: "<|endoftext|>"}}'
     ids = tokenize(binary, tokenizer, documents["go"], place)
     corpus.write_megatron(ids, place / "go" / "corpus")
-    say(f"go:      {counts['go']:6d} declarations of Go's library, {volume['go']:4.1f} MB  -> {sum(map(len, ids)) / 1e6:.1f} M token ids for Megatron (.bin, .idx),")
+    say(
+        f"go:      {counts['go']:6d} declarations of Go's library, {volume['go']:4.1f} MB  -> {sum(map(len, ids)) / 1e6:.1f} M token ids for Megatron (.bin, .idx),"
+    )
     say("         tokenised by Millrace itself: a run of one pass, whose trainer writes down what it gets")
 
     over = size.steps // 2
-    mixture = MIXTURE.format(s=size, tokenizer=tokenizer, first=json.dumps(FIRST), then=json.dumps(THEN), ramp_from=size.steps // 5, ramp_over=over)
+    mixture = MIXTURE.format(
+        s=size,
+        tokenizer=tokenizer,
+        first=json.dumps(FIRST),
+        then=json.dumps(THEN),
+        ramp_from=size.steps // 5,
+        ramp_over=over,
+    )
     (place / "mixture.yaml").write_text(mixture)
     return counts
 

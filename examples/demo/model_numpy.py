@@ -65,7 +65,9 @@ class Model:
         k: Kept = {}
         k["n1"], k["norm1"] = _norm(x, w[f"{b}.norm1"])
         qkv = (k["n1"] @ w[f"{b}.qkv"]).reshape(rows, columns, 3, heads, width // heads)
-        k["q"], k["k"], k["v"] = (np.ascontiguousarray(qkv[:, :, i].transpose(0, 2, 1, 3)) for i in range(3))  # [rows, heads, columns, ·]
+        k["q"], k["k"], k["v"] = (
+            np.ascontiguousarray(qkv[:, :, i].transpose(0, 2, 1, 3)) for i in range(3)
+        )  # [rows, heads, columns, ·]
         scores = k["q"] @ k["k"].swapaxes(2, 3)
         scores *= np.float32((width // heads) ** -0.5)
         np.copyto(scores, -1e30, where=hidden[:, None])

@@ -79,7 +79,9 @@ def _steps(run: Run, ranks: Sequence[Any], told: Any, look: Callable[[], None]) 
             step = _together(waiting.pop(message.step), before)
             before = max(t.at for t in parts)
             yield step
-    for rank in sorted(left, key=lambda r: r.failed.startswith("BrokenBarrierError")):  # the cause before what followed from it
+    for rank in sorted(
+        left, key=lambda r: r.failed.startswith("BrokenBarrierError")
+    ):  # the cause before what followed from it
         if rank.failed:
             raise RunFailed(f"rank {rank.rank}: {rank.failed}")
     if len({rank.weights for rank in left}) != 1:

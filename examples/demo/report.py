@@ -97,7 +97,11 @@ def _mixture(f: Facts) -> Chart:
     lines: List[Line] = []
     for name in SOURCES:
         each = [(s.step, 100 * s.tokens.get(name, 0) / s.total()) for s in f.steps]
-        lines += [Line(each, f"var(--{name})", "dots", 0.28, 3.5), Line(realised[name], f"var(--{name})", "line", 0.55, 4.5), Line(target[name], "var(--ink)", "dashes", 0.9, 1.3)]
+        lines += [
+            Line(each, f"var(--{name})", "dots", 0.28, 3.5),
+            Line(realised[name], f"var(--{name})", "line", 0.55, 4.5),
+            Line(target[name], "var(--ink)", "dashes", 0.9, 1.3),
+        ]
     labels = [(realised[name][-1][1], name, f"var(--{name})") for name in SOURCES]
     return Chart(lines, _span(f), _percent, _bare(f), low=0, labels=labels, words=False)
 
@@ -105,19 +109,36 @@ def _mixture(f: Facts) -> Chart:
 def _fill(f: Facts) -> Chart:
     points = [(s.step, 100 * s.fill) for s in f.steps]
     low = min(90.0, 10 * (min(p[1] for p in points) // 10))
-    return Chart([Line(points, "var(--fill)", "area", 0.16), Line(points, "var(--fill)", width=1.6)], _span(f), _percent, _bare(f), low=low, high=100, words=False)
+    return Chart(
+        [Line(points, "var(--fill)", "area", 0.16), Line(points, "var(--fill)", width=1.6)],
+        _span(f),
+        _percent,
+        _bare(f),
+        low=low,
+        high=100,
+        words=False,
+    )
 
 
 def _speed(f: Facts) -> Chart:
     raw = [(s.step, s.total() / s.seconds / 1e3) for s in f.steps if s.seconds]
-    return Chart([Line(raw, "var(--speed)", "dots", 0.4, 3.5), Line(_smooth(raw, 5), "var(--speed)")], _span(f), lambda v: f"{v:g}k", _bare(f), low=0, words=False)
+    return Chart(
+        [Line(raw, "var(--speed)", "dots", 0.4, 3.5), Line(_smooth(raw, 5), "var(--speed)")],
+        _span(f),
+        lambda v: f"{v:g}k",
+        _bare(f),
+        low=0,
+        words=False,
+    )
 
 
 def _waits(f: Facts) -> Chart:
     # A part's first step waits for processes to start; its wait is told in words, and would hide all others here.
     points = [(s.step, 1e3 * s.waited) for s in f.steps if s.seconds]
     bars = [Line([(x, 0), (x, y)], "var(--wait)", width=2.2) for x, y in points]
-    return Chart(bars, _span(f), lambda v: f"{v:g} ms", _bare(f), low=0, high=max(10.0, max(y for _, y in points)), words=False)
+    return Chart(
+        bars, _span(f), lambda v: f"{v:g} ms", _bare(f), low=0, high=max(10.0, max(y for _, y in points)), words=False
+    )
 
 
 def page(f: Facts) -> str:
@@ -126,7 +147,9 @@ def page(f: Facts) -> str:
     fields = {
         "colours": Path(__file__).with_name("colours.css").read_text(encoding="utf-8"),
         "subtitle": _subtitle(f),
-        "tiles": "".join(f'<div class="tile"><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>' for k, v in _tiles(f)),
+        "tiles": "".join(
+            f'<div class="tile"><b>{html.escape(v)}</b><span>{html.escape(k)}</span></div>' for k, v in _tiles(f)
+        ),
         "loss": _loss(f).svg(1064, 330),
         "mixture": _mixture(f).svg(522, 280),
         "fill": _fill(f).svg(522, 280),
@@ -191,7 +214,16 @@ def _source_row(f: Facts, name: str) -> str:
 def _tip(f: Facts, s: Step) -> Dict[str, Any]:
     shares = {n: [round(100 * s.tokens.get(n, 0) / s.total(), 1), round(100 * f.target[s.step][n], 1)] for n in SOURCES}
     rate = round(s.total() / s.seconds) if s.seconds else None
-    return {"step": s.step, "ranks": s.ranks, "loss": round(s.loss, 3), "shares": shares, "fill": round(100 * s.fill, 1), "rate": rate, "wait": round(1e3 * s.waited, 1), "digest": s.digest[:16]}
+    return {
+        "step": s.step,
+        "ranks": s.ranks,
+        "loss": round(s.loss, 3),
+        "shares": shares,
+        "fill": round(100 * s.fill, 1),
+        "rate": rate,
+        "wait": round(1e3 * s.waited, 1),
+        "digest": s.digest[:16],
+    }
 
 
 def picture(f: Facts) -> str:

@@ -41,7 +41,11 @@ class Run:
         with open(self._log, "w") as log:
             # A session of its own: a Ctrl-C reaches this program alone, which then stops the run in good order.
             self._up = subprocess.Popen(
-                [binary, "up", mixture, "--ranks", str(ranks), "--run-dir", directory], stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                [binary, "up", mixture, "--ranks", str(ranks), "--run-dir", directory],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
 
     def __enter__(self) -> "Run":
@@ -57,7 +61,9 @@ class Run:
             raise
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
         try:
             self.stop()
         except (RunFailed, subprocess.TimeoutExpired):
@@ -114,6 +120,9 @@ class Run:
 
 def _is_millrace(pid: int) -> bool:
     try:
-        return "millrace" in Path(f"/proc/{pid}/comm").read_text() or b"millrace" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return (
+            "millrace" in Path(f"/proc/{pid}/comm").read_text()
+            or b"millrace" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
     except OSError:
         return False

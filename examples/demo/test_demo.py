@@ -34,12 +34,26 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "MILLRACE" in os.environ:
         return Path(os.environ["MILLRACE"]).resolve()
     out = tmp_path_factory.mktemp("binary") / "millrace"
-    subprocess.run([shutil.which("go") or "/usr/local/go/bin/go", "build", "-o", str(out), "./cmd/millrace"], cwd=REPOSITORY, check=True)
+    subprocess.run(
+        [shutil.which("go") or "/usr/local/go/bin/go", "build", "-o", str(out), "./cmd/millrace"],
+        cwd=REPOSITORY,
+        check=True,
+    )
     return out
 
 
 def command(binary: Path, place: Path) -> List[str]:
-    return [sys.executable, str(HERE / "demo.py"), "--quick", "--model", "numpy", "--dir", str(place), "--binary", str(binary)]
+    return [
+        sys.executable,
+        str(HERE / "demo.py"),
+        "--quick",
+        "--model",
+        "numpy",
+        "--dir",
+        str(place),
+        "--binary",
+        str(binary),
+    ]
 
 
 def processes(place: Path) -> List[str]:
@@ -58,7 +72,9 @@ def processes(place: Path) -> List[str]:
 
 def test_demo_runs_to_its_end(binary: Path, tmp_path: Path) -> None:
     place, picture = tmp_path / "demo", tmp_path / "picture.svg"
-    done = subprocess.run([*command(binary, place), "--picture", str(picture)], capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(
+        [*command(binary, place), "--picture", str(picture)], capture_output=True, text=True, timeout=DEADLINE
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert re.search(r">> kill -9 \d+, the loader loader-\d", done.stdout)
@@ -74,7 +90,9 @@ def test_demo_runs_to_its_end(binary: Path, tmp_path: Path) -> None:
     assert sum(s["loss"] for s in steps[-5:]) < 0.85 * sum(s["loss"] for s in steps[:5])
     assert page.count('class="chart"') == 5 and page.count(">equal<") == 6 and ">differ<" not in page
     assert "{{" not in page
-    assert not re.search(r'(src|href)=|@import|https?://(?!www\.w3\.org/2000/svg")', page), "the page needs something else"
+    assert not re.search(r'(src|href)=|@import|https?://(?!www\.w3\.org/2000/svg")', page), (
+        "the page needs something else"
+    )
     assert picture.stat().st_size < 150_000
 
 
@@ -144,7 +162,10 @@ def test_derivatives_are_differences() -> None:
             view[at] = was - 1e-5
             less = loss(weights, batch())
             view[at] = was
-            assert SHAPE.views(gradient)[name][at] == pytest.approx((more - less) / 2e-5, rel=1e-5, abs=1e-6), (name, at)
+            assert SHAPE.views(gradient)[name][at] == pytest.approx((more - less) / 2e-5, rel=1e-5, abs=1e-6), (
+                name,
+                at,
+            )
 
 
 @pytest.mark.parametrize("column, reaches", [(0, 1), (12, 2), (14, 0)])

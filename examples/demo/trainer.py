@@ -110,7 +110,9 @@ def _train(orders: Orders, shared: Any, barrier: Any, told: Any) -> str:
         barrier.wait(PATIENCE)  # and all have read them
         adam.update(weights, total[:-2] / total[-1], _schedule(batch.step, orders.steps))
         before, waited = waited, loader.stats()["wait_seconds"]
-        taken = Taken(orders.rank, batch.step, float(total[-2] / total[-1]), segments, places, waited - before, time.monotonic())
+        taken = Taken(
+            orders.rank, batch.step, float(total[-2] / total[-1]), segments, places, waited - before, time.monotonic()
+        )
         if batch.step == orders.save_after and orders.save:
             if orders.rank == 0:
                 taken.saved = _save(orders.save, weights, adam, loader.state_dict())

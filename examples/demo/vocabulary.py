@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Counter, DefaultDict, Dict, Iterable, List, Set, Tuple
 
 # Close to the pattern of cl100k, as near as Python's re comes. It only decides what may be learnt; Millrace cuts with the real one.
-PIECES = re.compile(r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PIECES = re.compile(
+    r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 Pair = Tuple[int, int]
 
@@ -55,7 +57,14 @@ def learn(texts: Iterable[str], size: int) -> List[bytes]:
     return tokens
 
 
-def _merge(pair: Pair, merged: int, words: List[List[int]], counts: List[int], pairs: Counter[Pair], where: DefaultDict[Pair, Set[int]]) -> Set[Pair]:
+def _merge(
+    pair: Pair,
+    merged: int,
+    words: List[List[int]],
+    counts: List[int],
+    pairs: Counter[Pair],
+    where: DefaultDict[Pair, Set[int]],
+) -> Set[Pair]:
     """Replace the pair in every word that has it, and return the pairs whose counts grew."""
     grown: Set[Pair] = set()
     for w in where.pop(pair):

@@ -28,7 +28,7 @@ func (f Fixture) run(t *testing.T, mk New) {
 	if s.Seekable() != f.Seekable {
 		t.Fatalf("seekable is %v, want %v", s.Seekable(), f.Seekable)
 	}
-	all, err := Scan(ctx, s, 0)
+	all, err := scan(ctx, s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,10 +80,10 @@ func (f Fixture) index(t *testing.T, s sources.Shard) []byte {
 }
 
 // skips: a scan from a record is the whole scan without those before.
-func (f Fixture) skips(t *testing.T, s sources.Shard, all []Record) {
+func (f Fixture) skips(t *testing.T, s sources.Shard, all []record) {
 	t.Helper()
 	for _, from := range append(sampleOf(all), len(all), len(all)+7) {
-		got, err := Scan(t.Context(), s, uint64(from))
+		got, err := scan(t.Context(), s, uint64(from))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func (f Fixture) skips(t *testing.T, s sources.Shard, all []Record) {
 }
 
 // reads: what is read at random is what a scan finds.
-func (f Fixture) reads(t *testing.T, s sources.Shard, all []Record) {
+func (f Fixture) reads(t *testing.T, s sources.Shard, all []record) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	sets := [][]uint64{nil}
@@ -109,23 +109,23 @@ func (f Fixture) reads(t *testing.T, s sources.Shard, all []Record) {
 		sets = append(sets, set)
 	}
 	for _, set := range sets {
-		got, err := Read(t.Context(), s, set)
+		got, err := read(t.Context(), s, set)
 		if err != nil {
 			t.Fatalf("read %v: %v", set, err)
 		}
-		var want []Record
+		var want []record
 		for _, n := range set {
 			want = append(want, all[n])
 		}
 		same(t, "read at random", got, want)
 	}
-	if _, err := Read(t.Context(), s, []uint64{uint64(len(all))}); err == nil {
+	if _, err := read(t.Context(), s, []uint64{uint64(len(all))}); err == nil {
 		t.Fatal("read a record behind the last without an error")
 	}
 }
 
 // lengths: what is known without reading agrees with what is read.
-func (f Fixture) lengths(t *testing.T, s sources.Shard, all []Record) {
+func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
 	l, ok := s.(sources.Lengther)
 	if !ok {
 		return
@@ -137,11 +137,11 @@ func (f Fixture) lengths(t *testing.T, s sources.Shard, all []Record) {
 	}
 }
 
-func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []Record) {
+func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []record) {
 	var wait sync.WaitGroup
 	for g := range 4 {
 		wait.Go(func() {
-			var got []Record
+			var got []record
 			var err error
 			want := all[min(g, len(all)):]
 			if g%2 == 0 && f.Seekable {
@@ -149,11 +149,11 @@ func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []Record) {
 				for _, r := range want {
 					numbers = append(numbers, r.Number)
 				}
-				got, err = Read(t.Context(), s, numbers)
+				got, err = read(t.Context(), s, numbers)
 			} else {
-				got, err = Scan(t.Context(), s, uint64(g))
+				got, err = scan(t.Context(), s, uint64(g))
 			}
-			if err != nil || !slices.EqualFunc(got, want, Record.equal) {
+			if err != nil || !slices.EqualFunc(got, want, record.equal) {
 				t.Errorf("beside other readers: got %d records, %v, want the %d of a scan alone", len(got), err, len(want))
 			}
 		})
@@ -162,7 +162,7 @@ func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []Record) {
 }
 
 // stops: an error of the receiver ends the walk as it is, a cancelled context ends it before the next record.
-func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []Record) {
+func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []record) {
 	t.Helper()
 	walks := map[string]func(context.Context, func(sources.Record) error) error{
 		"scan": func(ctx context.Context, fn func(sources.Record) error) error { return s.Scan(ctx, 0, fn) },
@@ -202,7 +202,7 @@ func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []Record) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Scan(ctx, s, 0); !errors.Is(err, context.Canceled) {
+	if _, err := scan(ctx, s, 0); !errors.Is(err, context.Canceled) {
 		t.Fatalf("scan with a cancelled context: got %v", err)
 	}
 	if _, err := f.open(ctx, f.Files, mk, nil); err != nil && !errors.Is(err, context.Canceled) {
@@ -211,14 +211,14 @@ func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []Record) {
 }
 
 // troubles: short reads change nothing, a failing disk is reported as what it is.
-func (f Fixture) troubles(t *testing.T, mk New, blob []byte, all []Record) {
+func (f Fixture) troubles(t *testing.T, mk New, blob []byte, all []record) {
 	t.Helper()
 	short := troubled{f.Files, func(o sources.OpenFile) sources.OpenFile { return shortFile{o} }}
 	s, err := f.open(t.Context(), short, mk, nil)
 	if err != nil {
 		t.Fatalf("open with short reads: %v", err)
 	}
-	got, err := Scan(t.Context(), s, 0)
+	got, err := scan(t.Context(), s, 0)
 	if err != nil {
 		t.Fatalf("scan with short reads: %v", err)
 	}
@@ -231,7 +231,7 @@ func (f Fixture) troubles(t *testing.T, mk New, blob []byte, all []Record) {
 			return failingFile{o, &left, broken}
 		}}, mk, blob)
 		if err == nil {
-			_, err = Scan(t.Context(), s, 0)
+			_, err = scan(t.Context(), s, 0)
 		}
 		if left.Load() < 0 && !errors.Is(err, broken) {
 			t.Fatalf("the disk failed at read %d: got %v", after, err)

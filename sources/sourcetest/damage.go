@@ -31,7 +31,7 @@ func Damage(t *testing.T, mk New, fixtures []Fixture, allocated uint64) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all, err := Scan(t.Context(), s, 0)
+			all, err := scan(t.Context(), s, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func sampleFlips(n int) []int {
 }
 
 // damage reads one damaged shard in all ways. all is what it held, where a difference is to be judged.
-func (f Fixture) damage(t *testing.T, mk New, path string, b []byte, what string, allocated uint64, all []Record) {
+func (f Fixture) damage(t *testing.T, mk New, path string, b []byte, what string, allocated uint64, all []record) {
 	t.Helper()
 	files := Files{}
 	for p, whole := range f.Files {
@@ -86,7 +86,7 @@ func (f Fixture) damage(t *testing.T, mk New, path string, b []byte, what string
 		t.Errorf("%s: %s: got an error that is not ErrDamaged: %v", path, what, err)
 	case err != nil && !strings.Contains(err.Error(), f.path()) && !strings.Contains(err.Error(), path):
 		t.Errorf("%s: %s: the error does not name the file: %v", path, what, err)
-	case err == nil && f.Checked && all != nil && !slices.EqualFunc(got, all, Record.equal):
+	case err == nil && f.Checked && all != nil && !slices.EqualFunc(got, all, record.equal):
 		t.Errorf("%s: %s: the records changed without an error", path, what)
 	}
 }
@@ -97,7 +97,7 @@ var (
 )
 
 // attempt opens, scans, indexes and reads a shard as a run would.
-func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []Record, err error) {
+func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []record, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			buf := make([]byte, 4<<10)
@@ -131,7 +131,7 @@ func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []Record
 	for i := 0; i < len(got); i += 1 + len(got)/16 {
 		numbers = append(numbers, uint64(i))
 	}
-	read, err := Read(ctx, s, numbers)
+	read, err := read(ctx, s, numbers)
 	for i, r := range read {
 		if !r.equal(got[numbers[i]]) {
 			return got, fmt.Errorf("%w: record %d is %v when scanned and %v when read", errPanic, numbers[i], got[numbers[i]], r)

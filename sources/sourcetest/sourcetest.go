@@ -56,14 +56,14 @@ func (f Fixture) open(ctx context.Context, fs sources.FS, mk New, index []byte) 
 	return mk(fs).Open(ctx, file, f.Field, f.Limits, index)
 }
 
-// Record is a record with memory of its own.
-type Record struct {
+// record is a record with memory of its own.
+type record struct {
 	sources.Record
 	Why string
 }
 
-func keep(r sources.Record) Record {
-	out := Record{Record: r}
+func keep(r sources.Record) record {
+	out := record{Record: r}
 	out.Text, out.Tokens = bytes.Clone(r.Text), slices.Clone(r.Tokens)
 	if r.Err != nil {
 		out.Why, out.Err = r.Err.Error(), nil
@@ -74,17 +74,17 @@ func keep(r sources.Record) Record {
 	return out
 }
 
-func (r Record) String() string {
+func (r record) String() string {
 	return fmt.Sprintf("#%d at %d (%d bytes): %.60q %v %s", r.Number, r.Offset, r.Raw, r.Text, r.Tokens, r.Why)
 }
 
-func (r Record) equal(o Record) bool {
+func (r record) equal(o record) bool {
 	return r.Number == o.Number && r.Offset == o.Offset && r.Raw == o.Raw && r.Why == o.Why && bytes.Equal(r.Text, o.Text) && slices.Equal(r.Tokens, o.Tokens)
 }
 
-// Scan collects what Scan hands on.
-func Scan(ctx context.Context, s sources.Shard, from uint64) ([]Record, error) {
-	var out []Record
+// scan collects the records of Scan.
+func scan(ctx context.Context, s sources.Shard, from uint64) ([]record, error) {
+	var out []record
 	err := s.Scan(ctx, from, func(r sources.Record) error {
 		out = append(out, keep(r))
 		return nil
@@ -92,9 +92,9 @@ func Scan(ctx context.Context, s sources.Shard, from uint64) ([]Record, error) {
 	return out, err
 }
 
-// Read collects what Read hands on.
-func Read(ctx context.Context, s sources.Shard, numbers []uint64) ([]Record, error) {
-	var out []Record
+// read collects the records of Read.
+func read(ctx context.Context, s sources.Shard, numbers []uint64) ([]record, error) {
+	var out []record
 	err := s.Read(ctx, numbers, func(r sources.Record) error {
 		out = append(out, keep(r))
 		return nil
@@ -102,7 +102,7 @@ func Read(ctx context.Context, s sources.Shard, numbers []uint64) ([]Record, err
 	return out, err
 }
 
-func (f Fixture) check(t *testing.T, got []Record) {
+func (f Fixture) check(t *testing.T, got []record) {
 	t.Helper()
 	if len(got) != len(f.Want) {
 		t.Fatalf("got %d records, want %d", len(got), len(f.Want))
@@ -123,7 +123,7 @@ func (f Fixture) check(t *testing.T, got []Record) {
 	}
 }
 
-func same(t *testing.T, what string, got, want []Record) {
+func same(t *testing.T, what string, got, want []record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: got %d records, want %d", what, len(got), len(want))
@@ -148,7 +148,7 @@ func sample(n, between int) []int {
 }
 
 // sampleOf samples records: fewer where one pass over them costs more.
-func sampleOf(all []Record) []int {
+func sampleOf(all []record) []int {
 	raw := int64(0)
 	for _, r := range all {
 		raw += r.Raw

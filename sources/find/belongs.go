@@ -10,14 +10,14 @@ import (
 	"millrace"
 )
 
-// Skipped is a file that a directory or a wildcard leads to and that is not read.
+// Skipped is a file that a directory or a wildcard leads to and that the source does not read.
 type Skipped struct {
 	Path   string
 	Reason string
 	Side   bool // the file surely holds no records
 }
 
-// sifter decides which files belong to a source, and keeps those that do not.
+// sifter decides which files belong to a source. It lists those that do not.
 type sifter struct {
 	format  string // of the source
 	skipped []Skipped
@@ -31,7 +31,7 @@ func (f *sifter) skipSide(path string) {
 	f.skipped = append(f.skipped, Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
 }
 
-// skipHidden notes a hidden file if its name is that of the source's data.
+// skipHidden lists a hidden file if its name is that of the source's data.
 func (f *sifter) skipHidden(file string) {
 	if kindOf(file).format == f.format {
 		f.skip(file, "its name begins with a dot")
@@ -41,8 +41,8 @@ func (f *sifter) skipHidden(file string) {
 // unpack is the cure for data in a packing that is not read.
 const unpack = "unpack it, or pack JSON lines with gzip or zstd"
 
-// belongs reports whether a file of a directory belongs to the source, and notes it as skipped if it does not. Data of
-// the source's format in a packing that is not read is an error: nobody means to leave it out.
+// belongs reports whether a file of a directory belongs to the source, and lists it as skipped if it does not. Data of
+// the source's format in a packing that is not read is an error: leaving it out would lose data.
 func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	k := kindOf(file)
 	isData := k.format == f.format && !k.side
@@ -99,13 +99,13 @@ func (f *sifter) belongsToDataset(file string) bool {
 	case f.format != megatronFormat:
 		f.skip(file, "it belongs to a Megatron dataset, and the source reads %s", f.format)
 	default:
-		return ext == ".bin" // which stands for its .idx
+		return ext == ".bin" // the .bin stands for its .idx
 	}
 	return false
 }
 
-// wants reports whether a file that a wildcard leads to belongs to the source. A pattern is taken at its word but for
-// files that are surely something else.
+// wants reports whether a file that a wildcard leads to belongs to the source. Only side files, indexes of other
+// programs and data in a packing that is not read do not.
 func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
@@ -124,7 +124,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	return false, nil
 }
 
-// skippedHint names a skipped file for an error that nothing was found.
+// skippedHint returns the end of an error that nothing was found: the first skipped file.
 func (f *sifter) skippedHint() string {
 	if len(f.skipped) == 0 {
 		return ""

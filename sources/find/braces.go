@@ -8,10 +8,11 @@ import (
 	"millrace"
 )
 
-// mostExpanded bounds what one pattern's braces may become: a mistyped range must not take the memory of the host.
+// mostExpanded is the largest number of patterns that the braces of one pattern may stand for. It bounds the memory
+// that a mistyped range takes.
 const mostExpanded = 1 << 20
 
-// expandBraces turns {a,b} and {0000..0146} into one pattern each, leftmost first; nested lists are expanded from the inside of
+// expandBraces expands {a,b} and {0000..0146} into one pattern each, leftmost first. Nested lists are expanded inside
 // their alternative. Braces without a comma or a range stand for themselves, as in a shell.
 func expandBraces(pattern string) ([]string, error) {
 	out := []string{}
@@ -38,7 +39,7 @@ func expandInto(out *[]string, head, rest string) error {
 		return expandInto(out, head+rest[:end+1], rest[end+1:])
 	}
 	for _, a := range alternatives {
-		// The alternative goes back in front of the rest, so that braces inside it are expanded next.
+		// The alternative goes in front of the rest, so that the next call expands braces inside it.
 		if err := expandInto(out, head+rest[:open], a+rest[end+1:]); err != nil {
 			return err
 		}
@@ -46,7 +47,7 @@ func expandInto(out *[]string, head, rest string) error {
 	return nil
 }
 
-// brace finds the first balanced pair, -1 where there is none.
+// brace returns the first balanced pair, -1 if there is none.
 func brace(s string) (open, end int) {
 	for from := 0; ; {
 		i := strings.IndexByte(s[from:], '{')
@@ -69,7 +70,7 @@ func brace(s string) (open, end int) {
 	}
 }
 
-// alternativesOf splits the inside of a pair of braces; nil where it is neither a list nor a range.
+// alternativesOf splits the inside of a pair of braces. It returns nil if the inside is neither a list nor a range.
 func alternativesOf(inside string) ([]string, error) {
 	if parts := splitTop(inside); len(parts) > 1 {
 		return parts, nil

@@ -13,9 +13,9 @@ const (
 	megatronFormat = "megatron"
 )
 
-// detect returns the format of a file by its name: .jsonl, .json or .ndjson, plain or with .gz, .bgz or .zst behind it;
-// .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false if the name does
-// not tell, if the file is packed in a way that is not read, and for side files.
+// detect returns the format that a file's name tells: .jsonl, .json or .ndjson, plain or followed by .gz, .bgz, .zst or
+// .zstd; .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false for other
+// names, side files and packings that are not read.
 func detect(name string) (string, bool) {
 	k := kindOf(name)
 	if k.unread != "" || k.side {
@@ -24,12 +24,12 @@ func detect(name string) (string, bool) {
 	return k.format, k.format != ""
 }
 
-// kind is everything that a file's name tells.
+// kind has all facts that a file's name tells.
 type kind struct {
 	format string // "" if the name does not tell
-	unread string // how the file is packed, if it is packed in a way that is not read
+	unread string // the name of a packing that is not read
 	side   bool   // the file describes a dataset and holds no records
-	weak   bool   // .json: other programs have files of this name beside their data, too
+	weak   bool   // .json: other programs write files of this name beside their data, too
 }
 
 func kindOf(name string) kind {
@@ -60,7 +60,7 @@ func formatOf(bare string) string {
 	return ""
 }
 
-// packing is a compression or an archive by the end of its file names.
+// packing is a compression or an archive, told by the end of a file's name.
 type packing struct {
 	suffix, name string
 	read         bool // the reader of JSON lines unpacks it
@@ -76,7 +76,7 @@ func packings() []packing {
 	}
 }
 
-// unpacked cuts the packings off a name, the outermost first.
+// unpacked returns a name without its packings, and the packings, outermost first.
 func unpacked(name string) (bare string, found []packing) {
 	all := packings()
 	for {
@@ -89,7 +89,7 @@ func unpacked(name string) (bare string, found []packing) {
 	}
 }
 
-// isSideFile reports whether programs write a file of this name beside a dataset, to describe it.
+// isSideFile reports whether programs write a file of this name beside a dataset to describe it.
 func isSideFile(bare string) bool {
 	switch bare {
 	case "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", // Hugging Face datasets

@@ -1,4 +1,5 @@
-// Package find turns the paths of a mixture file into the files of a source, and tells the format of a file.
+// Package find resolves the paths of a mixture file into the files of a source, and detects formats by the names of
+// files.
 //
-// It is the only place that knows file names: patterns, directories, suffixes of formats and of compressions.
+// No other package knows file names: patterns, directories, suffixes of formats and of compressions.
 package find

@@ -12,8 +12,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Format returns the one format of a source by its path patterns: by their own text or, for directories, prefixes and
-// open patterns, by the files that are there. Relative patterns start at base; if base is empty, no file is looked at.
+// Format returns the format of a source by its path patterns. The text of a pattern tells it or, for directories,
+// prefixes and open patterns, the names of the files. Relative patterns start at base. If base is empty, no file is
+// looked at.
 func Format(base string, patterns []string) (format string, _ *Unclear) {
 	for _, pattern := range patterns {
 		found, why := patternFormat(pattern)
@@ -65,10 +66,10 @@ func patternFormat(pattern string) (format string, _ *Unclear) {
 	return format, nil
 }
 
-// maxBraces is how many brace lists of one pattern are looked into.
+// maxBraces is the most brace lists of one pattern that are looked into.
 const maxBraces = 4
 
-// maxLooked is how many directory entries are looked at before the user is asked for `format:`.
+// maxLooked is the most directory entries that are looked at before the user has to write `format:`.
 const maxLooked = 10_000
 
 // errDone ends a walk.

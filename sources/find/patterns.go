@@ -21,7 +21,7 @@ const wildcards = "*?[{"
 // finder finds the files of one source.
 type finder struct {
 	sifter
-	base string // where relative patterns start
+	base string // relative patterns start here
 }
 
 // match is a file found, with the root that its pattern gives it.
@@ -46,7 +46,7 @@ func (f *finder) pattern(pattern string) ([]match, error) {
 	if !strings.ContainsAny(pattern, wildcards) {
 		return nil, f.notThere(full)
 	}
-	// Only the user's pattern is searched for wildcards: a base directory named with [ or { stands for itself.
+	// Only the user's pattern may have wildcards: a base directory whose name has [ or { stands for itself.
 	dir, rest := splitRoot(pattern)
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(f.base, dir)
@@ -69,14 +69,14 @@ func (f *finder) pattern(pattern string) ([]match, error) {
 	return found, nil
 }
 
-// splitRoot cuts a pattern behind the last slash before its first wildcard.
+// splitRoot splits a pattern behind the last slash before its first wildcard.
 func splitRoot(pattern string) (dir, rest string) {
 	first := strings.IndexAny(pattern, wildcards)
 	slash := strings.LastIndexByte(pattern[:first], '/')
 	return pattern[:slash+1], pattern[slash+1:]
 }
 
-// part finds the files of one brace-free pattern below dir, which is their root.
+// part finds the files of one pattern without braces below dir, which is their root.
 func (f *finder) part(dir, part string) ([]match, error) {
 	found, err := f.literal(filepath.Join(dir, part), dir)
 	if err != nil || len(found) > 0 || !strings.ContainsAny(part, "*?[") {
@@ -86,7 +86,7 @@ func (f *finder) part(dir, part string) ([]match, error) {
 	if !doublestar.ValidatePattern(part) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern; see `[` and `\\`", part)
 	}
-	// The literal head of this alternative is walked to first, as `..` is no path of an fs.FS.
+	// The walk begins at the literal head of this alternative, because `..` is no path of an fs.FS.
 	head, glob := ".", part
 	if sub, tail := splitRoot(part); sub != "" {
 		head, glob = sub, tail
@@ -116,7 +116,7 @@ func (f *finder) part(dir, part string) ([]match, error) {
 	return found, nil
 }
 
-// hidden tells whether any part of a path begins with a dot, as wildcards pass over such files.
+// hidden reports whether any part of a path begins with a dot. Wildcards pass over such files.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if len(part) > 1 && part[0] == '.' && part != ".." {

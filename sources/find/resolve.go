@@ -11,7 +11,7 @@ import (
 	"millrace"
 )
 
-// File is one file of a source: Name is the part before # of its records' ids, Path where it is on this host.
+// File is one file of a source. Name is the part before # of its records' ids. Path is its path on this host.
 type File struct {
 	Name string // below the root, with forward slashes
 	Path string
@@ -23,10 +23,10 @@ type Resolved struct {
 	Skipped []Skipped // in the order of their paths, each once
 }
 
-// Resolve finds the files of a source of a format. Each pattern is a file, a directory (searched recursively for file
-// names of the format), the prefix of a Megatron dataset, or a pattern with * ** ? [] {a,b} {000..146}; relative ones
-// start at base. A path that exists as written is never read as a pattern, and every alternative of a brace list has to
-// exist.
+// Resolve returns the files of a source of a format. Each pattern is a file, a directory, the prefix of a Megatron
+// dataset, or a pattern with * ** ? [] {a,b} {000..146}. A directory is searched recursively for file names of the
+// format. Relative patterns start at base. A path that exists as written is never read as a pattern. Every alternative
+// of a brace list has to exist.
 //
 // Names are relative to root. If root is empty, they are relative to the directory that each pattern names before its
 // first wildcard: a directory itself, the parent of a plain file or prefix. Errors that the mixture file can cure wrap
@@ -65,7 +65,7 @@ func leftOut(skipped []Skipped, files []File) []Skipped {
 	return slices.CompactFunc(out, func(a, b Skipped) bool { return a.Path == b.Path })
 }
 
-// name gives every file its name, drops those that were matched twice and sorts.
+// name names every file, drops files that were matched twice, and sorts.
 func name(found []match, root string) ([]File, error) {
 	files := make([]File, 0, len(found))
 	seen := make(map[string]bool, len(found))

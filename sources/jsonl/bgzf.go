@@ -6,8 +6,9 @@ import (
 	"millrace/sources"
 )
 
-// bgzfHead is a gzip member's fixed head and the length of its extra field; BGZF (SAM specification, section 4.1)
-// puts the member's own length into the subfield BC there, so that members can be found without decompressing.
+// bgzfHead is a gzip member's fixed head together with the length of its extra field. BGZF puts the member's own length
+// into the subfield BC there, so members are found without decompressing. See section 4.1 of
+// https://samtools.github.io/hts-specs/SAMv1.pdf.
 const (
 	bgzfHead   = 12
 	bgzfExtra  = 4 // FLG of a member with an extra field and nothing else
@@ -28,7 +29,7 @@ func bgzfPoints(f sources.File) ([]point, error) {
 	return points, nil
 }
 
-// bgzfMemberAt returns the bytes of the member at off; 0 if it is not a whole BGZF member.
+// bgzfMemberAt returns the number of bytes of the member at off, 0 if it is not a whole BGZF member.
 func bgzfMemberAt(f sources.File, off int64) (size int64, err error) {
 	var head [bgzfHead]byte
 	if off+bgzfHead > f.Size() {
@@ -61,7 +62,7 @@ func bgzfMemberAt(f sources.File, off int64) (size int64, err error) {
 	return size, nil
 }
 
-// bgzfSize finds the subfield BC; 0 without one.
+// bgzfSize returns the member's length from the subfield BC, 0 without one.
 func bgzfSize(extra []byte) int64 {
 	for len(extra) >= 4 {
 		n := int(binary.LittleEndian.Uint16(extra[2:]))

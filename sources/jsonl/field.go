@@ -11,28 +11,27 @@ import (
 	"millrace"
 )
 
-// mostDepth is how deep objects and arrays may nest: far above real data, far below what costs stack.
+// mostDepth is how deep objects and arrays may nest. Real data is far below, and so is the cost in stack.
 const mostDepth = 256
 
 // extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as
-// encoding/json, and allocates nothing but the buffer it keeps for texts with escapes. It is not safe for concurrent
-// use.
+// encoding/json. It allocates only the buffer that it keeps for texts with escapes. It is not safe for concurrent use.
 //
-// Where JSON leaves room it decides as Python's json module does, so that a checker written with it agrees: of
-// duplicate keys the last one counts, and a lone surrogate in another field passes. In the text it cannot be encoded
-// and is a bad sample, as are the NaN and Infinity of Python, which are not JSON.
+// If JSON leaves room, it decides as Python's json module does. Of duplicate keys the last one counts, and half of a
+// surrogate pair passes in another field. In the text it is a bad sample, because UTF-8 cannot encode it. Python's NaN
+// and Infinity are not JSON and make a bad sample.
 type extractor struct {
 	jsonScanner
 	path    []string
 	depth   int
 	state   found
-	reached int    // how many parts of the path were there, for the reason
-	raw     []byte // the text with its escapes, or what stands in its place, inside line
+	reached int    // number of parts of the path that were found, for the reason
+	raw     []byte // the text with its escapes, or the other value, inside line
 	escaped bool
 	buf     []byte
 }
 
-// found tells what the last occurrence of the field was.
+// found is the kind of the field's last occurrence.
 type found int
 
 const (
@@ -55,7 +54,7 @@ func newExtractor(field string) (*extractor, error) {
 	return &extractor{path: path}, nil
 }
 
-// find reads the whole line and notes what the field holds; or why the line is a bad sample.
+// find reads the whole line and notes the field. The error says why the line is a bad sample.
 func (x *extractor) find(line []byte) error {
 	if !utf8.Valid(line) {
 		return bad("invalid UTF-8 at byte %d of the line", invalidAt(line))
@@ -76,8 +75,8 @@ func (x *extractor) find(line []byte) error {
 	return nil
 }
 
-// text returns the field's text, valid UTF-8, which lives in line or in the extractor until the next call; or why the
-// line is a bad sample.
+// text returns the field's text as valid UTF-8. It lives in line or in the extractor until the next call. The error
+// says why the line is a bad sample.
 func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
 		return nil, err
@@ -127,7 +126,7 @@ func (x *extractor) noField(line []byte) error {
 	return bad("no field %q", strings.Join(x.path, "."))
 }
 
-// plain returns the string that was found without its escapes.
+// plain returns the last string without its escapes.
 func (x *extractor) plain() ([]byte, error) {
 	if !x.escaped {
 		return x.raw, nil
@@ -140,7 +139,7 @@ func (x *extractor) plain() ([]byte, error) {
 	return out, nil
 }
 
-// value reads one value. want is how many parts of the path lead to it, none if it is -1.
+// value reads one value. want is the number of parts of the path that lead to it, -1 if the path does not.
 func (x *extractor) value(want int) error {
 	if x.at >= len(x.line) {
 		return x.invalid("the line ends early")
@@ -170,7 +169,7 @@ func (x *extractor) value(want int) error {
 	return x.word(c)
 }
 
-// other reads the field where it is no string, and keeps it as it stands, for filters.
+// other reads a field that is no string and keeps its bytes for filters.
 func (x *extractor) other(c byte) (err error) {
 	x.state = notString
 	from := x.at
@@ -216,7 +215,7 @@ func (x *extractor) object(want int) error {
 		}
 		inside := -1
 		if want >= 0 && x.matches(key, escaped, x.path[want]) {
-			// The last of duplicate keys counts, so what an earlier one held is forgotten.
+			// The last of duplicate keys counts, so an earlier value is forgotten.
 			inside = want + 1
 			x.state, x.reached = missing, inside
 		}
@@ -265,7 +264,7 @@ func (x *extractor) array() error {
 	}
 }
 
-// matches compares a key with a part of the path; escapes in keys are rare, so they may allocate.
+// matches reports whether a key is a part of the path. Escapes in keys are rare, so they may allocate.
 func (x *extractor) matches(key []byte, escaped bool, part string) bool {
 	if !escaped {
 		return string(key) == part

@@ -14,11 +14,11 @@ import (
 	"millrace/sources"
 )
 
-// frameBytes is the most that one restart point may decompress to: what random access to one record costs at worst.
+// frameBytes is the most uncompressed bytes of one restart point. It bounds the cost of a random read of one record.
 const frameBytes = 4 << 20
 
-// mostWindow is the largest window of a zstd frame that is read, in bytes. The zstd command has the same limit, unless it
-// is told otherwise. A larger window would take memory that no setting allows.
+// mostWindow is the largest window of a zstd frame that is read, in bytes. The zstd command refuses larger ones by
+// default, too. A larger window would take memory that no setting allows.
 const mostWindow = 128 << 20
 
 // windowError is the reason why a whole zstd frame is not read.
@@ -42,11 +42,11 @@ func damaged(f sources.File, off int64, cause error) error {
 	return millrace.Errorf(millrace.ErrDamaged, "decompress %s: at byte %d of %d: %w", f.Name(), off, f.Size(), cause)
 }
 
-// point is a place in a compressed file where decompression can begin: a BGZF member or a zstd frame.
+// point is a restart point: a BGZF member or a zstd frame, at which decompression can begin.
 type point struct {
 	packed int64 // byte of the file
 	size   int64 // bytes in the file
-	at     int64 // uncompressed byte of its first; known once the file was indexed
+	at     int64 // its first uncompressed byte; known once the file is indexed
 }
 
 // unpacker decompresses single frames. It is not safe for concurrent use.
@@ -77,7 +77,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// unpack appends what the frame holds, at most frameBytes.
+// unpack appends the content of the frame, at most frameBytes.
 func (u *unpacker) unpack(out []byte, p point) ([]byte, error) {
 	if p.size > int64(cap(u.packed)) {
 		u.packed = make([]byte, p.size)
@@ -113,14 +113,14 @@ func (u *unpacker) unpack(out []byte, p point) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// frameStream reads the frames one after another.
+// frameStream reads frames one after another.
 type frameStream struct {
 	ctx    context.Context
 	unpack *unpacker
 	points []point
 	buf    []byte
 	rest   []byte
-	// entered, where set, is told the frame and the uncompressed bytes before it, counted from the stream's start.
+	// entered, if set, gets each frame and the number of uncompressed bytes before it, counted from the stream's start.
 	entered func(frame int, before int64)
 	frame   int
 	before  int64

@@ -10,13 +10,14 @@ import (
 
 // An index is
 //
-//	"MRjl", u32 version, u32 kind, u32 records of a page, u64 bytes of the file, u64 uncompressed bytes, u64 records, u64 points
+//	"MRjl", u32 version, u32 kind, u32 records of a page
+//	u64 bytes of the file, u64 uncompressed bytes, u64 records, u64 points
 //	points × (u64 byte of the file, u64 bytes there, u64 uncompressed byte)
-//	pages × (u64 uncompressed byte where its first record starts, u64 where its deltas begin, counted from the end of this table)
-//	deltas: for each further record of a page the uvarint distance of its start from the one before
+//	pages × (u64 first uncompressed byte of its first record, u64 first byte of its deltas in the deltas)
+//	deltas: for each further record of a page, the uvarint distance of its start from the one before
 //
-// little-endian, about two bytes a record. It is used as it lies, mapped or not, so a page is the unit of lookup. A
-// file that only streams has neither points nor pages: its index is only the count.
+// All numbers are little-endian. An index takes about two bytes a record. It is used as it lies, mapped or not, so a
+// page is the unit of lookup. The index of a file that only streams has the count, and neither points nor pages.
 const (
 	indexMagic   = "MRjl"
 	indexVersion = 1
@@ -26,7 +27,7 @@ const (
 	pageRecords  = 128
 )
 
-// index is a decoded head over the blob.
+// index is the decoded head of a blob over its bytes.
 type index struct {
 	kind   kind
 	plain  int64 // uncompressed bytes
@@ -77,7 +78,8 @@ func (b *indexBuilder) encode(k kind, file, plain int64) []byte {
 	return append(append(append(out, b.points...), b.pages...), b.deltas...)
 }
 
-// openIndex checks that a blob can belong to f. It need not be trusted further: every lookup checks what it finds.
+// openIndex checks that a blob can belong to f. Each lookup checks the entries that it finds, so a damaged blob does no
+// harm.
 func openIndex(f sources.File, blob []byte) (*index, error) {
 	mismatch := func(what string) (*index, error) {
 		return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: %s", f.Name(), what)
@@ -112,7 +114,7 @@ func openIndex(f sources.File, blob []byte) (*index, error) {
 	return x, nil
 }
 
-// extent returns where a record's line starts and a bound of where it ends: the start of the next record's.
+// extent returns the start of a record's line and a bound of its end: the start of the next record's line.
 func (x *index) extent(n uint64) (start, end int64, ok bool) {
 	if start, ok = x.startOf(n); !ok {
 		return 0, 0, false
@@ -159,12 +161,12 @@ func (x *index) pointAt(i int) point {
 	}
 }
 
-// holding returns the frame that holds an uncompressed byte; -1 where none does.
+// holding returns the frame that holds an uncompressed byte, -1 if none does.
 func (x *index) holding(off int64) int {
 	return sort.Search(x.countPoints(), func(i int) bool { return x.pointAt(i).at > off }) - 1
 }
 
-// pointsOf returns all restart points, checked against the file, so that no read goes astray.
+// pointsOf returns all restart points. Each lies inside the file.
 func (x *index) pointsOf(f sources.File) ([]point, error) {
 	points := make([]point, x.countPoints())
 	var packed, at int64
@@ -179,5 +181,5 @@ func (x *index) pointsOf(f sources.File) ([]point, error) {
 	return points, nil
 }
 
-// mostPacked bounds a frame's bytes in the file: its blocks and a header.
+// mostPacked is the most bytes of a frame in the file: its blocks and a header.
 const mostPacked = 2*frameBytes + 64

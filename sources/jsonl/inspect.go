@@ -26,14 +26,14 @@ func inspect(f sources.File, head []byte) (k kind, points []point, err error) {
 	return plain, nil, refuse(f, head)
 }
 
-// isZstd tells whether a zstd frame begins here, or a skippable one, as the first frame of a file may be.
+// isZstd reports whether a zstd frame begins here. The first frame of a file may be a skippable one.
 func isZstd(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) ||
 		len(head) >= 4 && head[0]>>4 == 5 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// refuse fails for what is no JSON lines at all, so that it is not quarantined line by line: files packed otherwise,
-// and files whose name says packed while they begin neither so nor as JSON. A plain file under such a name is read.
+// refuse returns an error for a file that does not hold JSON lines, which else would cost one bad record a line. It
+// knows other packings by their first bytes. A name that ends in .gz or .zst needs a file that begins so, or as JSON.
 func refuse(f sources.File, head []byte) error {
 	for _, other := range []struct{ magic, name string }{
 		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"PAR1", "Parquet"},
@@ -52,8 +52,8 @@ func refuse(f sources.File, head []byte) error {
 	return nil
 }
 
-// refuseDocument fails for a file that is one JSON document, by its first uncompressed bytes. Otherwise every line of
-// it were a bad record.
+// refuseDocument returns an error for a file that is one JSON document, by its first uncompressed bytes. Else every
+// line of it would be a bad record.
 func refuseDocument(f sources.File, head []byte) error {
 	text := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n")
 	if len(text) == 0 {

@@ -1,10 +1,10 @@
-// Package jsonl reads one JSON object a line from plain, gzip and zstd files, told apart by their first bytes, never
-// by their names.
+// Package jsonl reads one JSON object a line from plain, gzip and zstd files. The first bytes of a file tell which it
+// is; its name does not.
 //
-// Plain files, BGZF, and zstd files whose frames hold at most 4 MiB each can be read at random once an index of their
-// lines was made; other gzip and zstd files only stream. A line ends at LF alone; the last needs none; a line of only
-// space, tab and CR is no record. A bad line costs that record; damage to a compressed file ends the shard with the
-// byte that was reached.
+// Plain files, BGZF files, and zstd files whose frames hold at most 4 MiB each can be read at random once they have an
+// index of their lines. Other gzip and zstd files only stream. A line ends at LF alone; the last line needs none. A
+// line of only space, tab and CR is no record. A bad line costs that record. Damage to a compressed file ends the shard
+// with the byte that was reached.
 package jsonl
 
 import (
@@ -18,14 +18,14 @@ type Format struct{}
 
 var _ sources.Format = Format{}
 
-// Name returns the word in the mixture file.
+// Name returns the format's word in the mixture file.
 func (Format) Name() string { return "jsonl" }
 
-// defaultSampleBytes stands in where no limit is given.
+// defaultSampleBytes is the limit of a line if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open looks at the file's first bytes, and where they say BGZF or zstd at the heads of all members or frames, up to
-// the first that cannot be a restart point.
+// Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames, up to the
+// first that cannot be a restart point.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (sources.Shard, error) {
 	if _, err := newFields(field); err != nil {
 		return nil, err

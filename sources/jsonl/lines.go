@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// bufferBytes is what a stream of lines begins with; longer lines make it grow, up to the limit.
+// bufferBytes is the first size of a stream's buffer. Longer lines make it grow, up to the limit.
 const bufferBytes = 256 << 10
 
-// headBytes is how much of a file is looked at to tell how it is packed.
+// headBytes is how many first bytes of a file tell its packing and whether it holds JSON lines.
 const headBytes = 64
 
 // mostEmptyReads is how often a reader may return nothing before it counts as stuck.
 const mostEmptyReads = 100
 
-// line is one line that is a record: not only space, tab and CR. Lines end at LF alone.
+// line is one line that is a record: it has more than space, tab and CR.
 type line struct {
-	off  int64  // uncompressed byte where it starts
+	off  int64  // its first uncompressed byte
 	raw  int64  // bytes with its LF, if it has one
-	text []byte // without LF, and at offset 0 without a byte order mark; valid until the next call; nil if long
+	text []byte // without LF, and without a byte order mark at offset 0; valid until the next call; nil if long
 	long bool   // more bytes than the limit, LF not counted
 }
 
-// lines cuts a stream into lines in bounded memory.
+// lines cuts a stream into lines in bounded memory. A line ends at LF alone.
 type lines struct {
 	r      io.Reader
 	limit  int64
@@ -33,7 +33,7 @@ type lines struct {
 	err    error // of the reader, once it failed; io.EOF at its end
 }
 
-// newLines reads r, whose first byte is byte off of the uncompressed file and begins a line.
+// newLines returns the lines of r. Byte off of the uncompressed file is the first of r and begins a line.
 func newLines(r io.Reader, off, limit int64) *lines {
 	return &lines{r: r, off: off, limit: limit, buf: make([]byte, bufferBytes)}
 }
@@ -46,7 +46,8 @@ func (s *lines) peek() []byte {
 	return s.buf[s.lo:s.hi]
 }
 
-// next returns the next record's line, or io.EOF, or the reader's error in place of the line it cut off.
+// next returns the line of the next record, or io.EOF. An error of the reader takes the place of the line that it cut
+// off.
 func (s *lines) next() (line, error) {
 	for {
 		ln, err := s.nextLine()
@@ -56,7 +57,7 @@ func (s *lines) next() (line, error) {
 	}
 }
 
-// nextLine returns the next line, also blank ones; of a long line that is blank it says that it is not long.
+// nextLine returns the next line, blank ones too. A blank line is never long.
 func (s *lines) nextLine() (line, error) {
 	for seen := 0; ; {
 		if i := bytes.IndexByte(s.buf[s.lo+seen:s.hi], '\n'); i >= 0 {
@@ -79,7 +80,7 @@ func (s *lines) nextLine() (line, error) {
 	}
 }
 
-// cut takes n bytes and the end of the line, of which end bytes are in the buffer.
+// cut takes n bytes as a line. end is the number of bytes of its LF in the buffer.
 func (s *lines) cut(n, end int) line {
 	text := s.buf[s.lo : s.lo+n]
 	ln := line{off: s.off, raw: int64(n + end), text: withoutMark(text, s.off)}
@@ -125,7 +126,7 @@ func (s *lines) passLong() (line, error) {
 	return ln, nil
 }
 
-// fill makes room and reads once something comes, or sets err.
+// fill makes room in the buffer and reads into it, or sets err.
 func (s *lines) fill() {
 	if s.lo > 0 {
 		s.hi = copy(s.buf, s.buf[s.lo:s.hi])
@@ -146,7 +147,7 @@ func (s *lines) fill() {
 	s.err = io.ErrNoProgress
 }
 
-// withoutMark drops the byte order mark that some programs put before the first line.
+// withoutMark drops the byte order mark that some programs write before the first line.
 func withoutMark(text []byte, off int64) []byte {
 	if off == 0 {
 		return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))

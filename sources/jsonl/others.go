@@ -7,8 +7,8 @@ import (
 	"millrace/sources"
 )
 
-// fields takes what is asked for out of JSON lines: the text, and the values of other fields. Each is looked for by
-// itself: that is far cheaper than tokenising. It is not safe for concurrent use.
+// fields takes the text and the values of other fields out of JSON lines. It searches the line once for each field,
+// which is far cheaper than tokenising. It is not safe for concurrent use.
 type fields struct {
 	text   *extractor
 	others []*extractor
@@ -47,8 +47,8 @@ func (f *fields) setContent(r *sources.Record, line []byte) {
 	r.Others = f.row
 }
 
-// scalar returns the field's value with memory of its own: nil where there is none, or null. A number without point
-// and exponent is an int if it fits.
+// scalar returns the field's value in memory of its own. It returns nil if there is no such field, or null. A number
+// without point and exponent is an int if it fits.
 func (x *extractor) scalar(line []byte) (any, error) {
 	if err := x.find(line); err != nil {
 		return nil, err

@@ -12,16 +12,16 @@ import (
 
 // Records that lie close together are fetched with one read.
 const (
-	mostGap   = 32 << 10 // bytes between two records that are read along
+	mostGap   = 32 << 10 // bytes between two records that one read covers
 	mostFetch = 1 << 20  // bytes of one read, unless a single record is longer
-	mostSpare = 64 << 10 // blank lines behind a record that are fetched with it
+	mostSpare = 64 << 10 // bytes of blank lines behind a record that are fetched with it
 )
 
-// span is where a record's line lies, up to the next record's.
+// span is the stretch of a record's line, up to the next record's line.
 type span struct{ start, end int64 }
 
-// Read implements sources.Shard. Numbers ascend, so each stretch of the file is read, and each frame decompressed,
-// once a call.
+// Read implements sources.Shard. Numbers ascend, so a call reads each stretch of the file once and decompresses each
+// frame once.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	if s.index == nil || !s.Seekable() {
 		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: no index was given, or the file only streams", s.f.Name())
@@ -54,7 +54,8 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
-// cursor is what one call of Read works with; it goes back with what it last fetched, which the next call may want.
+// cursor is the state of one call of Read. It goes back to the pool with the bytes that it fetched last, which the next
+// call may want.
 type cursor struct {
 	window window
 	fields *fields
@@ -72,7 +73,7 @@ func (s *shard) cursor() (*cursor, error) {
 	return &cursor{window: w, fields: x}, err
 }
 
-// lineAt reads the line of the first span; the others say what is worth reading along.
+// lineAt reads the line of the first span. The others say how far to read ahead.
 func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error) {
 	at := spans[0]
 	if at.end-at.start > s.limit+mostSpare {
@@ -95,7 +96,7 @@ func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error
 	return ln, nil
 }
 
-// longAt reads a line, that may be too long to keep, as a stream.
+// longAt reads a line as a stream. The line may be too long to keep.
 func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 	st, err := s.open(ctx, at.start)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *shard) gone(off int64) error {
 
 // window holds a stretch of the uncompressed file that moves forward.
 type window interface {
-	// fetch returns the bytes of at until the next call, and may keep those up to along at hand.
+	// fetch returns the bytes of at, valid until the next call. It may keep the bytes up to along for later calls.
 	fetch(at span, along int64) ([]byte, error)
 }
 
@@ -151,7 +152,7 @@ func (w *plainWindow) fetch(at span, along int64) ([]byte, error) {
 	return w.buf[at.start-w.lo : at.end-w.lo], nil
 }
 
-// frameWindow holds whole decompressed frames: those that the last record touched.
+// frameWindow holds whole decompressed frames: those of the last record.
 type frameWindow struct {
 	shard  *shard
 	unpack *unpacker

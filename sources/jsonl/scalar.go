@@ -17,21 +17,21 @@ type jsonScanner struct {
 	at   int
 }
 
-// ones and highs spread a byte over a word: eight bytes are looked at in one step.
+// ones and highs spread a byte over a word, so that one step looks at eight bytes.
 const (
 	ones  = 0x0101010101010101
 	highs = 0x8080808080808080
 )
 
-// special marks the high bit of the bytes of w that are a quote, a backslash or below 0x20. Only the lowest mark is
-// exact, as a borrow may spoil those above it.
+// special marks the high bit of each byte of w that is a quote, a backslash or below 0x20. Only the lowest mark is
+// exact: a borrow may spoil those above it.
 func special(w uint64) uint64 {
 	quote := w ^ ones*'"'
 	slash := w ^ ones*'\\'
 	return ((w-ones*0x20)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highs
 }
 
-// str reads a string, whose opening quote is next, and returns what is between its quotes.
+// str reads a string whose opening quote is next and returns the bytes between its quotes.
 func (x *jsonScanner) str() (raw []byte, escaped bool, err error) {
 	line, i := x.line, x.at+1
 	from := i
@@ -70,7 +70,7 @@ func (x *jsonScanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
-// escapeLen returns the bytes of the escape at the start of b, 0 where it is none.
+// escapeLen returns the number of bytes of the escape at the start of b, 0 if b begins with none.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -104,7 +104,7 @@ func hexOf(c byte) uint32 {
 	return 99
 }
 
-// unescape appends what raw, a validated string, stands for. False where it has a surrogate without its other half.
+// unescape appends the text of raw, a validated string. It returns false if raw has half of a surrogate pair.
 func unescape(out, raw []byte) ([]byte, bool) {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -156,7 +156,7 @@ func (x *jsonScanner) literal(word string) error {
 	return nil
 }
 
-// number reads a number as JSON has them: no leading zeros, no bare point, no NaN.
+// number reads a number as JSON defines it: no leading zeros, no bare point, no NaN.
 func (x *jsonScanner) number() error {
 	if x.peek() == '-' {
 		x.at++
@@ -192,7 +192,7 @@ func (x *jsonScanner) digits() int {
 	return x.at - from
 }
 
-// peek returns the next byte, 0 (never valid where it is asked) at the end.
+// peek returns the next byte, 0 at the end. A 0 is valid at none of its callers.
 func (x *jsonScanner) peek() byte {
 	if x.at < len(x.line) {
 		return x.line[x.at]
@@ -200,7 +200,7 @@ func (x *jsonScanner) peek() byte {
 	return 0
 }
 
-// space passes over JSON's whitespace; a line holds no LF.
+// space passes over JSON's white space. A line holds no LF.
 func (x *jsonScanner) space() {
 	for x.at < len(x.line) {
 		if c := x.line[x.at]; c != ' ' && c != '\t' && c != '\r' {

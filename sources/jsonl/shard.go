@@ -10,8 +10,7 @@ import (
 	"millrace/sources"
 )
 
-// shard is one open file. It is immutable but for the cursors kept for reuse, so its methods may be called
-// concurrently.
+// shard is one open file. Only its pool of cursors changes, so its methods may be called concurrently.
 type shard struct {
 	f       sources.File
 	field   sources.Field
@@ -22,7 +21,7 @@ type shard struct {
 	cursors sync.Pool // of *cursor
 }
 
-// Count implements sources.Shard: the index knows it.
+// Count implements sources.Shard. Only the index has the count.
 func (s *shard) Count() (uint64, bool) {
 	if s.index == nil {
 		return 0, false
@@ -33,7 +32,7 @@ func (s *shard) Count() (uint64, bool) {
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return s.kind.seekable() }
 
-// Close implements io.Closer; the file belongs to whoever opened it.
+// Close implements io.Closer. The caller of Open closes the file.
 func (s *shard) Close() error { return nil }
 
 // newRecord returns the record of a line.
@@ -51,15 +50,15 @@ func (s *shard) astray(number uint64) error {
 	return millrace.Errorf(millrace.ErrMismatch, "find record %d of %s: its index does not fit the file", number, s.f.Name())
 }
 
-// stream is the uncompressed file from some byte on.
+// stream reads the uncompressed file from some byte on.
 type stream struct {
 	io.Reader
-	file   *sources.Reader // nil where frames is set
-	frames *frameStream    // nil where the file is not read by frames
+	file   *sources.Reader // nil if frames is set
+	frames *frameStream    // nil if the file is not read by frames
 	close  func()
 }
 
-// open begins a stream at an uncompressed byte; without an index, or where the file only streams, that has to be 0.
+// open begins a stream at an uncompressed byte. Without an index, or if the file only streams, that byte is 0.
 func (s *shard) open(ctx context.Context, off int64) (*stream, error) {
 	none := func() {}
 	switch s.kind {

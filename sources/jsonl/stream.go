@@ -12,7 +12,8 @@ import (
 	"millrace/sources"
 )
 
-// source counts what a decoder took, so that damage can be placed, and tells a failing disk from damaged bytes.
+// source counts the bytes that a decoder took, so that an error can name the place of damage. It tells a failing disk
+// from damaged bytes.
 type source struct {
 	buf *bufio.Reader
 	raw *sources.Reader
@@ -34,10 +35,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// offset returns the byte of the file that the decoder reached.
+// offset returns the byte of the file that the decoder has reached.
 func (s *source) offset() int64 { return s.raw.Offset() - int64(s.buf.Buffered()) }
 
-// fail turns a decoder's error into what the user is told.
+// fail returns the user's error for a decoder's error.
 func (s *source) fail(f sources.File, err error) error {
 	switch {
 	case s.err != nil:
@@ -48,8 +49,8 @@ func (s *source) fail(f sources.File, err error) error {
 	return damaged(f, s.offset(), err)
 }
 
-// gzipStream reads all members of a gzip file. Zero bytes behind a member are padding, as tapes leave it; anything
-// else is damage.
+// gzipStream reads all members of a gzip file. Zero bytes behind a member are padding of tapes. Other bytes there are
+// damage.
 type gzipStream struct {
 	f   sources.File
 	src *source
@@ -119,7 +120,7 @@ type zstdStream struct {
 	f    sources.File
 	src  *source
 	walk *zstdWalk
-	held []byte // the bytes of a part that the walk has not yet seen whole
+	held []byte // the first bytes of a part that the walk wants whole
 	skip int64
 	dec  *zstd.Decoder
 }
@@ -152,7 +153,7 @@ func (z *zstdStream) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// zstdInput is what the decoder reads: the walk sees every byte that passes.
+// zstdInput is the decoder's input. The walk sees every byte that passes.
 type zstdInput struct{ z *zstdStream }
 
 // Read implements io.Reader.
@@ -180,7 +181,7 @@ func (z *zstdStream) follow(b []byte) error {
 				return err
 			}
 			if skip < 0 {
-				continue // the same bytes are the beginning of the next part
+				continue // the same bytes begin the next part
 			}
 			z.held, z.skip = z.held[:0], skip
 		}

@@ -8,7 +8,7 @@ import (
 	"millrace/sources"
 )
 
-// The frame layout of RFC 8878, section 3.1.
+// The frame layout of RFC 8878, section 3.1 (https://www.rfc-editor.org/rfc/rfc8878).
 const (
 	zstdMagic     = 0xFD2FB528
 	skippableMask = 0xFFFFFFF0
@@ -16,16 +16,16 @@ const (
 	zstdBlock     = 128 << 10 // most uncompressed bytes of a block
 )
 
-// zstdWalk follows the structure of a zstd file without decompressing it: its caller shows it the few bytes it wants
-// and skips what it says. The decoder alone does not tell a file that was cut inside a frame's magic from one that
-// ends there.
+// zstdWalk follows the structure of a zstd file without decompressing it. Its caller shows it the few bytes that it
+// wants and skips as many as it says. The decoder alone cannot tell a file that was cut inside a frame's magic from one
+// that ends there.
 type zstdWalk struct {
 	part        zstdPart
 	want        int
 	windowBytes int64
 	summed      bool  // a checksum follows the last block
-	content     int64 // bytes the frame declares, -1 where it does not
-	most        int64 // most bytes the frame's blocks so far can hold
+	content     int64 // bytes that the frame declares, -1 if it declares none
+	most        int64 // most bytes that the frame's blocks so far can hold
 	blocks      int64 // bytes of the frame's blocks in the file
 	data        bool  // the frame just ended holds data: it was not skippable
 }
@@ -42,11 +42,11 @@ const (
 
 func newZstdWalk() *zstdWalk { return &zstdWalk{part: atMagic, want: 4} }
 
-// between tells whether a file may end here.
+// between reports whether a file may end here.
 func (z *zstdWalk) between() bool { return z.part == atMagic }
 
-// see takes the bytes wanted and returns how many to skip before the next; -1 to be shown the same byte again with
-// those behind it.
+// see takes the wanted bytes and returns how many to skip before the next. It returns -1 to see the same bytes again,
+// together with those that follow.
 func (z *zstdWalk) see(b []byte) (skip int64, err error) {
 	switch z.part {
 	case atMagic:
@@ -56,7 +56,7 @@ func (z *zstdWalk) see(b []byte) (skip int64, err error) {
 		z.next(atMagic, 4)
 		return int64(binary.LittleEndian.Uint32(b)), nil
 	case atDescriptor:
-		// The descriptor is the first byte of the header and tells its length; the header is then seen as a whole.
+		// The header's first byte is the descriptor, which tells the header's length. The whole header comes next.
 		z.next(atHeader, headerLen(b[0]))
 		return -1, nil
 	case atHeader:
@@ -155,7 +155,7 @@ func (z *zstdWalk) seeBlock(h uint32) (skip int64, err error) {
 	return skip, nil
 }
 
-// fits tells whether the frame, as far as it was seen, decompresses into a restart point's memory.
+// fits reports whether the part of the frame that was seen decompresses into a restart point's memory.
 func (z *zstdWalk) fits() bool {
 	if z.content >= 0 {
 		return z.content <= frameBytes && z.blocks <= 2*frameBytes
@@ -163,8 +163,7 @@ func (z *zstdWalk) fits() bool {
 	return z.most <= frameBytes && z.blocks <= 2*frameBytes
 }
 
-// zstdPoints returns the frames of a file, or nil if one of them is not small enough to restart from: then the walk
-// ends there.
+// zstdPoints returns the frames of a file. It returns nil as soon as one is too large to restart from.
 func zstdPoints(f sources.File) ([]point, error) {
 	z := newZstdWalk()
 	var points []point

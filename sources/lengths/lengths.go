@@ -1,9 +1,9 @@
-// Package lengths reads files that say how long documents are and hold none of them: a strategy is planned from them
-// before payload is there.
+// Package lengths reads files that have the lengths of documents and not the documents. A strategy can be planned from
+// them before there is data.
 //
-// A file is CSV whose first line names its columns, tokens and, if there are, patches and count; or a JSON object of
-// these a line; or one number a line. count is how many such documents follow each other. Lines that are empty or
-// begin with # count nothing. The tokens of a record are zeros: they stand for those that are not there.
+// A file is CSV whose first line names its columns: tokens, and optionally patches and count. Or it has one JSON object
+// with these names a line, or one number a line. count is the number of equal documents in a row. Empty lines and lines
+// that begin with # are passed over. All tokens of a record are zero.
 package lengths
 
 import (
@@ -25,7 +25,7 @@ var (
 	_ sources.Patcher  = (*shard)(nil)
 )
 
-// Name returns the word in the mixture file.
+// Name returns the format's word in the mixture file.
 func (Format) Name() string { return "lengths" }
 
 // Open reads the whole file. There is no index to keep.
@@ -43,17 +43,17 @@ func (Format) Open(ctx context.Context, f sources.File, field sources.Field, _ s
 	return newShard(f.Name(), runs), nil
 }
 
-// run is documents that are alike.
+// run is a number of equal documents in a row.
 type run struct {
 	tokens, patches uint32
 	end             uint64 // number of the record after the last
 }
 
-// shard is one open file. It is immutable but for its zeros, so its methods may be called concurrently.
+// shard is one open file. Only its zeros are made later, so its methods may be called concurrently.
 type shard struct {
 	name  string
 	runs  []run
-	zeros func() []uint32 // as many as the longest document has
+	zeros func() []uint32 // of the length of the longest document
 }
 
 func newShard(name string, runs []run) *shard {
@@ -82,7 +82,7 @@ func (s *shard) Count() (uint64, bool) { return s.count(), true }
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 
-// Index implements sources.Shard: the file is all there is to know.
+// Index implements sources.Shard. The file takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 
 // Length implements sources.Lengther.

@@ -47,7 +47,7 @@ func TestWhatIsNoLength(t *testing.T) {
 		"tokens,tokens\n5,5\n":                 "or one twice",
 		"patches\n5\n":                         "names no column tokens",
 		"5,1\n":                                "names no columns",
-		"tokens,count\n5\n":                    "line 2 has 1 columns and not 2",
+		"tokens,count\n5\n":                    "line 2 has 1 columns, and the first line names 2",
 		"tokens\n-1\n":                         `line 2 has "-1" for tokens`,
 		"tokens\n1.5\n":                        `line 2 has "1.5" for tokens`,
 		"tokens\n16777217\n":                   "line 2 has a document of 16777217 tokens",

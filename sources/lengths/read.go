@@ -14,19 +14,19 @@ import (
 	"millrace/sources"
 )
 
-// What a file may say.
+// Limits of a file.
 const (
 	mostTokens  = 1 << 24 // of a document
 	mostRecords = 1 << 30 // of a file
-	mostRuns    = 1 << 26 // lines that count: 16 bytes each
+	mostRuns    = 1 << 26 // lines with documents: 16 bytes each
 	lineBytes   = 4 << 10 // of the longest line
 )
 
-// reader takes a file line by line.
+// reader reads a file line by line.
 type reader struct {
 	name    string
 	line    int
-	columns []string // of CSV; nil before the first line that counts
+	columns []string // of CSV; nil before the first line that is not passed over
 	json    bool
 	runs    []run
 }
@@ -94,7 +94,7 @@ func (r *reader) take(text []byte) error {
 	return r.add(*doc.Tokens, doc.Patches, count)
 }
 
-// head reads the names of columns; a file of one number a line has none.
+// head reads the names of the columns. A file of one number a line has none.
 func (r *reader) head(text string) (header bool, err error) {
 	if _, err := strconv.ParseUint(text, 10, 64); err == nil {
 		r.columns = []string{"tokens"}
@@ -103,7 +103,7 @@ func (r *reader) head(text string) (header bool, err error) {
 	seen := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
-		if name == "length" { // as histograms of lengths have it
+		if name == "length" { // the name in histograms of lengths
 			name = "tokens"
 		}
 		if seen[name] || name != "tokens" && name != "patches" && name != "count" {
@@ -121,7 +121,7 @@ func (r *reader) head(text string) (header bool, err error) {
 func (r *reader) csv(text string) error {
 	cells := strings.Split(text, ",")
 	if len(cells) != len(r.columns) {
-		return r.damaged("has %d columns and not %d", len(cells), len(r.columns))
+		return r.damaged("has %d columns, and the first line names %d", len(cells), len(r.columns))
 	}
 	var tokens, patches uint64
 	count := uint64(1)

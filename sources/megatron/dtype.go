@@ -7,17 +7,18 @@ import (
 	"millrace/sources"
 )
 
-// mostToken is the largest token id: ids fit every dtype that a batch may have.
+// mostToken is the largest token id. Each dtype of a batch can hold it.
 const mostToken = 1<<31 - 1
 
-// dtype is how the .bin holds one token.
+// dtype is the type of the tokens in a .bin.
 type dtype struct {
 	name   string
 	size   int
 	signed bool
 }
 
-// dtypeOf knows the codes of Megatron's indexed datasets. Floating point is legal there, but is no tokens.
+// dtypeOf returns the type of a code of Megatron's indexed datasets. Floating point has codes there, but is no type of
+// tokens.
 func dtypeOf(idx sources.File, code byte) (*dtype, error) {
 	switch code {
 	case 1:
@@ -31,15 +32,15 @@ func dtypeOf(idx sources.File, code byte) (*dtype, error) {
 	case 5:
 		return &dtype{"i64", 8, true}, nil
 	case 6, 7:
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), which holds no tokens", idx.Name(), code)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), which holds no tokens; write the dataset with an integer dtype", idx.Name(), code)
 	case 8:
 		return &dtype{"u16", 2, false}, nil
 	}
 	return nil, misfit(idx, "no dtype has the code %d", code)
 }
 
-// decode appends the tokens of b. ok is false at the first that is no token id, which is then returned with its
-// position.
+// decode appends the tokens of b. At the first value that is no token id, it returns that value with its position, and
+// ok is false.
 func (d *dtype) decode(out []uint32, b []byte) (tokens []uint32, wrong int64, at int, ok bool) {
 	le := binary.LittleEndian
 	for i := 0; i+d.size <= len(b); i += d.size {

@@ -20,17 +20,17 @@ const (
 	headSize = 34
 )
 
-// documents is where each document's tokens lie. Sequences follow each other in the .bin without gaps, so a document
-// is one stretch; its start and length in elements are kept in pages of lengths, about two bytes a document.
+// documents has the place of each document's tokens. Sequences follow each other in the .bin without gaps, so a
+// document is one stretch. Starts and lengths, in elements, are kept in pages of lengths: about two bytes a document.
 type documents struct {
 	count  uint64
 	pages  []page
-	deltas []byte // for each document its length as uvarint
-	tokens uint64 // elements of the .bin up to the document after the last
+	deltas []byte // the length of each document as uvarint
+	tokens uint64 // elements of the .bin before the next document
 	fill   uint64 // documents added
 }
 
-// page is where a run of documents begins.
+// page is the beginning of a run of documents.
 type page struct {
 	token uint64 // first element
 	at    uint64 // in deltas
@@ -61,8 +61,8 @@ func (d *documents) span(n uint64) (start, length uint64) {
 	return start, length
 }
 
-// readIndex reads an .idx and proves that it fits itself and the .bin: a dataset whose parts do not fit has no
-// records to trust.
+// readIndex reads an .idx and proves that it fits itself and the .bin. If it does not, none of its records can be
+// trusted.
 func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
 	var head [headSize]byte
 	if idx.Size() < headSize {
@@ -97,7 +97,7 @@ func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, 
 	return dt, docs, err
 }
 
-// walk goes through the three arrays of an .idx side by side.
+// walk reads the three arrays of an .idx side by side.
 type walk struct {
 	ctx                       context.Context
 	idx, bin                  sources.File
@@ -143,7 +143,7 @@ func (w *walk) documents(count uint64) (*documents, error) {
 	return d, nil
 }
 
-// upTo adds up the sequences before end.
+// upTo returns the sum of the lengths of the sequences before end.
 func (w *walk) upTo(end uint64) (length uint64, err error) {
 	for ; w.sequence < end; w.sequence++ {
 		if w.sequence%4096 == 0 && w.ctx.Err() != nil {

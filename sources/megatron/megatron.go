@@ -1,8 +1,9 @@
-// Package megatron reads Megatron's indexed datasets: a .bin of raw token ids and an .idx of where documents lie in it.
+// Package megatron reads Megatron's indexed datasets: a .bin of raw token ids and an .idx with the places of its
+// documents.
 //
-// The shard is the .bin, under its name beside it the .idx; a record is a document, its sequences joined. Documents
-// may be empty. What the .idx says is checked against itself and the .bin before the first record; the .bin has no
-// checksums, so of its tokens only negative ids and those of 2³¹ and more are noticed: they cost their document.
+// The shard is the .bin, with the .idx of the same name beside it. A record is a document: its sequences joined.
+// Documents may be empty. Open checks the .idx against itself and the .bin. The .bin has no checksums: of its tokens,
+// only negative ids and ids of 2³¹ and more are noticed. They cost their document.
 package megatron
 
 import (
@@ -16,7 +17,7 @@ import (
 	"millrace/sources"
 )
 
-// Format opens Megatron datasets. The .idx is opened from the file system given at construction.
+// Format opens Megatron datasets. It opens each .idx from the file system that New was given.
 type Format struct{ fs sources.FS }
 
 var (
@@ -25,10 +26,10 @@ var (
 	_ sources.Lengther   = (*shard)(nil)
 )
 
-// New returns the format over files, which must be the one that shards are opened from.
+// New returns the format over files. Shards must be opened from the same file system.
 func New(files sources.FS) Format { return Format{fs: files} }
 
-// Name returns the word in the mixture file.
+// Name returns the format's word in the mixture file.
 func (Format) Name() string { return "megatron" }
 
 // Companions names the .idx of a .bin.
@@ -36,10 +37,10 @@ func (Format) Companions(path string) []string { return []string{indexPath(path)
 
 func indexPath(path string) string { return strings.TrimSuffix(path, ".bin") + ".idx" }
 
-// defaultSampleBytes stands in where no limit is given.
+// defaultSampleBytes is the limit of a document if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open reads and checks the whole .idx; f is the .bin. There is no index to keep.
+// Open reads and checks the whole .idx. f is the .bin. There is no index to keep.
 func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, l
 	}
 	idx, err := m.fs.Open(indexPath(f.Name()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: its index is not beside it: %w", f.Name(), err)
+		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: its index is not beside it: %w; copy the .idx there", f.Name(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the index of %s: %w", f.Name(), err)
@@ -79,10 +80,10 @@ func (s *shard) Count() (uint64, bool) { return s.docs.count, true }
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 
-// Index implements sources.Shard: the .idx is all there is to know.
+// Index implements sources.Shard. The .idx takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 
-// Length implements sources.Lengther. Of signed types only reading tells whether all ids are good.
+// Length implements sources.Lengther. If ids are signed, only reading a document tells whether all its ids are good.
 func (s *shard) Length(record uint64) (uint32, bool) {
 	if s.dtype.signed || record >= s.docs.count {
 		return 0, false
@@ -102,7 +103,7 @@ func (s *shard) Size(record uint64) uint32 {
 	return 0
 }
 
-// Close implements io.Closer; the .bin belongs to whoever opened it.
+// Close implements io.Closer. The caller of Open closes the .bin.
 func (s *shard) Close() error { return nil }
 
 // Scan implements sources.Shard.
@@ -134,18 +135,18 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
-// fetchBytes is how much is read at once where documents follow each other.
+// fetchBytes is the size of one read if documents follow each other.
 const fetchBytes = 256 << 10
 
-// reader holds a stretch of the .bin.
+// reader keeps a stretch of the .bin.
 type reader struct {
 	shard  *shard
 	buf    []byte
-	lo     uint64 // byte of the .bin where buf begins
+	lo     uint64 // first byte of buf in the .bin
 	tokens []uint32
 }
 
-// one hands on a document; run is how many, with it, will be asked for in a row.
+// one hands on document n. The caller asks for run documents in a row, of which n is the first.
 func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -179,7 +180,7 @@ func (r *reader) fetch(off, n, run uint64) ([]byte, error) {
 	if off < r.lo || off+n > r.lo+uint64(len(r.buf)) {
 		want := n
 		if run > 1 {
-			// The documents behind are read along, up to the end of the file.
+			// The read covers the documents that follow, up to the end of the file.
 			want = max(n, min(fetchBytes, run*max(n, 64), uint64(r.shard.bin.Size())-off))
 		}
 		if want > uint64(cap(r.buf)) {

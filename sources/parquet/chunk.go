@@ -14,7 +14,7 @@ import (
 // Bounds of one page. Writers make pages of about 1 MiB or 20,000 rows; one huge text makes a larger one.
 const (
 	mostPage   = 256 << 20 // bytes, packed or not
-	freeRatio  = 16 << 20  // uncompressed bytes from which on the ratio is looked at
+	freeRatio  = 16 << 20  // uncompressed bytes of a page that need no look at the ratio
 	mostRatio  = 1000      // uncompressed to packed
 	mostValues = 1 << 26   // of a page
 )
@@ -37,7 +37,7 @@ type pageRef struct {
 	header *format.PageHeader
 }
 
-// pages is what a walk over a chunk's headers finds.
+// pages lists the pages of a chunk.
 type pages struct {
 	dictionary pageRef // header nil without one
 	data       []pageRef
@@ -48,7 +48,7 @@ func (p *pages) pageOf(row int64) int {
 	return sort.Search(len(p.data), func(i int) bool { return p.data[i].row > row }) - 1
 }
 
-// chunksOf takes what is needed from the metadata, checked: rows add up, and pages lie before the footer.
+// chunksOf returns the column's chunks. It checks that rows add up and that pages lie before the footer.
 func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64) ([]chunk, error) {
 	var out []chunk
 	rows := int64(0)
@@ -78,10 +78,12 @@ func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64)
 func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end int64) error {
 	m := &cc.MetaData
 	if len(cc.EncryptedColumnMetadata) > 0 || cc.CryptoMetadata.Value != nil {
-		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is encrypted, which is not supported", f.Name(), col.path)
+		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is encrypted, and encrypted columns are not read; write the file without encryption",
+			f.Name(), col.path)
 	}
 	if cc.FilePath != "" {
-		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v lies in another file, %s, which is not supported", f.Name(), col.path, cc.FilePath)
+		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is in another file, %s, and such columns are not read; write all columns to one file",
+			f.Name(), col.path, cc.FilePath)
 	}
 	if c.rows == 0 {
 		return nil
@@ -103,8 +105,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	return nil
 }
 
-// walk finds the chunk's pages by their headers, which have to add up to its rows. The page index is not used: a file
-// need not have one, and what it says would have to be checked against the headers all the same.
+// walk finds the chunk's pages by their headers, whose rows add up to the chunk's. It does not use the page index: a
+// file need not have one, and its entries would have to be checked against the headers.
 func (c *chunk) walk(f sources.File) (*pages, error) {
 	p := &pages{}
 	hr := &headerReader{f: f}
@@ -140,7 +142,7 @@ func (c *chunk) walk(f sources.File) (*pages, error) {
 	return p, nil
 }
 
-// check looks at a page header's numbers before anything is allocated for them, and returns the page's rows.
+// check checks a page header's numbers, before anything is allocated for them, and returns the page's rows.
 func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 	packed, size := int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
 	switch {
@@ -151,14 +153,14 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 	case size > freeRatio && size > mostRatio*max(packed, 1):
 		return 0, fmt.Errorf("%d bytes are said to unpack to %d", packed, size)
 	}
-	// The statistics were only needed to get past them.
+	// The statistics are of no use here and take memory.
 	var values int32
 	switch h.Type {
 	case format.DataPage:
 		d := &h.DataPageHeader
 		d.V.Statistics = format.Statistics{}
 		if values = d.V.NumValues; !d.Valid {
-			return 0, fmt.Errorf("its header says nothing about data")
+			return 0, fmt.Errorf("its header does not describe data")
 		}
 		rows = int64(values)
 	case format.DataPageV2:

@@ -15,12 +15,12 @@ import (
 	"millrace/sources"
 )
 
-// column is one column of one file: the text, or one that filters look at.
+// column is one column of one file: the text, or a column that filters look at.
 type column struct {
 	path  []string
 	kind  format.Type
-	leaf  int // position among the file's leaves, and so in each row group
-	depth int // definition level of a value that is there: how many optional nodes its path has
+	leaf  int // position among the file's leaves, and so among the columns of each row group
+	depth int // definition level of a value that is not null: the number of optional nodes in its path
 }
 
 // levelBits is the width of a definition level.
@@ -32,7 +32,7 @@ func (c *column) width() int {
 	case format.ByteArray:
 		return 0
 	case format.Boolean:
-		return 1 // once it is decoded
+		return 1 // once decoded
 	case format.Int32, format.Float:
 		return 4
 	case format.Int64, format.Double:
@@ -64,14 +64,14 @@ func (c *column) filterValue(v []byte) (any, error) {
 	return string(v), nil
 }
 
-// node is one element of the schema with what is below it.
+// node is one element of the schema with its children.
 type node struct {
 	*format.SchemaElement
 	children []*node
 	leaf     int
 }
 
-// findText finds the leaf of the text.
+// findText returns the column of the text.
 func findText(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	if field == "" {
 		field = "text"
@@ -83,7 +83,7 @@ func findText(f sources.File, schema []format.SchemaElement, field string) (*col
 	return c, err
 }
 
-// findOther finds the leaf of a value that filters look at.
+// findOther returns a column that filters look at.
 func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	c, err := findColumn(f, schema, field)
 	if err == nil && c.width() < 0 {
@@ -92,8 +92,8 @@ func findOther(f sources.File, schema []format.SchemaElement, field string) (*co
 	return c, err
 }
 
-// findColumn finds the leaf that a field names: a top-level column of exactly this name, which may hold dots, else
-// the parts of the name as a path.
+// findColumn returns the leaf that a field names. That is a top-level column of exactly this name, which may hold dots;
+// else the parts of the name are a path.
 func findColumn(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	b := treeBuilder{rest: schema}
 	root, err := b.node(0)
@@ -142,7 +142,7 @@ func (n *node) child(name string) *node {
 	return n.children[i]
 }
 
-// list names the children, as a user would write them.
+// list returns the names of the children as a user writes them.
 func (n *node) list(path []string) string {
 	const most = 20
 	var names []string
@@ -156,7 +156,7 @@ func (n *node) list(path []string) string {
 	return strings.Join(names, ", ")
 }
 
-// treeBuilder makes a tree of the schema's elements, which are listed depth first.
+// treeBuilder builds a tree from the schema's elements, which come depth first.
 type treeBuilder struct {
 	rest   []format.SchemaElement
 	leaves int

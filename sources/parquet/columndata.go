@@ -9,7 +9,7 @@ import (
 	"millrace/sources"
 )
 
-// columnData is where one column's values lie in a file. It is safe for concurrent use.
+// columnData has the places of one column's values in a file. It is safe for concurrent use.
 type columnData struct {
 	f      sources.File
 	col    *column
@@ -19,7 +19,7 @@ type columnData struct {
 	pages []*pages // by row group; nil before its headers were read
 }
 
-// openColumn checks where the column's chunks lie. Pages end at byte end.
+// openColumn returns a column whose chunks are checked. All pages end before byte end.
 func openColumn(f sources.File, meta *format.FileMetaData, col *column, end int64) (*columnData, error) {
 	chunks, err := chunksOf(f, meta, col, end)
 	if err != nil {

@@ -16,15 +16,15 @@ const (
 	magic          = "PAR1"
 	encryptedMagic = "PARE"
 	tailSize       = 8        // footer length and magic
-	mostFooter     = 64 << 20 // bytes; far above files of thousands of columns and row groups
+	mostFooter     = 64 << 20 // bytes; files of thousands of columns and row groups are far below
 )
 
-// damaged says what of a file does not fit.
+// damaged returns the error of a file that cannot be read.
 func damaged(f sources.File, format string, args ...any) error {
 	return millrace.Errorf(millrace.ErrDamaged, "read %s: %w", f.Name(), fmt.Errorf(format, args...))
 }
 
-// readFooter reads the file's metadata; end is the byte where the footer begins and all pages end.
+// readFooter returns the file's metadata. The footer begins at byte end, and all pages end before it.
 func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error) {
 	if f.Size() < 4+tailSize {
 		return nil, 0, damaged(f, "%d bytes are no Parquet file", f.Size())
@@ -38,7 +38,7 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 		return nil, 0, err
 	}
 	if string(head[:]) == encryptedMagic || string(tail[4:]) == encryptedMagic {
-		return nil, 0, millrace.Errorf(millrace.ErrInvalid, "read %s: it is encrypted, which is not supported", f.Name())
+		return nil, 0, millrace.Errorf(millrace.ErrInvalid, "read %s: it is encrypted, and encrypted files are not read; write it without encryption", f.Name())
 	}
 	if string(head[:]) != magic || string(tail[4:]) != magic {
 		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file", head[:], tail[4:], magic)
@@ -64,13 +64,13 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 	return meta, end, nil
 }
 
-// headerStep is how much is read to find a page's header; statistics make some longer.
+// headerStep is the first number of bytes to read for a page's header. Statistics make some headers longer.
 const (
 	headerStep = 2 << 10
 	mostHeader = 4 << 20
 )
 
-// readHeader reads the page header at off, which has to end before end, and returns its bytes.
+// read returns the page header at off and its size. The header ends before end.
 func (r *headerReader) read(off, end int64) (*format.PageHeader, int64, error) {
 	for step := int64(headerStep); ; step *= 8 {
 		b, err := r.bytesAt(off, min(step, end-off))
@@ -92,7 +92,7 @@ func (r *headerReader) read(off, end int64) (*format.PageHeader, int64, error) {
 	}
 }
 
-// headerReader holds the bytes around the last header, as small pages lie close together.
+// headerReader keeps the bytes around the last header, because small pages lie close together.
 type headerReader struct {
 	f   sources.File
 	buf []byte

@@ -15,8 +15,8 @@ func resize[T any](b []T, n int) []T {
 	return b[:n]
 }
 
-// runs decodes the hybrid of run lengths and bit packing (Parquet format, Encodings.md, RLE = 3): levels and
-// dictionary indices.
+// runs decodes the hybrid of run lengths and bit packing, which levels and dictionary indices have: encoding RLE of
+// https://github.com/apache/parquet-format/blob/master/Encodings.md.
 type runs struct {
 	b     []byte
 	width int
@@ -24,7 +24,7 @@ type runs struct {
 	left   int
 	packed bool
 	value  uint32
-	bits   uint64 // packed: bits read but not used, lowest first
+	bits   uint64 // packed: bits that were read and not used, lowest first
 	have   int
 }
 
@@ -94,7 +94,8 @@ func (r *runs) unpack(out []uint32) error {
 	return nil
 }
 
-// deltas decodes DELTA_BINARY_PACKED (Encodings.md, 5) of exactly want values and returns the bytes behind them.
+// deltas decodes exactly want values of the encoding DELTA_BINARY_PACKED and returns the bytes behind them. See
+// https://github.com/apache/parquet-format/blob/master/Encodings.md.
 func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 	var head [4]uint64 // block size, miniblocks of a block, values, first value (zigzag)
 	for i := range head {
@@ -121,7 +122,7 @@ func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 		b = b[size+int(minis):]
 		for _, w := range widths {
 			if len(out) == want {
-				break // miniblocks behind the last value are left out
+				break // no miniblock follows the last value
 			}
 			bytes := int(block/minis) / 8 * int(w)
 			if w > 64 || len(b) < bytes {
@@ -134,7 +135,7 @@ func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 	return out, b, nil
 }
 
-// appendDeltas adds one miniblock's n values; sums wrap around, as the encoding has it.
+// appendDeltas adds one miniblock's n values. Sums wrap around, as the encoding demands.
 func appendDeltas[T int32 | int64](out []T, b []byte, width, n int, value, least int64) ([]T, int64) {
 	at := 0
 	for range n {

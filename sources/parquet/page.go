@@ -10,7 +10,7 @@ import (
 	"millrace/sources"
 )
 
-// reader decodes pages of one row group after another. What it returns lives until its next page. It is not safe for
+// reader decodes pages of one row group after another. Its values live until its next page. It is not safe for
 // concurrent use.
 type reader struct {
 	data   *columnData
@@ -22,9 +22,9 @@ type reader struct {
 	plain  []byte
 	dict   []byte // memory of the dictionary's strings
 	levels []uint32
-	dense  [][]byte // values that are there
-	values [][]byte // of every row of the page; nil is null
-	first  uint64   // row of the file that values begin with
+	dense  [][]byte // values that are not null
+	values [][]byte // of every row of the page; nil: null
+	first  uint64   // row of the file of the first value
 }
 
 func newReader(data *columnData) *reader {
@@ -101,7 +101,7 @@ func (r *reader) fail(ref *pageRef, err error) error {
 	return damaged(r.data.f, "row group %d, page data at byte %d: %w", r.chunk.group, ref.off, err)
 }
 
-// load reads a page's bytes and compares their checksum, where there is one.
+// load reads a page's bytes and compares their checksum if the page has one.
 func (r *reader) load(ref *pageRef) error {
 	r.packed = resize(r.packed, int(ref.header.CompressedPageSize))
 	if err := sources.ReadFull(r.data.f, r.packed, ref.off); err != nil {
@@ -115,7 +115,7 @@ func (r *reader) load(ref *pageRef) error {
 	return nil
 }
 
-// decodeDictionary keeps the loaded page's strings for the row group's further pages.
+// decodeDictionary decodes the loaded page as the dictionary of the row group's further pages.
 func (r *reader) decodeDictionary(h *format.PageHeader) error {
 	if e := h.DictionaryPageHeader.V.Encoding; e != format.Plain && e != format.PlainDictionary {
 		return fmt.Errorf("a dictionary in encoding %v", e)
@@ -130,7 +130,7 @@ func (r *reader) decodeDictionary(h *format.PageHeader) error {
 	return err
 }
 
-// decodePage turns the loaded page into one value a row.
+// decodePage decodes the loaded page into one value a row.
 func (r *reader) decodePage(h *format.PageHeader) error {
 	levels, b, n, enc, err := r.sections(h)
 	if err != nil {

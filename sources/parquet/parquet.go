@@ -1,8 +1,8 @@
 // Package parquet reads one string or binary column of Parquet files.
 //
-// A record is a row. Pages are found by their headers and decoded here: a page is the unit of memory and of random
-// access, whatever the size of its row group, and nothing is allocated that a header's own numbers do not bear out. A
-// null, or text that is not UTF-8, costs its row; a page that cannot be decoded is damage to the file.
+// A record is a row. A page is the unit of memory and of random access, whatever the size of its row group. Pages are
+// found by their headers and decoded here. Nothing is allocated before a header's numbers are checked. A null, or text
+// that is not UTF-8, costs its row. A page that cannot be decoded is damage to the file.
 package parquet
 
 import (
@@ -20,13 +20,13 @@ type Format struct{}
 
 var _ sources.Format = Format{}
 
-// Name returns the word in the mixture file.
+// Name returns the format's word in the mixture file.
 func (Format) Name() string { return "parquet" }
 
-// defaultSampleBytes stands in where no limit is given.
+// defaultSampleBytes is the limit of a text if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open reads the footer. There is no index to keep: counts are in the footer, and pages are found on the way.
+// Open reads the footer. There is no index to keep: the footer has the counts, and page headers lead to the pages.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -77,10 +77,10 @@ func (s *shard) Count() (uint64, bool) { return s.rows, true }
 // Seekable implements sources.Shard.
 func (s *shard) Seekable() bool { return true }
 
-// Index implements sources.Shard: the footer is all there is to know.
+// Index implements sources.Shard. The footer takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 
-// Close implements io.Closer; the file belongs to whoever opened it.
+// Close implements io.Closer. The caller of Open closes the file.
 func (s *shard) Close() error { return nil }
 
 // Scan implements sources.Shard.
@@ -98,8 +98,8 @@ func (s *shard) Scan(ctx context.Context, from uint64, fn func(sources.Record) e
 	return ctx.Err()
 }
 
-// Read implements sources.Shard. Numbers ascend, so each page is decoded once a call, or not at all if it was the
-// last one of an earlier call.
+// Read implements sources.Shard. Numbers ascend, so a call decodes each page once. It does not decode the last page of
+// an earlier call again.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	r, ok := s.readers.Get().(*rowReader)
 	if !ok {
@@ -165,10 +165,10 @@ func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 	return fn(rec)
 }
 
-// lengthBytes is what a text takes beside its bytes in the plain encoding.
+// lengthBytes is the size of a text's length in the plain encoding.
 const lengthBytes = 4
 
-// record makes of a value what the feed gets; its text aliases the page.
+// record returns the record of a value. Its text aliases the page.
 func (s *shard) record(n uint64, v []byte) sources.Record {
 	r := sources.Record{Number: n, Offset: -1, Raw: lengthBytes + int64(len(v))}
 	switch {

@@ -9,7 +9,7 @@ import (
 type stringDecoder struct {
 	lengths  []int32
 	prefixes []int32
-	joined   []byte // DELTA_BYTE_ARRAY: values put together again
+	joined   []byte // DELTA_BYTE_ARRAY: whole values
 }
 
 // plainStrings appends n strings, each behind its length.
@@ -44,8 +44,8 @@ func (d *stringDecoder) deltaLengthValues(out [][]byte, b []byte, n int) ([][]by
 	return out, nil
 }
 
-// deltaValues joins each value from the beginning of the one before and its own rest. What they come to is bounded
-// beforehand: a page may declare far more than it holds.
+// deltaValues joins each value from the beginning of the value before it and its own rest. It bounds the sum of the
+// values first, as a page may declare far more than it has.
 func (d *stringDecoder) deltaValues(out [][]byte, b []byte, n int) ([][]byte, error) {
 	var err error
 	if d.prefixes, b, err = deltas(b, n, d.prefixes[:0]); err != nil {
@@ -65,7 +65,7 @@ func (d *stringDecoder) deltaValues(out [][]byte, b []byte, n int) ([][]byte, er
 			return nil, fmt.Errorf("its values have more than %d bytes", mostPage)
 		}
 	}
-	if d.joined == nil || int64(cap(d.joined)) < total { // a string of no bytes must not be nil, which is null
+	if d.joined == nil || int64(cap(d.joined)) < total { // an empty string must not be nil, which is null
 		d.joined = make([]byte, 0, total)
 	}
 	joined := d.joined[:0]

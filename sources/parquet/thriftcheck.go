@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// The types of Thrift's compact protocol.
+// The types of Thrift's compact protocol
+// (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md).
 const (
 	thriftStop   = 0
 	thriftTrue   = 1
@@ -24,7 +25,7 @@ const (
 
 const (
 	mostThriftDepth = 32
-	leastStruct     = 3 // bytes that a struct in a list takes on average at least: a real one names a field and has its value
+	leastStruct     = 3 // least average bytes of a struct in a list: a real one names a field and has its value
 )
 
 var (
@@ -32,9 +33,9 @@ var (
 	errThriftBad   = errors.New("metadata is no Thrift")
 )
 
-// thriftLen walks over the struct at the start of b and returns its bytes, or errThriftShort if there are not enough.
-// What a decoder allocates for a struct that passed is bounded by its bytes, as every list was seen whole: a flipped
-// length cannot ask for gigabytes.
+// thriftLen returns the number of bytes of the struct at the start of b, or errThriftShort if b ends before it. It has
+// then seen every list whole. So a flipped length cannot make the decoder allocate more than the bytes of the struct
+// allow.
 func thriftLen(b []byte) (int, error) {
 	rest, err := passStruct(b, 0)
 	return len(b) - len(rest), err

@@ -16,8 +16,8 @@ import (
 	"millrace"
 )
 
-// unpacker decompresses pages into buffers of the size that their headers declare, never more. It is not safe for
-// concurrent use.
+// unpacker decompresses pages into buffers of the size that their headers declare. It never writes more. It is not safe
+// for concurrent use.
 type unpacker struct {
 	codec format.CompressionCodec
 	zstd  *zstd.Decoder
@@ -61,7 +61,7 @@ func (u *unpacker) unpack(out, packed []byte, size int) ([]byte, error) {
 			out = out[:from+size]
 		}
 	case format.Zstd:
-		// Only the room declared may be filled.
+		// The decoder may fill only the declared size.
 		var part []byte
 		part, err = u.zstd.DecodeAll(packed, out[from:from:from+size])
 		out = out[:from+len(part)]
@@ -88,7 +88,8 @@ func (u *unpacker) unpack(out, packed []byte, size int) ([]byte, error) {
 
 var errLZ4 = errors.New("lz4: corrupt block")
 
-// unpackLZ4 decodes one raw LZ4 block (lz4_Block_format.md) of at most size bytes.
+// unpackLZ4 decodes one raw LZ4 block of at most size bytes. See
+// https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 func unpackLZ4(out, b []byte, size int) ([]byte, error) {
 	from := len(out)
 	for len(b) > 0 {
@@ -113,7 +114,7 @@ func unpackLZ4(out, b []byte, size int) ([]byte, error) {
 			return out, errLZ4
 		}
 		b = b3
-		// A match may run into what it writes, so at most its distance is copied at once.
+		// A match may overlap its own output, so one copy takes at most its distance.
 		for at := len(out) - back; match > 0; {
 			n := min(match, len(out)-at)
 			out = append(out, out[at:at+n]...)

@@ -190,8 +190,8 @@ func (m *Machine) Decide() ([]facts.Fact, error) {
 		return made, nil
 	}
 	made, err := m.plan()
-	if dir, changed := m.roster.TakeDirectory(); changed {
-		m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: dir}})
+	if m.roster.HasMoved() {
+		m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeDirectory()}})
 	}
 	m.tellAlerts()
 	m.warnShuffle()
@@ -201,12 +201,12 @@ func (m *Machine) Decide() ([]facts.Fact, error) {
 
 // pinned tells whether every source's files are known.
 func (m *Machine) pinned() bool {
-	return len(m.s.Manifests) == len(m.cfg.Sources) && !m.roster.HasUnpinned()
+	return len(m.s.Manifests) == len(m.cfg.Sources) && len(m.roster.Unpinned()) == 0
 }
 
 // pin journals the manifests that were seen first.
 func (m *Machine) pin() (made []facts.Fact) {
-	for _, mf := range m.roster.TakeUnpinned() {
+	for _, mf := range m.roster.Unpinned() {
 		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
 	return made
@@ -217,7 +217,7 @@ func (m *Machine) Apply(f facts.Fact) {
 	m.s.Apply(f)
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Pinned:
-		m.roster.Pinned()
+		m.roster.Pin(r.Pinned.Manifest)
 		m.welcome()
 	case *proto.Record_Assigned:
 		m.roster.Apply(r.Assigned)
@@ -300,7 +300,12 @@ func (m *Machine) assign() (made []facts.Fact) {
 		Holder: func(source string, stripe uint32) *proto.Assigned {
 			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
 		}}
-	for _, a := range m.roster.Assign(j) {
+	d := m.roster.Decide(j)
+	for len(d.Assigned) == 0 && !d.IsEmpty() {
+		m.roster.Settle(d)
+		d = m.roster.Decide(j)
+	}
+	for _, a := range d.Assigned {
 		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Assigned{Assigned: a}}})
 	}
 	return made

@@ -13,46 +13,90 @@ type Journal struct {
 	Holder func(source string, stripe uint32) *pb.Assigned
 }
 
-// Assign returns the next assignments to journal: first a primary for every stripe without one, then standbys. It returns none if
-// every stripe has everything that it can get.
-func (r *Roster) Assign(j Journal) []*pb.Assigned {
-	if !r.unsettled {
-		return nil
-	}
-	r.openSources(j)
-	if len(j.Manifests) == len(r.cfg.Sources) && !r.HasUnpinned() {
-		if out := r.assignPrimaries(j); len(out) > 0 {
-			return out
-		}
-		if out := r.assignStandbys(j); len(out) > 0 {
-			return out
-		}
-	}
-	r.unsettled = false
-	r.dismiss()
-	return nil
+// Decision says which assignments to journal, or which orders need no record. It is valid until the next event.
+type Decision struct {
+	Assigned []*pb.Assigned // Apply carries out each when it is durable
+	open     []opening
+	settled  bool // every stripe has everything that it can get
 }
 
-// openSources tells members to open the sources that they may have to serve: the sources that they read last, and their own. A member
-// without stripes of its own opens every source that somebody has opened, so that no source is indexed twice.
-func (r *Roster) openSources(j Journal) {
-	for _, l := range r.sortedMembers() {
-		free := r.isFree(l)
-		for _, st := range r.stripes {
-			source := r.sourceOf(st)
-			if !l.asked[source] && (st.owner == l.name || r.holder(j, st) == l.name || free && j.Manifests[source] != nil) {
-				l.asked[source] = true
-				open := &pb.OpenSource{Source: source, Known: r.wasRead(j, st.source)}
-				r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: open}})
+// IsEmpty reports whether there is nothing to do.
+func (d Decision) IsEmpty() bool { return len(d.Assigned) == 0 && len(d.open) == 0 && !d.settled }
+
+// opening is a source that a member opens next.
+type opening struct {
+	member *member
+	source string
+	known  bool // it has been read under this `up`
+}
+
+// Decide returns what to do next and changes nothing. Sources are opened first. Then every stripe gets a primary, then a
+// standby. At last the members leave that were asked to.
+func (r *Roster) Decide(j Journal) Decision {
+	if !r.unsettled {
+		return Decision{}
+	}
+	c := chooser{Roster: r, journal: j}
+	if open := c.openings(); len(open) > 0 {
+		return Decision{open: open}
+	}
+	if len(j.Manifests) == len(r.cfg.Sources) && len(r.unpinned) == 0 {
+		if out := c.primaries(); len(out) > 0 {
+			return Decision{Assigned: out}
+		}
+		if out := c.standbys(); len(out) > 0 {
+			return Decision{Assigned: out}
+		}
+	}
+	return Decision{settled: true}
+}
+
+// Settle carries out the part of a decision that needs no record.
+func (r *Roster) Settle(d Decision) {
+	for _, o := range d.open {
+		o.member.asked[o.source] = true
+		open := &pb.OpenSource{Source: o.source, Known: o.known}
+		r.order(o.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Open{Open: open}})
+	}
+	if d.settled {
+		r.unsettled = false
+		r.dismiss()
+	}
+}
+
+// chooser chooses readers of stripes from the members of a roster and the journal. It changes neither.
+type chooser struct {
+	*Roster
+	journal Journal
+}
+
+// openings lists the sources that members may have to serve and have not opened: the sources that they read last, and
+// their own. A member without stripes of its own opens every source that somebody has opened, so that no source is
+// indexed twice.
+func (c *chooser) openings() (out []opening) {
+	type pair struct {
+		member *member
+		source string
+	}
+	listed := map[pair]bool{}
+	for _, l := range c.sortedMembers() {
+		free := c.stripes.isFree(l)
+		for _, st := range c.stripes.all {
+			mine := st.owner == l.name || c.holder(st) == l.name || free && c.journal.Manifests[st.name] != nil
+			if mine && !l.asked[st.name] && !listed[pair{l, st.name}] {
+				listed[pair{l, st.name}] = true
+				out = append(out, opening{member: l, source: st.name, known: c.wasRead(st.source)})
 			}
 		}
 	}
+	return out
 }
 
-// wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for files that are away.
-func (r *Roster) wasRead(j Journal, source int) bool {
-	for _, st := range r.bySource[source] {
-		if h := j.Holder(r.sourceOf(st), uint32(st.index)); h != nil && h.Up == r.cfg.Up {
+// wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for files
+// that are away.
+func (c *chooser) wasRead(source int) bool {
+	for _, st := range c.stripes.bySource[source] {
+		if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && h.Up == c.cfg.Up {
 			return true
 		}
 	}
@@ -60,27 +104,27 @@ func (r *Roster) wasRead(j Journal, source int) bool {
 }
 
 // holder returns the member that read a stripe last under this `up`, or its owner.
-func (r *Roster) holder(j Journal, st *stripe) string {
-	if h := j.Holder(r.sourceOf(st), uint32(st.index)); h != nil && h.Up == r.cfg.Up {
+func (c *chooser) holder(st *stripe) string {
+	if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && h.Up == c.cfg.Up {
 		return h.Member
 	}
 	return st.owner
 }
 
-func (r *Roster) assignPrimaries(j Journal) (out []*pb.Assigned) {
-	term := j.Term
-	for _, st := range r.stripes {
+func (c *chooser) primaries() (out []*pb.Assigned) {
+	term := c.journal.Term
+	for _, st := range c.stripes.all {
 		if st.primary.member != nil && !st.primary.member.leaving {
 			continue
 		}
-		a := r.assignment(st)
-		a.Step, a.Reason = j.Next, st.reason
+		a := st.assignment(c.cfg.Up)
+		a.Step, a.Reason = c.journal.Next, st.reason
 		if st.from > 0 {
 			a.Step = st.from
 		}
 		if st.standby.member != nil {
 			a.Member, a.Term = st.standby.member.name, st.standby.term
-		} else if l := r.successor(j, st); l != nil {
+		} else if l := c.successor(st); l != nil {
 			term++
 			a.Member, a.Term = l.name, term
 		} else {
@@ -91,26 +135,26 @@ func (r *Roster) assignPrimaries(j Journal) (out []*pb.Assigned) {
 	return out
 }
 
-// successor returns the next reader of a stripe without a standby, nil for none yet: the process that read it last or its owner, for which
-// it waits a moment; else a member that has nothing of its own to read.
-func (r *Roster) successor(j Journal, st *stripe) *member {
-	source, going := r.sourceOf(st), st.primary.member
-	for _, name := range []string{r.holder(j, st), st.owner} {
-		l := r.members[name]
+// successor returns the next reader of a stripe without a standby, nil for none yet: the process that read it last or its
+// owner, for which it waits a moment; else a member that has nothing of its own to read.
+func (c *chooser) successor(st *stripe) *member {
+	going := st.primary.member
+	for _, name := range []string{c.holder(st), st.owner} {
+		l := c.members[name]
 		switch {
-		case l != nil && l.leaving, l == nil && (going != nil || r.isGone(name)):
-		case l != nil && l.opened[source]:
+		case l != nil && l.leaving, l == nil && (going != nil || c.isGone(name)):
+		case l != nil && l.opened[st.name]:
 			return l
 		case going == nil:
 			return nil // the member is about to come, or opens the source
 		}
 	}
-	return r.leastLoaded(source, func(l *member) bool { return l != going && r.isFree(l) }, r.held)
+	return c.leastLoaded(st.name, func(l *member) bool { return l != going && c.stripes.isFree(l) }, c.stripes.held)
 }
 
 // leastLoaded returns the member with the least load of those that have opened a source and may take more.
-func (r *Roster) leastLoaded(source string, may func(*member) bool, load func(*member) int) (best *member) {
-	for _, l := range r.sortedMembers() {
+func (c *chooser) leastLoaded(source string, may func(*member) bool, load func(*member) int) (best *member) {
+	for _, l := range c.sortedMembers() {
 		if l.opened[source] && !l.leaving && may(l) && (best == nil || load(l) < load(best)) {
 			best = l
 		}
@@ -118,21 +162,21 @@ func (r *Roster) leastLoaded(source string, may func(*member) bool, load func(*m
 	return best
 }
 
-// assignStandbys gives every stripe that is read a standby on a member that reads nothing. After losses there may be no such member. Then
-// a shadow that reads something stands by for other stripes, and an owner for its stripes that a shadow reads; these standbys move as soon
-// as a free member is there.
-func (r *Roster) assignStandbys(j Journal) (out []*pb.Assigned) {
+// standbys gives every stripe that is read a standby on a member that reads nothing. After losses there may be no such
+// member. Then a shadow that reads something stands by for other stripes, and an owner for its stripes that a shadow
+// reads. These standbys move as soon as a free member is there.
+func (c *chooser) standbys() (out []*pb.Assigned) {
 	held, follows := map[*member]int{}, map[*member]int{}
-	for _, st := range r.stripes {
+	for _, st := range c.stripes.all {
 		held[st.primary.member]++
 		follows[st.standby.member]++
 	}
 	free := map[*member]bool{}
-	for _, l := range r.members {
-		free[l] = held[l] == 0 && r.isFree(l)
+	for _, l := range c.members {
+		free[l] = held[l] == 0 && c.stripes.isFree(l)
 	}
-	term := j.Term
-	for _, st := range r.stripes {
+	term := c.journal.Term
+	for _, st := range c.stripes.all {
 		if st.primary.member == nil {
 			continue
 		}
@@ -140,16 +184,16 @@ func (r *Roster) assignStandbys(j Journal) (out []*pb.Assigned) {
 		if valid && held[now] == 0 {
 			continue
 		}
-		source, load := r.sourceOf(st), func(l *member) int { return follows[l] }
-		l := r.leastLoaded(source, func(l *member) bool { return free[l] }, load)
+		load := func(l *member) int { return follows[l] }
+		l := c.leastLoaded(st.name, func(l *member) bool { return free[l] }, load)
 		switch {
 		case l == nil && valid:
 			continue
 		case now != nil && (l == nil || held[now] == 0):
 			l = now // it follows the stripe already
 		case l == nil:
-			l = r.leastLoaded(source, func(l *member) bool {
-				return held[l] > 0 && l != st.primary.member && (l.name == st.owner || !r.isOwner(l.name))
+			l = c.leastLoaded(st.name, func(l *member) bool {
+				return held[l] > 0 && l != st.primary.member && (l.name == st.owner || !c.stripes.isOwner(l.name))
 			}, load)
 		}
 		if l == nil {
@@ -158,33 +202,10 @@ func (r *Roster) assignStandbys(j Journal) (out []*pb.Assigned) {
 		follows[now]--
 		follows[l]++
 		term++
-		a := r.assignment(st)
-		a.Member, a.Term, a.Standby, a.Step, a.Reason = l.name, term, true, j.Next, "stands by for "+st.primary.member.name
+		a := st.assignment(c.cfg.Up)
+		a.Member, a.Term, a.Standby = l.name, term, true
+		a.Step, a.Reason = c.journal.Next, "stands by for "+st.primary.member.name
 		out = append(out, a)
 	}
 	return out
-}
-
-func (r *Roster) assignment(st *stripe) *pb.Assigned {
-	return &pb.Assigned{Source: r.sourceOf(st), Stripe: uint32(st.index), Up: r.cfg.Up}
-}
-
-// held counts the stripes that a member is primary of.
-func (r *Roster) held(l *member) (n int) {
-	for _, st := range r.stripes {
-		if st.primary.member == l {
-			n++
-		}
-	}
-	return n
-}
-
-// isFree reports whether a member has nothing of its own to read: it owns no stripe, or others read all stripes that it owns.
-func (r *Roster) isFree(l *member) bool {
-	for _, st := range r.stripes {
-		if st.owner == l.name && (st.primary.member == nil || st.primary.member == l) {
-			return false
-		}
-	}
-	return true
 }

@@ -7,11 +7,11 @@ import (
 	pb "millrace/proto"
 )
 
-// TakeDirectory returns the directory if it has changed since the last call.
-func (r *Roster) TakeDirectory() (dir *pb.Loaders, changed bool) {
-	if !r.moved {
-		return nil, false
-	}
+// HasMoved reports whether the directory has changed since it was taken.
+func (r *Roster) HasMoved() bool { return r.moved }
+
+// TakeDirectory returns the directory for those who use it, and notes since when every stripe is protected.
+func (r *Roster) TakeDirectory() *pb.Loaders {
 	r.moved = false
 	switch protected := r.Unprotected(AllSources) == 0; {
 	case !protected:
@@ -19,45 +19,18 @@ func (r *Roster) TakeDirectory() (dir *pb.Loaders, changed bool) {
 	case r.protected == 0:
 		r.protected = max(1, r.now.UnixMilli())
 	}
-	return r.Directory(), true
+	return r.Directory()
 }
 
-// Directory names the loader of each stripe, and its standby if that is ready. A stripe that is not in it has no reader now.
-func (r *Roster) Directory() *pb.Loaders {
-	dir := &pb.Loaders{}
-	for _, st := range r.stripes {
-		p := st.primary
-		if p.member == nil {
-			continue
-		}
-		src := &r.cfg.Sources[st.source]
-		entry := &pb.LoaderStripe{Source: src.Name, Stripe: uint32(st.index), Stripes: uint32(len(src.Loaders)),
-			Term: p.term, Address: p.member.address, Name: p.member.name, Beat: p.member.beat}
-		if s := st.standby; s.canReplace(p) {
-			entry.Standby = &pb.Standby{Term: s.term, Address: s.member.address, Name: s.member.name, Beat: s.member.beat}
-		}
-		dir.Stripes = append(dir.Stripes, entry)
-	}
-	return dir
-}
-
-// canReplace reports whether a standby can take over from a primary at once.
-func (g grant) canReplace(primary grant) bool {
-	return g.member != nil && g.ready && g.term > primary.term
-}
+// Directory names the loader of each stripe, and its standby if that is ready. A stripe that is not in it has no reader
+// now.
+func (r *Roster) Directory() *pb.Loaders { return r.stripes.directory() }
 
 // AllSources stands for the sources together.
 const AllSources = -1
 
 // Unprotected counts the stripes of a source without a ready standby.
-func (r *Roster) Unprotected(source int) (n uint32) {
-	for _, st := range r.stripes {
-		if (source == AllSources || st.source == source) && !(st.primary.member != nil && st.standby.canReplace(st.primary)) {
-			n++
-		}
-	}
-	return n
-}
+func (r *Roster) Unprotected(source int) uint32 { return r.stripes.unprotected(source) }
 
 // Protected returns the unix milliseconds since when every stripe has a ready standby, 0 if one has none.
 func (r *Roster) Protected() int64 { return r.protected }
@@ -67,7 +40,7 @@ func (r *Roster) Switches() uint64 { return r.switches }
 
 // AbsentOwners lists the owners of stripes that are not connected.
 func (r *Roster) AbsentOwners() (out []string) {
-	for _, st := range r.stripes {
+	for _, st := range r.stripes.all {
 		if r.members[st.owner] == nil && !slices.Contains(out, st.owner) {
 			out = append(out, st.owner)
 		}
@@ -77,9 +50,9 @@ func (r *Roster) AbsentOwners() (out []string) {
 
 // Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is one.
 func (r *Roster) Unread() (source, owner string, ok bool) {
-	for _, st := range r.stripes {
+	for _, st := range r.stripes.all {
 		if st.primary.member == nil && r.members[st.owner] == nil {
-			return r.sourceOf(st), st.owner, true
+			return st.name, st.owner, true
 		}
 	}
 	return "", "", false
@@ -102,15 +75,11 @@ func (r *Roster) Troubles() (out []Trouble) {
 func (r *Roster) Roles() (out []*pb.RoleStatus) {
 	for _, l := range r.sortedMembers() {
 		role := &pb.RoleStatus{Role: "loader", Name: l.name, Pid: l.pid, State: "starting"}
-		if r.held(l) == 0 && r.isFree(l) {
+		if r.stripes.held(l) == 0 && r.stripes.isFree(l) {
 			role.Role = "shadow"
 		}
-		for _, st := range r.stripes {
-			for _, g := range []grant{st.primary, st.standby} {
-				if g.member == l {
-					role.State, role.Term = "running", max(role.Term, g.term)
-				}
-			}
+		if term, ok := r.stripes.term(l); ok {
+			role.State, role.Term = "running", term
 		}
 		if l.leaving {
 			role.State = "stopping"

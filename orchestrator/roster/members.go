@@ -25,7 +25,7 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 	if err := CheckVersion(hello.Name, hello.Version, r.cfg.Program); err != nil {
 		return err
 	}
-	if !hello.Standby && !r.isOwner(hello.Name) {
+	if !hello.Standby && !r.stripes.isOwner(hello.Name) {
 		return millrace.Errorf(millrace.ErrInvalid, "loader %q: this run has no such loader", hello.Name)
 	}
 	if old := r.members[hello.Name]; old != nil {
@@ -57,7 +57,7 @@ func (r *Roster) Leaving(session Session, name string) {
 		return
 	}
 	l.leaving = true
-	for _, st := range r.stripes {
+	for _, st := range r.stripes.all {
 		if st.standby.member == l {
 			st.standby = grant{}
 		}
@@ -72,7 +72,7 @@ func (r *Roster) Leaving(session Session, name string) {
 // which file differs from it.
 func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest) error {
 	l := r.current(session, name)
-	if l == nil || r.stripe(seen.Source, 0) == nil {
+	if l == nil || r.stripes.get(seen.Source, 0) == nil {
 		return nil
 	}
 	for _, mf := range r.unpinned {
@@ -91,7 +91,7 @@ func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest)
 
 // Offered observes offers. It takes only those of a stripe's primary under its term. The error says that a file changed during the run.
 func (r *Roster) Offered(session Session, name string, term uint64, msg *pb.Offers) error {
-	l, st := r.current(session, name), r.stripe(msg.Source, msg.Stripe)
+	l, st := r.current(session, name), r.stripes.get(msg.Source, msg.Stripe)
 	if l == nil || st == nil || st.primary.member != l || st.primary.term != term {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (r *Roster) Offered(session Session, name string, term uint64, msg *pb.Offe
 
 // Ready observes that a standby can take over at once.
 func (r *Roster) Ready(session Session, name string, msg *pb.Ready) {
-	l, st := r.current(session, name), r.stripe(msg.Source, msg.Stripe)
+	l, st := r.current(session, name), r.stripes.get(msg.Source, msg.Stripe)
 	if l != nil && st != nil && st.standby.member == l && st.standby.term == msg.Term && !st.standby.ready {
 		st.standby.ready, r.moved = true, true
 	}
@@ -126,16 +126,6 @@ func (r *Roster) current(session Session, name string) *member {
 	return nil
 }
 
-// isOwner reports whether the configuration gives stripes to a loader of that name.
-func (r *Roster) isOwner(name string) bool {
-	for _, st := range r.stripes {
-		if st.owner == name {
-			return true
-		}
-	}
-	return false
-}
-
 // lose removes a process. If one of its stripes has a standby, the process is fenced: the standby takes over in this turn, and the process
 // may be alive without knowing.
 func (r *Roster) lose(l *member, reason string) {
@@ -143,7 +133,7 @@ func (r *Roster) lose(l *member, reason string) {
 	r.lost[l.name] = r.now
 	r.moved, r.unsettled = true, true
 	followed := false
-	for _, st := range r.stripes {
+	for _, st := range r.stripes.all {
 		if st.standby.member == l {
 			st.standby = grant{}
 		}

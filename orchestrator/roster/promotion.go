@@ -14,7 +14,7 @@ import (
 // A report with a lower term than the primary's is old. A report may name a higher term that nobody holds any more, because that standby
 // was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned again.
 func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
-	st := r.stripe(s.Source, s.Stripe)
+	st := r.stripes.get(s.Source, s.Stripe)
 	switch {
 	case st == nil:
 		return
@@ -31,9 +31,9 @@ func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 	st.from = s.Step
 }
 
-// Apply carries out an assignment that is durable. No event came between Assign and Apply, so the member is there.
+// Apply carries out an assignment that is durable. No event comes between Decide and Apply, so the member is there.
 func (r *Roster) Apply(a *pb.Assigned) {
-	st, l := r.stripe(a.Source, a.Stripe), r.members[a.Member]
+	st, l := r.stripes.get(a.Source, a.Stripe), r.members[a.Member]
 	r.moved, r.unsettled = true, true
 	switch {
 	case a.Standby:
@@ -68,6 +68,6 @@ func (r *Roster) read(st *stripe, g grant, standby bool) {
 }
 
 func (r *Roster) drop(st *stripe, g grant) {
-	drop := &pb.Drop{Source: r.sourceOf(st), Stripe: uint32(st.index), Term: g.term}
+	drop := &pb.Drop{Source: st.name, Stripe: uint32(st.index), Term: g.term}
 	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Drop{Drop: drop}})
 }

@@ -1,9 +1,6 @@
 package roster
 
 import (
-	"slices"
-	"strings"
-
 	"millrace"
 	"millrace/internal/wire"
 	pb "millrace/proto"
@@ -15,7 +12,7 @@ func (r *Roster) Want(source int, until millrace.Ordinal) {
 		return
 	}
 	r.wants[source] = until
-	for _, l := range r.serving(source, false) {
+	for _, l := range r.stripes.readers(source, false) {
 		r.order(l, r.want(source))
 	}
 }
@@ -36,7 +33,7 @@ func (r *Roster) Release(source int, below millrace.Ordinal) {
 	if seekPoint, ok := q.SeekPointAt(below); ok {
 		release.SeekPoint = wire.SeekPointToProto(seekPoint)
 	}
-	for _, l := range r.serving(source, true) {
+	for _, l := range r.stripes.readers(source, true) {
 		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Release{Release: release}})
 	}
 }
@@ -57,26 +54,13 @@ func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.
 	r.unassign(source)
 }
 
-// unassign takes a source's stripes from all members. Assign gives them to the same members again.
+// unassign takes a source's stripes from all members. Decide gives them to the same members again.
 func (r *Roster) unassign(source int) {
 	r.moved, r.unsettled = true, true
-	for _, st := range r.bySource[source] {
+	for _, st := range r.stripes.bySource[source] {
 		if st.standby.member != nil {
 			r.drop(st, st.standby)
 		}
 		st.primary, st.standby = grant{}, grant{}
 	}
-}
-
-// serving lists the members that read a source, and those that follow it if standbys is set, each once, by name.
-func (r *Roster) serving(source int, standbys bool) (out []*member) {
-	for _, st := range r.bySource[source] {
-		for _, l := range []*member{st.primary.member, st.standby.member} {
-			if l != nil && (l == st.primary.member || standbys) && !slices.Contains(out, l) {
-				out = append(out, l)
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b *member) int { return strings.Compare(a.name, b.name) })
-	return out
 }

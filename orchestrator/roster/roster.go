@@ -25,13 +25,15 @@ type Config struct {
 	Sources []Source
 	Up      string // names this `millrace up`; loaders of another are gone
 	Program string // version of this program
-	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader sees now.
+	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader
+	// sees now.
 	Compare func(pinned, now *millrace.Manifest) error
 	// Fence returns the fence that orders carry now.
 	Fence func() *pb.Fence
 }
 
-// Roster is the loaders that are connected, the stripes that they hold, and the offers that they made. Not safe for concurrent use.
+// Roster is the loaders that are connected, the stripes that they hold, and the offers that they made. Not safe for
+// concurrent use.
 type Roster struct {
 	cfg      Config
 	out      *Actions
@@ -39,9 +41,7 @@ type Roster struct {
 	wants    []millrace.Ordinal // by source: loaders were asked to offer below this ordinal
 	unpinned []*pb.Manifest     // seen, not yet journaled
 	members  map[string]*member
-	stripes  []*stripe   // by source and index
-	bySource [][]*stripe // the same
-	byKey    map[key]*stripe
+	stripes  stripes
 	fenced   map[Process]bool
 	lost     map[string]time.Time // when a member was lost
 
@@ -52,40 +52,12 @@ type Roster struct {
 	protected  int64  // unix milliseconds: since then every stripe has a ready standby; 0: not now
 }
 
-// stripe is a part of a source, its primary and its standby.
-type stripe struct {
-	source, index    int
-	owner            string // the member that reads it in the configuration
-	primary, standby grant
-	from             uint64 // first step of the next primary; 0 is the first that is not sealed
-	reason           string // why the last primary was lost
-}
-
-// grant is a stripe in the hands of a process, under a term that no other grant of the stripe has. A standby's term is higher than its
-// primary's.
-type grant struct {
-	member *member // nil: nobody
-	term   uint64
-	ready  bool // of a standby: it said that it can take over at once
-}
-
-type key struct {
-	source string
-	index  uint32
-}
-
 // New returns a roster without members. Its orders go to out.
 func New(cfg Config, out *Actions) *Roster {
 	r := &Roster{cfg: cfg, out: out, wants: make([]millrace.Ordinal, len(cfg.Sources)), members: map[string]*member{},
-		bySource: make([][]*stripe, len(cfg.Sources)), byKey: map[key]*stripe{}, fenced: map[Process]bool{},
-		lost: map[string]time.Time{}, unsettled: true}
-	for i, src := range cfg.Sources {
+		stripes: newStripes(cfg.Sources), fenced: map[Process]bool{}, lost: map[string]time.Time{}, unsettled: true}
+	for _, src := range cfg.Sources {
 		r.queues = append(r.queues, offers.NewQueue(src.Name, len(src.Loaders)))
-		for index, owner := range src.Loaders {
-			st := &stripe{source: i, index: index, owner: owner}
-			r.stripes, r.bySource[i] = append(r.stripes, st), append(r.bySource[i], st)
-			r.byKey[key{src.Name, uint32(index)}] = st
-		}
 	}
 	return r
 }
@@ -101,23 +73,14 @@ func (r *Roster) Tick(now time.Time) {
 	r.unsettled = true // a member that was waited for may have been away for too long
 }
 
-// Pinned observes that the manifest of a source is durable.
-func (r *Roster) Pinned() { r.unsettled = true }
+// Unpinned returns the manifests to journal, in the order in which they were seen first.
+func (r *Roster) Unpinned() []*pb.Manifest { return r.unpinned }
 
-// TakeUnpinned returns the manifests to journal, in the order in which they were seen first.
-func (r *Roster) TakeUnpinned() []*pb.Manifest {
-	out := r.unpinned
-	r.unpinned = nil
-	return out
+// Pin observes that the manifest of a source is durable.
+func (r *Roster) Pin(durable *pb.Manifest) {
+	r.unpinned = slices.DeleteFunc(r.unpinned, func(mf *pb.Manifest) bool { return mf.Source == durable.Source })
+	r.unsettled = true
 }
-
-// HasUnpinned reports whether manifests wait to be journaled.
-func (r *Roster) HasUnpinned() bool { return len(r.unpinned) > 0 }
-
-// stripe returns nil if the run has no such stripe.
-func (r *Roster) stripe(source string, index uint32) *stripe { return r.byKey[key{source, index}] }
-
-func (r *Roster) sourceOf(st *stripe) string { return r.cfg.Sources[st.source].Name }
 
 func (r *Roster) sortedMembers() []*member {
 	return slices.SortedFunc(maps.Values(r.members), func(a, b *member) int { return cmp.Compare(a.name, b.name) })

@@ -12,11 +12,14 @@ import (
 	pb "millrace/proto"
 )
 
-// alerts are the conditions that people should know of, and what people were told of them.
+// alerts keeps the conditions that people should know of, and the warnings that people were given.
 type alerts struct {
-	now   []*pb.Alert
-	since map[string]time.Time // when each condition began, by kind and key
-	said  map[string]string    // the warnings that are not over
+	clock  time.Time // of the last tick
+	disk   disk
+	now    []*pb.Alert
+	since  map[string]time.Time // when each condition began, by kind and key
+	said   map[string]string    // the warnings that are not over
+	warned bool                 // of sources that are not read in the order asked for
 }
 
 // condition is something that people should know if it lasts.
@@ -36,35 +39,57 @@ const (
 	minShare = 50
 )
 
-// update takes the conditions of now. It says which warnings begin and which are over, and returns whether the list of alerts changed.
-func (a *alerts) update(now time.Time, conditions []condition, out *roster.Actions) (changed bool) {
-	since, said := map[string]time.Time{}, map[string]string{}
-	var list []*pb.Alert
+// alerting is what people and sidecars are told next.
+type alerting struct {
+	list  []*pb.Alert
+	since map[string]time.Time
+	said  map[string]string
+	lines []string // for people
+}
+
+// decide returns which warnings begin and which are over, nil if nothing has changed.
+func (a *alerts) decide(conditions []condition) *alerting {
+	d := &alerting{since: map[string]time.Time{}, said: map[string]string{}}
 	for _, c := range conditions {
 		key := c.id()
-		if since[key] = a.since[key]; since[key].IsZero() {
-			since[key] = now
+		if d.since[key] = a.since[key]; d.since[key].IsZero() {
+			d.since[key] = a.clock
 		}
-		if now.Sub(since[key]) < c.lasts {
+		if a.clock.Sub(d.since[key]) < c.lasts {
 			continue
 		}
-		list = append(list, &pb.Alert{Kind: c.kind, Text: c.text, Since: since[key].UnixMilli()})
-		if said[key] = a.said[key]; said[key] == "" { // a number in it that grows is no new warning
-			said[key] = c.text
-			out.Say("warning: %s", c.text)
+		d.list = append(d.list, &pb.Alert{Kind: c.kind, Text: c.text, Since: d.since[key].UnixMilli()})
+		if d.said[key] = a.said[key]; d.said[key] == "" { // a number in it that grows is no new warning
+			d.said[key] = c.text
+			d.lines = append(d.lines, "warning: "+c.text)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.said)) {
-		if said[key] == "" {
-			out.Say("over: %s", a.said[key])
+		if d.said[key] == "" {
+			d.lines = append(d.lines, "over: "+a.said[key])
 		}
 	}
-	changed = !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
-	if changed {
-		a.now = list
+	if len(d.lines) == 0 && maps.Equal(d.since, a.since) && !a.differs(d.list) {
+		return nil
 	}
-	a.since, a.said = since, said
-	return changed
+	return d
+}
+
+func (a *alerts) differs(list []*pb.Alert) bool {
+	return !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
+}
+
+// apply implements effect.
+func (d *alerting) apply(m *Machine) {
+	for _, line := range d.lines {
+		m.out.Say("%s", line)
+	}
+	changed := m.alerts.differs(d.list)
+	m.alerts.since, m.alerts.said = d.since, d.said
+	if changed {
+		m.alerts.now = d.list
+		m.sidecars.Broadcast(m.alerts.order())
+	}
 }
 
 func (a *alerts) order() *pb.SidecarOrder {
@@ -74,56 +99,21 @@ func (a *alerts) order() *pb.SidecarOrder {
 // disk is the room of the journal's disk in bytes; total is 0 if it is not known.
 type disk struct{ free, total uint64 }
 
-// Tick observes the time. It comes several times a second.
-func (m *Machine) Tick(now time.Time) {
-	m.now = now
-	m.roster.Tick(now)
-}
-
-// Disk observes the room of the journal's disk, in bytes.
-func (m *Machine) Disk(free, total uint64) { m.disk = disk{free, total} }
-
-// conditions lists the conditions of now, by kind and key.
-func (m *Machine) conditions() (out []condition) {
-	if low := max(uint64(minFree), m.disk.total/minShare); m.disk.total > 0 && m.disk.free < low {
-		out = append(out, condition{"disk", "", fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full", low>>20), 0})
-	}
-	for i := range m.cfg.Sources {
-		name := m.cfg.Sources[i].Name
-		n := m.s.Quarantined[name]
-		counted, records := m.records(name, uint64(m.queues[i].First()))
-		if allowed := m.cfg.Sources[i].Allowed(counted, records); n > 0 && n >= allowed-allowed/5 {
-			out = append(out, condition{"quarantine", name, fmt.Sprintf("source %s: %d records could not be decoded, its quarantine budget takes %d", name, n, allowed), 0})
-		}
-	}
-	for _, owner := range m.roster.AbsentOwners() {
-		out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
-	}
-	for _, t := range m.roster.Troubles() {
-		out = append(out, condition{"source", t.Source + " " + t.Member, fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text), 0})
-	}
-	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
-		out = append(out, condition{"unprotected", "", "no shadow could take over at once for some of what is read: if its loader dies now, training may wait for a restart", roster.Absence})
+// lowSpace returns the condition that the journal's disk is nearly full, if it is.
+func (a *alerts) lowSpace() (out []condition) {
+	if low := max(uint64(minFree), a.disk.total/minShare); a.disk.total > 0 && a.disk.free < low {
+		text := fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full", low>>20)
+		out = append(out, condition{"disk", "", text, 0})
 	}
 	return out
 }
 
-// tellAlerts tells people and sidecars which conditions begin and end.
-func (m *Machine) tellAlerts() {
-	if m.alerts.update(m.now, m.conditions(), m.out) {
-		m.sidecars.Broadcast(m.alerts.order())
-	}
-}
-
-// warnShuffle says once which sources are not read in the order that was asked for.
-func (m *Machine) warnShuffle() {
-	if m.warned || !m.pinned() {
-		return
-	}
-	m.warned = true
-	for _, name := range slices.Sorted(maps.Keys(m.s.Manifests)) {
-		if why := m.s.Manifests[name].Why; why != "" {
-			m.out.Say("warning: source %s is shuffled in blocks, not globally: %s; "+
+// warnShuffle says which sources are not read in the order that was asked for. It comes once.
+func (a *alerts) warnShuffle(manifests map[string]*pb.Manifest, out *roster.Actions) {
+	a.warned = true
+	for _, name := range slices.Sorted(maps.Keys(manifests)) {
+		if why := manifests[name].Why; why != "" {
+			out.Say("warning: source %s is shuffled in blocks, not globally: %s; "+
 				"compress its files in blocks (bgzip, seekable zstd), or ask for shuffle: blocks", name, why)
 		}
 	}

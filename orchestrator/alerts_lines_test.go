@@ -13,10 +13,11 @@ import (
 func TestAlertsAreToldTwice(t *testing.T) {
 	w := newWorld(t, 1)
 	lines := func() (out []string) {
-		w.m.tellAlerts()
-		for _, a := range w.m.Actions() {
-			if strings.HasPrefix(a.Line, "warning: ") || strings.HasPrefix(a.Line, "over: ") {
-				out = append(out, a.Line)
+		w.lines = nil
+		w.turn()
+		for _, line := range w.lines {
+			if strings.HasPrefix(line, "warning: ") || strings.HasPrefix(line, "over: ") {
+				out = append(out, line)
 			}
 		}
 		return out

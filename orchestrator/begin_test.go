@@ -31,7 +31,7 @@ func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
 		w.joinAll(start, nil)
 		w.restart()
 		w.connect()
-		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Serving: true}}})
+		w.reconnect(&proto.RankPosition{Rank: 0, Attempt: 1, Serving: true})
 		w.turn()
 		w.sidecar.take()
 		if waits := w.m.Waiting(); !strings.Contains(waits, "rank 1") {
@@ -59,7 +59,7 @@ func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
 				w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: step})
 			}
 			w.m.SidecarDown(w.sidecar, "sidecar-0")
-			w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Rank: 0, Attempt: 1, Below: ahead, Serving: true}}})
+			w.reconnect(&proto.RankPosition{Rank: 0, Attempt: 1, Below: ahead, Serving: true})
 			w.turn()
 			w.sidecar.take()
 			w.join(1, start, nil)
@@ -116,7 +116,7 @@ func TestARankThatGoesBackSaysWhoHasToStartToo(t *testing.T) {
 	w.connect()
 	w.joinAll("fresh", nil)
 	w.consume(5)
-	w.m.Left(0)
+	w.m.ranks.Leave(0)
 	w.turn()
 	w.sidecar.take()
 	waiting := func() (text string) {
@@ -132,8 +132,8 @@ func TestARankThatGoesBackSaysWhoHasToStartToo(t *testing.T) {
 	if got := waiting(); got != first {
 		t.Errorf("ranks that live are told %q, want %q", got, first)
 	}
-	w.m.Left(2)
-	w.m.Left(3)
+	w.m.ranks.Leave(2)
+	w.m.ranks.Leave(3)
 	w.join(1, "state", state(t, w, 2))
 	if got := waiting(); got != "waiting for rank 2, 3 to connect and say where it starts" {
 		t.Errorf("with ranks 2 and 3 away they are told %q", got)

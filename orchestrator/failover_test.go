@@ -50,6 +50,8 @@ type cluster struct {
 	newest   uint64
 	refused  int
 	promoted int
+	purity   purity
+	below    [2]uint64 // by rank: first step that it has not consumed
 }
 
 var slots = []string{"loader-0", "loader-1", "shadow-0", "shadow-1"}
@@ -80,8 +82,8 @@ func (c *cluster) restart() {
 	c.journal = append(c.journal, first...)
 	var ranks []*proto.RankPosition
 	if c.m != nil && c.m.s.Attempt != nil {
-		for r := range c.m.ranks {
-			ranks = append(ranks, &proto.RankPosition{Rank: uint32(r), Attempt: 1, Below: c.m.ranks[r].below, Serving: true})
+		for r, below := range c.below {
+			ranks = append(ranks, &proto.RankPosition{Rank: uint32(r), Attempt: 1, Below: below, Serving: true})
 		}
 	}
 	m, err := NewMachine(c.cfg, s)
@@ -109,15 +111,12 @@ func (c *cluster) restart() {
 func (c *cluster) turn() {
 	c.t.Helper()
 	for {
-		made, err := c.m.Decide()
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, f := range made {
+		d := c.purity.decide(c.t, c.m)
+		for _, f := range d.Facts {
 			c.check(f)
 			c.journal = append(c.journal, f)
-			c.m.Apply(f)
 		}
+		c.m.Apply(d)
 		for _, a := range c.m.Actions() {
 			switch {
 			case a.To != nil:
@@ -129,7 +128,7 @@ func (c *cluster) turn() {
 				}
 			}
 		}
-		if len(made) == 0 {
+		if d.IsEmpty() {
 			break
 		}
 	}
@@ -316,6 +315,7 @@ func (c *cluster) lie(p *loaderProcess) {
 func (c *cluster) consume() {
 	if step := c.m.s.Watermark; step < c.m.s.Next {
 		for r := range uint32(2) {
+			c.below[r] = step + 1
 			c.m.Committed(c.sidecar, &proto.Commit{Rank: r, Attempt: 1, Step: step})
 		}
 		c.turn()

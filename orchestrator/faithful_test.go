@@ -21,10 +21,17 @@ type kept struct {
 	o     *Orchestrator
 	// expect is what restored machines said that a step, named attempt/step, would hold.
 	expect map[string]string
+	took   map[int]position // by rank
+}
+
+// position is the first step of an attempt that a rank has not consumed.
+type position struct {
+	attempt uint32
+	below   uint64
 }
 
 func keep(t *testing.T, w *world) *kept {
-	k := &kept{world: w, disk: disktest.NewMemory(), expect: map[string]string{}}
+	k := &kept{world: w, disk: disktest.NewMemory(), expect: map[string]string{}, took: map[int]position{}}
 	k.store = openStore(t, k.disk)
 	t.Cleanup(func() {
 		if err := k.store.Close(); err != nil {
@@ -89,8 +96,19 @@ func (k *kept) reborn() {
 		k.t.Fatal(err)
 	}
 	k.o.m = k.m
-	k.apply([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}})
+	k.apply(journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}))
 	k.connect()
+}
+
+// takeOne lets a rank consume its next step.
+func (k *kept) takeOne(rank int) {
+	at := position{attempt: uint32(k.m.s.CurrentAttempt()), below: k.m.s.Watermark}
+	if k.took[rank].attempt == at.attempt {
+		at.below = max(at.below, k.took[rank].below)
+	}
+	k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(rank), Attempt: at.attempt, Step: at.below})
+	at.below++
+	k.took[rank] = at
 }
 
 // act does something at random that a run may meet, and says what.
@@ -100,21 +118,21 @@ func (k *kept) act(rng *rand.Rand) string {
 	case n < 11:
 		for range 1 + rng.IntN(2) {
 			for r := range k.cfg.Ranks {
-				k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.CurrentAttempt()), Step: k.m.ranks[r].below})
+				k.takeOne(r)
 			}
 			k.turn()
 		}
 		return "a step that all ranks consumed"
 	case n < 14:
 		r := rng.IntN(k.cfg.Ranks)
-		k.m.Committed(k.sidecar, &proto.Commit{Rank: uint32(r), Attempt: uint32(s.CurrentAttempt()), Step: k.m.ranks[r].below})
+		k.takeOne(r)
 	case n < 16:
-		k.m.SavedCheckpoint(s.Watermark)
+		k.m.saves.observe(s.Watermark)
 	case n < 18:
 		o := rng.Uint64N(50)
 		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.CurrentAttempt()), Step: s.Watermark}
 		mask.Sample = &proto.Quarantine{Source: mask.Source, Ordinal: o, Reason: "damaged"}
-		k.apply([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}})
+		k.apply(journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}))
 	case n < 19:
 		k.joinAll([]string{"fresh", "latest"}[rng.IntN(2)], nil)
 		return "all ranks anew"

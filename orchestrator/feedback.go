@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -8,40 +9,44 @@ import (
 	"millrace/mixing"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/feedback"
-	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/mix"
 	pb "millrace/proto"
 )
 
 // loadsKept is how many steps back a trainer may report times of.
 const loadsKept = 16
 
-// load is what the microbatches of a step hold, by rank and microbatch: tokens, and the squares of the documents' lengths.
+// load is the work of a step's microbatches, by rank and microbatch: tokens, and the squares of the documents' lengths.
 type load struct {
 	microbatches    uint32
 	tokens, squares []float32
 }
 
-// heard is what trainers report, and what is made of it.
-type heard struct {
-	policy *feedback.Policy // nil where weights do not follow losses
+// reports collects the losses and times that trainers report, and turns them into changes of weights and costs.
+type reports struct {
+	cfg    Config
+	names  []string     // of the sources
+	s      *facts.State // read only
+	mix    *mix.Mixture
+	policy *feedback.Policy // nil if weights do not follow losses
 	losses bool             // were reported since the policy was asked last
 	fit    feedback.Fit
 	times  uint64          // reports when costs were fitted last
 	fitted uint64          // watermark then
-	timed  bool            // somebody reports times
+	timed  bool            // a trainer reports times
 	loads  map[uint64]load // by step, once that is so
 }
 
-// listen starts anew what is made of reports in an attempt.
-func (m *Machine) listen() error {
-	m.heard.loads, m.heard.fitted, m.heard.policy = map[uint64]load{}, m.s.Watermark, nil
-	if m.cfg.Adaptive == nil {
+// restart forgets the reports of the attempt before.
+func (r *reports) restart() error {
+	r.loads, r.fitted, r.policy = map[uint64]load{}, r.s.Watermark, nil
+	if r.cfg.Adaptive == nil {
 		return nil
 	}
-	prior := sharesOf(m.cfg.Spec.Schedule.At(0, 0).Shares(nil))
+	prior := sharesOf(r.cfg.Spec.Schedule.At(0, 0).Shares(nil))
 	var err error
-	if m.heard.policy, err = feedback.NewPolicy(*m.cfg.Adaptive, prior); err == nil {
-		m.heard.policy.Restore(m.live.Policy())
+	if r.policy, err = feedback.NewPolicy(*r.cfg.Adaptive, prior); err == nil {
+		r.policy.Restore(r.mix.Overrides().Policy())
 	}
 	return err
 }
@@ -54,12 +59,13 @@ func sharesOf(parts []uint32) []float64 {
 	return out
 }
 
-// weigh remembers what the microbatches of a step hold, for times to be compared with.
-func (m *Machine) weigh(p *pb.Plan) {
-	if !m.heard.timed && m.cfg.Refit == 0 {
+// seal remembers the work of a step's microbatches, to compare reported times with it.
+func (r *reports) seal(p *pb.Plan) {
+	if !r.timed && r.cfg.Refit == 0 {
 		return
 	}
-	l := load{microbatches: p.Microbatches, tokens: make([]float32, p.Ranks*p.Microbatches), squares: make([]float32, p.Ranks*p.Microbatches)}
+	parts := p.Ranks * p.Microbatches
+	l := load{microbatches: p.Microbatches, tokens: make([]float32, parts), squares: make([]float32, parts)}
 	a := p.Assignments
 	for i, n := range a.GetLength() {
 		at, length, part := a.Rank[i]*p.Microbatches+a.Microbatch[i], float32(n), float32(1)
@@ -69,128 +75,155 @@ func (m *Machine) weigh(p *pb.Plan) {
 		l.tokens[at] += length / part
 		l.squares[at] += length * length / part
 	}
-	m.heard.loads[p.Step] = l
-	delete(m.heard.loads, p.Step-min(p.Step, loadsKept))
+	r.loads[p.Step] = l
+	delete(r.loads, p.Step-min(p.Step, loadsKept))
 }
 
-// Reported observes what a trainer measured. What comes of another attempt, or too late, is left out.
-func (m *Machine) Reported(r *pb.Reported) {
-	if m.s.Attempt == nil || r.Attempt != m.s.Attempt.Attempt {
+// observe observes a trainer's measurements. Those of another attempt, and those that come too late, are left out.
+func (r *reports) observe(report *pb.Reported) {
+	if r.s.Attempt == nil || report.Attempt != r.s.Attempt.Attempt {
 		return
 	}
-	for _, l := range r.Losses {
-		i := slices.IndexFunc(m.cfg.Sources, func(s Source) bool { return s.Name == l.Source })
-		if m.heard.policy != nil && i >= 0 {
-			m.heard.policy.Report(r.Step, i, l.LossSum, l.Tokens)
-			m.heard.losses = true
+	for _, l := range report.Losses {
+		if i := slices.Index(r.names, l.Source); r.policy != nil && i >= 0 {
+			r.policy.Report(report.Step, i, l.LossSum, l.Tokens)
+			r.losses = true
 		}
 	}
-	m.heard.timed = m.heard.timed || len(r.Seconds) > 0
-	of, known := m.heard.loads[r.Step]
-	for i, microbatch := range r.Microbatch {
-		at := int(r.Rank)*int(of.microbatches) + int(microbatch)
-		if known && i < len(r.Seconds) && microbatch < of.microbatches && at < len(of.tokens) && r.Seconds[i] > 0 && !math.IsInf(r.Seconds[i], 0) {
-			m.heard.fit.Add(float64(of.tokens[at]), float64(of.squares[at]), r.Seconds[i])
+	r.timed = r.timed || len(report.Seconds) > 0
+	of, known := r.loads[report.Step]
+	for i, microbatch := range report.Microbatch {
+		at := int(report.Rank)*int(of.microbatches) + int(microbatch)
+		if !known || i >= len(report.Seconds) || microbatch >= of.microbatches || at >= len(of.tokens) {
+			continue
+		}
+		if seconds := report.Seconds[i]; seconds > 0 && !math.IsInf(seconds, 0) {
+			r.fit.Add(float64(of.tokens[at]), float64(of.squares[at]), seconds)
 		}
 	}
 }
 
-// adapt journals what follows from reports, if it is time.
-func (m *Machine) adapt() ([]facts.Fact, error) {
-	if m.s.Attempt == nil || m.s.Ended != nil {
-		return nil, nil
-	}
-	if p := m.heard.policy; p != nil && m.heard.losses && p.Due(m.s.Watermark) {
-		m.heard.losses = false
-		return m.adaptWeights(p)
-	}
-	if every := m.cfg.Refit; every > 0 && m.cfg.Recost != nil && m.s.Watermark >= m.heard.fitted+every {
-		m.heard.fitted = m.s.Watermark
-		return m.adaptCosts()
-	}
-	return nil, nil
+// adaption is what follows from reports, if it is time: mostly a change of the mixture, and what the reports are then.
+type adaption struct {
+	mixed  *pb.Mixed
+	policy *feedback.Policy // has taken the losses into account; nil: it was not asked
+	fitted bool             // costs were fitted
+	failed error
 }
 
-// adaptWeights asks the policy for weights from the next step on.
-func (m *Machine) adaptWeights(p *feedback.Policy) ([]facts.Fact, error) {
-	st := &m.s.Tail().Planner
+func (d adaption) isEmpty() bool { return d.policy == nil && !d.fitted }
+
+// apply implements effect.
+func (d adaption) apply(m *Machine) {
+	r := m.reports
+	if d.policy != nil {
+		r.policy, r.losses = d.policy, false
+	}
+	if d.fitted {
+		r.fitted = r.s.Watermark
+		if d.mixed != nil {
+			r.times = r.fit.Reports()
+		}
+	}
+}
+
+// apply takes up a journaled change of the newest attempt: the policy remembers as much as a restart would.
+func (r *reports) apply(c *pb.Mixed) {
+	if r.policy != nil && len(c.Policy) > 0 {
+		r.policy.Restore(c.Policy)
+	}
+}
+
+// decide returns the change that follows from reports, if it is time. It changes nothing.
+func (r *reports) decide() adaption {
+	if r.s.Attempt == nil || r.s.Ended != nil {
+		return adaption{}
+	}
+	if p := r.policy; p != nil && r.losses && p.Due(r.s.Watermark) {
+		return r.weights(p.Clone())
+	}
+	if every := r.cfg.Refit; every > 0 && r.cfg.Recost != nil && r.s.Watermark >= r.fitted+every {
+		return adaption{fitted: true, mixed: r.costs()}
+	}
+	return adaption{}
+}
+
+// weights asks a policy for weights from the next step on.
+func (r *reports) weights(p *feedback.Policy) adaption {
+	d := adaption{policy: p}
+	st := &r.s.Tail().Planner
 	active := make([]bool, len(st.Sources))
 	for i := range active {
 		active[i] = !st.Sources[i].Finished
 	}
-	parts, ok := p.Weights(m.s.Watermark, sharesOf(m.spec.Schedule.At(uint64(st.Step), st.Tokens).Shares(active)))
+	schedule := r.mix.Spec().Schedule
+	parts, ok := p.Weights(r.s.Watermark, sharesOf(schedule.At(uint64(st.Step), st.Tokens).Shares(active)))
 	if !ok {
-		return nil, nil
+		return d
 	}
-	free, _ := m.mixFrom()
-	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: free, By: m.cfg.Adaptive.Policy, Policy: p.Summary(),
-		Why: fmt.Sprintf("losses of steps below %d", m.s.Watermark)}
-	from, err := m.at(c)
+	free, _ := r.mix.FreeFrom()
+	c := &pb.Mixed{Attempt: r.s.Attempt.Attempt, Known: r.s.Next, AtStep: free, By: r.cfg.Adaptive.Policy, Policy: p.Summary(),
+		Why: fmt.Sprintf("losses of steps below %d", r.s.Watermark)}
+	from, err := r.mix.PointOf(c)
 	if err != nil {
-		return nil, err
+		d.failed = err
+		return d
 	}
 	milestone := &pb.Milestone{From: from.Count, Tokens: from.Measure == mixing.Tokens}
 	for _, n := range parts {
 		milestone.Weights = append(milestone.Weights, fmt.Sprint(n))
 	}
 	c.Change = &pb.Mixed_Schedule{Schedule: &pb.Reweighed{Milestones: []*pb.Milestone{milestone}}}
-	live, err := m.live.With(m.cfg.Spec.Schedule, c)
+	overrides, err := r.mix.Overrides().With(r.cfg.Spec.Schedule, c)
 	if err == nil {
-		err = m.receivable(live, c)
+		err = r.mix.Receivable(overrides, c)
 	}
-	if err != nil {
-		return nil, nil // the sources that have a share are through: the run ends by itself
+	if err == nil { // else the sources that have a share are read to their end: the run ends by itself
+		d.mixed = c
 	}
-	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
+	return d
 }
 
-// leastGain is what other coefficients have to explain more of the variance of times to be worth a change.
+// leastGain is the least further part of the variance of times that other coefficients must explain to be worth a change.
 const leastGain = 0.001
 
-// adaptCosts brings coefficients into force that fit the times better, from the next step on.
-func (m *Machine) adaptCosts() ([]facts.Fact, error) {
-	fit := &m.heard.fit
-	now := m.costNow()
-	linear, quadratic, ok := fit.Best(now.Linear, now.Quadratic)
-	was, is := fit.R2(now.Linear, now.Quadratic), fit.R2(linear, quadratic)
-	if !ok || fit.Reports() == m.heard.times || is < was+leastGain {
-		return nil, nil
-	}
-	m.heard.times = fit.Reports()
-	c := &pb.Mixed{Attempt: m.s.Attempt.Attempt, Known: m.s.Next, AtStep: m.s.Next, By: "refit", Why: m.fitText(was, is),
-		Change: &pb.Mixed_Costs{Costs: &pb.Costed{Linear: linear, Quadratic: quadratic}}}
-	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Mixed{Mixed: c}}}}, nil
-}
-
-func (m *Machine) fitText(was, is float64) string {
-	return fmt.Sprintf("%d reported times, R² %.4f, was %.4f", m.heard.fit.Reports(), is, was)
-}
-
-// costNow is the cost model of the next step.
-func (m *Machine) costNow() cost.Cost {
-	if cost, ok := m.live.Cost(m.s.Next); ok {
-		return cost
-	}
-	return m.cfg.Cost
-}
-
-// refit makes what was asked for by hand: coefficients that fit best.
-func (m *Machine) refit(c *pb.Mixed) error {
-	now := m.costNow()
-	linear, quadratic, ok := m.heard.fit.Best(now.Linear, now.Quadratic)
-	if !ok {
-		return errNoReports
-	}
-	c.Why = m.fitText(m.heard.fit.R2(now.Linear, now.Quadratic), m.heard.fit.R2(linear, quadratic))
-	return m.costs(c, &pb.Costed{Linear: linear, Quadratic: quadratic})
-}
-
-// calibration is how well predicted costs go with reported times, nil where there are no reports.
-func (m *Machine) calibration() *pb.Calibration {
-	fit, now := &m.heard.fit, m.costNow()
-	if fit.Reports() == 0 {
+// costs returns the change to coefficients that fit the times better, nil if none do.
+func (r *reports) costs() *pb.Mixed {
+	now, _ := r.mix.Costs(r.s.Next)
+	linear, quadratic, ok := r.fit.Best(now.Linear, now.Quadratic)
+	was, is := r.fit.R2(now.Linear, now.Quadratic), r.fit.R2(linear, quadratic)
+	if !ok || r.fit.Reports() == r.times || is < was+leastGain {
 		return nil
 	}
-	linear, quadratic, _ := fit.Best(now.Linear, now.Quadratic)
-	return &pb.Calibration{Reports: fit.Reports(), R2: fit.R2(now.Linear, now.Quadratic), Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: fit.R2(linear, quadratic)}
+	return &pb.Mixed{Attempt: r.s.Attempt.Attempt, Known: r.s.Next, AtStep: r.s.Next, By: "refit", Why: r.fitText(was, is),
+		Change: &pb.Mixed_Costs{Costs: &pb.Costed{Linear: linear, Quadratic: quadratic}}}
+}
+
+func (r *reports) fitText(was, is float64) string {
+	return fmt.Sprintf("%d reported times, R² %.4f, was %.4f", r.fit.Reports(), is, was)
+}
+
+var errNoReports = errors.New("trainers have not reported enough times of microbatches that differ: " +
+	"call loader.report_time for some hundred of them")
+
+// calibrate returns the coefficients that fit the times best, and how well they fit.
+func (r *reports) calibrate() (costs *pb.Costed, why string, err error) {
+	now, _ := r.mix.Costs(r.s.Next)
+	linear, quadratic, ok := r.fit.Best(now.Linear, now.Quadratic)
+	if !ok {
+		return nil, "", errNoReports
+	}
+	why = r.fitText(r.fit.R2(now.Linear, now.Quadratic), r.fit.R2(linear, quadratic))
+	return &pb.Costed{Linear: linear, Quadratic: quadratic}, why, nil
+}
+
+// calibration says how well predicted costs fit the reported times, nil if there are no reports.
+func (r *reports) calibration() *pb.Calibration {
+	now, _ := r.mix.Costs(r.s.Next)
+	if r.fit.Reports() == 0 {
+		return nil
+	}
+	linear, quadratic, _ := r.fit.Best(now.Linear, now.Quadratic)
+	return &pb.Calibration{Reports: r.fit.Reports(), R2: r.fit.R2(now.Linear, now.Quadratic),
+		Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: r.fit.R2(linear, quadratic)}
 }

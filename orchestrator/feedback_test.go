@@ -37,7 +37,7 @@ func (w *world) learn(below uint64, scale float64) {
 				report.Microbatch, report.Seconds = append(report.Microbatch, micro), append(report.Seconds, 1e-3*sums[int(uint32(r)*plan.Microbatches+micro)])
 			}
 			report.Microbatch, report.Seconds = append(report.Microbatch, 1000), append(report.Seconds, 7)
-			w.m.Reported(report)
+			w.m.reports.observe(report)
 		}
 		w.consume(step + 1)
 	}
@@ -63,7 +63,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		if made[policy] < 4 || made["refit"] != 1 {
 			t.Fatalf("%s: changes %v", policy, made)
 		}
-		if cost, ok := golden.m.live.Cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
+		if cost, ok := golden.m.mix.Overrides().Cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
 			t.Errorf("%s: costs %+v were fitted to times with a ratio of 40", policy, cost)
 		}
 		want := golden.sealedPlans(1)
@@ -95,7 +95,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		other.connect()
 		other.joinAll("state", want[last].State)
 		same(other, 1, "resumed from a state alone")
-		if string(other.m.live.Policy()) != string(golden.m.live.Policy()) {
+		if string(other.m.mix.Overrides().Policy()) != string(golden.m.mix.Overrides().Policy()) {
 			t.Errorf("%s: the state forgot what the policy remembers", policy)
 		}
 	}
@@ -120,7 +120,7 @@ func TestReportsThatAreNotAskedForChangeNothing(t *testing.T) {
 		t.Errorf("the fit is shown as %v", fit)
 	}
 	w.must(&proto.MixRequest{Change: &proto.MixRequest_Calibrate{Calibrate: true}})
-	if cost := w.m.costNow(); cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
+	if cost, _ := w.m.mix.Costs(w.m.s.Next); cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
 		t.Errorf("fitted by hand: %+v", cost)
 	}
 }

@@ -39,7 +39,7 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	w.joinFrom(other, 1, "fresh")
 	w.consume(2)
 	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
-	w.m.Left(0)
+	w.m.ranks.Leave(0)
 	w.turn()
 	w.sidecar.take()
 	other.take()
@@ -51,8 +51,8 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	if call == 0 {
 		t.Fatal("the other host was not asked who is there")
 	}
-	w.m.Left(1)
-	w.m.Present(&proto.Present{Call: call})
+	w.m.ranks.Leave(1)
+	w.m.ranks.Present(&proto.Present{Call: call})
 	w.turn()
 	w.joinFrom(other, 1, "latest")
 	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 2 step 2") || !has(got, "begin rank 1 attempt 2 step 2") {
@@ -67,7 +67,7 @@ func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
 		w.joinFrom(w.sidecar, 0, "fresh")
 		w.joinFrom(other, 1, "fresh")
 		w.consume(2)
-		w.m.Left(0)
+		w.m.ranks.Leave(0)
 		w.turn()
 		w.joinFrom(w.sidecar, 0, "latest")
 		w.sidecar.take()
@@ -84,7 +84,7 @@ func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
 			call = asked(other)
 		}
 		if how == "is replaced and its rank goes on later" {
-			w.m.Present(&proto.Present{Call: call})
+			w.m.ranks.Present(&proto.Present{Call: call})
 			w.turn()
 			other.take()
 			w.m.Joined(other, &proto.Join{Rank: 1, Start: "continue", Attempt: 1, Step: 2})
@@ -94,7 +94,7 @@ func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
 		if got := w.sidecar.take(); has(got, "begin") || call == 0 {
 			t.Fatalf("%s: roll call %d, rank 0 was told %v", how, call, got)
 		}
-		w.m.Present(&proto.Present{Call: call, Ranks: []uint32{1}})
+		w.m.ranks.Present(&proto.Present{Call: call, Ranks: []uint32{1}})
 		w.turn()
 		if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 1 step 2") {
 			t.Fatalf("%s: got %v", how, got)
@@ -109,11 +109,11 @@ func TestLatestIsWhereAllStandOnceAllHaveJoined(t *testing.T) {
 	w.joinFrom(other, 1, "fresh")
 	w.consume(2)
 	w.m.Committed(w.sidecar, &proto.Commit{Rank: 0, Attempt: 1, Step: 2})
-	w.m.Left(0)
+	w.m.ranks.Leave(0)
 	w.turn()
 	w.joinFrom(w.sidecar, 0, "latest")
 	w.m.Committed(other, &proto.Commit{Rank: 1, Attempt: 1, Step: 2})
-	w.m.Left(1)
+	w.m.ranks.Leave(1)
 	w.turn()
 	w.sidecar.take()
 	w.joinFrom(other, 1, "latest")

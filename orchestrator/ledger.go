@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -29,7 +30,7 @@ func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) l
 	if s.Attempt != nil {
 		run.Consumed[s.Attempt.Attempt] = s.Watermark
 	}
-	names := sortedKeys(s.Manifests)
+	names := slices.Sorted(maps.Keys(s.Manifests))
 	for _, name := range names {
 		run.Manifests = append(run.Manifests, s.Manifests[name])
 	}

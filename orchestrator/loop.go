@@ -156,26 +156,25 @@ func (o *Orchestrator) look() {
 	}
 }
 
-// turn decides, journals, applies and publishes until there is nothing left to decide.
+// turn decides, journals, applies and publishes until there is nothing left to decide. The actions of decisions without
+// facts wait for the next commit.
 func (o *Orchestrator) turn() error {
 	for {
-		made, err := o.m.Decide()
-		if err != nil {
-			o.m.fail(err)
-		}
-		if len(made) > 0 && err == nil {
-			if err := o.commit(made); err != nil {
-				return err
-			}
-			for _, f := range made {
-				o.m.Apply(f)
-			}
-			o.opt.Fail.Hit("orchestrator/apply/after")
-		}
-		o.perform(o.m.Actions())
-		if len(made) == 0 || err != nil {
+		d := o.m.Decide()
+		if d.IsEmpty() {
+			o.perform(o.m.Actions())
 			return nil
 		}
+		if len(d.Facts) == 0 {
+			o.m.Apply(d)
+			continue
+		}
+		if err := o.commit(d.Facts); err != nil {
+			return err
+		}
+		o.m.Apply(d)
+		o.opt.Fail.Hit("orchestrator/apply/after")
+		o.perform(o.m.Actions())
 	}
 }
 
@@ -190,6 +189,8 @@ func (o *Orchestrator) perform(actions []roster.Action) {
 		switch {
 		case a.To != nil:
 			a.To.Send(a.Msg)
+		case a.Answer != nil:
+			a.Answer()
 		case a.Fenced == nil:
 			fmt.Fprintln(o.opt.Lines, a.Line)
 		case o.opt.Fenced != nil:

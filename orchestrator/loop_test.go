@@ -280,7 +280,7 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 		l.load(0)
 		h := l.serve("fresh", 1, steps, quiet)
 		if c.saved > 0 {
-			l.ask(func(m *Machine) { m.SavedCheckpoint(c.saved) })
+			l.ask(func(m *Machine) { m.saves.observe(c.saved) })
 		}
 		h.reach(t, 1, steps)
 		var now string

@@ -79,6 +79,8 @@ type world struct {
 	loader  *box
 	sidecar *box
 	lines   []string
+	began   map[uint32]roster.Session // where each rank began last
+	purity  purity
 	records uint64 // of each source; 0 is endless
 	reject  func(source string, ordinal uint64) string
 	commit  func([]facts.Fact) // hears of facts before they are applied; nil for a journal in memory alone
@@ -149,50 +151,50 @@ func (w *world) restart() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.m = m
+	w.m, w.began = m, map[uint32]roster.Session{}
 }
 
 // turn lets the machine decide until it rests, answering its loader's wants on the way.
 func (w *world) turn() {
 	w.t.Helper()
 	for {
-		made, err := w.m.Decide()
-		if err != nil {
-			w.m.fail(err)
-		}
-		if err == nil {
-			w.apply(made)
-		}
+		d := w.purity.decide(w.t, w.m)
+		w.apply(d)
 		acted := w.perform()
-		if len(made) == 0 && !acted {
+		if d.IsEmpty() && !acted {
 			return
 		}
 	}
 }
 
-// apply journals facts and applies them.
-func (w *world) apply(made []facts.Fact) {
-	w.journal = append(w.journal, made...)
-	if w.commit != nil && len(made) > 0 {
-		w.commit(made)
+// apply journals a decision's facts and applies it.
+func (w *world) apply(d Decision) {
+	w.journal = append(w.journal, d.Facts...)
+	if w.commit != nil && len(d.Facts) > 0 {
+		w.commit(d.Facts)
 	}
-	for _, f := range made {
-		w.m.Apply(f)
-	}
+	w.m.Apply(d)
 }
 
 func (w *world) perform() (acted bool) {
 	for _, a := range w.m.Actions() {
-		if a.To == nil {
+		switch {
+		case a.Answer != nil:
+			a.Answer()
+			continue
+		case a.To == nil:
 			w.lines = append(w.lines, a.Line)
 			continue
 		}
 		a.To.Send(a.Msg)
+		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetBegin() != nil {
+			w.began[order.GetBegin().Rank] = a.To
+		}
 		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == roster.Session(w.loader) {
 			acted = w.answer(order) || acted
 		}
 		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil && a.To == roster.Session(w.sidecar) {
-			w.m.Present(w.present(order.GetRollCall().Call))
+			w.m.ranks.Present(w.present(order.GetRollCall().Call))
 			acted = true
 		}
 	}
@@ -238,12 +240,12 @@ func (w *world) queue(source string) *offers.Queue {
 	return w.m.queues[slices.Index(sourceNames, source)]
 }
 
-// present is what the host says that ranks joined from.
+// present says which ranks have begun from the world's host.
 func (w *world) present(call uint64) *proto.Present {
 	p := &proto.Present{Call: call}
-	for i, r := range w.m.ranks {
-		if r.serving && !r.away && r.from == roster.Session(w.sidecar) {
-			p.Ranks = append(p.Ranks, uint32(i))
+	for rank, session := range w.began {
+		if session == roster.Session(w.sidecar) {
+			p.Ranks = append(p.Ranks, rank)
 		}
 	}
 	return p
@@ -257,6 +259,17 @@ func (w *world) connect() {
 	}
 	w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"})
 	w.turn()
+}
+
+// reconnect brings back the world's host with ranks that serve.
+func (w *world) reconnect(ranks ...*proto.RankPosition) {
+	w.t.Helper()
+	if err := w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, p := range ranks {
+		w.began[p.Rank] = w.sidecar
+	}
 }
 
 func (w *world) join(rank uint32, start string, state []byte) {
@@ -366,7 +379,11 @@ func TestABadRecordIsCountedOnce(t *testing.T) {
 	lines := len(w.lines)
 	w.join(0, "fresh", nil)
 	w.consume(10)
-	w.m.s, _ = facts.Restore(w.m.s.Snapshot(), w.cfg.Spec)
+	restored, err := facts.Restore(w.m.s.Snapshot(), w.cfg.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*w.m.s = *restored
 	w.join(0, "fresh", nil)
 	w.consume(20)
 	if n, err := w.m.s.Quarantined["web"], w.m.Failed(); n != 3 || err != nil {
@@ -378,19 +395,19 @@ func TestABadRecordIsCountedOnce(t *testing.T) {
 }
 
 func TestTheBudgetIsForAPass(t *testing.T) {
-	m := &Machine{cfg: newConfig(t, 1), s: facts.NewState()}
-	m.s.Manifests["web"] = &proto.Manifest{Shards: []*proto.Shard{{Count: 100, Counted: true}}}
-	for i := range m.cfg.Sources {
-		m.cfg.Sources[i].Allowed = func(_ bool, records uint64) uint64 { return records / 33 }
+	b := &quarantine{sources: newConfig(t, 1).Sources, s: facts.NewState()}
+	b.s.Manifests["web"] = &proto.Manifest{Shards: []*proto.Shard{{Count: 100, Counted: true}}}
+	for i := range b.sources {
+		b.sources[i].Allowed = func(_ bool, records uint64) uint64 { return records / 33 }
 	}
-	m.s.Quarantined["web"] = 3
+	b.s.Quarantined["web"] = 3
 	bad := func(ordinal uint64) []facts.Fact {
 		return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: &proto.Quarantined{Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}}}}}}}
 	}
-	if err := m.budget(bad(99)); err == nil {
+	if err := b.check(bad(99)); err == nil {
 		t.Error("a fourth bad record of 100 is within a budget of 3")
 	}
-	if err := m.budget(bad(100)); err != nil {
+	if err := b.check(bad(100)); err != nil {
 		t.Errorf("the second pass has the first one's budget: %v", err)
 	}
 }

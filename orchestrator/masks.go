@@ -6,19 +6,31 @@ import (
 
 	"millrace"
 	"millrace/orchestrator/facts"
+	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
 
-// Bad observes that a segment of a sealed plan could not be decoded by two readings. It is masked once, for every attempt.
-func (m *Machine) Bad(b *pb.Bad) {
-	p := m.s.Sealed[b.Step].Plan
-	if p == nil || int(b.Source) >= len(m.cfg.Sources) {
-		return // of a step that nobody builds any more
+// masking collects the segments of sealed plans that could not be read, until they are journaled as masked.
+type masking struct {
+	names  []string // of the sources
+	s      *facts.State
+	queues offers.Queues
+	out    *roster.Actions
+	found  []*pb.Mask // not yet journaled
+}
+
+// observe observes that a segment of a sealed plan could not be decoded by two readings. It is masked once, for every
+// attempt.
+func (k *masking) observe(b *pb.Bad) {
+	p := k.s.Sealed[b.Step].Plan
+	if p == nil || int(b.Source) >= len(k.names) {
+		return // no sidecar builds this step any more
 	}
-	source, length := m.cfg.Sources[b.Source].Name, segment(p.Assignments, b)
-	twice := func(o *pb.Mask) bool { return o.Source == source && o.Ordinal == b.Ordinal && o.Offset == b.Offset }
-	if length == 0 || slices.ContainsFunc(m.s.Masks, twice) || slices.ContainsFunc(m.toMask, twice) {
+	source, length := k.names[b.Source], segment(p.Assignments, b)
+	isSame := func(o *pb.Mask) bool { return o.Source == source && o.Ordinal == b.Ordinal && o.Offset == b.Offset }
+	if length == 0 || slices.ContainsFunc(k.s.Masks, isSame) || slices.ContainsFunc(k.found, isSame) {
 		return
 	}
 	sample := b.Sample
@@ -26,11 +38,11 @@ func (m *Machine) Bad(b *pb.Bad) {
 		sample = &pb.Quarantine{Id: fmt.Sprintf("ordinal %d", b.Ordinal), Offset: -1, Reason: "two readings could not decode it"}
 	}
 	sample.Source, sample.Ordinal = source, b.Ordinal
-	m.toMask = append(m.toMask, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length, Sample: sample,
-		Attempt: m.s.Attempt.GetAttempt(), Step: b.Step, Tokens: m.plannedLength(b.Source, b.Ordinal)})
+	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length, Sample: sample,
+		Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal)})
 }
 
-// segment is the length of a plan's segment, 0 where it has no such segment.
+// segment returns the length of a plan's segment, 0 if it has no such segment.
 func segment(as *pb.Assignments, b *pb.Bad) uint32 {
 	for i, o := range as.GetOrdinal() {
 		if o == b.Ordinal && as.Source[i] == b.Source && as.Offset[i] == b.Offset {
@@ -40,17 +52,17 @@ func segment(as *pb.Assignments, b *pb.Bad) uint32 {
 	return 0
 }
 
-// plannedLength is the length that a document was planned with: as it was offered; else as far as the sealed plans show it.
-func (m *Machine) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
-	if meta, known := m.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready && meta.Reject == "" {
+// plannedLength returns the length that a document was planned with: the offered length, or as much as sealed plans show.
+func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
+	if meta, known := k.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready && meta.Reject == "" {
 		return meta.Lengths.Tokens
 	}
-	for _, mask := range m.s.Masks {
-		if mask.Source == m.cfg.Sources[source].Name && mask.Ordinal == ordinal {
+	for _, mask := range k.s.Masks {
+		if mask.Source == k.names[source] && mask.Ordinal == ordinal {
 			return mask.Tokens
 		}
 	}
-	for _, step := range m.s.Sealed {
+	for _, step := range k.s.Sealed {
 		as := step.Plan.Assignments
 		for i, o := range as.GetOrdinal() {
 			if o == ordinal && as.Source[i] == source {
@@ -65,22 +77,28 @@ func (m *Machine) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 	return tokens
 }
 
-// mask journals what was found bad, unless that is more than a quarantine budget takes.
-func (m *Machine) mask() ([]facts.Fact, error) {
-	if len(m.toMask) == 0 {
-		return nil, nil
+// restore gives the queues the lengths of documents with journaled masks.
+func (k *masking) restore() {
+	for _, mask := range k.s.Masks {
+		if i := slices.Index(k.names, mask.Source); i >= 0 {
+			k.queues[i].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		}
 	}
-	made := []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Masked{Masked: &pb.Masked{Masks: m.toMask}}}}}
-	m.toMask = nil
-	return made, m.budget(made)
 }
 
-// masked tells everybody what is masked, and has the queues take these documents as they were planned however they are offered again.
-func (m *Machine) masked(masks []*pb.Mask) {
-	for _, mask := range masks {
-		m.queues[m.sourceNamed(mask.Source)].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
-		m.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source, mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason,
-			mask.Offset, mask.Offset+mask.Length, mask.Step)
+// apply takes up masks that are durable. The queues keep the planned lengths of these documents, however they are offered
+// again.
+func (k *masking) apply(durable []*pb.Mask) {
+	var left []*pb.Mask // in new memory: the record has the old
+	for _, found := range k.found {
+		if !slices.Contains(durable, found) {
+			left = append(left, found)
+		}
 	}
-	m.sidecars.Broadcast(&pb.SidecarOrder{Order: &pb.SidecarOrder_Masked{Masked: &pb.Masked{Masks: masks}}})
+	k.found = left
+	for _, mask := range durable {
+		k.queues[slices.Index(k.names, mask.Source)].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source,
+			mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length, mask.Step)
+	}
 }

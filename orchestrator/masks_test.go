@@ -50,12 +50,12 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	}
 	for range 2 { // said twice, masked once
 		for _, b := range bad {
-			w.m.Bad(b)
+			w.m.masks.observe(b)
 		}
 		w.turn()
 	}
-	w.m.Bad(&proto.Bad{Step: 5, Source: 1, Ordinal: 999_999}) // of no plan
-	w.m.Bad(&proto.Bad{Step: 500, Source: 1, Ordinal: bad[0].Ordinal})
+	w.m.masks.observe(&proto.Bad{Step: 5, Source: 1, Ordinal: 999_999}) // of no plan
+	w.m.masks.observe(&proto.Bad{Step: 500, Source: 1, Ordinal: bad[0].Ordinal})
 	w.turn()
 	told := masks(w.sidecar)
 	if len(told) != len(bad) || len(w.m.s.Masks) != len(bad) || w.m.s.Quarantined["web"] != 2 {
@@ -113,7 +113,7 @@ func TestAWindowIsDrawnAgainAsItWas(t *testing.T) {
 			return ""
 		}
 		w.connect()
-		w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: []*proto.RankPosition{{Attempt: 1, Serving: true}}})
+		w.reconnect(&proto.RankPosition{Attempt: 1, Serving: true})
 		w.turn()
 		w.consume(8)
 		for step, digest := range want {
@@ -131,7 +131,7 @@ func TestMasksCountAgainstTheBudget(t *testing.T) {
 	as := w.m.s.Sealed[0].Plan.Assignments
 	for i, o := range as.Ordinal {
 		if as.Source[i] == 1 && as.Offset[i] == 0 {
-			w.m.Bad(&proto.Bad{Step: 0, Source: 1, Ordinal: o})
+			w.m.masks.observe(&proto.Bad{Step: 0, Source: 1, Ordinal: o})
 		}
 	}
 	w.turn()

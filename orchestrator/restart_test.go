@@ -78,7 +78,10 @@ func plannedConfig(t testing.TB, sources int) Config {
 
 func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: progress.New(len(cfg.Sources)), states: map[uint64]progress.State{}}
-	m := &Machine{cfg: cfg, s: facts.NewState()}
+	m, err := NewMachine(cfg, facts.NewState())
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard, Snapshots: snapshotEvery}, m: m}
 	made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
 		{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: 1}}}}}
@@ -89,8 +92,7 @@ func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 	}
 	p.commit(made)
 	p.states[0] = p.at
-	p.commit([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: &proto.Opened{Attempt: 1, State: m.fresh().Encode(), Placing: cfg.Placing, Up: cfg.Up}}}, At: m.fresh()}})
-	var err error
+	p.commit([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: &proto.Opened{Attempt: 1, State: m.ranks.Fresh().Encode(), Placing: cfg.Placing, Up: cfg.Up}}}, At: m.ranks.Fresh()}})
 	if p.sel, err = planner.NewSelector(cfg.Spec, p.at); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
 }
 
 func (p *planned) runState(st progress.State) *facts.RunState {
-	return facts.NewRunState(p.o.m.run(), 1, st, facts.Overrides{})
+	return facts.NewRunState(commonRun(&p.cfg, p.o.m.s), 1, st, facts.Overrides{})
 }
 
 // text is what a trainer would save.
@@ -138,7 +140,7 @@ func (p *planned) next() []facts.Fact {
 	p.states[msg.Step+1] = p.at
 	delete(p.states, msg.Step-min(msg.Step, 2*plannedBatch+plannedRunway))
 	return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{Attempt: 1, Step: msg.Step, Content: msg.Content, Delta: msg.Delta}}}, Plan: msg},
-		acknowledged(1, msg.Step+1-min(msg.Step+1, plannedRunway), nil)}
+		acknowledged(&proto.Acknowledged{Attempt: 1, Below: msg.Step + 1 - min(msg.Step+1, plannedRunway)})}
 }
 
 // draw takes the next step from the selector or, where a million steps of many sources would take it half an hour, from three sources
@@ -289,7 +291,7 @@ func restart(b *testing.B, where checkpoint.Config, cfg Config) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := m.resumeSelector(); err != nil {
+		if err := m.planning.resume(); err != nil {
 			b.Fatal(err)
 		}
 		b.StopTimer()

@@ -2,14 +2,12 @@ package orchestrator
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/internal/wire"
-	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -34,7 +32,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 	}
 	box := newOutbox()
 	// Deferred before it is up: a stream may end while the loop has yet to hear of it.
-	defer s.o.post(context.Background(), func(m *Machine) { m.LoaderDown(box, hello.Name) })
+	defer s.o.post(context.Background(), func(m *Machine) { m.roster.Disconnect(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
 		return err
 	}
@@ -53,38 +51,6 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 			}
 			return s.o.post(ctx, func(m *Machine) { m.LoaderEvent(box, hello.Name, e) })
 		})
-}
-
-// LoaderUp observes a loader that connected.
-func (m *Machine) LoaderUp(session roster.Session, hello *proto.LoaderHello) error {
-	return m.roster.Connect(session, hello)
-}
-
-// LoaderDown observes that a loader's stream ended.
-func (m *Machine) LoaderDown(session roster.Session, name string) { m.roster.Disconnect(session, name) }
-
-// LoaderEvent observes a message of a loader.
-func (m *Machine) LoaderEvent(from roster.Session, name string, e *proto.LoaderEvent) {
-	var err error
-	switch ev := e.GetEvent().(type) {
-	case *proto.LoaderEvent_Opening:
-		m.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", ev.Opening.Source, ev.Opening.Done, ev.Opening.Total)
-	case *proto.LoaderEvent_Manifest:
-		err = m.roster.Opened(from, name, ev.Manifest, m.s.Manifests[ev.Manifest.Source])
-	case *proto.LoaderEvent_Offers:
-		err = m.roster.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
-	case *proto.LoaderEvent_Ready:
-		m.roster.Ready(from, name, ev.Ready)
-	case *proto.LoaderEvent_Leaving:
-		m.roster.Leaving(from, name)
-	case *proto.LoaderEvent_Trouble:
-		m.roster.Trouble(from, name, ev.Trouble)
-	case *proto.LoaderEvent_Fatal:
-		err = errors.New(ev.Fatal.Reason)
-	}
-	if err != nil {
-		m.fail(err)
-	}
 }
 
 // Serve is a sidecar's life.
@@ -122,30 +88,6 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 			}
 			return s.o.post(ctx, func(m *Machine) { m.SidecarEvent(box, e) })
 		})
-}
-
-// SidecarEvent observes a message of a sidecar.
-func (m *Machine) SidecarEvent(from roster.Session, e *proto.SidecarEvent) {
-	switch ev := e.GetEvent().(type) {
-	case *proto.SidecarEvent_Join:
-		m.Joined(from, ev.Join)
-	case *proto.SidecarEvent_Commit:
-		m.Committed(from, ev.Commit)
-	case *proto.SidecarEvent_Saved:
-		m.SavedCheckpoint(ev.Saved.Step)
-	case *proto.SidecarEvent_Left:
-		m.Left(ev.Left.Rank)
-	case *proto.SidecarEvent_Present:
-		m.Present(ev.Present)
-	case *proto.SidecarEvent_Switched:
-		m.roster.Switched(ev.Switched, m.s.AssignTerm)
-	case *proto.SidecarEvent_Bad:
-		m.Bad(ev.Bad)
-	case *proto.SidecarEvent_Reported:
-		m.Reported(ev.Reported)
-	case *proto.SidecarEvent_Fatal:
-		m.fail(errors.New(ev.Fatal.Reason))
-	}
 }
 
 // both runs a stream's two directions and ends when either does.
@@ -219,4 +161,52 @@ func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.Sta
 	var reply *proto.StatusReply
 	err := s.ask(ctx, func(m *Machine) error { reply = m.Status(); return nil })
 	return reply, err
+}
+
+// outbox is a Session: what is sent waits here, in order, for the stream that carries it. The loop never blocks on a slow role; what
+// can wait is bounded by the runway.
+type outbox struct {
+	mu    sync.Mutex
+	queue []any
+	ready chan struct{} // holds one token while the queue is not empty
+}
+
+func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
+
+// Send implements Session.
+func (b *outbox) Send(msg any) {
+	b.mu.Lock()
+	b.queue = append(b.queue, msg)
+	b.mu.Unlock()
+	select {
+	case b.ready <- struct{}{}:
+	default:
+	}
+}
+
+// drain carries messages until ctx ends or send fails. Once stopped, it carries what was said last and ends with errStopped. It is the
+// stream's only sender.
+func (b *outbox) drain(ctx context.Context, stopped <-chan struct{}, send func(any) error) error {
+	for {
+		over := false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.ready:
+		case <-stopped:
+			over = true
+		}
+		b.mu.Lock()
+		queue := b.queue
+		b.queue = nil
+		b.mu.Unlock()
+		for _, msg := range queue {
+			if err := send(msg); err != nil {
+				return err
+			}
+		}
+		if over {
+			return errStopped
+		}
+	}
 }

@@ -1,8 +1,11 @@
 package orchestrator
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
+	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
 
@@ -16,7 +19,8 @@ func (m *Machine) Status() *proto.StatusReply {
 	if tail := m.s.Tail(); tail != nil {
 		next = &tail.Planner
 	}
-	r.Mixture = m.mixture(next)
+	r.Mixture = m.mix.Status(next)
+	r.Mixture.Calibration = m.reports.calibration()
 	r.Stripes = m.roster.Directory().GetStripes()
 	var total uint64
 	for i := range base.Sources {
@@ -40,4 +44,62 @@ func (m *Machine) Status() *proto.StatusReply {
 	r.Roles = append(r.Roles, &proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Pid: r.Pid, State: "running", Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
 	return r
+}
+
+// conditions lists the conditions of now that people should know if they last, by kind and key.
+func (m *Machine) conditions() []condition {
+	out := append(m.alerts.lowSpace(), m.quarantine.conditions()...)
+	for _, owner := range m.roster.AbsentOwners() {
+		out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
+	}
+	for _, t := range m.roster.Troubles() {
+		text := fmt.Sprintf("source %s cannot be read by %s for now: %s", t.Source, t.Member, t.Text)
+		out = append(out, condition{"source", t.Source + " " + t.Member, text, 0})
+	}
+	if m.cfg.Shadows > 0 && m.pinned() && m.roster.Unprotected(roster.AllSources) > 0 {
+		out = append(out, condition{"unprotected", "", "no shadow could take over at once for some of what is read: " +
+			"if its loader dies now, training may wait for a restart", roster.Absence})
+	}
+	return out
+}
+
+// waitingOrder lets a sidecar name in its trainers' logs what they wait for.
+func waitingOrder(text string) *proto.SidecarOrder {
+	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: text}}}
+}
+
+// mostNamed is how many sources a line names.
+const mostNamed = 8
+
+// Waiting says in one line what the trainers wait for, empty where the next step is planned.
+func (m *Machine) Waiting() string {
+	switch {
+	case m.failed != nil:
+		return "the run failed: " + m.failed.Error()
+	case !m.pinned():
+		if m.planning.pending != "" {
+			return m.planning.pending
+		}
+		var missing []string
+		for i := range m.cfg.Sources {
+			if m.s.Manifests[m.cfg.Sources[i].Name] == nil {
+				missing = append(missing, m.cfg.Sources[i].Name)
+			}
+		}
+		more := ""
+		if n := len(missing) - mostNamed; n > 0 {
+			missing, more = missing[:mostNamed], fmt.Sprintf(" and %d more", n)
+		}
+		return "opening sources " + strings.Join(missing, ", ") + more
+	}
+	if text := m.ranks.Waiting(); text != "" {
+		return text
+	}
+	if source, owner, ok := m.roster.Unread(); ok {
+		return fmt.Sprintf("%s (source %s) is not there; it is being restarted", owner, source)
+	}
+	if m.s.Next > m.s.Watermark {
+		return ""
+	}
+	return m.planning.pending
 }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,15 +14,11 @@ func TestOtherOrderIsWarnedOf(t *testing.T) {
 		t.Fatal("the world has no manifests")
 	}
 	web := w.m.s.Manifests["web"]
-	web.Shuffle, web.Why, w.m.warned = "blocks", "web/a.jsonl.zst can only be streamed", false
-	w.m.warnShuffle()
-	w.m.warnShuffle()
-	var lines []string
-	for _, a := range w.m.Actions() {
-		if strings.Contains(a.Line, "shuffled in blocks") {
-			lines = append(lines, a.Line)
-		}
-	}
+	web.Shuffle, web.Why, w.m.alerts.warned = "blocks", "web/a.jsonl.zst can only be streamed", false
+	w.lines = nil
+	w.turn()
+	w.turn()
+	lines := slices.DeleteFunc(w.lines, func(line string) bool { return !strings.Contains(line, "shuffled in blocks") })
 	if len(lines) != 1 || !strings.HasPrefix(lines[0], "warning: source web is shuffled in blocks, not globally: web/a.jsonl.zst can only be streamed; ") {
 		t.Errorf("said %q", lines)
 	}

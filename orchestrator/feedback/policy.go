@@ -3,6 +3,7 @@ package feedback
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"millrace"
 )
@@ -61,6 +62,13 @@ func NewPolicy(s Settings, prior []float64) (*Policy, error) {
 	}
 	n := len(prior)
 	return &Policy{settings: s, prior: prior, arms: make([]arm, n), sums: make([]float64, n), tokens: make([]float64, n)}, nil
+}
+
+// Clone returns a copy that shares no memory with the policy that changes.
+func (p *Policy) Clone() *Policy {
+	out := *p
+	out.arms, out.sums, out.tokens = slices.Clone(p.arms), slices.Clone(p.sums), slices.Clone(p.tokens)
+	return &out
 }
 
 // Report takes in a rank's loss of a source in a step: the sum over so many tokens. What was counted before is left out.

@@ -13,11 +13,13 @@ type Process struct {
 
 // Action is an effect to carry out after the records of its turn are durable: one of these.
 type Action struct {
-	To     Session // receives
-	Msg    any     // a *proto.LoaderOrder or *proto.SidecarOrder
-	Line   string  // for people, on standard error
+	To   Session // receives
+	Msg  any     // a *proto.LoaderOrder or *proto.SidecarOrder
+	Line string  // for people, on standard error
+	// Fenced names a process that may be alive and must not be: a standby took over its stripes, and its slot needs a
+	// fresh process.
 	Fenced *Process
-	// Fenced names a process that may be alive and must not be: a standby took over its stripes, and its slot needs a fresh process.
+	Answer func() // answers a call; it does not block
 }
 
 // Actions collects the actions of a turn in order.
@@ -33,6 +35,9 @@ func (a *Actions) Say(format string, args ...any) {
 
 // Fence adds a process to end.
 func (a *Actions) Fence(p Process) { a.list = append(a.list, Action{Fenced: &p}) }
+
+// Answer adds the answer to a call.
+func (a *Actions) Answer(answer func()) { a.list = append(a.list, Action{Answer: answer}) }
 
 // Take returns the actions so far and forgets them.
 func (a *Actions) Take() []Action {

@@ -35,9 +35,11 @@ var rooms = []room{
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
 	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/lease", list("."), all},
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                 // who reads what: no store, no clock
-	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},                                          // reads the store: no machine inside
-	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...", "orchestrator/ledger"), list("google.golang.org/protobuf")}, // the run's state: no machine inside
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                       // who reads what: no store, no clock
+	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},                                                // reads the store: no machine inside
+	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...", "orchestrator/ledger"), list("google.golang.org/protobuf")},       // the run's state: no machine inside
+	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress", "orchestrator/roster"), list("google.golang.org/protobuf")}, // when ranks begin: no store, no clock
+	{"orchestrator/mix", list(".", "mixing", "proto", "orchestrator/facts", "orchestrator/planner/...", "orchestrator/roster"), none},                               // requests → records: no store, no clock
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 

@@ -143,18 +143,16 @@ func (r *run) start(state []byte) {
 
 // turn lets the machine decide once; false where the run is over or has come far enough.
 func (r *run) turn(steps int) bool {
-	facts, err := r.m.Decide()
-	if err != nil {
-		r.t.Fatalf("%s: %v", r.x.name, err)
+	d := r.m.Decide()
+	if d.Failed != nil {
+		r.t.Fatalf("%s: %v", r.x.name, d.Failed)
 	}
-	for _, f := range facts {
-		r.m.Apply(f)
-	}
+	r.m.Apply(d)
 	acted := r.perform()
 	if steps > 0 && len(r.out.steps) >= steps || r.out.refusal != "" || r.m.Done() {
 		return false
 	}
-	if len(facts) == 0 && !acted {
+	if d.IsEmpty() && !acted {
 		r.t.Fatalf("%s: the run stands still at step %d: %s", r.x.name, r.out.from+uint64(len(r.out.steps)), r.m.Waiting())
 	}
 	return true

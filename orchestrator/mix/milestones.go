@@ -1,4 +1,4 @@
-package orchestrator
+package mix
 
 import (
 	"fmt"
@@ -11,23 +11,23 @@ import (
 	pb "millrace/proto"
 )
 
-// at is the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
-func (m *Machine) at(c *pb.Mixed) (mixing.Point, error) {
-	if m.live.Schedule(m.cfg.Spec.Schedule).Measure() == mixing.Steps {
+// PointOf returns the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
+func (x *Mixture) PointOf(c *pb.Mixed) (mixing.Point, error) {
+	if x.overrides.Schedule(x.cfg.File.Schedule).Measure() == mixing.Steps {
 		return mixing.Point{Count: c.AtStep}, nil
 	}
-	free, tokens := m.mixFrom()
-	if m.s.Attempt == nil || c.AtStep != free || c.Attempt != m.s.Attempt.Attempt {
+	free, tokens := x.FreeFrom()
+	if x.s.Attempt == nil || c.AtStep != free || c.Attempt != x.s.Attempt.Attempt {
 		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid, "the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens", c.AtStep)
 	}
 	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, nil
 }
 
 // weights are those of all sources, in order.
-func (m *Machine) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
-	out, have := make([]mixing.Weight, len(m.cfg.Sources)), make([]bool, len(m.cfg.Sources))
+func (x *Mixture) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
+	out, have := make([]mixing.Weight, len(x.cfg.Sources)), make([]bool, len(x.cfg.Sources))
 	for _, g := range given {
-		i, err := m.sourceIndex(g.Source)
+		i, err := x.sourceIndex(g.Source)
 		if err != nil {
 			return nil, err
 		}
@@ -41,40 +41,36 @@ func (m *Machine) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
 	}
 	for i, ok := range have {
 		if !ok {
-			name := m.cfg.Sources[i].Name
+			name := x.cfg.Sources[i]
 			return nil, millrace.Errorf(millrace.ErrInvalid, "source %q has no weight: add %s=0 to leave it unread", name, name)
 		}
 	}
 	return out, nil
 }
 
-func (m *Machine) sourceIndex(name string) (int, error) {
-	i := slices.IndexFunc(m.cfg.Sources, func(s Source) bool { return s.Name == name })
+func (x *Mixture) sourceIndex(name string) (int, error) {
+	i := slices.Index(x.cfg.Sources, name)
 	if i >= 0 {
 		return i, nil
 	}
-	var names []string
-	for _, s := range m.cfg.Sources {
-		names = append(names, s.Name)
-	}
 	return i, millrace.Errorf(millrace.ErrInvalid, "this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest state with override=[%q]",
-		name, strings.Join(names, ", "), "sources."+name)
+		name, strings.Join(x.cfg.Sources, ", "), "sources."+name)
 }
 
 // setMilestones are one milestone with weights for all sources.
-func (m *Machine) setMilestones(c *pb.Mixed, set *pb.SetWeights) ([]mixing.Milestone, error) {
-	weights, err := m.weights(set.Weights)
+func (x *Mixture) setMilestones(c *pb.Mixed, set *pb.SetWeights) ([]mixing.Milestone, error) {
+	weights, err := x.weights(set.Weights)
 	if err != nil {
 		return nil, err
 	}
-	from, err := m.at(c)
+	from, err := x.PointOf(c)
 	if err != nil {
 		return nil, err
 	}
-	return m.milestone(mixing.Milestone{From: from, Weights: weights}, set.Ramp, set.Over)
+	return x.milestone(mixing.Milestone{From: from, Weights: weights}, set.Ramp, set.Over)
 }
 
-func (m *Machine) milestone(k mixing.Milestone, ramp string, over uint64) (_ []mixing.Milestone, err error) {
+func (x *Mixture) milestone(k mixing.Milestone, ramp string, over uint64) (_ []mixing.Milestone, err error) {
 	if k.Ramp, err = mixing.ParseRamp(ramp); err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%w", err)
 	}
@@ -85,16 +81,16 @@ func (m *Machine) milestone(k mixing.Milestone, ramp string, over uint64) (_ []m
 }
 
 // scheduleMilestones are those of a schedule, which begins after what is sealed.
-func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.Milestone, err error) {
+func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.Milestone, err error) {
 	if len(ask.Milestones) == 0 {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule is empty")
 	}
 	for _, k := range ask.Milestones {
-		weights, err := m.weights(k.Weights)
+		weights, err := x.weights(k.Weights)
 		if err != nil {
 			return nil, err
 		}
-		one, err := m.milestone(mixing.Milestone{From: mixing.Point{Measure: facts.MeasureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
+		one, err := x.milestone(mixing.Milestone{From: mixing.Point{Measure: facts.MeasureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
 		if err != nil {
 			return nil, err
 		}
@@ -108,22 +104,22 @@ func (m *Machine) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 		c.AtStep = first.Count
 		return out, nil
 	}
-	if m.s.Attempt == nil {
+	if x.s.Attempt == nil {
 		return out, nil
 	}
-	if _, tokens := m.mixFrom(); first.Count < tokens {
+	if _, tokens := x.FreeFrom(); first.Count < tokens {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later", first.Count, tokens)
 	}
 	return out, nil
 }
 
 // standing is the schedule in force as milestones from a change on, where that can be said: between ramps.
-func (m *Machine) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
-	from, err := m.at(c)
+func (x *Mixture) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
+	from, err := x.PointOf(c)
 	if err != nil {
 		return nil, err
 	}
-	schedule := m.live.Schedule(m.cfg.Spec.Schedule)
+	schedule := x.overrides.Schedule(x.cfg.File.Schedule)
 	if end := schedule.Running(from.Count, from.Count); end > 0 {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`", from.Measure, from.Count, end, end)
 	}
@@ -138,12 +134,12 @@ func (m *Machine) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
 }
 
 // withoutMilestones are the schedule in force with a weight of 0 for one source.
-func (m *Machine) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Milestone, error) {
-	i, err := m.sourceIndex(name)
+func (x *Mixture) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Milestone, error) {
+	i, err := x.sourceIndex(name)
 	if err != nil {
 		return nil, err
 	}
-	milestones, err := m.standing(c)
+	milestones, err := x.standing(c)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +159,8 @@ func (m *Machine) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Mileston
 }
 
 // addedMilestones are the weights in force, which add up to 1, with one for a source that has none.
-func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Milestone, error) {
-	i, err := m.sourceIndex(add.Source)
+func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Milestone, error) {
+	i, err := x.sourceIndex(add.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +171,7 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s: %w", add.Source, err)
 	}
-	milestones, err := m.standing(c)
+	milestones, err := x.standing(c)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +181,7 @@ func (m *Machine) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	case !milestones[0].Weights[i].IsZero():
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])
 	}
-	if tail := m.s.Tail(); tail != nil && tail.Planner.Sources[i].Finished {
+	if tail := x.s.Tail(); tail != nil && tail.Planner.Sources[i].Finished {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s is read to its end and has left", add.Source)
 	}
 	if milestones[0].Weights, err = mixing.Billionths(milestones[0].Weights); err != nil {

@@ -1,0 +1,90 @@
+package attempts
+
+import (
+	"fmt"
+
+	"millrace"
+	pb "millrace/proto"
+)
+
+// Carry carries out the part of a decision that needs no record. began tells that ranks have begun.
+func (r *Ranks) Carry(d Decision) (began bool) {
+	for _, s := range d.starts {
+		k := &r.ranks[s.rank]
+		if s.err != nil {
+			r.refuse(k.join.session, k.join.msg, s.err)
+			k.join = nil
+		} else {
+			k.join.start = s.start
+		}
+	}
+	if d.call > 0 {
+		r.called = d.call
+		r.out.Broadcast(rollCall(d.call))
+	}
+	r.begin(d.begin)
+	return len(d.begin) > 0
+}
+
+// begin answers ranks that wait: they begin at their declared starts.
+func (r *Ranks) begin(ranks []int) {
+	for _, i := range ranks {
+		k := &r.ranks[i]
+		j := k.join
+		k.serve(j.session, j.start.step)
+		r.answer(j.session, j.msg, j.start.step, j.start.microbatch, r.s.At(j.start.step))
+	}
+}
+
+// Open starts an attempt that is durable. The ranks begin, unless the attempt starts inside a step: then they wait for the
+// plan of the step. began tells that they have begun.
+func (r *Ranks) Open() (began bool) {
+	for i := range r.ranks {
+		r.ranks[i].serving, r.ranks[i].below, r.ranks[i].last = false, r.s.Watermark, nil
+	}
+	joined := r.joined()
+	if len(joined) > 0 && r.ranks[joined[0]].join.start.microbatch > 0 {
+		r.midway = r.ranks[joined[0]].join
+		return false
+	}
+	r.begin(joined)
+	return true
+}
+
+// Seal observes the plan of a sealed step. It compares the placement of the first one with the placement under which a
+// mid-step state was saved. began tells that ranks have begun.
+func (r *Ranks) Seal(p *pb.Plan) (began bool) {
+	j := r.midway
+	if j == nil || p.Step != j.start.step {
+		return false
+	}
+	r.midway = nil
+	at := &j.start
+	refuse := func(format string, args ...any) {
+		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, after %d of its microbatches, "+format,
+			append([]any{at.step, at.microbatch}, args...)...))
+	}
+	switch {
+	case fmt.Sprintf("%x", p.Placement) != at.placement:
+		refuse("under another placement (ranks, micro_batch_size, balance or layout differ): " +
+			"resume with the same, or from a state of a step's end")
+	case at.microbatch >= p.Microbatches:
+		refuse("and it has %d: pass what state_dict() returned, unchanged", p.Microbatches)
+	default:
+		r.begin(r.joined())
+		return true
+	}
+	return false
+}
+
+// End observes that no step follows. It refuses a start inside a step that the run does not reach.
+func (r *Ranks) End() {
+	if j := r.midway; j != nil {
+		r.midway = nil
+		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, and the run ends before it: "+
+			"raise `stop`, or start from a state of a step's end", j.start.step))
+	}
+}
+
+// refuseAll refuses every join.
+func (r *Ranks) refuseAll(err error) { r.Carry(Decision{starts: r.refusals(err)}) }

@@ -1,0 +1,145 @@
+package attempts
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"millrace/orchestrator/facts"
+	pb "millrace/proto"
+)
+
+// Decision says which attempt to open, or how to answer ranks without a record. It is valid until the next event.
+type Decision struct {
+	Opened *pb.Opened      // journal it, then call Open
+	At     *facts.RunState // the state at which Opened begins
+	starts []resolution
+	begin  []int  // ranks that begin at their declared starts
+	call   uint64 // ask all hosts which ranks are there after this join
+}
+
+// resolution is the start of one rank's join, or why it is refused.
+type resolution struct {
+	rank  int
+	start start
+	err   error
+}
+
+// IsEmpty reports whether there is nothing to do.
+func (d Decision) IsEmpty() bool {
+	return d.Opened == nil && len(d.starts) == 0 && len(d.begin) == 0 && d.call == 0
+}
+
+// Decide returns what to do next, and changes nothing. inForce are the overrides of the newest attempt. It may be called
+// when the files of every source are known.
+func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
+	if r.midway != nil {
+		return d
+	}
+	if d.starts = r.resolutions(); len(d.starts) > 0 {
+		return d
+	}
+	if d.begin, d.call = r.rejoining(); len(d.begin) > 0 || d.call > 0 {
+		return d
+	}
+	if len(r.joined()) < len(r.ranks) {
+		return d
+	}
+	first := &r.ranks[0].join.start
+	for i := range r.ranks {
+		if at := &r.ranks[i].join.start; at.step != first.step || at.microbatch != first.microbatch || at.forgets != first.forgets {
+			d.starts = r.refusals(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, "+
+				"rank %d at step %d, microbatch %d: load the same checkpoint on every rank",
+				first.step, first.microbatch, i, at.step, at.microbatch))
+			return d
+		}
+	}
+	if r.isSameAttempt(first, inForce) {
+		d.begin = r.joined()
+		return d
+	}
+	d.At = first.state
+	d.Opened = &pb.Opened{Attempt: uint32(r.s.CurrentAttempt()) + 1, Step: first.step, State: first.state.Encode(),
+		Placing: r.cfg.Placing, Up: r.cfg.Up, Forgets: first.forgets}
+	return d
+}
+
+// resolutions resolves the joins that have no start yet.
+func (r *Ranks) resolutions() (out []resolution) {
+	for i := range r.ranks {
+		if k := &r.ranks[i]; k.join != nil && k.join.start.isStale(r.s) {
+			at, err := r.resolve(k, k.join.msg)
+			out = append(out, resolution{i, at, err})
+		}
+	}
+	return out
+}
+
+// refusals refuses every join for one reason.
+func (r *Ranks) refusals(err error) (out []resolution) {
+	for _, i := range r.joined() {
+		out = append(out, resolution{rank: i, err: err})
+	}
+	return out
+}
+
+// rejoining lists single ranks that declare the place at which they stand: they go on without the others. Of several that
+// had left all go on or none. If one of them cannot, every rank has to start again with it.
+//
+// The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come back,
+// so the hosts are asked: call is then the number of the join that they are asked about.
+func (r *Ranks) rejoining() (begin []int, call uint64) {
+	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
+		return nil, 0
+	}
+	newest := uint64(0)
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		if r.isAtItsPlace(k) {
+			newest = max(newest, k.join.number)
+			begin = append(begin, i)
+		} else if k.away && !r.isThrough(k) {
+			return nil, 0
+		}
+	}
+	switch {
+	case newest == 0:
+		return nil, 0
+	case r.othersArePresent(newest):
+		return begin, 0
+	case r.called < newest:
+		return nil, newest
+	}
+	return nil, 0
+}
+
+// othersArePresent reports whether every rank that does not rejoin is known to have been there after a join.
+func (r *Ranks) othersArePresent(number uint64) bool {
+	for i := range r.ranks {
+		k := &r.ranks[i]
+		if !r.isAtItsPlace(k) && !r.isThrough(k) && !r.s.Through[uint32(i)] && k.present < number {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
+
+// isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is consumed
+// twice, and nothing is placed otherwise.
+func (r *Ranks) isSameAttempt(at *start, inForce facts.Overrides) bool {
+	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" || at.forgets {
+		return false
+	}
+	// With all changes of the mixture that are known by now in this attempt.
+	if string(at.state.Encode()) != string(r.s.Base.WithOverrides(inForce).Encode()) {
+		return false
+	}
+	for i := range r.ranks {
+		if r.ranks[i].below > at.step {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,167 @@
+package attempts
+
+import (
+	"fmt"
+
+	"millrace"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/roster"
+	pb "millrace/proto"
+)
+
+// Config describes the ranks of a run and the rules for their starts.
+type Config struct {
+	Ranks   int         // trainer ranks, along all axes
+	Up      string      // names this `up`; all orchestrators that it starts have the same
+	Placing *pb.Placing // a change of it needs a new attempt
+	Rules   facts.Rules // of migrating a saved state to this run
+	// Run returns the common part of all states of this run. It is called when the files of every source are known.
+	Run func() *facts.Run
+}
+
+// Ranks are the trainer ranks of a run. Not safe for concurrent use.
+type Ranks struct {
+	cfg    Config
+	s      *facts.State // read only
+	out    *roster.Sidecars
+	ranks  []rank
+	joins  uint64 // counted
+	called uint64 // newest join that hosts were asked about: which ranks are there?
+	midway *join  // the attempt starts inside a step: ranks begin when its placement was compared
+}
+
+// rank is what is known of a trainer rank in this life.
+type rank struct {
+	join    *join // waiting to begin
+	from    roster.Session
+	serving bool       // has begun in the open attempt
+	away    bool       // its trainer left, and has not begun again since
+	below   uint64     // first step it has not consumed
+	present uint64     // newest join of another that it was known to be there after
+	last    *pb.Commit // of the stream's last step, to be answered to `from` once it is durable
+}
+
+// join is a rank's declared start.
+type join struct {
+	msg     *pb.Join
+	session roster.Session
+	number  uint64 // of the join, counted from 1
+	start   start
+}
+
+// New returns the ranks of a restored state, none of them connected. Their answers go to out.
+func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
+	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks)}
+	for i := range r.ranks {
+		r.ranks[i].below = s.Watermark
+		if s.Through[uint32(i)] && s.Ended != nil {
+			r.ranks[i].below = s.Ended.Steps
+		}
+	}
+	return r
+}
+
+// Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar goes
+// on at once: began tells that it has begun.
+func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
+	if int(msg.Rank) >= len(r.ranks) {
+		r.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))
+		return false
+	}
+	k := &r.ranks[msg.Rank]
+	if msg.Start == "continue" {
+		return r.goOn(k, from, msg)
+	}
+	r.joins++
+	k.join, k.away = &join{msg: msg, session: from, number: r.joins}, k.away || k.serving
+	return false
+}
+
+// goOn lets a rank whose sidecar died take up its own position in the open attempt.
+func (r *Ranks) goOn(k *rank, from roster.Session, msg *pb.Join) (began bool) {
+	if r.s.Attempt == nil || msg.Attempt != r.s.Attempt.Attempt || msg.Step < r.s.Watermark {
+		r.refuse(from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, "+
+			"the run is at step %d of attempt %d: start the ranks again from a state or `latest`",
+			msg.Rank, msg.Step, msg.Attempt, r.s.Watermark, r.s.CurrentAttempt()))
+		return false
+	}
+	k.serve(from, msg.Step)
+	r.answer(from, msg, msg.Step, msg.Microbatch, nil)
+	r.CallRoll(from)
+	return true
+}
+
+// serve notes that a rank serves in the open attempt, and has consumed the steps below one.
+func (k *rank) serve(from roster.Session, below uint64) {
+	k.serving, k.away, k.from, k.below, k.join = true, false, from, max(k.below, below), nil
+}
+
+// Leave observes that a rank's trainer is gone. A start that it declared is forgotten.
+func (r *Ranks) Leave(rank uint32) {
+	if int(rank) < len(r.ranks) {
+		r.ranks[rank].join, r.ranks[rank].away = nil, true
+	}
+}
+
+// Connect observes the positions of the ranks of a host that connected. Ranks of the open attempt go on from there.
+func (r *Ranks) Connect(session roster.Session, positions []*pb.RankPosition) {
+	for _, p := range positions {
+		if p.Serving && int(p.Rank) < len(r.ranks) && p.Attempt == uint32(r.s.CurrentAttempt()) {
+			k := &r.ranks[p.Rank]
+			k.serving, k.away, k.from, k.below = true, false, session, max(k.below, p.Below)
+		}
+	}
+}
+
+// Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
+func (r *Ranks) Disconnect(session roster.Session) {
+	for i := range r.ranks {
+		if j := r.ranks[i].join; j != nil && j.session == session {
+			r.ranks[i].join = nil
+		}
+	}
+}
+
+// Present observes which ranks of a host are there. It comes after everything that the host had said before it was asked.
+func (r *Ranks) Present(msg *pb.Present) {
+	for _, rank := range msg.Ranks {
+		if int(rank) < len(r.ranks) {
+			r.ranks[rank].present = max(r.ranks[rank].present, msg.Call)
+		}
+	}
+}
+
+// CallRoll asks a host which of its ranks are there, if a join waits for that.
+func (r *Ranks) CallRoll(to roster.Session) {
+	if r.called > 0 && len(r.joined()) > 0 {
+		r.out.Send(to, rollCall(r.called))
+	}
+}
+
+func rollCall(number uint64) *pb.SidecarOrder {
+	return &pb.SidecarOrder{Order: &pb.SidecarOrder_RollCall{RollCall: &pb.RollCall{Call: number}}}
+}
+
+// joined lists the ranks that wait to begin.
+func (r *Ranks) joined() (out []int) {
+	for i := range r.ranks {
+		if r.ranks[i].join != nil {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (r *Ranks) refuse(to roster.Session, msg *pb.Join, err error) {
+	refusal := &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}
+	r.out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Refusal{Refusal: refusal}})
+}
+
+// answer lets a rank begin; state is nil if it keeps its own.
+func (r *Ranks) answer(to roster.Session, msg *pb.Join, step uint64, microbatch uint32, state *facts.RunState) {
+	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: r.s.Attempt.Attempt, Step: step, Microbatch: microbatch}
+	if state != nil {
+		b.State = state.Encode()
+	}
+	r.out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
+}

@@ -1,0 +1,145 @@
+package attempts
+
+import (
+	"slices"
+
+	"millrace"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner/progress"
+	pb "millrace/proto"
+)
+
+// start is a declared start in terms of this run.
+type start struct {
+	kind       string // fresh, latest or state; empty before the join is resolved
+	step       uint64
+	microbatch uint32
+	state      *facts.RunState // to start from
+	placement  string          // of a mid-step state
+	forgets    bool            // journaled changes of the mixture for steps from there on are dropped
+	base       *facts.RunState // the run's state when `latest` was resolved
+	mixed      int             // journaled changes of the mixture then
+}
+
+// overrideChanges, as an override of a state, drops the changes of the mixture that were journaled for steps from the
+// state's on.
+const overrideChanges = "mixture.changes"
+
+// isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits, others
+// may still move the place at which the run goes on.
+func (at *start) isStale(s *facts.State) bool {
+	return at.kind == "" || at.kind == "latest" && (at.base != s.Base || at.mixed != len(s.Mixed))
+}
+
+// resolve returns the start that a join declares, or why it is refused.
+func (r *Ranks) resolve(k *rank, msg *pb.Join) (start, error) {
+	at := start{kind: msg.Start, base: r.s.Base, mixed: len(r.s.Mixed)}
+	if at.kind == "" {
+		if r.hasHistory() && !r.isUnheard(k) {
+			return at, millrace.Errorf(millrace.ErrInvalid, "this run has history (attempt %d, step %d): say where to start: "+
+				"load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
+				r.s.CurrentAttempt(), r.s.Watermark)
+		}
+		at.kind = "fresh"
+	}
+	if at.kind == "latest" && r.s.Attempt == nil {
+		at.kind = "fresh"
+	}
+	switch at.kind {
+	case "fresh":
+		return at.from(r.s, r.Fresh())
+	case "latest":
+		return at.from(r.s, r.s.Base)
+	case "state":
+		return r.resolveState(at, msg)
+	default:
+		return at, millrace.Errorf(millrace.ErrInvalid, "start %q: want fresh or latest", at.kind)
+	}
+}
+
+// resolveState resolves a start at a state that a trainer saved.
+func (r *Ranks) resolveState(at start, msg *pb.Join) (start, error) {
+	saved, err := facts.ReadSaved(msg.State)
+	if err != nil {
+		return at, err
+	}
+	state, err := facts.Migrate(saved, r.cfg.Run(), r.cfg.Rules, msg.Override)
+	if err != nil {
+		return at, err
+	}
+	at.microbatch, at.placement = saved.Microbatch, saved.Placement
+	at.forgets = slices.Contains(msg.Override, overrideChanges)
+	return at.from(r.s, state)
+}
+
+// from returns the start at a state of this run, with the changes of the mixture that stay in force from there on.
+func (at start) from(s *facts.State, state *facts.RunState) (_ start, err error) {
+	if at.forgets {
+		at.state = state.WithOverrides(state.Overrides)
+	} else if at.state, err = s.Forward(state); err != nil {
+		return at, err
+	}
+	at.step = at.state.NextStep()
+	return at, nil
+}
+
+// Fresh returns the state before the first step.
+func (r *Ranks) Fresh() *facts.RunState {
+	run := r.cfg.Run()
+	return facts.NewRunState(run, 0, progress.New(len(run.Spec.Sources)), facts.Overrides{})
+}
+
+// hasHistory reports whether an attempt was opened under another `up`, or a rank has consumed a step. An attempt that was
+// only opened under this `up` does not count. The orchestrator that opened it may have been lost before any rank heard of
+// it, and the ranks declare the same starts again.
+func (r *Ranks) hasHistory() bool {
+	if r.s.Attempt == nil {
+		return false
+	}
+	if r.s.Attempt.Up != r.cfg.Up {
+		return true
+	}
+	for i := range r.ranks {
+		if r.ranks[i].below > 0 {
+			return true
+		}
+	}
+	return r.s.Watermark > 0
+}
+
+// isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing under
+// this `up`. Other ranks have gone ahead in it; the steps that they consumed are no history to this rank.
+func (r *Ranks) isUnheard(k *rank) bool {
+	return r.s.Attempt != nil && r.s.Attempt.Up == r.cfg.Up && r.hasMissed(k, &start{state: r.Fresh()})
+}
+
+// isAtItsPlace reports whether a rank declares the place at which it stands in the open attempt.
+func (r *Ranks) isAtItsPlace(k *rank) bool {
+	if k.join == nil || k.join.start.microbatch != 0 {
+		return false
+	}
+	at := &k.join.start
+	return k.serving && at.kind != "fresh" && at.step == k.below || r.isAhead(k, at) || r.hasMissed(k, at)
+}
+
+// isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank has
+// committed: it died between the two.
+func (r *Ranks) isAhead(k *rank, at *start) bool {
+	return k.serving && at.kind == "state" && at.step > k.below && at.step <= r.s.Next &&
+		at.state.IsAlike(r.s.At(at.step))
+}
+
+// hasMissed reports whether a rank rejoins at the watermark after a lost reply. Others serve, and this orchestrator knows
+// of no step beyond the watermark that the rank has consumed. Its answer was lost with an orchestrator or on the way, or
+// its trainer died and came back while there was no orchestrator.
+func (r *Ranks) hasMissed(k *rank, at *start) bool {
+	if r.s.Attempt == nil || k.below != r.s.Watermark || !at.state.IsAlike(r.s.Base) {
+		return false
+	}
+	for i := range r.ranks {
+		if other := &r.ranks[i]; other != k && other.serving && !other.away {
+			return true
+		}
+	}
+	return false
+}

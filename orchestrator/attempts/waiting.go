@@ -1,0 +1,49 @@
+package attempts
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Waiting says which ranks an attempt waits for, empty for none: those that have not connected and, once a rank starts
+// again, those that have not.
+func (r *Ranks) Waiting() string {
+	again := -1 // a rank that starts again
+	for i := range r.ranks {
+		if r.ranks[i].join != nil {
+			again = i
+			break
+		}
+	}
+	var absent, going []string
+	for i := range r.ranks {
+		switch k := &r.ranks[i]; {
+		case k.join != nil:
+		case again >= 0 && k.serving && !k.away:
+			going = append(going, fmt.Sprint(i))
+		case again >= 0 || !k.serving && !r.s.Through[uint32(i)]:
+			absent = append(absent, fmt.Sprint(i))
+		}
+	}
+	switch {
+	case len(absent) > 0:
+		return "waiting for rank " + strings.Join(absent, ", ") + " to connect and say where it starts"
+	case len(going) == 0:
+		return ""
+	}
+	k := &r.ranks[again]
+	at := &k.join.start
+	if k.serving && at.kind == "latest" && k.below > at.step {
+		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, k.below, named(going, " has", " have"))
+	}
+	return fmt.Sprintf("rank %d starts again at step %d, and the run goes on when all ranks do: restart %s too, from the same checkpoint",
+		again, at.step, named(going, "", ""))
+}
+
+// named lists ranks with the verb for one or for several.
+func named(ranks []string, one, several string) string {
+	if len(ranks) == 1 {
+		return "rank " + ranks[0] + one
+	}
+	return "ranks " + strings.Join(ranks, ", ") + several
+}

@@ -1,0 +1,259 @@
+package orchestrator
+
+import (
+	"millrace/orchestrator/attempts"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/mix"
+	"millrace/orchestrator/roster"
+	"millrace/proto"
+)
+
+// Decision is what follows from the state and from what was observed. To decide changes nothing: Machine.Apply carries a
+// decision out when its facts are durable. It is valid until the next event.
+type Decision struct {
+	Facts   []facts.Fact // to journal
+	Failed  error        // why the run cannot go on
+	effects []effect
+}
+
+// An effect is a change that needs no record because it can be learnt again, or an answer. It is applied before the facts.
+type effect interface{ apply(m *Machine) }
+
+// IsEmpty reports whether there is nothing left to do.
+func (d Decision) IsEmpty() bool { return len(d.Facts) == 0 && len(d.effects) == 0 && d.Failed == nil }
+
+func journal(facts ...facts.Fact) Decision { return Decision{Facts: facts} }
+
+func perform(effects ...effect) Decision { return Decision{effects: effects} }
+
+// Decide returns what to do next. The machine is the same after it. Concerns come in a fixed order; the first that has
+// something to do decides.
+func (m *Machine) Decide() Decision {
+	if m.failed != nil {
+		return Decision{}
+	}
+	for _, decide := range []func() Decision{m.decideSaved, m.decideMasks, m.decideMix, m.decideReports, m.decideRanks, m.decideWatermark} {
+		if d := decide(); !d.IsEmpty() {
+			return d
+		}
+	}
+	if m.ranks.AreDone() {
+		return Decision{}
+	}
+	for _, decide := range []func() Decision{m.decideLoaders, m.decidePlan, m.decideNews} {
+		if d := decide(); !d.IsEmpty() {
+			return d
+		}
+	}
+	return Decision{}
+}
+
+// saves collects the steps whose model checkpoints are durable, until they are journaled.
+type saves struct {
+	s     *facts.State
+	found *proto.Saved // not yet journaled
+}
+
+// observe observes that a step's model checkpoint is durable.
+func (k *saves) observe(step uint64) {
+	if step > max(k.s.Saved, k.found.GetStep()) || !k.s.HasSaved && k.found == nil {
+		k.found = &proto.Saved{Step: step}
+	}
+}
+
+// apply observes that the record is durable.
+func (k *saves) apply() { k.found = nil }
+
+// decideSaved journals the newest step whose model checkpoint is durable.
+func (m *Machine) decideSaved() Decision {
+	if m.saves.found == nil {
+		return Decision{}
+	}
+	return journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Saved{Saved: m.saves.found}}})
+}
+
+// decideMasks journals the segments that were found bad, unless they are more than a quarantine budget takes.
+func (m *Machine) decideMasks() Decision {
+	if len(m.masks.found) == 0 {
+		return Decision{}
+	}
+	masked := &proto.Masked{Masks: m.masks.found}
+	made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: masked}}}}
+	if err := m.quarantine.check(made); err != nil {
+		return Decision{Failed: err}
+	}
+	return journal(made...)
+}
+
+// decideMix journals the next change of the mixture that a user asked for, or refuses it.
+func (m *Machine) decideMix() Decision {
+	d := m.mix.Decide()
+	if d.IsEmpty() {
+		return Decision{}
+	}
+	out := perform(mixAnswer(d))
+	if d.Mixed != nil {
+		out.Facts = []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Mixed{Mixed: d.Mixed}}}}
+	}
+	return out
+}
+
+type mixAnswer mix.Decision
+
+func (d mixAnswer) apply(m *Machine) { m.mix.Carry(mix.Decision(d)) }
+
+// decideReports journals the changes that follow from the reports of trainers.
+func (m *Machine) decideReports() Decision {
+	d := m.reports.decide()
+	if d.failed != nil {
+		return Decision{Failed: d.failed}
+	}
+	if d.isEmpty() {
+		return Decision{}
+	}
+	out := perform(d)
+	if d.mixed != nil {
+		out.Facts = []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Mixed{Mixed: d.mixed}}}}
+	}
+	return out
+}
+
+// decideRanks opens an attempt, or goes on with the newest one, when the ranks have said where they start.
+func (m *Machine) decideRanks() Decision {
+	if !m.pinned() {
+		return Decision{}
+	}
+	d := m.ranks.Decide(m.mix.Overrides())
+	switch {
+	case d.IsEmpty():
+		return Decision{}
+	case d.Opened != nil:
+		return journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: d.Opened}}, At: d.At})
+	}
+	return perform(rankAnswers(d))
+}
+
+type rankAnswers attempts.Decision
+
+func (d rankAnswers) apply(m *Machine) {
+	if m.ranks.Carry(attempts.Decision(d)) {
+		m.afterBegin()
+	}
+}
+
+// decideWatermark moves the watermark to the slowest rank.
+func (m *Machine) decideWatermark() Decision {
+	if a := m.ranks.Acknowledged(); a != nil {
+		return journal(acknowledged(a))
+	}
+	return Decision{}
+}
+
+func acknowledged(a *proto.Acknowledged) facts.Fact {
+	return facts.Fact{Record: &proto.Record{Fact: &proto.Record_Acknowledged{Acknowledged: a}}}
+}
+
+// decideLoaders journals the manifests that were seen first, then who reads which stripe, and publishes the directory.
+func (m *Machine) decideLoaders() (out Decision) {
+	for _, mf := range m.roster.Unpinned() {
+		out.Facts = append(out.Facts, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+	}
+	if len(out.Facts) > 0 {
+		return out
+	}
+	d := m.roster.Decide(roster.Journal{Term: m.s.AssignTerm, Next: m.s.Next, Manifests: m.s.Manifests,
+		Holder: func(source string, stripe uint32) *proto.Assigned {
+			return m.s.Holders[facts.Stripe{Source: source, Index: stripe}]
+		}})
+	for _, a := range d.Assigned {
+		out.Facts = append(out.Facts, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Assigned{Assigned: a}}})
+	}
+	switch {
+	case len(out.Facts) > 0:
+		return out
+	case !d.IsEmpty():
+		return perform(loaderOrders(d))
+	case m.roster.HasMoved():
+		return perform(directoryMoved{})
+	}
+	return out
+}
+
+type loaderOrders roster.Decision
+
+func (d loaderOrders) apply(m *Machine) { m.roster.Settle(roster.Decision(d)) }
+
+type directoryMoved struct{}
+
+func (directoryMoved) apply(m *Machine) {
+	m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Loaders{Loaders: m.roster.TakeDirectory()}})
+}
+
+// decidePlan seals the next step if the runway has room and its selection is drawn, or ends the run.
+func (m *Machine) decidePlan() Decision {
+	switch drawn := m.planning.drawn; {
+	case !m.planning.hasRoom():
+		return Decision{}
+	case drawn == nil && m.planning.stale:
+		return perform(drawNext{})
+	case drawn == nil:
+		return Decision{}
+	case drawn.ended != "":
+		end := &proto.Ended{Attempt: m.s.Attempt.Attempt, Steps: m.s.Next, Reason: drawn.ended}
+		made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Ended{Ended: end}}}}
+		if a := m.ranks.AtEnd(end); a != nil {
+			made = append(made, acknowledged(a))
+		}
+		return journal(made...)
+	default:
+		made, err := m.planning.seal(drawn)
+		if err == nil {
+			if q := m.quarantine.rejected(&drawn.selection); q != nil {
+				made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: q}}})
+			}
+			err = m.quarantine.check(made)
+		}
+		if err != nil {
+			return Decision{Failed: err}
+		}
+		return journal(made...)
+	}
+}
+
+// drawNext draws documents for the next step. It is an effect, because what the selector has drawn stays with it and is
+// drawn again by every orchestrator from the same facts.
+type drawNext struct{}
+
+func (drawNext) apply(m *Machine) {
+	missing, err := m.planning.draw()
+	if err != nil {
+		m.fail(err)
+	} else if missing != nil {
+		m.roster.Want(missing.source, m.queues[missing.source].Demand(missing.ordinal))
+	}
+}
+
+// decideNews tells people and sidecars which alerts begin and end, and what trainers wait for.
+func (m *Machine) decideNews() (out Decision) {
+	if d := m.alerts.decide(m.conditions()); d != nil {
+		out.effects = append(out.effects, d)
+	}
+	if !m.alerts.warned && m.pinned() {
+		out.effects = append(out.effects, shuffleWarned{})
+	}
+	if text := m.Waiting(); text != m.told {
+		out.effects = append(out.effects, waitingChanged(text))
+	}
+	return out
+}
+
+type shuffleWarned struct{}
+
+func (shuffleWarned) apply(m *Machine) { m.alerts.warnShuffle(m.s.Manifests, m.out) }
+
+type waitingChanged string
+
+func (text waitingChanged) apply(m *Machine) {
+	m.told = string(text)
+	m.sidecars.Broadcast(waitingOrder(m.told))
+}

@@ -1,0 +1,119 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"millrace/orchestrator/roster"
+	pb "millrace/proto"
+)
+
+// Tick observes the time. It comes several times a second.
+func (m *Machine) Tick(now time.Time) {
+	m.alerts.clock = now
+	m.roster.Tick(now)
+}
+
+// Disk observes the room of the journal's disk, in bytes.
+func (m *Machine) Disk(free, total uint64) { m.alerts.disk = disk{free, total} }
+
+// LoaderUp observes a loader that connected.
+func (m *Machine) LoaderUp(session roster.Session, hello *pb.LoaderHello) error {
+	return m.roster.Connect(session, hello)
+}
+
+// LoaderEvent observes a message of a loader.
+func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEvent) {
+	var err error
+	m.planning.stale = true
+	switch ev := e.GetEvent().(type) {
+	case *pb.LoaderEvent_Opening:
+		m.planning.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", ev.Opening.Source, ev.Opening.Done, ev.Opening.Total)
+	case *pb.LoaderEvent_Manifest:
+		err = m.roster.Opened(from, name, ev.Manifest, m.s.Manifests[ev.Manifest.Source])
+	case *pb.LoaderEvent_Offers:
+		err = m.roster.Offered(from, name, e.GetFence().GetTerm(), ev.Offers)
+	case *pb.LoaderEvent_Ready:
+		m.roster.Ready(from, name, ev.Ready)
+	case *pb.LoaderEvent_Leaving:
+		m.roster.Leaving(from, name)
+	case *pb.LoaderEvent_Trouble:
+		m.roster.Trouble(from, name, ev.Trouble)
+	case *pb.LoaderEvent_Fatal:
+		err = errors.New(ev.Fatal.Reason)
+	}
+	if err != nil {
+		m.fail(err)
+	}
+}
+
+// SidecarUp observes a sidecar that connected, and where its ranks stand: a new orchestrator lets them go on from there.
+func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) error {
+	if err := roster.CheckVersion(hello.Name, hello.Version, m.cfg.By); err != nil {
+		return err
+	}
+	if !m.sidecars.Connect(session, hello) {
+		return nil
+	}
+	m.ranks.Connect(session, hello.Ranks)
+	m.welcome()
+	m.ranks.CallRoll(session)
+	if m.told != "" {
+		m.sidecars.Send(session, waitingOrder(m.told))
+	}
+	if m.failed != nil {
+		m.sidecars.Send(session, failedOrder(m.failed))
+	}
+	if len(m.alerts.now) > 0 {
+		m.sidecars.Send(session, m.alerts.order())
+	}
+	return nil
+}
+
+// SidecarDown observes that a sidecar's stream ended. Its ranks keep their places.
+func (m *Machine) SidecarDown(session roster.Session, name string) {
+	if m.sidecars.Disconnect(session, name) {
+		m.ranks.Disconnect(session)
+	}
+}
+
+// Joined observes a rank's declared start.
+func (m *Machine) Joined(from roster.Session, msg *pb.Join) {
+	if m.ranks.Join(from, msg) {
+		m.afterBegin()
+	}
+}
+
+// Committed observes that a rank's trainer asked for the batch after a step.
+func (m *Machine) Committed(from roster.Session, c *pb.Commit) { m.ranks.Commit(from, c) }
+
+// SidecarEvent observes a message of a sidecar.
+func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
+	switch ev := e.GetEvent().(type) {
+	case *pb.SidecarEvent_Join:
+		m.Joined(from, ev.Join)
+	case *pb.SidecarEvent_Commit:
+		m.Committed(from, ev.Commit)
+	case *pb.SidecarEvent_Saved:
+		m.saves.observe(ev.Saved.Step)
+	case *pb.SidecarEvent_Left:
+		m.ranks.Leave(ev.Left.Rank)
+	case *pb.SidecarEvent_Present:
+		m.ranks.Present(ev.Present)
+	case *pb.SidecarEvent_Switched:
+		m.roster.Switched(ev.Switched, m.s.AssignTerm)
+	case *pb.SidecarEvent_Bad:
+		m.masks.observe(ev.Bad)
+	case *pb.SidecarEvent_Reported:
+		m.reports.observe(ev.Reported)
+	case *pb.SidecarEvent_Fatal:
+		m.fail(errors.New(ev.Fatal.Reason))
+	}
+}
+
+// Mix asks for a change of the mixture. It is answered when it is durable, or why it is refused. answer is called as an
+// action of a turn and must not block.
+func (m *Machine) Mix(request *pb.MixRequest, answer func(*pb.MixReply, error)) {
+	m.mix.Ask(request, answer)
+}

@@ -1,0 +1,167 @@
+package mix
+
+import (
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/progress"
+	"millrace/orchestrator/roster"
+	pb "millrace/proto"
+)
+
+// Config describes the mixture file of a run.
+type Config struct {
+	File    *planner.Spec
+	Sources []string  // names, in the order of the file
+	Cost    cost.Cost // of the file
+	// Recosts tells that steps can be placed with other coefficients of cost.
+	Recosts bool
+	// Calibrate returns the coefficients that fit the reported times best, and how well they fit.
+	Calibrate func() (costs *pb.Costed, why string, err error)
+}
+
+// Mixture is the mixture file with the overrides of the newest attempt, and the requests that wait for an answer. Not safe
+// for concurrent use.
+type Mixture struct {
+	cfg       Config
+	s         *facts.State // read only
+	out       *roster.Actions
+	overrides facts.Overrides
+	spec      *planner.Spec // the file's with overrides applied
+	asked     []*request
+	answering *request // its record is being journaled
+}
+
+// request is a change of the mixture that somebody waits for.
+type request struct {
+	msg    *pb.MixRequest
+	record *pb.Mixed // nil before it is decided
+	answer func(*pb.MixReply, error)
+}
+
+// Decision is what comes of the oldest request. It is valid until the next event.
+type Decision struct {
+	Mixed   *pb.Mixed // journal it, then call Apply
+	refused error
+}
+
+// IsEmpty reports whether no request waits.
+func (d Decision) IsEmpty() bool { return d.Mixed == nil && d.refused == nil }
+
+// New returns the mixture of a restored state. Lines for people and answers go to out.
+func New(cfg Config, s *facts.State, out *roster.Actions) *Mixture {
+	return &Mixture{cfg: cfg, s: s, out: out, spec: cfg.File}
+}
+
+// Overrides returns the changes that are in force over the mixture file.
+func (x *Mixture) Overrides() facts.Overrides { return x.overrides }
+
+// Spec returns the mixture file's spec with the overrides applied.
+func (x *Mixture) Spec() *planner.Spec { return x.spec }
+
+// Ask asks for a change. It is answered when it is durable, or why it is refused. answer is called as an action of a turn
+// and must not block.
+func (x *Mixture) Ask(msg *pb.MixRequest, answer func(*pb.MixReply, error)) {
+	x.asked = append(x.asked, &request{msg: msg, answer: answer})
+}
+
+// Decide returns what comes of the oldest request.
+func (x *Mixture) Decide() (d Decision) {
+	if len(x.asked) > 0 {
+		d.Mixed, d.refused = x.change(x.asked[0].msg)
+	}
+	return d
+}
+
+// Carry takes the oldest request from the queue. A refused one is answered, another one when its record is durable.
+func (x *Mixture) Carry(d Decision) {
+	next := x.asked[0]
+	x.asked = x.asked[1:]
+	if d.refused != nil {
+		x.out.Answer(func() { next.answer(nil, d.refused) })
+		return
+	}
+	next.record = d.Mixed
+	x.answering = next
+}
+
+// Apply brings a change into force that is durable. inForce tells that the mixture of the newest attempt has changed. It
+// cannot fail for a change that was decided here.
+func (x *Mixture) Apply(c *pb.Mixed) (inForce bool, err error) {
+	if c.Why == "" { // changes by policies are in status and ledger
+		x.out.Say("the mixture changes from step %d on: %s (%s)", c.AtStep, facts.Describe(c, x.cfg.Sources), c.By)
+	}
+	if x.s.Attempt != nil && c.Attempt == x.s.Attempt.Attempt {
+		overrides, err := x.overrides.With(x.cfg.File.Schedule, c)
+		if err != nil {
+			return false, err
+		}
+		x.put(overrides)
+		inForce = true
+	}
+	if now := x.answering; now != nil && now.record == c {
+		x.answering = nil
+		reply := &pb.MixReply{Change: x.describe(c)}
+		x.out.Answer(func() { now.answer(reply, nil) })
+	}
+	return inForce, nil
+}
+
+func (x *Mixture) put(overrides facts.Overrides) {
+	x.overrides, x.spec = overrides, overrides.Spec(x.cfg.File)
+}
+
+// Restore takes up the overrides of the newest attempt.
+func (x *Mixture) Restore() error {
+	overrides, err := x.s.Overrides(x.cfg.File)
+	if err == nil {
+		x.put(overrides)
+	}
+	return err
+}
+
+// Open prints which earlier changes stay in force in the attempt that was opened.
+func (x *Mixture) Open() {
+	o := x.s.Attempt
+	if o.Forgets {
+		x.out.Say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
+	}
+	for _, c := range x.s.Mixed {
+		if c.AtStep >= o.Step && c.Why == "" {
+			x.out.Say("attempt %d: the mixture changes from step %d on: %s (%s)",
+				o.Attempt, c.AtStep, facts.Describe(c, x.cfg.Sources), c.By)
+		}
+	}
+}
+
+// Costs returns the cost model of a step; changed is false if the mixture file's holds.
+func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
+	if c, ok := x.overrides.Cost(step); ok {
+		return c, true
+	}
+	return x.cfg.Cost, false
+}
+
+func (x *Mixture) describe(c *pb.Mixed) *pb.MixChange {
+	return &pb.MixChange{AtStep: c.AtStep, Text: facts.Describe(c, x.cfg.Sources), By: c.By, Why: c.Why, Attempt: c.Attempt,
+		InForce: x.s.InForce(c)}
+}
+
+// Status returns the mixture in force at a planner's state, and its changes, for people.
+func (x *Mixture) Status(st *progress.State) *pb.MixtureStatus {
+	schedule := x.spec.Schedule.Since(uint64(st.Step), st.Tokens)
+	out := &pb.MixtureStatus{}
+	for i, share := range schedule.Divide(schedule.At(uint64(st.Step), st.Tokens), nil) {
+		out.Weights = append(out.Weights, &pb.SourceWeight{Source: x.cfg.Sources[i], Weight: facts.DecimalShare(share)})
+	}
+	for _, k := range schedule.Milestones() {
+		out.Milestones = append(out.Milestones, facts.DescribeMilestone(k, x.cfg.Sources))
+	}
+	for _, c := range x.s.Mixed {
+		out.Changes = append(out.Changes, x.describe(c))
+	}
+	if cost, ok := x.overrides.Cost(uint64(st.Step)); ok {
+		out.Costs = &pb.Costed{Linear: cost.Linear, Quadratic: cost.Quadratic}
+	}
+	return out
+}

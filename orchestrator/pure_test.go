@@ -1,0 +1,175 @@
+package orchestrator
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"reflect"
+	"sort"
+	"strings"
+	"testing"
+)
+
+// purity checks that decisions leave the machine as it is: each of the first, and a sample of the later ones.
+type purity struct{ decided int }
+
+const (
+	checkedFirst = 40
+	sampleEvery  = 211
+)
+
+// decide lets a machine decide, and fails if that changes anything that the machine reaches.
+func (p *purity) decide(t testing.TB, m *Machine) Decision {
+	t.Helper()
+	if p.decided++; p.decided > checkedFirst && p.decided%sampleEvery > 0 {
+		return m.Decide()
+	}
+	before := fingerprint(m)
+	d := m.Decide()
+	if fingerprint(m) != before {
+		t.Fatalf("Decide changed the machine on the way to %v and %T", d.Facts, d.effects)
+	}
+	return d
+}
+
+// fingerprint hashes all state that a machine reaches through pointers, maps, slices and interfaces.
+func fingerprint(m *Machine) uint64 {
+	w := &walk{seen: map[visit]uint64{}}
+	w.value(reflect.ValueOf(m))
+	return w.hash
+}
+
+// walk hashes values in a fixed order. Functions count as nothing: a closure's own state is out of reach.
+type walk struct {
+	hash uint64
+	seen map[visit]uint64
+}
+
+type visit struct {
+	at uintptr
+	of reflect.Type
+	n  int
+}
+
+func (w *walk) add(n uint64) { w.hash = (bits.RotateLeft64(w.hash, 23) ^ n) * 0x9e3779b97f4a7c15 }
+
+func (w *walk) addText(text string) {
+	w.add(uint64(len(text)))
+	for i := range len(text) {
+		w.add(uint64(text[i]))
+	}
+}
+
+func (w *walk) value(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Invalid, reflect.Func:
+		w.add(1)
+	case reflect.Pointer:
+		if !w.isKnown(v, 0) {
+			w.value(v.Elem())
+		}
+	case reflect.Interface:
+		w.value(v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !isScratch(v.Type().Field(i).Type) {
+				w.value(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		w.add(uint64(v.Len()))
+		if v.Len() > 0 && !w.isKnown(v, v.Len()) {
+			w.elements(v)
+		}
+	case reflect.Array:
+		w.elements(v)
+	case reflect.Map:
+		w.entries(v)
+	case reflect.Chan:
+		w.add(uint64(v.Len()))
+	case reflect.String:
+		w.addText(v.String())
+	case reflect.Bool:
+		if w.add(2); v.Bool() {
+			w.add(3)
+		}
+	case reflect.Float32, reflect.Float64:
+		w.add(math.Float64bits(v.Float()))
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		w.add(uint64(v.Int()))
+	default:
+		w.add(v.Uint())
+	}
+}
+
+// isKnown reports whether memory was hashed already, and then adds its number.
+func (w *walk) isKnown(v reflect.Value, n int) bool {
+	key := visit{v.Pointer(), v.Type(), n}
+	number, ok := w.seen[key]
+	if !ok {
+		number = uint64(len(w.seen))
+		w.seen[key] = number
+	}
+	w.add(number)
+	return ok
+}
+
+func (w *walk) elements(v reflect.Value) {
+	for i := range v.Len() {
+		w.value(v.Index(i))
+	}
+}
+
+// entries hashes the entries of a map in the order of their keys' text. No map of the machine has pointers as keys.
+func (w *walk) entries(v reflect.Value) {
+	w.add(uint64(v.Len()))
+	keys := v.MapKeys()
+	if len(keys) > 1 {
+		sort.Slice(keys, func(i, j int) bool { return fmt.Sprint(keys[i]) < fmt.Sprint(keys[j]) })
+	}
+	for _, k := range keys {
+		w.value(k)
+		w.value(v.MapIndex(k))
+	}
+}
+
+// isScratch reports whether a type is memory of the protobuf library, which it fills when a message is first read.
+func isScratch(t reflect.Type) bool {
+	return strings.HasPrefix(t.PkgPath(), "google.golang.org/protobuf")
+}
+
+// TestDecideIsSeenToChange: the check finds a change anywhere behind a machine, else it would prove nothing.
+func TestDecideIsSeenToChange(t *testing.T) {
+	w := newWorld(t, 2)
+	w.connect()
+	w.joinAll("fresh", nil)
+	before := fingerprint(w.m)
+	if again := fingerprint(w.m); again != before {
+		t.Fatal("two fingerprints of one machine differ")
+	}
+	for what, change := range map[string]func() (undo func()){
+		"a rank's position": func() func() { w.m.told += "x"; return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") } },
+		"a queue": func() func() {
+			q := *w.queue("web")
+			q.Release(q.First() + 1)
+			old := *w.queue("web")
+			*w.queue("web") = q
+			return func() { *w.queue("web") = old }
+		},
+		"the state": func() func() { w.m.s.Watermark++; return func() { w.m.s.Watermark-- } },
+		"a sealed plan": func() func() {
+			p := w.m.s.Sealed[0].Plan
+			p.Content[0]++
+			return func() { p.Content[0]-- }
+		},
+	} {
+		undo := change()
+		if fingerprint(w.m) == before {
+			t.Errorf("a change of %s is not seen", what)
+		}
+		undo()
+		if fingerprint(w.m) != before {
+			t.Errorf("after %s was put back, another fingerprint", what)
+		}
+	}
+}

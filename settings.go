@@ -21,8 +21,8 @@ const (
 	Bucketed Packing = "bucketed" // one document a sequence; all sequences of a step have one length, which is that of the step
 )
 
-// Known reports whether there is such a packing.
-func (p Packing) Known() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
+// IsKnown reports whether there is such a packing.
+func (p Packing) IsKnown() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
 
 // Unit is what the weights of a mixture count.
 type Unit string

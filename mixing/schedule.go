@@ -28,8 +28,8 @@ type Point struct {
 	Count   uint64
 }
 
-// Reached tells whether a step before which that many tokens have been placed lies at the point or behind it.
-func (p Point) Reached(step, tokensPlaced uint64) bool {
+// IsReached tells whether a step before which that many tokens have been placed lies at the point or behind it.
+func (p Point) IsReached(step, tokensPlaced uint64) bool {
 	if p.Measure == Tokens {
 		return tokensPlaced >= p.Count
 	}
@@ -166,9 +166,9 @@ func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	return can
 }
 
-// Breaks reports whether an entry begins, or a ramp ends, behind one step and no later than the next, given what was placed before each. Between two
+// HasBreak reports whether an entry begins, or a ramp ends, behind one step and no later than the next, given what was placed before each. Between two
 // breaks the mixture stands or follows one ramp.
-func (s *Schedule) Breaks(step, tokensPlaced, nextStep, nextTokensPlaced uint64) bool {
+func (s *Schedule) HasBreak(step, tokensPlaced, nextStep, nextTokensPlaced uint64) bool {
 	_, from := s.inForce(step, tokensPlaced)
 	_, to := s.inForce(nextStep, nextTokensPlaced)
 	between := func(place uint64) bool { return from < place && place <= to }

@@ -30,7 +30,7 @@ type reports struct {
 	mix    *mix.Mixture
 	policy *feedback.Policy // nil if weights do not follow losses
 	losses bool             // were reported since the policy was asked last
-	fit    feedback.Fit
+	fit    feedback.Calibration
 	times  uint64          // reports when costs were fitted last
 	fitted uint64          // watermark then
 	timed  bool            // a trainer reports times
@@ -139,7 +139,7 @@ func (r *reports) decide() adaption {
 	if r.s.Attempt == nil || r.s.Ended != nil {
 		return adaption{}
 	}
-	if p := r.policy; p != nil && r.losses && p.Due(r.s.Watermark) {
+	if p := r.policy; p != nil && r.losses && p.IsDue(r.s.Watermark) {
 		return r.weights(p.Clone())
 	}
 	if every := r.cfg.Refit; every > 0 && r.cfg.Recost != nil && r.s.Watermark >= r.fitted+every {

@@ -81,7 +81,7 @@ func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
 func (k *masking) restore() {
 	for _, mask := range k.s.Masks {
 		if i := slices.Index(k.names, mask.Source); i >= 0 {
-			k.queues[i].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+			k.queues[i].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (k *masking) apply(durable []*pb.Mask) {
 	}
 	k.found = left
 	for _, mask := range durable {
-		k.queues[slices.Index(k.names, mask.Source)].Planned(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		k.queues[slices.Index(k.names, mask.Source)].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
 		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source,
 			mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length, mask.Step)
 	}

@@ -157,7 +157,7 @@ func (p *planning) asSealed(plan *pb.Plan) {
 	as := plan.Assignments
 	for i, ordinal := range as.GetOrdinal() {
 		if !as.More[i] {
-			p.queues[as.Source[i]].Planned(millrace.Ordinal(ordinal), as.Offset[i]+as.Length[i])
+			p.queues[as.Source[i]].SetPlannedLength(millrace.Ordinal(ordinal), as.Offset[i]+as.Length[i])
 		}
 	}
 }

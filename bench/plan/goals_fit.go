@@ -49,7 +49,7 @@ func goal13(b *bench) ([]row, error) {
 // guessed returns the true FSDP overhead of plans that were placed by guessed costs. If fit is not nil, trainers report
 // the time of every microbatch to it: a constant of a twentieth of the mean microbatch, its true cost, and 1 % of
 // noise.
-func (s shape) guessed(sels []planner.Selection, guess, truth overhead.Model, fit *feedback.Fit) (float64, error) {
+func (s shape) guessed(sels []planner.Selection, guess, truth overhead.Model, fit *feedback.Calibration) (float64, error) {
 	rng := rand.New(rand.NewPCG(workload.Seed, 13))
 	var over overhead.Mean
 	for i := range sels {
@@ -81,7 +81,7 @@ func (s shape) guessed(sels []planner.Selection, guess, truth overhead.Model, fi
 
 // fitted places by an S* that is 30 % too large, calibrates it by the reported times, and places again.
 func (s shape) fitted(sels []planner.Selection, truth overhead.Model, right float64) (row, error) {
-	var fit feedback.Fit
+	var fit feedback.Calibration
 	wrong := overhead.Model{Ratio: truth.Ratio * 1.3}
 	before, err := s.guessed(sels, wrong, truth, &fit)
 	if err != nil {

@@ -197,5 +197,5 @@ func (s *State) Forward(at *RunState) (*RunState, error) {
 	return at.WithOverrides(o), err
 }
 
-// InForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
-func (s *State) InForce(c *proto.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }
+// IsInForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
+func (s *State) IsInForce(c *proto.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }

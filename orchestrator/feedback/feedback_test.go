@@ -34,11 +34,11 @@ func life(t *testing.T, s Settings, law func(source int, seen float64) float64, 
 			seen[i] += float64(n)
 			p.Report(below-1, i, law(i, seen[i])*float64(n), n)
 		}
-		if !p.Due(below) {
+		if !p.IsDue(below) {
 			t.Fatalf("weights are not due at %d", below)
 		}
 		parts, ok := p.Weights(below, now)
-		if !ok || p.Due(below+9) {
+		if !ok || p.IsDue(below+9) {
 			t.Fatalf("round %d: %v, due again at once", round, ok)
 		}
 		total := 0.0
@@ -113,7 +113,7 @@ func TestReportsThatMakeNoSense(t *testing.T) {
 	p.Report(5, 2, 1, 10)
 	p.Report(5, -1, 1, 10)
 	p.Report(5, 1, 1, 0)
-	if _, ok := p.Weights(30, now); ok || p.Due(19) {
+	if _, ok := p.Weights(30, now); ok || p.IsDue(19) {
 		t.Error("weights were made of nothing")
 	}
 	p.Report(5, 0, 10, 10)
@@ -126,7 +126,7 @@ func TestReportsThatMakeNoSense(t *testing.T) {
 	}
 	p.Restore([]byte{9, 9})
 	p.Restore(nil)
-	if p.Due(39) || !p.Due(40) {
+	if p.IsDue(39) || !p.IsDue(40) {
 		t.Error("what is no summary was restored")
 	}
 	for _, s := range []Settings{{Policy: "x", Every: 1}, {Policy: ODM}, {Policy: ODM, Every: 1, Floor: 0.5}, {Policy: ODM, Every: 1, Floor: -1}, {Policy: ADO, Every: 1, Smoothing: 1}} {
@@ -137,8 +137,8 @@ func TestReportsThatMakeNoSense(t *testing.T) {
 }
 
 // trainer makes times of microbatches whose attention costs as much as everything linear at a length, with 3 % of noise and a constant.
-func trainer(rng *rand.Rand, star float64, packed bool) *Fit {
-	f := &Fit{}
+func trainer(rng *rand.Rand, star float64, packed bool) *Calibration {
+	f := &Calibration{}
 	for range 4000 {
 		tokens, squares := 0.0, 0.0
 		for tokens < 8192 {
@@ -185,20 +185,20 @@ func TestAWrongRatioIsRepaired(t *testing.T) {
 
 // TestFitsThatCannotBe: reports that do not tell linear from quadratic.
 func TestFitsThatCannotBe(t *testing.T) {
-	f := &Fit{}
+	f := &Calibration{}
 	for range 100 {
 		f.Add(1000, 1000*1000, 1)
 	}
 	if _, _, ok := f.Best(1, 1); ok {
 		t.Error("microbatches that are all alike were fitted")
 	}
-	few := &Fit{}
+	few := &Calibration{}
 	few.Add(1, 1, 1)
 	few.Add(2, 4, 3)
 	if _, _, ok := few.Best(1, 1); ok || few.R2(1, 1) < 0 || few.Reports() != 2 {
 		t.Error("two reports were fitted")
 	}
-	flat := &Fit{}
+	flat := &Calibration{}
 	for i := range 100 {
 		n := float64(100 + 10*i)
 		flat.Add(n, n*n, n)
@@ -214,7 +214,7 @@ func TestAConstantIsNotTheTokens(t *testing.T) {
 	const star = 61000.0
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		f := &Fit{}
+		f := &Calibration{}
 		for range 8000 {
 			tokens, squares := 8192*(1-0.03*rng.Float64()), 8192*8192*(0.1+0.9*rng.Float64())
 			f.Add(tokens, squares, (2e-3+5.5e-3/8192*(tokens+squares/star))*(1+0.003*rng.NormFloat64()))
@@ -237,7 +237,7 @@ func TestNothingWorseIsProposed(t *testing.T) {
 	kept := 0
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 6))
-		f := &Fit{}
+		f := &Calibration{}
 		for range 60 {
 			tokens, squares := 8192*(1-0.01*rng.Float64()), 8192*8192*rng.Float64()
 			f.Add(tokens, squares, (2e-3+5.5e-3/8192*(tokens+squares/61000))*(1+0.05*rng.NormFloat64()))

@@ -80,8 +80,8 @@ func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
 	p.tokens[source] += float64(tokens)
 }
 
-// Due tells whether weights are to be made once every rank has taken all steps below one.
-func (p *Policy) Due(below uint64) bool {
+// IsDue tells whether weights are to be made once every rank has taken all steps below one.
+func (p *Policy) IsDue(below uint64) bool {
 	return below >= p.settings.Warmup && below >= p.through+p.settings.Every
 }
 

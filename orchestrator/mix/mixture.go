@@ -144,7 +144,7 @@ func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
 
 func (x *Mixture) describe(c *pb.Mixed) *pb.MixChange {
 	return &pb.MixChange{AtStep: c.AtStep, Text: facts.Describe(c, x.cfg.Sources), By: c.By, Why: c.Why, Attempt: c.Attempt,
-		InForce: x.s.InForce(c)}
+		InForce: x.s.IsInForce(c)}
 }
 
 // Status returns the mixture in force at a planner's state, and its changes, for people.

@@ -63,17 +63,17 @@ func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, 
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 
-// Missing is an ordinal up to which a stripe's facts are known: who goes on with the stripe may leave out what lies below.
-func (q *Queue) Missing(stripe int) millrace.Ordinal {
+// KnownBelow is an ordinal up to which a stripe's facts are known: who goes on with the stripe may leave out what lies below.
+func (q *Queue) KnownBelow(stripe int) millrace.Ordinal {
 	if w := q.waiting[stripe]; len(w) > 0 {
 		return w[len(w)-1].Ordinal + 1
 	}
 	return q.Next()
 }
 
-// Planned says that a document which cannot be decoded any more has the length that it was planned with: it is taken so, however it is
+// SetPlannedLength says that a document which cannot be decoded any more has the length that it was planned with: it is taken so, however it is
 // offered, so that a replay plans the same.
-func (q *Queue) Planned(o millrace.Ordinal, tokens uint32) {
+func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
 	q.planned[o] = tokens
 	delete(q.rejects, o)
 	if o >= q.first && o < q.Next() {

@@ -2,11 +2,12 @@ package planner_test
 
 import (
 	"math/rand/v2"
+	"slices"
+	"testing"
+
 	"millrace"
 	"millrace/orchestrator/planner/plannertest"
 	"millrace/orchestrator/planner/progress"
-	"slices"
-	"testing"
 )
 
 // TestBucketsAreOfOneLength: every row of a step has the step's length, which is that of its longest segment's bucket; and rows are a good deal

@@ -1,10 +1,11 @@
 package planner_test
 
 import (
+	"testing"
+
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"
 	"millrace/orchestrator/planner/progress"
-	"testing"
 )
 
 // TestFill is goal G6: how full the bins are in steps of about 8,192 segments, with and without carry, and that nothing is cut but what is longer

@@ -3,12 +3,12 @@ package planner_test
 import (
 	"errors"
 	"math/rand/v2"
-	"millrace"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"millrace"
 	"millrace/mixing"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/plannertest"

@@ -2,12 +2,12 @@ package planner_test
 
 import (
 	"math/rand/v2"
-	"millrace/orchestrator/planner"
-	"millrace/orchestrator/planner/plannertest"
-	"millrace/orchestrator/planner/progress"
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // TestSkipPassesOverSteps: what steps A to B would have held comes nowhere, the data behind it takes its place without a gap, and the mixture goes on from what was

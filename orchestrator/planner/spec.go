@@ -122,7 +122,7 @@ func (s *Spec) FreeFrom(st *progress.State) (step millrace.Step, tokens uint64) 
 // cutsAt reports whether a window ends between a step and the next, which begin at these places. Steps that are drawn together are of
 // one stage, and their mixture is constant or moves along one ramp.
 func (s *Spec) cutsAt(step, next progress.Position) bool {
-	return s.Schedule.Breaks(step.Step, step.Tokens, next.Step, next.Tokens) || !s.stageAt(step).isAlike(s.stageAt(next)) ||
+	return s.Schedule.HasBreak(step.Step, step.Tokens, next.Step, next.Tokens) || !s.stageAt(step).isAlike(s.stageAt(next)) ||
 		slices.ContainsFunc(s.Skips, func(k Skip) bool { return uint64(k.From) == next.Step })
 }
 

@@ -42,7 +42,7 @@ func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int)
 func (s *Spec) stageAt(at progress.Position) Stage {
 	in := s.firstStage()
 	for i := range s.Stages {
-		if s.Stages[i].From.Reached(at.Step, at.Tokens) {
+		if s.Stages[i].From.IsReached(at.Step, at.Tokens) {
 			in = s.Stages[i]
 			in.number = i + 1
 		}
@@ -113,7 +113,7 @@ func (s *Spec) validateStage(all []Stage, i int) error {
 		return fail("sequence_length %d exceeds %d times pad_multiple", in.SequenceLength, pack.MaxUnits)
 	case in.GlobalBatch < 1 || in.GlobalBatch > mostBins:
 		return fail("global_batch_size %d lies outside 1 … %d", in.GlobalBatch, mostBins)
-	case !in.Packing.Known():
+	case !in.Packing.IsKnown():
 		return fail("packing %q is none of best_fit, pad, concat, bucketed", in.Packing)
 	case i > 0 && in.From.Count == 0 || i > 1 && !isLater(in.From, all[i-1].From):
 		return fail("it does not begin after the one before it, in the same measure")

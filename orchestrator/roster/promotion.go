@@ -47,7 +47,7 @@ func (r *Roster) Apply(a *pb.Assigned) {
 		st.primary, st.standby = grant{member: l, term: a.Term}, grant{}
 		r.switches++
 		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
-			Ordinal: uint64(r.queues[st.source].Missing(st.index))}}})
+			Ordinal: uint64(r.queues[st.source].KnownBelow(st.index))}}})
 	default:
 		st.primary = grant{member: l, term: a.Term}
 		r.read(st, st.primary, false)

@@ -15,7 +15,7 @@ func CheckVersion(name string, v *pb.Version, program string) error {
 	switch {
 	case v.GetProtocol() != wire.ProtocolVersion:
 		differs = fmt.Sprintf("protocol %d, the run has %d", v.GetProtocol(), wire.ProtocolVersion)
-	case !progress.Supported(v.GetPlanner()):
+	case !progress.IsSupported(v.GetPlanner()):
 		differs = fmt.Sprintf("planner version %d, which this run does not know", v.GetPlanner())
 	default:
 		return nil

@@ -80,7 +80,7 @@ func NewMixture(m *proto.MixtureStatus) *Mixture {
 func storedChanges(s *facts.State) []Change {
 	out, names := []Change{}, Names(s.Manifests)
 	for _, c := range s.Mixed {
-		out = append(out, Change{AtStep: c.AtStep, Text: facts.Describe(c, names), By: c.By, Why: c.Why, InForce: s.InForce(c), Attempt: c.Attempt})
+		out = append(out, Change{AtStep: c.AtStep, Text: facts.Describe(c, names), By: c.By, Why: c.Why, InForce: s.IsInForce(c), Attempt: c.Attempt})
 	}
 	return out
 }

@@ -3,23 +3,26 @@ package cost
 import (
 	"cmp"
 	"math/bits"
-	"millrace/orchestrator/planner/order"
 	"slices"
+
+	"millrace/orchestrator/planner/order"
 )
 
-// columnBound returns a lower bound of what a step costs under FSDP: the sum over columns of the dearest microbatch. No placement within the
-// token cap costs less. A column is one microbatch of each of R ranks, and T is the number of units that a microbatch holds. Write c and u for
-// the cost and the units of a piece, M(j) for the dearest microbatch of column j in descending order, and C for the cost of all pieces.
+// columnBound returns a lower bound of the cost of a step under FSDP: the sum over columns of the most expensive
+// microbatch. No placement within the token cap costs less. A column is one microbatch of each of R ranks, and T is the
+// number of units that a microbatch holds. Write c and u for the cost and the units of a piece, M(j) for the most
+// expensive microbatch of column j in descending order, and C for the cost of all pieces.
 //
-//  1. M(j) ≥ x(j), which columnMinima derives from the number and the size of the dearest pieces.
-//  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let e(j) = max(0, M(j) - L). A microbatch
-//     of column j costs at most M(j), and at most L plus its bonuses. So it costs at most min(M(j), L) + min(e(j), its bonuses).
-//  3. Choose any t pieces. They lie in at most t microbatches, which use at most the t largest of their limits e(j). The other pieces use
-//     at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
+//  1. M(j) ≥ x(j), which columnMinima derives from the number and the size of the most expensive pieces.
+//  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let e(j) = max(0, M(j) - L).
+//     A microbatch of column j costs at most M(j), and at most L plus its bonuses. So it costs at most
+//     min(M(j), L) + min(e(j), its bonuses).
+//  3. Choose any t pieces. They lie in at most t microbatches, which use at most the t largest of their limits e(j). The other pieces
+//     use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
 //  4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may stand for M(j).
 //
-// The bound is the largest over some prices and over the t dearest pieces. A better choice would raise it; any choice keeps it true. All
-// roundings lower it.
+// The bound is the largest over some prices and over the t most expensive pieces. A better choice would raise it; any
+// choice keeps it true. All roundings lower it.
 func columnBound(costs []uint64, units []uint32, ranks, columns int, room uint32) uint64 {
 	total, apart := uint64(0), uint64(0)
 	for _, c := range costs {
@@ -39,9 +42,9 @@ func columnBound(costs []uint64, units []uint32, ranks, columns int, room uint32
 	return bound
 }
 
-// columnMinima returns, in descending order, the least that the dearest microbatches of the columns can cost. The m dearest pieces need a number of
-// microbatches by their size in all, and by how many of the smallest of them one microbatch holds. So many columns hold a piece that costs at
-// least as much as the m-th.
+// columnMinima returns, in descending order, the least cost of the most expensive microbatch of each column. The m most
+// expensive pieces need a number of microbatches, by their total size and by how many of the smallest of them one
+// microbatch holds. So many columns hold a piece that costs at least as much as the m-th.
 func columnMinima(costs []uint64, units, order []uint32, ranks, columns int, room uint32) []uint64 {
 	minima := make([]uint64, 0, columns)
 	smallest, size := room, uint64(0)
@@ -97,7 +100,7 @@ func (p *pricing) idle(minima []uint64, order, dense []uint32, ranks uint64, roo
 	}
 }
 
-// byCostPerUnit orders the pieces, those first whose units cost most.
+// byCostPerUnit orders the pieces by descending cost of a unit.
 func byCostPerUnit(costs []uint64, units []uint32) []uint32 {
 	order := make([]uint32, len(costs))
 	for i := range order {

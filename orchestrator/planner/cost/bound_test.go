@@ -7,7 +7,8 @@ import (
 	"millrace"
 )
 
-// TestBoundOfAnyPlacement: no placement within the token cap costs less than the bound, under any objective. Every placement of a few segments is tried.
+// TestBoundOfAnyPlacement: no placement within the token cap costs less than the bound, under any objective. It tries
+// every placement of a few segments.
 func TestBoundOfAnyPlacement(t *testing.T) {
 	rng := rand.New(rand.NewPCG(10, 1))
 	reached, cases := 0, 0
@@ -31,7 +32,7 @@ func TestBoundOfAnyPlacement(t *testing.T) {
 			w := Weigh(plan, by)
 			best = Overhead{min(best.FSDP, w.Over.FSDP), min(best.DP, w.Over.DP), min(best.PP, w.Over.PP), min(best.Most, w.Over.Most)}
 			if some && w.Bound != bound {
-				t.Fatalf("the bound is a matter of the placement: %+v and %+v", bound, w.Bound)
+				t.Fatalf("the bound depends on the placement: %+v and %+v", bound, w.Bound)
 			}
 			bound, some = w.Bound, true
 		})
@@ -49,7 +50,7 @@ func TestBoundOfAnyPlacement(t *testing.T) {
 	t.Logf("the FSDP bound is reached in %d of %d cases", reached, cases)
 }
 
-// everyPlacement puts the plan's segments into every combination of microbatches that keeps to the cap.
+// everyPlacement calls try with every placement of the segments that keeps to the cap.
 func everyPlacement(plan *millrace.Plan, by Weighing, try func()) {
 	left := make([]uint32, plan.Ranks*plan.Microbatches)
 	for m := range left {

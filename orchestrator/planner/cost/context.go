@@ -6,7 +6,8 @@ import (
 	"millrace"
 )
 
-// fitted returns what the backbone spends on a segment of a step that holds these.
+// Backbone returns a function that gives the cost of a segment in the backbone. Its fixed point is that of a step with
+// these assignments.
 func Backbone(part []millrace.Assignment, cost Cost) func(*millrace.Segment) uint64 {
 	var size Extent
 	for i := range part {
@@ -19,10 +20,10 @@ func Backbone(part []millrace.Assignment, cost Cost) func(*millrace.Segment) uin
 	}
 }
 
-// WeighContext returns how much dearer than the mean the dearest context-parallel rank of cp is: over all microbatches of a plan that
-// documents are padded to pad tokens in, and in the worst of them, in millionths. Padding costs what a document of its own does: matrix
-// products run over it, attention does not. Where a trainer's attention runs over it too, the ranks of sliced documents are even to the last
-// operation.
+// WeighContext returns how far the most expensive context-parallel rank of cp is above the mean, in millionths: over
+// all microbatches of a plan, and in the worst of them. Documents are padded to pad tokens. Padding costs as much as a
+// document of its own, because matrix products run over it; attention does not. If a trainer's attention runs over it
+// too, ranks of sliced documents are exactly even.
 func WeighContext(plan *millrace.Plan, cost Cost, cp int, pad uint32) (all, worst uint64) {
 	weigh := Backbone(plan.Assignments, cost)
 	of := func(tokens uint32) uint64 { return weigh(&millrace.Segment{Length: tokens}) }
@@ -49,7 +50,8 @@ func WeighContext(plan *millrace.Plan, cost Cost, cp int, pad uint32) (all, wors
 	return all, worst
 }
 
-// sliceCosts adds to each rank's load what its part of a document costs: the chunks at both ends, a token the dearer the more are before it.
+// sliceCosts adds each rank's part of a document to its load: one chunk from each end. Later tokens cost more, because
+// attention sees everything before them.
 func sliceCosts(load []uint64, a *millrace.Assignment, pad uint32, of func(uint32) uint64) {
 	if a.Holder > 0 {
 		load[a.Holder-1] += of(a.Length) + of(a.Columns(pad)-a.Length)

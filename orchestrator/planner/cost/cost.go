@@ -1,10 +1,9 @@
 package cost
 
-// Cost weighs what a segment holds, as a vector: its tokens cost the backbone, its patches the encoder, and its columns memory, which the
-// token cap bounds. A segment of s tokens costs the backbone Linear·s + Quadratic·s² + Windowed·w(s), where w(s) counts what attention
-// within Window tokens sees, and one of p patches costs the encoder Encoder.Linear·p + Encoder.Quadratic·p². Only ratios count, so any one
-// unit will do; Linear/Quadratic is S*, the length at which attention costs as much as everything linear. The zero Cost stands
-// for DefaultCost.
+// Cost has the coefficients of a segment's cost. A segment of s tokens costs the backbone Linear·s + Quadratic·s² +
+// Windowed·w(s); w(s) counts the pairs of tokens that attention within Window sees. p patches cost the encoder
+// Encoder.Linear·p + Encoder.Quadratic·p². Only ratios count, so any unit will do. Linear/Quadratic is S*, the length
+// at which attention costs as much as everything linear. The zero Cost stands for Default.
 type Cost struct {
 	Linear    uint64
 	Quadratic uint64
@@ -13,21 +12,21 @@ type Cost struct {
 	Encoder   Encoder
 }
 
-// Encoder weighs patches.
+// Encoder has the coefficients of the cost of patches.
 type Encoder struct {
 	Linear    uint64
 	Quadratic uint64
 }
 
-// costUnit is the Quadratic of DefaultCost: the fixed point has as many parts.
+// costUnit is the Quadratic of Default: fixed point with so many parts.
 const costUnit = 16
 
-// DefaultCost is that of a dense model of 8 billion parameters: S* = 61,000 tokens. Being wrong by −20 … +30 % costs at most 1.5
-// percentage points of balance at 8K tokens.
+// Default is the cost of a dense model of 8 billion parameters: S* = 61,000 tokens. An error of −20 … +30 % costs at
+// most 1.5 percentage points of balance at 8K tokens.
 func Default() Cost { return Cost{Linear: 61000 * costUnit, Quadratic: costUnit} }
 
-// Refit returns the cost with other coefficients for the backbone, such as a fit of measured times gives: attention in windows is part of what was measured,
-// and a patch keeps its price in tokens.
+// Refit returns the cost with other coefficients for the backbone, as calibration derives them from measured times.
+// Attention in windows is part of the measured times. A patch keeps its price in tokens.
 func (c Cost) Refit(linear, quadratic uint64) Cost {
 	const most = 1 << 62
 	out := Cost{Linear: linear, Quadratic: quadratic, Encoder: c.Encoder}
@@ -38,7 +37,7 @@ func (c Cost) Refit(linear, quadratic uint64) Cost {
 	return out
 }
 
-// Phases tells how many phases of a microbatch are weighed: 2 where the encoder has a cost.
+// Phases returns the number of phases of a microbatch: 2 if the encoder has a cost, else 1.
 func (c Cost) Phases() int {
 	if c.Encoder != (Encoder{}) {
 		return 2
@@ -46,7 +45,7 @@ func (c Cost) Phases() int {
 	return 1
 }
 
-// isZero tells whether nothing has a cost.
+// isZero reports whether nothing has a cost.
 func (c Cost) isZero() bool {
 	return c.Linear == 0 && c.Quadratic == 0 && c.Windowed == 0 && c.Encoder == (Encoder{})
 }

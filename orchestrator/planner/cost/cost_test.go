@@ -8,7 +8,7 @@ import (
 	"millrace"
 )
 
-// TestModelCost compares with PLANNING §2: S* is the length at which attention costs as much as everything linear.
+// TestModelCost: S*, the length at which attention costs as much as everything linear, of known models.
 func TestModelCost(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -63,7 +63,7 @@ func TestWindowsAndEncoders(t *testing.T) {
 	}
 }
 
-// TestRefit: what is measured of the backbone leaves a patch as many tokens dear as it was.
+// TestRefit: other coefficients of the backbone leave a patch its price in tokens.
 func TestRefit(t *testing.T) {
 	c := Cost{Linear: 100, Quadratic: 1, Windowed: 3, Window: 8, Encoder: Encoder{Linear: 50, Quadratic: 4}}
 	if got, want := c.Refit(1000, 9), (Cost{Linear: 1000, Quadratic: 9, Encoder: Encoder{Linear: 500, Quadratic: 40}}); got != want {
@@ -77,8 +77,8 @@ func TestRefit(t *testing.T) {
 	}
 }
 
-// TestFittedSums: no sum over a step leaves 2^60, whatever the coefficients, and what is left is exact to the last bit.
-func TestFittedSums(t *testing.T) {
+// TestSumsFit: no sum over a step exceeds 2^60, whatever the coefficients, and costs are exact to the last bit.
+func TestSumsFit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for range 2000 {
 		some := func() uint64 { return rng.Uint64() >> rng.IntN(64) * rng.Uint64N(2) }

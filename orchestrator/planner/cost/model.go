@@ -4,14 +4,14 @@ import (
 	"math/big"
 )
 
-// Model is the shape of a transformer, as far as its operations are a matter of it. 0 stands for what is not there, or for the default.
+// Model is the shape of a transformer, as far as its operations depend on it. 0 stands for absent, or for the default.
 type Model struct {
 	Layers, Hidden, Heads, KVHeads, HeadDim uint64 // KVHeads 0: as many as Heads
-	FFN                                     uint64 // inner width of the feed-forward part, of one expert where there are experts
+	FFN                                     uint64 // inner width of the feed-forward part, or of one expert
 	Vocab                                   uint64
 
-	// Latent attention: widths of a head's query and key, and of its value; both 0 stand for HeadDim. Ranks of what they are made
-	// from; 0: not compressed.
+	// Latent attention: the widths of a head's query and key, and of its value; both 0 stand for HeadDim. Then the
+	// ranks of the matrices that queries, and keys and values, pass through; 0: not compressed.
 	QueryDim, ValueDim, QueryRank, KVRank uint64
 
 	// Mixture of experts: a token passes Active + Shared of them. All 0: a dense model.
@@ -26,15 +26,16 @@ type Model struct {
 // EncoderModel is the shape of a bidirectional encoder of patches.
 type EncoderModel struct {
 	Layers, Hidden, Heads, HeadDim, FFN uint64
-	Image                               uint64 // patches that see each other; 0: all those of a document
+	Image                               uint64 // patches that see each other; 0: all patches of a document
 }
 
 // mostWindow is the longest sequence that can be planned: a longer window sees all of it.
 const mostWindow = 1<<24 - 1
 
-// Cost derives what a segment costs from the operations of a forward and a backward pass, PLANNING §2: 6·N·s for N active parameters,
-// and 3·L·h·(d_q+d_v)·s² for causal attention; twice that for an encoder, where everybody sees everybody. The unit is 3 operations, so that
-// both phases have one. Dimensions without layers, heads or a head's width give DefaultCost.
+// Cost derives the coefficients from the operations of a forward and a backward pass; docs/planning.md has the
+// formulas: 6·N·s for N active parameters, and 3·L·h·(d_q+d_v)·s² for causal attention. An encoder has twice that
+// attention, because every patch sees every other. The unit is 3 operations in both phases. A model without layers,
+// heads or a head's width has the Default cost.
 func (m Model) Cost() Cost {
 	query, value := m.QueryDim, m.ValueDim
 	if query == 0 && value == 0 {
@@ -63,7 +64,7 @@ func (m Model) Cost() Cost {
 	return c
 }
 
-// parameters counts those that a token passes, embeddings on both ends and the experts' router included.
+// parameters counts the parameters that a token passes, with the embeddings on both ends and the router of the experts.
 func (m Model) parameters(query, value uint64) *big.Int {
 	kv := m.KVHeads
 	if kv == 0 {
@@ -86,7 +87,7 @@ func (m Model) parameters(query, value uint64) *big.Int {
 	return n.Add(n, product(m.Hidden, m.Vocab, 2))
 }
 
-// factored counts the parameters from hidden to heads of a width, by way of a rank where there is one.
+// factored counts the parameters from hidden to heads of a width, through a rank unless that is 0.
 func factored(hidden, rank, heads, width uint64) *big.Int {
 	if rank == 0 {
 		return product(hidden, heads, width)
@@ -95,7 +96,7 @@ func factored(hidden, rank, heads, width uint64) *big.Int {
 	return n.Add(n, new(big.Int).Mul(product(rank, heads), product(width)))
 }
 
-// cost is that of an encoder with two matrices in its feed-forward part, as in ViT.
+// cost returns the cost of an encoder with two matrices in its feed-forward part, as in ViT.
 func (e *EncoderModel) cost() Encoder {
 	width := e.HeadDim
 	if width == 0 && e.Heads > 0 {

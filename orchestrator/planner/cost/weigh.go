@@ -6,7 +6,7 @@ import (
 	"millrace"
 )
 
-// Weighing is what a plan is weighed by.
+// Weighing has the settings by which a plan is weighed.
 type Weighing struct {
 	Cost   Cost
 	Cap    uint32 // most columns of a microbatch
@@ -14,17 +14,18 @@ type Weighing struct {
 	Stages int    // of the pipeline
 }
 
-// Overhead is how much dearer a step is than the mean, in millionths: what ranks wait for each other. Costs are the model's, not measured; padding
-// costs nothing. With an encoder ranks wait after each of the two phases.
+// Overhead is how far a step is above the mean, in millionths: the time that ranks wait for each other. Costs are
+// predicted, not measured, and padding costs nothing. With an encoder, ranks wait after each of the two phases.
 type Overhead struct {
-	FSDP uint64 // sum over microbatches of the dearest rank
-	DP   uint64 // the dearest rank's sum
-	PP   uint64 // the same, and its dearest microbatch once more for every stage but the first
-	Most uint64 // the dearest microbatch
+	FSDP uint64 // sum over microbatches of the most expensive rank
+	DP   uint64 // the most expensive rank's sum
+	PP   uint64 // the same, and its most expensive microbatch once more for every stage but the first
+	Most uint64 // the most expensive microbatch
 }
 
-// Weight is what a plan costs. Bound is a lower bound: no placement of the same documents, slices and microbatches that keeps to the token cap costs
-// less. The best placement may cost more than the bound. It is the largest document or the mean; for FSDP see columnBound.
+// Weight is the cost of a plan. Bound is a lower bound: no placement of the same documents, slices and microbatches
+// within the token cap costs less. The best placement may cost more than the bound. It is the largest document or the
+// mean; for FSDP see columnBound.
 type Weight struct {
 	Over    Overhead // over the mean
 	Bound   Overhead // over the mean: no placement has less
@@ -34,7 +35,7 @@ type Weight struct {
 	Slices  int      // of documents that are split over ranks
 }
 
-// Gap is how much dearer the step is than its bound, in millionths of the bound. Another placement saves at most that.
+// Gap returns how far the step is above its bound, in millionths of the bound. Another placement saves at most that.
 func (w *Weight) Gap() Overhead {
 	gap := func(over, bound uint64) uint64 {
 		if over <= bound {
@@ -47,7 +48,7 @@ func (w *Weight) Gap() Overhead {
 
 const million = 1_000_000
 
-// Weigh reports what a plan costs. One without tokens has no overhead.
+// Weigh returns the cost of a plan. One without tokens has no overhead.
 func Weigh(plan *millrace.Plan, by Weighing) Weight {
 	s := newScale(plan, by)
 	w := Weight{Fullest: s.fullest, Slices: s.slices}
@@ -65,7 +66,7 @@ func Weigh(plan *millrace.Plan, by Weighing) Weight {
 	return w
 }
 
-// scale is a plan in the fixed point of its costs.
+// scale is a plan with the costs of its assignments in fixed point.
 type scale struct {
 	by             Weighing
 	ranks, columns int
@@ -115,14 +116,14 @@ func newScale(plan *millrace.Plan, by Weighing) *scale {
 	return s
 }
 
-// times are what a step takes under each of the objectives.
+// times has the time of a step under each of the objectives.
 type times struct{ fsdp, dp, pp, most uint64 }
 
 func (t *times) add(o times) {
 	t.fsdp, t.dp, t.pp, t.most = t.fsdp+o.fsdp, t.dp+o.dp, t.pp+o.pp, t.most+o.most
 }
 
-// times of a phase as it is placed.
+// times returns the times of a phase as it is placed.
 func (s *scale) times(phase []uint64) (t times) {
 	micro := make([]uint64, s.ranks*s.columns)
 	for i, c := range phase {
@@ -148,7 +149,7 @@ func (s *scale) pipeline(sum, dearest uint64) uint64 {
 	return sum + min(MulDiv(dearest, uint64(max(s.by.Stages, 1)-1), 1), 1<<62)
 }
 
-// bound returns lower bounds of what a phase costs, wherever its documents or their slices go.
+// bound returns lower bounds of the times of a phase, for any placement of its documents or their slices.
 func (s *scale) bound(phase []uint64) (t times) {
 	total, largest, room := uint64(0), slices.Max(phase), max(s.by.Cap/s.by.Pad, s.fullest/s.by.Pad, 1)
 	for _, c := range phase {
@@ -162,7 +163,7 @@ func (s *scale) bound(phase []uint64) (t times) {
 	return t
 }
 
-// overhead compares with what a step would take if all microbatches were alike.
+// overhead compares times with those of a step whose microbatches are all alike.
 func (s *scale) overhead(t times) Overhead {
 	ranks, all := uint64(s.ranks), s.total
 	over := func(time, parts uint64) uint64 {
@@ -173,7 +174,7 @@ func (s *scale) overhead(t times) Overhead {
 	return Overhead{FSDP: over(t.fsdp, ranks), DP: over(t.dp, ranks), PP: max(MulDiv(t.pp, million, max(even, 1)), million) - million, Most: over(t.most, bins)}
 }
 
-// parts are the costs of every so many microbatches, in millionths of their mean.
+// parts returns the costs of consecutive groups of so many microbatches, in millionths of their mean.
 func (s *scale) parts(columns int) []uint32 {
 	sums := make([]uint64, s.ranks*s.columns/columns)
 	for _, phase := range s.phases {

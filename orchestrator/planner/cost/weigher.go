@@ -7,28 +7,30 @@ import (
 	"millrace"
 )
 
-// costSumBits bounds what any sum of a step's costs can reach, with room to multiply by small numbers.
+// costSumBits bounds every sum of the costs of a step, with room to multiply by small numbers.
 const costSumBits = 60
 
-// extent is what a step holds, for the fit of a cost: Σ s² ≤ longest·Σ s.
+// Extent is the size of a step. It bounds the sums of its costs, because Σ s² ≤ longest·Σ s.
 type Extent struct {
 	longest, mostPatches uint32
 	tokens, patches      uint64
 }
 
+// Add includes a segment.
 func (e *Extent) Add(s *millrace.Segment) {
 	e.longest, e.mostPatches = max(e.longest, s.Length), max(e.mostPatches, s.Patches)
 	e.tokens += uint64(s.Length)
 	e.patches += uint64(s.Patches)
 }
 
-// weigher is a cost that was fitted to a step: all costs are divided by such a power of two that no sum over the step exceeds 2^60.
+// Weigher gives the costs of the segments of one step in fixed point. All costs are divided by a power of two, so that
+// no sum over the step exceeds 2^60.
 type Weigher struct {
 	cost  Cost
 	shift uint
 }
 
-// fit returns the weigher of a step. It keeps at least 2^60 divided by the step's own extent of precision.
+// Weigher returns the Weigher of a step of that extent.
 func (c Cost) Weigher(e Extent) Weigher {
 	if c.isZero() {
 		c = Default()
@@ -49,7 +51,8 @@ func (c Cost) Weigher(e Extent) Weigher {
 	return Weigher{cost: c, shift: uint(max(0, dearest+bits.Len(uint(count)-1)-costSumBits))}
 }
 
-// of returns what a segment costs the encoder and the backbone. What has a length costs something where its phase has a cost at all.
+// Of returns the cost of a segment in the encoder and in the backbone. A length above 0 costs at least 1 if its phase
+// has a cost at all.
 func (w *Weigher) Of(s *millrace.Segment) (encoder, backbone uint64) {
 	t, c := uint64(s.Length), &w.cost
 	if w.shift == 0 && c.Window == 0 {
@@ -64,7 +67,7 @@ func (w *Weigher) Of(s *millrace.Segment) (encoder, backbone uint64) {
 	return encoder, backbone
 }
 
-// sum returns Σ a·b shifted, at least 1 where it is not 0.
+// sum returns Σ a·b shifted, at least 1 if it is not 0.
 func (w *Weigher) sum(a1, b1, a2, b2, a3, b3 uint64) uint64 {
 	var hi, lo uint64
 	for _, f := range [3][2]uint64{{a1, b1}, {a2, b2}, {a3, b3}} {
@@ -82,7 +85,8 @@ func (w *Weigher) sum(a1, b1, a2, b2, a3, b3 uint64) uint64 {
 	return cmp.Or(hi<<(64-w.shift)|lo>>w.shift, 1)
 }
 
-// seen is s² in a window that is no shorter than s, else 2·s·w − w², as PLANNING §2 has it.
+// seen returns the pairs of tokens that attention in a window sees, as a multiple of its coefficient: s² if the window
+// is no shorter than s, else 2·s·w − w².
 func seen(s, window uint64) uint64 {
 	if s <= window {
 		return s * s
@@ -90,7 +94,7 @@ func seen(s, window uint64) uint64 {
 	return 2*s*window - window*window
 }
 
-// mulDiv returns a·b/c for a quotient that fits 64 bits, and the largest number where it does not.
+// MulDiv returns a·b/c, or the largest number if the quotient does not fit 64 bits.
 func MulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {

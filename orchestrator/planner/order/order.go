@@ -1,4 +1,4 @@
-// Package order sorts the indices of sizes and costs, largest first: what best-fit-decreasing and LPT begin with.
+// Package order sorts indices by sizes and costs, largest first. Best-fit-decreasing and LPT begin with it.
 package order
 
 import (
@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Descending returns the indices of loads, largest first, equals in index order. Many are sorted byte by byte, from the lowest in which they
-// differ to the highest: that is several times as fast as comparing them.
+// Descending returns the indices of loads, largest first, equals in index order. Long lists are sorted byte by byte,
+// from the lowest byte in which they differ to the highest, which is several times as fast as comparing.
 func Descending[T uint32 | uint64](loads []T) []uint32 {
 	const many = 256
 	order := make([]uint32, len(loads))
@@ -37,8 +37,8 @@ func Descending[T uint32 | uint64](loads []T) []uint32 {
 	return order
 }
 
-// Counted counts sizes (each at most max) and returns their indices, largest first, equals in index order. order and
-// count (max+2 long) are reused. Few sizes are not worth counting.
+// Counted returns the indices of sizes (each at most max), largest first, equals in index order. It counts the sizes,
+// unless they are too few for that. order and count (max+2 long) are reused.
 func Counted(sizes []uint32, max uint32, order, count []uint32) []uint32 {
 	if int(max)/8 > len(sizes) {
 		return Descending(sizes)

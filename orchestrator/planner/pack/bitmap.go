@@ -2,14 +2,14 @@ package pack
 
 import "math/bits"
 
-// MaxUnits is the most units that a bin can have: bitmapLevels of 64 each reach 2^24 numbers.
+// MaxUnits is the most units of a bin: bitmapLevels levels of 64 reach 2^24 numbers.
 const (
 	MaxUnits     = 1<<24 - 1
 	bitmapLevels = 4
 )
 
-// bitmap is a set of small numbers with a constant-time successor: level 0 has one bit a number, a bit of level l+1 tells
-// whether a word of level l is not zero.
+// bitmap is a set of small numbers with a constant-time successor. Level 0 has one bit a number. A bit of level l+1
+// tells whether a word of level l is not zero.
 type bitmap struct {
 	levels [bitmapLevels][]uint64
 }
@@ -36,7 +36,7 @@ func (b *bitmap) add(i uint32) {
 		was := *w
 		*w = was | 1<<(i&63)
 		if was != 0 {
-			return // the levels above know this word already
+			return // the levels above have this word already
 		}
 		i >>= 6
 	}

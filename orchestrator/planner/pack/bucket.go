@@ -5,8 +5,8 @@ import (
 	"millrace/orchestrator/planner/order"
 )
 
-// Halved returns how often the bins of the window are halved for the rows that a segment goes to if the packing is Bucketed: as often as the
-// segment fits and the result is a whole number of units.
+// Halved returns how often a bin of the window is halved for a segment with Bucketed packing: as often as the segment
+// still fits and the result is a whole number of units.
 func (w *Window) Halved(units uint32) (times int) {
 	for capacity := w.Capacity; times < millrace.MostHalvings && capacity%2 == 0 && capacity/2 >= units; times++ {
 		capacity /= 2
@@ -14,7 +14,7 @@ func (w *Window) Halved(units uint32) (times int) {
 	return times
 }
 
-// shelf is a pool of which every step takes the segments of one bucket, one a row.
+// shelf is a pool whose segments are sorted by bucket. Every step takes segments of one bucket, one a row.
 type shelf struct {
 	bucket []int                          // of each segment: how often sequences are halved
 	order  []uint32                       // segments, longest first, equals in draw order
@@ -24,9 +24,9 @@ type shelf struct {
 	batch  int                            // rows of a step
 }
 
-// shelve gives the window's steps their segments and returns the number of bins. A step takes the bucket that most wait for, or that of the longest
-// which must not wait any more; what this has too few of comes from the next shorter ones, and failing these from the next longer. What is
-// left waits.
+// shelve assigns segments to the window's steps and returns the number of bins. A step takes the bucket with the most
+// waiting segments, or that of the longest urgent segment. If the bucket has too few, the step takes the next shorter
+// ones, then the next longer ones. The other segments wait.
 func (c *Cutter) shelve(units []uint32, limit int, urgent []uint32) (bins int) {
 	capacity := c.in.Capacity
 	s := &shelf{bucket: make([]int, len(units)), bin: c.Bin, urgent: make([]bool, len(units)), batch: c.in.Batch}
@@ -45,7 +45,7 @@ func (c *Cutter) shelve(units []uint32, limit int, urgent []uint32) (bins int) {
 	return bins
 }
 
-// step fills the bins of one step, from the bin first on, and returns how many.
+// step fills the bins of one step, beginning with the bin first, and returns their number.
 func (s *shelf) step(first int) (rows int) {
 	take := func(want func(i uint32) bool) {
 		for _, i := range s.order {
@@ -67,7 +67,7 @@ func (s *shelf) step(first int) (rows int) {
 	return rows
 }
 
-// fullest returns the bucket that a step takes; of equals the shorter.
+// fullest returns the bucket that a step takes. Of equals it is the one of shorter rows.
 func (s *shelf) fullest() (in int) {
 	for _, i := range s.order {
 		if s.urgent[i] && s.bin[i] == NoBin {

@@ -2,11 +2,12 @@ package pack
 
 import (
 	"cmp"
-	"millrace"
 	"slices"
+
+	"millrace"
 )
 
-// A Window is the bins of several steps that are alike, and of which kind they are. All sizes are in units of the pad multiple.
+// A Window is the bins of several steps of one kind. All sizes are in units of the pad multiple.
 type Window struct {
 	Packing  millrace.Packing
 	Capacity uint32 // of a bin
@@ -15,26 +16,28 @@ type Window struct {
 	Carry    int // most segments that may wait for the next window
 }
 
-// mayWait reports whether so many segments, of so many units, may be left to the next window: no more than find room there in any
-// case, one a bin or in half of the units of its first step.
+// mayWait reports whether so many segments, with so many units, may wait for the next window. They must surely find
+// room there: one in each bin of its first step, or all in half of its units.
 func (w *Window) mayWait(segments int, units uint64) bool {
 	return segments <= w.Carry && (segments <= w.Batch || units <= uint64(w.Batch)*uint64(w.Capacity)/2)
 }
 
-// A Cutter finds how much of a pool of segments the bins of a window hold. It keeps its memory from one call to the next. Not for concurrent use.
+// A Cutter finds the segments of a pool that the bins of a window hold. It keeps its memory from one call to the next.
+// Not for concurrent use.
 type Cutter struct {
-	Bin   []uint32 // of each segment, after Cut; NoBin for one that waits
-	Packs int      // times that the packer ran in the last Cut
+	Bin   []uint32 // of each segment, after Cut; NoBin: it waits
+	Packs int      // runs of the packer in the last Cut
 
 	in    Window
-	pack  *packer  // for bins as those of the last cut
+	pack  *packer  // for bins of the last capacity
 	try   []uint32 // bins of a prefix that may not fit
 	least int      // the shortest prefix: the carried segments
 }
 
-// Cut returns how many of the first segments the window's bins hold, or leave to the next window, and how many bins they use; c.Bin
-// then holds the bin of each. The first ones were carried, of which the urgent are packed before all others. Without carry, or where more would
-// wait than may, it is the longest prefix that fits.
+// Cut returns how many of the first segments the window holds or leaves to the next window, and how many bins they use.
+// c.Bin then has the bin of each. The first segments, carried in number, were carried from before; the urgent ones of
+// them are packed before all others. Without carry, or if more segments would wait than may, the window holds the
+// longest prefix that fits.
 func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n, bins int) {
 	for _, bins := range []*[]uint32{&c.Bin, &c.try} {
 		if cap(*bins) < len(units) {
@@ -54,7 +57,7 @@ func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n
 		c.pack = newPacker(in.Capacity)
 	}
 	c.pack.sort(units)
-	c.pack.hurry(urgent)
+	c.pack.putFirst(urgent)
 	if in.Carry > 0 && len(units) > 0 {
 		if bins, ok := c.leave(units, limit, urgent); ok {
 			return len(units), bins
@@ -64,7 +67,7 @@ func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n
 	return c.prefix(units)
 }
 
-// inOrder gives every segment the next bin, or where documents are concatenated the next with room, and returns the number of bins.
+// inOrder gives every segment the next bin, or with Concat the next bin with room, and returns the number of bins.
 func (c *Cutter) inOrder(units []uint32, limit int) (bins int) {
 	full := uint64(0)
 	for i, u := range units {
@@ -73,7 +76,7 @@ func (c *Cutter) inOrder(units []uint32, limit int) (bins int) {
 			b = int(full / uint64(c.in.Capacity))
 			full += uint64(u)
 		}
-		c.Bin[i] = NoBin // of what another stage carried there may be more than there is room
+		c.Bin[i] = NoBin // segments that another stage carried may be more than the bins
 		if b < limit {
 			c.Bin[i], bins = uint32(b), b+1
 		}
@@ -81,8 +84,8 @@ func (c *Cutter) inOrder(units []uint32, limit int) (bins int) {
 	return bins
 }
 
-// leave packs all into as many bins as it fills, leaves the segments that find no room to wait, and those of the worst bins, as far as these are
-// more than there are. It reports whether so many may.
+// leave packs all segments into as many bins as they fill. It leaves segments that find no room, and the segments of
+// the worst bins if there are more bins than the window has. It reports whether so many may wait.
 func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok bool) {
 	total := uint64(0)
 	for _, u := range units {
@@ -111,8 +114,9 @@ func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok
 	return limit, c.in.mayWait(waits, weight)
 }
 
-// worst numbers the bins but for that many, which are left out: the emptiest that have no more segments than may wait, with one for each that is
-// still to be found, and nothing urgent. It reports whether there are so many, and all that is urgent has a bin.
+// worst numbers the bins and leaves out surplus of them: the emptiest ones. A bin is left out only if its segments may
+// wait too, with one more for each bin that is still to be found, and none of them is urgent. It reports whether it
+// found enough bins and every urgent segment has a bin.
 func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) {
 	left := c.pack.residual
 	order, holds := make([]uint32, len(left)), make([]int, len(left))
@@ -154,9 +158,9 @@ func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) 
 	return number, surplus <= 0
 }
 
-// prefix finds the longest prefix that fits. Best-fit-decreasing is not monotone in what it is given, so that means the end of this search:
-// all; then all but the last segments that weigh what did not fit; from there in doubling strides to a neighbouring pair of which one
-// fits; then halving.
+// prefix finds a longest prefix that fits. Best-fit-decreasing is not monotone in its input, so the result is the end
+// of this search. It tries all segments; then all but the last ones whose units overflowed; from there it goes in
+// doubling strides to a neighbouring pair of which one fits; then it halves the distance.
 func (c *Cutter) prefix(units []uint32) (n, bins int) {
 	c.Packs++
 	bins, overflow := c.pack.pack(units, len(units), c.Bin, false)
@@ -175,14 +179,14 @@ func (c *Cutter) prefix(units []uint32) (n, bins int) {
 	return p.n, p.bins
 }
 
-// prefix is the search for one.
+// prefix is the state of the search.
 type prefix struct {
 	*Cutter
 	units  []uint32
-	n      int  // segments that fit; 0 while none are known
-	over   int  // more of them, that do not
-	bins   int  // that the n need, and whose numbers are in bin,
-	packed bool // where they were packed
+	n      int  // segments that fit; 0: none known yet
+	over   int  // more segments, which do not fit
+	bins   int  // number of bins for the n segments
+	packed bool // Cutter.Bin has their bins
 }
 
 // bracket finds a prefix that fits and a longer one that does not.
@@ -201,11 +205,11 @@ func (p *prefix) bracket(overflow uint64) {
 	}
 }
 
-// fits tells whether a prefix does, and remembers it.
+// fits reports whether a prefix fits, and remembers it.
 func (p *prefix) fits(n int) bool {
 	if n == p.least {
 		p.n, p.packed = n, false
-		return true // all of it may have come here because it does
+		return true // the carried segments always fit
 	}
 	p.Packs++
 	bins, overflow := p.pack.pack(p.units, n, p.try, true)

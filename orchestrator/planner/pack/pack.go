@@ -1,20 +1,21 @@
 package pack
 
 import (
-	"millrace/orchestrator/planner/order"
 	"slices"
+
+	"millrace/orchestrator/planner/order"
 )
 
-// packer packs segments into bins by best-fit-decreasing: longest first, each into the fullest bin that still takes it.
-// Residual capacities stand in a bitmap, the bins of one residual capacity in an intrusive stack, so that a segment costs a
-// successor query and two stack moves. All sizes are in units of the pad multiple. Ties are settled by draw order among
-// segments and by the most recently changed among bins of equal residual capacity. Not for concurrent use.
+// packer packs segments into bins by best-fit-decreasing: longest first, each into the fullest bin with room. A bitmap
+// has the residual capacities, and an intrusive stack the bins of each, so a segment costs one successor query and two
+// stack moves. All sizes are in units of the pad multiple. Ties are settled by draw order among segments, and by the
+// most recent change among bins. Not for concurrent use.
 type packer struct {
 	capacity uint32
 	limit    int // most bins
 
 	free     *bitmap  // residual capacities that some bin has
-	head     []uint32 // by residual capacity: the bin on top of the stack; meaningful where free has it
+	head     []uint32 // by residual capacity: the bin on top of the stack; valid if free has it
 	below    []uint32 // by bin: the bin under it in its stack
 	residual []uint32 // by bin
 
@@ -25,7 +26,7 @@ type packer struct {
 // NoBin is the bin of a segment that waits. It also ends a stack.
 const NoBin = ^uint32(0)
 
-// newPacker returns the packer of bins of a capacity; who uses it sets the limit.
+// newPacker returns the packer of bins of a capacity. Callers set the limit.
 func newPacker(capacity uint32) *packer {
 	return &packer{
 		capacity: capacity,
@@ -40,8 +41,8 @@ func (p *packer) sort(units []uint32) {
 	p.order = order.Counted(units, p.capacity, p.order, p.count)
 }
 
-// hurry puts segments, given by descending size, before all others.
-func (p *packer) hurry(urgent []uint32) {
+// putFirst puts segments, given by descending size, before all others.
+func (p *packer) putFirst(urgent []uint32) {
 	if len(urgent) == 0 {
 		return
 	}
@@ -53,9 +54,9 @@ func (p *packer) hurry(urgent []uint32) {
 	p.order = append(append(p.order[:0], urgent...), rest...)
 }
 
-// pack packs the first n of the sorted segments. It writes the bin of each into bin (indexed by draw order; NoBin for one that no bin could
-// take) and returns the number of bins used and the units that no bin could take; zero means that all fit. With probe set it stops at
-// the first segment that does not fit.
+// pack packs the first n of the sorted segments. It writes the bin of each into bin, indexed by draw order; NoBin if no
+// bin has room. It returns the number of bins used and the units without a bin; 0 means that all fit. With probe set it
+// stops at the first segment that does not fit.
 func (p *packer) pack(units []uint32, n int, bin []uint32, probe bool) (bins int, overflow uint64) {
 	p.free.clear()
 	p.below, p.residual = p.below[:0], p.residual[:0]
@@ -83,7 +84,7 @@ func (p *packer) pack(units []uint32, n int, bin []uint32, probe bool) (bins int
 	return len(p.residual), overflow
 }
 
-// take removes the fullest bin that has u units left from its stack, or opens a bin.
+// take removes the fullest bin with u free units from its stack, or opens a bin.
 func (p *packer) take(u uint32) (bin uint32, ok bool) {
 	r, ok := p.free.next(u)
 	if !ok {

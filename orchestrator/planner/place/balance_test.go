@@ -2,16 +2,16 @@ package place
 
 import (
 	"math/rand/v2"
-	"millrace/orchestrator/planner"
-	"millrace/orchestrator/planner/cost"
-	"millrace/orchestrator/planner/order"
-	"millrace/orchestrator/planner/plannertest"
-	"millrace/orchestrator/planner/progress"
 	"slices"
 	"testing"
 	"time"
 
 	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/order"
+	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // The costs of the figures: S* of 61,000 and of 17,000 tokens.

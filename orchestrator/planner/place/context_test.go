@@ -2,14 +2,14 @@ package place
 
 import (
 	"math/rand/v2"
-	"millrace/orchestrator/planner"
-	"millrace/orchestrator/planner/cost"
-	"millrace/orchestrator/planner/plannertest"
-	"millrace/orchestrator/planner/progress"
 	"reflect"
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // TestContextIsEven is goal G12: with every document in zigzag, context-parallel ranks cost the same to 0.2 %, and so they do with short

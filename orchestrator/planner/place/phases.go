@@ -2,8 +2,9 @@ package place
 
 import (
 	"cmp"
-	"millrace/orchestrator/planner/cost"
 	"slices"
+
+	"millrace/orchestrator/planner/cost"
 )
 
 // A step with an encoder is balanced in both phases at once, because ranks wait for each other after each. The cost of

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"testing"
+
+	"millrace"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/plannertest"
 	"millrace/orchestrator/planner/progress"
-	"testing"
-
-	"millrace"
 )
 
 // imageText is a corpus of which so many documents in ten have images, as docs/planning.md: one to four images beside their text, four patches a token.

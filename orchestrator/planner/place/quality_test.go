@@ -2,14 +2,14 @@ package place
 
 import (
 	"math/rand/v2"
-	"millrace/orchestrator/planner"
-	"millrace/orchestrator/planner/cost"
-	"millrace/orchestrator/planner/plannertest"
-	"millrace/orchestrator/planner/progress"
 	"slices"
 	"testing"
 
 	"millrace"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/orchestrator/planner/plannertest"
+	"millrace/orchestrator/planner/progress"
 )
 
 // shuffled places the selection's bins in random order: cost-blind packing.

@@ -1,4 +1,4 @@
-// Package plannertest has the sources and mixtures that tests of the planner share: made up, by seeds, and held in memory.
+// Package plannertest has sources and mixtures for tests of the planner: made up from seeds, and held in memory.
 package plannertest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Corpus is a made-up set of sources: documents by source, passed over epochs times.
+// Corpus is a made-up set of sources: documents by source, repeated for so many epochs.
 type Corpus struct {
 	Docs   [][]millrace.SampleMeta
 	Epochs []uint64 // 0: endless
 }
 
-// Peek implements Offers with every fact at hand.
+// Peek implements planner.Offers with all metadata known.
 func (c *Corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
 	n := uint64(len(c.Docs[source]))
 	if n == 0 || c.Epochs[source] > 0 && uint64(ordinal) >= n*c.Epochs[source] {
@@ -28,7 +28,7 @@ func (c *Corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta
 	return meta, planner.Ready
 }
 
-// Document makes a document of a length; 0 is every other time a reject.
+// Document makes a document of a length. Every second one of length 0 is a reject.
 func Document(record int, length uint32) millrace.SampleMeta {
 	m := millrace.SampleMeta{ID: millrace.SampleID{Shard: 3, Record: uint64(record)}, Lengths: millrace.Lengths{Tokens: length}}
 	if length == 0 && record%2 == 0 {
@@ -37,7 +37,7 @@ func Document(record int, length uint32) millrace.SampleMeta {
 	return m
 }
 
-// RandomCorpus has documents of every awkward kind: empty ones, ones of 1 token, ones that fill a bin, ones that span many.
+// RandomCorpus has documents of every awkward kind: without tokens, of 1 token, that fill a bin, that span many bins.
 func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
 	c := &Corpus{Docs: make([][]millrace.SampleMeta, sources), Epochs: make([]uint64, sources)}
 	for s := range c.Docs {
@@ -67,17 +67,19 @@ func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
 	return c
 }
 
-// Shy is a corpus that gives a fact only when asked for the second time or so.
+// Shy is a corpus that often answers Pending when an ordinal is asked for the first time.
 type Shy struct {
 	*Corpus
 	rng  *rand.Rand
 	seen map[[2]uint64]bool
 }
 
+// NewShy returns a Shy corpus.
 func NewShy(c *Corpus, seed uint64) *Shy {
 	return &Shy{c, rand.New(rand.NewPCG(seed, 11)), map[[2]uint64]bool{}}
 }
 
+// Peek implements planner.Offers.
 func (s *Shy) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
 	key := [2]uint64{uint64(source), uint64(ordinal)}
 	if !s.seen[key] && s.rng.IntN(3) > 0 {
@@ -88,11 +90,13 @@ func (s *Shy) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, p
 	return s.Corpus.Peek(source, ordinal)
 }
 
+// Constant returns a schedule with constant weights.
 func Constant(t testing.TB, weights ...string) *mixing.Schedule {
 	t.Helper()
 	return Schedule(t, mixing.Milestone{Weights: Weights(t, weights...)})
 }
 
+// Schedule returns the schedule of milestones, which must be valid.
 func Schedule(t testing.TB, milestones ...mixing.Milestone) *mixing.Schedule {
 	t.Helper()
 	s, err := mixing.NewSchedule(len(milestones[0].Weights), milestones)
@@ -102,6 +106,7 @@ func Schedule(t testing.TB, milestones ...mixing.Milestone) *mixing.Schedule {
 	return s
 }
 
+// Weights parses weights, which must be valid.
 func Weights(t testing.TB, texts ...string) []mixing.Weight {
 	t.Helper()
 	ws := make([]mixing.Weight, len(texts))
@@ -128,7 +133,7 @@ func NewSpec(t testing.TB, seqlen uint32, batch int, weights ...string) *planner
 	return spec
 }
 
-// RandomSpec fits a random corpus.
+// RandomSpec returns a spec for a random corpus.
 func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 	weights := make([]string, sources)
 	for i := range weights {
@@ -171,18 +176,18 @@ func Collect(t testing.TB, spec *planner.Spec, st progress.State, o planner.Offe
 	return nil, out, nil
 }
 
-// The classes of documents by their token shares, as PLANNING §3 has them.
+// Token shares of the classes of documents: web, code, papers, books.
 var (
 	PretrainShares    = []string{"0.75", "0.15", "0.07", "0.03"}
 	LongContextShares = []string{"0.35", "0.10", "0.15", "0.40"}
 )
 
-// Pretrain is the corpus of the quality figures: web, code, papers and books by their token shares, endless.
+// Pretrain is an endless corpus of web, code, papers and books with PretrainShares.
 func Pretrain(b testing.TB, seqlen uint32, batch, docs int) (*planner.Spec, *Corpus) {
 	return MixedCorpus(b, seqlen, batch, docs, PretrainShares)
 }
 
-// MixedCorpus is an endless corpus of the four classes of documents by token shares.
+// MixedCorpus is an endless corpus of the four classes of documents with the given token shares.
 func MixedCorpus(b testing.TB, seqlen uint32, batch, docs int, shares []string) (*planner.Spec, *Corpus) {
 	spec := NewSpec(b, seqlen, batch, shares...)
 	c := &Corpus{Docs: make([][]millrace.SampleMeta, 4), Epochs: make([]uint64, 4)}
@@ -196,7 +201,7 @@ func MixedCorpus(b testing.TB, seqlen uint32, batch, docs int, shares []string) 
 	return spec, c
 }
 
-// LongContext is the corpus of long contexts: the classes of pretrain by other token shares.
+// LongContext is an endless corpus of the four classes with LongContextShares.
 func LongContext(t testing.TB, seqlen uint32, batch, docs int) (*planner.Spec, *Corpus) {
 	spec, c := Pretrain(t, seqlen, batch, docs)
 	spec.Schedule = Constant(t, "0.35", "0.10", "0.15", "0.40")

@@ -14,5 +14,5 @@ const PlannerVersion = 2
 // oldestVersion is the first version whose runs this program continues with equal plans.
 const oldestVersion = 1
 
-// Supported reports whether this program plans the same steps as that version.
-func Supported(version uint32) bool { return version >= oldestVersion && version <= PlannerVersion }
+// IsSupported reports whether this program plans the same steps as that version.
+func IsSupported(version uint32) bool { return version >= oldestVersion && version <= PlannerVersion }

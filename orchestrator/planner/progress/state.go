@@ -133,7 +133,7 @@ func (s *State) validateCarried() error {
 }
 
 func (s State) checkVersion() error {
-	if s.Version < 0 || s.Version > max32 || !Supported(uint32(s.Version)) {
+	if s.Version < 0 || s.Version > max32 || !IsSupported(uint32(s.Version)) {
 		return millrace.Errorf(millrace.ErrInvalid,
 			"planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it",
 			s.Version, PlannerVersion)

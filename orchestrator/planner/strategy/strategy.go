@@ -1,39 +1,39 @@
-// Package strategy joins the two halves of planning in the words of the mixture file: what a step holds, and where it goes. A program that has
-// the planner inside begins here.
+// Package strategy joins the two halves of planning in the words of the mixture file: the content of a step and its
+// placement. A program that uses the planner as a library begins here.
 package strategy
 
 import (
 	"cmp"
+
+	"millrace"
 	"millrace/orchestrator/planner"
 	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/planner/place"
 	"millrace/orchestrator/planner/progress"
-
-	"millrace"
 )
 
-// Strategy is how steps are planned, in the words of the mixture file: what they hold (Mix), and where that goes (everything else). It is
-// described, not coded: the same words give the same plans in a run, in `millrace plan`, and in a program that has the planner inside.
+// Strategy describes how steps are planned, in the words of the mixture file: their content (Mix) and their placement
+// (everything else). Equal strategies give equal plans in a run, in `millrace plan`, and in a program that uses the
+// planner as a library.
 type Strategy struct {
 	Mix        planner.Spec
 	Distribute Distribute
-	Cost       cost.Cost // zero: DefaultCost
-	Balance    millrace. // empty: FSDP
-			Balance
-	Broadcast millrace.Broadcast
+	Cost       cost.Cost        // zero: cost.Default
+	Balance    millrace.Balance // empty: FSDP
+	Broadcast  millrace.Broadcast
 }
 
-// Distribute is how a step is divided among ranks.
+// Distribute describes how a step is divided among ranks.
 type Distribute struct {
 	MicroBatch  uint32          // rows of a microbatch; 0: 1
 	Layout      millrace.Layout // empty: Packed
-	CapPermille uint32          // see PlaceOptions
+	CapPermille uint32          // see place.Options
 	Local       uint32          // likewise
 	Group       int             // data-parallel ranks that are balanced among themselves; 0: all of them
 	Split       place.Split
 }
 
-// Place returns the strategy's part of placing.
+// Options returns the options of placement.
 func (s *Strategy) Options() place.Options {
 	d := &s.Distribute
 	return place.Options{MicroBatch: cmp.Or(d.MicroBatch, 1), Layout: cmp.Or(d.Layout, millrace.Packed), Balance: cmp.Or(s.Balance, millrace.BalanceFSDP), Cost: s.Cost,
@@ -47,13 +47,13 @@ type Plans struct {
 	place    place.Options
 }
 
-// Planned is one step: what it holds, and where it goes.
+// Planned is one step: its content and its plan.
 type Planned struct {
 	*planner.Selection
 	Plan *millrace.Plan
 }
 
-// Plans returns what plans from a state on for a topology; NewState is where a stream begins.
+// Plans returns the plans of a topology from a state on; progress.New gives the state at the beginning.
 func (s *Strategy) Plans(topology millrace.Topology, from progress.State) (*Plans, error) {
 	if err := topology.Validate(); err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "plan: %w", err)
@@ -65,7 +65,7 @@ func (s *Strategy) Plans(topology millrace.Topology, from progress.State) (*Plan
 	return &Plans{selector: selector, topology: topology, place: s.Options()}, nil
 }
 
-// Next returns the next step, or that a fact is missing, or that the run is over, as Selector.Advance does.
+// Next returns the next step, or that metadata is missing, or that the run is over, as Selector.Advance does.
 func (p *Plans) Next(o planner.Offers) (Planned, planner.Outcome, error) {
 	sel, outcome, err := p.selector.Advance(o)
 	if err != nil || outcome.Kind != planner.Sealed {

@@ -2,10 +2,10 @@ package feedback
 
 import "math"
 
-// Fit fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where microbatches are so nearly
+// Calibration fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where microbatches are so nearly
 // as long that c cannot be told from a, c is left out. The newest reports count most.
 // The zero value is ready. One owner.
-type Fit struct {
+type Calibration struct {
 	n, weight              float64
 	x, y, t                float64 // means
 	xx, yy, tt, xy, xt, yt float64 // mean products
@@ -18,7 +18,7 @@ const fade = 1 - 1e-4
 const leastReports = 32
 
 // Add takes in a microbatch: the sum of its documents' lengths, and of their squares, and what it took.
-func (f *Fit) Add(tokens, squares, seconds float64) {
+func (f *Calibration) Add(tokens, squares, seconds float64) {
 	f.n++
 	f.weight = f.weight*fade + 1
 	part := 1 / f.weight
@@ -35,10 +35,10 @@ func (f *Fit) Add(tokens, squares, seconds float64) {
 }
 
 // Reports is how many microbatches were taken in.
-func (f *Fit) Reports() uint64 { return uint64(f.n) }
+func (f *Calibration) Reports() uint64 { return uint64(f.n) }
 
 // R2 is the part of the variance of reported times that a cost of linear * tokens + quadratic * squares foretells, up to a factor and a constant.
-func (f *Fit) R2(linear, quadratic uint64) float64 {
+func (f *Calibration) R2(linear, quadratic uint64) float64 {
 	a, b := float64(linear), float64(quadratic)
 	vx, vy, cxy := f.xx-f.x*f.x, f.yy-f.y*f.y, f.xy-f.x*f.y
 	cost := a*a*vx + 2*a*b*cxy + b*b*vy
@@ -61,7 +61,7 @@ const surely = 0.1
 
 // Best returns the coefficients that fit best, in a common unit; those in force where none explains more of the times than they do. It reports false where the reports do not
 // tell: too few, or all microbatches alike.
-func (f *Fit) Best(linear, quadratic uint64) (bestLinear, bestQuadratic uint64, ok bool) {
+func (f *Calibration) Best(linear, quadratic uint64) (bestLinear, bestQuadratic uint64, ok bool) {
 	bestLinear, bestQuadratic, ok = f.withConstant()
 	if !ok {
 		bestLinear, bestQuadratic, ok = f.solve(f.xx, f.yy, f.xy, f.xt, f.yt)
@@ -73,7 +73,7 @@ func (f *Fit) Best(linear, quadratic uint64) (bestLinear, bestQuadratic uint64, 
 }
 
 // withConstant reports false too where the linear coefficient has too large an error.
-func (f *Fit) withConstant() (linear, quadratic uint64, ok bool) {
+func (f *Calibration) withConstant() (linear, quadratic uint64, ok bool) {
 	xx, yy, tt := f.xx-f.x*f.x, f.yy-f.y*f.y, f.tt-f.t*f.t
 	xy, xt, yt := f.xy-f.x*f.y, f.xt-f.x*f.t, f.yt-f.y*f.t
 	det := xx*yy - xy*xy
@@ -89,7 +89,7 @@ func (f *Fit) withConstant() (linear, quadratic uint64, ok bool) {
 }
 
 // solve makes coefficients of the sums of products.
-func (f *Fit) solve(xx, yy, xy, xt, yt float64) (linear, quadratic uint64, ok bool) {
+func (f *Calibration) solve(xx, yy, xy, xt, yt float64) (linear, quadratic uint64, ok bool) {
 	det := xx*yy - xy*xy
 	if f.n < leastReports || det <= 1e-9*xx*yy {
 		return 0, 0, false

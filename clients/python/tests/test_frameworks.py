@@ -51,6 +51,20 @@ if installed("torch"):
         meta = batch.to("meta")
         assert place(meta) == (0, 0) and meta["tokens"].device.type == "meta" and meta.segments == batch.segments
 
+    def test_tensors_share_the_memory(house):
+        house.start(*SHAPE, "--frames", "3")
+        loader = millrace.connect(house.path(), tensors="torch")
+        batch = next(loader)
+        tokens, view = batch["tokens"], batch["tokens"][0, 3:5]
+        assert tokens.dtype == torch.int64 and batch["loss_mask"].dtype == torch.float32
+        before, third_and_fourth = batch.digest, view.tolist()
+        tokens[0, 0] += 1
+        assert batch.digest != before, "a copy was given"
+        del batch, tokens
+        assert loader.stats()["held_frames"] == 1 and view.tolist() == third_and_fourth
+        del view
+        assert loader.stats()["held_frames"] == 0
+
     def test_pinning(house):
         house.start(*SHAPE)
         batch = next(millrace.connect(house.path(), tensors="torch"))
@@ -62,9 +76,26 @@ if installed("torch"):
                 return self.clone()
 
         pinned = batch.with_tensors({name: t.as_subclass(Pinned) for name, t in batch.items()})
+        assert same(batch, pinned.pin_memory()) and len(calls) == len(batch)
+
+    def test_pinning_by_torch(house):
+        """torch's DataLoader(pin_memory=True) either asks the batch to pin itself, or rebuilds it, as older PyTorch does."""
+        house.start(*SHAPE)
+        batch = next(millrace.connect(house.path(), tensors="torch"))
         from torch.utils.data._utils.pin_memory import pin_memory
 
-        assert same(batch, pin_memory(pinned)) and len(calls) == len(batch)
+        class Pinned(torch.Tensor):
+            def pin_memory(self, *args):
+                return self.clone()
+
+        pinned = pin_memory(batch.with_tensors({name: t.as_subclass(Pinned) for name, t in batch.items()}))
+        assert type(pinned) is millrace.Batch and pinned.digest == batch.digest
+        try:
+            pinned.step
+        except AttributeError as e:
+            assert "batch.pin_memory()" in str(e)
+        else:
+            assert same(batch, pinned)
 
     def test_trees(house):
         house.start(*SHAPE)

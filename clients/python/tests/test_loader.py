@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -225,25 +224,6 @@ def test_torch_is_used_where_it_is(house, monkeypatch):
     auto.close()
     plain = millrace.connect(house.path(), tensors="numpy", start="latest")
     assert isinstance(next(plain)["tokens"], np.ndarray)
-
-
-if importlib.util.find_spec("torch"):
-
-    def test_torch_shares_the_memory(house):
-        house.start(*SHAPE, "--frames", "3")
-        import torch
-
-        loader = millrace.connect(house.path(), tensors="torch")
-        batch = next(loader)
-        tokens, view = batch["tokens"], batch["tokens"][0, 3:5]
-        assert tokens.dtype == torch.int64 and batch["loss_mask"].dtype == torch.float32
-        want = batch.digest
-        tokens[0, 0] += 1
-        assert batch.digest != want, "a copy was given"
-        del batch, tokens
-        assert loader.stats()["held_frames"] == 1 and view.tolist() == [token(0, 0, 3), token(0, 0, 4)]
-        del view
-        assert loader.stats()["held_frames"] == 0
 
 
 def test_errors_of_the_start(house, at_once):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import os
 import pickle
@@ -109,6 +110,21 @@ def test_no_length_and_no_other_process(house):
         len(loader)
     with pytest.raises(TypeError, match="another process"):
         pickle.dumps(loader)
+
+
+@pytest.mark.parametrize("kind", [type, abc.ABCMeta])
+def test_a_loader_is_an_iterable_dataset(house, monkeypatch, kind):
+    """torch's DataLoader asks no IterableDataset for a length. Its class is abstract in newer PyTorch alone."""
+    iterable = kind("IterableDataset", (), {})
+    data = types.SimpleNamespace(IterableDataset=iterable)
+    before = millrace.connect(house.path())
+    monkeypatch.setitem(sys.modules, "torch.utils.data", data)
+    loader = millrace.connect(house.path())
+    for one in (loader, before):
+        with pytest.raises(TypeError, match="no length"):
+            len(one)
+        assert isinstance(one, iterable) and isinstance(one, millrace.DataLoader)
+        assert (type(one).__module__, type(one).__name__) == ("millrace", "DataLoader")
 
 
 def test_a_rank_that_the_run_does_not_serve(house, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -74,7 +75,7 @@ class DataLoader:
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()
         self._checked = False  # whether who iterates was looked at
-        _be_an_iterable_dataset()
+        _be_an_iterable_dataset(self)
 
     # Taking batches.
 
@@ -105,7 +106,7 @@ class DataLoader:
             raise
 
     def __len__(self) -> int:
-        _be_an_iterable_dataset()
+        _be_an_iterable_dataset(self)
         raise TypeError(
             "a millrace loader has no length: the run's `stop` decides, and may be open. If torch's DataLoader asks: import "
             "torch before millrace.connect(), and give DataLoader(loader, batch_size=None)"
@@ -240,8 +241,18 @@ class DataLoader:
         self._checked = True
 
 
-def _be_an_iterable_dataset() -> None:
-    """Have torch's DataLoader take a loader as an IterableDataset; otherwise it wants a length and indices."""
-    dataset = sys.modules.get("torch.utils.data")
-    if dataset is not None and hasattr(dataset, "IterableDataset"):
-        dataset.IterableDataset.register(DataLoader)
+def _be_an_iterable_dataset(loader: DataLoader) -> None:
+    """Make a loader an instance of torch's IterableDataset if torch is imported.
+
+    torch's DataLoader then iterates it, and asks it neither for a length nor for items."""
+    dataset = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    if dataset is not None and not isinstance(loader, dataset):
+        loader.__class__ = _iterable_kind(dataset)
+
+
+@functools.lru_cache(maxsize=None)
+def _iterable_kind(dataset: type) -> Type[DataLoader]:
+    """Return the subclass of DataLoader and torch's IterableDataset. It has the name of DataLoader.
+
+    Registering DataLoader as a virtual subclass would not do: IterableDataset of older PyTorch is no abstract class."""
+    return type("DataLoader", (DataLoader, dataset), {"__module__": "millrace", "__doc__": DataLoader.__doc__})

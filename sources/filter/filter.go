@@ -1,10 +1,10 @@
 // Package filter decides by an expression whether a record is kept: `quality > 0.5 && language == "en"`.
 //
-// The language is that of github.com/expr-lang/expr, cut down to what gives one answer everywhere: no clock, no time
-// zones, no powers (their last bit may differ between processors), no order of a map's keys, nothing that grows
-// without bound. Names are the fields of the record, nested as meta.lang; `tokens` and `bytes` are the lengths of the
-// document that it becomes. Numbers with a point are compared as 64-bit floats: each operation is rounded by itself
-// as IEEE 754 says, so that the one bit that leaves this package is the same on every host.
+// The language is a part of github.com/expr-lang/expr: the part with the same answer on every host. It has no clock, no
+// time zones, no order of a map's keys and no function without bounds. It has no powers, because their last bit may
+// differ between processors. Names are the fields of the record, nested as meta.lang. `tokens` and `bytes` are the
+// lengths of its document. Numbers with a point are 64-bit floats. Each operation on them is rounded by itself, as IEEE
+// 754 demands, so the answer is the same on every host.
 package filter
 
 import (
@@ -19,22 +19,22 @@ import (
 	"millrace"
 )
 
-// What an expression may be.
+// Limits of an expression.
 const (
 	mostBytes  = 4096    // of its text
 	mostNodes  = 512     // of its tree
-	mostMemory = 1 << 16 // of what it makes for one record, in the values of the machine
-	// MostOfASource is how many filters may look at one source: its own, and one for each stage that has one.
+	mostMemory = 1 << 16 // of the values that it makes for one record
+	// MostOfASource is the most filters of one source: its own, and one for each stage with a filter.
 	MostOfASource = 31
 )
 
-// Own names: what is known of every document, whatever its format.
+// Names with a value for every document of every format.
 const (
 	tokensName = "tokens"
 	bytesName  = "bytes"
 )
 
-// functions are those that give one answer everywhere, in bounded time.
+// functions returns the functions with the same answer on every host and in bounded time.
 func functions() []string {
 	return []string{"all", "none", "any", "one", "count", "len", "abs", "ceil", "floor", "round", "int", "float", "string", "trim", "trimPrefix", "trimSuffix",
 		"upper", "lower", "split", "hasPrefix", "hasSuffix", "indexOf", "lastIndexOf", "min", "max"}
@@ -47,7 +47,7 @@ type Filter struct {
 	program *vm.Program
 }
 
-// Compile reads an expression. Its error says what is wrong on one line, and wraps millrace.ErrInvalid.
+// Compile compiles an expression. The text of its error is one line, and the error wraps millrace.ErrInvalid.
 func Compile(text string) (*Filter, error) {
 	fail := func(format string, args ...any) (*Filter, error) {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "%s", fmt.Sprintf(format, args...))
@@ -82,27 +82,29 @@ func Compile(text string) (*Filter, error) {
 // String returns the expression as it was written.
 func (f *Filter) String() string { return f.text }
 
-// Fields returns the fields of a record that the expression names, sorted; the record's own lengths are not among them.
+// Fields returns the fields of a record that the expression names, sorted. The lengths of the document are not among
+// them.
 func (f *Filter) Fields() []string { return f.fields }
 
-// firstLine cuts off the picture that the library draws below its messages.
+// firstLine returns an error's text without the picture that the library draws below it.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
 }
 
-// names makes one identifier of a.b.c and $env["a b"], and refuses what is not in the language here.
+// names makes one identifier of a.b.c and of $env["a b"]. It refuses the parts of the library's language that are left
+// out here.
 type names struct{ refused string }
 
-// Visit implements ast.Visitor; what is below a node was visited before it.
+// Visit implements ast.Visitor. Nodes below a node were visited before it.
 func (n *names) Visit(node *ast.Node) {
 	switch x := (*node).(type) {
 	case *ast.BinaryNode:
 		if x.Operator == "**" || x.Operator == "^" {
-			n.refuse("powers are not there: the last bit of one may differ between processors")
+			n.refuse("powers are left out: the last bit of one may differ between processors")
 		}
 	case *ast.VariableDeclaratorNode:
-		n.refuse("`let` is not there: write the value out")
+		n.refuse("`let` is left out: write the value out")
 	case *ast.CallNode:
 		called := "of that name"
 		if x, ok := x.Callee.(*ast.IdentifierNode); ok {

@@ -10,20 +10,21 @@ import (
 	"millrace"
 )
 
-// Own is the bit of a source's own filter. What it refuses is never planned; other bits refuse for one stage.
+// Own is the bit of a source's own filter. A record that it refuses is never planned. Other bits refuse a record for
+// one stage.
 const Own = 1
 
-// Set is the filters that look at one source, in order: the answer of the i-th is bit i. It is read-only and safe for
-// concurrent use. The nil Set refuses nothing.
+// Set has the filters of one source, in order. The answer of filter i is bit i. It is read-only and safe for concurrent
+// use. The nil Set refuses nothing.
 type Set struct {
 	filters []*Filter
 	fields  []string
 }
 
-// NewSet returns the set of filters; nil for none. A nil filter refuses nothing, but keeps its bit.
+// NewSet returns the set of filters, nil if there are none. A nil filter refuses nothing and keeps its bit.
 func NewSet(filters ...*Filter) (*Set, error) {
 	if len(filters) > MostOfASource {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "%d filters of one source, at most %d are there", len(filters), MostOfASource)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%d filters of one source, at most %d are possible", len(filters), MostOfASource)
 	}
 	s := &Set{filters: filters}
 	some := false
@@ -70,14 +71,14 @@ type Judge struct {
 	env     map[string]any
 }
 
-// Judge returns a judge of its own for one goroutine.
+// Judge returns a judge for one goroutine.
 func (s *Set) Judge() *Judge {
 	return &Judge{set: s, machine: vm.VM{MemoryBudget: mostMemory}, env: make(map[string]any)}
 }
 
 // Refused returns the bits of the filters that refuse a record. The values are those of Set.Fields: string, int,
-// float64, bool, or nil where the record has none. An error says which filter cannot be applied to the record and
-// why, and wraps millrace.ErrBadSample.
+// float64, bool, or nil if the record has none. The error names a filter that cannot be applied to the record, with the
+// reason, and wraps millrace.ErrBadSample.
 func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error) {
 	if j.set == nil {
 		return 0, nil
@@ -108,7 +109,7 @@ func (j *Judge) Refused(values []any, tokens, bytes int) (bits uint64, err error
 	return bits, nil
 }
 
-// fail names the fields that are missing: why an expression fails, nearly always.
+// fail returns the error of a filter. It names the missing fields, the most frequent reason.
 func (j *Judge) fail(f *Filter, why string) error {
 	var missing []string
 	for _, name := range f.fields {

@@ -11,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is how the store writes: the seam for tests of full disks and crashes.
+// FS has the store's writes: the seam for tests of full disks and crashes.
 type FS interface {
 	MkdirAll(dir string) error
-	// CreateTemp makes a new file that other processes leave alone until it is closed.
+	// CreateTemp makes a new file. Other processes leave it alone until it is closed.
 	CreateTemp(dir string) (TempFile, error)
-	// Publish moves a finished file to its name. Without replace, where there is one of that name, it stays and the new one goes.
+	// Publish moves a finished file to its name. Without replace, a file that already has the name stays, and the new
+	// one is removed.
 	Publish(temp, name string, replace bool) error
 	Remove(path string) error
 	SyncDir(dir string) error
@@ -25,7 +26,7 @@ type FS interface {
 // TempFile is a file being written.
 type TempFile interface {
 	io.Writer
-	// Reserve gives the file so many bytes, zero where not written, for which the disk has room from then on.
+	// Reserve extends the file to size bytes and takes the room for them on the disk. New bytes are zero.
 	Reserve(size int64) error
 	Name() string
 	Sync() error
@@ -42,8 +43,8 @@ const tempPattern = ".index-*.tmp"
 func (osFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
 func (osFS) Remove(path string) error  { return os.Remove(path) }
 
-// CreateTemp locks the file: whoever clears stale files takes those that nobody holds. If that happens between the creation and the
-// lock, another is made.
+// CreateTemp locks the file, because clearStale removes files that no process holds. If that happens between the
+// creation and the lock, it makes another file.
 func (osFS) CreateTemp(dir string) (TempFile, error) {
 	for {
 		f, err := os.CreateTemp(dir, tempPattern)
@@ -84,7 +85,7 @@ func (osFS) SyncDir(dir string) error {
 
 type tempFile struct{ *os.File }
 
-// Reserve allocates blocks, as a write through a mapping to a hole would kill the process where the disk is full.
+// Reserve allocates blocks. Else a write through a mapping to a hole would kill the process when the disk is full.
 func (f tempFile) Reserve(size int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
 	if err == nil || !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {
@@ -112,7 +113,7 @@ func wrap(act string, size int64, err error) error {
 	return fmt.Errorf("%s %d bytes: %w", act, size, err)
 }
 
-// clearStale removes temporary files whose writers died. That it fails is no reason to stop: they only take room.
+// clearStale removes temporary files whose writers died. It ignores errors: such a file only takes room.
 func clearStale(dir string) {
 	stale, err := filepath.Glob(filepath.Join(escape(dir), tempPattern))
 	if err != nil {
@@ -130,7 +131,7 @@ func clearStale(dir string) {
 	}
 }
 
-// escape takes a directory's name literally in a pattern.
+// escape returns the pattern that matches a directory's name literally.
 func escape(dir string) string {
 	out := make([]byte, 0, len(dir))
 	for i := range len(dir) {

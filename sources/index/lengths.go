@@ -18,20 +18,20 @@ import (
 	"millrace"
 )
 
-// A length store is a head and an entry for each record. The head, little-endian: magic, u64 records, the shard's digest,
-// the transform's digest, u64 zero, u64 hash of all that. An entry is one word, or two: the length, then a checksum of the
-// tokens. A word is 0 if its value is unknown, else u32 value + 1 and above it a u32 hash of record, value and file.
-// So each word is valid or not by itself, whatever happened to its neighbours.
+// A length store is a head and an entry for each record. The head, little-endian: magic, u64 records, the shard's
+// digest, the transform's digest, u64 zero, u64 hash of the bytes before. An entry is one word or two: the length, then
+// a checksum of the tokens. A word is 0 if its value is unknown. Else its lower half is u32 value + 1, and its upper
+// half is a u32 hash of record, value and file. So each word shows by itself whether it is valid.
 const (
-	lengthsMagic = "MRLENGT1" // of one word: what the first release wrote, and the answers of filters
-	checkedMagic = "MRLENGT2" // of two words
+	lengthsMagic = "MRLENGT1" // one word an entry: stores of the first release, and answers of filters
+	checkedMagic = "MRLENGT2" // two words an entry
 	lengthsHead  = 64
 	lengthsExt   = ".len"
 	checkedExt   = ".tok"
 )
 
-// Lengths remembers the tokens of each record of one shard under one transform: how many they are and their checksum.
-// Several processes may have it open: words are written whole, and all write the same. It is safe for concurrent use.
+// Lengths remembers the number of tokens of each record of one shard under one transform, and their checksum. Several
+// processes may have it open: words are written whole, and all processes write the same. It is safe for concurrent use.
 type Lengths struct {
 	salt    uint64
 	checked bool // entries have two words
@@ -50,14 +50,14 @@ type kindOfLengths struct {
 func plainLengths() kindOfLengths   { return kindOfLengths{lengthsMagic, lengthsExt, 8} }
 func checkedLengths() kindOfLengths { return kindOfLengths{checkedMagic, checkedExt, 16} }
 
-// Lengths opens the length store of a shard with so many records, or makes it. A file that does not fit is replaced.
-// A new store begins with the lengths that the first release's store of the same records holds; their checksums are
-// unknown until the records are read again.
+// Lengths opens the length store of a shard with count records, or makes it. It replaces a file that does not fit. A
+// new store begins with the lengths in the first release's store of the same records. Their checksums are unknown until
+// the records are read again.
 func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Lengths, error) {
 	return s.lengths(shard, transform, count, checkedLengths())
 }
 
-// Answers opens a store that has a number in place of each length, and no checksums.
+// Answers opens a store with a number in place of each length and without checksums.
 func (s *Store) Answers(shard, filters millrace.Digest, count uint64) (*Lengths, error) {
 	return s.lengths(shard, filters, count, plainLengths())
 }
@@ -96,7 +96,8 @@ func (s *Store) lengths(shard, transform millrace.Digest, count uint64, kind kin
 	return l, nil
 }
 
-// copyPlain writes the entries of a new store: the lengths of the plain store of these records, if there is one.
+// copyPlain writes the entries of a new store. It copies the lengths of the plain store of these records, if there is
+// one.
 func (s *Store) copyPlain(f TempFile, shard, transform millrace.Digest, count uint64) error {
 	kind := plainLengths()
 	head := lengthsHeader(kind.magic, shard, transform, count)
@@ -131,7 +132,7 @@ func openLengths(path string, head []byte, salt, count uint64, kind kindOfLength
 	}
 	if uint64(len(b)) != lengthsHead+count*uint64(kind.entry) || string(b[:lengthsHead]) != string(head) {
 		unix.Munmap(b)
-		return nil, errors.New("its head does not fit the shard")
+		return nil, errors.New("its head is not that of the shard")
 	}
 	l := &Lengths{salt: salt, checked: kind.magic == checkedMagic, file: b}
 	if count > 0 {
@@ -141,8 +142,8 @@ func openLengths(path string, head []byte, salt, count uint64, kind kindOfLength
 	return l, nil
 }
 
-// at returns the index of a record's length word, false if the shard has no such record or the store is closed.
-// l.mu is held.
+// at returns the index of a record's length word. It returns false if the shard has no such record or the store is
+// closed. l.mu is held.
 func (l *Lengths) at(record uint64) (word uint64, ok bool) {
 	if !l.checked {
 		return record, record < uint64(len(l.words))
@@ -150,7 +151,7 @@ func (l *Lengths) at(record uint64) (word uint64, ok bool) {
 	return 2 * record, record < uint64(len(l.words))/2
 }
 
-// Get returns a record's length; false if it is unknown, or the word is damaged.
+// Get returns a record's length, false if it is unknown or its word is damaged.
 func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -161,7 +162,7 @@ func (l *Lengths) Get(record uint64) (tokens uint32, ok bool) {
 	return l.value(record, atomic.LoadUint64(&l.words[at]))
 }
 
-// value returns what a word of a record holds.
+// value returns the value of a record's word, false if the word is not valid.
 func (l *Lengths) value(key, w uint64) (value uint32, ok bool) {
 	if uint32(w) == 0 || uint32(w) == badTokens+1 || w != l.word(key, uint32(w)-1) {
 		return 0, false
@@ -169,8 +170,8 @@ func (l *Lengths) value(key, w uint64) (value uint32, ok bool) {
 	return uint32(w) - 1, true
 }
 
-// Put remembers a record's length. Records that are not in the shard, and lengths that have no word, are passed over.
-// A length that is known stays, whatever a later reading finds: plans were made of it, and are made of it again.
+// Put remembers a record's length. It ignores records that are not in the shard, and lengths that have no word. A known
+// length stays, whatever a later reading finds, because plans depend on it.
 func (l *Lengths) Put(record uint64, tokens uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -179,7 +180,8 @@ func (l *Lengths) Put(record uint64, tokens uint32) {
 	}
 }
 
-// learn puts a word if the value of its record is unknown. Of several that come at once, from whatever process, one stays.
+// learn stores a word if the value of its record is unknown. If several come at once, from any process, one of them
+// stays.
 func (l *Lengths) learn(at, key, w uint64) {
 	was := atomic.LoadUint64(&l.words[at])
 	if _, ok := l.value(key, was); !ok {
@@ -187,10 +189,10 @@ func (l *Lengths) learn(at, key, w uint64) {
 	}
 }
 
-// sumKey is the key of a record's checksum word: it is valid at no other place.
+// sumKey returns the key of a record's checksum word. The word is valid at no other place.
 func sumKey(record uint64) uint64 { return bits.Reverse64(^record) }
 
-// Sum returns the checksum of a record's tokens; false if it is unknown.
+// Sum returns the checksum of a record's tokens, false if it is unknown.
 func (l *Lengths) Sum(record uint64) (sum uint32, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -201,7 +203,8 @@ func (l *Lengths) Sum(record uint64) (sum uint32, ok bool) {
 	return l.value(sumKey(record), atomic.LoadUint64(&l.words[at+1]))
 }
 
-// PutSum remembers the checksum of a record's tokens, if it is unknown. The two highest checksums stand for others.
+// PutSum remembers the checksum of a record's tokens, if it is unknown. It ignores the two highest numbers, which Sum
+// never returns.
 func (l *Lengths) PutSum(record uint64, sum uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -219,10 +222,11 @@ func Sum(tokens []uint32) uint32 {
 	return min(uint32(sum>>32)^uint32(sum), badTokens-1)
 }
 
-// badTokens is the value that nothing has: with it, a word says that the record is bad.
+// badTokens is the value of no record's length. A word with it says that the record is bad.
 const badTokens = 1<<32 - 2
 
-// PutBad remembers that a record is bad where a record may have so many bytes, unless its length is known. Get does not find it.
+// PutBad remembers that a record is bad under a limit of its bytes, unless its length is known. Get does not return
+// such a record.
 func (l *Lengths) PutBad(record uint64, limit int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -231,7 +235,7 @@ func (l *Lengths) PutBad(record uint64, limit int64) {
 	}
 }
 
-// Bad tells whether a record is known to be bad under that limit.
+// Bad reports whether a record is known to be bad under a limit of its bytes.
 func (l *Lengths) Bad(record uint64, limit int64) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -239,19 +243,19 @@ func (l *Lengths) Bad(record uint64, limit int64) bool {
 	return ok && atomic.LoadUint64(&l.words[at]) == l.badWord(record, limit)
 }
 
-// badWord returns the word that says that a record is bad under a limit. Each limit has its own.
+// badWord returns the word of a record that is bad under a limit. Each limit has its own word.
 func (l *Lengths) badWord(record uint64, limit int64) uint64 {
 	return l.word(record^bits.Reverse64(uint64(limit)+1), badTokens)
 }
 
-// word returns the only word that stands for this value under this key in this file.
+// word returns the only word for this value under this key in this file.
 func (l *Lengths) word(key uint64, value uint32) uint64 {
 	hi, lo := bits.Mul64(key^l.salt, 0x9E3779B97F4A7C15)
 	hi, lo = bits.Mul64(hi^lo^uint64(value), 0xD6E8FEB86659FD93)
 	return (hi^lo)>>32<<32 | uint64(value+1)
 }
 
-// Close unmaps the file, which keeps what was put. Later calls find nothing.
+// Close unmaps the file, which keeps its words. Later calls find nothing.
 func (l *Lengths) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package index keeps what was once found out about shards: content-addressed files that several processes share.
+// Package index keeps facts about shards in content-addressed files that several processes share.
 //
-// A blob is named by its shard's digest and a kind and never changes; it is written aside and moved into place, so a crash leaves it
-// whole or absent, and it is checked whenever it is loaded, so a damaged one is as good as absent. [Lengths] is the one kind of file
-// that grows in place: each of its entries stands for itself.
+// A blob is named by its shard's digest and a kind, and never changes. It is written aside and moved into place, so a
+// crash leaves it whole or absent. Load checks it and treats a damaged blob as absent. Only [Lengths] are files that
+// grow in place: each of their entries is valid by itself.
 package index
 
 import (
@@ -21,8 +21,8 @@ import (
 	"millrace"
 )
 
-// A blob's file is a head and the payload. The head, little-endian: magic, u64 bytes of the payload, the shard's digest, u64 hash of
-// the kind, 128-bit hash of the payload, u64 hash of all that.
+// A blob's file is a head and the payload. The head, little-endian: magic, u64 bytes of the payload, the shard's
+// digest, u64 hash of the kind, 128-bit hash of the payload, u64 hash of the bytes before.
 const (
 	blobMagic = "MRINDEX1"
 	blobHead  = 64
@@ -32,7 +32,7 @@ const (
 // Options of a store.
 type Options struct {
 	FS  FS           // default: the operating system's
-	Log *slog.Logger // told of files that are damaged and not used; default: none
+	Log *slog.Logger // gets a line for each damaged file; default: none
 }
 
 // Store is a directory of index files. It is safe for concurrent use, and for use by several processes at once.
@@ -41,14 +41,14 @@ type Store struct {
 	fs  FS
 	log *slog.Logger
 
-	stale sync.Once // what writers left that died is cleared away before the first write: who only reads need not list the directory
+	stale sync.Once // files of writers that died are removed before the first write; a process that only reads does not list the directory
 
 	mu     sync.Mutex
 	loaded map[string][]byte // whole files, mapped, by name
-	maps   [][]byte          // all that has to be unmapped, superseded ones too
+	maps   [][]byte          // mappings to remove at Close, superseded ones too
 }
 
-// Open makes the directory where it is missing.
+// Open opens a store. It makes the directory if it is missing.
 func Open(dir string, o Options) (*Store, error) {
 	if o.FS == nil {
 		o.FS = OSFS()
@@ -62,7 +62,7 @@ func Open(dir string, o Options) (*Store, error) {
 	return &Store{dir: dir, fs: o.FS, log: o.Log, loaded: make(map[string][]byte)}, nil
 }
 
-// Close lets go of all blobs, which must not be used any more.
+// Close unmaps all blobs. They must not be used any more.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +74,8 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Load returns what Save kept for this shard and kind, in this process or another, mapped into memory and read-only until the store
-// is closed; false where there is nothing whole.
+// Load returns the blob that Save kept for this shard and kind, in this process or another. It is mapped into memory,
+// read-only and valid until Close. Load returns false if there is no whole blob.
 func (s *Store) Load(shard millrace.Digest, kind string) ([]byte, bool) {
 	name := blobName(shard, kind)
 	s.mu.Lock()
@@ -119,14 +119,14 @@ func (s *Store) Save(shard millrace.Digest, kind string, blob []byte) error {
 	return nil
 }
 
-// Forget has the next Load look for what another process may have saved. What was loaded stays valid.
+// Forget makes the next Load look for a blob that another process may have saved. Loaded blobs stay valid.
 func (s *Store) Forget(shard millrace.Digest, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.loaded, blobName(shard, kind))
 }
 
-// publish writes a file aside, syncs it and moves it into place. Without replace a file that is already there stays.
+// publish writes a file aside, syncs it and moves it into place. Without replace, a file that is already there stays.
 func (s *Store) publish(name string, replace bool, write func(TempFile) error) (err error) {
 	s.stale.Do(func() { clearStale(s.dir) })
 	f, err := s.fs.CreateTemp(s.dir)
@@ -148,7 +148,7 @@ func (s *Store) publish(name string, replace bool, write func(TempFile) error) (
 	if err := s.fs.Publish(f.Name(), filepath.Join(s.dir, name), replace); err != nil {
 		return err
 	}
-	// The file stands; that its name may be lost in a power failure costs only work.
+	// The file is in place. A power failure may lose its name, which costs only work.
 	if err := s.fs.SyncDir(s.dir); err != nil {
 		s.log.Warn("index directory was not synced", "dir", s.dir, "err", err)
 	}
@@ -175,7 +175,7 @@ func checkBlob(b []byte, shard millrace.Digest, kind string) error {
 		return fmt.Errorf("%d bytes are no index file", len(b))
 	}
 	if want := blobHeader(shard, kind, b[blobHead:]); string(b[:blobHead]) != string(want) {
-		return errors.New("its content does not have the checksum it was written with")
+		return errors.New("its content does not have the checksum in its head")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"millrace/sources"
 )
 
-// Run proves the contract over each fixture.
+// Run tests the contract of sources.Format over each fixture.
 func Run(t *testing.T, mk New, fixtures []Fixture) {
 	for _, f := range fixtures {
 		t.Run(f.Name, func(t *testing.T) { f.run(t, mk) })
@@ -79,7 +79,7 @@ func (f Fixture) index(t *testing.T, s sources.Shard) []byte {
 	return blob
 }
 
-// skips: a scan from a record is the whole scan without those before.
+// skips tests that a scan from a record on gives the last records of a whole scan.
 func (f Fixture) skips(t *testing.T, s sources.Shard, all []record) {
 	t.Helper()
 	for _, from := range append(sampleOf(all), len(all), len(all)+7) {
@@ -91,7 +91,7 @@ func (f Fixture) skips(t *testing.T, s sources.Shard, all []record) {
 	}
 }
 
-// reads: what is read at random is what a scan finds.
+// reads tests that random reads give the records of a scan.
 func (f Fixture) reads(t *testing.T, s sources.Shard, all []record) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -124,7 +124,7 @@ func (f Fixture) reads(t *testing.T, s sources.Shard, all []record) {
 	}
 }
 
-// lengths: what is known without reading agrees with what is read.
+// lengths tests that the lengths known without reading are those of the records.
 func (f Fixture) lengths(t *testing.T, s sources.Shard, all []record) {
 	l, ok := s.(sources.Lengther)
 	if !ok {
@@ -161,7 +161,8 @@ func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []record) {
 	wait.Wait()
 }
 
-// stops: an error of the receiver ends the walk as it is, a cancelled context ends it before the next record.
+// stops tests that an error of the receiver ends the walk unchanged, and that a cancelled context ends it before the
+// next record.
 func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []record) {
 	t.Helper()
 	walks := map[string]func(context.Context, func(sources.Record) error) error{
@@ -210,7 +211,7 @@ func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []record) {
 	}
 }
 
-// troubles: short reads change nothing, a failing disk is reported as what it is.
+// troubles tests that short reads change nothing, and that the error of a failing disk is returned.
 func (f Fixture) troubles(t *testing.T, mk New, blob []byte, all []record) {
 	t.Helper()
 	short := troubled{f.Files, func(o sources.OpenFile) sources.OpenFile { return shortFile{o} }}

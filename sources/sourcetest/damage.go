@@ -18,12 +18,12 @@ import (
 // Bounds of one attempt to read a damaged shard.
 const (
 	mostTime = 20 * time.Second
-	mostRead = 1 << 20 // records, after which the reader counts as endless
+	mostRead = 1 << 20 // records after which the reader counts as endless
 )
 
-// Damage cuts and flips every file of the fixtures, sampled where they are long, and demands that reading ends in
-// time, in bounded memory (allocated bytes an attempt), without a panic, and with an error that names the damaged
-// file and is ErrDamaged, with bad samples, or with records.
+// Damage cuts every file of the fixtures and flips its bits, at samples of a long file. Reading must end in time,
+// without a panic and within the allocated bytes an attempt. It must give records, bad samples, or an error that names
+// the damaged file and is ErrDamaged or ErrInvalid.
 func Damage(t *testing.T, mk New, fixtures []Fixture, allocated uint64) {
 	for _, f := range fixtures {
 		t.Run(f.Name, func(t *testing.T) {
@@ -62,7 +62,7 @@ func sampleFlips(n int) []int {
 	return out
 }
 
-// damage reads one damaged shard in all ways. all is what it held, where a difference is to be judged.
+// damage reads one damaged shard in all ways. all are the records of the whole file; nil: a difference is allowed.
 func (f Fixture) damage(t *testing.T, mk New, path string, b []byte, what string, allocated uint64, all []record) {
 	t.Helper()
 	files := Files{}
@@ -140,8 +140,8 @@ func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []record
 	return got, err
 }
 
-// Fuzz tries one shard of arbitrary bytes and fails on what no file may cause: a panic, an endless read, records that
-// differ between scan and read, or an error that is not the file's.
+// Fuzz reads one shard of arbitrary bytes. It fails on a panic, an endless read, records that differ between scan and
+// read, or an error that is not the file's.
 func Fuzz(t *testing.T, mk New, f Fixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()

@@ -71,7 +71,7 @@ func (f shortFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.OpenFile.ReadAt(p[:min(len(p), 7)], off)
 }
 
-// failingFile fails every read once so many have passed.
+// failingFile fails every read after the first left ones.
 type failingFile struct {
 	sources.OpenFile
 	left *atomic.Int64

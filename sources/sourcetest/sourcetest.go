@@ -1,5 +1,5 @@
-// Package sourcetest is the contract that every format keeps, as tests: each format runs them over fixtures that an
-// independent writer made.
+// Package sourcetest has the contract of all formats as tests. Each format runs them over fixtures of an independent
+// writer.
 package sourcetest
 
 import (
@@ -18,23 +18,23 @@ import (
 // New makes the format under test over a file system.
 type New func(sources.FS) sources.Format
 
-// Want is what one record has to be: text, tokens, or a bad sample whose reason contains Bad.
+// Want is one expected record: text, tokens, or a bad sample whose reason contains Bad.
 type Want struct {
 	Text   string
 	Tokens []uint32
 	Bad    string
 }
 
-// Fixture is one shard with what it holds.
+// Fixture is one shard with its expected records.
 type Fixture struct {
 	Name     string
-	Files    Files  // the shard and what belongs to it
+	Files    Files  // the shard and its companions
 	Path     string // of the shard; may be left out if there is one file
 	Field    sources.Field
 	Limits   sources.Limits
 	Want     []Want
 	Seekable bool
-	Checked  bool // checksums cover every byte that decides content: Damage then demands that no flipped bit changes a record
+	Checked  bool // checksums cover every byte that decides content: Damage then fails if a flipped bit changes a record
 }
 
 func (f Fixture) path() string {
@@ -47,7 +47,7 @@ func (f Fixture) path() string {
 	return ""
 }
 
-// shard opens the fixture's shard, which the test closes.
+// open opens the fixture's shard, which the test closes.
 func (f Fixture) open(ctx context.Context, fs sources.FS, mk New, index []byte) (sources.Shard, error) {
 	file, err := fs.Open(f.path())
 	if err != nil {
@@ -135,7 +135,7 @@ func same(t *testing.T, what string, got, want []record) {
 	}
 }
 
-// sample returns all of 0 … n-1 if they are few, else the edges and about so many between.
+// sample returns 0 … n-1 if they are few, else the first, the last and about between numbers.
 func sample(n, between int) []int {
 	step, edge := max(1, n/between), min(2, between)
 	var out []int
@@ -147,7 +147,7 @@ func sample(n, between int) []int {
 	return out
 }
 
-// sampleOf samples records: fewer where one pass over them costs more.
+// sampleOf samples records: fewer if one pass over them costs more.
 func sampleOf(all []record) []int {
 	raw := int64(0)
 	for _, r := range all {
@@ -156,7 +156,7 @@ func sampleOf(all []record) []int {
 	return sample(len(all), int(max(1, min(16, (1<<20)/(raw+1)))))
 }
 
-// Open opens and scans a fixture and returns what fails first, a record that is not as wanted included.
+// Open opens and scans a fixture. It returns the first error, or a record that is not the expected one as an error.
 func Open(t testing.TB, mk New, f Fixture) error {
 	s, err := f.open(t.Context(), f.Files, mk, nil)
 	if err != nil {

@@ -27,7 +27,7 @@ func newDigest() (digest, error) {
 
 func (d digest) sum() [16]byte { return [16]byte(d.Sum(nil)) }
 
-// text adds a text that ends where its length says.
+// text adds a text behind its length.
 func (d digest) text(b []byte) {
 	d.Write(append(binary.AppendUvarint(nil, uint64(len(b))), b...))
 }
@@ -43,7 +43,8 @@ func (d digest) ranks(v *vocab.Vocabulary) {
 	}
 }
 
-// digestRanks names a vocabulary by its ranks alone: the order of lines in its file and their ends do not matter.
+// digestRanks returns the name of a vocabulary. Only its ranks decide it: neither the order of lines in its file nor
+// their ends matter.
 func digestRanks(v *vocab.Vocabulary) (string, error) {
 	d, err := newDigest()
 	if err != nil {
@@ -54,8 +55,9 @@ func digestRanks(v *vocab.Vocabulary) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// fingerprint identifies what decides the ids of a document. For the first releases' encodings, as they are, it is over
-// the ranks and the pattern's name, because saved states have it so. For all others the special tokens take part.
+// fingerprint identifies everything that decides the ids of a document. Of the first releases' unchanged encodings it
+// covers the ranks and the pattern's name, because saved states have it so. Of all others it also covers the special
+// tokens.
 func fingerprint(d *definition, v *vocab.Vocabulary) (sum [16]byte, err error) {
 	h, err := newDigest()
 	if err != nil {

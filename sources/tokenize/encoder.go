@@ -7,11 +7,11 @@ import (
 	"millrace/sources/tokenize/internal/split"
 )
 
-// batch is how many pieces are found, then looked up, at a time.
+// batch is the number of pieces that are found, then looked up, at a time.
 const batch = split.Batch
 
-// Encoder encodes texts one after another. It remembers pieces it has met, in bounded memory (6 MiB), and holds
-// scratch, so it serves one goroutine at a time. What it remembers changes its speed, never the ids.
+// Encoder encodes texts one after another. It remembers earlier pieces in bounded memory (6 MiB) and has scratch, so it
+// serves one goroutine at a time. The remembered pieces change its speed, never the ids.
 type Encoder struct {
 	short    shortPieces // first, so that its sets are cache lines
 	long     longPieces
@@ -37,10 +37,9 @@ func (e *Encoding) NewEncoder() *Encoder {
 	return enc
 }
 
-// Append appends the token ids of text to dst and returns it, as the built-in append does: it allocates only if dst
-// lacks room, or for a text that has to be normalised. Special tokens are not recognised: "<|endoftext|>" in the text
-// is text. The text should be valid UTF-8. The ids of any other text spell its bytes too, but its pieces are
-// unspecified.
+// Append appends the token ids of text to dst and returns it, as the built-in append does. It allocates only if dst
+// lacks room, or if text has to be normalised. It does not recognise special tokens: "<|endoftext|>" in the text is
+// text. The text should be valid UTF-8. The ids of other texts spell their bytes too, but their pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
 	if e.normalises {
@@ -69,14 +68,14 @@ func (enc *Encoder) normalise(text []byte) []byte {
 	return normal
 }
 
-// shortQuery is a piece to look up; a zero key stands for one that is not short.
+// shortQuery is a piece to look up. A zero key stands for a piece that is not short.
 type shortQuery struct {
 	key  key
 	hash uint64
 }
 
 // ask fills enc.asked for the pieces of text from pos on that end at ends. It touches each piece's cache line, so that
-// the misses of many pieces overlap: what follows has branches that would wait for one after the other.
+// the cache misses of many pieces overlap. The branches that come later would wait for one miss after the other.
 func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 	touched := uint64(0)
 	for i, end := range ends {
@@ -103,7 +102,7 @@ func (enc *Encoder) ask(text []byte, pos int, ends []int) {
 }
 
 // appendPieces appends the tokens of the pieces of text from pos on that end at ends. Tokens of short pieces gather in
-// enc.found, always four stores for each piece, however many of them count: that is cheaper than a branch.
+// enc.found. Each piece takes four stores, however many of them count, because a branch costs more.
 func (enc *Encoder) appendPieces(dst []uint32, text []byte, pos int, ends []int) []uint32 {
 	enc.ask(text, pos, ends)
 	n := 0

@@ -1,11 +1,10 @@
-// Package tokenize turns text into token ids: byte-level byte pair encoding, exactly as pip's tiktoken does it, several
-// times as fast.
+// Package tokenize turns text into token ids by byte-level byte pair encoding, with the ids of pip's tiktoken.
 //
 // The encoding's pattern divides a text into pieces: a word with the space before it, a run of digits, white space. A
-// hand-written scanner follows the pattern. A piece is looked up whole, among those met before and in the vocabulary.
-// Only a piece in neither is merged from its bytes.
+// hand-written scanner follows the pattern. A whole piece is looked up among earlier pieces and in the vocabulary. Only
+// a piece in neither is merged from its bytes.
 //
-// An [Encoding] is immutable and shared by the whole process; each goroutine has its own [Encoder].
+// An [Encoding] is immutable and shared by the whole process. Each goroutine has its own [Encoder].
 package tokenize
 
 import (
@@ -15,8 +14,8 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// Encoding is a vocabulary, its merge table and its pattern for splitting text. It never changes and is safe for
-// concurrent use. A process needs each only once (5 to 25 MB of tables).
+// Encoding is a vocabulary with its merge table and its pattern. It never changes and is safe for concurrent use. A
+// process needs each only once: its tables take 5 to 25 MB.
 type Encoding struct {
 	name        string
 	splitter    *split.Splitter
@@ -53,13 +52,13 @@ func (e *Encoding) BOS() (id uint32, ok bool) { return e.bos.id, e.bos.there }
 // EOS returns the token that ends a document, if there is one.
 func (e *Encoding) EOS() (id uint32, ok bool) { return e.eos.id, e.eos.there }
 
-// Fingerprint identifies everything that decides the ids of a document: ranks, pattern and special tokens. It does not
-// depend on the encoding's name or on where it was loaded from.
+// Fingerprint identifies everything that decides the ids of a document: ranks, pattern and special tokens. The
+// encoding's name and file do not matter.
 func (e *Encoding) Fingerprint() [16]byte { return e.fingerprint }
 
-// Decode appends the bytes that the ids spell to dst, special tokens by their texts. An id that is no token is an
-// error; dst then comes back with the bytes of the ids before it. A character may be split between ids, so the bytes
-// need not be valid UTF-8.
+// Decode appends the bytes of the ids to dst, special tokens by their texts. An id that is no token is an error; dst
+// then has the bytes of the ids before it. Several ids may share the bytes of one character, so the bytes need not be
+// valid UTF-8.
 func (e *Encoding) Decode(dst []byte, ids []uint32) ([]byte, error) {
 	for i, id := range ids {
 		if int64(id) < int64(e.vocabulary.Len()) && len(e.vocabulary.Token(id)) > 0 {

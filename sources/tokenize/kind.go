@@ -14,10 +14,10 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// sniffed is how many bytes of a file tell its kind.
+// sniffed is the number of first bytes that tell a file's kind.
 const sniffed = 4096
 
-// readRanks reads a rank file. Its content tells whether it is one.
+// readRanks reads a rank file. It recognises other kinds of files by their content.
 func readRanks(path string) (*vocab.Vocabulary, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func readRanks(path string) (*vocab.Vocabulary, error) {
 	head, err := in.Peek(sniffed)
 	switch {
 	case errors.Is(err, syscall.EISDIR):
-		return nil, wrongFile("it is a directory, and model directories cannot be read yet", cureRanks)
+		return nil, wrongFile("it is a directory, and model directories are not read yet", cureRanks)
 	case err != nil && !errors.Is(err, io.EOF):
 		return nil, unopened(err)
 	}
@@ -64,8 +64,8 @@ const (
 		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
 )
 
-// unreadable returns the kind of a file that cannot be read, by its first bytes, and the cure; "" for what may be
-// ranks.
+// unreadable returns the kind of a file that is not read, by its first bytes, and the cure. It returns "" for a file
+// that may have ranks.
 func unreadable(head []byte) (what, cure string) {
 	text := bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
 	has := func(key string) bool { return bytes.Contains(text, []byte(`"`+key+`"`)) }
@@ -88,8 +88,8 @@ func unreadable(head []byte) (what, cure string) {
 	return "JSON, which cannot be read yet", cureRanks
 }
 
-// isSentencePiece reports whether a file begins as sentencepiece_model.proto says: a piece, which begins with its
-// text and is followed by its score.
+// isSentencePiece reports whether a file begins as sentencepiece_model.proto defines it: with a piece, which is a text
+// and its score. See https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto.
 func isSentencePiece(head []byte) bool {
 	piece, rest, ok := bytesField(head, 0x0a)
 	if !ok || len(rest) == 0 || rest[0] != 0x0a {
@@ -114,7 +114,7 @@ func bytesField(message []byte, tag byte) (value, rest []byte, ok bool) {
 
 // Error is a reason why a tokenizer cannot be used.
 type Error struct {
-	Key    string // of the mixture file's tokenizer, to which the reason belongs
+	Key    string // key of the mixture file's tokenizer to which the reason belongs
 	Reason string
 	Cure   string
 }

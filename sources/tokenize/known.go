@@ -7,7 +7,7 @@ import (
 	"millrace/sources/tokenize/internal/split"
 )
 
-// definition is a vocabulary and what its rank file does not say about it.
+// definition is a vocabulary with the facts that its rank file does not have.
 type definition struct {
 	name     string
 	ranks    string // BLAKE2b-128 over all ranks, in hexadecimal; see digestRanks
@@ -16,15 +16,15 @@ type definition struct {
 	nfc      bool // text is brought into normal form C first
 	specials map[string]uint32
 	bos, eos string // keys of specials; empty: there is none
-	// fingerprint is what [Encoding.Fingerprint] returns, in hexadecimal, for an encoding of the first releases. Saved
-	// states have it. Later encodings have one that is computed from the whole definition.
+	// fingerprint, in hexadecimal, is [Encoding.Fingerprint] of an encoding of the first releases. Saved states have
+	// it. The fingerprint of a later encoding is computed from the whole definition.
 	fingerprint string
 }
 
 const endOfText = "<|endoftext|>"
 
-// definitions are the known vocabularies. docs/tokenizers.md lists them with their sources; a rank file with the
-// ranks of one is that vocabulary, whatever its name. gpt2 is r50k_base under the name of its model.
+// definitions are the known vocabularies. docs/tokenizers.md lists them with their sources. A rank file is recognised
+// by its ranks; its name does not matter. gpt2 is r50k_base under the name of its model.
 func definitions() []definition {
 	r50k := definition{name: "r50k_base", ranks: "73d6f49a21787e04b7f6cfcdae4a3527", file: "r50k_base",
 		pattern: split.R50k, specials: map[string]uint32{endOfText: 50256}, bos: endOfText, eos: endOfText,
@@ -69,7 +69,7 @@ func (l *specialList) add(texts ...string) {
 	}
 }
 
-// number adds tokens whose texts are the numbers from first on, up to the id before end.
+// number adds tokens with consecutive numbers in their texts, from first on, up to the id before end.
 func (l *specialList) number(before string, first int, end uint32) {
 	for n := first; l.next < end; n++ {
 		l.add(before + strconv.Itoa(n) + "|>")
@@ -114,7 +114,7 @@ func qwenSpecials() map[string]uint32 {
 	return l.ids
 }
 
-// isAsKnown reports whether nothing was changed about a known vocabulary.
+// isAsKnown reports whether a definition is that of the known vocabulary.
 func (d *definition) isAsKnown(known *definition) bool {
 	return d.pattern == known.pattern && d.nfc == known.nfc && d.bos == known.bos && d.eos == known.eos &&
 		maps.Equal(d.specials, known.specials)

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// lender keeps encoders that nobody uses. One is dear to make and the better the longer it is used, and so a process
-// has about as many as processors, however many goroutines encode now and then.
+// lender keeps idle encoders. An encoder is expensive to make and gets faster with use. So a process keeps about one a
+// processor, however many goroutines encode now and then.
 type lender struct {
 	mu   sync.Mutex
-	idle []*Encoder // the one that was used last at the end
+	idle []*Encoder // the last used one at the end
 }
 
 func (l *lender) take(e *Encoding) *Encoder {
@@ -31,13 +31,13 @@ func (l *lender) give(enc *Encoder) {
 	}
 }
 
-// Append is Encoder.Append for who has no encoder: it is lent one. tell, unless nil, is called about once a MiB, so
-// that somebody who waits knows that it comes forward. Safe for concurrent use.
+// Append is Encoder.Append with an encoder that it borrows. tell, unless nil, is called about once a MiB, to show
+// progress. It is safe for concurrent use.
 func (e *Encoding) Append(dst []uint32, text []byte, tell func()) []uint32 {
 	enc := e.lent.take(e)
 	enc.merger.stride = stride{left: strideBytes, tell: tell}
 	dst = enc.Append(dst, text)
 	enc.merger.stride.tell = nil
-	e.lent.give(enc) // not where it panicked
+	e.lent.give(enc) // a panic leaves it out
 	return dst
 }

@@ -19,21 +19,21 @@ import (
 //go:embed vocabularies/*.vocab
 var vocabularies embed.FS
 
-// Spec says which tokenizer to open. Exactly one of Name and Path is set.
+// Spec names the tokenizer to open. Exactly one of Name and Path is set.
 type Spec struct {
 	Name string // of an embedded vocabulary: gpt2 (which is r50k_base), r50k_base, cl100k_base or o200k_base
 	Path string // of a rank file: on each line a token in base64, a space and its rank
 
-	// What the file does not say, or what replaces what is known of it.
+	// Facts that a rank file does not have. They replace the known ones.
 	Pattern  string            // a name or a regular expression that [split.Parse] knows
 	Specials map[string]uint32 // all special tokens
 	BOS, EOS string            // keys of Specials
 
-	NeedBOS, NeedEOS bool // it is an error if there is none
+	NeedBOS, NeedEOS bool // an error if there is none
 }
 
-// Open returns the tokenizer of a spec; it takes some ten milliseconds. What is wrong with the spec or with its file
-// is an [Error].
+// Open returns the tokenizer of a spec. It takes some ten milliseconds. A mistake in the spec or its file is an
+// [Error].
 func Open(s Spec) (*Encoding, error) {
 	e, err := open(s)
 	var wrong *Error
@@ -62,7 +62,7 @@ func open(s Spec) (*Encoding, error) {
 	return newEncoding(d, v)
 }
 
-// find returns the vocabulary of a spec and, if it is a known one, its definition.
+// find returns the vocabulary of a spec, with its definition if it is a known one.
 func find(s Spec) (*vocab.Vocabulary, *definition, error) {
 	if s.Path == "" {
 		return embedded(s.Name)
@@ -104,7 +104,7 @@ func embedded(name string) (*vocab.Vocabulary, *definition, error) {
 		Cure: "write " + strings.Join(names, ", ") + ", or the path of a rank file"}
 }
 
-// define completes what is known of a vocabulary, which may be nothing, by what the spec says.
+// define completes the known definition, which may be nil, by the spec.
 func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, error) {
 	d := definition{name: strings.TrimSuffix(filepath.Base(s.Path), filepath.Ext(s.Path))}
 	if known != nil {
@@ -116,7 +116,7 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 		pattern, ok := split.Parse(s.Pattern)
 		if !ok {
 			return nil, &Error{Key: "pattern",
-				Reason: fmt.Sprintf("the pattern %q is none that can be followed yet", s.Pattern),
+				Reason: fmt.Sprintf("the pattern %q is not one that Millrace follows yet", s.Pattern),
 				Cure: fmt.Sprintf("write one of %s, or the text of one of these regular expressions",
 					strings.Join(split.Names(), ", "))}
 		}
@@ -140,7 +140,7 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	return &d, nil
 }
 
-// lacks returns an error if a file that is not known comes without what has to be known.
+// lacks returns an error if the spec of a file that is not known lacks a needed fact.
 func (s *Spec) lacks(v *vocab.Vocabulary) error {
 	var missing []string
 	if s.Pattern == "" {
@@ -169,7 +169,7 @@ func (s *Spec) lacks(v *vocab.Vocabulary) error {
 			"(docs/tokenizers.md)", endOfText, v.Len(), eos)}
 }
 
-// checkSpecials refuses ids that belong to ranks.
+// checkSpecials refuses ids that are ranks, and ids that two tokens share.
 func checkSpecials(specials map[string]uint32, v *vocab.Vocabulary) error {
 	byID := map[uint32]string{}
 	for _, text := range slices.Sorted(maps.Keys(specials)) {
@@ -213,7 +213,7 @@ func (s *Spec) mark(key, given string, needed bool, to *string, d *definition) e
 	return nil
 }
 
-// some lists a few special tokens by their ids.
+// some returns a few special tokens in the order of their ids, for an error.
 func some(specials map[string]uint32) string {
 	if len(specials) == 0 {
 		return ": there are none"

@@ -2,14 +2,14 @@ package tokenize
 
 import "math/bits"
 
-// scanMax is the longest piece whose parts fit the bits of a word; longer ones are merged in windows.
+// scanMax is the longest piece whose parts fit the bits of a word. Longer pieces are merged in windows.
 const scanMax = 64
 
-// merger encodes one piece by byte pair encoding: of all neighbours that merge into a token, those of the lowest rank
-// merge first, the leftmost of equals, until none is left. It is scratch of one encoder.
+// merger encodes one piece by byte pair encoding. Of all neighbours that merge into a token, those of the lowest rank
+// merge first, and of equals the leftmost, until none is left. It is scratch of one encoder.
 type merger struct {
 	table   *mergeTable
-	tokens  [scanMax]uint32 // by the byte where the part starts
+	tokens  [scanMax]uint32 // by the part's first byte
 	keys    mergeKeys
 	windows windows
 	stride  stride
@@ -23,7 +23,7 @@ func (m *merger) merge(dst []uint32, piece []byte) []uint32 {
 	return m.mergeShort(dst, piece)
 }
 
-// mergeShort does so for a piece of at most scanMax bytes, looking at every part each time.
+// mergeShort appends the tokens of a piece of at most scanMax bytes. It looks at every part for each merge.
 func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 	live := m.start(piece)
 	for {
@@ -39,7 +39,7 @@ func (m *merger) mergeShort(dst []uint32, piece []byte) []uint32 {
 	return dst
 }
 
-// start makes every byte a part and returns the parts' starts as bits.
+// start makes every byte a part and returns the first bytes of the parts as bits.
 func (m *merger) start(piece []byte) (live uint64) {
 	table := m.table
 	last := len(piece) - 1
@@ -53,7 +53,7 @@ func (m *merger) start(piece []byte) (live uint64) {
 	return 2<<last - 1
 }
 
-// join merges the part that starts at byte i with the next one into token, and returns the parts left.
+// join merges the part at byte i with the next one into token, and returns the remaining parts.
 func (m *merger) join(live uint64, i int, token uint32) uint64 {
 	behind := live &^ (2<<i - 1)
 	gone := bits.TrailingZeros64(behind)
@@ -72,8 +72,8 @@ func (m *merger) join(live uint64, i int, token uint32) uint64 {
 	return live
 }
 
-// mergeKeys holds a key for every part: the rank of the token that it and the next part merge into, above the part's
-// number, so that the least key is the leftmost of the lowest rank.
+// mergeKeys has a key for every part: the rank of the token that it and the next part merge into, above the part's
+// number. The least key is the leftmost of the lowest rank.
 type mergeKeys [scanMax]uint32
 
 const noKey = ^uint32(0)
@@ -88,7 +88,7 @@ func (k *mergeKeys) set(i int, rank uint32) {
 
 func (k *mergeKeys) drop(i int) { k[i%scanMax] = noKey }
 
-// keyRow is how many keys are looked at without a branch.
+// keyRow is the number of keys that are compared without a branch.
 const keyRow = 16
 
 func (k *mergeKeys) clear(n int) {

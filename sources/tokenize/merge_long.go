@@ -4,11 +4,11 @@ import "slices"
 
 // windows is the scratch for pieces longer than scanMax.
 //
-// Tokens are the encoding of their bytes exactly if every two neighbours are the encoding of theirs: the first merge
-// across a boundary would be the first one across it in those two alone, too. So a long piece is merged window by
-// window; a window's encoding may end at one of its tokens if this and the first one of the window that starts there
-// stand side by side as they are. Time is linear in the length, and memory does not grow with it: the window is doubled
-// only where none of its last tokens will do.
+// A sequence of tokens encodes its bytes exactly if each two neighbours encode theirs. For the first merge across a
+// boundary would also be the first across it in those two alone. So a long piece is merged window by window. A window's
+// encoding may end at one of its tokens if that token and the first token of the next window stay as they are side by
+// side. Time is linear in the length, and memory is constant. The window doubles only if none of its last tokens can
+// end it.
 type windows struct {
 	queue mergeQueue
 	next  []uint32
@@ -16,7 +16,8 @@ type windows struct {
 	bytes []byte
 }
 
-// windowTries is how many tokens at a window's end are tried: it bounds the work on a piece made to have no good end.
+// windowTries is the number of tokens that are tried as a window's end. It bounds the work on a piece that was made to
+// have no good end.
 const windowTries = 16
 
 // mergeLong appends the tokens of a piece of any length to dst.
@@ -29,7 +30,7 @@ func (m *merger) mergeLong(dst []uint32, piece []byte) []uint32 {
 	}
 }
 
-// mergeWindows merges in windows of a size; ok is false where none of a window's last tokens can end it.
+// mergeWindows merges in windows of a size. ok is false if none of a window's last tokens can end it.
 func (m *merger) mergeWindows(dst []uint32, piece []byte, window int) (tokens []uint32, ok bool) {
 	first := len(dst) // the current window's first token
 	end := min(window, len(piece))

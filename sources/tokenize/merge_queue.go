@@ -1,9 +1,9 @@
 package tokenize
 
-// mergeQueue merges a piece in O(n log n): candidates wait in a heap by rank and position. A candidate is void when its
-// parts have changed since; what they would merge into now tells.
+// mergeQueue merges a piece in O(n log n). Candidates wait in a heap by rank and position. A candidate is void if its
+// parts have changed: they merge into another token now, or into none.
 type mergeQueue struct {
-	tokens []uint32 // by the byte where the part starts; noToken inside a part
+	tokens []uint32 // by the part's first byte; noToken inside a part
 	next   []int32
 	prev   []int32
 	heap   []candidate
@@ -40,7 +40,7 @@ func (q *mergeQueue) merge(dst []uint32, table *mergeTable, piece []byte, stride
 	return dst
 }
 
-// start makes every byte a part and every two of them that merge a candidate.
+// start makes every byte a part and every mergeable pair of neighbours a candidate.
 func (q *mergeQueue) start(table *mergeTable, piece []byte) {
 	q.tokens, q.next, q.prev, q.heap = q.tokens[:0], q.next[:0], q.prev[:0], q.heap[:0]
 	for i, b := range piece {
@@ -53,7 +53,7 @@ func (q *mergeQueue) start(table *mergeTable, piece []byte) {
 	}
 }
 
-// offer adds the candidate of the part at i, if it and the next one merge at all.
+// offer adds the candidate of the part at i, if it merges with the next one.
 func (q *mergeQueue) offer(i int32, rank uint32) {
 	if rank == noToken {
 		return

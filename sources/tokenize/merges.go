@@ -6,20 +6,20 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// idBits is enough for every id: the second line does not compile otherwise.
+// idBits is enough for every id. If it were not, the second line would not compile.
 const (
 	idBits = 21
 	_      = uint(1<<idBits - vocab.MaxTokens)
 )
 
-// mergeTable finds the token that two neighbouring tokens merge into. A slot packs left, right and merged in 21 bits
-// each under the highest bit; zero is empty. Linear probing, at most half full.
+// mergeTable finds the token that two neighbouring tokens merge into. A slot packs left, right and merged token in 21
+// bits each under the highest bit. Zero is empty. Probing is linear, and the table is at most half full.
 type mergeTable struct {
 	slots      []uint64
 	vocabulary *vocab.Vocabulary
 	shift      uint
 	bytes      [256]uint32     // the token of a byte
-	starts     [1 << 16]uint32 // what two single bytes merge into, or noToken: the first round needs no probing
+	starts     [1 << 16]uint32 // the token that two single bytes merge into, or noToken: the first round needs no probing
 }
 
 func newMergeTable(v *vocab.Vocabulary) *mergeTable {

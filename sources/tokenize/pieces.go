@@ -11,7 +11,7 @@ import (
 const shortMax = 15
 
 // key is a piece of at most shortMax bytes: its bytes in little-endian order, zeros behind them, and the length in the
-// highest byte. No key of a piece is zero.
+// highest byte. The key of a piece is never zero.
 type key struct{ lo, hi uint64 }
 
 // keyMasks[n] keeps the first n bytes of a key.
@@ -24,7 +24,7 @@ func newKeyMasks() (masks keyMasks) {
 	return masks
 }
 
-// shortKey is the key of any short piece, whatever lies behind it.
+// shortKey returns the key of any short piece.
 func shortKey(piece []byte) key {
 	var padded [16]byte
 	copy(padded[:shortMax], piece)
@@ -32,13 +32,13 @@ func shortKey(piece []byte) key {
 	return key{binary.LittleEndian.Uint64(padded[:8]), binary.LittleEndian.Uint64(padded[8:])}
 }
 
-// hash folds a product of both halves (the step of wyhash); its low bits are good.
+// hash folds a product of both halves, as wyhash does. Its low bits are good.
 func (k key) hash() uint64 {
 	hi, lo := bits.Mul64(k.lo^0xa0761d6478bd642f, k.hi^0xe7037ed1a0b428db)
 	return hi ^ lo
 }
 
-// longHash is the hash of a piece of any length.
+// longHash returns the hash of a piece of any length.
 func longHash(piece []byte) uint64 {
 	if len(piece) < 8 {
 		return shortKey(piece).hash()
@@ -56,11 +56,12 @@ func longHash(piece []byte) uint64 {
 // noToken is no id of any vocabulary.
 const noToken = ^uint32(0)
 
-// pieceTable finds the token that spells exactly a piece: open addressing with linear probing, at most half full.
+// pieceTable finds the token that spells exactly a piece. It uses open addressing with linear probing and is at most
+// half full.
 type pieceTable struct {
 	short      []shortSlot
 	shortShift uint
-	long       []uint32 // ids of tokens longer than shortMax, noToken where empty
+	long       []uint32 // ids of tokens longer than shortMax, noToken if empty
 	longMask   uint64
 	vocabulary *vocab.Vocabulary
 }
@@ -129,7 +130,7 @@ func (t *pieceTable) findShort(k key, hash uint64) uint32 {
 	}
 }
 
-// findLong returns the token that a piece spells, or noToken; it does not know the short ones.
+// findLong returns the token that a long piece spells, or noToken. It does not find short tokens.
 func (t *pieceTable) findLong(piece []byte, hash uint64) uint32 {
 	for at := hash & t.longMask; ; at = (at + 1) & t.longMask {
 		id := t.long[at]

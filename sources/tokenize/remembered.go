@@ -1,8 +1,7 @@
 package tokenize
 
 const (
-	// shortTokens is how many tokens a remembered short piece may have: as many as fit half a cache line beside its
-	// key.
+	// shortTokens is the most tokens of a remembered short piece. They fit half a cache line together with its key.
 	shortTokens = 4
 	shortSets   = 1 << 16 // of 64 bytes
 
@@ -12,12 +11,12 @@ const (
 	longTokens = 1 << 18
 )
 
-// shortPieces remembers the tokens of short pieces: a cache of two places a set. A piece comes in at the second place
-// and moves to the first when it is met again, so that pieces met only once push out each other.
+// shortPieces remembers the tokens of short pieces in a cache with two places a set. A new piece takes the second
+// place. It moves to the first when it comes again, so pieces that come once displace each other only.
 type shortPieces [shortSets][2]shortPiece
 
-// shortPiece is a piece and its tokens. The highest byte of the last token is their number, or manyTokens for a piece
-// with more than fit, which longPieces remembers.
+// shortPiece is a piece and its tokens. The highest byte of the last token is their number. It is manyTokens if there
+// are too many; then longPieces remembers the piece.
 type shortPiece struct {
 	key    key
 	tokens [shortTokens]uint32
@@ -43,7 +42,7 @@ func (s *shortPieces) find(q *shortQuery) *shortPiece {
 	return nil
 }
 
-// replace returns a place for the piece, whose tokens are yet to be set.
+// replace returns a place for the piece. The caller sets its tokens.
 func (s *shortPieces) replace(q *shortQuery) *shortPiece {
 	p := &s[q.hash%shortSets][1]
 	*p = shortPiece{key: q.key}
@@ -59,8 +58,8 @@ func (p *shortPiece) set(tokens ...uint32) {
 	p.tokens[shortTokens-1] |= uint32(len(tokens)) << countShift
 }
 
-// longPieces remembers the tokens of all other pieces. Bytes and tokens go to the end of one slice each; when one is
-// full, everything is forgotten.
+// longPieces remembers the tokens of all other pieces. Bytes and tokens go to the end of one slice each. When one is
+// full, all pieces are forgotten.
 type longPieces struct {
 	slots  [longSlots]longSlot
 	bytes  []byte   // of capacity longBytes
@@ -75,7 +74,7 @@ type longSlot struct {
 	count    uint16
 }
 
-// find returns the tokens of a piece; they are valid until the next call of remember.
+// find returns the tokens of a piece. They are valid until the next call of remember.
 func (l *longPieces) find(piece []byte, hash uint64) (tokens []uint32, ok bool) {
 	slot := &l.slots[hash%longSlots]
 	if slot.hash != uint32(hash>>32) || int(slot.length) != len(piece) {

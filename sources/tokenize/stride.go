@@ -1,11 +1,11 @@
 package tokenize
 
-// strideBytes is how much work is told of at once.
+// strideBytes is the amount of work between two calls of tell.
 const strideBytes = 1 << 20
 
-// stride tells of work that goes on: an endless text would otherwise look like no work at all.
+// stride reports progress. Without it, the encoding of an endless text would look like no work at all.
 type stride struct {
-	left int // bytes until it is told again
+	left int // bytes until the next call of tell
 	tell func()
 }
 

@@ -1,7 +1,7 @@
 // Package nfc brings text into Unicode's normal form C, as Python's unicodedata does.
 //
-// golang.org/x/text holds the tables. Its own Append puts a joiner into runs of more than 30 combining marks
-// ("stream-safe text"), which no tokenizer does; so segments that are not in normal form are composed here.
+// golang.org/x/text has the tables. Its own Append inserts a joiner into runs of more than 30 combining marks
+// ("stream-safe text"), which no tokenizer does. So this package composes the segments that are not in normal form.
 package nfc
 
 import (
@@ -12,8 +12,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Span returns the length of the longest start of text that is found at once to be in normal form. What follows it
-// can be normalised by itself.
+// Span returns the length of a prefix of text that is surely in normal form. The rest can be normalised by itself.
 func Span(text []byte) int { return norm.NFC.QuickSpan(text) }
 
 // Append appends the normal form of text to dst. Bytes that are not UTF-8 stay as they are.
@@ -30,8 +29,8 @@ func Append(dst, text []byte) []byte {
 	return dst
 }
 
-// segment returns the end of the first characters of text that may combine with each other and with nothing behind
-// them.
+// segment returns the end of the first characters of text that may combine with each other and with none of those that
+// follow.
 func segment(text []byte) int {
 	for i := 0; i < len(text); {
 		p := norm.NFC.Properties(text[i:])
@@ -56,7 +55,7 @@ type composer struct {
 	bytes []byte
 }
 
-// append appends a segment: decomposed, its marks in canonical order, and composed again.
+// append appends a segment after decomposing it, sorting its marks into canonical order, and composing it again.
 func (c *composer) append(dst, segment []byte) []byte {
 	c.decompose(segment)
 	for from := 0; from < len(c.chars); from++ {
@@ -87,7 +86,7 @@ func (c *composer) decompose(segment []byte) {
 			segment = segment[1:]
 			continue
 		}
-		// One character has few marks, so that nothing is put in between.
+		// One character has few marks, so no joiner is inserted.
 		c.bytes = norm.NFD.Append(c.bytes[:0], segment[:size]...)
 		for rest := c.bytes; len(rest) > 0; {
 			r, n := utf8.DecodeRune(rest)
@@ -98,7 +97,8 @@ func (c *composer) decompose(segment []byte) {
 	}
 }
 
-// compose merges each character with the last starter before it if no character between them blocks it (Unicode, D117).
+// compose merges each character with the last starter before it, unless a character between them blocks it (The Unicode
+// Standard, D117).
 func (c *composer) compose() {
 	starter, last := -1, uint8(0)
 	out := c.chars[:0]

@@ -5,12 +5,12 @@ import (
 	"math/bits"
 )
 
-// blockWidth is how many characters are classified at once: one bit of a word for each.
+// blockWidth is the number of characters that are classified at once: one bit of a word for each.
 const blockWidth = 64
 
 // block is 64 bytes of text from the start of a piece on, one bit for each byte. Only the first size bytes count: those
-// before the first that is not ASCII. Because a piece's end depends on nothing before its start, the starts of the
-// pieces in a block follow from these bits alone.
+// before the first that is not ASCII. A piece's end depends on nothing before its start. So these bits alone give the
+// starts of the pieces in a block.
 type block struct {
 	letters, numbers, spaces, others uint64
 	lines                            uint64 // [\r\n], also in spaces
@@ -19,7 +19,7 @@ type block struct {
 	size                             int
 }
 
-// atLeast sets the high bit of each byte of x (which has none) that is c or more.
+// atLeast sets the high bit of each byte of x that is c or more. No byte of x has its high bit set.
 func atLeast(x uint64, c byte) uint64 { return x + (0x80-uint64(c))*ones }
 
 // highBits gathers the high bits of the eight bytes of x.
@@ -64,8 +64,8 @@ func firsts(run uint64) uint64 { return run &^ (run << 1) }
 // upTo returns the bits up to bit i.
 func upTo(i int) uint64 { return 2<<i - 1 }
 
-// starts returns where pieces start, as bits, for a pattern that blocks know. Bit 0 is always one; a start that depends
-// on what follows the block is left out.
+// starts returns the starts of pieces, as bits, for a pattern that blocks support. Bit 0 is always one. It leaves out
+// starts that depend on bytes behind the block.
 func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
 	if p == R50k {
 		return k.startsR50k(t)
@@ -80,7 +80,7 @@ func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
 func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
 	words := firsts(k.letters) | firsts(k.numbers) | firsts(k.others)
 	starts := words &^ (k.blanks << 1)
-	// White space is one piece but for its last character, if that is not hidden.
+	// White space is one piece without its last character, if that is not hidden.
 	lasts := k.spaces &^ (k.spaces >> 1) &^ (1 << (k.size - 1))
 	starts |= firsts(k.spaces) | lasts
 	return k.contractions(t, starts, false)
@@ -96,8 +96,8 @@ func (k *block) threes() uint64 {
 	return numbers
 }
 
-// startsWords is for [Cl100k], [Llama3] and [Qwen2]; numbers are the starts of the pieces of numbers. The patterns
-// differ in white space at the end of the text, which is not in a block.
+// startsWords is starts for [Cl100k], [Llama3] and [Qwen2]. numbers are the starts of the pieces of numbers. The
+// patterns differ in white space at the end of the text, which is never in a block.
 func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 	others := firsts(k.others) &^ (k.blanks << 1)
 	// Newlines directly behind others belong to them: the sum carries through their runs.
@@ -107,13 +107,13 @@ func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 	letters := firsts(k.letters) &^ (blanks << 1) &^ (others << 1)
 	starts := numbers | others | letters | firsts(spaces) | k.blanksStarts(blanks)
 	if top := k.size - 1; spaces>>top&1 != 0 {
-		// How the last white space falls into pieces is hidden.
+		// The pieces of the last white space are hidden.
 		starts &= upTo(bits.Len64(^spaces & upTo(top)))
 	}
 	return k.contractions(t, starts, true)
 }
 
-// blanksStarts returns the starts of pieces in the white space behind the last newline, which is blanks: the first, if
+// blanksStarts returns the starts of pieces in blanks, which is the white space behind the last newline: the first, if
 // there is a newline, and the last.
 func (k *block) blanksStarts(blanks uint64) uint64 {
 	behind := blanks & (k.lines << 1)
@@ -125,7 +125,7 @@ func (k *block) blanksStarts(blanks uint64) uint64 {
 	return behind | blanks&^(k.spaces>>1)
 }
 
-// contractions moves the starts at and behind those apostrophes that start a contraction.
+// contractions moves the starts at and behind each apostrophe that begins a contraction.
 func (k *block) contractions(t *[blockWidth]byte, starts uint64, fold bool) uint64 {
 	for quotes := starts & k.quotes; quotes != 0; quotes &= quotes - 1 {
 		at := bits.TrailingZeros64(quotes)

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// classes.bin holds the character classes of the regex engine in pip's tiktoken 0.14.0 (Rust's regex-syntax 0.8.11),
-// asked from that engine itself: Go's unicode tables are of another Unicode version.
+// classes.bin has the character classes of the regex engine of pip's tiktoken 0.14.0, which is Rust's regex-syntax
+// 0.8.11. They come from that engine, because Go's unicode tables are of another Unicode version.
 //
 //go:embed classes.bin
 var classRuns string
@@ -25,11 +25,11 @@ const (
 const (
 	blockBits = 7
 	blockSize = 1 << blockBits
-	// maxRune bounds what four bytes can decode to, valid or not, so that no lookup needs a check.
+	// maxRune is the largest number that four bytes can decode to, valid or not. So no lookup needs a check.
 	maxRune = 1 << 21
 )
 
-// classes is a two-stage table: the high bits of a character name a block, equal blocks are shared.
+// classes is a two-stage table. The high bits of a character name a block. Equal blocks are shared.
 type classes struct {
 	ascii  [256]byte // by byte; 0 for a byte of a longer character
 	index  [maxRune >> blockBits]uint16
@@ -73,7 +73,7 @@ func newClasses(runs []byte) *classes {
 	return c
 }
 
-// at returns the class and the length of the character at t[i]. Invalid UTF-8 gets some class and a length that stays
+// at returns the class and the length of the character at t[i]. Invalid UTF-8 gets some class, and a length that stays
 // within t.
 func (c *classes) at(t []byte, i int) (class byte, size int) {
 	b := t[i]
@@ -95,7 +95,7 @@ func (c *classes) at(t []byte, i int) (class byte, size int) {
 	return c.blocks[c.index[r>>blockBits%(maxRune>>blockBits)]][r%blockSize], size
 }
 
-// runEnd returns where the run of characters with any of the bits of mask ends that starts at t[i].
+// runEnd returns the end of the run of characters from t[i] on that have any of the bits of mask.
 func (c *classes) runEnd(t []byte, i int, mask byte) int {
 	for i < len(t) {
 		class, size := c.at(t, i)

@@ -8,7 +8,7 @@ import (
 // Pattern names a regular expression.
 type Pattern uint8
 
-// The patterns are those of pip's tiktoken 0.14.0, of Meta's llama-models and of Alibaba's Qwen; expressions has them.
+// The patterns of pip's tiktoken 0.14.0, of Meta's llama-models and of Alibaba's Qwen. expressions has their texts.
 const (
 	Cl100k Pattern = iota // of cl100k_base
 	R50k                  // of r50k_base, p50k_base and gpt2
@@ -22,7 +22,7 @@ func (p Pattern) String() string {
 	return [...]string{Cl100k: "cl100k", R50k: "r50k", O200k: "o200k", Llama3: "llama3", Qwen2: "qwen2"}[p]
 }
 
-// names returns the names of every pattern; its own comes first.
+// names returns the names of every pattern, each with its own name first.
 func names() map[Pattern][]string {
 	return map[Pattern][]string{
 		R50k:   {"r50k", "r50k_base", "gpt2", "p50k", "p50k_base"},
@@ -42,7 +42,7 @@ const (
 	lines  = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
-// expressions returns the texts of every pattern as their publishers write them. The texts of one pattern find the same
+// expressions returns the texts of every pattern as their publishers write them. All texts of one pattern find the same
 // pieces in every text.
 func expressions() map[Pattern][]string {
 	return map[Pattern][]string{

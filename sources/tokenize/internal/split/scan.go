@@ -10,8 +10,8 @@ const (
 	highs = 0x80 * ones
 )
 
-// leadingIn counts how many of the eight bytes of x, from the lowest on, are ASCII and in [from, to] after the bits of
-// fold are set in them.
+// leadingIn counts the leading bytes of x, from the lowest on, that are ASCII and in [from, to] after the bits of fold
+// are set in them.
 func leadingIn(x uint64, from, to byte, fold uint64) int {
 	y := (x | fold) &^ highs
 	in := (y + (0x80-uint64(from))*ones) &^ (y + (0x7f-uint64(to))*ones) &^ x & highs
@@ -58,8 +58,8 @@ func (c *classes) numbersEnd(t []byte, i, limit int) int {
 	return i
 }
 
-// spacesEnd returns the end of the white space that starts at t[i], the start of its last character, and the end of its
-// last newline: 0 if it has none.
+// spacesEnd returns the end of the white space at t[i], the start of its last character, and the end of its last
+// newline, which is 0 without a newline.
 func (c *classes) spacesEnd(t []byte, i int) (end, last, lines int) {
 	end, last = i, i
 	for end < len(t) {
@@ -76,8 +76,8 @@ func (c *classes) spacesEnd(t []byte, i int) (end, last, lines int) {
 	return end, last, lines
 }
 
-// contraction returns the length of '(?:[sdmt]|ll|ve|re) at t[i], 0 if it is not there. With fold the letters may
-// have any case, and the long s (U+017F) is an s.
+// contraction returns the length of '(?:[sdmt]|ll|ve|re) at t[i], 0 without one. With fold the letters may have any
+// case, and the long s (U+017F) is an s.
 func contraction(t []byte, i int, fold bool) int {
 	if i+1 >= len(t) || t[i] != '\'' {
 		return 0

@@ -2,7 +2,7 @@ package split
 
 import "encoding/binary"
 
-// maxNumbers stands for a run of numbers without bound.
+// maxNumbers is the limit of a run of numbers without a limit.
 const maxNumbers = int(^uint(0) >> 1)
 
 // nextR50k follows [R50k].
@@ -27,8 +27,8 @@ func (c *classes) nextR50k(t []byte, i int) int {
 	return beforeWord(t, i, end, last)
 }
 
-// beforeWord is \s++$|\s+(?!\S)|\s on white space from i to end, whose last character starts at last: all of it at the
-// end of the text, else all but the last character, which may belong to the word that follows.
+// beforeWord is \s++$|\s+(?!\S)|\s on white space from i to end, whose last character starts at last. It matches all of
+// it at the end of the text. Else it leaves the last character, which may belong to the word that follows.
 func beforeWord(t []byte, i, end, last int) int {
 	if end == len(t) || last == i {
 		return end
@@ -36,7 +36,7 @@ func beforeWord(t []byte, i, end, last int) int {
 	return last
 }
 
-// words are the patterns of cl100k_base and its descendants: what they differ in.
+// words are the differences between the patterns of cl100k_base and its descendants.
 type words struct {
 	numbers int  // the longest run of numbers in one piece
 	whole   bool // white space at the end of the text is one piece, newlines or not
@@ -110,9 +110,9 @@ func (c *classes) nextO200k(t []byte, i int) int {
 	return beforeWord(t, i, end, last)
 }
 
-// casedEnd matches the two word alternatives of o200k at t[i], behind their optional first character, and returns the
-// end, or 0 where there is no word. afterMark says that the character before i is a mark: then the match may also do
-// without the optional character and begin with the mark itself.
+// casedEnd matches the two word alternatives of o200k at t[i], behind their optional first character. It returns the
+// end, or 0 if there is no word. If afterMark, the character before i is a mark: then the match may also skip the
+// optional character and begin with the mark itself.
 func (c *classes) casedEnd(t []byte, i int, afterMark bool) int {
 	end := 0
 	if i+8 <= len(t) && !afterMark {
@@ -127,8 +127,8 @@ func (c *classes) casedEnd(t []byte, i int, afterMark bool) int {
 	return end
 }
 
-// casedASCII is the end of the word at i where it and the character behind it lie within the eight bytes of x and are
-// ASCII; else 0.
+// casedASCII returns the end of the word at i if the word and the character behind it are ASCII and within the eight
+// bytes of x; else 0.
 func casedASCII(x uint64, i int) int {
 	uppers := leadingIn(x, 'A', 'Z', 0)
 	lowers := leadingIn(x>>(8*uppers), 'a', 'z', 0)
@@ -139,9 +139,9 @@ func casedASCII(x uint64, i int) int {
 	return i + n
 }
 
-// casedSlow follows the backtracking of [upper]*[lower]+: upper takes all it can; if no lower follows, it gives back
-// characters until one is a lower too, which then is the only one of [lower]+. Only where there is none does
-// [upper]+[lower]* have its turn.
+// casedSlow follows the backtracking of [upper]*[lower]+. upper takes all that it can. If no lower follows, it gives
+// back characters until one is a lower, too. That character then is the only one of [lower]+. [upper]+[lower]* is tried
+// only if there is none.
 func (c *classes) casedSlow(t []byte, i int, afterMark bool) int {
 	uppersEnd, bothEnd := i, 0
 	for uppersEnd < len(t) {

@@ -1,17 +1,17 @@
 // Package split divides text into the pieces that a tokenizer encodes one by one: a word with the space before it, a
 // run of digits, white space.
 //
-// What a piece is, a regular expression says; its matches are found by hand-written scanners and, in ASCII, for 64
-// characters at once. Every pattern here matches at every position, so pieces lie end to end, and where a piece ends
-// depends on nothing before its start.
+// A regular expression defines the pieces. Hand-written scanners find its matches, in ASCII for 64 characters at once.
+// Every pattern here matches at every position, so pieces lie end to end. The end of a piece depends on nothing before
+// its start.
 package split
 
 import "math/bits"
 
-// Batch is how many pieces one call of [Splitter.Pieces] finds at most.
+// Batch is the most pieces that one call of [Splitter.Pieces] finds.
 const Batch = 256
 
-// Ends is where consecutive pieces of a text end.
+// Ends are the ends of consecutive pieces of a text.
 type Ends [Batch]int
 
 // Splitter divides texts by one pattern. It is immutable.
@@ -28,8 +28,8 @@ func New(p Pattern) *Splitter {
 // Pattern returns the pattern.
 func (s *Splitter) Pattern() Pattern { return s.pattern }
 
-// next returns the end of the piece that starts at t[i]. It finds it as the regular expression would find it,
-// alternatives from left to right. t[i] must exist.
+// next returns the end of the piece at t[i], which must exist. It is the first match of the regular expression,
+// alternatives from left to right.
 func (s *Splitter) next(t []byte, i int) int {
 	switch s.pattern {
 	case R50k:
@@ -46,14 +46,15 @@ func (s *Splitter) next(t []byte, i int) int {
 }
 
 const (
-	// blockWorth is how many characters a block must show; where there are fewer, others beyond ASCII are near.
+	// blockWorth is the least number of characters for which a block pays off. A block with fewer has others than ASCII
+	// near.
 	blockWorth = 24
-	// singles is how many pieces are then found one by one before the next try.
+	// singles is the number of pieces that are then found one by one before the next try.
 	singles = 8
 )
 
-// Pieces fills ends with the pieces of t from pos on, which must be the start of one, and returns how many it found: at
-// least one where text is left.
+// Pieces fills ends with the pieces of t from pos on and returns their number. pos is the start of a piece. It finds at
+// least one unless no text is left.
 func (s *Splitter) Pieces(t []byte, pos int, ends *Ends) int {
 	n := 0
 	inBlocks := s.pattern != O200k

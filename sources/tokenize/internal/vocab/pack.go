@@ -8,14 +8,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The packed form, before compression: the number of ids (uint32), the 256 bytes that ids 0 to 255 spell, then the
-// pairs of all further ids as six planes (low, middle and high byte of the left parts, then of the right ones).
-// Bytes and merge table both follow from it, without deriving anything.
+// The packed form, before compression: the number of ids (uint32), the 256 bytes of ids 0 to 255, then the pairs of all
+// further ids as six planes: low, middle and high byte of the left parts, then of the right parts. Bytes and merge
+// table follow from it.
 
 const planes = 6
 
-// Pack returns the vocabulary in the compressed form that Unpack reads. It must begin with the 256 single bytes, use
-// every id, and every other token must be reached by a merge.
+// Pack returns the vocabulary in the compressed form that Unpack reads. The vocabulary begins with the 256 single bytes
+// and uses every id. A merge makes every other token.
 func (v *Vocabulary) Pack() ([]byte, error) {
 	count := v.Len()
 	if count < 256 {
@@ -48,7 +48,7 @@ func (v *Vocabulary) Pack() ([]byte, error) {
 	return packer.EncodeAll(out, nil), nil
 }
 
-// Unpack reads what Pack wrote.
+// Unpack returns the vocabulary of bytes that Pack wrote.
 func Unpack(packed []byte) (*Vocabulary, error) {
 	reader, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {

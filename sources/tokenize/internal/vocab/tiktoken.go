@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// ReadTiktoken reads a .tiktoken file: a token in base64, a space and its rank on each line. Errors name the line.
+// ReadTiktoken reads a rank file: a token in base64, a space and its rank on each line. Errors name the line.
 func ReadTiktoken(r io.Reader) (*Vocabulary, error) {
 	var tokens [][]byte
 	lines := bufio.NewScanner(r)
@@ -34,7 +34,7 @@ func ReadTiktoken(r io.Reader) (*Vocabulary, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read ranks: %w", err)
 	}
-	return FromTokens(tokens)
+	return fromTokens(tokens)
 }
 
 func parseRank(line []byte) (token []byte, rank int, err error) {

@@ -1,10 +1,10 @@
-// Package vocab holds byte-level BPE vocabularies: the bytes of every token and the one pair of tokens that merges into
+// Package vocab has byte-level BPE vocabularies: the bytes of every token and the one pair of tokens that merges into
 // it.
 //
-// A token's id is its rank. A vocabulary states only bytes and ranks; the merges follow from them: byte pair
-// encoding of a token's own bytes, with the tokens of lower rank, ends in exactly two parts, and wherever two
-// neighbouring parts spell that token in any longer text they are these two (the merges inside a span do not depend on
-// what is around it). So one pair for each token is the whole merge table.
+// A token's id is its rank. A vocabulary states only bytes and ranks. The merges follow from them. Byte pair encoding
+// of a token's own bytes, with the tokens of lower rank, ends in exactly two parts. If two neighbouring parts spell the
+// token in a longer text, they are these two, because the merges inside a span do not depend on the text around it. So
+// one pair for each token is the whole merge table.
 package vocab
 
 import (
@@ -12,24 +12,24 @@ import (
 	"math"
 )
 
-// MaxTokens bounds ids so that two of them and a third pack into 63 bits.
+// MaxTokens bounds ids, so that two of them and a third pack into 63 bits.
 const MaxTokens = 1 << 21
 
-// none marks an id without a pair: a single byte, a token that no merge reaches, or an unused id.
+// none marks an id without a pair: a single byte, a token that no merge makes, or an unused id.
 const none = math.MaxUint32
 
-// Vocabulary is the tokens of an encoding, without its special tokens. It is immutable.
+// Vocabulary has the tokens of an encoding, without its special tokens. It is immutable.
 type Vocabulary struct {
 	spelling []byte   // the bytes of all tokens, in the order of their ids
-	ends     []uint32 // ends[id] is where the token's bytes end in spelling; they start where the one before ends
+	ends     []uint32 // ends[id] is the end of the token's bytes in spelling; they start at the end of the one before
 	pairs    [][2]uint32
 	bytes    [256]uint32
 }
 
-// Len is the number of ids: the highest rank and one.
+// Len returns the number of ids: the highest rank and one.
 func (v *Vocabulary) Len() int { return len(v.ends) }
 
-// Token returns the bytes of a token, which the caller must not change. They are empty for an id that is not used.
+// Token returns the bytes of a token, which the caller must not change. The bytes of an unused id are empty.
 func (v *Vocabulary) Token(id uint32) []byte {
 	start := uint32(0)
 	if id > 0 {
@@ -38,7 +38,7 @@ func (v *Vocabulary) Token(id uint32) []byte {
 	return v.spelling[start:v.ends[id]:v.ends[id]]
 }
 
-// Pair returns the two tokens that merge into id; ok is false for a single byte and where no merge makes the token.
+// Pair returns the two tokens that merge into id. ok is false for a single byte and if no merge makes the token.
 func (v *Vocabulary) Pair(id uint32) (left, right uint32, ok bool) {
 	p := v.pairs[id]
 	return p[0], p[1], p[0] != none
@@ -47,9 +47,9 @@ func (v *Vocabulary) Pair(id uint32) (left, right uint32, ok bool) {
 // Byte returns the token of a single byte.
 func (v *Vocabulary) Byte(b byte) uint32 { return v.bytes[b] }
 
-// FromTokens makes a vocabulary of the bytes of each rank; an empty entry is an unused rank.
-// All 256 single bytes must be there, and no bytes twice.
-func FromTokens(tokens [][]byte) (*Vocabulary, error) {
+// fromTokens returns the vocabulary with the bytes of each rank. An empty entry is an unused rank. All 256 single bytes
+// must be there, and no bytes twice.
+func fromTokens(tokens [][]byte) (*Vocabulary, error) {
 	if len(tokens) > MaxTokens {
 		return nil, fmt.Errorf("build vocabulary: rank %d, the highest supported is %d", len(tokens)-1, MaxTokens-1)
 	}
@@ -78,8 +78,8 @@ func FromTokens(tokens [][]byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// derivePairs finds every token's pair in the order of the ranks, so that only pairs of lower rank are known when a
-// token's own bytes are encoded.
+// derivePairs finds every token's pair in the order of the ranks. So only pairs of lower rank are known when a token's
+// own bytes are encoded.
 func (v *Vocabulary) derivePairs() {
 	merged := make(map[[2]uint32]uint32, v.Len())
 	var parts []uint32

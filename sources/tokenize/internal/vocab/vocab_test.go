@@ -64,7 +64,7 @@ func singles() [][]byte {
 // A token's pair is how its bytes merge, not any two tokens that spell it.
 func TestPairs(t *testing.T) {
 	tokens := append(singles(), []byte("bc"), []byte("ab"), []byte("abc"), []byte("abcd"), nil, []byte("xyz"))
-	v, err := FromTokens(tokens)
+	v, err := fromTokens(tokens)
 	if err != nil {
 		t.Fatal(err)
 	}

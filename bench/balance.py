@@ -1,13 +1,17 @@
-"""Measures the value of balance in wall time: one stream with `balance: none` and with `balance: fsdp`, from files to trainers
-that wait for each other. The baseline is `packing: concat` without balance.
+"""Measures in wall time how much balance is worth.
 
-    python bench/balance.py --millrace ./millrace [--ranks 4] [--microbatches 4] [--steps 8] [--rounds 2] [--mean-ms 120] [--lengths longctx]
+    python bench/balance.py --millrace ./millrace [--ranks 4] [--microbatches 4] [--steps 8] [--rounds 2]
+                            [--mean-ms 120] [--lengths longctx]
 
-Documents are a Megatron file on disk whose lengths follow a histogram of bench/plan. Every rank is a process with the real client: it takes a
-microbatch, sleeps as long as an 8B model would compute for it (s·61000 + s² over its documents, scaled so that the mean microbatch takes
---mean-ms), and waits for all others, as FSDP does. The table also has the time predicted from the costs of the same
-microbatches, the prediction for the same sequences in random order, and the time of a perfect plan. Both runs must hold the
-same documents in every step. `none` is not blind to costs: select opens its bins longest document first, in that order.
+The same documents go to trainers with `balance: none` and with `balance: fsdp`. The baseline is `packing: concat`
+without balance. The documents are in a Megatron file, with lengths from a histogram of bench/plan. Every rank is a
+process with the real client. It takes a microbatch, sleeps as long as an 8B model would compute, and waits for all
+other ranks, as FSDP does. The cost of a document of s tokens is s·61000 + s², scaled so that the mean microbatch takes
+--mean-ms.
+
+The table also has the time that the costs of these microbatches predict, the prediction for the same sequences in
+random order, and the time of a perfect plan. Both runs must hold the same documents in every step. `none` does not
+ignore costs completely: the planner opens bins with the longest document first, and `none` keeps that order.
 """
 
 from __future__ import annotations
@@ -34,12 +38,12 @@ import numpy as np  # noqa: E402
 
 import millrace  # noqa: E402
 
-RATIO = 61_000  # tokens at which attention costs as much as everything linear: 8B
+RATIO = 61_000  # tokens at which attention costs as much as all linear work: an 8B model
 SLACK = 1.15
 
 
 def write_corpus(path: Path, histogram: Path, tokens: int) -> None:
-    """A .bin and .idx of random tokens, in documents whose lengths follow the histogram."""
+    """Writes a .bin and .idx of random tokens, in documents with lengths from the histogram."""
     counts = np.loadtxt(histogram, delimiter=",", skiprows=1, dtype=np.int64)
     rng = np.random.default_rng(1)
     lengths: List[int] = []
@@ -49,7 +53,8 @@ def write_corpus(path: Path, histogram: Path, tokens: int) -> None:
     rng.integers(0, 50_000, int(sizes.sum()), dtype=np.uint16).tofile(path.with_suffix(".bin"))
     starts = (np.cumsum(sizes, dtype=np.int64) - sizes) * 2
     with path.with_suffix(".idx").open("wb") as f:
-        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(sizes), len(sizes) + 1))  # 8: unsigned, 16 bits
+        # 8 is the code of unsigned 16-bit tokens
+        f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(sizes), len(sizes) + 1))
         f.write(sizes.tobytes() + starts.tobytes() + np.arange(len(sizes) + 1, dtype=np.int64).tobytes())
 
 
@@ -61,7 +66,7 @@ Taken = List[Tuple[int, int, List[int], List[Any]]]  # step, microbatch, lengths
 
 
 def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: Any) -> None:
-    """One rank. `told` receives its seconds from the first to the last barrier and its segments."""
+    """Runs one rank. `told` receives its segments, and the seconds from its first to its last barrier."""
     try:
         taken: Taken = []
         begin = 0.0
@@ -69,7 +74,7 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
             if batch.step == steps:
                 break
             if not taken:
-                barrier.wait(120)  # starting up is no matter of balance
+                barrier.wait(120)  # the start does not count
                 begin = time.perf_counter()
             segments = batch.segments
             lengths = [s.length for s in segments]
@@ -85,16 +90,27 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
 
 
 class Side:
-    """One way to pack and to balance, with its runs and their times."""
+    """One packing and balance, with its runs and their times."""
 
     def __init__(self, a: argparse.Namespace, folder: Path, balance: str, packing: str = "best_fit") -> None:
         self.a, self.name, self.folder = a, f"{packing}-{balance}", folder
         self.mixture = folder / f"{self.name}.yaml"
         keys = {
-            "version": 1, "seed": 1, "sequence_length": a.sequence_length, "global_batch_size": a.ranks * a.microbatches, "micro_batch_size": 1,
-            "layout": "varlen", "cap_slack": SLACK, "packing": packing, "balance": balance, "cost": {"linear": RATIO, "quadratic": 1}, "shuffle": "global",
-            "mixture": {"weights": {"files": 1}}, "sources": {"files": {"format": "megatron", "path": str(folder / "corpus")}}, "index_dir": str(folder / "index"),
-        }  # fmt: skip
+            "version": 1,
+            "seed": 1,
+            "sequence_length": a.sequence_length,
+            "global_batch_size": a.ranks * a.microbatches,
+            "micro_batch_size": 1,
+            "layout": "varlen",
+            "cap_slack": SLACK,
+            "packing": packing,
+            "balance": balance,
+            "cost": {"linear": RATIO, "quadratic": 1},
+            "shuffle": "global",
+            "mixture": {"weights": {"files": 1}},
+            "sources": {"files": {"format": "megatron", "path": str(folder / "corpus")}},
+            "index_dir": str(folder / "index"),
+        }
         self.mixture.write_text(json.dumps(keys))
         self.walls: List[float] = []
         self.taken: Dict[int, Taken] = {}
@@ -131,7 +147,7 @@ class Side:
         self.walls.append(max(wall for _, wall, _ in answers))
 
     def microbatches(self) -> List[List[float]]:
-        """Costs by column: what ranks wait for each other in."""
+        """Returns the costs of each column. Ranks wait for each other after every column."""
         return [[cost(column[2]) for column in row] for row in zip(*(self.taken[r] for r in sorted(self.taken)))]
 
     def tokens(self) -> int:
@@ -150,7 +166,7 @@ def waited(columns: Sequence[Sequence[float]]) -> float:
 
 
 def at_random(columns: List[List[float]], a: argparse.Namespace) -> float:
-    """The same microbatches, shuffled inside each step; the mean of some."""
+    """Returns the mean time of the same microbatches in random order inside each step."""
     rng, total, rounds = random.Random(1), 0.0, 50
     for _ in range(rounds):
         for at in range(0, len(columns), a.microbatches):
@@ -180,7 +196,7 @@ def main() -> None:
         tokens = a.ranks * a.microbatches * a.sequence_length
         write_corpus(folder / "corpus", histogram, tokens * (a.steps + 2))
         sides = [Side(a, folder, "none"), Side(a, folder, "fsdp"), Side(a, folder, "none", "concat")]
-        # The mean microbatch is not known before there is one: a step without sleep finds it.
+        # A run without sleep finds the cost of the mean microbatch.
         probe = Side(a, folder, "none")
         probe.play(0)
         columns = probe.microbatches()
@@ -197,18 +213,20 @@ def report(a: argparse.Namespace, sides: List[Side], mean: float, bare: float) -
     if none.steps() != fsdp.steps():
         raise SystemExit("the two runs do not hold the same documents in the same steps")
     seconds = a.mean_ms / 1e3 / mean
-    print(f"\n{a.ranks} ranks × {a.microbatches} microbatches of {a.sequence_length} tokens, {a.steps} steps, lengths of {a.lengths}, 8B, varlen {SLACK}, "
-          f"{a.rounds} rounds in turns; without any computing the steps take {bare:.2f} s")  # fmt: skip
     print(
-        "\n| | wall time | simulated | over its mean | M tokens | simulated seconds a M tokens |\n|---|---|---|---|---|---|"
+        f"\n{a.ranks} ranks × {a.microbatches} microbatches of {a.sequence_length} tokens, {a.steps} steps, "
+        f"lengths of {a.lengths}, 8B, varlen {SLACK}, {a.rounds} rounds in turns; "
+        f"without any computing the steps take {bare:.2f} s"
     )
+    print("\n| | wall time | simulated | over its mean | M tokens | simulated seconds a M tokens |")
+    print("|---|---|---|---|---|---|")
 
     def line(name: str, wall: str, side: Side, took: float) -> None:
         ideal = sum(sum(column) for column in side.microbatches()) / a.ranks
         millions = side.tokens() / 1e6
-        print(
-            f"| {name} | {wall} | {took * seconds:.2f} s | {100 * (took / ideal - 1):.1f} % | {millions:.2f} | {took * seconds / millions:.4f} |"
-        )
+        over = 100 * (took / ideal - 1)
+        took *= seconds
+        print(f"| {name} | {wall} | {took:.2f} s | {over:.1f} % | {millions:.2f} | {took / millions:.4f} |")
 
     for name, side in (
         ("best_fit, balance: fsdp", fsdp),

@@ -1,13 +1,15 @@
-"""Measures the hand-over of a ready batch to the trainer: time and the trainer's CPU per batch.
-
-`millrace` is the real sidecar and client over a synthetic run (the sidecar plans, builds and pushes all the while). Beside it, in the
-same run and taking turns: one process that copies ready batches into a shared-memory block and sends its name through a
-multiprocessing queue (`shm+queue`: what a DataLoader worker does, without PyTorch), and PyTorch's DataLoader where it can be imported.
+"""Measures the hand-over of a ready batch to the trainer: the time, and the trainer's CPU per batch.
 
     python bench/handover.py [--sizes 256KiB,16MiB] [--batches 200] [--rounds 5] [--step-ms 5]
 
-`ready`: the trainer computes (here: sleeps) for --step-ms, so that the batch is ready when it is asked for; the time is next() and one
-NumPy array over the batch; giving the batch before back is in the CPU. `full speed`: nothing in between; the time between batches. CPU is the trainer's process alone.
+`millrace` is the real sidecar and client over a synthetic run: the sidecar plans, builds and pushes all the time. Two
+baselines take turns with it. `shm+queue` is one process that copies ready batches into a shared-memory block and sends
+its name through a multiprocessing queue, as a DataLoader worker does without PyTorch. The other is PyTorch's
+DataLoader, if it can be imported.
+
+`ready`: the trainer sleeps for --step-ms before it asks, so the batch is ready. The time is that of next() and of one
+NumPy array over the batch. The CPU includes the release of the previous batch. `full speed`: the trainer does nothing
+in between, and the time is that between two batches. CPU is that of the trainer's process.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ class Millrace:
         return batch["tokens"]
 
     def drop(self, batch: Any) -> None:
-        pass  # by its last reference
+        pass  # the last reference unlinks it
 
     def close(self) -> None:
         self._loader.close()
@@ -77,7 +79,7 @@ class Millrace:
 
 
 def _copy_through_shm(size: int, full: Any, free: Any) -> None:
-    """The producer of shm+queue: a fresh block for each batch, as a DataLoader worker makes one."""
+    """The producer of shm+queue: a new block for each batch, as in a DataLoader worker."""
     source = np.arange(size, dtype=np.uint8)
     while free.get():
         block = shared_memory.SharedMemory(create=True, size=size)
@@ -90,7 +92,8 @@ class ShmQueue:
     name = "shm+queue"
 
     def __init__(self, server: Path, size: int) -> None:
-        # One resource tracker for producer and consumer: two would each warn of what the other has unlinked.
+        # Producer and consumer share one resource tracker: each of two would warn of the blocks that the other
+        # unlinked.
         resource_tracker.ensure_running()
         context = mp.get_context("fork")
         self._full, self._free, self._size = context.Queue(), context.Queue(), size
@@ -108,7 +111,7 @@ class ShmQueue:
             yield block
 
     def array(self, batch: Any) -> np.ndarray:
-        # A copy of the header only: views would keep the block from closing.
+        # Copies the header only, because a view would keep the block open.
         return np.ndarray((1,), np.uint8, bytes(batch.buf[:1]))
 
     def drop(self, batch: Any) -> None:
@@ -126,7 +129,7 @@ class ShmQueue:
 
 
 def torch_loader() -> Any:
-    """PyTorch's DataLoader with one worker that stacks rows of a ready tensor, or None where PyTorch is not installed."""
+    """Returns PyTorch's DataLoader with one worker that stacks rows of a tensor, or None without PyTorch."""
     try:
         import torch
     except ImportError:
@@ -160,7 +163,7 @@ def torch_loader() -> Any:
 
 
 def measure(make: Callable[[Path, int], Any], server: Path, size: int, batches: int, pause: float) -> Dict[str, float]:
-    """One round: seconds of each next(), and the trainer's CPU seconds a batch (sleeping costs none)."""
+    """Runs one round. Returns the seconds of each next(), and the trainer's CPU seconds per batch."""
     way = make(server, size)
     try:
         iterator = way.batches
@@ -174,7 +177,8 @@ def measure(make: Callable[[Path, int], Any], server: Path, size: int, batches: 
             fresh = next(iterator)
             array = way.array(fresh)
             waits.append(time.perf_counter() - began)
-            # The batch before goes back while the new one is held, as in a training loop; it costs CPU, and wakes the other side.
+            # As in a training loop, the previous batch is released while the new one is held. That costs CPU and wakes
+            # the other side.
             del array
             way.drop(batch)
             batch = fresh

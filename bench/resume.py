@@ -1,14 +1,16 @@
-"""Kill everything, start again, and see what the trainer gets: Millrace beside the loaders that people use.
+"""Measures a restart after SIGKILL of everything: Millrace beside other loaders.
 
-Every system reads the same documents in a shuffled order with two readers, in batches of 32. The trainer writes down the ids of each
-batch that it has consumed and saves the loader's state after every tenth, as its model checkpoint. After some batches the trainer and
-all its processes get SIGKILL. Then the same command runs again with the last saved state. The table counts documents *lost*
-and *repeated* over the whole epoch, without those consumed after the saved state (the model's checkpoint does not hold them).
-Times go from the start of the new process to its first batch. `imports` is the part of Python's imports.
+    python bench/resume.py --millrace ./millrace [--peers millrace,torchdata,streaming,ray]
+                           [--documents 20000] [--rounds 3]
 
-    python bench/resume.py --millrace ./millrace [--peers millrace,torchdata,streaming,ray] [--documents 20000] [--rounds 3]
+Every loader reads the same documents in shuffled order with two readers, in batches of 32. The trainer records the ids
+of each consumed batch. It saves the loader's state after every tenth batch, as with a model checkpoint. After some
+batches, the trainer and all its processes get SIGKILL. Then the same command runs again with the last saved state.
 
-A peer that cannot be imported is left out and named.
+The table counts the documents that are *lost* and *repeated* over the whole epoch. Documents consumed after the saved
+state do not count, because the model checkpoint does not include them. Times begin with the start of the new process
+and end with its first batch. `imports` is the part that Python's imports take. A peer that cannot be imported is named
+and left out.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ SAVED = "saved.json"
 
 
 def write_documents(path: Path, count: int) -> None:
-    """Documents of 20 to 200 words; each begins with its number."""
+    """Writes documents of 20 to 200 words. Each begins with its number."""
     rng = random.Random(1)
     words = [f"w{i}" for i in range(500)]
     with path.open("w") as f:
@@ -101,7 +103,7 @@ def streaming(data: Path, state: Any) -> Batches:
     from streaming import StreamingDataLoader, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
 
-    clean_stale_shared_memory()  # after a kill nothing starts without it
+    clean_stale_shared_memory()  # required after a kill
     dataset = StreamingDataset(local=str(data / "mds"), shuffle=True, shuffle_seed=1, batch_size=BATCH)
     loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=2)
     if state is not None:
@@ -118,7 +120,7 @@ def ray(data: Path, state: Any) -> Batches:
     )
     ray.data.DataContext.get_current().enable_progress_bars = False
     documents = ray.data.read_json(str(data / "docs.jsonl")).random_shuffle(seed=1)
-    # There is no state inside an epoch: a restarted trainer begins the epoch again.
+    # It has no state inside an epoch: a restarted trainer begins the epoch again.
     for batch in documents.iter_batches(batch_size=BATCH, batch_format="numpy"):
         yield [number(t) for t in batch["text"]], lambda: None
 
@@ -138,7 +140,7 @@ def millrace(data: Path, state: Any) -> Batches:
     if state is not None:
         loader.load_state_dict(state)
     for batch in loader:
-        # A document is counted where it begins.
+        # A document counts at its first segment.
         yield [int(s.id.rsplit("#", 1)[1]) for s in batch.segments if s.offset == 0], loader.state_dict
     loader.close()
     up.wait()
@@ -154,7 +156,7 @@ NEEDS = {"millrace": "numpy", "torchdata": "torchdata.stateful_dataloader", "str
 
 
 def trainer(peer: str, data: Path, log: Path) -> None:
-    """The child: goes on from the saved state and writes a line a batch, durable before the next."""
+    """The child process: resumes from the saved state and syncs a line for each batch before the next."""
     begun = time.time()
     __import__(NEEDS[peer])
     imports = time.time() - begun
@@ -210,7 +212,8 @@ def until(
 
 
 def kill_all(process: subprocess.Popen, mark: str) -> None:
-    """SIGKILL for the trainer's session and whatever else carries its mark in the environment (readers and daemons with sessions of their own)."""
+    """Kills the trainer's session, and readers and daemons in other sessions, which have the mark in their
+    environment."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -250,7 +253,7 @@ def measure(peer: str, documents: Path, count: int, kill_after: int) -> Dict[str
 
 
 def compare(seen: List[Dict[str, Any]], before: int, count: int) -> Dict[str, float]:
-    """What the effective history holds: batches up to the restored state, then all of the second life."""
+    """Compares the documents with the effective history: batches up to the restored state, then the second life."""
     start = seen[before]["start"]
     history = [s["ids"] for s in seen[:before] if "ids" in s and s["batch"] <= start] + [
         s["ids"] for s in seen[before:] if "ids" in s
@@ -281,7 +284,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as d:
         documents = Path(d) / "docs.jsonl"
         write_documents(documents, a.documents)
-        for turn in range(a.rounds):  # they take turns, so that a busy minute hits all
+        for turn in range(a.rounds):  # peers take turns, so that a busy minute affects all
             for peer in a.peers.split(","):
                 if peer != "millrace" and not importable(peer):
                     print(f"{peer}: not importable, left out", file=sys.stderr)

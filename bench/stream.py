@@ -1,10 +1,12 @@
-"""What the whole costs: raw zstd JSONL to packed [8, 2048] int64 batches in the trainer's hands, start-up, idleness and memory.
+"""Measures the whole way: raw zstd JSONL to packed [8, 2048] int64 batches in the trainer, start-up, idle CPU and
+memory.
 
     bench/stream.sh [--megabytes 120] [--rounds 3] [--seconds 8] [--sections throughput,start,idle,memory]
 
-The peer of the first table runs in the same rounds: a thread pool of tiktoken's encode_to_numpy over the same documents and the
-same ids, concat-then-split in NumPy, tokens and labels alone: the design of the fastest loader known to us, without PyTorch. CPU is
-user and system time of every process of a side in the measured window. Tokens count document tokens, no padding.
+The peer of the first table runs in the same rounds, over the same documents and ids. It is a thread pool of tiktoken's
+encode_to_numpy with concat-then-split in NumPy, for tokens and labels alone. The fastest Python loader known to us has
+this design on top of PyTorch. CPU is the user and system time of all processes of a side in the measured window. Tokens
+are document tokens without padding.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> list[int]:
-    """A process and all below it."""
+    """Returns a process and all its descendants."""
     parents = collections.defaultdict(list)
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -66,7 +68,7 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def pss_mib(pids: list[int]) -> float:
-    """Proportional set size: shared memory is counted once."""
+    """Returns the proportional set size, which counts shared memory once."""
     total = 0
     for pid in pids:
         try:
@@ -79,7 +81,7 @@ def pss_mib(pids: list[int]) -> float:
 
 
 def make_corpus(folder: pathlib.Path, megabytes: int) -> None:
-    """Documents of this machine as zstd JSONL shards of 16 MB of text."""
+    """Writes documents of this machine as zstd JSONL shards of 16 MB of text."""
     if (folder / "done").exists():
         return
     documents, labels = vocabularies.corpus(megabytes * 1_000_000)

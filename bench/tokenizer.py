@@ -1,8 +1,8 @@
 """Compares tokenizers on one core: ours, pip's tiktoken and Hugging Face's tokenizers.
 
 All get the same vocabulary (exported from ours) and the same documents: real files of this machine, chosen with a fixed
-seed. Rounds are interleaved, so that what else the machine does falls on all of them alike; figures are medians over the
-rounds, in MB of UTF-8 per second of CPU time. All ids are compared with tiktoken's.
+seed. Rounds are interleaved, so that other work on the machine affects all alike. Figures are medians over the rounds,
+in MB of UTF-8 per second of CPU time. All ids are compared with tiktoken's.
 
 Run it through bench/tokenizer.sh, which makes the environment.
 """
@@ -29,7 +29,8 @@ import tiktoken
 import tiktoken_ext.openai_public as openai_public
 import tokenizers
 
-# Sources of documents: label, folder (from the environment if it begins with $) and endings. Missing folders are left out.
+# Sources of documents: label, folder (from the environment if it begins with $) and endings. Missing folders are left
+# out.
 PLACES = [
     ("Go source", "$GOROOT/src", (".go",)),
     ("Go pages and texts", "$GOROOT", (".md", ".html", ".txt")),
@@ -52,7 +53,7 @@ def place(folder: str) -> pathlib.Path:
 
 
 def document(path: pathlib.Path) -> str | None:
-    """The text of a file, or None where it is no text, too short or too long."""
+    """Returns the text of a file, or None if it is not text, too short or too long."""
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
@@ -62,7 +63,7 @@ def document(path: pathlib.Path) -> str | None:
 
 
 def corpus(size: int) -> tuple[list[str], dict[str, int]]:
-    """About size bytes of documents, the same share from each place, shuffled; and the bytes of each label."""
+    """Returns about `size` bytes of shuffled documents, the same share from each place, and the bytes of each label."""
     documents: list[str] = []
     labels: dict[str, int] = {}
     shuffle = random.Random(20)
@@ -85,20 +86,20 @@ def corpus(size: int) -> tuple[list[str], dict[str, int]]:
 
 
 def exported(tokenbench: str, name: str) -> dict[bytes, int]:
-    """The ranks of an encoding, from ours."""
+    """Returns the ranks of an encoding, exported from our tokenizer."""
     out = subprocess.run([tokenbench, "-export", name], capture_output=True, check=True).stdout
     return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, out.splitlines())}
 
 
 def tiktoken_encoding(name: str, ranks: dict[bytes, int]) -> tiktoken.Encoding:
-    """The encoding as tiktoken defines it, with our ranks where it would go to the network for its own."""
+    """Returns the encoding that tiktoken defines, with our ranks in place of a download."""
     openai_public.load_tiktoken_bpe = lambda *_, **__: ranks
     openai_public.data_gym_to_mergeable_bpe_ranks = lambda *_, **__: ranks
     return tiktoken.Encoding(**getattr(openai_public, name)())
 
 
 def merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The two parts that each token is merged from, in the order of ranks."""
+    """Returns the two parts of each merged token, in the order of ranks."""
     pairs = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         parts = [bytes([b]) for b in token]
@@ -112,7 +113,7 @@ def merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
 
 
 def hugging_face(encoding: tiktoken.Encoding, ranks: dict[bytes, int]) -> tokenizers.Tokenizer:
-    """The same encoding for tokenizers. Two things mean something else in its regex engine: $ and {1,3}+."""
+    """Returns the same encoding for tokenizers. Its regex engine reads $ and {1,3}+ differently."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = (b for b in range(256) if b not in printable)
     shown = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}

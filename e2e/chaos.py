@@ -1,10 +1,12 @@
-"""The campaign: seeded faults against real processes over real files. The history checker compares each run with the fault-free run.
+"""The campaign: seeded faults against real processes over real files. The history checker compares each run with the
+fault-free run.
 
     python chaos.py --faults 200 --seed 1 [--beside 3] [--record] [--keep]
 
-A fault counts only if its victim had work in flight by its own event record: something begun and not ended, or a named point inside a
-stage of work. The table at the end says how often each point and each kind was hit. The exit status is 1 if anything was lost,
-doubled, out of order or different, or if a campaign of 3,000 faults left a point with fewer than 20 hits.
+A fault counts only if its victim had work in flight by its own event record: something begun and not ended, or a named
+point inside a stage of work. The table at the end shows how often each point and each kind was hit. The exit status is
+1 if anything was lost, doubled, out of order or different, or if a campaign of 3,000 faults left a point with fewer
+than 20 hits.
 """
 
 from __future__ import annotations
@@ -39,9 +41,9 @@ from ordeal import Ordeal, written
 RANKS = 2
 LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
 MOMENTS = 7  # faults at random moments in a run
-SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # of a run, drawn
+SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # the number of shadows of a run is drawn from these
 PAUSE = 0.012  # seconds of training for each batch
-BAD = (7, 23)  # records of the flawed source that are no text
+BAD = (7, 23)  # records of the flawed source that cannot be decoded
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
 
 RUN: Dict[str, Any] = {
@@ -58,9 +60,9 @@ SOURCES: Dict[str, Any] = {
     "flawed": {"path": "flawed.jsonl"},
     "hurt": {"path": "hurt.jsonl"},
 }
-HURT = range(120, 280, 8)  # records of that source that are damaged once their lengths are known
+HURT = range(120, 280, 8)  # records that are damaged after the length store has their lengths
 HURT_TEXTS = corpus.synthetic_texts(78, 400, 120)
-BALLAST = "-" * 9000  # makes it larger than what its digest holds, 1 MiB at both ends
+BALLAST = "-" * 9000  # makes the file longer than its digest covers (1 MiB at each end)
 MIXTURES: Dict[str, Dict[str, Any]] = {
     "tokens": {
         "mixture": {"schedule": [
@@ -81,7 +83,7 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
     "damaged": {
         "mixture": {"weights": {"hurt": 3, "frames": 2, "flawed": 1}},
         "sources": {name: SOURCES[name] for name in ("hurt", "frames", "flawed")},
-        "verify": "off",  # else a file that was changed ends the run
+        "verify": "off",  # otherwise a changed file ends the run
     },
     "bucketed": {
         "mixture": {"weights": {"frames": 3, "tables": 2, "books": 1, "flawed": 1}},
@@ -101,7 +103,7 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 class Fault:
     """One injected fault. `counts` is true if the victim's record shows work in flight."""
 
-    what: str  # kill, eio …; for one at a moment also stop, term, memory, pair, cut, nap
+    what: str  # kill, eio …; at random moments also stop, term, memory, pair, cut, nap
     where: str  # the point, or the kind of process
     counts: bool
 
@@ -117,7 +119,7 @@ def struck(h: History) -> Iterator[Fault]:
         kind = re.sub(r"-\d+$", "", r["name"])
         counts = life is not None and bool(life.until(r["boottime_ns"]).open())
         if life is not None and r["key"] == "memory":
-            counts = counts and not life.named("exit")  # it lived on with what it had
+            counts = counts and not life.named("exit")  # it continued without the memory
         yield Fault(r["key"], kind, counts)
     for life in h.of("trainer"):
         for event in ("cut", "nap"):
@@ -126,7 +128,8 @@ def struck(h: History) -> Iterator[Fault]:
 
 
 class Stage:
-    """The files, the mixtures and the results of fault-free runs. `kept` is a directory that holds, or will hold, a finished stage."""
+    """The files, the mixtures and the results of fault-free runs. `kept` is a directory that holds, or will hold, a
+    finished stage."""
 
     def __init__(self, binary: Path, scratch: Path, kept: Optional[Path] = None) -> None:
         self.binary, self.scratch, self.kept = binary, scratch, kept or scratch
@@ -164,14 +167,16 @@ class Stage:
         )
 
     def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
-        """Gives a run its own index, so that indexing also happens under faults. The index holds the lengths of shards to be damaged."""
+        """Gives a run its own index, so that indexing also happens under faults. The index holds the lengths of shards
+        to be damaged."""
         own: Dict[str, Any] = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
         if "hurt" in MIXTURES[name]["sources"]:
             shutil.copytree(self.kept / "known.index", own["index_dir"])
         return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
-        """Runs without faults. Every failpoint is armed with an empty pause, so the records count how often each is passed."""
+        """Runs without faults. Every failpoint is armed with an empty pause, so the records count how often each is
+        passed."""
         counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
         directory, wrong = self.kept / f"golden-{name}", []
         if not directory.exists():
@@ -246,7 +251,7 @@ def one(stage: Stage, seed: int) -> Outcome:
 
 
 def clear(stage: Stage, outcome: Outcome) -> None:
-    name = outcome.directory.name  # run-1 also begins the name of run-10
+    name = outcome.directory.name  # run-1 is a prefix of run-10
     for path in [*stage.scratch.glob(name), *stage.scratch.glob(f"{name}.*")]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -287,8 +292,8 @@ class Score:
 def campaign(
     stage: Stage, wanted: int, first: int, beside: int, keep: bool, say: Any = print, stop: bool = False
 ) -> Tuple[Score, int]:
-    """Plays consecutive seeds in parallel until enough faults counted. With `stop` it also ends at the first failed run.
-    Returns the seed after the last one."""
+    """Plays consecutive seeds in parallel until enough faults counted. With `stop` it also ends at the first failed
+    run. Returns the seed after the last one."""
     score, seed = Score(), first
     with concurrent.futures.ThreadPoolExecutor(beside) as pool:
         under_way = set()
@@ -358,7 +363,7 @@ def main(arguments: List[str]) -> int:
 
 
 def record(score: Score, first: int, last: int, cpu: float) -> None:
-    """Appends the campaign to the totals of the page."""
+    """Appends a row to the totals in docs/campaigns.md."""
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True
     ).stdout.strip()

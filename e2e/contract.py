@@ -1,4 +1,5 @@
-"""Independent checks of delivered batches against docs/planning.md and docs/parallelism.md. They share no code with the program."""
+"""Independent checks of delivered batches against docs/planning.md and docs/parallelism.md. They share no code with the
+program."""
 
 from __future__ import annotations
 
@@ -111,8 +112,8 @@ def _width(s: Segment, parts: int, multiple: int) -> int:
 
 
 def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:
-    """A context-parallel rank's part of a microbatch. Of each padded document the rank has two of 2 * cp equal chunks, the
-    rank-th from both ends. Whole documents of the rank follow. Everything behind the last document is padding."""
+    """A context-parallel rank's part of a microbatch. Of each padded document the rank has two of 2 * cp equal chunks,
+    the rank-th from both ends. Whole documents of the rank follow. Everything behind the last document is padding."""
     multiple = mixture["pad_multiple"]
     varlen = whole["labels"].ndim == 1
     if not batch.segments and varlen:  # two masked tokens for everyone
@@ -225,8 +226,9 @@ def check_complete(
 
 
 def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
-    """Checks where documents are cut. A document longer than the step's sequence becomes whole sequences and a rest. `concat`
-    cuts only at row ends. Every step but the last has a full batch of sequences; `pad` puts one segment in each."""
+    """Checks where documents are cut. A document longer than the step's sequence becomes whole sequences and a rest.
+    `concat` cuts only at row ends. Every step but the last has a full batch of sequences; `pad` puts one segment in
+    each."""
     now = by_step(delivered, mixture)
     ranks = len(delivered.ranks)
     for step, segments in delivered.steps().items():
@@ -297,7 +299,8 @@ def _normal(weights: Mapping[str, Fraction]) -> Dict[str, Fraction]:
 def deviations(
     delivered: Delivered, mixture: Mapping[str, Any], until: Optional[int] = None
 ) -> List[Tuple[int, Fraction, str]]:
-    """For each step's end up to `until`: the largest |delivered - target| of any source since step 0, in the unit of the weights."""
+    """For each step's end up to `until`: the largest |delivered - target| of any source since step 0, in the unit of
+    the weights."""
     unit = mixture["mixture"].get("unit", "tokens")
     placed: Dict[str, int] = collections.Counter()
     target: Dict[str, Fraction] = collections.defaultdict(Fraction)

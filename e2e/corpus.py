@@ -1,5 +1,5 @@
-"""Corpora with fixed seeds, in every format, written by libraries that Millrace does not use. The text is real (the sources
-of Go's and Python's libraries) with synthetic edge cases."""
+"""Corpora with fixed seeds, in every format, written by libraries that Millrace does not use. The text is real (the
+sources of Go's and Python's libraries) with synthetic edge cases."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def mixed_texts(seed: int, count: int, longest: int) -> List[str]:
 
 
 def write_jsonl(path: Path, texts: Sequence[str], field: str = "text", odd: bool = True) -> None:
-    """JSON lines, compressed as the name says. `odd` adds blank lines, CRLF, escapes and other fields before and after."""
+    """JSON lines, compressed as the name says. `odd` adds blank lines, CRLF, escapes and other fields before and
+    after."""
     lines: List[bytes] = []
     for i, text in enumerate(texts):
         record: Dict[str, Any] = {}

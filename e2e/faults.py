@@ -20,10 +20,11 @@ DISK = {
     "index/reserve": ("eio", "enospc"),
     "index/sync": ("eio", "sleep:300ms"),
     "index/publish/before": ("eio", "enospc"),
-    "loader/reply/before": ("kill", "sleep:600ms"),  # a reply that is late is asked of the standby too
+    "loader/reply/before": ("kill", "sleep:600ms"),  # the sidecar asks the standby for a late reply too
 }
 
-# Failpoints that only a shard damaged after indexing passes. Runs with such a shard draw three of their faults from them.
+# Failpoints that only a shard damaged after indexing passes. Runs with such a shard draw three of their faults from
+# them.
 DAMAGE = (
     "loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after",
     "sidecar/masked/before", "sidecar/masked/after",
@@ -69,16 +70,16 @@ class Plan:
     """The faults of one run. All are drawn before the run begins."""
 
     armed: Tuple[str, ...]  # MILLRACE_FAILPOINTS, with {marks} for the directory of marks
-    moments: Tuple[
-        Tuple[float, str, float], ...
-    ]  # after which part of the run, what, and a number to draw the victim and the rest from
+    # Each: the part of the run after which it strikes, its kind, and a number that draws the victim and the rest.
+    moments: Tuple[Tuple[float, str, float], ...]
     naps: Tuple[Tuple[int, float], ...]
     cuts: Tuple[int, ...]
 
 
 def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str], int], moments: int) -> Plan:
-    """The faults of a seed. `processes` are names by kind. `passes` says how often a process of a kind passes a failpoint in a
-    fault-free run. Each seed takes its part of a deck of all failpoints, so that a range of seeds hits each equally often."""
+    """The faults of a seed. `processes` are names by kind. `passes` says how often a process of a kind passes a
+    failpoint in a fault-free run. Each seed takes its part of a deck of all failpoints, so that a range of seeds hits
+    each equally often."""
     rng = random.Random(seed)
     armed: List[str] = []
     brought: List[str] = []

@@ -56,7 +56,8 @@ class Delivered:
         return out
 
     def along(self, tp: int = 1, cp: int = 1, pp: int = 1) -> "Delivered":
-        """The batches of the first world rank of each data-parallel rank. The other ranks must agree on segments and state."""
+        """The batches of the first world rank of each data-parallel rank. The other ranks must agree on segments and
+        state."""
         dp = len(self.ranks) // (tp * cp * pp)
         for rank, batches in enumerate(self.ranks):
             first = self.ranks[tp * cp * (rank // (tp * cp) % dp)]
@@ -116,7 +117,7 @@ class Trainers:
                 rank = self._pipes[pipe]
                 try:
                     told = pipe.recv()
-                except (EOFError, OSError):  # the latter where it was killed while it told
+                except (EOFError, OSError):  # OSError: it was killed while it sent
                     self.delivered.ends[rank] = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
                     del self._pipes[pipe]
                     continue
@@ -138,7 +139,8 @@ class Trainers:
 
 
 class Run:
-    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it is stopped and left nothing behind."""
+    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it is stopped and left
+    nothing behind."""
 
     def __init__(
         self,
@@ -239,7 +241,7 @@ class Run:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # it was faster
+                pass  # it has ended
         self.process.wait()
 
     def kill_up(self) -> None:
@@ -254,7 +256,7 @@ class Run:
     def leftovers(self) -> List[str]:
         """Leftovers of the run: processes, sockets, the runtime directory."""
         until = time.monotonic() + SOON
-        while True:  # a killed process may need a moment to be gone
+        while True:  # a killed process may take a moment to disappear
             found = [f"process {pid}" for pid in processes_of(self.directory)]
             found += [str(p) for p in self.directory.glob("*.sock")]
             if (self.directory / "run").exists():

@@ -1,12 +1,13 @@
-"""The history checker: compares the records of every process in a run with faults with the fault-free run of the same configuration.
+"""The history checker: compares the records of every process in a run with faults with the fault-free run of the same
+configuration.
 
     python history.py EVENTS --golden EVENTS [--manifest FILE] [--bound SECONDS]
 
-EVENTS is a directory of event records (`millrace up --events`, and those of trainers, see stub.py). Prints each violation of P1 to P10
-with the records around it; the exit status is 1 if there is any.
+EVENTS is a directory of event records (`millrace up --events`, and those of trainers, see stub.py). Prints each
+violation of P1 to P10 with the records around it; the exit status is 1 if there is any.
 
-The *effective* history of a rank is what its trainer's lives took, cut where a later life began: a life that starts from a checkpoint
-takes back all that came after it.
+The *effective* history of a rank has the batches that its trainer's lives took. A life that starts from a checkpoint
+removes every later batch of the lives before it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,9 @@ from records import Life, Record, lives
 Position = Tuple[int, int]  # step, microbatch
 Slot = Tuple[int, int, int]  # step, rank, microbatch
 
-FD_SLACK = (
-    2  # descriptors that a role may hold more at its end than at its beginning: a connection that is being closed
-)
-GOROUTINE_SLACK = 8  # connections that are being closed have some of their own for a moment
-RSS_FACTOR, RSS_SLACK = 1.5, 32 << 20  # beside the largest of the kind in the golden run
+FD_SLACK = 2  # more descriptors than at the start are allowed: connections that are being closed
+GOROUTINE_SLACK = 8  # more goroutines than in the golden run are allowed: connections that are being closed
+RSS_FACTOR, RSS_SLACK = 1.5, 32 << 20  # relative to the largest process of the kind in the golden run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Check:
     golden: History
     manifest: Optional[Mapping[str, Mapping[str, int]]] = None  # tokens by source and id
     bound: float = 30.0  # seconds that one call of a trainer may take
-    paused: float = 0.0  # seconds by which faults may prolong a call: processes that were stopped
+    paused: float = 0.0  # seconds for which processes were stopped; a call may take so much longer
 
     def run(self, h: History) -> List[Violation]:
         """All violations, in the order of the promises."""
@@ -146,7 +145,7 @@ class Check:
                     continue
                 yield from self._beginning(life, batches[0], reached)
                 for a, b in zip(batches, batches[1:]):
-                    if position(b) not in (after(a), position(a)):  # a repetition is P2's
+                    if position(b) not in (after(a), position(a)):  # a repeated batch violates P2 instead
                         yield Violation(
                             "P3",
                             f"{life.name} got {position(b)} after {position(a)}, where {after(a)} is next",
@@ -158,7 +157,7 @@ class Check:
         start = (life.named("start") or [{}])[0]
         if start.get("state_step", -1) >= 0:
             microbatch = start.get("state_microbatch", 0)
-            # A state names the next step, and may stand in its middle.
+            # A state names the next step and may be inside it.
             want = (start["state_step"], microbatch)
             if position(first) != want:
                 yield Violation(
@@ -193,8 +192,8 @@ class Check:
                 )
 
     def multiset(self, h: History) -> Iterator[Violation]:
-        """P6: per epoch, each piece of each sample comes as often as in the golden run. No sample is longer than in the manifest.
-        Every step draws the golden run's tokens of each source."""
+        """P6: per epoch, each piece of each sample comes as often as in the golden run. No sample is longer than in the
+        manifest. Every step draws the golden run's tokens of each source."""
         have, want = pieces(h), pieces(self.golden)
         for piece in sorted((have - want) + (want - have))[:5]:
             yield Violation("P6", f"{piece} came {have[piece]} times, {want[piece]} are due")
@@ -214,7 +213,8 @@ class Check:
                 )
 
     def terms(self, h: History) -> Iterator[Violation]:
-        """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Terms of orchestrators rise."""
+        """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Terms of
+        orchestrators rise."""
         for life in h.of("loader", "shadow", "sidecar", "orchestrator"):
             seen: Dict[Tuple[str, str], int] = {}
             for r in life.records:
@@ -261,8 +261,8 @@ class Check:
             yield Violation("P8", f"rank {rank} never began")
 
     def _excused(self, h: History, life: Life, error: Record) -> bool:
-        """Whether an `up` ended by itself while the trainer waited, because every rank had finished, this one in an earlier life.
-        The death of an `up` that is restarted does not count."""
+        """Whether an `up` ended by itself while the trainer waited, because every rank had finished, this one in an
+        earlier life. The death of an `up` that is restarted does not count."""
         asked = max(
             (r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]),
             default=0,
@@ -272,11 +272,12 @@ class Check:
         )
 
     def leaks(self, h: History) -> Iterator[Violation]:
-        """P9: a process holds the same resources at its end as at its start, and nothing outlives the run (the driver's `left` records)."""
+        """P9: a process holds the same resources at its end as at its start, and nothing outlives the run (the driver's
+        `left` records)."""
         heaviest: Dict[str, int] = collections.Counter()
         for life, r in [*self.golden.each("exit"), *self.golden.each("end")]:
             heaviest[life.kind] = max(heaviest[life.kind], r.get("rss_bytes", 0))
-        # One loader may end up reading the sources of all loaders.
+        # After failovers, one loader may read the sources of all loaders.
         readers = self.golden.of("loader", "shadow")
         heaviest["loader"] = heaviest["shadow"] = len(readers) * max(heaviest["loader"], heaviest["shadow"])
         idle = max((r.get("goroutines", 0) for _, r in self.golden.each("exit")), default=0)

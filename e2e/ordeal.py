@@ -1,5 +1,5 @@
-"""One run of the real binary and real trainers under planned faults. A driver keeps it going as a cluster's launcher would. It
-restarts a dead `up`. When a trainer dies, it restarts all trainers from a checkpoint."""
+"""One run of the real binary and real trainers under planned faults. A driver keeps it going as a cluster's launcher
+would. It restarts a dead `up`. When a trainer dies, it restarts all trainers from a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from millrace._connection import Connection
 from millrace._errors import Lost
 
 TICK = 0.005  # seconds between two looks at everything
-STOPPED = (0.02, 0.5)  # seconds that a stopped process stays so
-STAYS = 0.5  # seconds that a stranger waits to be turned away
+STOPPED = (0.02, 0.5)  # seconds for which a process is stopped
+STAYS = 0.5  # seconds that a stranger waits for its refusal
 PATIENCE = 60.0  # seconds without any batch, death or fault after which a run counts as hung
 
 # A clean process that forks the trainers. It has loaded the client and has none of the driver's threads.
@@ -274,7 +274,7 @@ class Ordeal:
             caller = Connection(str(self.directory / f"rank-{rank}.sock"))
             caller.hello(rank, {"start": "state", "state": {"no": "state"}}, (0, 0, 0))
         except (OSError, Lost):
-            return  # nobody is there
+            return  # no sidecar listens
         self._record.write(
             "fault",
             key="stranger",
@@ -286,12 +286,14 @@ class Ordeal:
         self._due.sort(key=lambda d: d[0])
 
     def _seated(self, rank: int) -> bool:
-        """Whether a rank's trainer has received a batch. Until then another client that came first may hold the claim."""
+        """Whether a rank's trainer has received a batch. Until then another client that came first may hold the
+        claim."""
         record = self.events / f"trainer-{rank}-{self._trainers[rank].pid}.jsonl"
         return record.exists() and '"batch"' in record.read_text()
 
     def _clear_seats(self) -> None:
-        """Ends foreign clients that were not refused yet because the orchestrator is away, before trainers claim their ranks."""
+        """Ends foreign clients that were not refused yet because the orchestrator is away, before trainers claim their
+        ranks."""
         for caller in self._strangers:
             if caller.sock.fileno() >= 0 and not select.select([caller.sock], [], [], STAYS)[0]:
                 caller.close()
@@ -304,12 +306,12 @@ class Ordeal:
             self._dying.add(pid)
         self._record.write("fault", key=also or what, name=name, victim=pid)
         try:
-            if what == "memory":  # no page more than it has: the next larger allocation ends the process
+            if what == "memory":  # its address space may not grow: the next large allocation ends the process
                 resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
                 return
             os.kill(pid, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}[what])
         except (ProcessLookupError, PermissionError):
-            return  # it was faster
+            return  # it has ended
         if what == "stop":
             self.paused += seconds
             self._due.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT)))

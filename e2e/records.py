@@ -44,7 +44,8 @@ class Life:
         return kinds.get(self.kind, self._pairs)()
 
     def _pairs(self) -> List[Tuple[Any, ...]]:
-        """A trainer's call that has not returned or the batch that it holds, and the children of an `up` that has not ended."""
+        """A trainer's call that has not returned or the batch that it holds, and the children of an `up` that has not
+        ended."""
         last = self.records[-1] if self.records else {}
         if self.kind == "trainer":
             return [(last["event"], last["step"])] if last.get("event") not in (None, "end", "error") else []
@@ -93,7 +94,8 @@ def lives(directory: Path) -> List[Life]:
 
 
 def killed(directory: Path, stderr: str) -> List[Life]:
-    """The lives that SIGKILL ended, as `up` saw them: all of a name but the last, or all if the run ended before the next."""
+    """The lives that SIGKILL ended, as `up` saw them: all of a name but the last, or all if the run ended before the
+    next."""
     deaths = collections.Counter(re.findall(r"^(\S+) died \(SIGKILL\)", stderr, re.M))
     out: List[Life] = []
     by_name: Dict[str, List[Life]] = collections.defaultdict(list)

@@ -1,4 +1,5 @@
-"""The stage of each step and its settings: the mixture file's stages and Megatron's batch ramp-up, counted step by step."""
+"""The stage of each step and its settings: the mixture file's stages and Megatron's batch ramp-up, counted step by
+step."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
 
 
 def bucket(length: int, multiple: int, longest: int) -> int:
-    """The row length of a bucketed step, given its longest segment: the sequence length, halved while the segment fits."""
+    """The row length of a bucketed step, given its longest segment: the sequence length, halved while the segment
+    fits."""
     for _ in range(7):
         if length % 2 or length // 2 % multiple or length // 2 < longest:
             break

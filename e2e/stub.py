@@ -1,5 +1,5 @@
-"""A trainer that behaves like a real one: takes batches, saves its state, is killed, and restarts from an older checkpoint.
-It writes its own record of the batches, which survives its death."""
+"""A trainer that behaves like a real one: takes batches, saves its state, is killed, and restarts from an older
+checkpoint. It writes its own record of the batches, which survives its death."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Record:
 
 
 def held() -> Dict[str, int]:
-    """The resources that the process holds now."""
+    """Returns the descriptors and the memory of this process."""
     return {
         "fds": len(os.listdir("/proc/self/fd")) - 1,
         "rss_bytes": int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
@@ -137,11 +137,11 @@ def cut(sock: sockets.socket) -> None:
         sock.send(_wire.pack(_wire.RELEASE, ring=0, frame=0, generation=1 << 40))
         sock.shutdown(sockets.SHUT_RDWR)
     except OSError:
-        pass  # it was dead already
+        pass  # the connection is closed
 
 
 def forget(orders: Orders, step: int) -> None:
-    """Removes the states saved after a step, so that the trainer's history is one line."""
+    """Removes the states of later steps, so that the trainer's history has no branches."""
     for path in Path(orders.checkpoints).glob(f"*-{orders.rank}.json"):
         if int(path.name.split("-")[0]) >= step:
             path.unlink()
@@ -155,7 +155,8 @@ def save(orders: Orders, step: int, state: Dict[str, Any]) -> None:
 
 
 def checkpoints(directory: str, ranks: int) -> List[Dict[str, Any]]:
-    """The states that all ranks have saved, oldest first; states of one step are equal on all ranks, so the first stands for all."""
+    """Returns the states that all ranks have saved, oldest first. All ranks save equal states, so rank 0's is
+    returned."""
     steps: Dict[str, int] = {}
     for path in Path(directory).glob("*.json"):
         steps[path.name.split("-")[0]] = steps.get(path.name.split("-")[0], 0) + 1

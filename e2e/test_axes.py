@@ -1,4 +1,5 @@
-"""Tensor, context and pipeline parallelism: the batches of each world rank, and the content that no topology changes."""
+"""Tensor, context and pipeline parallelism: the batches of each world rank, and the content that no topology
+changes."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ def run(
 
 
 def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[int, int]]:
-    """By step: the sum and the number of all labels' losses over ranks with different tokens. A loss depends on token, label and
-    position and is an integer, so rounding hides nothing."""
+    """By step: the sum and the number of all labels' losses over ranks with different tokens. A loss depends on token,
+    label and position and is an integer, so rounding hides nothing."""
     out: Dict[int, Tuple[int, int]] = {}
     for rank, batches in enumerate(delivered.ranks):
         if rank % tp or rank >= tp * cp * dp:
@@ -57,8 +58,8 @@ def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[i
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
 def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) -> None:
-    """Every element of every rank's tensors equals the oracle's. Ranks of one data-parallel rank differ only in their slices.
-    Content, losses and denominators equal those of a run on one rank."""
+    """Every element of every rank's tensors equals the oracle's. Ranks of one data-parallel rank differ only in their
+    slices. Content, losses and denominators equal those of a run on one rank."""
     dp, cp, tp, pp = topology
     delivered, mixture = run(stage, layout, topology)
     alone, _ = run(stage, layout, (1, 1, 1, 1))
@@ -70,10 +71,10 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
     assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), (
         f"documents are whole on {held}"
-    )  # of so few, four ranks are not even
+    )  # so few documents cannot balance four ranks
     slots = delivered.slots()
     for (step, rank, micro), b in slots.items():
-        first = tp * (rank // tp % (cp * dp))  # of the same slice: tp 0 of stage 0
+        first = tp * (rank // tp % (cp * dp))  # the rank with the same slice: tp 0 of stage 0
         assert b.digest == slots[step, first, micro].digest, (
             f"step {step}: rank {rank} has other bytes than rank {first}"
         )
@@ -85,8 +86,8 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
 
 @pytest.mark.parametrize("topology", [(4, 1, 1, 1), (2, 2, 1, 1)], ids=lambda t: "dp{}-cp{}-tp{}-pp{}".format(*t))
 def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> None:
-    """Long documents span data-parallel ranks, and each slice is cut again for context-parallel ranks. The tensors equal the
-    oracle's. Loss, denominators and content equal those of a run on one rank."""
+    """Long documents span data-parallel ranks, and each slice is cut again for context-parallel ranks. The tensors
+    equal the oracle's. Loss, denominators and content equal those of a run on one rank."""
     dp, cp, tp, pp = topology
     change = {
         "split_documents": {"above": "mean"},
@@ -106,8 +107,8 @@ def test_split_documents(stage: Any, topology: Tuple[int, int, int, int]) -> Non
 
 
 def test_broadcast(stage: Any) -> None:
-    """With `broadcast` along tp and pp, only the first tensor-parallel rank of the first and last stage receives tensors. The
-    others receive everything else and the rank that has the tensors."""
+    """With `broadcast` along tp and pp, only the first tensor-parallel rank of the first and last stage receives
+    tensors. The others receive everything else and the rank that has the tensors."""
     tp, pp, cp = 2, 3, 2
     whole, _ = run(stage, "varlen", (1, cp, tp, pp))
     for axes, source in (

@@ -26,7 +26,7 @@ import corpus
 from conftest import variant
 from harness import DEADLINE, ID, LENGTH, OFFSET, Delivered, Run, write_mixture
 
-SECONDS = DEADLINE  # "within seconds", on a machine that does other things too
+SECONDS = DEADLINE  # "within seconds", on a busy machine
 TEXTS = corpus.synthetic_texts(5, 400, 90)
 
 
@@ -73,7 +73,7 @@ def ran(stage: Any, directory: Path, mixture: Mapping[str, Any], **kwargs: Any) 
     except AssertionError as e:
         if run.process.returncode != 1:
             raise
-        said = str(e).split("stderr:\n", 1)[1]  # it had failed before it was ready, and no rank could come
+        said = str(e).split("stderr:\n", 1)[1]  # it failed before it was ready, so no rank could connect
         clean(said)
         return 1, Delivered([[], []], [("error", "RunError", said.strip().splitlines()[-1])] * 2), said
     with contextlib.ExitStack() as end:
@@ -90,13 +90,14 @@ def says(text: str, words: Sequence[str]) -> None:
 
 
 def failed_with(end: Any, reason: str) -> None:
-    """Checks that every rank ended with a RunError or StartError that has `up`'s reason, also a rank that came later."""
+    """Checks that a rank ended with a RunError or StartError that has `up`'s reason, even if it connected later."""
     assert isinstance(end, tuple) and end[1] in ("RunError", "StartError") and end[2].endswith(reason), (
         f"{end}, and `up` said {reason!r}"
     )
 
 
-# Unreadable files: a name, a function that writes the files and returns the source, and text that the error must contain.
+# Unreadable files: a name, a function that writes the files and returns the source, and text that the error must
+# contain.
 Damage = Callable[[Path], Dict[str, Any]]
 
 
@@ -306,7 +307,8 @@ MET = {
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda d: d.__name__)
 def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
-    """For an unreadable file, `check` and `up` give the reason and exit 1, also beside a good source. Every rank gets the reason."""
+    """For an unreadable file, `check` and `up` give the reason and exit 1, also beside a good source. Every rank gets
+    the reason."""
     source = damage(tmp_path)
     whole(tmp_path, "good.jsonl")
     mixture = mixture_of({"bad": source, "good": {"path": "good.jsonl"}})
@@ -355,7 +357,8 @@ RECORDS: Dict[str, Tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
 def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
-    """One bad line of each kind, late in a file. Each is reported with file, offset and reason. All others are delivered once."""
+    """One bad line of each kind, late in a file. Each is reported with file, offset and reason. All others are
+    delivered once."""
     lines = [json.dumps({"text": t}, ensure_ascii=False).encode() for t in TEXTS]
     at: Dict[int, str] = {}
     for i, (name, (line, _)) in enumerate(RECORDS.items()):
@@ -437,7 +440,8 @@ def test_decoder_panics_on_everything(stage: Any, tmp_path: Path, stop: Any) -> 
         failed_with(end, stderr.strip().splitlines()[-1])
 
 
-# Examples of mistakes in the mixture file: the change and the expected message. The configuration's tests have all of them.
+# Examples of mistakes in the mixture file: the change and the expected message. The configuration's tests have all of
+# them.
 MISTAKES: List[Tuple[str, str, str]] = [
     ("seed: 11", "sead: 11", "seed"),
     ("seed: 11", "seed: 11\nseed: 12", "twice|double|duplicate|already"),
@@ -593,12 +597,13 @@ def flipping(directory: Path) -> Iterator[Tuple[str, List[str], Dict[str, Any]]]
     yield "megatron", ["h.bin", "h.idx"], {"format": "megatron", "path": "h"}
 
 
-FLIPS = 25  # of each of 8 formats
+FLIPS = 25  # of each of the 8 formats
 CHECKED = {"gzip", "zstd", "frames", "e", "f", "g"}  # formats in which every byte of content is under a checksum
 
 
 def test_flips(stage: Any, tmp_path: Path) -> None:
-    """200 files with one flipped bit. Each is refused by name, quarantines records by name, or delivers the same documents."""
+    """200 files with one flipped bit. Each is refused by name, quarantines records by name, or delivers the same
+    documents."""
     rng = random.Random(7)
     originals = tmp_path / "whole"
     originals.mkdir()
@@ -662,8 +667,8 @@ def test_full_disk(stage: Any, tmp_path: Path) -> None:
 
 
 def test_full_file_system(stage: Any, tmp_path: Path) -> None:
-    """The file system of the run directory is full from the start. The run reports it and begins once there is space. If the
-    test may not mount, files cannot grow instead: the run reports it and exits 1, and no rank waits for ever."""
+    """The file system of the run directory is full from the start. The run reports it and begins once there is space.
+    If the test may not mount, files cannot grow instead: the run reports it and exits 1, and no rank waits for ever."""
     small = tmp_path / "small"
     small.mkdir()
     mixture = stage.mixture(variant({"global_batch_size": 8}))
@@ -684,7 +689,7 @@ def test_full_file_system(stage: Any, tmp_path: Path) -> None:
     except AssertionError as e:
         if "`up` said" not in str(e):
             raise
-        says(str(e), ["no space|file too large"])  # it did not even come to be ready
+        says(str(e), ["no space|file too large"])  # it failed before it was ready
 
 
 def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:

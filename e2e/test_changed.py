@@ -1,4 +1,5 @@
-"""A file that changes under a run, or between a run and its resume, is an error with its name. No changed byte is served."""
+"""A file that changes under a run, or between a run and its resume, is an error with its name. No changed byte is
+served."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def test_stop_steps(stage: Any) -> None:
     whole = stage.delivered(variant({}), 2, tensors=True)
     delivered = stage.delivered(mixture, 2)
     assert list(delivered.steps()) == list(range(5))
-    # `epochs` is part of the identity, `steps` is not. Here the sources repeat, and 5 steps are within their first pass.
+    # `epochs` is part of the identity, `steps` is not. Here the sources repeat, and 5 steps are within their first
+    # pass.
     assert delivered.content() == {step: d for step, d in whole.content().items() if step < 5}
 
 

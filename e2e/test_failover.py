@@ -90,8 +90,8 @@ def holder(status: Dict[str, Any], source: str) -> str:
 
 
 def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
-    """Loaders are killed and stopped, alone and together. No byte differs, the dead return as shadows, and `up` prints the
-    warnings and their end."""
+    """Loaders are killed and stopped, alone and together. No byte differs, the dead return as shadows, and `up` prints
+    the warnings and their end."""
     slow = "shadow-0:loader/ready/before=sleep:2s@1"  # a slow shadow is reported as missing
     with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
         watch = Watch(stage, run)
@@ -158,7 +158,8 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
 
 
 def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
-    """A source's directory vanishes while its loader restarts. The run names it, waits, and continues when it is back."""
+    """A source's directory vanishes while its loader restarts. The run names it, waits, and continues when it is
+    back."""
     shutil.copytree(stage.corpus, tmp_path / "corpus")
     mixture = write_mixture(tmp_path / "corpus", training(loaders=1, reliability={"shadows": 0}))
     with Run(stage.binary, mixture, stage.new_dir(), RANKS) as run:

@@ -1,7 +1,7 @@
 """Golden digests: the delivery of a small corpus never changes silently, on any machine.
 
-Where a change is meant, `pytest e2e/test_golden.py --rewrite` writes golden.json again; then `planner_version` or the release notes have
-to say so, since runs that were begun before go on otherwise.
+After an intended change, `pytest e2e/test_golden.py --rewrite` writes golden.json again. `planner_version` or the
+release notes must then mention it, because runs that began before continue with other batches.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 
 
 def write_corpus(at: Path) -> None:
-    """Built from arithmetic alone: equal documents on every machine and in every version of Python and its libraries."""
+    """Built from arithmetic alone: equal documents on every machine and in every version of Python and its
+    libraries."""
     for i in range(2):
         corpus.write_jsonl(
             at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b"
@@ -106,7 +107,8 @@ def golden_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -> Dict[str, Any]:
-    """The documents' digest, and of each step its content digest and the digest of all batches' digests, from two ranks."""
+    """The documents' digest, and of each step its content digest and the digest of all batches' digests, from two
+    ranks."""
     mixture = {**COMMON, **MIXTURES[name]}
     documents = hashlib.blake2b(digest_size=16)
     for source, of in sorted(oracle.documents(at, mixture).items()):

@@ -69,7 +69,7 @@ def write(files: Files, directory: Path) -> History:
     directory.mkdir(parents=True)
     for name, records in files.items():
         role, _, pid = name.rpartition("-")
-        now = int(pid)  # so that lives are in the order of their numbers
+        now = int(pid)  # keeps lives in the order of their numbers
         with open(directory / f"{name}.jsonl", "w", encoding="utf-8") as f:
             for seq, r in enumerate(records, 1):
                 now = r.get("boottime_ns", now + 1_000_000)
@@ -136,7 +136,7 @@ def other_bytes(files: Files) -> None:
 
 
 def other_bytes_cut_off(files: Files) -> None:
-    """Batches that a restart rolls back must have been right too."""
+    """Batches that a restart rolls back must be right too."""
     restarted(files, 0, at=7, state_step=1, begin=1)
     files["trainer-0-10"][-1]["digest"] = "others"
 

@@ -68,7 +68,8 @@ def test_between_journal_and_publish(stage: Any, golden: Delivered) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of `up`: its children exit soon, the trainers get an error, and a new `up` continues exactly with `latest`."""
+    """kill -9 of `up`: its children exit soon, the trainers get an error, and a new `up` continues exactly with
+    `latest`."""
     rng = random.Random(seed)
     directory = stage.new_dir()
     with stage.up(training(), RANKS, directory) as run:
@@ -93,8 +94,8 @@ def test_up_killed(stage: Any, golden: Delivered, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_up_started_again(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of `up`, and at once a new one on the same run directory. Connected ranks continue by themselves in the same
-    attempt and take each batch once."""
+    """kill -9 of `up`, and at once a new one on the same run directory. Connected ranks continue by themselves in the
+    same attempt and take each batch once."""
     rng = random.Random(200 + seed)
     directory = stage.new_dir()
     with stage.up(training(), RANKS, directory) as first:
@@ -142,7 +143,8 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
 
 @pytest.mark.parametrize("seed", range(2))
 def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of trainers that hold batches. `up` keeps serving, frees the memory, and the ranks continue from either state."""
+    """kill -9 of trainers that hold batches. `up` keeps serving, frees the memory, and the ranks continue from either
+    state."""
     rng = random.Random(100 + seed)
     cut = rng.randint(2, 20)
     with stage.up(training(), RANKS, stage.new_dir()) as run:
@@ -208,7 +210,7 @@ def memfds(pid: int) -> int:
         try:
             out += "memfd:" in os.readlink(f"/proc/{pid}/fd/{fd}")
         except OSError:
-            pass  # closed meanwhile
+            pass  # it was closed
     return out
 
 

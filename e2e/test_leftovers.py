@@ -34,7 +34,7 @@ def named_memory(run: Run) -> List[str]:
                 if link.startswith("/dev/shm/")
             ]
         except OSError:
-            pass  # gone meanwhile
+            pass  # it has ended
     return out
 
 
@@ -49,12 +49,13 @@ def our_memfds() -> List[str]:
                     f"{entry}: {os.readlink(fds / fd)}" for fd in os.listdir(fds) if "memfd:" in os.readlink(fds / fd)
                 ]
         except OSError:
-            pass  # gone meanwhile
+            pass  # it has ended
     return out
 
 
 def check_clean(run: Run, failed: bool = False) -> None:
-    """Checks that only the journal is left and, after a failure, the reason: no process, socket or runtime directory."""
+    """Checks that only the journal is left and, after a failure, the reason: no process, socket or runtime
+    directory."""
     left = run.leftovers()
     assert not left
     assert sorted(p.name for p in run.directory.iterdir()) == ["journal", "outcome.json"][: 1 + failed], sorted(
@@ -245,7 +246,8 @@ def check_status(status: Dict[str, Any], running: bool = True) -> None:
 
 
 def test_status(stage: Any) -> None:
-    """`status --json` keeps its shape before, during and after a run, also with a child just killed. `ps` shows the roles."""
+    """`status --json` keeps its shape before, during and after a run, also with a child just killed. `ps` shows the
+    roles."""
     directory = stage.new_dir()
     with stage.up(mixture(), RANKS, directory) as run:
         check_status(json.loads(command(stage.binary, "status", str(directory), "--json")))

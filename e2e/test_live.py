@@ -44,7 +44,7 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
         ),
         signal.SIGKILL,
     )
-    while True:  # the next life takes what the journal says
+    while True:  # the next orchestrator reads the journal
         try:
             done.append(mix(stage, run, "skip", "--from-step", "24", "--to-step", "26"))
             break
@@ -57,8 +57,8 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
 
 
 def test_changes_hold_everywhere(stage: Any) -> None:
-    """Changes the mixture of a run while its orchestrator is killed. Resumes from states before and after, on other ranks, and
-    a new run all give the same content."""
+    """Changes the mixture of a run while its orchestrator is killed. Resumes from states before and after, on other
+    ranks, and a new run all give the same content."""
     directory = stage.new_dir()
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 2, directory) as run:
@@ -84,12 +84,12 @@ def test_changes_hold_everywhere(stage: Any) -> None:
     assert "books 0.6" in held["changes"][0]["text"]
 
     states = {b.step: json.loads(b.state) for b in first.ranks[0] if b.state and b.microbatch == b.num_microbatches - 1}
-    for step, ranks in ((18, 4), (26, 1)):  # knows of all of it, and has some of it behind it
+    for step, ranks in ((18, 4), (26, 1)):  # before all changes; after two of them
         with stage.up(LIVE, ranks) as other:
             second = other.train(state=states[step])
             assert second.ends == ["end"] * ranks and other.wait() == 0, other.stderr()
         assert second.content() == {s: d for s, d in content.items() if s > step}
-    with stage.up(LIVE, 2, directory) as run:  # a state that knows of nothing: the journal does
+    with stage.up(LIVE, 2, directory) as run:  # the state has no change, the journal has all
         again = run.train(state=states[2])
         assert again.ends == ["end"] * 2 and run.wait() == 0, run.stderr()
         assert again.content() == {s: d for s, d in content.items() if s > 2}
@@ -100,7 +100,8 @@ def test_changes_hold_everywhere(stage: Any) -> None:
         assert without.content() == {s: d for s, d in plain.content().items() if s > 2}
 
 
-# Mixtures of a state's run, the same with one key changed, the names of the override, and the share of `books` after it.
+# Mixtures of a state's run, the same with one key changed, the names of the override, and the share of `books` after
+# it.
 TEXT = {"weight": 0.9, "weights": {"plain": 1, "packed": 1, "frames": 1, "tables": 1}}
 GROUPS = {"text": TEXT, "ids": {"weight": 0.1, "weights": {"books": 1}}}
 COUNTED = {name: source for name, source in LIVE["sources"].items() if name != "packed"}
@@ -129,7 +130,8 @@ OVERRIDDEN: Dict[str, Any] = {
 
 @pytest.mark.parametrize("key", OVERRIDDEN)
 def test_overridden_mixture_drops_changes(stage: Any, key: str) -> None:
-    """A resume that overrides any key of the mixture follows the file: it drops the `mix set` that the state carries."""
+    """A resume that overrides any key of the mixture follows the file: it drops the `mix set` that the state
+    carries."""
     before, after, override, (least, most) = OVERRIDDEN[key]
     for change in (before, after):
         command(stage.binary, "index", str(stage.mixture({**LIVE, **change})), "--lengths")
@@ -239,7 +241,8 @@ def test_changes_that_cannot_be(stage: Any) -> None:
 
 
 def test_losses_become_weights(stage: Any) -> None:
-    """A policy draws more from sources with higher loss. After a rollback its journaled decisions hold, whatever is reported."""
+    """A policy draws more from sources with higher loss. After a rollback its journaled decisions hold, whatever is
+    reported."""
     mixture = dict(LIVE, adaptive={"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5})
     means = dict.fromkeys(mixture["sources"], 1.0)
     directory = stage.new_dir()

@@ -1,7 +1,8 @@
-"""Samples that become unreadable after their plan was sealed: a shard is damaged after the length store has its lengths.
+"""Samples that become unreadable after their plan was sealed: a shard is damaged after the length store has its
+lengths.
 
-The mixtures say `verify: off`, because a file that is seen to change ends the run. Damage below the file system does not show
-in the times of a file.
+The mixtures have `verify: off`, because a file with other times ends the run. Damage below the file system leaves the
+times of a file as they are.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from harness import ID, LENGTH, ROW, SOURCE, START, Delivered, Run, Segment, Slo
 
 RANKS, STEPS = 2, 22
 TEXTS = corpus.synthetic_texts(5, 400, 250)
-BALLAST = "-" * 8192  # of each record: makes the file larger than what its digest holds, 1 MiB at both ends
-MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # records that lie between, of a text that is nowhere else
+BALLAST = "-" * 8192  # in each record: makes the file longer than its digest covers (1 MiB at each end)
+MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # records between both ends whose text is unique
 
 
 def mixture(name: str, **change: Any) -> Dict[str, Any]:
@@ -77,7 +78,7 @@ def masked(golden: Delivered, bad: List[Tuple[int, Segment]]) -> Dict[Slot, Dict
     return out
 
 
-PAD, IGNORED = 0, -100  # of a padded place
+PAD, IGNORED = 0, -100  # the values of padding
 
 
 def same(delivered: Delivered, expected: Dict[Slot, Dict[str, np.ndarray]]) -> None:
@@ -88,7 +89,8 @@ def same(delivered: Delivered, expected: Dict[Slot, Dict[str, np.ndarray]]) -> N
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
-    """The sample is masked and nothing else changes. A rollback gives the same again, also after the file is repaired."""
+    """The sample is masked and nothing else changes. A rollback gives the same again, also after the file is
+    repaired."""
     path = written(tmp_path, name)
     golden = whole_run(stage, write_mixture(tmp_path, mixture(name)))
     number = next(

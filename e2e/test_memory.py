@@ -25,11 +25,11 @@ MIB = 1 << 20
 FILE = 192 * MIB  # of each source, uncompressed: three times the least loader_memory
 LEAST = {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "1MiB"}
 
-# docs/memory.md: the most that `up` and its children need, in addition to the limits.
+# The memory that `up` and its children need in addition to the limits, at most (docs/memory.md).
 BASE = 72 * MIB  # `up`, the orchestrator, and the sidecar without its batches
 PROCESS = 40 * MIB  # each loader or shadow: code, vocabulary, open files
-SHADOWS = 1  # as where the mixture file says nothing
-REPLACED = 1  # a loader that has been taken over from and is leaving
+SHADOWS = 1  # the default of the mixture file
+REPLACED = 1  # a loader whose shadow has taken over and that is about to exit
 
 
 def documented(loaders: int, loader_memory: int = 64 * MIB, sidecar_memory: int = 64 * MIB) -> int:
@@ -90,7 +90,8 @@ def mixture(*names: str, **change: Any) -> Dict[str, Any]:
 
 
 class Cgroup:
-    """A limit that the kernel enforces with cgroup v1 or v2, if the machine allows it. Otherwise the measured memory decides."""
+    """A limit that the kernel enforces with cgroup v1 or v2, if the machine allows it. Otherwise the measured memory
+    decides."""
 
     def __init__(self, limit: int, name: str) -> None:
         self.path, self.limit = Path(), limit
@@ -150,7 +151,8 @@ def weighed(stage: Any, large: Path, mixture: Dict[str, Any], ranks: int, limit:
     ],
 )
 def test_documented_minimum(stage: Any, large: Path, names: Any, shuffle: str) -> None:
-    """With the least limits and files three times as large, without an index: memory stays within the documented bound."""
+    """With the least limits and files three times as large, without an index: memory stays within the documented
+    bound."""
     shape = mixture(*names, shuffle=shuffle, index_dir=f"index-{'-'.join(names)}-{shuffle}")
     limit = documented(min(len(names), os.cpu_count() or 1))
     scale = weighed(stage, large, shape, 2, limit)
@@ -237,7 +239,7 @@ def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, to
             "limits": {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "32MiB"},
         }
     )
-    limit = documented(1) + (1 + SHADOWS + REPLACED) * tokens * 32 * MIB  # each of them may be at it
+    limit = documented(1) + (1 + SHADOWS + REPLACED) * tokens * 32 * MIB  # each of them may decode the document
     scale = weighed(stage, tmp_path, shape, 1, limit)
     print(f"{name}, {make.__name__}: {scale}, of {limit // MIB}")
     assert scale.peak <= limit, scale
@@ -260,7 +262,8 @@ def test_too_little_is_refused(stage: Any, tmp_path: Path) -> None:
 
 
 def test_ring_does_not_fit(stage: Any, tmp_path: Path) -> None:
-    """Batches too large for sidecar_memory: `check` and `up` refuse before the run begins and name a sufficient limit."""
+    """Batches too large for sidecar_memory: `check` and `up` refuse before the run begins and name a sufficient
+    limit."""
     corpus.write_jsonl(tmp_path / "a.jsonl", ["x"] * 10, odd=False)
     shape = variant(
         {

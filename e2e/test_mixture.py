@@ -12,8 +12,8 @@ import contract
 from conftest import variant
 from harness import tokens_by_source
 
-# Tokens: twice the longest segment. Samples with constant weights: one document, by Tijdeman's theorem. If weights change
-# between steps, no rule without foresight keeps that; the bound here is two documents.
+# Tokens: twice the longest segment. Samples with constant weights: one document, by Tijdeman's theorem. Samples with
+# changing weights: two documents, because a rule cannot know later weights.
 SCHEDULES = {
     "constant": {"weights": {"plain": 0.4, "packed": 0.15, "frames": 0.15, "tables": 0.2, "books": 0.1}},
     "skewed": {"weights": {"plain": 100, "packed": 1, "frames": 0.5, "tables": 3, "books": 0.01}},
@@ -67,7 +67,7 @@ def test_bounds(stage: Any, name: str, unit: str) -> None:
 
 @pytest.mark.parametrize("unit", ["tokens", "samples"])
 def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
-    """When a source is through, the others share its weight: from there on they grow by their new shares."""
+    """When a source is exhausted, the others share its weight and grow by their new shares from then on."""
     mixture = variant({"mixture": {"unit": unit, **SCHEDULES["constant"]}})
     delivered, documents = stage.delivered(mixture, 2), stage.documents(mixture)
     ended = contract.exhausted_at(delivered, documents, 1)
@@ -96,7 +96,7 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
 
 
 def test_totals(stage: Any) -> None:
-    """Over a long run the shares are the weights, to a thousandth."""
+    """Over a long run the shares equal the weights, to a thousandth."""
     mixture = variant({"stop": {"steps": 150}})
     got = tokens_by_source(stage.delivered(mixture, 1).segments())
     for source, weight in contract.weights_at(mixture, 0, 0).items():

@@ -1,4 +1,4 @@
-"""`check` and `status` report the parts of a mixture that a run does not read as the file asks for."""
+"""`check` and `status` report the differences between the mixture file and the way in which a run reads."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ SHORT = variant({"stop": {"steps": STEPS}, "global_batch_size": 8, "micro_batch_
 
 @pytest.fixture(scope="module")
 def whole(stage: Any) -> Dict[int, Any]:
-    """The uninterrupted run by its number of ranks, with 4, 2 or 1 microbatches a step. Trainers report the state after every batch."""
+    """Returns the uninterrupted run on some ranks (4, 2 or 1 microbatches a step), with the state after every batch."""
     return {ranks: stage.delivered(SHORT, ranks, states=True) for ranks in (1, 2, 4)}
 
 
@@ -53,7 +53,7 @@ def test_content_is_equal(whole: Any) -> None:
 @pytest.mark.parametrize("step", range(STEPS))
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_boundary(stage: Any, whole: Any, step: int, ranks: int) -> None:
-    """A state of a step's end is saved under one topology and restored under another, in a new run directory."""
+    """A state of a step's end is restored under another topology, in a new run directory."""
     saved_by = {1: 4, 2: 1, 4: 2}[ranks] if step % 2 else ranks
     state = states(whole[saved_by], step, 8 // 2 // saved_by - 1)[-1]
     resumed = resume(stage, state, ranks)
@@ -90,7 +90,8 @@ def test_states_are_equal_on_all_ranks(whole: Any) -> None:
 
 
 def test_again_and_again(stage: Any, whole: Any) -> None:
-    """Resumed after every second step, on another number of ranks each time; a state taken before the first batch is the loaded one."""
+    """Resumes after every second step on another number of ranks. Before the first batch, the state is the loaded
+    one."""
     state: Any = None
     ranks, got = 2, {}
     for end in (1, 3, 5, STEPS - 1):
@@ -154,7 +155,7 @@ def test_size_at_64_sources(stage: Any) -> None:
 
 
 def test_other_identity(stage: Any, whole: Any) -> None:
-    """Refused with the names of what changed; overridden by these names it goes on."""
+    """Another identity is refused with the changed names. Overridden by these names, the run continues."""
     state = states(whole[1], 3, 3)[0]
     other = copy.deepcopy(SHORT)
     other["seed"] = 99
@@ -170,7 +171,7 @@ def test_other_identity(stage: Any, whole: Any) -> None:
 
 
 def test_changed_files(stage: Any, whole: Any) -> None:
-    """A state knows the files that it is about."""
+    """A state is refused if its files have changed."""
     other = copy.deepcopy(SHORT)
     other["sources"]["plain"]["path"] = "plain/part-[01].jsonl"
     refused = resume(stage, states(whole[1], 3, 3)[0], 1, other)
@@ -189,7 +190,7 @@ def test_what_may_differ(stage: Any, whole: Any) -> None:
     assert {k: v for k, v in content.items() if k < STEPS} == {k: v for k, v in whole[1].content().items() if k > 3}
 
 
-# One run directory that lives through several `up`s.
+# One run directory under several `up`s.
 
 
 def test_history_wants_a_start(stage: Any, whole: Any) -> None:
@@ -205,7 +206,7 @@ def test_history_wants_a_start(stage: Any, whole: Any) -> None:
                 refused.ends,
                 refused.bytes(),
             )
-        # The last step counts as taken only when the batch after it was asked for.
+        # A step counts as consumed when the trainer asks for the batch after it.
         latest = run.train(start="latest", leave_after=(4, 1))
         assert latest.bytes() == {s: d for s, d in tail(whole[2], 3).items() if s[0] <= 4}
     with stage.up(SHORT, 2, at) as run:
@@ -218,14 +219,15 @@ def test_history_wants_a_start(stage: Any, whole: Any) -> None:
 
 
 def test_kill_of_everything(stage: Any, whole: Any) -> None:
-    """kill -9 of up, children and trainers at once, again and again; `latest` is the first step that not all had taken."""
+    """Repeated kill -9 of `up`, children and trainers at once. `latest` is the first step that not all ranks
+    consumed."""
     at, got, start = stage.new_dir(), {}, None
     for until in (2, 4, 6):
         run = stage.up(SHORT, 2, at)
         with run:
             trainers = run.start(
                 start=start, pause=0.03, leave_after=(until + 1, 1), stay=True
-            )  # not to the end before they are killed
+            )  # slow enough to be killed before the end
             trainers.collect(until=until)
             run.kill()
             told = trainers.end()
@@ -242,7 +244,7 @@ def test_kill_of_everything(stage: Any, whole: Any) -> None:
 
 
 def test_below_the_watermark(stage: Any, whole: Any) -> None:
-    """Starting below what all ranks have taken opens a new attempt with equal bytes."""
+    """A start below the watermark opens a new attempt with equal bytes."""
     at = stage.new_dir()
     with stage.up(SHORT, 2, at) as run:
         first = run.train(leave_after=(6, 1), states=True)
@@ -257,7 +259,7 @@ def test_below_the_watermark(stage: Any, whole: Any) -> None:
 
 
 def test_ranks_that_differ(stage: Any, whole: Any) -> None:
-    """An error on every rank; afterwards the run can be started."""
+    """Ranks with different starts get an error, every one. Afterwards the run can be started."""
     one, other = states(whole[2], 2, 1)[0], states(whole[2], 3, 1)[0]
     with stage.up(SHORT, 2) as run:
         for orders in ([Orders(state=one), Orders(state=other)], [Orders(state=one), Orders(start="fresh")]):
@@ -267,7 +269,7 @@ def test_ranks_that_differ(stage: Any, whole: Any) -> None:
 
 
 def test_other_ranks_on_the_same_directory(stage: Any, whole: Any) -> None:
-    """`up` with another number of ranks goes on where all ranks were."""
+    """`up` with another number of ranks continues at the watermark."""
     at = stage.new_dir()
     got: Dict[int, str] = {}
     for ranks, until in ((2, 2), (4, 4), (1, STEPS - 1)):
@@ -280,7 +282,7 @@ def test_other_ranks_on_the_same_directory(stage: Any, whole: Any) -> None:
 
 
 def test_ended_run(stage: Any, whole: Any) -> None:
-    """A run that is through says so again: no batch, exit 0."""
+    """A finished run that is started again delivers no batch and exits with 0."""
     at = stage.new_dir()
     for start in (None, "latest"):
         with stage.up(SHORT, 2, at) as run:

@@ -1,4 +1,4 @@
-"""What may change between a state and the run that goes on from it, and what becomes of each change."""
+"""The changes between a state and the run that resumes from it, and the effect of each (docs/resume.md)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Scene(Stage):
         return self.delivered({**SETTING, "micro_batch_size": micro, **change}, ranks, states=True)
 
     def state(self, step: int, **change: Any) -> Dict[str, Any]:
-        """After a step of the run with two ranks."""
+        """Returns the state after a step of the run with two ranks."""
         batches = self.whole(2, **change).ranks[0]
         found: Dict[str, Any] = json.loads([b.state for b in batches if b.step == step][-1])
         return found
@@ -87,7 +87,7 @@ def per_rank(ranks: int, micro: int) -> int:
     return BATCH // micro // ranks
 
 
-# Batches that grow, then longer sequences, then shorter ones of which each holds one document, from a token on.
+# Growing batches, then longer sequences, then, from a token count on, shorter sequences of one document each.
 STAGES: Dict[str, Any] = {
     "stop": {"epochs": 4},
     "global_batch_size": 2 * BATCH,
@@ -100,7 +100,8 @@ STAGES: Dict[str, Any] = {
 }
 
 
-# Ranks, microbatch size, loaders, and whether the trainer is slow: then all that may be read ahead was, and of it most is not consumed.
+# Ranks, microbatch size, loaders, and whether the trainer is slow. Behind a slow trainer, loaders read ahead as far as
+# they may.
 CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (2, 2, 8, True)]
 
 
@@ -113,7 +114,8 @@ BUCKETED: Dict[str, Any] = {"packing": "bucketed", "window": 3, "carry": 16}
     "setting", [{}, STAGES, WINDOWS, CONCAT, BUCKETED], ids=["plain", "stages", "windows", "concat", "bucketed"]
 )
 def test_chain(scene: Scene, setting: Any) -> None:
-    """Saved and restored again and again, each time on other ranks, microbatches and loaders: content of one run, bytes of each topology."""
+    """Resumes repeatedly with other ranks, microbatches and loaders: the content of one run, the bytes of each
+    topology."""
     last = max(scene.whole(2, **setting).steps())
     if "stages" in setting:
         lengths = [
@@ -148,7 +150,7 @@ def test_chain(scene: Scene, setting: Any) -> None:
 
 
 def test_edges(scene: Scene) -> None:
-    """From the first and last step of an epoch, of the run, and of the ramp."""
+    """Resumes from the first and the last step of an epoch, of the run, and of the ramp."""
     whole = scene.whole(2)
     turns = sorted(
         {
@@ -170,8 +172,8 @@ def test_edges(scene: Scene) -> None:
 
 
 def test_twice_from_one_state(scene: Scene) -> None:
-    """Each start below the watermark opens the next attempt. One state gives the same bytes each time, and the ledger keeps
-    every attempt."""
+    """Each start below the watermark opens the next attempt. One state gives the same bytes each time, and the ledger
+    keeps every attempt."""
     attempts: List[int] = []
     directory = scene.new_dir()
     with scene.up(SETTING, 2, directory) as run:
@@ -185,7 +187,7 @@ def test_twice_from_one_state(scene: Scene) -> None:
 
 
 def test_moved(scene: Scene, tmp_path: Path) -> None:
-    """A new run directory, and the files under another path."""
+    """Resumes in a new run directory with the files under another path."""
     shutil.copytree(scene.corpus, tmp_path / "elsewhere")
     there = Scene(scene.binary, tmp_path / "elsewhere", tmp_path)
     for step in (1, 5):
@@ -222,7 +224,8 @@ def other_files(mixture: Dict[str, Any]) -> None:
 
 PLAIN = {"mixture": {"weights": {"code": 3, "ids": 1, "web": 6}}}
 STEP = 3
-# The state's run, what changes, the override that it takes, what the refusal names without it, and the sources that go on without a gap.
+# Each: a name, the state's run, the change, the names of the override, the names in the refusal without it, and the
+# sources that continue without a gap.
 OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str], Sequence[str]]] = [
     ("added", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
     ("removed", PLAIN, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
@@ -292,7 +295,8 @@ OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str],
 
 @pytest.mark.parametrize("row", OVERRIDES, ids=lambda row: row[0])
 def test_overrides(scene: Scene, row: Any) -> None:
-    """A changed identity is refused with the changed names. With an override the run continues, and unchanged sources have no gap."""
+    """A changed identity is refused with the changed names. With an override the run continues, and unchanged sources
+    have no gap."""
     _, before, apply, override, named, unbroken = row
     mixture = copy.deepcopy({**SETTING, **before})
     whole = scene.whole(2, **before)
@@ -318,7 +322,7 @@ def test_overrides(scene: Scene, row: Any) -> None:
 
 
 def check_unbroken(before: Sequence[Any], after: Sequence[Any]) -> None:
-    """The pieces of a source's documents, before and after, are each token once, in order, until the source's end."""
+    """Checks that a source's pieces before and after the resume have each token once, in order, to the source's end."""
     at: Dict[int, int] = {}
     for ordinal, offset, length in sorted((s[ORDINAL], s[OFFSET], s[LENGTH]) for s in [*before, *after]):
         assert offset == at.get(ordinal, 0), f"ordinal {ordinal}: {offset} follows {at.get(ordinal, 0)}"
@@ -327,13 +331,13 @@ def check_unbroken(before: Sequence[Any], after: Sequence[Any]) -> None:
 
 
 def test_emptied(scene: Scene, tmp_path: Path) -> None:
-    """Of files that hold nothing any more the run says so, and goes on without their source when it is taken out."""
+    """Files without a record are an error. The run continues when their source is removed from the mixture."""
     shutil.copytree(scene.corpus, tmp_path / "there")
     for path in (tmp_path / "there" / "code").iterdir():
         path.write_bytes(b"\n")
     mixture = copy.deepcopy({**SETTING, **PLAIN})
     there = Scene(scene.binary, tmp_path / "there", tmp_path)
-    # Perhaps before anybody could connect.
+    # The run may fail before a rank can connect.
     path, directory = there.mixture(mixture), there.new_dir()
     done = subprocess.run(
         [scene.binary, "up", path, "--run-dir", directory],
@@ -379,7 +383,7 @@ DAMAGES: List[Tuple[str, Callable[[Dict[str, Any]], Any], str]] = [
 
 
 def test_damaged_states(scene: Scene) -> None:
-    """The error says what is wrong and what to do. The same loader can then start from a correct state."""
+    """The error has the defect and the cure. The same loader can then start from a correct state."""
     state = scene.state(STEP)
     with scene.up(SETTING, 1) as run:
         loader = millrace.connect(run.sockets()[0], tensors="numpy")

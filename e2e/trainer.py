@@ -1,4 +1,4 @@
-"""A trainer's process: one rank that takes batches and tells the test about each of them."""
+"""A trainer's process: one rank that takes batches and sends a record of each to the test."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Orders:
     state: Optional[Dict[str, Any]] = None
     override: Tuple[str, ...] = ()
     leave_after: Optional[Tuple[int, int]] = None
-    stay: bool = False  # do not leave then, but hold the connection until the process is ended
-    tensors: bool = False  # tell the arrays themselves
-    states: bool = False  # tell state_dict() after every batch
+    stay: bool = False  # hold the connection then, until the process is killed
+    tensors: bool = False  # send the arrays
+    states: bool = False  # send state_dict() after every batch
     pause: float = 0.0  # seconds of training for each batch
-    hold: Optional[str] = None  # a file; once it is gone a batch takes no time
+    hold: Optional[str] = None  # a file; without it a batch takes no time
     patience: float = 1.0  # seconds to wait for an `up` that was killed
     losses: Optional[Dict[str, float]] = (
-        None  # report these mean losses by source, and times by a law of the lengths, for each batch
+        None  # mean losses by source; reported with times for each batch
     )
-    log: Optional[str] = None  # a file for what the client says to people
+    log: Optional[str] = None  # a file for the client's log
 
 
 @dataclasses.dataclass
 class Taken:
-    """One batch as the trainer had it. Segments are plain tuples in the order of millrace.Segment."""
+    """One batch of a trainer. Segments are plain tuples in the order of millrace.Segment."""
 
     step: int
     microbatch: int
@@ -51,14 +51,14 @@ class Taken:
     state: Optional[str] = None
     loss_tokens: int = 0
     step_loss_tokens: int = 0
-    source: Optional[int] = None  # the rank that has the tensors, where this one has not
+    source: Optional[int] = None  # the rank that has the tensors, if this one has none
     shapes: Dict[str, Tuple[Tuple[int, ...], str]] = dataclasses.field(default_factory=dict)
     place: Tuple[int, ...] = ()  # tp, cp, dp, pp
     slices: List[Tuple[int, int, Optional[int]]] = dataclasses.field(default_factory=list)
 
 
 def report(loader: Any, taken: Taken, means: Dict[str, float]) -> None:
-    """What a trainer measures of a batch: attention costs as much as everything linear at 50 tokens."""
+    """Reports losses and a modelled time: attention costs as much as all linear work at 50 tokens."""
     tokens: Dict[str, int] = {}
     for s in taken.segments:
         tokens[s[0]] = tokens.get(s[0], 0) + s[5]

@@ -1,4 +1,4 @@
-"""What the processes of a run weigh: proportional set size, shared memory included, and what else must not grow."""
+"""Measures the processes of a run: proportional set size with shared memory, descriptors and threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness import Run
 
 
 def pss(pid: int, of: str = "") -> int:
-    """Bytes of a process's proportional set size; with `of`, of those mappings alone whose name holds it. 0 where it is gone."""
+    """Returns the proportional set size of a process in bytes, 0 if it has ended. `of` selects mappings by name."""
     try:
         if not of:
             return int(re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)[1]) << 10  # type: ignore[index]
@@ -30,7 +30,7 @@ def pss(pid: int, of: str = "") -> int:
 
 
 class Scale(threading.Thread):
-    """Weighs a run again and again until left: peaks by role, of all together, and the course of fds and threads."""
+    """Measures a run repeatedly inside the context: peaks by role and in total, and all counts of fds and threads."""
 
     def __init__(self, run: Run, trainers: Sequence[int] = (), every: float = 0.1) -> None:
         super().__init__(daemon=True)

@@ -1,9 +1,10 @@
-"""How long the death of a loader is, and of everything; what trainers notice; what protection costs.
+"""Measures failover on real processes: the death of a loader and of everything, the trainers' waits, the cost of
+shadows.
 
     bench/failover.sh [--sections takeover,stall,restart,cost,goodput,planner,peers] [--long]
 
-Real processes: `millrace up` on a file of documents, a Python trainer, and signals. Times come from the event records of the roles, on one
-clock with the signal. A section prints its tables; `--long` takes more of everything.
+Real processes: `millrace up` on a file of documents, a Python trainer, and signals. Times come from the roles' event
+records and from the time of the signal, on one clock. Each section prints its tables. `--long` repeats more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rig import ROOT, table  # noqa: E402
 
 
 def planner(a: argparse.Namespace, work: Path) -> None:
-    """The orchestrator's part of a restart, at run lengths that no trainer reaches here."""
+    """Measures the orchestrator's part of a restart, at run lengths that a trainer does not reach here."""
     steps = "1000000|1000" if a.long else "1000$"
     subprocess.run(
         [
@@ -88,7 +89,8 @@ def main() -> None:
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()
     print(
-        f"{datetime.date.today()}, {commit}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}: bench/failover.sh {' '.join(sys.argv[1:])}"
+        f"{datetime.date.today()}, {commit}, {os.cpu_count()} cores, Linux {platform.release()}, "
+        f"Python {platform.python_version()}: bench/failover.sh {' '.join(sys.argv[1:])}"
     )
     with tempfile.TemporaryDirectory(prefix="failover-") as d:
         for section in a.sections.split(","):

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from rig import TICKS, Up, percentile, table, times, until, write_documents, write_mixture
 
-# Every decoded record leaves an event. The events count the records read.
+# Every decoded record writes an event, so the events count the records read.
 COUNTED = {"MILLRACE_FAILPOINTS": "loader/decode/before=sleep:0s@0"}
 
 
@@ -22,7 +22,7 @@ def seconds_of(pids: List[int]) -> float:
 
 
 def pss(pids: List[int]) -> float:
-    """MiB. Shared memory counts once."""
+    """Returns the proportional set size in MiB, which counts shared memory once."""
     return (
         sum(
             int(line.split()[1])
@@ -62,7 +62,7 @@ def steady(a: Any, work: Path, shadows: int, seconds: float, counted: bool) -> D
 
 
 def extra_records(a: Any, work: Path, shadows: int) -> float:
-    """Of a run in which the shadows stayed shadows: a host that is too busy takes a loader for dead now and then."""
+    """Returns the additional records of a run without a takeover. A busy host sometimes suspects a living loader."""
     for _ in range(5):
         run = steady(a, work, shadows, min(a.seconds, 15), True)
         if not run["switched"]:
@@ -80,7 +80,7 @@ def decoded(up: Up) -> Dict[str, int]:
 
 def cost(a: Any, work: Path) -> None:
     seen: Dict[int, List[Dict[str, float]]] = {0: [], 1: [], 2: []}
-    for _ in range(a.rounds):  # they take turns, so that a busy minute hits all
+    for _ in range(a.rounds):  # they take turns, so that a busy minute affects all
         for shadows in seen:
             seen[shadows].append(steady(a, work, shadows, min(a.seconds, 20), False))
     extra = {s: extra_records(a, work, s) for s in (1, 2)}

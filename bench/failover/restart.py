@@ -1,4 +1,4 @@
-"""Everything gets SIGKILL and is started again: to the first batch. And what a state costs the trainer."""
+"""Measures a restart after SIGKILL of everything, to the first batch, and the time of `state_dict()`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 from rig import Up, percentile, table, write_documents, write_mixture
 
-import millrace  # by rig's path
+import millrace  # rig puts it on the path
 
 SOURCES = (1, 64, 1000)
 
@@ -30,7 +30,7 @@ def mixture(work: Path, count: int, shadows: int = 0) -> Path:
 
 
 def first_batch(a: Any, mixture: Path, work: Path, name: str, steps: int, start: str) -> Dict[str, Any]:
-    """From the start of `up` to a trainer's first batch; then some steps, whose states are timed, and SIGKILL for all."""
+    """Times the start of `up` to a trainer's first batch and `state_dict()` in some steps. Then kills everything."""
     began = time.perf_counter()
     with Up(a.millrace, mixture, work / name, fresh=start == "fresh") as up:
         ready = time.perf_counter() - began
@@ -68,7 +68,8 @@ def restart(a: Any, work: Path) -> None:
         )
         costs.append([f"{count:,}", f"{percentile(states, 50):.0f}", f"{percentile(states, 99):.0f}", len(states)])
     table(
-        "SIGKILL of `up` and every role, then `up` again, to the trainer's first batch, milliseconds; sources of the local disk, indexed",
+        "SIGKILL of `up` and every role, then `up` again, to the trainer's first batch, milliseconds; "
+        "indexed sources on the local disk",
         ["sources", "the very first start", "ready p50", "first batch p50", "worst", "restarts"],
         rows,
     )

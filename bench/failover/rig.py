@@ -1,4 +1,5 @@
-"""What every section needs: documents, a mixture, `millrace up` with event records, a trainer that writes down when its batches came."""
+"""The rig of every section: documents, a mixture, `millrace up` with event records, a trainer that records its
+batches."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "clients" / "python" / "src"))
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 60.0  # seconds after which something that has to happen counts as a hang
+PATIENCE = 60.0  # longer than this counts as a hang, in seconds
 
 
 def now() -> int:
-    """The clock of the event records."""
+    """Returns the time on the clock of the event records."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 def write_documents(path: Path, megabytes: float) -> Path:
-    """Pieces of 300 to 6,000 bytes, most of them short, of the text that every Python has: its own source and documentation."""
+    """Writes documents of 300 to 6,000 bytes, most of them short, from the source text of Python's own library."""
     if not path.exists():
         rng = random.Random(1)
         files = sorted(Path(os.__file__).parent.rglob("*.py"))
@@ -63,7 +64,7 @@ def write_mixture(folder: Path, name: str, sources: Dict[str, Any], shadows: int
 
 
 class Tail:
-    """The whole lines that were appended to a file."""
+    """Returns the complete lines that were appended to a file since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
@@ -77,7 +78,7 @@ class Tail:
 
 
 class Beats:
-    """The heartbeat page of a process: how many requests it is busy with."""
+    """The heartbeat page of a process, with its number of pending requests."""
 
     def __init__(self, link: Path) -> None:
         self.pid = int(link.stem.rsplit("-", 1)[1])
@@ -91,7 +92,7 @@ class Beats:
 
 
 class Up:
-    """`millrace up`, its events and its trainers; everything is gone when it is left."""
+    """`millrace up`, its events and its trainers. The end of the context ends all processes."""
 
     def __init__(
         self, binary: str, mixture: Path, run: Path, fresh: bool = True, env: Optional[Dict[str, str]] = None
@@ -123,7 +124,7 @@ class Up:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for up and all its processes."""
+        """Kills `up` and all its processes with SIGKILL."""
         for pid in [self.process.pid, *self.pids().values()]:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -132,7 +133,7 @@ class Up:
         self.process.wait()
 
     def train(self, pause: float, log: Path, *more: str) -> subprocess.Popen:
-        """A trainer that takes `pause` seconds for a step of one batch."""
+        """Starts a trainer that takes `pause` seconds for each batch."""
         log.unlink(missing_ok=True)
         args = [
             sys.executable, str(Path(__file__).parent / "trainer.py"), str(self.run / "rank-0.sock"), "--pause",
@@ -147,12 +148,12 @@ class Up:
         return Tail(until(lambda: next(iter(self.events.glob(f"{role}-*.jsonl")), None), "an event record"))
 
     def beats(self, name: str) -> Optional[Beats]:
-        """The page of the life of a slot; None where there is none just now."""
+        """Returns the heartbeat page of a process name, None if there is none now."""
         for link in (self.run / "run").glob(f"{name}-*.beat"):
             try:
                 return Beats(link)
             except OSError:
-                pass  # of a life that is over
+                pass  # the page of an ended process
         return None
 
     def pids(self) -> Dict[str, int]:
@@ -171,13 +172,13 @@ def until(ready: Callable[[], Any], what: str, patience: float = PATIENCE, pause
 
 
 def percentile(values: Sequence[float], p: float) -> float:
-    """The value that p percent are not above."""
+    """Returns the p-th percentile."""
     ranked = sorted(values)
     return ranked[max(0, min(len(ranked) - 1, -int(-p / 100 * len(ranked) // 1) - 1))]
 
 
 def milliseconds(values: Sequence[float]) -> List[str]:
-    """p50, p99, p99.9 and the worst."""
+    """Formats p50, p99, p99.9 and the worst."""
     return (
         [f"{v:.1f}" for v in (percentile(values, 50), percentile(values, 99), percentile(values, 99.9), max(values))]
         if values
@@ -194,7 +195,7 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> Non
 
 
 class Busy:
-    """A busy process for every core; none where there should be none."""
+    """Runs a busy process for every core, or none if it is disabled."""
 
     def __init__(self, on: bool = True) -> None:
         self._processes = (
@@ -213,7 +214,7 @@ class Busy:
 
 
 def times(log: Path) -> List[Tuple[float, float]]:
-    """Of every batch that a trainer took: when it asked and when it had it, in seconds."""
+    """Returns for every batch of a trainer the seconds at which it asked and received."""
     text = log.read_text() if log.exists() else ""
     return [
         (float(a), float(b))

@@ -12,15 +12,15 @@ from typing import Any, List, Optional
 from rig import Up, percentile, table, times, until, write_documents, write_mixture
 from takeover import Route
 
-# What a step is, by how many finished ones wait for the trainer beside the batch that it holds: a ring has three frames of 1 MiB and more
-# (32 bytes a token), eight of less, and a frame is one microbatch of eight rows.
+# The shape of a step, by the number of finished steps that wait beside the trainer's batch. A frame is one microbatch
+# of eight rows at 32 bytes a token. A ring has three frames from 1 MiB on, and eight smaller ones.
 AHEAD = {
     1: {"global_batch_size": 16, "sequence_length": 8192},
     2: {"sequence_length": 8192},
     3: {"global_batch_size": 16},
     7: {},
 }
-NOTICED = 0.005  # seconds of a wait that count as a stall
+NOTICED = 0.005  # a longer wait, in seconds, counts as a stall
 
 
 def documents(work: Path) -> dict:
@@ -28,7 +28,7 @@ def documents(work: Path) -> dict:
 
 
 def kill(up: Up, route: Route) -> Optional[float]:
-    """SIGKILL for the loader that is asked, busy or not: when. None where it is just being replaced."""
+    """Kills the loader that is in use, busy or not. Returns the time, None during a replacement."""
     beats = up.beats(route.read().using)
     if beats is None:
         return None
@@ -41,7 +41,7 @@ def kill(up: Up, route: Route) -> Optional[float]:
 
 
 def stalls(a: Any, work: Path, mixture: Path, pause: float, kills: int, seconds: float) -> List[float]:
-    """The longest wait of the trainer, in milliseconds, from each death to when it has taken two more steps."""
+    """Returns the trainer's longest wait, in milliseconds, from each death until two more steps are taken."""
     rng, log, at = random.Random(1), work / "trainer.log", []
     span, deadline = max(0.4, 3 * pause), time.monotonic() + seconds
     with Up(a.millrace, mixture, work / "run") as up:
@@ -86,7 +86,7 @@ def stall(a: Any, work: Path) -> None:
 
 
 def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds: float) -> tuple:
-    """Steps a second and the share of time in which the trainer did not wait, with a death every so often (0: none)."""
+    """Returns steps per second and the share of time without waits, with regular deaths (0: none)."""
     log = work / "trainer.log"
     with Up(a.millrace, write_mixture(work, f"goodput-{shadows}", documents(work), shadows), work / "run") as up:
         up.train(pause, log)

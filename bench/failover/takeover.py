@@ -1,4 +1,4 @@
-"""From the death of a loader with a request in flight to the first row from its standby, in the sidecar's event record."""
+"""Measures the time from a loader's death during a request to the first row of its standby, by the sidecar's events."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rig import Busy, Tail, Up, milliseconds, now, table, until, write_documents
 
 @dataclasses.dataclass
 class Takeover:
-    """Milliseconds since the signal."""
+    """The times of one takeover, in milliseconds since the signal."""
 
-    detected: float  # the sidecar turned to the standby, by itself or told so
-    first: float  # the standby's first rows are here
+    detected: float  # the sidecar asked the standby, by itself or on command
+    first: float  # the sidecar has the standby's first rows
     protected: float  # a standby is ready again
-    told: bool  # the orchestrator was faster
+    told: bool  # the orchestrator gave the command
 
 
 class Route:
-    """Who is asked for the only stripe, as the sidecar's record has it."""
+    """The loader that the sidecar asks for the only stripe, by the sidecar's events."""
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         self.using, self.spare, self.term, self.heard = "-", "-", 0, 0
-        self.turned: Dict[int, tuple] = {}  # by term: when, whether told
-        self.rows: Dict[int, int] = {}  # by term: when the first came
-        self.guarded: Dict[int, int] = {}  # by term: when a standby was there
+        self.turned: Dict[int, tuple] = {}  # by term: the time, and whether on command
+        self.rows: Dict[int, int] = {}  # by term: the time of the first row
+        self.guarded: Dict[int, int] = {}  # by term: the time at which a standby was available
 
     def read(self) -> "Route":
         for r in self._tail.lines():
@@ -58,7 +58,7 @@ class Route:
 
 
 def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -> Optional[Takeover]:
-    """One death at a random moment with a request in flight; None where it went out of turn."""
+    """Kills the loader at a random moment during a request. Returns None if the attempt does not count."""
     until(route.protected if shadows else route.serving, "protection")
     using = route.using
     beats = up.beats(using)
@@ -72,11 +72,11 @@ def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -
         time.sleep(0.0001)
     time.sleep(rng.choice((0, rng.uniform(0, 0.002))))
     if not route.serving() or route.using != using or not beats.pending():
-        return None  # it was replaced or has answered meanwhile
+        return None  # it was replaced, or it has answered
     old = route.term
     began = now()
     os.kill(beats.pid, sign)
-    if not beats.pending():  # it had just answered: what follows is another question
+    if not beats.pending():  # it has answered: the next rows belong to another request
         os.kill(beats.pid, signal.SIGCONT)
         return None
     first = until(lambda: route.read().heard > old and route.heard, "the standby")
@@ -87,7 +87,7 @@ def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -
         try:
             os.kill(beats.pid, signal.SIGCONT)
         except ProcessLookupError:
-            pass  # it was replaced already
+            pass  # it was replaced
     after = lambda at: (at - began) / 1e6  # noqa: E731
     return Takeover(after(turned), after(route.rows[first]), after(route.guarded.get(first, now())), told)
 
@@ -104,7 +104,7 @@ def takeovers(
     env: Optional[Dict[str, str]] = None,
     before: Callable[[], None] = lambda: None,
 ) -> List[Takeover]:
-    """Up to so many deaths within so many seconds."""
+    """Returns the takeovers of at most so many deaths within so many seconds."""
     rng, out = random.Random(1), []
     with Up(a.millrace, mixture, work / "run", env=env) as up, Busy(busy):
         up.train(pause, work / "trainer.log")
@@ -118,7 +118,7 @@ def takeovers(
     return out
 
 
-# Every read of a file takes 50 ms longer, in whichever process.
+# Every read of a file takes 50 ms longer, in every process.
 SLOW = {"MILLRACE_FAILPOINTS": "loader/read/before=sleep:50ms@0"}
 
 
@@ -129,7 +129,7 @@ def uncached(path: Path) -> None:
 
 
 def false_switches(a: Any, mixture: Path, work: Path, seconds: float) -> str:
-    """A run in which nobody dies, on a host without a moment's rest."""
+    """Counts the takeovers of a run without deaths on a busy host."""
     with Up(a.millrace, mixture, work / "run") as up, Busy():
         up.train(0.004, work / "trainer.log")
         tail = up.tail()
@@ -166,7 +166,7 @@ def takeover(a: Any, work: Path) -> None:
             then, again = milliseconds([t.first - t.detected for t in seen]), milliseconds([t.protected for t in seen])
             rows.append([name, len(seen), noticed[0], noticed[1], then[0], then[1], *first, again[0]])
     table(
-        "From the death of a loader that was asked for something to the first row from its shadow, in the sidecar, milliseconds",
+        "From the death of a loader during a request to the first row of its shadow in the sidecar, milliseconds",
         head,
         rows,
     )

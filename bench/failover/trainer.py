@@ -1,4 +1,4 @@
-"""A trainer of one rank: takes batches at its pace and writes down when it asked for each and when it had it (seconds since boot)."""
+"""A trainer of one rank. For each batch, it records when it asked and when it received it, in seconds since boot."""
 
 import argparse
 import time

@@ -1,15 +1,15 @@
 package sources
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"millrace"
 )
 
-// Fence runs one act on foreign bytes and turns a panic in it into an error of the given class (millrace.ErrBadSample
-// inside one record's decoding, else millrace.ErrDamaged) that names what was being read. It is the only recover of
-// the room.
+// Fence runs an act on foreign bytes. It turns a panic into an error of the given class that names the bytes: use
+// millrace.ErrBadSample inside the decoding of one record, else millrace.ErrDamaged. Nothing else in the package recovers.
 func Fence(class error, what func() string, act func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -27,7 +27,7 @@ type PanicError struct {
 	class error
 }
 
-// Error names what was read and what the panic said.
+// Error names the bytes and the panic's value.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("read %s: decoder failed: %s", e.What, e.Value)
 }
@@ -37,6 +37,15 @@ func (e *PanicError) Unwrap() error { return e.class }
 
 var _ error = (*PanicError)(nil)
 
-// IsDamage tells whether an error is about the bytes of a file. Any other error is the host's: it is retried and
-// never quarantines a record.
-func IsDamage(err error) bool { return errorsIsAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }
+// IsDamage reports whether an error is about the bytes of a file. Any other error is the host's: the read is tried again,
+// and never quarantines a record.
+func IsDamage(err error) bool { return isAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}

@@ -4,19 +4,28 @@ import (
 	"context"
 
 	"millrace/sources/filter"
+	"millrace/sources/kept"
 )
 
-// LengthView looks up the lengths of records of many shards without reading them: from the format if it knows them,
-// else from the length store. It is not safe for concurrent use. The caller closes it.
+// lengthReader is the access to the lengths of one source.
+type lengthReader struct {
+	kept       *kept.Store
+	shards     *shardSet
+	filters    *filter.Set // nil if there are none
+	isOfTokens bool        // records are tokens, not text
+	limits     Limits
+}
+
+// LengthView looks up the lengths of records of many shards without reading the records: from the format if it knows
+// them, else from the length store. It is not safe for concurrent use. The caller closes it.
 type LengthView struct {
-	src  *Source
+	from *lengthReader
 	get  map[uint32]func(record uint64) (uint32, bool)
 	open []*OpenShard
 }
 
-// Lengths returns a view of the lengths known now.
-func (s *Source) Lengths() *LengthView {
-	return &LengthView{src: s, get: make(map[uint32]func(uint64) (uint32, bool))}
+func (r *lengthReader) view() *LengthView {
+	return &LengthView{from: r, get: make(map[uint32]func(uint64) (uint32, bool))}
 }
 
 // KnownLengths looks up the records of one shard. It is valid until its view is closed.
@@ -46,8 +55,8 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 		return get, nil
 	}
 	get := noLength
-	if v.src.transform.tokenizer == nil {
-		o, err := v.src.shards.acquire(ctx, shard)
+	if v.from.isOfTokens {
+		o, err := v.from.shards.acquire(ctx, shard)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +64,7 @@ func (v *LengthView) of(ctx context.Context, shard uint32) (func(uint64) (uint32
 		if l, ok := o.Shard.(Lengther); ok {
 			get = l.Length
 		}
-	} else if st := v.src.lengthsOf(shard); st != nil {
+	} else if st := v.from.kept.Lengths(shard); st != nil {
 		get = st.Get
 	}
 	v.get[shard] = get
@@ -92,7 +101,7 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (token
 
 // otherwise returns the lookup for records without a known length.
 func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) {
-	if v.src.transform.tokenizer == nil {
+	if v.from.isOfTokens {
 		for _, o := range v.open {
 			if sizer, ok := o.Shard.(Sizer); ok && o.index == shard {
 				return func(r uint64) (uint32, bool) { return sizer.Size(r), true }
@@ -100,14 +109,34 @@ func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) 
 		}
 		return noLength
 	}
-	st := v.src.lengthsOf(shard)
+	st := v.from.kept.Lengths(shard)
 	if st == nil {
 		return noLength
 	}
-	return func(r uint64) (uint32, bool) { return 0, st.Bad(r, v.src.spec.Limits.SampleBytes) }
+	return func(r uint64) (uint32, bool) { return 0, st.Bad(r, v.from.limits.SampleBytes) }
 }
 
-// patches returns the lookup of patches in a shard that the view has looked at, nil if it has none.
+// refusals returns the answers of filters for records of known length, nil if the source has no filters. In formats of
+// tokens a filter can only ask for the length, so it is asked again.
+func (v *LengthView) refusals(shard uint32) func(record uint64, tokens uint32) (bits uint32, ok bool) {
+	set := v.from.filters
+	if set == nil {
+		return nil
+	}
+	if v.from.isOfTokens {
+		judge := set.Judge()
+		return func(_ uint64, tokens uint32) (uint32, bool) {
+			bits, err := judge.Refused(nil, int(tokens), 0)
+			return uint32(bits), err == nil
+		}
+	}
+	if st, ok := v.from.kept.Lengths(shard).(*kept.Filtered); ok {
+		return func(record uint64, _ uint32) (uint32, bool) { return st.Refused(record) }
+	}
+	return func(uint64, uint32) (uint32, bool) { return 0, false }
+}
+
+// patches returns the lookup of patches in a shard that the view has opened, nil if it has none.
 func (v *LengthView) patches(shard uint32) func(record uint64) uint32 {
 	for _, o := range v.open {
 		if p, ok := o.Shard.(Patcher); ok && o.index == shard {
@@ -117,10 +146,10 @@ func (v *LengthView) patches(shard uint32) func(record uint64) uint32 {
 	return nil
 }
 
-// Close releases the shards that the view has looked at.
+// Close releases the shards that the view has opened.
 func (v *LengthView) Close() {
 	for _, o := range v.open {
-		v.src.shards.release(o)
+		v.from.shards.release(o)
 	}
 	v.open = nil
 }

@@ -3,64 +3,12 @@ package sources
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
-
-	"golang.org/x/crypto/blake2b"
 
 	"millrace"
 )
 
-// digestEnds is how much of each end of a file its digest covers.
-const digestEnds = 1 << 20
-
-// shardDigest hashes size, first and last MiB of a shard's file and of its companions; deep hashes every byte.
-func shardDigest(fs FS, format Format, path string, deep bool) (size int64, d millrace.Digest, err error) {
-	h, err := blake2b.New(len(d), nil)
-	if err != nil {
-		return 0, d, fmt.Errorf("digest %s: %w", path, err)
-	}
-	paths := []string{path}
-	if c, ok := format.(Companions); ok {
-		paths = append(paths, c.Companions(path)...)
-	}
-	for i, p := range paths {
-		n, err := digestFile(h, fs, p, deep)
-		if err != nil {
-			return 0, d, err
-		}
-		if i == 0 {
-			size = n
-		}
-	}
-	h.Sum(d[:0])
-	return size, d, nil
-}
-
-func digestFile(h io.Writer, fs FS, path string, deep bool) (int64, error) {
-	f, err := fs.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	size := f.Size()
-	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(size)))
-	if deep {
-		if _, err := io.CopyBuffer(h, NewReader(f, 0, size), make([]byte, digestEnds)); err != nil {
-			return 0, fmt.Errorf("digest %s: %w", path, err)
-		}
-		return size, nil
-	}
-	end := make([]byte, min(size, digestEnds))
-	for _, off := range []int64{0, size - int64(len(end))} {
-		if err := ReadFull(f, end, off); err != nil {
-			return 0, fmt.Errorf("digest %s: %w", path, err)
-		}
-		h.Write(end)
-	}
-	return size, nil
-}
-
-// manifestFingerprint hashes what decides a source's samples apart from its order's seed. Paths and counts are no part of it.
+// manifestFingerprint hashes the facts that decide a source's samples, without the seed of its order. It leaves out paths
+// and counts.
 func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
 	in := []byte("millrace manifest 1")
 	in = appendText(in, m.Format)
@@ -76,8 +24,8 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
 	return digest128(in)
 }
 
-// Compare tells what of a source is not as it was pinned, naming the first file that differs; the error wraps
-// millrace.ErrMismatch.
+// Compare returns an error if a source differs from its pinned manifest. The error names the first file that differs, and
+// wraps millrace.ErrMismatch.
 func Compare(pinned, now *millrace.Manifest) error {
 	if pinned.Fingerprint == now.Fingerprint {
 		return nil

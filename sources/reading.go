@@ -6,6 +6,7 @@ import (
 
 	"millrace"
 	"millrace/sources/filter"
+	"millrace/sources/kept"
 	"millrace/sources/order"
 )
 
@@ -49,13 +50,22 @@ func (s *Source) RecordBytes() int64 {
 	return max(2*size/int64(records), 16)
 }
 
-// HoldsTokens tells whether records come as tokens, not as text.
+// HoldsTokens reports whether records come as tokens, not as text.
 func (s *Source) HoldsTokens() bool { return s.transform.tokenizer == nil }
 
 // Document appends a record's tokens to dst. tell is called after every MiB of text.
 func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
 	return s.transform.document(dst, r, tell)
 }
+
+// Lengths returns a view of the lengths known now. The caller closes it.
+func (s *Source) Lengths() *LengthView { return s.lengths.view() }
+
+// Remember keeps lengths just found, of one shard.
+func (s *Source) Remember(shard uint32, found []kept.Length) { s.kept.Remember(shard, found) }
+
+// DocumentCheck returns a check of the source's documents.
+func (s *Source) DocumentCheck() DocumentCheck { return DocumentCheck{verifier: &s.verifier} }
 
 // Acquire returns an open shard of the manifest. The caller releases it.
 func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) {

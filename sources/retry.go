@@ -11,21 +11,22 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"millrace"
-	"millrace/sources/identity"
+	"millrace/sources/guard"
 )
 
-// How often a failing read is tried where nobody wants to wait longer; the waits between them double from retryWait,
-// some 1.5 s in all.
+// A failing read is tried several times. The waits double from retryWait: without long patience, some 1.5 s in all.
 const (
 	readTries = 6
 	retryWait = 50 * time.Millisecond
-	retryMost = time.Second // wait of those who have patience
-	tellTry   = 5           // failing that often, some 0.75 s, is told
+	retryMost = time.Second // the longest wait
+	tellTry   = 5           // after so many tries, some 0.75 s, the trouble is reported
 )
 
-// Passing tells whether an error is of the host and may be over by itself: a file that is not there just now, a
-// device that does not answer. What is wrong with the bytes never is, nor what somebody was not allowed.
+// Passing reports whether an error is the host's and may end by itself: a missing file, a device that does not answer.
+// Bad bytes and missing permissions never do.
 func Passing(err error) bool {
 	var errno syscall.Errno
 	switch {
@@ -34,14 +35,14 @@ func Passing(err error) bool {
 	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
 		return false
 	}
-	return !errorsIsAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG)
+	return !isAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG)
 }
 
-// trouble tells whether any read of a source has been failing for long.
+// trouble reports when reads of a source begin to fail for long, and when none does any more.
 type trouble struct {
 	tell func(text string)
 
-	mu      sync.Mutex // held while it is told, so that calls do not overlap
+	mu      sync.Mutex // held during tell, so that calls do not overlap
 	failing int        // reads
 }
 
@@ -61,17 +62,17 @@ func (t *trouble) end() {
 	}
 }
 
-// patience is how a source waits for what fails for the host's reasons (a network file system's hiccup, one that is
-// not mounted just now).
+// patience is the way in which a source waits for a faulty host, for example for a network file system that is not
+// mounted just now.
 type patience struct {
-	done    <-chan struct{} // closed when the source is: nobody waits any more
+	done    <-chan struct{} // closed with the source: nobody waits any more
 	wait    time.Duration   // before the second try
-	long    bool            // as long as it takes
-	tried   func()          // told of every try
+	long    bool            // try until the source is closed
+	tried   func()          // called after every try
 	trouble *trouble
 }
 
-// try does an act until it succeeds, or fails in a way that another try does not mend, or there is no time for more.
+// try repeats an act until it succeeds, fails with an error that does not pass, or there is no time for more.
 func (p *patience) try(ctx context.Context, what string, passing func(error) bool, act func() error) error {
 	wait := p.wait
 	for try := 1; ; try++ {
@@ -91,8 +92,8 @@ func (p *patience) try(ctx context.Context, what string, passing func(error) boo
 	}
 }
 
-// over reports whether the source is closed.
-func (p *patience) over() bool {
+// isOver reports whether the source is closed.
+func (p *patience) isOver() bool {
 	select {
 	case <-p.done:
 		return true
@@ -101,7 +102,7 @@ func (p *patience) over() bool {
 	}
 }
 
-// pause waits, false if that was cut short.
+// pause waits, and returns false if the wait was cut short.
 func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -114,38 +115,40 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// retryFile tries failing reads again. It remembers a failure that stayed, because formats may report it as damage,
-// which it is not.
+// retryFile repeats failing reads. It remembers a failure that stayed, because formats may report it as damage.
 type retryFile struct {
 	OpenFile
 	patience *patience
 	failed   atomic.Pointer[error]
-	guard    *guard                        // nil: nobody asks whether it is still the shard
-	opened   atomic.Pointer[identity.File] // as last found to be the shard
-	hash     *contentHash                  // nil: nobody asks for a digest of the content
+	guard    *guard.Guard // nil: changes are not noticed
+	opened   guard.Opened
+	hash     *contentHash // nil: the content is not digested
 }
 
 // ReadAt implements io.ReaderAt.
 func (f *retryFile) ReadAt(p []byte, off int64) (n int, err error) {
 	passing := func(err error) bool {
-		return !errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid)
+		return !isAny(err, io.EOF, io.ErrUnexpectedEOF, fs.ErrClosed, fs.ErrPermission, fs.ErrInvalid)
 	}
 	err = f.patience.try(context.Background(), "reading "+f.Name(), passing, func() error {
 		n, err = f.OpenFile.ReadAt(p, off)
 		return err
 	})
-	// After the read: what was read before a change is served, what was read after it is not.
-	if changed := f.guard.check(f); changed != nil {
+	// The check comes after the read: bytes that were read before a change are served, later ones are not.
+	if changed := f.check(); changed != nil {
 		n, err = 0, changed
 	}
 	f.hash.add(p[:n], off)
-	if err != nil && !errorsIsAny(err, io.EOF, io.ErrUnexpectedEOF) {
+	if err != nil && !isAny(err, io.EOF, io.ErrUnexpectedEOF) {
 		f.failed.Store(&err)
 	}
 	return n, err
 }
 
-// failure returns the read that failed for good, if one did.
+// check returns the reason if the file is not the shard any more.
+func (f *retryFile) check() error { return f.guard.Check(&f.opened, f.OpenFile) }
+
+// failure returns the error of the read that failed for good, if one did.
 func (f *retryFile) failure() error {
 	if err := f.failed.Load(); err != nil {
 		return *err
@@ -153,11 +156,58 @@ func (f *retryFile) failure() error {
 	return nil
 }
 
-func errorsIsAny(err error, targets ...error) bool {
-	for _, t := range targets {
-		if errors.Is(err, t) {
-			return true
-		}
+// content returns the digest of an open file, or nil if the file was not read in order. It reads the end that the format
+// left out.
+func (f *retryFile) content() ([]byte, error) {
+	rest := NewReader(f, f.hash.hashed(), f.Size())
+	if _, err := io.Copy(io.Discard, rest); err != nil {
+		return nil, err
 	}
-	return false
+	sum := f.hash.sum(f.Size())
+	f.hash = nil
+	return sum, nil
+}
+
+// contentHash hashes a file that is read from beginning to end. It ignores bytes that are read again. A read that leaves
+// a gap makes it useless. It is safe for concurrent use.
+type contentHash struct {
+	mu   sync.Mutex
+	hash *xxh3.Hasher
+	next int64 // bytes below are hashed
+	gap  bool
+}
+
+func newContentHash() *contentHash { return &contentHash{hash: xxh3.New()} }
+
+func (h *contentHash) add(p []byte, off int64) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch end := off + int64(len(p)); {
+	case off > h.next:
+		h.gap = true
+	case end > h.next:
+		h.hash.Write(p[h.next-off:])
+		h.next = end
+	}
+}
+
+// hashed returns the offset up to which the file is hashed.
+func (h *contentHash) hashed() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.next
+}
+
+// sum returns the digest of a file of this size, nil if not all of it was read in order.
+func (h *contentHash) sum(size int64) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.gap || h.next != size {
+		return nil
+	}
+	sum := h.hash.Sum128().Bytes()
+	return sum[:]
 }

@@ -113,7 +113,7 @@ func TestAwayAndBack(t *testing.T) {
 		}
 		defer s.Close()
 		s.patience.wait = 1
-		s.shards.close() // as if it had been closed for others
+		s.shards.closeIdle() // as if it had been closed for others
 		told := make(chan string, 2)
 		s.patience.long, s.patience.trouble.tell = true, func(text string) { told <- text }
 		if err := os.Rename(path, away); err != nil {

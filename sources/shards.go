@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"millrace"
 )
 
-// maxOpenShards bounds the file descriptors of one source; least recently used shards that nobody reads are closed.
+// maxOpenShards bounds the file descriptors of one source. Beyond it, the least recently used shards that nobody reads
+// are closed.
 const maxOpenShards = 128
 
 // shardSet opens the shards of a source when they are read and keeps some of them open.
@@ -21,7 +20,7 @@ type shardSet struct {
 	clock uint64
 }
 
-// OpenShard is a shard with its file. It is read by those who acquired it, and closed by the set when nobody does.
+// OpenShard is a shard with its file. Those who acquired it read it. The set closes it when nobody does.
 type OpenShard struct {
 	Shard
 	file  *retryFile
@@ -51,7 +50,7 @@ func (s *shardSet) acquire(ctx context.Context, shard uint32) (*OpenShard, error
 			return nil, ctx.Err()
 		}
 		if errors.Is(o.err, context.Canceled) && ctx.Err() == nil {
-			return s.acquire(ctx, shard) // who was opening it gave up
+			return s.acquire(ctx, shard) // the caller that was opening it gave up
 		}
 		if o.err != nil {
 			return nil, o.err
@@ -84,7 +83,7 @@ func (s *shardSet) release(o *OpenShard) {
 	o.refs--
 }
 
-// evict takes out the shards beyond the bound that nobody reads, oldest first. The caller closes them.
+// evict removes the shards beyond the bound that nobody reads, oldest first. The caller closes them.
 func (s *shardSet) evict() (out []*OpenShard) {
 	for len(s.held) > maxOpenShards {
 		var oldest *OpenShard
@@ -102,8 +101,8 @@ func (s *shardSet) evict() (out []*OpenShard) {
 	return out
 }
 
-// close closes every shard; nobody may be reading.
-func (s *shardSet) close() {
+// closeIdle closes every shard. Nobody may be reading.
+func (s *shardSet) closeIdle() {
 	s.mu.Lock()
 	var all []*OpenShard
 	for _, o := range s.held {
@@ -129,7 +128,10 @@ func (o *OpenShard) close() {
 	}
 }
 
-// Explain gives an error of reading this shard its true cause: where the file itself could not be read, that is no damage.
+// Path returns the path of the shard's file.
+func (o *OpenShard) Path() string { return o.file.Name() }
+
+// Explain gives an error of reading this shard its true cause: if the host failed to read the file, it is no damage.
 func (o *OpenShard) Explain(err error) error {
 	if err == nil || o.file == nil {
 		return err
@@ -140,35 +142,8 @@ func (o *OpenShard) Explain(err error) error {
 	return err
 }
 
-// openFile opens a shard's file and reads its head; the index may be nil.
-func (s *Source) openFile(ctx context.Context, sh millrace.Shard, g *guard, index []byte) (*OpenShard, error) {
-	f, err := s.fs.Open(sh.Path)
-	if err != nil {
-		return nil, err
-	}
-	file := &retryFile{OpenFile: f, patience: &s.patience, guard: g}
-	if err := g.check(file); err != nil {
-		f.Close()
-		return nil, err
-	}
-	o := &OpenShard{file: file}
-	what := func() string { return sh.Path }
-	err = Fence(millrace.ErrDamaged, what, func() (err error) {
-		o.Shard, err = s.spec.Format.Open(ctx, file, s.spec.Field, s.spec.Limits, index)
-		return err
-	})
-	if err != nil {
-		err = o.Explain(err)
-		f.Close()
-		return nil, err
-	}
-	return o, nil
-}
-
-// Path returns the path of the shard's file.
-func (o *OpenShard) Path() string { return o.file.Name() }
-
-// HostFailure returns the error of a record whose read failed for good because of the host, not because of the record's bytes.
+// HostFailure returns the error of a record whose read failed for good because of the host, not because of the record's
+// bytes.
 func (o *OpenShard) HostFailure(r *Record) error {
 	if r.Err == nil || o.file.failure() == nil {
 		return nil

@@ -4,100 +4,42 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
-	"time"
 
 	"millrace"
-	"millrace/sources/filter"
 	"millrace/sources/find"
-	"millrace/sources/index"
+	"millrace/sources/guard"
+	"millrace/sources/kept"
 	"millrace/sources/order"
 )
 
-// Spec is one source as the mixture file describes it. All of it but IndexDir and Verify decides the source's samples or
-// where they lie.
-type Spec struct {
-	Name      string
-	Format    Format
-	Base      string   // directory that relative patterns start from
-	Patterns  []string // see Resolve
-	Root      string   // of the names; empty: what each pattern names before its first wildcard
-	Field     Field
-	Limits    Limits
-	Shuffle   millrace.Shuffle // as asked for; the manifest says what became of it
-	Seed      uint64
-	Epochs    uint32    // passes; 0: endless
-	Tokenizer Tokenizer // nil for formats of tokens
-	AddBOS    bool
-	AddEOS    bool
-	Filters   *filter.Set // the source's own is bit 0; Field.Others names what they ask for
-	IndexDir  string      // of index files and length stores; empty: nothing is kept
-	Verify    Verify      // how changed shards are noticed; default: VerifyTokens
-}
-
-// OpenOptions say how a source is opened; nothing in them changes what it is.
-type OpenOptions struct {
-	FS       FS                      // default: the operating system's
-	IndexFS  index.FS                // files of IndexDir; default: the operating system's
-	Spare    bool                    // where IndexDir cannot be written, log it and go on without; by default that is an error
-	Progress func(done, total int64) // bytes indexed; calls do not overlap
-	Parallel int                     // shards inspected at once; default GOMAXPROCS
-	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
-	Patient  bool                    // what fails for the host's reasons is tried for as long as the source is open; by default some 1.5 s
-	Tried    func()                  // told of every try to open or read a file, whatever came of it; calls may overlap
-	Deep     bool                    // hash every byte and compare with the hash first seen
-	Logger   *slog.Logger            // default: none
-}
-
-func (o OpenOptions) withDefaults() OpenOptions {
-	if o.FS == nil {
-		o.FS = OSFS()
-	}
-	if o.Progress == nil {
-		o.Progress = func(int64, int64) {}
-	}
-	if o.Trouble == nil {
-		o.Trouble = func(string) {}
-	}
-	if o.Tried == nil {
-		o.Tried = func() {}
-	}
-	if o.Parallel <= 0 {
-		o.Parallel = runtime.GOMAXPROCS(0)
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
-}
-
-// Source is an opened source: its manifest, the order of its samples and what is remembered of their lengths. It is safe for
-// concurrent use by several feeds. It runs nothing of its own.
+// Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It is
+// safe for concurrent use by several feeds. It starts no goroutine.
 type Source struct {
 	spec      Spec
-	fs        FS
 	log       *slog.Logger
 	manifest  millrace.Manifest
 	transform transform
-	memory    memory
+	kept      *kept.Store
+	opener    opener
 	shards    *shardSet
-	guards    []*guard // by shard
-	seen      *seenFiles
-	made      time.Time
+	guarding  *guard.Group   // nil if the source is not verified
+	guards    []*guard.Guard // by shard
+	lengths   lengthReader
+	verifier  verifier
 	patience  patience
-	halt      func() // nobody waits for a failing read any more
+	halt      func() // ends the waits for failing reads
 	unbind    func() bool
 	closing   sync.Once
 
-	global *order.Global // exactly one of the two is set
-	blocks *order.Blocks
-	tables *blockTables
+	global *order.Global // nil in block orders
+	blocks *order.Blocks // nil in global order
+	tables *blockTables  // nil in global order
 }
 
-// Open finds a source's files, digests and inspects them, decides the shuffle their bytes allow and indexes what that shuffle
-// needs. Work already in IndexDir is not done again. The caller closes the source after its feeds have ended; where ctx ends, what fails
-// to be read is not tried again, also after Open.
+// Open finds a source's files, digests and inspects them, decides the shuffle that their bytes allow, and indexes them if
+// that shuffle needs it. Work that is kept in IndexDir is not done again. The caller closes the source after its feeds
+// have ended. Once ctx ends, also after Open, failing reads are not tried again.
 func Open(ctx context.Context, spec Spec, opts OpenOptions) (*Source, error) {
 	s, err := newSource(spec, opts.withDefaults())
 	if err != nil {
@@ -120,20 +62,50 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	s := &Source{
 		spec:      spec,
-		fs:        opts.FS,
 		log:       opts.Logger.With("source", spec.Name),
 		transform: newTransform(spec.Tokenizer, spec.AddBOS, spec.AddEOS),
 		unbind:    func() bool { return true },
-		made:      time.Now(),
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
 	s.patience = patience{done: done, wait: retryWait, long: opts.Patient, tried: opts.Tried, trouble: &trouble{tell: opts.Trouble}}
-	s.shards = newShardSet(s.openShard)
+	s.shards = newShardSet(func(ctx context.Context, shard uint32) (*OpenShard, error) {
+		return s.opener.openAgain(ctx, s.manifest.Shards[shard], s.guards[shard])
+	})
 	var err error
-	s.memory, err = openMemory(spec, opts.IndexFS, opts.Spare, s.log)
-	s.seen = newSeenFiles(s)
-	return s, err
+	s.kept, err = kept.Open(kept.Config{Dir: spec.IndexDir, FS: opts.IndexFS, Spare: opts.Spare, Log: s.log,
+		Keys: spec.keys(), Limit: spec.Limits.SampleBytes, Describe: s.describe})
+	if err != nil {
+		return nil, err
+	}
+	s.opener = opener{field: spec.Field, limits: spec.Limits,
+		evidence: evidence{fs: opts.FS, format: spec.Format, kept: s.kept, patience: &s.patience, log: s.log}}
+	s.lengths = lengthReader{kept: s.kept, shards: s.shards, filters: spec.Filters, isOfTokens: spec.Tokenizer == nil, limits: spec.Limits}
+	s.verifier = verifier{kept: s.kept, verify: spec.Verify, cure: spec.changedCure(), manifest: &s.manifest}
+	if spec.Verify != VerifyOff {
+		s.guarding = &guard.Group{Source: spec.Name, Cure: spec.changedCure(), Evidence: &s.opener.evidence,
+			Seen: guard.NewSeen(s.kept, digestText, s.log), Log: s.log}
+	}
+	return s, nil
+}
+
+// describe returns the key of a shard's length store.
+func (s *Source) describe(shard uint32) kept.Shard {
+	sh := s.manifest.Shards[shard]
+	out := kept.Shard{Path: sh.Path, Digest: sh.Digest}
+	out.Count, out.Counted = s.countOf(shard)
+	return out
+}
+
+// countOf returns the records of a shard, false if nobody has counted them.
+func (s *Source) countOf(shard uint32) (uint64, bool) {
+	if sh := s.manifest.Shards[shard]; sh.Counted || s.tables == nil {
+		return sh.Count, sh.Counted
+	}
+	if t := s.tables.whole(shard); t != nil {
+		return t.Count(), true
+	}
+	return 0, false
 }
 
 func (s *Source) open(ctx context.Context, opts OpenOptions) error {
@@ -141,14 +113,15 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 	if err != nil {
 		return err
 	}
-	found, err := s.survey(ctx, files.Files, opts)
+	surveyor := &surveyor{opener: &s.opener, guards: s.guarding, indexDir: s.spec.IndexDir, opts: opts}
+	found, err := surveyor.survey(ctx, files.Files)
 	if err != nil {
 		return err
 	}
 	s.manifest = millrace.Manifest{Source: s.spec.Name, Format: s.spec.Format.Name(), Shuffle: s.spec.Shuffle}
 	s.decideShuffle(found)
 	if s.manifest.Shuffle == millrace.Global {
-		if err := s.index(ctx, found, opts); err != nil {
+		if err := surveyor.indexAll(ctx, found); err != nil {
 			return err
 		}
 	}
@@ -156,14 +129,14 @@ func (s *Source) open(ctx context.Context, opts OpenOptions) error {
 		s.manifest.Shards = append(s.manifest.Shards, found[i].Shard)
 		s.guards = append(s.guards, found[i].guard)
 	}
-	if err := s.rememberFiles(opts.Parallel); err != nil {
+	if err := s.guarding.Remember(s.guards, opts.Parallel); err != nil {
 		return err
 	}
 	s.manifest.Fingerprint = manifestFingerprint(&s.manifest, s.spec)
 	return s.arrange()
 }
 
-// decideShuffle lets one file that only streams put the whole source into blocks order.
+// decideShuffle puts the whole source into blocks order if one file only streams.
 func (s *Source) decideShuffle(found []surveyed) {
 	if s.manifest.Shuffle != millrace.Global {
 		return
@@ -183,7 +156,7 @@ func (s *Source) NoRecords() error {
 		len(s.manifest.Shards), s.manifest.Shards[0].Path)
 }
 
-// arrange sets up the order once the manifest stands.
+// arrange sets up the order of a complete manifest.
 func (s *Source) arrange() error {
 	seed := order.Seed{Run: s.spec.Seed, Source: s.spec.Name, Epochs: s.spec.Epochs}
 	if records, ok := s.records(); ok && records == 0 {
@@ -198,11 +171,11 @@ func (s *Source) arrange() error {
 		return nil
 	}
 	s.blocks = order.NewBlocks(seed, s.manifest.Shuffle == millrace.InFileOrder, len(s.manifest.Shards))
-	s.tables = newBlockTables(s)
+	s.tables = newBlockTables(&s.opener.evidence, s.blocks.Plain, s.manifest.Shards)
 	return nil
 }
 
-// records returns the records of one epoch, false where some shard was not counted.
+// records returns the records of one epoch, false if some shard was not counted.
 func (s *Source) records() (n uint64, ok bool) {
 	for _, sh := range s.manifest.Shards {
 		if !sh.Counted {
@@ -213,18 +186,18 @@ func (s *Source) records() (n uint64, ok bool) {
 	return n, true
 }
 
-// Stats is what is known of one epoch of a source.
+// Stats sums up one epoch of a source, as far as it is known.
 type Stats struct {
 	Files   int
-	Bytes   int64  // of the files as they lie
-	Records uint64 // valid where Counted
+	Bytes   int64  // of the files, compressed as they are
+	Records uint64 // valid if Counted
 	Counted bool
-	Tokens  uint64 // of the records whose length is known
-	Known   uint64 // how many those are; records known to be bad have none, and count
-	Refused uint64 // of Known, those that the source's own filter refuses; they have no tokens here
+	Tokens  uint64 // of the records in Known that are not in Refused
+	Known   uint64 // records with known length; a bad record counts, with no tokens
+	Refused uint64 // records in Known that the source's own filter refuses
 }
 
-// Stats sums up counts and the lengths known so far; it reads the length stores, not the data.
+// Stats returns the counts and lengths known so far. It reads the length stores, not the data.
 func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Files: len(s.manifest.Shards)}
 	st.Records, st.Counted = s.records()
@@ -232,12 +205,7 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	defer view.Close()
 	for i, sh := range s.manifest.Shards {
 		st.Bytes += sh.Size
-		count, ok := sh.Count, sh.Counted
-		if !ok && s.tables != nil {
-			if t := s.tables.whole(uint32(i)); t != nil {
-				count, ok = t.Count(), true
-			}
-		}
+		count, ok := s.countOf(uint32(i))
 		if !ok {
 			continue
 		}
@@ -252,14 +220,14 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	return st, nil
 }
 
-// Close closes files and stores. Feeds have to have ended.
+// Close closes files and stores. The source's feeds have ended.
 func (s *Source) Close() error {
 	var err error
 	s.closing.Do(func() {
 		s.unbind()
 		s.halt()
-		s.shards.close()
-		err = s.memory.close()
+		s.shards.closeIdle()
+		err = s.kept.Close()
 	})
 	return err
 }

@@ -5,67 +5,131 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/zeebo/xxh3"
 	"golang.org/x/sync/errgroup"
 
 	"millrace"
 	"millrace/sources/find"
+	"millrace/sources/guard"
 )
 
-// The kinds of blobs a source keeps for a shard.
-const (
-	kindIndex  = "index"
-	kindBlocks = "blocks"
-	kindDeep   = "deep"
-)
+// opener opens shards of one source.
+type opener struct {
+	evidence
+	field  Field
+	limits Limits
+}
 
-// surveyed is a shard with what its head told.
+// open opens a file with its kept index, or without one. If the index does not fit, it opens without one: the survey
+// finds the shard uncounted and indexes it again.
+func (op *opener) open(ctx context.Context, sh millrace.Shard, g *guard.Guard) (*OpenShard, error) {
+	blob, _, ok := op.loadIndex(sh)
+	if !ok || g.Doubts() {
+		return op.openWith(ctx, sh, g, nil)
+	}
+	o, err := op.openWith(ctx, sh, g, blob)
+	if err == nil || !IsDamage(err) {
+		return o, err
+	}
+	op.log.Warn("index does not fit its file; it is made again", "file", sh.Path, "err", err)
+	return op.openWith(ctx, sh, g, nil)
+}
+
+// openWith opens a shard's file and reads its head; the index may be nil.
+func (op *opener) openWith(ctx context.Context, sh millrace.Shard, g *guard.Guard, index []byte) (*OpenShard, error) {
+	f, err := op.fs.Open(sh.Path)
+	if err != nil {
+		return nil, err
+	}
+	file := &retryFile{OpenFile: f, patience: op.patience, guard: g}
+	if err := file.check(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	o := &OpenShard{file: file}
+	what := func() string { return sh.Path }
+	err = Fence(millrace.ErrDamaged, what, func() (err error) {
+		o.Shard, err = op.format.Open(ctx, file, op.field, op.limits, index)
+		return err
+	})
+	if err != nil {
+		err = o.Explain(err)
+		f.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// openAgain opens a shard of the manifest. The shard was there when the source was opened, so openAgain waits for it.
+func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Guard) (o *OpenShard, err error) {
+	err = op.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
+		o, err = op.open(ctx, sh, g)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, ctx.Err()
+	case err == nil && o.file.Size() != sh.Size:
+		o.close()
+		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d", sh.Path, sh.Size, o.file.Size())
+	}
+	return o, err
+}
+
+// surveyor finds out which shards a source has, and indexes them.
+type surveyor struct {
+	*opener
+	guards   *guard.Group
+	indexDir string
+	opts     OpenOptions
+}
+
+// surveyed is a shard with the facts that its head tells.
 type surveyed struct {
 	millrace.Shard
 	seekable bool
-	guard    *guard
+	guard    *guard.Guard
 }
 
 // survey digests and opens every file, several at a time.
-func (s *Source) survey(ctx context.Context, files []find.File, opts OpenOptions) ([]surveyed, error) {
+func (s *surveyor) survey(ctx context.Context, files []find.File) ([]surveyed, error) {
 	found := make([]surveyed, len(files))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(opts.Parallel)
+	g.SetLimit(s.opts.Parallel)
 	for i, f := range files {
 		g.Go(func() (err error) {
-			found[i], err = s.surveyFile(ctx, f, opts)
+			found[i], err = s.surveyFile(ctx, f)
 			return err
 		})
 	}
 	return found, g.Wait()
 }
 
-func (s *Source) surveyFile(ctx context.Context, f find.File, opts OpenOptions) (surveyed, error) {
+func (s *surveyor) surveyFile(ctx context.Context, f find.File) (surveyed, error) {
 	out := surveyed{Shard: millrace.Shard{Name: f.Name, Path: f.Path}}
 	if err := ctx.Err(); err != nil {
 		return out, err
 	}
 	var err error
-	if out.guard, err = s.newGuard(out.Shard); err != nil {
+	if out.guard, err = s.guards.New(out.Shard, shardPaths(s.format, f.Path)); err != nil {
 		return out, err
 	}
-	if out.Size, out.Digest, err = shardDigest(s.fs, s.spec.Format, f.Path, false); err != nil {
+	if out.Size, out.Digest, err = s.Digest(f.Path); err != nil {
 		return out, err
 	}
-	if opts.Deep {
-		if err := s.compareDeep(out.Shard); err != nil {
+	if s.opts.Deep {
+		if err := s.compareDeep(out.Shard, s.indexDir); err != nil {
 			return out, err
 		}
 	}
-	if err := out.guard.admit(ctx, out.Shard); err != nil {
+	if err := out.guard.Admit(ctx, out.Shard); err != nil {
 		return out, err
 	}
 	return out, s.inspect(ctx, &out)
 }
 
-// inspect opens a shard with what is remembered of it and fills in what it tells.
-func (s *Source) inspect(ctx context.Context, f *surveyed) error {
-	o, err := s.openShardOf(ctx, f.Shard, f.guard)
+// inspect opens a shard with its kept index, and fills in the facts that the shard tells.
+func (s *surveyor) inspect(ctx context.Context, f *surveyed) error {
+	o, err := s.open(ctx, f.Shard, f.guard)
 	if err != nil {
 		return err
 	}
@@ -75,38 +139,17 @@ func (s *Source) inspect(ctx context.Context, f *surveyed) error {
 	return nil
 }
 
-// compareDeep hashes every byte of a shard and compares with the hash first seen for this digest.
-func (s *Source) compareDeep(sh millrace.Shard) error {
-	_, deep, err := shardDigest(s.fs, s.spec.Format, sh.Path, true)
-	if err != nil {
-		return err
-	}
-	kind := s.kind(kindDeep)
-	was, ok := s.memory.blobs.Load(sh.Digest, kind)
-	if !ok {
-		return s.memory.blobs.Save(sh.Digest, kind, deep[:])
-	}
-	if string(was) != string(deep[:]) {
-		return millrace.Errorf(millrace.ErrMismatch, "file %s changed between its first and last MiB since it was first checked; restore it, or remove %s to accept it",
-			sh.Path, s.spec.IndexDir)
-	}
-	return nil
-}
-
-// kind names a blob of this source's format.
-func (s *Source) kind(kind string) string { return s.spec.Format.Name() + "-" + kind }
-
-// index builds what global order needs of the shards that do not have it, several at a time. Each finished shard is kept at once,
-// so an interrupted run goes on where it stopped.
-func (s *Source) index(ctx context.Context, found []surveyed, opts OpenOptions) error {
-	tell := &progress{tell: opts.Progress}
+// indexAll counts and indexes the shards that global order cannot read yet, several at a time. Each finished index is kept
+// at once, so an interrupted run continues with the next shard.
+func (s *surveyor) indexAll(ctx context.Context, found []surveyed) error {
+	tell := &progress{tell: s.opts.Progress}
 	for _, f := range found {
 		if !f.Counted {
 			tell.total += f.Size
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(opts.Parallel)
+	g.SetLimit(s.opts.Parallel)
 	for i := range found {
 		if found[i].Counted {
 			continue
@@ -116,16 +159,16 @@ func (s *Source) index(ctx context.Context, found []surveyed, opts OpenOptions) 
 	return g.Wait()
 }
 
-func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) error {
+func (s *surveyor) indexShard(ctx context.Context, f *surveyed, tell *progress) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o, err := s.openShardOf(ctx, f.Shard, f.guard)
+	o, err := s.open(ctx, f.Shard, f.guard)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	o.file.hash = &contentHash{hash: xxh3.New()}
+	o.file.hash = newContentHash()
 	part := tell.part(f.Size)
 	var blob []byte
 	what := func() string { return f.Path }
@@ -145,49 +188,17 @@ func (s *Source) indexShard(ctx context.Context, f *surveyed, tell *progress) er
 		if err := s.saveIndex(f.Shard, blob, content); err != nil {
 			return fmt.Errorf("index %s: %w", f.Path, err)
 		}
-		f.guard.indexed(content)
+		f.guard.NoteIndexed(content != nil)
 	}
-	again, err := s.openFile(ctx, f.Shard, f.guard, blob)
+	again, err := s.openWith(ctx, f.Shard, f.guard, blob)
 	if err != nil {
 		return err
 	}
 	defer again.close()
 	if f.Count, f.Counted = again.Count(); !f.Counted {
-		return fmt.Errorf("index %s: format %s counted no records", f.Path, s.spec.Format.Name())
+		return fmt.Errorf("index %s: format %s counted no records", f.Path, s.format.Name())
 	}
 	return nil
-}
-
-// openShardOf opens a file with its remembered index, or without one. An index that does not fit is as good as none: the survey
-// finds the shard uncounted and it is indexed again.
-func (s *Source) openShardOf(ctx context.Context, sh millrace.Shard, g *guard) (*OpenShard, error) {
-	blob, _, ok := s.loadIndex(sh)
-	if !ok || g.doubts() {
-		return s.openFile(ctx, sh, g, nil)
-	}
-	o, err := s.openFile(ctx, sh, g, blob)
-	if err == nil || !IsDamage(err) {
-		return o, err
-	}
-	s.log.Warn("index does not fit its file; it is made again", "file", sh.Path, "err", err)
-	return s.openFile(ctx, sh, g, nil)
-}
-
-// openShard opens a shard of the manifest, for the shard set. It was there when the source was opened, so that it is waited for.
-func (s *Source) openShard(ctx context.Context, shard uint32) (o *OpenShard, err error) {
-	sh := s.manifest.Shards[shard]
-	err = s.patience.try(ctx, "opening "+sh.Path, Passing, func() error {
-		o, err = s.openShardOf(ctx, sh, s.guards[shard])
-		return err
-	})
-	switch {
-	case ctx.Err() != nil && err != nil:
-		return nil, ctx.Err()
-	case err == nil && o.file.Size() != sh.Size:
-		o.close()
-		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d", sh.Path, sh.Size, o.file.Size())
-	}
-	return o, err
 }
 
 // progress adds up the bytes that several shards report.

@@ -1,41 +1,42 @@
 package sources
 
 import (
+	"log/slog"
 	"sync"
 
 	"millrace"
+	"millrace/sources/kept"
 	"millrace/sources/order"
 )
 
-// blockTables holds what is known of the shards' blocks: those remembered from earlier scans, and those found by
-// feeds now.
+// blockTables holds the block sizes of a source's shards, from earlier scans and from the feeds of this process. It is
+// safe for concurrent use.
 type blockTables struct {
-	src *Source
+	kept   *kept.Store
+	kind   string // names the blob of a table; it depends on the block limit
+	shards []millrace.Shard
+	log    *slog.Logger
 
 	mu     sync.Mutex
 	tables []tableState
 }
 
-// tableState is one shard's table: growing in block order until a scan reached the shard's end.
+// tableState is one shard's table. It grows in block order until a scan reaches the shard's end.
 type tableState struct {
 	table  order.Table
 	whole  bool
-	loaded bool // looked for in the index store
+	loaded bool // the kept table was looked up
 }
 
-func newBlockTables(s *Source) *blockTables {
-	return &blockTables{src: s, tables: make([]tableState, len(s.manifest.Shards))}
-}
-
-// kind names the blob of a table: the block limit and the field decide it beside the bytes.
-func (t *blockTables) kind() string {
-	if t.src.blocks.Plain {
-		return t.src.kind(kindBlocks + "-plain")
+func newBlockTables(e *evidence, isPlain bool, shards []millrace.Shard) *blockTables {
+	t := &blockTables{kept: e.kept, kind: e.kind(kindBlocks), shards: shards, log: e.log, tables: make([]tableState, len(shards))}
+	if isPlain {
+		t.kind += "-plain"
 	}
-	return t.src.kind(kindBlocks)
+	return t
 }
 
-// known returns the size of a block if it was found before; end tells that the shard has no such block.
+// known returns the size of a block if it was found before. end means that the shard has no such block.
 func (t *blockTables) known(shard, block uint32) (size order.BlockSize, ok, end bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,7 +47,7 @@ func (t *blockTables) known(shard, block uint32) (size order.BlockSize, ok, end 
 	return order.BlockSize{}, false, st.whole
 }
 
-// whole returns a shard's table where it reaches to the shard's end, else nil.
+// whole returns a shard's table if it reaches the shard's end, else nil.
 func (t *blockTables) whole(shard uint32) order.Table {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,14 +63,14 @@ func (t *blockTables) at(shard uint32) *tableState {
 		return st
 	}
 	st.loaded = true
-	sh := t.src.manifest.Shards[shard]
-	blob, ok := t.src.memory.blobs.Load(sh.Digest, t.kind())
+	sh := t.shards[shard]
+	blob, ok := t.kept.Load(sh.Digest, t.kind)
 	if !ok {
 		return st
 	}
 	table, err := order.DecodeTable(blob)
 	if err != nil || sh.Counted && table.Count() != sh.Count {
-		t.src.log.Warn("block table does not fit its file; it is made again", "file", sh.Path, "err", err)
+		t.log.Warn("block table does not fit its file; it is made again", "file", sh.Path, "err", err)
 		return st
 	}
 	st.table, st.whole = table, true
@@ -94,5 +95,5 @@ func (t *blockTables) ended(shard, block uint32) error {
 		return nil
 	}
 	st.whole = true
-	return t.src.memory.blobs.Save(t.src.manifest.Shards[shard].Digest, t.kind(), st.table.Encode())
+	return t.kept.Save(t.shards[shard].Digest, t.kind, st.table.Encode())
 }

@@ -11,6 +11,7 @@ import (
 	"millrace"
 	"millrace/sources"
 	"millrace/sources/identity"
+	"millrace/sources/kept"
 	"millrace/sources/order"
 )
 
@@ -51,9 +52,9 @@ func TestDamageAfterLengths(t *testing.T) {
 			}
 			s := x.open(t, c.write(t))
 			if known {
-				var found []sources.FoundLength
+				var found []kept.Length
 				for i, n := range []uint32{4, 4, 6, 5, 5} {
-					found = append(found, sources.FoundLength{Record: uint64(i), Tokens: n})
+					found = append(found, kept.Length{Record: uint64(i), Tokens: n})
 				}
 				s.Remember(0, found)
 			}

@@ -19,6 +19,7 @@ import (
 	"millrace/sources"
 	"millrace/sources/budget"
 	"millrace/sources/index"
+	"millrace/sources/kept"
 	"millrace/sources/order"
 )
 
@@ -420,7 +421,7 @@ func TestFeedWhatIsNotThere(t *testing.T) {
 func TestFeedChanged(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "three", "fine", "seven")
-	for name, found := range map[string]sources.FoundLength{
+	for name, found := range map[string]kept.Length{
 		"it had 5 tokens when it was first read and has 6": {Record: 1, Tokens: 5},
 		"it has other tokens than when it was first read":  {Record: 1, Tokens: 6, Sum: 12345, Summed: true},
 		"": {Record: 1, Tokens: 6, Sum: index.Sum([]uint32{'t', 'h', 'r', 'e', 'e', fakeEOS}), Summed: true},
@@ -428,7 +429,7 @@ func TestFeedChanged(t *testing.T) {
 		for _, standby := range []bool{false, true} {
 			x := fixture{shuffle: millrace.Global, epochs: 1, index: t.TempDir()}
 			s := x.open(t, c.write(t))
-			s.Remember(0, []sources.FoundLength{{Record: 0, Tokens: 4}, found, {Record: 2, Tokens: 5}, {Record: 3, Tokens: 6}})
+			s.Remember(0, []kept.Length{{Record: 0, Tokens: 4}, found, {Record: 2, Tokens: 5}, {Record: 3, Tokens: 6}})
 			served, bad, err := serveAll(t, s, standby)
 			if name == "" {
 				if err != nil || len(served) != 4 {
@@ -452,7 +453,7 @@ func TestFeedChangedUnverified(t *testing.T) {
 	x := fixture{shuffle: millrace.InFileOrder, epochs: 1, limit: 1 << 20, index: t.TempDir(), verify: sources.VerifyOff}
 	x.format.counted = true
 	s := x.open(t, c.write(t))
-	s.Remember(0, []sources.FoundLength{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})
+	s.Remember(0, []kept.Length{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})
 	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 	defer running(t, f)()
 	var served []int

@@ -9,6 +9,7 @@ import (
 	"millrace/internal/failpoint"
 	"millrace/sources"
 	"millrace/sources/filter"
+	"millrace/sources/kept"
 )
 
 // mostScratch bounds the tokens of scratch that a decoder keeps.
@@ -62,9 +63,9 @@ type Decoder struct {
 	// of the part being made
 	part    Part
 	out     Outcome
-	before  int                   // tokens in buf before the record's
-	buf     []uint32              // the part's tokens; the last record's, if only lengths are found
-	lengths []sources.FoundLength // found in this part, of shard
+	before  int           // tokens in buf before the record's
+	buf     []uint32      // the part's tokens; the last record's, if only lengths are found
+	lengths []kept.Length // found in this part, of shard
 	shard   uint32
 	check   sources.DocumentCheck // of shard
 
@@ -174,7 +175,7 @@ func (d *Decoder) make(shard uint32, r *sources.Record, slots []uint32) error {
 		return nil
 	}
 	n := uint32(len(d.buf) - before)
-	found := sources.FoundLength{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
+	found := kept.Length{Record: r.Number, Tokens: n, Refused: uint32(d.bits)}
 	if err := d.check.Compare(shard, &found, d.buf[before:]); err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func (d *Decoder) file(i uint32, r *sources.Record, off, n uint32) error {
 	case !d.part.Known:
 		s.Length = n
 	case s.Length != n && !d.isReject(i):
-		if err := d.src.LengthChanged(s.Shard, s.Record, s.Length, n); err != nil {
+		if err := d.check.LengthChanged(s.Shard, s.Record, s.Length, n); err != nil {
 			return err
 		}
 		d.fault(i, r, lengthChanged(s.Length, n))
@@ -228,7 +229,7 @@ func (d *Decoder) isReject(i uint32) bool {
 func (d *Decoder) refuse(shard uint32, r *sources.Record, slots []uint32, cause error) {
 	reason := cause.Error()
 	if !d.part.Known {
-		d.lengths = append(d.lengths, sources.FoundLength{Record: r.Number, Bad: true})
+		d.lengths = append(d.lengths, kept.Length{Record: r.Number, Bad: true})
 	}
 	for _, i := range slots {
 		if d.part.Known {

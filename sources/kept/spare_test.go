@@ -1,4 +1,4 @@
-package sources
+package kept
 
 import (
 	"log/slog"
@@ -16,25 +16,26 @@ type fullFS struct{ index.FS }
 
 func (fullFS) CreateTemp(string) (index.TempFile, error) { return nil, syscall.ENOSPC }
 
-// A run goes on without an index that cannot be kept; whoever makes an index for its own sake hears of it.
-func TestAFullIndexDirectory(t *testing.T) {
-	spec := Spec{IndexDir: filepath.Join(t.TempDir(), "index")}
+// TestAFullDirectory: a run goes on without an index that cannot be kept. Without Spare that is an error.
+func TestAFullDirectory(t *testing.T) {
+	cfg := Config{Dir: filepath.Join(t.TempDir(), "index"), FS: fullFS{index.OSFS()}}
 	var said strings.Builder
-	log := slog.New(slog.NewTextHandler(&said, nil))
+	cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
 	for _, spare := range []bool{false, true} {
-		m, err := openMemory(spec, fullFS{index.OSFS()}, spare, log)
+		cfg.Spare = spare
+		m, err := Open(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = m.blobs.Save(millrace.Digest{1}, "kind", []byte("found out"))
+		err = m.Save(millrace.Digest{1}, "kind", []byte("found out"))
 		if (err == nil) != spare {
 			t.Errorf("spare %v: %v", spare, err)
 		}
-		blob, ok := m.blobs.Load(millrace.Digest{1}, "kind")
+		blob, ok := m.Load(millrace.Digest{1}, "kind")
 		if ok != spare || spare && string(blob) != "found out" {
 			t.Errorf("spare %v: %q %v", spare, blob, ok)
 		}
-		if err := m.close(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package sources
+package kept
 
 import (
 	"log/slog"
@@ -7,16 +7,15 @@ import (
 	"millrace"
 )
 
-// blobStore keeps what was found out about a shard's bytes, by digest and kind. What it loads is whole or not there.
-type blobStore interface {
+// blobs stores facts about a shard's bytes, by digest and kind. A loaded blob is whole.
+type blobs interface {
 	Load(shard millrace.Digest, kind string) ([]byte, bool)
 	Save(shard millrace.Digest, kind string, blob []byte) error
-	// Forget has the next Load look for what another process may have kept.
 	Forget(shard millrace.Digest, kind string)
 	Close() error
 }
 
-// volatileBlobs is the blob store of a source without an index directory.
+// volatileBlobs is the blob store of a source without a directory.
 type volatileBlobs struct {
 	mu   sync.Mutex
 	kept map[blobKey][]byte
@@ -27,7 +26,9 @@ type blobKey struct {
 	kind   string
 }
 
-// Load implements blobStore.
+func newVolatileBlobs() *volatileBlobs { return &volatileBlobs{kept: make(map[blobKey][]byte)} }
+
+// Load implements blobs.
 func (v *volatileBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,7 +36,7 @@ func (v *volatileBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
 	return blob, ok
 }
 
-// Save implements blobStore.
+// Save implements blobs.
 func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -43,34 +44,34 @@ func (v *volatileBlobs) Save(d millrace.Digest, kind string, blob []byte) error 
 	return nil
 }
 
-// Forget implements blobStore: no other process has it.
+// Forget implements blobs: no other process has a blob.
 func (*volatileBlobs) Forget(millrace.Digest, string) {}
 
-// Close implements blobStore.
+// Close implements blobs.
 func (*volatileBlobs) Close() error { return nil }
 
-// sparedBlobs keeps in memory what its disk does not take: a full or broken index directory costs a run work at its
-// next start, not its life.
+// sparedBlobs keeps in memory the blobs that its disk refuses: a full or broken directory costs a run work at its next
+// start, not its life.
 type sparedBlobs struct {
-	blobStore
-	kept volatileBlobs
-	log  *slog.Logger
+	blobs
+	memory *volatileBlobs
+	log    *slog.Logger
 }
 
-// Load implements blobStore.
+// Load implements blobs.
 func (s *sparedBlobs) Load(d millrace.Digest, kind string) ([]byte, bool) {
-	if blob, ok := s.kept.Load(d, kind); ok {
+	if blob, ok := s.memory.Load(d, kind); ok {
 		return blob, true
 	}
-	return s.blobStore.Load(d, kind)
+	return s.blobs.Load(d, kind)
 }
 
-// Save implements blobStore.
+// Save implements blobs.
 func (s *sparedBlobs) Save(d millrace.Digest, kind string, blob []byte) error {
-	err := s.blobStore.Save(d, kind, blob)
+	err := s.blobs.Save(d, kind, blob)
 	if err == nil {
 		return nil
 	}
 	s.log.Warn("an index is kept in memory only, and will be made again at the next start", "err", err)
-	return s.kept.Save(d, kind, blob)
+	return s.memory.Save(d, kind, blob)
 }

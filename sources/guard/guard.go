@@ -1,0 +1,277 @@
+package guard
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"millrace"
+	"millrace/sources/identity"
+)
+
+// lookEvery is the time between two looks at the path of a shard that is being read.
+const lookEvery = 2 * time.Second
+
+// Evidence tells shards apart. Its methods may be called at the same time.
+type Evidence interface {
+	// Identity returns the identity of the file at a path, the zero value if the store cannot tell.
+	Identity(path string) (identity.File, error)
+	// Digest returns the size of a shard's file, and the digest that names the shard.
+	Digest(path string) (size int64, digest millrace.Digest, err error)
+	// CoversAll reports whether that digest covers every byte of files.
+	CoversAll(files []identity.File) bool
+	// Sample hashes some blocks in the middle of files. It is never 0.
+	Sample(paths []string) (uint64, error)
+	// Content returns a comparison of every byte of a shard with a digest that is kept, nil if none is kept. `since` is
+	// the time from which the content differs, empty if it is the same.
+	Content(shard millrace.Shard) func(ctx context.Context) (since string, err error)
+	// HasIndex reports whether an index of the shard is kept.
+	HasIndex(shard millrace.Shard) bool
+}
+
+// Group makes the guards of one source. A nil Group makes guards that notice nothing.
+type Group struct {
+	Source   string // its name
+	Cure     string // advice about a changed file
+	Evidence Evidence
+	Seen     *Seen
+	Log      *slog.Logger
+}
+
+// Guard watches one shard. It is safe for concurrent use. A nil Guard notices nothing.
+type Guard struct {
+	group   *Group
+	shard   millrace.Shard
+	paths   []string    // of the shard and its companions
+	made    time.Time   // when the guard was made
+	content atomic.Bool // a digest of every byte is known
+	doubt   atomic.Bool // nothing proves that the kept index of an earlier release is of this file
+
+	looked atomic.Int64 // time of the last look at the path, since made
+
+	mu    sync.Mutex
+	known []identity.File // of paths, as last found to be the shard
+	err   error           // the shard changed
+}
+
+// New returns the guard of a shard whose files are at paths. It is nil if the store cannot identify files.
+func (c *Group) New(shard millrace.Shard, paths []string) (*Guard, error) {
+	if c == nil {
+		return nil, nil
+	}
+	g := &Guard{group: c, shard: shard, paths: paths, made: time.Now()}
+	var err error
+	if g.known, err = g.identify(); err != nil || g.known[0].IsZero() {
+		return nil, err
+	}
+	return g, nil
+}
+
+// identify returns the identities of the files that are at the shard's paths now.
+func (g *Guard) identify() ([]identity.File, error) {
+	out := make([]identity.File, len(g.paths))
+	for i, path := range g.paths {
+		var err error
+		if out[i], err = g.group.Evidence.Identity(path); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Admit decides, once a shard was digested, whether it is the file of the kept index and lengths.
+func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
+	if g == nil {
+		return nil
+	}
+	g.shard = shard
+	now, err := g.identify()
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(now, g.known) {
+		return g.changed(now, g.known, "while it was opened")
+	}
+	seen, known := g.group.Seen.find(g.shard)
+	compare := g.group.Evidence.Content(g.shard)
+	g.content.Store(compare != nil)
+	switch was, here := seen.On(g.group.Seen.host); {
+	case known && seen.Knows(now), g.group.Evidence.CoversAll(now):
+	case compare != nil:
+		return g.compareContent(ctx, compare, now, was)
+	case here:
+		return g.compareSample(now, was, seen.Sample)
+	default:
+		g.doubt.Store(g.group.Evidence.HasIndex(shard))
+	}
+	return nil
+}
+
+// Doubts reports whether a kept index may be of another file.
+func (g *Guard) Doubts() bool { return g != nil && g.doubt.Load() }
+
+// NoteIndexed notes that the shard was read from beginning to end. hasContent tells that its content was digested.
+func (g *Guard) NoteIndexed(hasContent bool) {
+	if g != nil {
+		g.content.Store(hasContent)
+		g.doubt.Store(false)
+	}
+}
+
+// Remember notes for later runs under which identities the files of guards were found, several at a time.
+func (c *Group) Remember(guards []*Guard, parallel int) error {
+	if c == nil {
+		return nil
+	}
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for _, g := range guards {
+		if g != nil && !g.Doubts() {
+			group.Go(g.remember)
+		}
+	}
+	err := group.Wait()
+	c.Seen.save()
+	return err
+}
+
+// remember notes the files of the shard, with a sample of their middle if nothing else is known of that.
+func (g *Guard) remember() (err error) {
+	seen, known := g.group.Seen.find(g.shard)
+	if known && seen.Knows(g.known) {
+		return nil
+	}
+	sample := seen.Sample
+	if sample == 0 && !g.content.Load() && !g.group.Evidence.CoversAll(g.known) {
+		if sample, err = g.group.Evidence.Sample(g.paths); err != nil {
+			return err
+		}
+	}
+	g.group.Seen.add(g.shard, sample, g.known)
+	return nil
+}
+
+// Opened is an open file of a shard, as last found to be the shard.
+type Opened struct{ identity atomic.Pointer[identity.File] }
+
+// Identifier is an open file that tells its identity.
+type Identifier interface {
+	// Identity returns the identity of the open file as it is now, the zero value if the store cannot tell.
+	Identity() (identity.File, error)
+}
+
+// Check is called after every read of an open file. It returns the reason if the file is not the shard any more.
+func (g *Guard) Check(f *Opened, file Identifier) error {
+	if g == nil {
+		return nil
+	}
+	open, err := file.Identity()
+	if err != nil {
+		return nil // the read itself reports the reason, if there is any
+	}
+	since := int64(time.Since(g.made))
+	last := g.looked.Load()
+	due := since-last > int64(lookEvery) && g.looked.CompareAndSwap(last, since)
+	if was := f.identity.Load(); !due && was != nil && *was == open {
+		return nil
+	}
+	return g.look(f, open)
+}
+
+// look compares an open file and the file at its path with the shard.
+func (g *Guard) look(f *Opened, open identity.File) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return g.err
+	}
+	now, err := g.identify()
+	was := f.identity.Load()
+	switch {
+	case err != nil:
+		// Nothing is at the path just now. The open file can still be read, if only its names changed.
+		if was != nil && open != *was && !open.IsSameVersion(*was) {
+			g.err = g.changed([]identity.File{open}, []identity.File{*was}, "while it was read")
+		}
+	case !slices.Equal(now, g.known):
+		if g.err = g.compare(now); g.err == nil {
+			g.known = now
+			g.group.Seen.add(g.shard, 0, now)
+			g.group.Seen.save()
+		}
+	case open != now[0] && !open.IsSameVersion(now[0]):
+		g.err = g.changed([]identity.File{open}, now[:1], "while it was read")
+	}
+	if g.err == nil {
+		f.identity.Store(&open)
+	}
+	return g.err
+}
+
+// compare decides by content whether the files that are there now are the shard.
+func (g *Guard) compare(now []identity.File) error {
+	size, digest, err := g.group.Evidence.Digest(g.shard.Path)
+	switch {
+	case err != nil:
+		return err
+	case size != g.shard.Size || digest != g.shard.Digest:
+		return g.changed(now, g.known, "while it was read")
+	case g.group.Evidence.CoversAll(now):
+		return nil
+	}
+	if compare := g.group.Evidence.Content(g.shard); compare != nil {
+		return g.compareContent(context.Background(), compare, now, g.known)
+	}
+	seen, _ := g.group.Seen.find(g.shard)
+	return g.compareSample(now, g.known, seen.Sample)
+}
+
+// compareContent returns the error of a shard whose content differs.
+func (g *Guard) compareContent(ctx context.Context, compare func(context.Context) (string, error), now, was []identity.File) error {
+	since, err := compare(ctx)
+	if err == nil && since != "" {
+		g.content.Store(true)
+		err = g.changed(now, was, since)
+	}
+	return err
+}
+
+// compareSample decides about a shard of which not every byte was read before. A file with the same size and time of
+// modification is taken for the shard if its ends and some blocks in its middle are the same. Any other is refused.
+func (g *Guard) compareSample(now, was []identity.File, sample uint64) error {
+	same := slices.EqualFunc(now, was, identity.File.IsSameVersion)
+	if same && sample != 0 {
+		is, err := g.group.Evidence.Sample(g.paths)
+		if err != nil {
+			return err
+		}
+		same = is == sample
+	}
+	if !same {
+		return g.changed(now, was, "since it was first read")
+	}
+	g.group.Log.Warn("a file was copied or moved; its size, times and a sample of its content are the same", "file", g.shard.Path)
+	return nil
+}
+
+// changed returns the error of a shard whose file was replaced or changed.
+func (g *Guard) changed(now, was []identity.File, when string) error {
+	what, path := "", g.shard.Path
+	for i := range now {
+		if i < len(was) && now[i] != was[i] {
+			what, path = ": "+now[i].Difference(was[i]), g.paths[i]
+			break
+		}
+	}
+	proof := ""
+	if !g.content.Load() && len(was) > 0 && now[0].Size == was[0].Size {
+		proof = "; no digest of its content is kept to tell whether that is the same (check --deep keeps one)"
+	}
+	return millrace.Errorf(millrace.ErrMismatch, "file %s of source %s changed %s%s%s; %s",
+		path, g.group.Source, when, what, proof, g.group.Cure)
+}

@@ -1,0 +1,149 @@
+package kept
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+
+	"millrace"
+	"millrace/sources/index"
+)
+
+// Config says where facts are kept, and for what.
+type Config struct {
+	Dir      string   // empty: blobs are kept in memory, and lengths are not kept
+	FS       index.FS // files of Dir; default: the operating system's
+	Spare    bool     // if Dir cannot be written, log it and keep blobs in memory; by default that is an error
+	Log      *slog.Logger
+	Keys     Keys
+	Limit    int64 // bytes of a raw record, above which it is bad
+	Describe func(shard uint32) Shard
+}
+
+// Keys tell stores of lengths apart. A zero Transform keeps no lengths, a zero Filters no answers of filters.
+type Keys struct {
+	Transform millrace.Digest // of the settings that decide a record's tokens
+	Filters   millrace.Digest // of the settings that decide the filters' answers
+}
+
+// Shard describes a shard for its length store.
+type Shard struct {
+	Path    string
+	Digest  millrace.Digest
+	Count   uint64 // valid if Counted
+	Counted bool
+}
+
+// Store is what one source keeps. It is safe for concurrent use. Describe is called under its lock.
+type Store struct {
+	blobs
+	cfg  Config
+	open func(shard millrace.Digest, count uint64) (Lengths, error) // nil: lengths are not kept
+
+	mu     sync.Mutex
+	stores map[uint32]Lengths // by shard; nil if it could not be opened. The map is nil after Close
+	early  map[uint32][]Length
+}
+
+// Open opens the store of a source. The caller closes it.
+func Open(cfg Config) (*Store, error) {
+	s := &Store{cfg: cfg, stores: make(map[uint32]Lengths), early: make(map[uint32][]Length)}
+	if cfg.Dir == "" {
+		s.blobs = newVolatileBlobs()
+		return s, nil
+	}
+	store, err := index.Open(cfg.Dir, index.Options{FS: cfg.FS, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.blobs = store
+	if cfg.Spare {
+		s.blobs = &sparedBlobs{blobs: store, memory: newVolatileBlobs(), log: cfg.Log}
+	}
+	var none millrace.Digest
+	if cfg.Keys.Transform != none {
+		s.open = func(shard millrace.Digest, count uint64) (Lengths, error) {
+			return openLengths(store, cfg.Keys, shard, count)
+		}
+	}
+	return s, nil
+}
+
+func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uint64) (Lengths, error) {
+	lengths, err := store.Lengths(shard, keys.Transform, count)
+	var none millrace.Digest
+	if err != nil || keys.Filters == none {
+		return lengths, err
+	}
+	answers, err := store.Answers(shard, keys.Filters, count)
+	if err != nil {
+		return nil, errors.Join(err, lengths.Close())
+	}
+	return &Filtered{lengths, answers}, nil
+}
+
+// HasLengths reports whether lengths are kept.
+func (s *Store) HasLengths() bool { return s.open != nil }
+
+// Lengths returns the length store of a shard, nil if there is none, or none yet because the shard is not counted.
+func (s *Store) Lengths(shard uint32) Lengths {
+	if s.open == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st, ok := s.stores[shard]; ok || s.stores == nil {
+		return st
+	}
+	sh := s.cfg.Describe(shard)
+	if !sh.Counted {
+		return nil
+	}
+	st, err := s.open(sh.Digest, sh.Count)
+	if err != nil {
+		s.cfg.Log.Warn("lengths are not remembered", "file", sh.Path, "err", err)
+		st = nil
+	}
+	s.stores[shard] = st
+	if st != nil {
+		for _, l := range s.early[shard] {
+			l.putIn(st, s.cfg.Limit)
+		}
+	}
+	delete(s.early, shard)
+	return st
+}
+
+// Remember keeps lengths just found, of one shard. Those of a shard that is not counted yet wait in memory.
+func (s *Store) Remember(shard uint32, found []Length) {
+	if s.open == nil || len(found) == 0 {
+		return
+	}
+	if st := s.Lengths(shard); st != nil {
+		for _, l := range found {
+			l.putIn(st, s.cfg.Limit)
+		}
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, failed := s.stores[shard]; !failed && s.stores != nil {
+		s.early[shard] = append(s.early[shard], found...)
+	}
+}
+
+// Close closes all stores.
+func (s *Store) Close() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.stores {
+		if st == nil {
+			continue
+		}
+		if e := st.Close(); err == nil {
+			err = e
+		}
+	}
+	s.stores = nil
+	return errors.Join(err, s.blobs.Close())
+}

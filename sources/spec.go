@@ -1,0 +1,181 @@
+package sources
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"runtime"
+
+	"golang.org/x/crypto/blake2b"
+
+	"millrace"
+	"millrace/sources/filter"
+	"millrace/sources/index"
+	"millrace/sources/kept"
+)
+
+// Spec is one source as the mixture file describes it. All fields but IndexDir and Verify decide the source's samples or
+// the place of its files.
+type Spec struct {
+	Name      string
+	Format    Format
+	Base      string   // directory at which relative patterns start
+	Patterns  []string // see find.Resolve
+	Root      string   // of the shards' names; empty: the part of each pattern before its first wildcard
+	Field     Field
+	Limits    Limits
+	Shuffle   millrace.Shuffle // the requested one; the manifest has the resulting one
+	Seed      uint64
+	Epochs    uint32    // passes; 0: endless
+	Tokenizer Tokenizer // nil for formats of tokens
+	AddBOS    bool
+	AddEOS    bool
+	Filters   *filter.Set // the source's own is bit 0; Field.Others names the fields that they need
+	IndexDir  string      // of index files and length stores; empty: nothing is kept
+	Verify    Verify      // how changed shards are noticed; default: VerifyTokens
+}
+
+// OpenOptions are the means of opening a source. They do not change its content.
+type OpenOptions struct {
+	FS       FS                      // default: the operating system's
+	IndexFS  index.FS                // files of IndexDir; default: the operating system's
+	Spare    bool                    // if IndexDir cannot be written, log it and do without; by default that is an error
+	Progress func(done, total int64) // bytes indexed; calls do not overlap
+	Parallel int                     // shards inspected at once; default GOMAXPROCS
+	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
+	Patient  bool                    // try until the source is closed, if the host fails; by default some 1.5 s
+	Tried    func()                  // called after every try to open or read a file; calls may overlap
+	Deep     bool                    // hash every byte and compare with the hash first seen
+	Logger   *slog.Logger            // default: none
+}
+
+func (o OpenOptions) withDefaults() OpenOptions {
+	if o.FS == nil {
+		o.FS = OSFS()
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
+	}
+	if o.Trouble == nil {
+		o.Trouble = func(string) {}
+	}
+	if o.Tried == nil {
+		o.Tried = func() {}
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Tokenizer turns text into tokens. It is safe for concurrent use.
+type Tokenizer interface {
+	// Append appends the tokens of a text to dst. tell is called after every MiB of text.
+	Append(dst []uint32, text []byte, tell func()) []uint32
+	// BOS returns the token that begins a document, if there is one.
+	BOS() (id uint32, ok bool)
+	// EOS returns the token that ends a document, if there is one.
+	EOS() (id uint32, ok bool)
+	// Fingerprint identifies the tokenizer: equal fingerprints give equal tokens.
+	Fingerprint() [16]byte
+}
+
+// transform makes documents of records: [bos] + encoding + [eos] for text, the unchanged tokens for formats of tokens.
+type transform struct {
+	tokenizer Tokenizer // nil for formats of tokens
+	bos, eos  []uint32  // one token, or none
+}
+
+func newTransform(t Tokenizer, bos, eos bool) transform {
+	if t == nil {
+		return transform{}
+	}
+	x := transform{tokenizer: t}
+	if id, ok := t.BOS(); ok && bos {
+		x.bos = []uint32{id}
+	}
+	if id, ok := t.EOS(); ok && eos {
+		x.eos = []uint32{id}
+	}
+	return x
+}
+
+// document appends a record's tokens to dst. tell is called after every MiB of text.
+func (t *transform) document(dst []uint32, r *Record, tell func()) ([]uint32, error) {
+	if t.tokenizer == nil {
+		return append(dst, r.Tokens...), nil
+	}
+	if r.Tokens != nil {
+		return dst, millrace.Errorf(millrace.ErrBadSample, "tokenize record %d: it has tokens, not text", r.Number)
+	}
+	dst = append(dst, t.bos...)
+	dst = t.tokenizer.Append(dst, r.Text, tell)
+	return append(dst, t.eos...), nil
+}
+
+// changedCure is the advice about a file that changed.
+func (s Spec) changedCure() string {
+	if s.IndexDir == "" {
+		return "restore the file"
+	}
+	return "restore the file, or remove " + s.IndexDir + " and begin a new run with the file as it is"
+}
+
+// fingerprint identifies the settings that decide the tokens of a shard's records. It is the key of length stores.
+func (s Spec) fingerprint() millrace.Digest {
+	var encoding [16]byte
+	if s.Tokenizer != nil {
+		encoding = s.Tokenizer.Fingerprint()
+	}
+	in := append([]byte("millrace transform 1"), encoding[:]...)
+	in = append(in, flag(s.AddBOS), flag(s.AddEOS))
+	in = appendText(in, s.Format.Name())
+	in = appendText(in, s.Field.Text)
+	return digest128(in)
+}
+
+// keys returns the keys of the source's length stores, zero for stores that it does without.
+func (s Spec) keys() (k kept.Keys) {
+	if s.Tokenizer != nil {
+		k.Transform = s.fingerprint()
+		if s.Filters != nil {
+			k.Filters = s.filterFingerprint()
+		}
+	}
+	return k
+}
+
+// filterFingerprint identifies the settings that decide the filters' answers for a record.
+func (s Spec) filterFingerprint() millrace.Digest {
+	transform := s.fingerprint()
+	in := append([]byte("millrace filters 1"), transform[:]...)
+	for _, text := range s.Filters.Texts() {
+		in = appendText(in, text)
+	}
+	return digest128(in)
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(dst, uint64(len(s))), s...)
+}
+
+func digestText(text string) millrace.Digest { return digest128([]byte(text)) }
+
+func digest128(in []byte) (d millrace.Digest) {
+	h, err := blake2b.New(len(d), nil)
+	if err != nil {
+		return d // only a size or key out of range is an error
+	}
+	h.Write(in)
+	h.Sum(d[:0])
+	return d
+}

@@ -1,3 +1,3 @@
-// Package loader is the loader process: it opens the sources it is told to, reads their stripes ahead, offers what it
-// finds to the orchestrator and serves payload to constructors. What a sample is drawn for it never knows.
+// Package loader is the loader process. It opens the sources that the orchestrator names, reads their stripes ahead,
+// offers the documents to the orchestrator, and serves their tokens to constructors. It knows no plans.
 package loader

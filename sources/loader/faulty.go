@@ -5,7 +5,7 @@ import (
 	"millrace/sources/index"
 )
 
-// indexFS is where index files go: a disk that fails where a test says so, else the default.
+// indexFS returns the files of indexes: nil for the default, or ones that fail at the armed failpoints.
 func indexFS(fail *failpoint.Set) index.FS {
 	if !fail.Arms("index/") {
 		return nil

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	replyTokens = 256 << 10        // of one reply at most: 1 MiB of payload
-	replyHeld   = time.Millisecond // how long a row waits for others that are still being made
+	replyTokens = 256 << 10        // of one reply, at most: 1 MiB of payload
+	replyHeld   = time.Millisecond // the longest that a row waits for others that are still being made
 )
 
-// Schema is the payload's: which request a row answers, and its tokens.
+// Schema returns the columns of a payload: the index of the request that a row answers, and the tokens.
 func Schema() *arrow.Schema {
 	return arrow.NewSchema([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Uint32},
 		{Name: "tokens", Type: arrow.ListOfNonNullable(arrow.PrimitiveTypes.Uint32)}}, nil)
@@ -42,7 +42,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	if len(req.Offset) != n || len(req.Length) != n {
 		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "fetch of %d ordinals, %d offsets, %d lengths", n, len(req.Offset), len(req.Length)))
 	}
-	reqs, size := make([]feed.Request, n), uint64(n) // each may bring one token more than its length
+	reqs, size := make([]feed.Request, n), uint64(n) // each may have one token more than its length
 	for i := range reqs {
 		size += uint64(req.Length[i])
 		reqs[i] = feed.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
@@ -65,7 +65,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 		return reply.add(i, tokens)
 	}
 	if err := fetch(stream.Context(), reqs, add); err != nil {
-		return wire.ToStatus(errors.Join(err, reply.flush())) // what could be made need not be made again
+		return wire.ToStatus(errors.Join(err, reply.flush())) // the finished documents need not be made again
 	}
 	err := reply.flush()
 	l.cfg.Fail.Hit("loader/fetch/after")
@@ -73,17 +73,17 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	return err
 }
 
-// reply gathers rows into record batches. Its slices are used again after every flush; what is sent is not.
+// reply gathers rows into record batches. It reuses its slices after every flush; a sent batch has its own memory.
 type reply struct {
 	send    func([]byte) error
 	clock   seam.Clock
-	sent    time.Time // when it last was, or began
+	sent    time.Time // of the last flush, or of the start
 	index   []uint32
 	offsets []int32
 	values  []uint32
 }
 
-// newReply makes a reply for so many tokens; one that gets more grows.
+// newReply returns a reply with room for size tokens. It grows.
 func newReply(size int, clock seam.Clock, send func([]byte) error) *reply {
 	return &reply{send: send, clock: clock, sent: clock.Now(), offsets: []int32{0}, values: make([]uint32, 0, size)}
 }
@@ -100,7 +100,7 @@ func (r *reply) add(i int, tokens []uint32) error {
 	if r.clock.Now().Sub(r.sent) < replyHeld {
 		return nil
 	}
-	return r.flush() // the next may take as long
+	return r.flush() // the next row may take as long
 }
 
 func (r *reply) flush() error {
@@ -120,7 +120,7 @@ func (r *reply) flush() error {
 	return err
 }
 
-// record is a view of the gathered rows.
+// record returns a view of the gathered rows.
 func (r *reply) record() arrow.Record {
 	schema := Schema()
 	words := func(n int, b []byte) arrow.ArrayData {

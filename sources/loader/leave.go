@@ -7,11 +7,11 @@ import (
 	"millrace/proto"
 )
 
-// absence is how long one that leaves waits for an orchestrator that is not there: as a rule the run has ended with it.
+// absence is the longest wait of a leaving loader for an orchestrator that is not there. Mostly the run has ended then.
 const absence = 300 * time.Millisecond
 
-// leave waits until the process is asked to leave. From then on it serves what it holds, until it was told that all
-// of it is handed over, nobody is there who could tell, or its grace is spent.
+// leave waits until the process is asked to leave. Then it serves on until the orchestrator has handed over all stripes,
+// no orchestrator is there, or the grace period ends.
 func (l *Loader) leave(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -25,7 +25,7 @@ func (l *Loader) leave(ctx context.Context) error {
 	out := l.out
 	l.mu.Unlock()
 	if out != nil {
-		out.leaving(reason)
+		out.tellLeaving(reason)
 	}
 	l.cfg.Fail.Hit("loader/leave/after")
 	late := l.cfg.Clock.After(leaveGrace)
@@ -37,28 +37,28 @@ func (l *Loader) leave(ctx context.Context) error {
 			return &farewell{"nobody took over in time"}
 		case <-l.cfg.Clock.After(absence / 10):
 		}
-		if l.connected() {
+		if l.isConnected() {
 			here = l.cfg.Clock.Now()
 		}
 	}
 	return &farewell{"no orchestrator is there to hand over to"}
 }
 
-// connected tells whether an orchestrator listens.
-func (l *Loader) connected() bool {
+// isConnected reports whether an orchestrator listens.
+func (l *Loader) isConnected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.online
 }
 
-// leaving is why the process was asked to leave, empty where it was not.
-func (l *Loader) leaving() string {
+// leaveReason returns the reason why the process was asked to leave, empty if it was not.
+func (l *Loader) leaveReason() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.going
 }
 
-// leaving tells the orchestrator. A lost stream is no fault: the next session tells it again.
-func (r *reporter) leaving(reason string) {
+// tellLeaving tells the orchestrator. A lost stream is no fault: the next session tells it again.
+func (r *reporter) tellLeaving(reason string) {
 	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: &proto.Leaving{Reason: reason}}})
 }

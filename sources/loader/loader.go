@@ -27,36 +27,36 @@ import (
 	"millrace/sources/budget"
 )
 
-// Config is what a loader needs of its host and its run.
+// Config sets a loader's host and its run.
 type Config struct {
 	Name         string
-	Address      string                                    // where it serves
-	Orchestrator string                                    // where it reports
-	Spec         func(source string) (sources.Spec, error) // what a source is
-	Pid          int64                                     // of the process: two lives of a slot have two; 0: the operating system's
-	Standby      bool                                      // it asks to be a shadow
+	Address      string                                    // at which it serves
+	Orchestrator string                                    // its address
+	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
+	Pid          int64                                     // tells a restarted process from the one before; default: the operating system's
+	Standby      bool                                      // ask to be a shadow
 	Version      *proto.Version                            // of this binary
 	Beat         *heartbeat.Page                           // nil: nobody watches
-	Leave        <-chan struct{}                           // closed when the process is asked to leave: it hands over first; nil: never
+	Leave        <-chan struct{}                           // closed to make the process hand over and leave; nil: never
 	Memory       int64                                     // bytes of payload held
-	Parallel     int                                       // goroutines; 0 is one a processor
+	Parallel     int                                       // decoders of a feed; default GOMAXPROCS
 	Net          seam.Net
 	Clock        seam.Clock
 	Fail         *failpoint.Set
 	Events       *event.Log
 	Log          *slog.Logger
 	Ready        func()              // called once it serves
-	Term         func(millrace.Term) // told every term under which it reads as a primary
-	Role         func(standby bool)  // told what it is, whenever that changes; nil: nobody asks
+	Term         func(millrace.Term) // called with every term under which it reads as a primary
+	Role         func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
 }
 
 const (
 	retry      = 50 * time.Millisecond // wait between attempts to reach the orchestrator
-	reopen     = time.Second           // wait before a source whose files are away is looked for again
-	leaveGrace = 4 * time.Second       // how long one that was asked to leave waits for its stripes to be handed over
+	reopen     = time.Second           // wait before a source with missing files is opened again
+	leaveGrace = 4 * time.Second       // the longest wait of a leaving loader for others to take over its stripes
 )
 
-// stripe is what a reading is of.
+// stripe names a stripe of a source.
 type stripe struct {
 	source string
 	index  uint32
@@ -64,24 +64,24 @@ type stripe struct {
 
 func (s stripe) String() string { return fmt.Sprintf("%s/%d", s.source, s.index) }
 
-// Loader is one loader process's state.
+// Loader is the state of one loader process.
 type Loader struct {
 	proto.UnimplementedLoaderServer
 	cfg      Config
 	budget   *budget.Budget
 	mu       sync.Mutex
 	open     map[string]*sources.Source
-	gates    map[string]*sync.Mutex         // by source: held while it is being opened
+	gates    map[string]*sync.Mutex         // by source: held while it is opened
 	reads    map[string]map[uint32]*reading // by source and stripe; none is empty
 	out      *reporter                      // of the newest session
-	going    string                         // why it was asked to leave; empty: it was not
+	going    string                         // reason why it was asked to leave; empty: it was not
 	online   bool                           // an orchestrator listens
-	shadow   bool                           // as it was told to Role
-	troubles map[string]string              // by source: what fails for now
+	shadow   bool                           // the last argument of Role
+	troubles map[string]string              // by source: the reads that fail for now
 	term     uint64                         // highest orchestrator term seen; the session's own
 }
 
-// New returns a loader; nothing runs before Run.
+// New returns a loader. Run starts it.
 func New(cfg Config) *Loader {
 	if cfg.Pid == 0 {
 		cfg.Pid = int64(os.Getpid())
@@ -92,15 +92,15 @@ func New(cfg Config) *Loader {
 	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: budget.New(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
 }
 
-// Run serves until ctx ends, the orchestrator says to leave or refuses it (the log says why), or it was asked to
-// leave and has handed over.
+// Run serves until ctx ends, the orchestrator dismisses or refuses the loader (the log has the reason), or the loader was
+// asked to leave and has handed over.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
 	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
-		grpc.WaitForHandlers(true)) // they read from sources, which close after them
+		grpc.WaitForHandlers(true)) // handlers read from sources, which are closed later
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Serve(listener) })
@@ -119,12 +119,12 @@ func (l *Loader) Run(ctx context.Context) error {
 	l.close()
 	var left *farewell
 	if ctx.Err() != nil || errors.As(err, &left) {
-		return nil // what was cut off by that is no fault
+		return nil // errors of the ended work are no fault
 	}
 	return err
 }
 
-// report keeps a stream to the orchestrator, whichever process that is, for as long as the loader lives.
+// report keeps a stream to the orchestrator, and to its successors, until ctx ends.
 func (l *Loader) report(ctx context.Context) error {
 	conn, err := grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) }),
@@ -138,7 +138,7 @@ func (l *Loader) report(ctx context.Context) error {
 		for {
 			err := l.session(ctx, proto.NewOrchestratorClient(conn), group)
 			var left *farewell
-			if errors.As(err, &left) && l.leaving() == "" {
+			if errors.As(err, &left) && l.leaveReason() == "" {
 				l.cfg.Log.Warn("leaving", "reason", left.reason)
 			}
 			var no *refused
@@ -156,17 +156,17 @@ func (l *Loader) report(ctx context.Context) error {
 	return group.Wait()
 }
 
-// farewell is why a loader stops for good.
+// farewell is the reason for which a loader ends without a fault.
 type farewell struct{ reason string }
 
 func (e *farewell) Error() string { return e.reason }
 
-// refused: this program, or its name, has no place in the run. Another try would be refused likewise.
+// refused is the error of a program or a name that has no place in the run. Another try would be refused too.
 type refused struct{ reason string }
 
 func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }
 
-// session is one stream: hello, then orders. What an order starts goes on after the stream: it lives in ctx.
+// session is one stream: hello, then orders. Work that an order starts outlives the stream and ends with ctx.
 func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, group *errgroup.Group) error {
 	sctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,21 +177,21 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	out := &reporter{stream: stream}
 	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: l.cfg.Pid, Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
 	l.cfg.Fail.Hit("loader/hello/before")
-	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv says why it failed
+	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
 	l.cfg.Fail.Hit("loader/hello/after")
 	l.mu.Lock()
-	l.out, l.online = out, true // what others send comes after the hello
+	l.out, l.online = out, true // events of others come after the hello
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
 		l.online = false
 		l.mu.Unlock()
 	}()
-	for source, text := range l.troubled() {
+	for source, text := range l.currentTroubles() {
 		out.trouble(source, text)
 	}
-	if reason := l.leaving(); reason != "" {
-		out.leaving(reason)
+	if reason := l.leaveReason(); reason != "" {
+		out.tellLeaving(reason)
 	}
 	for {
 		order, err := stream.Recv()
@@ -210,7 +210,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	}
 }
 
-// obey carries out one order. Opening takes long and runs beside.
+// obey carries out one order. Opening a source takes long and runs in the group.
 func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrder, group *errgroup.Group) error {
 	if term := order.GetFence().GetTerm(); term < l.term {
 		return millrace.Errorf(millrace.ErrFenced, "order of term %d after term %d", term, l.term)
@@ -243,14 +243,14 @@ func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrd
 	return nil
 }
 
-// troubled is what fails for now, by source.
-func (l *Loader) troubled() map[string]string {
+// currentTroubles returns the reads that fail for now, by source.
+func (l *Loader) currentTroubles() map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.troubles)
 }
 
-// newest is the reporter of the newest session.
+// newest returns the reporter of the newest session.
 func (l *Loader) newest() *reporter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,14 +263,14 @@ func (l *Loader) reading(of stripe) *reading {
 	return l.reads[of.source][of.index]
 }
 
-// readings are those of one source.
+// readings returns the readings of one source.
 func (l *Loader) readings(source string) []*reading {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Collect(maps.Values(l.reads[source]))
 }
 
-// fatal tells the orchestrator that a source cannot go on. The process stays: the run's end ends it.
+// fatal tells the orchestrator that a source cannot go on. The process lives until the run ends.
 func (l *Loader) fatal(ctx context.Context, out *reporter, source string, err error) error {
 	if ctx.Err() != nil {
 		return nil

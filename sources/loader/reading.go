@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -17,8 +16,8 @@ import (
 	"millrace/sources/order"
 )
 
-// reading is one stripe of one source being read under one term, or followed as its standby. Offers are kept until
-// they are released, so that a restarted orchestrator is told again without a byte being read again.
+// reading is one stripe of one source, read as its primary or followed as its standby. It keeps offers until they are
+// released, so it can repeat them for a restarted orchestrator without another read.
 type reading struct {
 	of      stripe
 	stripes uint32
@@ -27,90 +26,18 @@ type reading struct {
 	own     chan struct{} // closed when the stripe is this loader's own
 
 	term    atomic.Uint64 // of the assignment
-	mu      sync.Mutex    // keeps offers in order; held while they are sent
+	mu      sync.Mutex    // keeps offers in order, so it is held while they are sent
 	out     *reporter
 	standby bool
-	ready   bool             // as a standby it can take over at once
+	ready   bool             // a standby that can take over at once
 	from    millrace.Ordinal // first ordinal that was not released
 	wants   millrace.Ordinal // of the stripe's primary
-	told    []feed.Batch     // what the orchestrator may still need, in order
-	failed  bool             // the feed has ended with an error: nothing more comes
+	told    []feed.Batch     // offers that the orchestrator may still need, in order
+	failed  bool             // the feed has ended with an error
 }
 
-// openSource opens a source once and reports its manifest. An orchestrator that is back asks again, maybe while the
-// opening for its predecessor is under way: then it is waited for.
-func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.OpenSource) error {
-	name := order.Source
-	gate := l.gate(name)
-	gate.Lock()
-	defer gate.Unlock()
-	l.mu.Lock()
-	src := l.open[name]
-	l.mu.Unlock()
-	if src == nil {
-		spec, err := l.cfg.Spec(name)
-		if err != nil {
-			return l.fatal(ctx, out, name, err)
-		}
-		if src, err = l.openFiles(ctx, spec, order.Known); err != nil {
-			return l.fatal(ctx, out, name, err)
-		}
-		l.mu.Lock()
-		l.open[name] = src
-		l.mu.Unlock()
-	}
-	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
-	return nil
-}
-
-// openFiles opens a source. One that the run has read already is waited for where its files are away.
-func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (*sources.Source, error) {
-	progress := func(done, total int64) {
-		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: spec.Name, Done: done, Total: total}}})
-	}
-	troubled := false
-	for {
-		l.budget.Hurry() // nothing begins before all sources are open
-		src, err := sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log,
-			Trouble: func(text string) { l.trouble(spec.Name, text) }, Patient: true, Tried: l.cfg.Beat.Progress})
-		l.budget.Calm()
-		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
-			if troubled {
-				l.trouble(spec.Name, "")
-			}
-			return src, err
-		}
-		l.trouble(spec.Name, fmt.Sprintf("opening it fails and is tried again: %v", err))
-		troubled = true
-		select {
-		case <-ctx.Done():
-		case <-l.cfg.Clock.After(reopen):
-		}
-	}
-}
-
-// trouble tells the orchestrator, this one and those to come, what fails for now; empty: it is over.
-func (l *Loader) trouble(source, text string) {
-	l.mu.Lock()
-	if l.troubles[source] = text; text == "" {
-		delete(l.troubles, source)
-	}
-	out := l.out
-	l.mu.Unlock()
-	out.trouble(source, text)
-}
-
-func (l *Loader) gate(source string) *sync.Mutex {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gates[source] == nil {
-		l.gates[source] = &sync.Mutex{}
-	}
-	return l.gates[source]
-}
-
-// read begins a stripe, or goes on with one that is being read already and still holds what is asked for. Only the
-// session calls it.
+// read begins a stripe. If the stripe is being read already, and nothing that is needed was released, that reading goes
+// on. Only the session calls read.
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
 	of := stripe{order.Source, order.Stripe}
 	l.mu.Lock()
@@ -126,7 +53,7 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 		l.cfg.Term(millrace.Term(order.Term))
 	}
 	l.endOthers(order)
-	// Before the term holds: whoever is answered under it is answered afterwards.
+	// The record comes before the term is valid, so every answer under the term comes after it.
 	l.cfg.Events.Write(event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: of.String()})
 	if old != nil {
 		if old.adopt(out, order) {
@@ -168,7 +95,7 @@ func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.
 	return r
 }
 
-// endOthers ends readings of a source that is cut into another number of stripes now.
+// endOthers ends the readings of a source whose number of stripes has changed.
 func (l *Loader) endOthers(order *proto.ReadFrom) {
 	for _, r := range l.readings(order.Source) {
 		if r.stripes != order.Stripes {
@@ -177,7 +104,7 @@ func (l *Loader) endOthers(order *proto.ReadFrom) {
 	}
 }
 
-// drop ends a reading, if it is of that term.
+// drop ends a reading if it has this term.
 func (l *Loader) drop(of stripe, term uint64) {
 	r := l.reading(of)
 	if r == nil || r.term.Load() != term {
@@ -192,10 +119,10 @@ func (l *Loader) drop(of stripe, term uint64) {
 	l.tellRole()
 }
 
-// tellRole tells what the process is: a shadow where it stands by and serves nothing as a primary.
+// tellRole calls Role if the process became a shadow or a primary. A shadow follows stripes and is primary of none.
 func (l *Loader) tellRole() {
 	l.mu.Lock()
-	shadow := (l.cfg.Standby || len(l.reads) > 0) && !l.serves()
+	shadow := (l.cfg.Standby || len(l.reads) > 0) && !l.isPrimary()
 	changed := shadow != l.shadow
 	l.shadow = shadow
 	l.mu.Unlock()
@@ -204,11 +131,11 @@ func (l *Loader) tellRole() {
 	}
 }
 
-// serves tells whether any stripe is this loader's own; l.mu is held.
-func (l *Loader) serves() bool {
+// isPrimary reports whether this loader is the primary of any stripe; l.mu is held.
+func (l *Loader) isPrimary() bool {
 	for _, stripes := range l.reads {
 		for _, r := range stripes {
-			if !r.standing() {
+			if !r.isStandby() {
 				return true
 			}
 		}
@@ -224,7 +151,7 @@ func (l *Loader) serve(ctx context.Context, r *reading) error {
 	return inner.Wait()
 }
 
-// offer reports what the feed finds, until ctx ends.
+// offer reports the offers of the feed until ctx ends.
 func (l *Loader) offer(ctx context.Context, r *reading) error {
 	for {
 		b, err := r.feed.Next(ctx)
@@ -234,7 +161,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		l.cfg.Fail.Hit("loader/offer/before")
 		r.mu.Lock()
 		r.told = append(r.told, b)
-		// A lost stream is no fault of the reading: a new session is told everything from `told`.
+		// A lost stream is no fault of the reading: a new session gets everything in told.
 		_ = r.out.send(r.term.Load(), &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
@@ -245,8 +172,8 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 	}
 }
 
-// adopt lets a new session take over a stripe that is being read, if nothing it needs was released; it is told all
-// over again, but for what lies below the place that it asks for. A standby that is told to read has been promoted.
+// adopt gives a reading to a new session, if nothing that the session needs was released. It repeats the offers from the
+// requested ordinal on. A standby that gets an order to read is promoted.
 func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +196,7 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	return true
 }
 
-// want asks for offers below an ordinal. A standby makes none, but will be asked for them once it is promoted.
+// want asks for offers below an ordinal. A standby makes none before it is promoted.
 func (r *reading) want(until millrace.Ordinal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,14 +206,14 @@ func (r *reading) want(until millrace.Ordinal) {
 	}
 }
 
-// release forgets what nobody can ask for any more.
+// release drops offers and tokens below an ordinal.
 func (r *reading) release(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(below, seekPoint)
 }
 
-// forget is release with mu held.
+// forget is release; mu is held.
 func (r *reading) forget(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	if r.standby {
 		r.feed.Follow(below, seekPoint)
@@ -301,7 +228,7 @@ func (r *reading) forget(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	r.told = r.told[n:]
 }
 
-// fail notes that the feed is over, so that nobody adopts it, and returns who is to hear of it.
+// fail notes that the feed has ended, so that no session adopts it. It returns the reporter for the reason.
 func (r *reading) fail() *reporter {
 	r.mu.Lock()
 	defer r.mu.Unlock()

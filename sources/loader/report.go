@@ -13,19 +13,19 @@ import (
 	"millrace/sources/feed"
 )
 
-// reconnect keeps a restarted orchestrator from being waited for longer than it takes.
+// reconnect bounds the waits between attempts to connect, so that a restarted orchestrator is found soon.
 func reconnect() grpc.ConnectParams {
 	return grpc.ConnectParams{MinConnectTimeout: time.Second,
 		Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond}}
 }
 
-// reporter sends events on one stream; streams are not safe for several senders.
+// reporter sends events on one stream. It is safe for concurrent use, which streams are not.
 type reporter struct {
 	mu     sync.Mutex
 	stream proto.Orchestrator_LoadClient
 }
 
-// send stamps an event with the assignment's term (0 where it belongs to none).
+// send sends an event with the term of its assignment, 0 if it belongs to none.
 func (r *reporter) send(term uint64, e *proto.LoaderEvent) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,7 +33,7 @@ func (r *reporter) send(term uint64, e *proto.LoaderEvent) error {
 	return r.stream.Send(e)
 }
 
-// trouble reports what fails for now with reading a source; empty: it is over.
+// trouble reports reads of a source that fail for now. An empty text ends the trouble.
 func (r *reporter) trouble(source, text string) {
 	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: source, Text: text}}})
 }

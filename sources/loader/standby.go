@@ -9,11 +9,11 @@ import (
 	"millrace/proto"
 )
 
-// warmEvery is how often a standby makes the records at its cursor.
+// warmEvery is the time between two times at which a standby makes the documents at its cursor.
 const warmEvery = time.Second
 
-// follow keeps a standby's head warm until the stripe is its own. An error is the end of ctx: what cannot be read now
-// is tried again, for it is the primary's to say that a source cannot go on.
+// follow keeps a standby warm until the stripe is its own. It returns an error only when ctx ends. Failing reads are tried
+// again, because only the primary decides that a source cannot go on.
 func (l *Loader) follow(ctx context.Context, r *reading) error {
 	for {
 		select {
@@ -24,7 +24,7 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 		l.cfg.Fail.Hit("loader/warm/before")
 		err := r.feed.Warm(ctx)
 		l.cfg.Fail.Hit("loader/warm/after")
-		r.warmed(err == nil, l.cfg.Fail)
+		r.setReady(err == nil, l.cfg.Fail)
 		if err != nil && ctx.Err() == nil {
 			l.cfg.Log.Warn("standby cannot read", "source", r.of.source, "stripe", r.of.index, "error", err)
 		}
@@ -38,8 +38,8 @@ func (l *Loader) follow(ctx context.Context, r *reading) error {
 	}
 }
 
-// warmed notes whether a standby is ready, and reports when it has become so.
-func (r *reading) warmed(ok bool, fail *failpoint.Set) {
+// setReady notes whether a standby is ready, and reports when it becomes ready.
+func (r *reading) setReady(ok bool, fail *failpoint.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	was := r.ready
@@ -50,13 +50,13 @@ func (r *reading) warmed(ok bool, fail *failpoint.Set) {
 	}
 }
 
-// tellReady reports it with mu held.
+// tellReady reports that a standby is ready; mu is held.
 func (r *reading) tellReady() {
 	term := r.term.Load()
 	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: &proto.Ready{Source: r.of.source, Stripe: r.of.index, Term: term}}})
 }
 
-// promote makes a stripe that was followed this loader's own. Of another term it is an order that came too late.
+// promote makes this loader the primary of a stripe that it follows. An order with another term came too late.
 func (l *Loader) promote(out *reporter, order *proto.Promote) {
 	r := l.reading(stripe{order.Source, order.Stripe})
 	if r == nil || r.term.Load() != order.Term {
@@ -75,15 +75,15 @@ func (l *Loader) promote(out *reporter, order *proto.Promote) {
 	l.cfg.Fail.Hit("loader/promote/after")
 }
 
-// promote is done with mu held, once.
+// promote starts the reading ahead; mu is held. It is called once.
 func (r *reading) promote() {
 	r.standby = false
 	r.feed.Want(r.wants)
 	close(r.own)
 }
 
-// standing tells whether the stripe is another's.
-func (r *reading) standing() bool {
+// isStandby reports whether the stripe belongs to another loader.
+func (r *reading) isStandby() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.standby

@@ -1,0 +1,83 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"millrace/internal/wire"
+	"millrace/proto"
+	"millrace/sources"
+)
+
+// openSource opens a source once and reports its manifest. A restarted orchestrator asks again. If the opening for its
+// predecessor is under way, openSource waits for that.
+func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.OpenSource) error {
+	name := order.Source
+	gate := l.gate(name)
+	gate.Lock()
+	defer gate.Unlock()
+	l.mu.Lock()
+	src := l.open[name]
+	l.mu.Unlock()
+	if src == nil {
+		spec, err := l.cfg.Spec(name)
+		if err != nil {
+			return l.fatal(ctx, out, name, err)
+		}
+		if src, err = l.openFiles(ctx, spec, order.Known); err != nil {
+			return l.fatal(ctx, out, name, err)
+		}
+		l.mu.Lock()
+		l.open[name] = src
+		l.mu.Unlock()
+	}
+	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
+	return nil
+}
+
+// openFiles opens a source. If the run has read it before (known), openFiles waits for missing files.
+func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (*sources.Source, error) {
+	progress := func(done, total int64) {
+		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: spec.Name, Done: done, Total: total}}})
+	}
+	troubled := false
+	for {
+		l.budget.Hurry() // a run begins when all sources are open
+		src, err := sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log,
+			Trouble: func(text string) { l.trouble(spec.Name, text) }, Patient: true, Tried: l.cfg.Beat.Progress})
+		l.budget.Calm()
+		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
+			if troubled {
+				l.trouble(spec.Name, "")
+			}
+			return src, err
+		}
+		l.trouble(spec.Name, fmt.Sprintf("opening it fails and is tried again: %v", err))
+		troubled = true
+		select {
+		case <-ctx.Done():
+		case <-l.cfg.Clock.After(reopen):
+		}
+	}
+}
+
+// trouble reports reads that fail for now, to this orchestrator and its successors. An empty text ends the trouble.
+func (l *Loader) trouble(source, text string) {
+	l.mu.Lock()
+	if l.troubles[source] = text; text == "" {
+		delete(l.troubles, source)
+	}
+	out := l.out
+	l.mu.Unlock()
+	out.trouble(source, text)
+}
+
+func (l *Loader) gate(source string) *sync.Mutex {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gates[source] == nil {
+		l.gates[source] = &sync.Mutex{}
+	}
+	return l.gates[source]
+}

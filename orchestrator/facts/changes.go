@@ -8,11 +8,11 @@ import (
 	pb "millrace/proto"
 )
 
-// inAttempt drops changes that an attempt supersedes. Changes for steps before the attempt stay in the list: an attempt that goes further back
-// needs them again.
+// inAttempt returns the changes that are not superseded by an attempt. Changes for steps before the attempt stay in the
+// list, because an attempt that goes further back needs them again.
 func inAttempt(list []*pb.Mixed, o *pb.Opened) (out []*pb.Mixed) {
 	for _, c := range list {
-		late := c.Attempt >= o.Attempt && c.AtStep < o.Step // meant for an attempt that begins before its step
+		late := c.Attempt >= o.Attempt && c.AtStep < o.Step // made for an attempt that begins before its step
 		if !late && !(o.Forgets && c.AtStep >= o.Step) {
 			out = append(without(out, c), c)
 		}
@@ -20,7 +20,7 @@ func inAttempt(list []*pb.Mixed, o *pb.Opened) (out []*pb.Mixed) {
 	return out
 }
 
-// without drops the changes that a change of the same kind makes void.
+// without returns the changes that another change of the same kind does not replace.
 func without(list []*pb.Mixed, by *pb.Mixed) []*pb.Mixed {
 	return slices.DeleteFunc(slices.Clone(list), func(c *pb.Mixed) bool {
 		switch by.GetChange().(type) {

@@ -8,7 +8,7 @@ import (
 	pb "millrace/proto"
 )
 
-// Describe says in words what a change of the mixture is; names are those of the sources, in order.
+// Describe describes a change of the mixture in words; names are those of the sources, in order.
 func Describe(c *pb.Mixed, names []string) string {
 	switch change := c.GetChange().(type) {
 	case *pb.Mixed_Schedule:
@@ -22,14 +22,14 @@ func Describe(c *pb.Mixed, names []string) string {
 		}
 		return strings.Join(parts, "; ")
 	case *pb.Mixed_Skip:
-		return fmt.Sprintf("what steps %d to %d, %d excluded, would have held is passed over", c.AtStep, change.Skip.To, change.Skip.To)
+		return fmt.Sprintf("the documents of steps %d to %d, %d excluded, are passed over", c.AtStep, change.Skip.To, change.Skip.To)
 	case *pb.Mixed_Costs:
 		return fmt.Sprintf("costs linear %d, quadratic %d", change.Costs.Linear, change.Costs.Quadratic)
 	}
 	return "a change that this program does not know"
 }
 
-// DescribeMilestone writes a milestone for people; names are those of the sources, in order.
+// DescribeMilestone describes a milestone in words; names are those of the sources, in order.
 func DescribeMilestone(k mixing.Milestone, names []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "from %s %d", strings.TrimSuffix(k.From.Measure.String(), "s"), k.From.Count)
@@ -47,10 +47,11 @@ func DescribeMilestone(k mixing.Milestone, names []string) string {
 	return b.String()
 }
 
-// longWeight is the length from which a weight is nothing that somebody wrote: groups and rules come to weights of many digits.
+// longWeight is the length from which a weight is not one that a person wrote: groups and rules give weights of many
+// digits.
 const longWeight = 12
 
-// readable returns weights for people: as they are written, or as shares where they were derived.
+// readable returns weights as they are written, or as shares if they were derived.
 func readable(weights []mixing.Weight) []string {
 	out, long := make([]string, len(weights)), false
 	for i, w := range weights {
@@ -67,7 +68,8 @@ func readable(weights []mixing.Weight) []string {
 	return out
 }
 
-// ChangesAt are the changes of the mixture that took effect with a step of an attempt, for people; names are those of the sources, in order.
+// ChangesAt returns the changes of the mixture that took effect with a step of an attempt, for people; names are those
+// of the sources, in order.
 func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
 	for _, c := range list {
 		if c.AtStep == step && c.Attempt <= attempt {
@@ -77,7 +79,7 @@ func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (o
 	return out
 }
 
-// DecimalShare writes a share to six places.
+// DecimalShare returns a share with six decimal places.
 func DecimalShare(share uint32) string {
 	millionths := (uint64(share)*1_000_000 + mixing.One/2) / mixing.One
 	return fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000)

@@ -2,7 +2,7 @@ package facts
 
 import "millrace/proto"
 
-// Fact is a journal record and the values that belong to it but are kept elsewhere.
+// Fact is a journal record together with the values that belong to it and are stored elsewhere.
 type Fact struct {
 	*proto.Record
 	Plan *proto.Plan // of Sealed: the ledger keeps it
@@ -15,7 +15,7 @@ type Stripe struct {
 	Index  uint32
 }
 
-// SealedStep is a sealed step.
+// SealedStep is a step that was planned and journaled.
 type SealedStep struct {
 	Plan  *proto.Plan
 	After *RunState // the run's state after the step; nil while the journal is replayed

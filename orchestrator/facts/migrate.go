@@ -9,7 +9,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Rules say how two identities differ, and what a key of an identity decides.
+// Rules compare identities and classify their keys.
 type Rules struct {
 	// Changed lists the differences between a stored identity and this run's, as "key: how".
 	Changed func(stored []byte) ([]string, error)
@@ -17,8 +17,8 @@ type Rules struct {
 	Classify func(key string) millrace.KeyClass
 }
 
-// Migrate turns a saved state into a state of this run. It refuses differences that no override names, and changes that the state
-// cannot go on with. docs/resume.md says what each difference does to the planner's state.
+// Migrate turns a saved state into a state of this run. It refuses differences that no override names, and differences
+// with which the state cannot go on. docs/resume.md says how each difference changes the planner's state.
 func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunState, error) {
 	lines, err := rules.Changed(saved.Identity)
 	if err != nil {
@@ -46,8 +46,8 @@ func Migrate(saved *SavedState, to *Run, rules Rules, override []string) (*RunSt
 	return out, nil
 }
 
-// hasOtherMixture reports whether the state's changes were made to another mixture: a key that takes part in it has another value, or the
-// sources are others. The mixture file holds then.
+// hasOtherMixture reports whether the state's changes were made to another mixture: a key that takes part in the
+// mixture has another value, or the sources differ. Then only the mixture file counts.
 func (m *migration) hasOtherMixture() bool {
 	return slices.ContainsFunc(m.differences, func(c difference) bool { return c.class.DecidesMixture() }) ||
 		!slices.EqualFunc(m.saved, m.now, func(a, b SourceFiles) bool { return a.Name == b.Name })
@@ -60,14 +60,15 @@ type migration struct {
 	differences []difference
 }
 
-// difference is one key that differs.
+// difference is one key with another value.
 type difference struct {
-	name  string // an override names it so
+	name  string // as overrides spell it
 	line  string // for people: the name and how it differs
 	class millrace.KeyClass
 }
 
-// listDifferences lists all differences: those of the identities and, because an identity may have shortened them, those of the sources.
+// listDifferences lists the differences of the identities and of the sources. The sources are compared too because an
+// identity may have shortened them.
 func (m *migration) listDifferences(identity []string) {
 	named := map[string]bool{}
 	for _, line := range identity {
@@ -99,10 +100,10 @@ func find(list []SourceFiles, name string) int {
 	return slices.IndexFunc(list, func(s SourceFiles) bool { return s.Name == name })
 }
 
-// shownDifferences is how many changes an error names.
+// shownDifferences is the number of differences that an error names.
 const shownDifferences = 8
 
-// checkOverridden refuses changes that are not overridden.
+// checkOverridden refuses differences that are not overridden.
 func (m *migration) checkOverridden(override []string) error {
 	var lines, names []string
 	for _, c := range m.differences {
@@ -120,8 +121,8 @@ func (m *migration) checkOverridden(override []string) error {
 		strings.Join(lines, "; "), strings.Join(names, ", "))
 }
 
-// isOverridden reports whether an override names a change. A name stands for all below it; a source's name also for the weight that came or
-// went with it.
+// isOverridden reports whether an override names a difference. A name stands for everything below it. The name of a
+// source also stands for the weight that was added or removed with it.
 func (m *migration) isOverridden(name string, override []string) bool {
 	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
 	moved := isWeight && (find(m.saved, source) < 0) != (find(m.now, source) < 0)

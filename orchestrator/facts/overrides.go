@@ -12,8 +12,8 @@ import (
 	pb "millrace/proto"
 )
 
-// Overrides are the changes that were made to the mixture of a running run, over its mixture file. It is a value: methods that change
-// something return another one.
+// Overrides are the changes to the mixture of a running run, made over its mixture file. It is a value: methods that
+// change something return another one.
 type Overrides struct {
 	schedule *mixing.Schedule // nil: the file's
 	skips    []planner.Skip   // by From
@@ -27,12 +27,12 @@ type costsAt struct {
 	cost cost.Cost
 }
 
-// isEmpty reports whether the mixture file alone is in force.
+// isEmpty reports whether only the mixture file is in force.
 func (o Overrides) isEmpty() bool {
 	return o.schedule == nil && len(o.skips) == 0 && len(o.costs) == 0 && len(o.policy) == 0
 }
 
-// With adds a change; file is the mixture file's schedule. To add the same change again has no effect.
+// With adds a change; file is the mixture file's schedule. Adding a change twice has no further effect.
 func (o Overrides) With(file *mixing.Schedule, c *pb.Mixed) (Overrides, error) {
 	switch change := c.GetChange().(type) {
 	case *pb.Mixed_Schedule:
@@ -65,7 +65,8 @@ func (o Overrides) Schedule(file *mixing.Schedule) *mixing.Schedule {
 	return file
 }
 
-// Since trims overrides to those that decide about steps after a state. Inside a window these are the ones that the window began with.
+// Since drops the overrides that have no effect on steps after a state. Inside a window, it keeps those that were in
+// force when the window began.
 func (o Overrides) Since(st *progress.State) Overrides {
 	if o.schedule != nil {
 		step, tokens := st.Drawn()
@@ -88,7 +89,7 @@ func (o Overrides) Spec(file *planner.Spec) *planner.Spec {
 	return &out
 }
 
-// Cost returns the cost model of a step; ok is false if the mixture file's holds.
+// Cost returns the cost model of a step; ok is false if the mixture file's is in force.
 func (o Overrides) Cost(step uint64) (cost cost.Cost, ok bool) {
 	for _, c := range o.costs {
 		if c.step <= step {

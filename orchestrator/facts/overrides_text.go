@@ -12,7 +12,7 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// overridesText is the form of Overrides in a run state.
+// overridesText is the encoded form of Overrides in a run state.
 type overridesText struct {
 	Tokens   bool        `json:"tokens,omitempty"`   // the schedule counts tokens
 	Schedule []string    `json:"schedule,omitempty"` // a milestone each: milestoneText
@@ -42,8 +42,9 @@ func (o Overrides) toText(file *planner.Spec) *overridesText {
 	return out
 }
 
-// milestoneText writes a milestone: `500 linear 200: 0.4 0.6`. If its weights are those of an entry of the mixture file, it names the entry by
-// its number: `500 linear 200: @2`. A state is never decoded without its mixture file.
+// milestoneText writes a milestone: `500 linear 200: 0.4 0.6`. If its weights are those of an entry of the mixture
+// file, it has the number of the entry: `500 linear 200: @2`. States are always decoded together with their mixture
+// file.
 func milestoneText(k mixing.Milestone, file []mixing.Milestone) string {
 	var b strings.Builder
 	fmt.Fprint(&b, k.From.Count)

@@ -13,8 +13,8 @@ import (
 	"millrace/proto"
 )
 
-// Read restores a run's state from its store: the newest snapshot and the records after it, which it counts. It takes as long as those
-// are many, however long the run was, checks the digest chain on the way, and changes nothing.
+// Read restores a run's state from its store: the newest snapshot and the records after it, which it counts. Its time
+// grows with their number, not with the length of the run. It checks the digest chain and changes nothing.
 func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (s *State, records int, err error) {
 	r, err := replayJournal(store, stream, spec)
 	if err != nil {
@@ -23,8 +23,8 @@ func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (
 	return r.s, r.records, r.materialise()
 }
 
-// ReadCounters restores what can be told without knowing the run's spec: the state without its run states and plans, and the planner's state
-// at the watermark, in which deficits mean nothing. Its sources are those of Manifests, sorted by name.
+// ReadCounters restores the state without a spec: it has no run states and no plans. It also returns the planner's
+// state at the watermark, without meaningful deficits. Its sources are those of Manifests, sorted by name.
 func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, progress.State, error) {
 	r, err := replayJournal(store, stream, nil)
 	if err != nil {
@@ -37,17 +37,17 @@ func ReadCounters(store *checkpoint.Store, stream millrace.Stream) (*State, prog
 	return r.s, r.at, r.advance()
 }
 
-// replay follows the journal. The run states that plans carry in memory are large and few of them are needed in the end, so on the way it
-// keeps deltas and stubs of plans alone.
+// replay follows the journal. Run states are large, and few of them are needed at the end, so on the way it keeps only
+// deltas and stubs of plans.
 type replay struct {
 	store   *checkpoint.Store
 	stream  string
-	spec    *planner.Spec // of the mixture file; nil where it is not known
+	spec    *planner.Spec // of the mixture file; nil: not known
 	differ  *progress.Differ
 	s       *State
 	records int
 	live    Overrides        // at `at`
-	at      progress.State   // at s.Base, or where advance brought it
+	at      progress.State   // at s.Base, or later after advance
 	known   uint64           // changes journaled before this was the next step are in live
 	deltas  []progress.Delta // of all sealed steps from there on
 }
@@ -77,7 +77,7 @@ func replayJournal(store *checkpoint.Store, stream millrace.Stream, spec *planne
 	})
 }
 
-// restore puts the state where a snapshot has it.
+// restore starts from a snapshot.
 func (r *replay) restore(snap checkpoint.Snapshot) error {
 	var m proto.Snapshot
 	if err := pbuf.Unmarshal(snap.Body, &m); err != nil {
@@ -108,12 +108,12 @@ func (r *replay) restore(snap checkpoint.Snapshot) error {
 		}
 	}
 	if string(r.s.Chain) != string(m.Chain) {
-		return r.broken(r.s.Next-1, "the snapshot says that it is another")
+		return r.broken(r.s.Next-1, "the snapshot has another chain")
 	}
 	return nil
 }
 
-// begin takes up an attempt at its base.
+// begin starts an attempt at its base.
 func (r *replay) begin() error {
 	r.deltas, r.at = nil, r.s.Base.Planner.Clone()
 	if uint64(r.at.Step) != r.s.Watermark {
@@ -144,7 +144,7 @@ func (r *replay) apply(f Fact) error {
 	if f.GetOpened() != nil {
 		return r.begin()
 	}
-	r.s.Base = base // what acknowledging made of it came from a stub
+	r.s.Base = base // acknowledging has replaced it by the state of a stub
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (r *replay) entry(step uint64) (*ledger.Entry, bool, error) {
 	return ledger.ReadEntry(r.store, r.stepKey(step))
 }
 
-// advance brings the planner's state to the watermark.
+// advance moves the planner's state to the watermark.
 func (r *replay) advance() error {
 	for uint64(r.at.Step) < r.s.Watermark {
 		if err := r.applyNext(); err != nil {
@@ -191,14 +191,14 @@ func (r *replay) advance() error {
 	return nil
 }
 
-// applyNext brings the planner's state behind the next sealed step.
+// applyNext moves the planner's state over the next sealed step.
 func (r *replay) applyNext() error {
 	delta := r.deltas[0]
 	r.deltas = r.deltas[1:]
 	return r.differ.Apply(&r.at, delta)
 }
 
-// materialise makes the run states and fetches the plans from the watermark on.
+// materialise makes the run states from the watermark on and reads their plans.
 func (r *replay) materialise() (err error) {
 	if r.s.Attempt == nil {
 		return nil
@@ -238,7 +238,7 @@ func (r *replay) materialise() (err error) {
 	return nil
 }
 
-// readBegun fetches the plans of the window that is under way at the watermark.
+// readBegun reads the plans of the window that is under way at the watermark.
 func (r *replay) readBegun() error {
 	from, _ := r.at.Drawn()
 	for step := uint64(from); step < r.s.Watermark; step++ {
@@ -253,7 +253,8 @@ func (r *replay) readBegun() error {
 	return nil
 }
 
-// startOverrides starts with the overrides of the base. The deltas after it were made with all changes that were journaled.
+// startOverrides begins with the overrides of the base. The deltas after it were made with all changes that were
+// journaled.
 func (r *replay) startOverrides() error {
 	r.live = r.s.Base.Overrides
 	all, err := r.s.overridesAfter(r.live, r.spec, uint64(r.at.Step), ^uint64(0))
@@ -261,8 +262,8 @@ func (r *replay) startOverrides() error {
 	return err
 }
 
-// runState is the run's state where the planner's stands, as it was sealed with the plan of the step before: with the changes of the mixture
-// that were journaled by then.
+// runState returns the run's state at the planner's state, as it was sealed with the plan of the step before: with the
+// changes of the mixture that were journaled by then.
 func (r *replay) runState() (_ *RunState, err error) {
 	if r.live, err = r.s.overridesAfter(r.live, r.spec, r.known, uint64(r.at.Step)-1); err != nil {
 		return nil, err

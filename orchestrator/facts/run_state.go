@@ -5,12 +5,12 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Run is everything that all states of one run have in common.
+// Run is the part that all states of one run have in common.
 type Run struct {
-	Spec     *planner.Spec // of the mixture file; nil: overrides are not decoded
+	Spec     *planner.Spec // of the mixture file; nil: overrides stay encoded
 	Identity []byte        // JSON, compact
 	sources  []SourceFiles
-	packed   string // sources, as a state holds them
+	packed   string // sources, as in an encoded state
 }
 
 // NewRun returns the common part of a run's states. Sources are in the planner's order.
@@ -18,12 +18,12 @@ func NewRun(spec *planner.Spec, identity []byte, sources []SourceFiles) *Run {
 	return &Run{Spec: spec, Identity: identity, sources: sources, packed: packSources(sources)}
 }
 
-// RunState is a decoded run state: all that a fresh run directory needs to go on. It is a value; nothing changes it.
+// RunState is a decoded run state. A fresh run directory needs nothing else to go on. It is immutable.
 type RunState struct {
 	*Run
-	Attempt   uint32 // the attempt that it was made in; 0 before the first
+	Attempt   uint32 // the attempt in which it was made; 0: before the first
 	Planner   progress.State
-	Overrides Overrides // of steps from Planner.Step on, as far as they were known when the state was made
+	Overrides Overrides // for steps from Planner.Step on, those known when the state was made
 }
 
 // NewRunState returns the state of a run at a state of the planner. Overrides are trimmed to the steps that follow it.
@@ -39,7 +39,7 @@ func (s *RunState) WithOverrides(o Overrides) *RunState {
 	return NewRunState(s.Run, s.Attempt, s.Planner, o)
 }
 
-// IsAlike reports whether both are the same state but for their overrides, which may have been known later.
+// IsAlike reports whether both states are equal except for their overrides, which may have been known later.
 func (s *RunState) IsAlike(o *RunState) bool {
 	return s.Attempt == o.Attempt && s.packed == o.packed && string(s.Identity) == string(o.Identity) && s.Planner.Equal(o.Planner)
 }

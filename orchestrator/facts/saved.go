@@ -34,14 +34,14 @@ func (t savedText) encode() []byte {
 	return text
 }
 
-// SavedState is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides are decoded when the
-// mixture file is known that they refer to.
+// SavedState is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides
+// refer to a mixture file, so they are decoded when that is known.
 type SavedState struct {
 	Attempt    uint32
 	Planner    progress.State
 	Sources    []SourceFiles
 	Identity   []byte
-	Microbatch uint32 // inside a step: microbatches of it that were consumed
+	Microbatch uint32 // inside a step: its microbatches that were consumed
 	Placement  string // inside a step: its placement digest, in hex
 	overrides  *overridesText
 }
@@ -83,7 +83,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("read state: %w: pass what state_dict() returned, unchanged", err)
 }
 
-// readOwn decodes a state that this run journaled. Without a spec its overrides are left out.
+// readOwn decodes a state that this run journaled. Without a spec it leaves the overrides out.
 func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
 	saved, err := ReadSaved(text)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *RunState) Encode() []byte {
 		Overrides: s.Overrides.toText(s.Spec)}.encode()
 }
 
-// term is a short form for marks of wrong usage.
+// invalid returns an error that is marked as wrong usage.
 func invalid(format string, args ...any) error {
 	return millrace.Errorf(millrace.ErrInvalid, format, args...)
 }

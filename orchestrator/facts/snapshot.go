@@ -9,7 +9,7 @@ import (
 	"millrace/proto"
 )
 
-// Snapshot encodes the state. Of sealed plans it holds digests and deltas alone: the ledger has the rest.
+// Snapshot encodes the state. Sealed plans have digests and deltas only: the ledger has the rest.
 func (s *State) Snapshot() *proto.Snapshot {
 	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
 		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, QuarantinedBelow: s.QuarantinedBelow, Saved: s.Saved, HasSaved: s.HasSaved,
@@ -37,8 +37,8 @@ func (s *State) Snapshot() *proto.Snapshot {
 	return out
 }
 
-// Restore decodes a snapshot into the state at the watermark. Steps that were sealed beyond it are left to the caller, who has the ledger.
-// Without the mixture file's spec overrides are left out.
+// Restore decodes a snapshot into the state at the watermark. The caller reads sealed steps after it from the ledger.
+// Without the mixture file's spec it leaves overrides out.
 func Restore(m *proto.Snapshot, spec *planner.Spec) (*State, error) {
 	s := NewState()
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm

@@ -9,7 +9,7 @@ import (
 	pb "millrace/proto"
 )
 
-// SourceFiles is a source, and the part of its manifest's fingerprint that a state keeps to notice that files changed.
+// SourceFiles is a source, and the part of its manifest's fingerprint by which a state notices changed files.
 type SourceFiles struct {
 	Name  string
 	Files [4]byte
@@ -22,14 +22,14 @@ func FilesOf(name string, mf *pb.Manifest) SourceFiles {
 	return s
 }
 
-// prefixDigits encode how many characters a name shares with the one before it.
+// prefixDigits encode the number of characters that a name shares with the one before it.
 const prefixDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // filesText is the length of a fingerprint in base64.
 const filesText = 6
 
-// packSources writes sources separated by commas, each as a digit for what its escaped name shares with the one before, the files'
-// fingerprint in base64, and the rest of the name.
+// packSources writes sources separated by commas. Each has a digit for the characters that its escaped name shares with
+// the one before, the files' fingerprint in base64, and the rest of the name.
 func packSources(list []SourceFiles) string {
 	var b strings.Builder
 	before := ""
@@ -50,7 +50,7 @@ func packSources(list []SourceFiles) string {
 	return b.String()
 }
 
-// unpackSources reads what packSources wrote.
+// unpackSources reads the form that packSources writes.
 func unpackSources(text string) ([]SourceFiles, error) {
 	var out []SourceFiles
 	before := ""

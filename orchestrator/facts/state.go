@@ -10,13 +10,13 @@ import (
 	"millrace/proto"
 )
 
-// keptQuarantines is how many quarantined samples a state keeps for the ledger, recentQuarantines how many status shows.
+// A state keeps so many quarantined samples for the ledger; status shows the newest recentQuarantines of them.
 const (
 	keptQuarantines   = 1000
 	recentQuarantines = 20
 )
 
-// State is the run's state as the journal tells it: everything that cannot be learnt again. It changes by Apply alone.
+// State is the run's state as the journal has it: everything that cannot be learnt again. It changes by Apply alone.
 type State struct {
 	Identity       []byte // canonical JSON of the run's identity; empty before Created
 	PlannerVersion uint32
@@ -28,30 +28,32 @@ type State struct {
 	Watermark      uint64                // first step that not every rank has consumed
 	Sealed         map[uint64]SealedStep // steps at or after the watermark, of the newest attempt
 	Next           uint64                // first step that is not sealed
-	// Begun: if the state was read while a window was under way at the watermark, the window's steps below it whose plans are kept.
+	// Begun has the window's steps below the watermark whose plans are kept, if the state was read while a window was
+	// under way there.
 	Begun       []*proto.Plan
 	Ended       *proto.Ended
 	Through     map[uint32]bool // ranks that have consumed the whole stream
 	Recent      []*proto.Quarantine
 	Quarantined map[string]uint64 // per source
-	// QuarantinedBelow: of ordinals below, per source, bad records are counted; a step that is planned again counts none twice.
+	// QuarantinedBelow has, per source, the ordinal below which bad records are counted. A step that is planned again
+	// counts none twice.
 	QuarantinedBelow map[string]uint64
-	Masks            []*proto.Mask              // segments that turned out bad after they were sealed, in the order in which that was found
-	Mixed            []*proto.Mixed             // changes of the mixture, as they were journaled; an attempt drops what later ones made void
+	Masks            []*proto.Mask              // segments that were found bad after they were sealed, in the order of discovery
+	Mixed            []*proto.Mixed             // changes of the mixture in the order of the journal, without superseded ones
 	Holders          map[Stripe]*proto.Assigned // the primary of each stripe
-	Chain            []byte                     // digest chain up to the newest sealed step; empty where the attempt has none
-	Consumed         map[uint32]uint64          // earlier attempts: first step that not every rank had consumed when the next was opened
+	Chain            []byte                     // digest chain up to the newest sealed step; empty if the attempt has none
+	Consumed         map[uint32]uint64          // earlier attempts: the watermark when the next attempt was opened
 	Saved            uint64                     // newest step whose model checkpoint is durable
 	HasSaved         bool
 }
 
-// NewState is the state before the first record.
+// NewState returns the state before the first record.
 func NewState() *State {
 	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]SealedStep{}, Quarantined: map[string]uint64{}, QuarantinedBelow: map[string]uint64{},
 		Through: map[uint32]bool{}, Holders: map[Stripe]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
 }
 
-// Apply advances the state by one fact. It cannot fail: what could be wrong was checked before the fact was journaled.
+// Apply applies one fact. It cannot fail: everything that could be wrong was checked before the fact was journaled.
 func (s *State) Apply(f Fact) {
 	switch r := f.Record.GetFact().(type) {
 	case *proto.Record_Created:
@@ -108,7 +110,7 @@ func (s *State) acknowledge(below uint64) {
 	}
 }
 
-// Tail is the run's state after the last sealed step, nil before the first attempt.
+// Tail returns the run's state after the last sealed step, nil before the first attempt.
 func (s *State) Tail() *RunState {
 	if step, ok := s.Sealed[s.Next-1]; s.Next > s.Watermark && ok {
 		return step.After
@@ -116,7 +118,7 @@ func (s *State) Tail() *RunState {
 	return s.Base
 }
 
-// At is the run's state before a step: the watermark, or one behind it that is sealed.
+// At returns the run's state before a step: the watermark, or a later sealed step.
 func (s *State) At(step uint64) *RunState {
 	if step > s.Watermark {
 		return s.Sealed[step-1].After
@@ -124,7 +126,8 @@ func (s *State) At(step uint64) *RunState {
 	return s.Base
 }
 
-// PlannerState is the planner's state at the watermark, or that of a run with so many sources before its first attempt.
+// PlannerState returns the planner's state at the watermark, or before the first attempt the initial state of a run
+// with so many sources.
 func (s *State) PlannerState(sources int) *progress.State {
 	if s.Base == nil {
 		st := progress.New(sources)
@@ -183,7 +186,8 @@ func (s *State) Overrides(file *planner.Spec) (Overrides, error) {
 	return s.overridesAfter(s.Base.Overrides, file, s.Watermark, ^uint64(0))
 }
 
-// overridesAfter adds the changes of the newest attempt that were journaled while a step from `from` to `to` was the next to seal.
+// overridesAfter adds the changes of the newest attempt that were journaled while a step from `from` to `to` was the
+// next to seal.
 func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64) (Overrides, error) {
 	return withAll(o, file, s.Mixed, func(c *proto.Mixed) bool {
 		return c.Attempt == s.Attempt.GetAttempt() && c.Known >= from && c.Known <= to
@@ -197,5 +201,5 @@ func (s *State) Forward(at *RunState) (*RunState, error) {
 	return at.WithOverrides(o), err
 }
 
-// IsInForce tells whether a change holds in the newest attempt, or in the first where there is none yet.
+// IsInForce reports whether a change is in force in the newest attempt, or before any attempt in the first.
 func (s *State) IsInForce(c *proto.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }

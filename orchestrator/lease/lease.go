@@ -1,5 +1,5 @@
-// Package lease says who may decide: it gives an orchestrator its term, and a context that dies when the lease is lost. Work under that
-// context stops by itself; the term on every message makes whatever came too late harmless.
+// Package lease decides which orchestrator may decide. It gives the orchestrator its term, and a context that ends when
+// the lease is lost, so work under it stops. Receivers refuse messages of a lower term.
 package lease
 
 import (
@@ -9,27 +9,28 @@ import (
 	"millrace"
 )
 
-// Leaser grants leases. Implementations: Solo, where one host has one run directory.
+// Leaser grants leases. Its implementation is Solo, for one host with one run directory.
 type Leaser interface {
 	// Acquire blocks until the lease is granted. The returned context is a child of ctx and ends with the lease. Every grant has a
 	// higher term than all before it.
 	Acquire(ctx context.Context) (context.Context, millrace.Term, error)
 }
 
-// Store is what Solo leans on: an exclusively locked journal that knows the highest term ever taken in it.
+// Store is an exclusively locked journal that knows the highest term ever taken in it.
 type Store interface {
-	// TakeTerm makes the next term durable and returns it. It fails where the lock is not held.
+	// TakeTerm makes the next term durable and returns it. It fails if the lock is not held.
 	TakeTerm() (millrace.Term, error)
 }
 
-// Solo is the lease of a run on one host: whoever has the journal's lock has the lease, until its process ends. The lock is the
-// operating system's, so a killed holder needs no time-out.
+// Solo is the lease of a run on one host. The holder of the journal's lock has the lease until its process ends. The
+// lock belongs to the operating system, so the death of its holder releases it at once.
 type Solo struct{ store Store }
 
-// NewSolo returns the lease that lies in a journal.
+// NewSolo returns the lease of a journal.
 func NewSolo(store Store) *Solo { return &Solo{store: store} }
 
-// Acquire implements Leaser. It does not wait: a lock that is held is an error of whoever opened the journal.
+// Acquire implements Leaser. It does not wait, because the journal's lock is already held: opening a locked journal
+// fails.
 func (s *Solo) Acquire(ctx context.Context) (context.Context, millrace.Term, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err

@@ -5,17 +5,17 @@ import (
 	"millrace/proto"
 )
 
-// Batch is the next facts of one stripe of a source, in ordinal order.
+// Batch is the next offers of one stripe of a source, in ordinal order.
 type Batch struct {
 	Stripe     uint32
-	Metas      []millrace.SampleMeta // Reject is set where the record was refused
+	Metas      []millrace.SampleMeta // with Reject if the record cannot be decoded
 	Rejects    map[millrace.Ordinal]millrace.Quarantine
 	SeekPoints []millrace.SeekPoint
-	Ended      bool             // no fact follows
-	End        millrace.Ordinal // where the source ends, over all stripes; valid where Ended
+	Ended      bool             // no offer follows
+	End        millrace.Ordinal // the end of the source over all stripes; valid if Ended
 }
 
-// FromProto decodes a loader's message; columns that a loader left out are zero.
+// FromProto decodes a loader's message. Columns that a loader left out are zero.
 func FromProto(m *proto.Offers) Batch {
 	b := Batch{Stripe: m.Stripe, Metas: make([]millrace.SampleMeta, len(m.Ordinal)), Ended: m.End, End: millrace.Ordinal(m.EndOrdinal)}
 	for i, o := range m.Ordinal {

@@ -1,3 +1,3 @@
-// Package offers merges what loaders report of a source's stripes into one sequence of facts in ordinal order: what a planner reads,
-// in a run as in a dry run.
+// Package offers merges the offers of all stripes of a source into one sequence in ordinal order. A run and a dry run
+// both plan from it.
 package offers

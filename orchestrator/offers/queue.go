@@ -9,22 +9,23 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// Queue merges the stripes' offers of one source into one sequence of facts in ordinal order, and keeps them from the newest release
-// on. Arrival order changes nothing: what is not yet there is Pending. One owner; not for concurrent use.
+// Queue merges the offers of the stripes of one source into one sequence in ordinal order, and keeps them from the
+// newest release on. The order of arrival has no effect: an ordinal that is missing is Pending. One owner; not for
+// concurrent use.
 type Queue struct {
 	source     string
 	stripes    uint64
 	first      millrace.Ordinal      // ordinal of metas[0]
 	metas      []millrace.SampleMeta // without gaps
 	rejects    map[millrace.Ordinal]millrace.Quarantine
-	waiting    [][]millrace.SampleMeta // per stripe, offered but not yet next
+	waiting    [][]millrace.SampleMeta // per stripe: offered, but an earlier ordinal is missing
 	seekPoints []millrace.SeekPoint    // ascending, the newest at or below `first` and all after it
 	ended      bool
-	end        millrace.Ordinal            // where the source ends
-	planned    map[millrace.Ordinal]uint32 // lengths of documents that went bad after they were planned
+	end        millrace.Ordinal            // the first ordinal after the source's end; valid if ended
+	planned    map[millrace.Ordinal]uint32 // lengths of documents that were planned and can no longer be decoded
 }
 
-// NewQueue returns the queue of a source that is read in so many stripes; it expects ordinals from 0 on.
+// NewQueue returns the queue of a source with so many stripes. It expects ordinals from 0 on.
 func NewQueue(source string, stripes int) *Queue {
 	return &Queue{source: source, stripes: uint64(stripes), rejects: map[millrace.Ordinal]millrace.Quarantine{}, planned: map[millrace.Ordinal]uint32{}, waiting: make([][]millrace.SampleMeta, stripes)}
 }
@@ -32,29 +33,30 @@ func NewQueue(source string, stripes int) *Queue {
 // Source returns the source's name.
 func (q *Queue) Source() string { return q.source }
 
-// Reset forgets everything and expects ordinals from `from` on.
+// Reset drops all offers and expects ordinals from `from` on.
 func (q *Queue) Reset(from millrace.Ordinal) {
 	planned := q.planned
 	*q = *NewQueue(q.source, int(q.stripes))
 	q.first, q.planned = from, planned
 }
 
-// First is the first ordinal that is kept.
+// First returns the first ordinal that is kept.
 func (q *Queue) First() millrace.Ordinal { return q.first }
 
-// Next is the first ordinal that is not known.
+// Next returns the first ordinal that is not known.
 func (q *Queue) Next() millrace.Ordinal { return q.first + millrace.Ordinal(len(q.metas)) }
 
-// Rejected returns what to record of a kept ordinal that was refused.
+// Rejected returns the quarantine record of a kept ordinal that cannot be decoded.
 func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 	r, ok := q.rejects[o]
 	return r, ok
 }
 
-// firstAhead is how many ordinals of a source to ask for before any step's need is known.
+// firstAhead is the least number of ordinals to ask for.
 const firstAhead = 256
 
-// Ahead returns the ordinal below which to ask for offers of a source that is read at a place and needs about span ordinals more.
+// Ahead returns the ordinal below which to ask for offers, if a source is read at a place and about span more ordinals
+// are needed.
 func Ahead(from, span millrace.Ordinal) millrace.Ordinal { return from + max(firstAhead, span) }
 
 // Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with every call inside a
@@ -63,7 +65,8 @@ func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, 
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
 
-// KnownBelow is an ordinal up to which a stripe's facts are known: who goes on with the stripe may leave out what lies below.
+// KnownBelow returns an ordinal up to which the offers of a stripe are known. A loader that takes over the stripe may
+// begin there.
 func (q *Queue) KnownBelow(stripe int) millrace.Ordinal {
 	if w := q.waiting[stripe]; len(w) > 0 {
 		return w[len(w)-1].Ordinal + 1
@@ -71,8 +74,8 @@ func (q *Queue) KnownBelow(stripe int) millrace.Ordinal {
 	return q.Next()
 }
 
-// SetPlannedLength says that a document which cannot be decoded any more has the length that it was planned with: it is taken so, however it is
-// offered, so that a replay plans the same.
+// SetPlannedLength gives a document that can no longer be decoded the length with which it was planned. Later offers do
+// not change that, so a replay gives the same plan.
 func (q *Queue) SetPlannedLength(o millrace.Ordinal, tokens uint32) {
 	q.planned[o] = tokens
 	delete(q.rejects, o)
@@ -93,8 +96,8 @@ func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
 	return meta
 }
 
-// Add takes a loader's offers. What is said of an ordinal first holds: a document that another reading finds bad stays what it was, and so
-// does one that it finds good. One that is otherwise different has changed under the run.
+// Add adds a loader's offers. The first offer of an ordinal is kept, even if another reading finds the document bad, or
+// good after it was bad. Any other difference is an error: the file changed during the run.
 func (q *Queue) Add(b Batch) error {
 	if uint64(b.Stripe) >= q.stripes {
 		return fmt.Errorf("source %s: offer of stripe %d of %d", q.source, b.Stripe, q.stripes)
@@ -139,7 +142,7 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	return nil
 }
 
-// compare refuses another reading of an ordinal that finds another document there.
+// compare returns an error if another reading of an ordinal finds another document.
 func (q *Queue) compare(was, now millrace.SampleMeta) error {
 	if was == now || was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID && (was.Reject != "" || now.Reject != "") {
 		return nil
@@ -148,7 +151,7 @@ func (q *Queue) compare(was, now millrace.SampleMeta) error {
 		q.source, now.Ordinal, was, now)
 }
 
-// merge moves what is next in line.
+// merge moves waiting offers that are next in ordinal order.
 func (q *Queue) merge() {
 	for {
 		s := q.stripe(q.Next())
@@ -184,7 +187,7 @@ func (q *Queue) Bad() (n int, newest millrace.Quarantine) {
 	return len(q.rejects), newest
 }
 
-// SeekPointAt is the newest seek point at or below an ordinal.
+// SeekPointAt returns the newest seek point at or below an ordinal.
 func (q *Queue) SeekPointAt(o millrace.Ordinal) (millrace.SeekPoint, bool) {
 	for i := len(q.seekPoints) - 1; i >= 0; i-- {
 		if q.seekPoints[i].Ordinal <= o {
@@ -194,8 +197,8 @@ func (q *Queue) SeekPointAt(o millrace.Ordinal) (millrace.SeekPoint, bool) {
 	return millrace.SeekPoint{}, false
 }
 
-// Release forgets what lies below an ordinal that no plan goes back behind. What was not offered yet is not waited for any more: the
-// loaders forget it too.
+// Release drops offers below an ordinal that no plan goes back to. It no longer waits for missing offers below it,
+// because the loaders drop them too.
 func (q *Queue) Release(below millrace.Ordinal) {
 	if below > q.first {
 		n := min(int(below-q.first), len(q.metas))
@@ -204,7 +207,7 @@ func (q *Queue) Release(below millrace.Ordinal) {
 				delete(q.rejects, o)
 			}
 		}
-		q.metas = q.metas[n:] // what is behind goes when the rest is moved to grow
+		q.metas = q.metas[n:] // append frees the memory before it when it moves the rest
 		q.first = below
 		for s, w := range q.waiting {
 			for len(w) > 0 && w[0].Ordinal < below {
@@ -235,7 +238,7 @@ func (qs Queues) Peek(source int, o millrace.Ordinal) (millrace.SampleMeta, plan
 	}
 }
 
-// SeekPoint implements planner.Seek points.
+// SeekPoint implements planner.SeekPoints.
 func (qs Queues) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
 	a, _ := qs[source].SeekPointAt(at)
 	return a

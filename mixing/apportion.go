@@ -6,31 +6,40 @@ import (
 	"slices"
 )
 
-// Apportioner chooses the source of every next segment so that the realised mixture follows its target at every prefix, without randomness.
+// Apportioner chooses the source of every next segment, without randomness, so that the mixture drawn follows its
+// target at every prefix.
 //
-// Source i's target grows by share_i/One of every charge placed, whatever the share is at that time: targets cumulate across milestones and ramps. Its deficit D_i is
-// target minus placed; all deficits add up to 0. With m sources that have positive shares and theta = 1/(2m-2) (0 for m = 1), Next draws the source whose target
-// reaches the end of its next segment, less theta of it, first: (size_i*(1-theta) - D_i) / share_i from now, among those that will have covered theta of
-// it when it is placed (D_i + share_i*size_i >= theta*size_i); where there is none of these, among those with D_i + share_i*size_i > 0. Ties go to the smaller index.
-// With charges of 1 that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980); with charges in tokens it is akin to WF2Q
-// (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996), the segment standing for the packet.
+// The target of source i grows by share_i/One of every charge placed, with the share in force at that time: targets
+// accumulate across milestones and ramps. Its deficit D_i is target minus placed; all deficits add up to 0. With m
+// sources that have positive shares, let theta = 1/(2m-2) (0 for m = 1). Next draws the source whose target is first to
+// reach the end of its next segment, less theta of it: (size_i*(1-theta) - D_i) / share_i from now. It chooses among
+// the sources that will have covered theta of that segment when it is placed (D_i + share_i*size_i >= theta*size_i). If
+// there is none, it chooses among those with D_i + share_i*size_i > 0. Ties go to the smaller index. With charges of 1
+// that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980). With charges in
+// tokens it is akin to WF2Q (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996), with segments
+// for packets.
 //
-// Bounds, L being the longest segment, while shares are constant and every source has its next segment at hand:
+// Bounds, with L the longest segment, while shares are constant and every source has its next segment ready:
 //
 //	B1  D_i > -L: only a source with D_i > -share_i*size_i is charged, with (1 - share_i) * size_i.
-//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was chosen, of source k. Every other source with work
-//	    due by d had D + share*size < theta*size at t, so its work due by d is below share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L,
-//	    and while i waits, D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
+//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was chosen, of
+//	    source k. Every other source with work due by d had D + share*size < theta*size at t, so its work due by d is below
+//	    share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L, and while i waits,
+//	    D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
 //	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
 //
-// Where shares change, no rule that does not know the future keeps B2 for every sequence of changes: it would win the cup game, where an adversary forces ln K.
-// Nor B3 below 1: of 2^k equal sources half are drawn, then the others get all weight, and so on, until the last is owed more than one sample (TestNoRuleWithoutForesightKeepsOne).
-// B1 keeps holding as long as the same sources have positive shares, and with it D_i < (m-1) * L, since deficits add up to 0. Across random milestones, ramps and exhaustion, apportion_bounds_test.go measures less than 2L.
+// If shares change, no rule without knowledge of the future keeps B2 for every sequence of changes: it would win the
+// cup game, in which an adversary forces ln K. B3 cannot be kept below 1 either. Of 2^k equal sources half are drawn,
+// then the others get all weight, and so on, until more than one sample is owed to the last one
+// (TestNoRuleWithoutForesightKeepsOne). B1 still holds as long as the same sources have positive shares, and with it
+// D_i < (m-1) * L, because deficits add up to 0. Across random milestones, ramps and exhaustion,
+// apportion_bounds_test.go measures less than 2L.
 //
-// Sources with a share of 0 are not drawn and keep their deficits until they have a share again; one that left keeps its for ever. The deficits of the others then
-// add up to something else than 0, and everything above holds relative to their mean, the centre.
+// Sources with a share of 0 are not drawn. They keep their deficits until they have a share again; a source that left
+// keeps its deficit for ever. The deficits of the others then no longer add up to 0, and all bounds hold relative to
+// their mean, the centre.
 //
-// An Apportioner is no concurrent structure: one owner. Copies by assignment share their accounts; use Clone.
+// An Apportioner has one owner and is not for concurrent use. Copies by assignment share their accounts; use Clone.
 type Apportioner struct {
 	accounts []account
 	since    int64 // charges placed since the accounts were last folded
@@ -40,10 +49,12 @@ type Apportioner struct {
 
 // account holds one source. Its deficit, in parts of One, is base + share*since.
 //
-// Overflow: the products wrap and so does their sum, but only a deficit itself is ever compared, and it fits. With segments of at most 2^21 tokens, B1 gives
-// D_i > -2^21 * One = -2^51, and as deficits add up to 0, D_i < (K-1) * 2^51 < 2^63 for K <= 4096, whatever the shares do. A change of the set of sources with
-// positive shares moves the centre, and with it the floor, by at most one segment: c such changes are safe in any order while K * (c+1) * L < 2^33 tokens, and
-// measured deficits stay below 2^54. A source withheld by negative sizes is owed its share without bound, so it must Leave within 2^32 tokens.
+// Overflow: the products wrap and so does their sum, but only deficits are compared, and these fit. With segments of at
+// most 2^21 tokens, B1 gives D_i > -2^21 * One = -2^51. Deficits add up to 0, so D_i < (K-1) * 2^51 < 2^63 for K <=
+// 4096, with any shares. A change of the set of sources with positive shares moves the centre, and with it the bound,
+// by at most one segment. c such changes are safe in any order while K * (c+1) * L < 2^33 tokens; measured deficits
+// stay below 2^54. The deficit of a source that is withheld by negative sizes grows without bound, so it must Leave
+// within 2^32 tokens.
 type account struct {
 	base  int64
 	share int64
@@ -57,13 +68,14 @@ type Account struct {
 	Left    bool   // by Leave
 }
 
-// NewApportioner returns an Apportioner of that many sources, none of which has a share yet.
+// NewApportioner returns an Apportioner of so many sources, none of which has a share yet.
 func NewApportioner(sources int) *Apportioner {
 	return &Apportioner{accounts: make([]account, sources)}
 }
 
-// SetShares puts new shares in force, one per source and One in all, as Proportions.Shares gives them; 0 means not to be drawn now. A source that left gets
-// none: should it be given one, the others divide it among themselves. Setting equal shares again changes nothing.
+// SetShares puts new shares in force, one per source, One in all, as Proportions.Shares gives them. A source with 0 is
+// not drawn. A source that left gets nothing: a share given to it is divided among the others. Setting equal shares
+// again changes nothing.
 func (a *Apportioner) SetShares(shares []uint32) {
 	a.fold()
 	parts := make([]uint64, len(a.accounts))
@@ -85,10 +97,12 @@ func (a *Apportioner) SetShares(shares []uint32) {
 	a.recentre()
 }
 
-// Next returns the source to draw from, or -1 if none with a positive share is available. sizes[i] is what source i's next segment will be charged: its tokens,
-// or 1 or 0 where samples count; negative says that the source has none now. A segment that costs nothing changes no deviation, so it is drawn at once.
+// Next returns the source to draw from, or -1 if no source with a positive share is available. sizes[i] is the charge
+// of source i's next segment: its tokens, or 1 or 0 if samples count. A negative size says that the source has none
+// now. A segment that costs nothing changes no deviation, so it is drawn at once.
 //
-// A source with a share should have a segment at hand, or Leave: while it is withheld, the others move beyond their targets, evenly.
+// A source with a share must have a segment ready, or Leave. While it is withheld, the others move beyond their
+// targets, evenly.
 func (a *Apportioner) Next(sizes []int64) int {
 	best, bestWait, bestShare := int64(-1), int64(1<<62), int64(1) // later than any wait
 	sizes = sizes[:len(a.accounts)]
@@ -104,7 +118,8 @@ func (a *Apportioner) Next(sizes []int64) int {
 		}
 		deficit := account.base + share*since - centre
 		wait := size*(One-theta) - deficit // times share, until the segment is due
-		// Whether a source is eligible and due first is as good as random: the choice is made by masks, all ones where it is, because branches would be mispredicted.
+		// Whether a source is eligible and due first is unpredictable. Masks make the choice (all ones: yes), because
+		// branches would be mispredicted.
 		take := sooner(wait, share, bestWait, bestShare) &^ ((deficit + (share-theta)*size) >> 63)
 		best ^= (best ^ int64(i)) & take
 		bestWait ^= (bestWait ^ wait) & take
@@ -116,8 +131,9 @@ func (a *Apportioner) Next(sizes []int64) int {
 	return int(best)
 }
 
-// nextAhead chooses where no source has covered theta of its segment. Deficits of those with shares add up to no less than their centres, so some source has
-// D + share*size > 0 unless it is withheld; failing that too, the first to get there is taken.
+// nextAhead chooses if no source has covered theta of its segment. The deficits of sources with shares add up to no
+// less than their centres, so one of them has D + share*size > 0 unless it is withheld. If there is none, it takes the
+// first source that will get there.
 func (a *Apportioner) nextAhead(sizes []int64) int {
 	best, bestWait, bestShare, bestAhead := -1, int64(0), int64(1), false
 	for i, account := range a.accounts {
@@ -138,7 +154,8 @@ func (a *Apportioner) nextAhead(sizes []int64) int {
 	return best
 }
 
-// sooner returns -1 where w1/s1 < w2/s2 and 0 elsewhere, for positive s1 and s2, exactly: w1*s2 < w2*s1 in signed 128-bit arithmetic.
+// sooner returns -1 if w1/s1 < w2/s2, else 0, for positive s1 and s2. It is exact: it compares w1*s2 < w2*s1 in signed
+// 128-bit arithmetic.
 func sooner(w1, s1, w2, s2 int64) int64 {
 	h1, l1 := bits.Mul64(uint64(w1), uint64(s2))
 	h2, l2 := bits.Mul64(uint64(w2), uint64(s1))
@@ -148,30 +165,32 @@ func sooner(w1, s1, w2, s2 int64) int64 {
 	return int64(h1-h2-borrow) >> 63 // shares are at most 2^30, so high words are below 2^30 in size
 }
 
-// Place charges source i for a segment: everyone's target grows by its share of size, and i has received it. It takes constant time.
+// Place charges source i for a segment: every target grows by its share of size, and i has received it. It takes
+// constant time.
 func (a *Apportioner) Place(i int, size int64) {
 	a.since += size
 	a.accounts[i].base -= size << shareBits
-	if a.accounts[i].share == 0 { // never chosen by Next; the mean of the others has moved
+	if a.accounts[i].share == 0 { // not chosen by Next: the mean of the others has moved
 		a.recentre()
 	}
 }
 
-// Leave takes an exhausted source out for good: its deficit is frozen, and the others divide its share in proportion to theirs and its deficit evenly.
-// Shares have 30 bits, so where a large source leaves small ones behind, SetShares with the schedule's Proportions.Shares is the more exact division.
+// Leave removes an exhausted source for good: its deficit is frozen, and the others divide its share in proportion to
+// theirs and its deficit evenly. Shares have 30 bits. If a large source leaves small ones behind, SetShares with the
+// schedule's Proportions.Shares is more exact.
 func (a *Apportioner) Leave(i int) {
 	a.accounts[i].left = true
 	a.SetShares(a.sharesInForce())
 }
 
-// Clone returns an independent copy, for drawing ahead and going back.
+// Clone returns an independent copy.
 func (a *Apportioner) Clone() *Apportioner {
 	c := *a
 	c.accounts = slices.Clone(a.accounts)
 	return &c
 }
 
-// State returns the accounts, one per source: all that RestoreApportioner needs to go on equally.
+// State returns the accounts, one per source. RestoreApportioner continues from them.
 func (a *Apportioner) State() []Account {
 	state := make([]Account, len(a.accounts))
 	for i, account := range a.accounts {
@@ -180,8 +199,8 @@ func (a *Apportioner) State() []Account {
 	return state
 }
 
-// RestoreApportioner returns the Apportioner whose State that was. A state in which deficits do not add up to 0, shares add up to neither One nor 0, or a source
-// that left has a share, is refused.
+// RestoreApportioner returns the Apportioner with that State. It refuses deficits that do not add up to 0, shares that
+// add up to neither One nor 0, and a source that left with a share.
 func RestoreApportioner(state []Account) (*Apportioner, error) {
 	a := NewApportioner(len(state))
 	deficits, shares := int64(0), uint64(0)
@@ -221,7 +240,8 @@ func (a *Apportioner) fold() {
 	a.since = 0
 }
 
-// recentre recomputes the centre and theta. Placements among sources with shares leave it as it is: what they add to one deficit they take from the others.
+// recentre recomputes the centre and theta. Placements among sources with shares do not change the centre: they add to
+// one deficit as much as they take from the others.
 func (a *Apportioner) recentre() {
 	var high, low, count int64 // the sum of up to 2^31 deficits, in two halves
 	for i, account := range a.accounts {

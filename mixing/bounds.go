@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Bounds are the least and the most that each source may have of the mixture, in parts of 2^62. They hold for sources that have a positive
-// proportion: what a schedule gives nothing gets nothing. The zero Bounds bound nothing.
+// Bounds are the least and the most of the mixture that each source may have, in parts of 2^62. They hold for sources
+// with a positive proportion; a proportion of 0 stays 0. The zero Bounds bound nothing.
 type Bounds struct {
 	Least []uint64 // per source
 	Most  []uint64 // per source; 0: the whole
@@ -15,10 +15,10 @@ type Bounds struct {
 // Whole is the whole mixture in the parts of Proportions and Bounds.
 const Whole = wholeParts
 
-// Within brings proportions into bounds by water-filling: a single factor scales all of them, and each stands at its bound where it would
-// pass it. Sources that are not active (all are where active is nil) get nothing; the bounds of the others are of what is left. Where the
-// most that is allowed falls short of the whole, because too many sources left, the others divide it as those bounds are; likewise where the least
-// is more than the whole. Each part is rounded down, so that together they fall short of 2^62 by less than one part per source.
+// Within brings proportions into bounds by water-filling: one factor scales all of them, and each stops at its bound.
+// Sources that are not active get nothing (all are active if active is nil). If too many sources have left and the
+// others' most add up to less than the whole, these divide it in proportion to their most; likewise if their least add
+// up to more. Each part is rounded down, so together they fall short of 2^62 by less than one part per source.
 func (p Proportions) Within(b Bounds, active []bool) Proportions {
 	masked := make(Proportions, len(p))
 	for i, x := range p {
@@ -45,13 +45,13 @@ func (p Proportions) Within(b Bounds, active []bool) Proportions {
 	return w.fill()
 }
 
-// waterFill looks for the factor f with sum of clamp(f*parts, least, most) = whole.
+// waterFill finds the factor f with sum of clamp(f*parts, least, most) = whole.
 type waterFill struct {
 	parts       Proportions
 	least, most []uint64
 }
 
-// event is a factor, a fraction, at which a source leaves its least or arrives at its most.
+// event is a factor, as a fraction, at which a source leaves its least or reaches its most.
 type event struct {
 	over, under uint64
 	source      int
@@ -71,9 +71,9 @@ func (w *waterFill) fill() Proportions {
 		}
 	}
 	slices.SortFunc(events, compareEvents)
-	fixed, moving := cappedSum(w.least), uint64(0) // what stands at a bound, and the parts of what does not
+	fixed, moving := cappedSum(w.least), uint64(0) // sources at a bound, and the parts of the others
 	for _, e := range events {
-		// Up to this event the total is fixed + moving * factor: does it reach the whole?
+		// Up to this event the total is fixed + moving * factor. Stop if that reaches the whole.
 		if high, low := bits.Mul64(moving, e.over); lessThan(w.missing(fixed, e.under), [2]uint64{high, low}) {
 			break
 		}
@@ -95,13 +95,13 @@ func (w *waterFill) fill() Proportions {
 	return out
 }
 
-// missing is what is missing from the whole, times a denominator.
+// missing returns the rest of the whole, times a denominator.
 func (w *waterFill) missing(fixed, under uint64) [2]uint64 {
 	high, low := bits.Mul64(wholeParts-fixed, under)
 	return [2]uint64{high, low}
 }
 
-// compareEvents orders by factor; at the same one, who leaves the least comes first.
+// compareEvents orders by factor. At equal factors, leaving the least comes first.
 func compareEvents(a, b event) int {
 	ah, al := bits.Mul64(a.over, b.under)
 	bh, bl := bits.Mul64(b.over, a.under)
@@ -120,7 +120,7 @@ func compareEvents(a, b event) int {
 
 func lessThan(a, b [2]uint64) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
 
-// scale returns x*over/under rounded down, the whole where that is more.
+// scale returns x*over/under rounded down, at most the whole.
 func scale(x, over, under uint64) uint64 {
 	high, low := bits.Mul64(x, over)
 	if high >= under {
@@ -130,7 +130,7 @@ func scale(x, over, under uint64) uint64 {
 	return min(quotient, wholeParts)
 }
 
-// cappedSum adds parts up, to the whole and no further, so that nothing overflows.
+// cappedSum returns the sum of parts, at most the whole, so it cannot overflow.
 func cappedSum(parts []uint64) uint64 {
 	total := uint64(0)
 	for _, x := range parts {

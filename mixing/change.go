@@ -6,18 +6,19 @@ import (
 	"strconv"
 )
 
-// Sources returns how many sources the schedule has weights for.
+// Sources returns the number of sources of the schedule.
 func (s *Schedule) Sources() int { return len(s.milestones[0].after) }
 
-// Measure returns what the schedule's places count.
+// Measure returns the measure of all its points.
 func (s *Schedule) Measure() Measure { return s.given[0].From.Measure }
 
-// Milestones returns the entries, in order. They are the caller's, but for the weights in them.
+// Milestones returns the entries, in order. The caller may keep the list, but not change the weights in it.
 func (s *Schedule) Milestones() []Milestone { return slices.Clone(s.given) }
 
-// With returns the schedule that holds before the first of the milestones what s holds there, and from it on what the milestones say: entries of s from there on are
-// gone. A ramp at the first milestone starts from what the entries before have there. The same milestones again change nothing. The errors are NewSchedule's, and number
-// the entries of the whole.
+// With returns a schedule that is equal to s before the first of the milestones and follows the milestones from there
+// on. Later entries of s are dropped. A ramp at the first milestone starts from the mixture that s has there. Adding
+// equal milestones again changes nothing. The errors are those of NewSchedule, with the entries of the whole schedule
+// numbered.
 func (s *Schedule) With(milestones []Milestone) (*Schedule, error) {
 	if len(milestones) == 0 {
 		return s, nil
@@ -34,8 +35,8 @@ func (s *Schedule) With(milestones []Milestone) (*Schedule, error) {
 	return out, nil
 }
 
-// Since returns a schedule that is equal to s from a place on, with no entry of what is over by then: what holds at the place is its first entry, unless it is a
-// ramp that is not through, which keeps what it starts from.
+// Since returns a schedule that is equal to s from a place on, without entries that no longer have an effect. Its first
+// entry is the one in force at the place. If that is a ramp under way, the entry that the ramp starts from is kept too.
 func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
 	first, place := s.inForce(step, tokensPlaced)
 	for ; first > 0; place, first = s.milestones[first].from, first-1 {
@@ -53,7 +54,7 @@ func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
 	return out
 }
 
-// Running returns the end of the ramp that is under way at a place, 0 where none is.
+// Running returns the end of the ramp that is under way at a place, 0 if there is none.
 func (s *Schedule) Running(step, tokensPlaced uint64) uint64 {
 	i, place := s.inForce(step, tokensPlaced)
 	if k := &s.milestones[i]; place-k.from < k.over {
@@ -68,7 +69,8 @@ func (s *Schedule) InForce(step, tokensPlaced uint64) Milestone {
 	return s.given[i]
 }
 
-// Billionths returns weights in the same proportion, as decimals of nine places that add up to about 1; none that is positive becomes 0.
+// Billionths returns weights in the same proportion, as decimals of nine places that add up to about 1. A positive
+// weight never becomes 0.
 func Billionths(weights []Weight) ([]Weight, error) {
 	parts, err := Proportion(weights)
 	if err != nil {

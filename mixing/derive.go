@@ -7,34 +7,34 @@ import (
 	"slices"
 )
 
-// Rule is how weights follow from the sizes of sources.
+// Rule derives weights from the sizes of sources.
 type Rule uint8
 
 // The rules. The zero value is Uniform.
 const (
-	// Uniform gives every source the same.
+	// Uniform gives every source the same weight.
 	Uniform Rule = iota
-	// BySize is in proportion to size: a draw is as likely from anywhere in the data.
+	// BySize is proportional to size: every token of the data is drawn equally often.
 	BySize
-	// ByTemperature is in proportion to size^(1/temperature), between BySize (1) and Uniform (infinite): Arivazhagan et al., "Massively
-	// Multilingual Neural Machine Translation in the Wild" (arXiv 1907.05019); XLM-R (arXiv 1911.02116) and mT5 (arXiv 2010.11934)
-	// write its inverse, alpha.
+	// ByTemperature is proportional to size^(1/temperature), between BySize (1) and Uniform (infinite): Arivazhagan et
+	// al., "Massively Multilingual Neural Machine Translation in the Wild" (arXiv 1907.05019). XLM-R (arXiv 1911.02116)
+	// and mT5 (arXiv 2010.11934) write its inverse, alpha.
 	ByTemperature
 	// UniMax divides a budget evenly, but gives no source more than so many epochs: Chung et al., "UniMax: Fairer and more Effective
 	// Language Sampling for Large-Scale Multilingual Pretraining" (arXiv 2304.09151), algorithm 1.
 	UniMax
 )
 
-// Derivation is a rule with what it takes.
+// Derivation is a rule with its parameters.
 type Derivation struct {
 	Rule        Rule
 	Temperature *big.Rat // of ByTemperature: at least 1
 	MaxEpochs   uint32   // of UniMax
-	Budget      uint64   // of UniMax, in what sizes count
+	Budget      uint64   // of UniMax, in the unit of the sizes
 }
 
-// Sizes returns what each source weighs, as integers in one unit. Where sizes are equal, so are weights; a source of size 0 weighs
-// nothing, but under Uniform, which looks at no size.
+// Sizes returns the weight of each source, as integers in one unit. Equal sizes have equal weights. A source of size 0
+// has weight 0, except under Uniform, which ignores sizes.
 func (d Derivation) Sizes(sizes []uint64) ([]*big.Int, error) {
 	out := make([]*big.Int, len(sizes))
 	switch d.Rule {
@@ -64,9 +64,9 @@ func (d Derivation) Sizes(sizes []uint64) ([]*big.Int, error) {
 	return out, nil
 }
 
-// unimax goes through the sources from the smallest on. Each gets an even part of what is left of the budget, or, where that is more
-// than its epochs hold, these. From the first that can take an even part on all can, so that there is one fraction and its denominator
-// is what everything is scaled by.
+// unimax goes through the sources from the smallest on. Each gets an even part of the rest of the budget, or all its
+// epochs if they hold less. From the first source that can take an even part on, all can. So there is only one
+// fraction, and everything is scaled by its denominator.
 func (d Derivation) unimax(sizes []uint64) []*big.Int {
 	order := make([]int, len(sizes))
 	for i := range order {
@@ -96,11 +96,12 @@ func (d Derivation) unimax(sizes []uint64) []*big.Int {
 	return out
 }
 
-// rootBits are the bits after the point in which roots are computed; what their weights are rounded to afterwards has 62.
+// rootBits is the number of bits after the point in which roots are computed. Weights are rounded to 62 bits
+// afterwards.
 const rootBits = 96
 
-// rootParts returns n^(1/temperature) in parts of 2^96, 0 for 0, to a relative 2^-80: 2 to the (log2 n / temperature). Integers alone,
-// each operation rounded down, so that it is the same number everywhere.
+// rootParts returns n^(1/temperature) in parts of 2^96, 0 for 0, to a relative 2^-80: 2 to the (log2 n / temperature).
+// It uses integers only, and rounds each operation down, so the result is the same on every host.
 func rootParts(n uint64, temperature *big.Rat) *big.Int {
 	if n == 0 {
 		return new(big.Int)
@@ -111,11 +112,12 @@ func rootParts(n uint64, temperature *big.Rat) *big.Int {
 	return exp2Parts(exponent)
 }
 
-// log2Parts returns log2 n in parts of 2^96, bit by bit: the square of a number in [1, 2) reaches 2 where the next bit is set.
+// log2Parts returns log2 n in parts of 2^96, bit by bit: the square of a number in [1, 2) reaches 2 if the next bit is
+// set.
 func log2Parts(n uint64) *big.Int {
 	x := new(big.Int).SetUint64(n)
 	whole := x.BitLen() - 1
-	x.Lsh(x, 2*rootBits).Rsh(x, uint(whole)) // in parts of 2^192, so that squaring loses nothing that matters
+	x.Lsh(x, 2*rootBits).Rsh(x, uint(whole)) // in parts of 2^192, so that squaring keeps enough bits
 	out := big.NewInt(int64(whole))
 	for range rootBits {
 		x.Mul(x, x).Rsh(x, 2*rootBits)
@@ -128,8 +130,8 @@ func log2Parts(n uint64) *big.Int {
 	return out
 }
 
-// exp2Parts returns 2^(x / 2^96) in parts of 2^96: the product of 2^(1/2), 2^(1/4), … for the bits of x behind the point, each the
-// square root of the one before.
+// exp2Parts returns 2^(x / 2^96) in parts of 2^96: the product of 2^(1/2), 2^(1/4), … for the bits of x behind the
+// point, each the square root of the one before.
 func exp2Parts(x *big.Int) *big.Int {
 	product := new(big.Int).Lsh(big.NewInt(1), 2*rootBits)
 	root := new(big.Int).Lsh(big.NewInt(1), 2*rootBits+1) // 2 in parts of 2^192

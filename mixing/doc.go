@@ -1,17 +1,18 @@
-// Package mixing decides what a run draws: in which order a source is read, in which proportion sources are mixed, and from which source the next segment comes.
+// Package mixing decides the order in which a source is read, the proportions in which sources are mixed, and the
+// source of each next segment.
 //
-// Everything here is a pure function or a small value: no clock, goroutine, file or floating-point number, so that equal inputs give equal streams on every host.
-// The parts, from configuration to draw:
+// It has pure functions and small values only: no clock, goroutine, file or floating-point number. Equal inputs give
+// equal streams on every host. The parts, from configuration to draw:
 //
 //	Weight       a relative weight, exactly as its decimal literal says
 //	Derivation   weights that follow from the sizes of sources
 //	Node         groups of sources and of groups; Flatten multiplies them out
 //	Schedule     milestones and ramps: (step, tokens placed) -> Proportions
-//	Proportions  the mixture in force, in parts of 2^62; Shares leaves out what is exhausted
-//	Bounds       the least and the most that a source may have of the mixture, whoever leaves
+//	Proportions  the mixture in force, in parts of 2^62; Shares leaves out exhausted sources
+//	Bounds       the least and the most of the mixture that a source may have
 //	Apportioner  shares -> the source of every next segment, close to the target at every prefix
 //	Permutation  ordinal within an epoch -> record, by random access and in constant memory
-//	Target       the exact cumulated target, to measure by how much a stream deviates
+//	Target       the exact cumulated target, to measure the deviation of a stream
 //
-// Sources are addressed by their index; the caller keeps names, and keeps the order of sources independent of maps.
+// Sources are addressed by their index. The caller keeps their names, in an order that does not come from a map.
 package mixing

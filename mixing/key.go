@@ -29,10 +29,11 @@ const (
 	goldenRatio = 0x9e3779b97f4a7c15 // 2^64 / golden ratio, odd
 )
 
-// DeriveKey hashes a run's seed and what the key is for into a key.
+// DeriveKey derives a key from a run's seed and the purpose of the key.
 //
-// The preimage is the domain string, the seed, and per part a tag and either the number or the length and bytes of the text, all integers as little-endian u64.
-// No two different lists of parts share a preimage, and no key is the sum of a seed and an epoch, so streams of nearby seeds or epochs have nothing in common.
+// The preimage is the domain string, the seed, and per part a tag and either the number or the length and bytes of the
+// text, all integers as little-endian u64. Different lists of parts have different preimages. No key is the sum of a
+// seed and an epoch, so streams of nearby seeds or epochs have nothing in common.
 func DeriveKey(seed uint64, parts ...Part) Key {
 	preimage := append(make([]byte, 0, 128), keyDomain...)
 	preimage = binary.LittleEndian.AppendUint64(preimage, seed)
@@ -52,7 +53,8 @@ func DeriveKey(seed uint64, parts ...Part) Key {
 	return key
 }
 
-// expand fills words from the key: a SplitMix64 sequence (Steele, Lea and Flood 2014) of the first half, each output mixed once more with the second half.
+// expand fills words from the key: a SplitMix64 sequence (Steele, Lea and Flood 2014) of the first half, each output
+// mixed again with the second half.
 func (k Key) expand(words []uint64) {
 	first, second := binary.LittleEndian.Uint64(k[:8]), binary.LittleEndian.Uint64(k[8:])
 	for i := range words {

@@ -5,14 +5,16 @@ import "math/bits"
 // MaxPermutation is the largest domain of a Permutation.
 const MaxPermutation = 1 << 62
 
-// rounds of the Feistel network. Four pass the battery of permutation_test.go too; six leave a margin for a third of the time.
+// rounds is the number of rounds of the Feistel network. Four pass the tests of permutation_test.go too. Six leave a
+// margin and take a third more time.
 const rounds = 6
 
 // Permutation is a keyed bijection of [0, n) with random access in constant time and memory.
 //
-// It is the generalised Feistel cipher of Black and Rogaway ("Ciphers with Arbitrary Finite Domains", 2002): i is split into (i mod a, i / a) in Z_a x Z_b, each
-// round adds a keyed function of one half to the other, and a result outside [0, n) is enciphered again. a = ceil(sqrt n) and b = ceil(n / a), so that
-// a*b - n < a: for every n a second pass has a chance below 1/sqrt(n), unlike a power-of-two domain's one in two.
+// It is the generalised Feistel cipher of Black and Rogaway ("Ciphers with Arbitrary Finite Domains", 2002). i is split
+// into (i mod a, i / a) in Z_a x Z_b. Each round adds a keyed function of one half to the other. A result outside [0,
+// n) is enciphered again. a = ceil(sqrt n) and b = ceil(n / a), so a*b - n < a: for every n the chance of a second pass
+// is below 1/sqrt(n). In a power-of-two domain it is up to one in two.
 //
 // It shuffles well; it is no encryption. A Permutation is read-only after NewPermutation and safe for concurrent use.
 type Permutation struct {
@@ -21,7 +23,8 @@ type Permutation struct {
 	keys       [rounds]uint64
 }
 
-// NewPermutation returns the permutation of [0, n) that key selects. n beyond MaxPermutation is cut to it; n of 0 gives the empty permutation.
+// NewPermutation returns the permutation of [0, n) that key selects. n is at most MaxPermutation; a larger one is
+// reduced to it. n of 0 gives the empty permutation.
 func NewPermutation(n uint64, key Key) Permutation {
 	n = min(n, MaxPermutation)
 	a := max(ceilSqrt(n), 1)
@@ -77,7 +80,8 @@ func (p *Permutation) decipher(x uint64) uint64 {
 	return r*p.a + l
 }
 
-// split returns i / a and i mod a. The estimate by the reciprocal is at most one too small for i < 2^63, so one correction makes it exact.
+// split returns i / a and i mod a. The estimate by the reciprocal is at most one too small for i < 2^63, so one
+// correction makes it exact.
 func (p *Permutation) split(i uint64) (quotient, remainder uint64) {
 	quotient, _ = bits.Mul64(i, p.reciprocal)
 	remainder = i - quotient*p.a

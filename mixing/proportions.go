@@ -16,17 +16,18 @@ const (
 	wholeParts = 1 << wholeBits
 )
 
-// Proportions is the mixture in force, per source in parts of 2^62. Blended proportions may fall short of 2^62 in all by less than one part per source.
-// They carry a schedule's exact intent; Shares rounds them for the Apportioner once it is known which sources are left.
+// Proportions is the mixture in force, per source in parts of 2^62. Blended proportions may add up to less, by less
+// than one part per source. They keep the schedule's exact values. Shares rounds them for the Apportioner when it is
+// known which sources are left.
 type Proportions []uint64
 
-// Proportion scales weights to proportions that add up to 2^62 exactly, by largest remainder, ties to the smaller index.
-// A positive weight always keeps at least one part. It returns ErrNoWeight where every weight is zero or there is none.
+// Proportion scales weights to proportions that add up to 2^62 exactly, by largest remainder, ties to the smaller
+// index. A positive weight always keeps at least one part. It returns ErrNoWeight if there is no positive weight.
 func Proportion(weights []Weight) (Proportions, error) {
 	return proportion(scaledTogether(weights, func(w Weight) Weight { return w }))
 }
 
-// proportion is Proportion of weights that are integers in one unit.
+// proportion is Proportion for weights that are integers in one unit.
 func proportion(scaled []*big.Int) (Proportions, error) {
 	sum, positive := new(big.Int), make([]bool, len(scaled))
 	for i, x := range scaled {
@@ -46,9 +47,10 @@ func proportion(scaled []*big.Int) (Proportions, error) {
 	return parts, nil
 }
 
-// Shares rounds proportions to parts of One that add up to One exactly, by largest remainder, ties to the smaller index. Where active is not nil, sources that are
-// not active get nothing and the others divide One among themselves. An active source of positive proportion keeps at least one part, so that a weight that may be
-// drawn never rounds to one that may not (for up to One sources). Where nothing active is positive, all shares are 0.
+// Shares rounds proportions to parts of One that add up to One exactly, by largest remainder, ties to the smaller
+// index. If active is not nil, sources that are not active get nothing and the others divide One. An active source with
+// a positive proportion keeps at least one part (for up to One sources), so rounding never excludes it. If no active
+// source has a positive proportion, all shares are 0.
 func (p Proportions) Shares(active []bool) []uint32 {
 	masked, sum := make([]uint64, len(p)), uint64(0)
 	for i, x := range p {
@@ -60,8 +62,8 @@ func (p Proportions) Shares(active []bool) []uint32 {
 	return divide(masked, sum)
 }
 
-// Normalise turns weights into shares, parts of One that add up to One exactly: Proportion, then Shares with every source active.
-// It returns ErrNoWeight where every weight is zero or there is none.
+// Normalise turns weights into shares, parts of One that add up to One exactly: Proportion, then Shares with every
+// source active. It returns ErrNoWeight if there is no positive weight.
 func Normalise(weights []Weight) ([]uint32, error) {
 	p, err := Proportion(weights)
 	if err != nil {
@@ -70,7 +72,7 @@ func Normalise(weights []Weight) ([]uint32, error) {
 	return p.Shares(nil), nil
 }
 
-// divide gives every part x of sum its part of One. The sum of parts must be sum, below 2^63.
+// divide returns the part of One of every part x of sum. The sum of parts must be sum, below 2^63.
 func divide(parts []uint64, sum uint64) []uint32 {
 	shares := make([]uint32, len(parts))
 	if sum == 0 {
@@ -102,7 +104,7 @@ func largestRemainder(parts []uint64, total uint64, compareRests func(i, j int) 
 	}
 }
 
-// keepPositive gives one part of the largest, ties to the smaller index, to each part that is 0 but should be positive.
+// keepPositive takes one part of the largest, ties to the smaller index, for each part that is 0 and must be positive.
 func keepPositive(parts []uint64, positive func(i int) bool) {
 	for i, x := range parts {
 		if x == 0 && positive(i) {

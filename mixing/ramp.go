@@ -5,14 +5,14 @@ import (
 	"math/bits"
 )
 
-// Ramp is how a milestone's weights come into force.
+// Ramp is the way in which a milestone's weights come into force.
 type Ramp uint8
 
 // The ramps of a mixture file. The zero value is RampNone.
 const (
 	RampNone   Ramp = iota // at once
-	RampLinear             // in proportion to the way covered
-	RampCosine             // (1 - cos(pi * way covered)) / 2: slow at both ends
+	RampLinear             // in proportion to the part of the ramp that is over
+	RampCosine             // (1 - cos(pi * part)) / 2: slow at both ends
 )
 
 // String returns the ramp's word in a mixture file.
@@ -51,7 +51,8 @@ func blend(before, after, done, over uint64) uint64 {
 	return quotient
 }
 
-// cosineWay returns (1 - cos(pi * done / over)) / 2 in parts of 2^62, for done < over: sin^2 of half the angle, mirrored at the middle to keep the angle below pi/4.
+// cosineWay returns (1 - cos(pi * done / over)) / 2 in parts of 2^62, for done < over: sin^2 of half the angle,
+// mirrored at the middle to keep the angle below pi/4.
 func cosineWay(done, over uint64) uint64 {
 	mirrored := done > over-done
 	if mirrored {
@@ -68,7 +69,8 @@ func cosineWay(done, over uint64) uint64 {
 	return way
 }
 
-// sineParts is the Taylor series of the sine to x^19 / 19!, all in parts of 2^62, for x <= pi/4; what is cut off is below 2^-72, what is rounded below 2^-58.
+// sineParts is the Taylor series of the sine up to x^19 / 19!, all in parts of 2^62, for x <= pi/4. The terms left out
+// are below 2^-72, the rounding error is below 2^-58.
 func sineParts(x uint64) uint64 {
 	square := mulParts(x, x)
 	sum := uint64(wholeParts)

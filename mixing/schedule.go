@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Measure is what a place in a schedule counts.
+// Measure is the unit of a place in a schedule.
 type Measure uint8
 
 // The measures of a schedule's places. The zero value is Steps.
@@ -28,7 +28,7 @@ type Point struct {
 	Count   uint64
 }
 
-// IsReached tells whether a step before which that many tokens have been placed lies at the point or behind it.
+// IsReached reports whether a step, before which so many tokens have been placed, is at the point or after it.
 func (p Point) IsReached(step, tokensPlaced uint64) bool {
 	if p.Measure == Tokens {
 		return tokensPlaced >= p.Count
@@ -36,7 +36,8 @@ func (p Point) IsReached(step, tokensPlaced uint64) bool {
 	return step >= p.Count
 }
 
-// Milestone is one entry of a schedule: from a point on, these weights. With a ramp, they come into force over a length measured as From is.
+// Milestone is one entry of a schedule: its weights hold from a point on. With a ramp, they come into force over a
+// length in the same measure.
 type Milestone struct {
 	From    Point
 	Weights []Weight // one per source
@@ -44,7 +45,7 @@ type Milestone struct {
 	Over    Point // the zero Point without a ramp
 }
 
-// MilestoneError says which entry of a schedule is wrong, so that the caller can point at its line.
+// MilestoneError names the entry of a schedule that is wrong, so that the caller can point at its line.
 type MilestoneError struct {
 	Milestone int    // index of the entry
 	Field     string // "from", "over", "ramp" or "weights"
@@ -58,17 +59,18 @@ func (e *MilestoneError) Error() string {
 // Unwrap returns the reason.
 func (e *MilestoneError) Unwrap() error { return e.Err }
 
-// Schedule says which mixture is in force at every step. It is read-only after NewSchedule and safe for concurrent use.
+// Schedule gives the mixture in force at every step. It is read-only after NewSchedule and safe for concurrent use.
 //
-// Ramps blend proportions, each milestone's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a: 0.6, b: 0.4} must ramp alike.
-// A ramp starts from the value that the schedule before it has at its point; where that is a running ramp, the interrupted ramp's value there, so nothing jumps.
+// Ramps blend proportions, each milestone's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a:
+// 0.6, b: 0.4} must ramp alike. A ramp starts from the mixture that the schedule before it has at its point. Inside
+// another ramp that is the other ramp's mixture there, so nothing jumps.
 type Schedule struct {
 	given      []Milestone
 	milestones []milestone // of each given one
 	bounds     Bounds
 }
 
-// milestone is a validated Milestone: before and after are what the ramp leads from and to. A milestone without a ramp has over 0 and after alone.
+// milestone is a validated Milestone. Its ramp leads from before to after. Without a ramp, over is 0 and before is nil.
 type milestone struct {
 	measure       Measure
 	from, over    uint64
@@ -76,8 +78,9 @@ type milestone struct {
 	before, after Proportions
 }
 
-// NewSchedule checks the milestones of a mixture of that many sources and returns their schedule. The first milestone is at 0 and has no ramp, the others follow in
-// strictly rising order, all in one measure. Errors are *MilestoneError; one of all-zero weights wraps ErrNoWeight.
+// NewSchedule returns the schedule of a mixture of so many sources. The first milestone is at 0 and has no ramp. The
+// others follow in strictly rising order, all in one measure. Errors are *MilestoneError; one of all-zero weights wraps
+// ErrNoWeight.
 func NewSchedule(sources int, milestones []Milestone) (*Schedule, error) {
 	if len(milestones) == 0 {
 		return nil, &MilestoneError{0, "from", fmt.Errorf("the schedule is empty: it needs an entry from 0")}
@@ -112,7 +115,7 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	case k.From.Measure > Tokens:
 		return fail("from", "unknown measure %d", k.From.Measure)
 	case i == 0 && k.From.Count != 0:
-		return fail("from", "the first entry is from %d, so nothing says what holds before: it must be from 0", k.From.Count)
+		return fail("from", "the first entry is from %d, so there are no weights before it: it must be from 0", k.From.Count)
 	case i > 0 && k.From.Measure != milestones[0].From.Measure:
 		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout", k.From.Measure, milestones[0].From.Measure)
 	case i > 0 && k.From.Count <= milestones[i-1].From.Count:
@@ -120,7 +123,7 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	case k.Ramp > RampCosine:
 		return fail("ramp", "unknown ramp %d", k.Ramp)
 	case k.Ramp == RampNone && k.Over != Point{}:
-		return fail("over", "a length without a ramp: say ramp: linear, or leave it out")
+		return fail("over", "a length without a ramp: set ramp: linear, or leave it out")
 	case k.Ramp == RampNone:
 		return nil
 	case i == 0:
@@ -133,16 +136,18 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	return nil
 }
 
-// At returns the mixture of a step before which that many document tokens have been placed. The caller may keep and change it.
+// At returns the mixture of a step before which so many document tokens have been placed. The caller may keep and
+// change it.
 func (s *Schedule) At(step, tokensPlaced uint64) Proportions {
 	k, place := s.inForce(step, tokensPlaced)
 	return s.milestones[k].proportionsAt(place)
 }
 
-// Bound puts bounds on what every source has of the mixture, at every step. It belongs to the making of a schedule.
+// Bound sets bounds on every source's part of the mixture, at every step. Call it before the schedule is used.
 func (s *Schedule) Bound(b Bounds) { s.bounds = b }
 
-// Divide returns the shares of a mixture that At gave, for the sources that are active, all where active is nil, within the schedule's bounds.
+// Divide returns the shares of a mixture that At gave, for the active sources (all if active is nil), within the
+// schedule's bounds.
 func (s *Schedule) Divide(mixture Proportions, active []bool) []uint32 {
 	if s.bounds.Least != nil || s.bounds.Most != nil {
 		mixture = mixture.Within(s.bounds, active)
@@ -150,7 +155,8 @@ func (s *Schedule) Divide(mixture Proportions, active []bool) []uint32 {
 	return mixture.Shares(active)
 }
 
-// CanReceive reports per source whether it has positive weight at the step or may have at a later one. A run whose unfinished sources cannot receive any is over.
+// CanReceive reports per source whether it has a positive weight at the step or at a later one. A run is over if none
+// of its unfinished sources can receive weight.
 func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	k, place := s.inForce(step, tokensPlaced)
 	can := make([]bool, len(s.milestones[k].after))
@@ -166,8 +172,8 @@ func (s *Schedule) CanReceive(step, tokensPlaced uint64) []bool {
 	return can
 }
 
-// HasBreak reports whether an entry begins, or a ramp ends, behind one step and no later than the next, given what was placed before each. Between two
-// breaks the mixture stands or follows one ramp.
+// HasBreak reports whether an entry begins, or a ramp ends, after one step and no later than the next. The tokens are
+// those placed before each. Between two breaks the mixture is constant or follows one ramp.
 func (s *Schedule) HasBreak(step, tokensPlaced, nextStep, nextTokensPlaced uint64) bool {
 	_, from := s.inForce(step, tokensPlaced)
 	_, to := s.inForce(nextStep, nextTokensPlaced)
@@ -188,7 +194,7 @@ func (s *Schedule) inForce(step, tokensPlaced uint64) (k int, place uint64) {
 	return k, place
 }
 
-// proportionsAt returns the milestone's mixture at a place of its own measure, no earlier than from.
+// proportionsAt returns the milestone's mixture at a place in its measure, no earlier than from.
 func (k *milestone) proportionsAt(place uint64) Proportions {
 	done := place - k.from
 	if done >= k.over {

@@ -2,19 +2,20 @@ package mixing
 
 import "math/big"
 
-// Node is a part of a hierarchical mixture: a source with its weight, or a group whose weight its own parts divide among themselves.
-// Weights are relative to those of the nodes beside it.
+// Node is a part of a hierarchical mixture: a source with its weight, or a group whose weight is divided among its own
+// parts. Weights are relative to those of the nodes beside it.
 type Node struct {
 	Weight Weight
 	Source int    // of a node without parts: its index
 	Parts  []Node // of a group
-	// Derived stands in place of the weights of Parts, which are then sources: one number for each, as Derivation.Sizes gives them.
+	// Derived replaces the weights of Parts, which are then sources: one number for each, as Derivation.Sizes gives
+	// them.
 	Derived []*big.Int
 }
 
-// Flatten gives every source the product of the fractions that lead to it, as Proportion would if products could be written as
-// weights: exactly, in rationals, until the whole is divided into 2^62 parts: the weights are these. A source that no node names gets nothing, one that
-// several name gets their sum. It returns ErrNoWeight where a group that has weight holds none.
+// Flatten returns the weight of every source: the product of the fractions that lead to it, in exact rationals, divided
+// into 2^62 parts at the end. A source that no node names gets nothing; one that several nodes name gets their sum. It
+// returns ErrNoWeight if a group with weight holds none.
 func Flatten(sources int, whole Node) ([]Weight, error) {
 	fractions := make([]*big.Rat, sources)
 	for i := range fractions {
@@ -58,7 +59,7 @@ func flatten(fractions []*big.Rat, group *Node, of *big.Rat) error {
 	}
 	for i := range group.Parts {
 		if weights[i].Sign() == 0 {
-			continue // what a group without weight holds may be anything
+			continue // the parts of a group without weight do not matter
 		}
 		n, mine := &group.Parts[i], new(big.Rat).SetFrac(weights[i], sum)
 		mine.Mul(mine, of)

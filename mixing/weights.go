@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Weight is a source's relative weight, exactly digits * 10^exponent as its decimal literal says; no floating-point number comes between. The zero Weight is 0.
-// Weights made from equal numbers are ==, however they were written.
+// Weight is a source's relative weight, exactly digits * 10^exponent as its decimal literal says, without floating
+// point. The zero Weight is 0. Weights of equal value are ==, however they were written.
 type Weight struct {
 	digits   uint64 // no trailing zero; 0 only with exponent 0
 	exponent int8
@@ -20,7 +20,7 @@ const (
 	maxMagnitude    = 60 // a weight other than 0 is in [10^-60, 10^60)
 )
 
-// ErrNoWeight is returned where every weight of a mixture is zero.
+// ErrNoWeight is returned if every weight of a mixture is zero.
 var ErrNoWeight = errors.New("every weight is 0: at least one source needs a positive weight")
 
 // ParseWeight reads a decimal literal: digits with an optional point, exponent and underscores between digits ("0.6", "6e-1", ".6", "1_000").
@@ -60,7 +60,7 @@ func ParseWeight(text string) (Weight, error) {
 	return Weight{digits: w, exponent: int8(exponent)}, nil
 }
 
-// parseMantissa reads digits with at most one point; ok is false where there is no digit or anything else.
+// parseMantissa reads digits with at most one point. ok is false if there is no digit or any other character.
 func parseMantissa(text string) (digits uint64, exponent int, ok bool) {
 	significant, point, previous := 0, false, byte('_')
 	for i := range len(text) {
@@ -90,7 +90,7 @@ func parseMantissa(text string) (digits uint64, exponent int, ok bool) {
 	return digits, exponent, ok
 }
 
-// wholeWeight returns the weight that is that number, below 10^19.
+// wholeWeight returns the weight of an integer below 10^19.
 func wholeWeight(n uint64) (w Weight) {
 	for w.digits = n; n > 0 && w.digits%10 == 0; w.digits /= 10 {
 		w.exponent++
@@ -118,7 +118,7 @@ func (w Weight) String() string {
 	return fmt.Sprintf("%se%d", digits, w.exponent)
 }
 
-// scaled returns digits * 10^(exponent - floor), an integer where floor is no more than the exponent.
+// scaled returns digits * 10^(exponent - floor), an integer if floor is no more than the exponent.
 func (w Weight) scaled(floor int8) *big.Int {
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(w.exponent)-int64(floor)), nil)
 	return power.Mul(power, new(big.Int).SetUint64(w.digits))

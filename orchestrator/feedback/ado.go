@@ -2,18 +2,20 @@ package feedback
 
 import "math"
 
-// What the paper calls s and the two gammas.
+// The parameters s, gamma1 and gamma2 of the paper; both gammas have one value.
 const (
 	creditPower = 0.5
 	creditRate  = 0.1
 )
 
-// ado is Adaptive Data Optimization (Jiang et al. 2024, arXiv 2410.11820): each source's loss is fitted by a scaling law of the tokens seen of it, and sources are
-// drawn in proportion to their share in the mixture file, to how fast their loss falls with a token by that law, and to the square root of a moving average of the
-// shares they had, which is the part of the progress that is theirs; the result is averaged over time.
+// ado is Adaptive Data Optimization (Jiang et al. 2024, arXiv 2410.11820). A scaling law of the tokens seen is fitted
+// to the loss of each source. Sources are drawn in proportion to three factors: their share in the mixture file, the
+// rate at which their loss falls with a token by that law, and the square root of a moving average of their past
+// shares, which is their part of the progress. The result is averaged over time.
 //
-// Ours differs in the fit: where the paper fits beta * n^-alpha + epsilon to all losses so far, here a line is fitted to the logarithms with weights that fall by
-// Smoothing with every interval. Only the law's slope now is used, and that is the line's, whatever epsilon is; and a line is five numbers.
+// This implementation differs in the fit. The paper fits beta * n^-alpha + epsilon to all losses so far. Here a line is
+// fitted to the logarithms, with weights that fall by Smoothing with every interval. Only the present slope of the law
+// is used. The line gives it for any epsilon, and a line is five numbers.
 func (p *Policy) ado(now []float64) []float64 {
 	shares, sum := make([]float64, len(p.arms)), 0.0
 	for i := range p.arms {
@@ -32,7 +34,7 @@ func (p *Policy) ado(now []float64) []float64 {
 		shares[i] = p.prior[i] * math.Pow(a.credit, creditPower) * a.speed()
 		sum += shares[i]
 	}
-	if sum <= 0 || math.IsInf(sum, 0) || math.IsNaN(sum) { // nothing is being learnt, or nothing known yet
+	if sum <= 0 || math.IsInf(sum, 0) || math.IsNaN(sum) { // no loss falls, or no loss is known yet
 		return append(shares[:0], now...)
 	}
 	for i := range shares {
@@ -47,7 +49,7 @@ func (p *Policy) ado(now []float64) []float64 {
 	return shares
 }
 
-// point adds a point to the line and lets the older ones fade.
+// point adds a point to the line and reduces the weight of the older ones.
 func (a *arm) point(x, y, fade float64) {
 	old := a.weight * fade
 	a.weight = old + 1
@@ -57,7 +59,8 @@ func (a *arm) point(x, y, fade float64) {
 	a.xx, a.xy = keep*(a.xx+dx*dx/a.weight), keep*(a.xy+dx*dy/a.weight)
 }
 
-// speed is how much loss the next token takes away, by the line; 0 where it takes none or two points are not known.
+// speed returns the fall of the loss with the next token, by the line; 0 if the loss rises or fewer than two points are
+// known.
 func (a *arm) speed() float64 {
 	if a.xx <= 0 || a.seen <= 0 {
 		return 0

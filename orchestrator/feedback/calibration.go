@@ -2,22 +2,22 @@ package feedback
 
 import "math"
 
-// Calibration fits coefficients of cost to reported times: t = c + a * tokens + b * tokens squared, over microbatches, by least squares. Where microbatches are so nearly
-// as long that c cannot be told from a, c is left out. The newest reports count most.
-// The zero value is ready. One owner.
+// Calibration derives coefficients of cost from reported times: t = c + a * tokens + b * tokens squared, over
+// microbatches, by least squares. If microbatches have nearly equal lengths, c cannot be told from a and is left out.
+// The newest reports count most. The zero value is ready. One owner.
 type Calibration struct {
 	n, weight              float64
 	x, y, t                float64 // means
 	xx, yy, tt, xy, xt, yt float64 // mean products
 }
 
-// fade is the weight of a report after the next one: some ten thousand count.
+// fade is the factor by which each report lowers the weight of earlier ones: some ten thousand count.
 const fade = 1 - 1e-4
 
-// leastReports is how many it takes before a fit is one.
+// leastReports is the least number of reports for a result.
 const leastReports = 32
 
-// Add takes in a microbatch: the sum of its documents' lengths, and of their squares, and what it took.
+// Add adds a microbatch: the sum of the lengths of its documents, the sum of their squares, and its time.
 func (f *Calibration) Add(tokens, squares, seconds float64) {
 	f.n++
 	f.weight = f.weight*fade + 1
@@ -34,10 +34,11 @@ func (f *Calibration) Add(tokens, squares, seconds float64) {
 	mean(&f.yt, squares*seconds)
 }
 
-// Reports is how many microbatches were taken in.
+// Reports returns the number of microbatches added.
 func (f *Calibration) Reports() uint64 { return uint64(f.n) }
 
-// R2 is the part of the variance of reported times that a cost of linear * tokens + quadratic * squares foretells, up to a factor and a constant.
+// R2 returns the part of the variance of reported times that a cost of linear * tokens + quadratic * squares predicts,
+// up to a factor and a constant.
 func (f *Calibration) R2(linear, quadratic uint64) float64 {
 	a, b := float64(linear), float64(quadratic)
 	vx, vy, cxy := f.xx-f.x*f.x, f.yy-f.y*f.y, f.xy-f.x*f.y
@@ -50,17 +51,18 @@ func (f *Calibration) R2(linear, quadratic uint64) float64 {
 	return min(1, both*both/(cost*times))
 }
 
-// scale is the quadratic coefficient of a fit: the linear one has as many parts.
+// scale is the fixed point of the coefficients: the quadratic one of a result.
 const scale = 1024
 
-// mostRatio bounds the length at which attention costs as much as everything linear, where the times show next to no attention.
+// mostRatio bounds the length at which attention costs as much as everything linear, for times that show almost no
+// attention.
 const mostRatio = 1e9
 
-// surely is the part of a coefficient that its standard error may be for a constant to be told apart.
+// surely bounds the standard error of a coefficient, as a part of it, for a fit with a constant.
 const surely = 0.1
 
-// Best returns the coefficients that fit best, in a common unit; those in force where none explains more of the times than they do. It reports false where the reports do not
-// tell: too few, or all microbatches alike.
+// Best returns the coefficients that explain the times best, in a common unit. They are the given ones if no others
+// explain more. It reports false if the reports are too few, or their microbatches too much alike.
 func (f *Calibration) Best(linear, quadratic uint64) (bestLinear, bestQuadratic uint64, ok bool) {
 	bestLinear, bestQuadratic, ok = f.withConstant()
 	if !ok {
@@ -72,7 +74,7 @@ func (f *Calibration) Best(linear, quadratic uint64) (bestLinear, bestQuadratic 
 	return bestLinear, bestQuadratic, ok
 }
 
-// withConstant reports false too where the linear coefficient has too large an error.
+// withConstant solves with the constant c. It also reports false if the error of the linear coefficient is too large.
 func (f *Calibration) withConstant() (linear, quadratic uint64, ok bool) {
 	xx, yy, tt := f.xx-f.x*f.x, f.yy-f.y*f.y, f.tt-f.t*f.t
 	xy, xt, yt := f.xy-f.x*f.y, f.xt-f.x*f.t, f.yt-f.y*f.t
@@ -88,7 +90,7 @@ func (f *Calibration) withConstant() (linear, quadratic uint64, ok bool) {
 	return f.solve(xx, yy, xy, xt, yt)
 }
 
-// solve makes coefficients of the sums of products.
+// solve returns coefficients from the sums of products.
 func (f *Calibration) solve(xx, yy, xy, xt, yt float64) (linear, quadratic uint64, ok bool) {
 	det := xx*yy - xy*xy
 	if f.n < leastReports || det <= 1e-9*xx*yy {

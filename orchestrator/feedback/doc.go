@@ -1,7 +1,10 @@
-// Package feedback makes decisions of what trainers report: weights of sources from their losses, and coefficients of cost from the times of microbatches.
+// Package feedback turns trainers' reports into decisions: weights of sources from their losses, and coefficients of
+// cost from the times of microbatches.
 //
-// Reports may be lost, come twice or late, and be floating-point numbers: nothing here is needed again to get the same bytes. What comes out is rounded to integers
-// and journaled before it has effect, with a summary of a policy's memory of a size that depends on the number of sources alone; whoever replays takes the journal.
+// Reports may be lost, repeated or late, and they are floating-point numbers. No replay needs them. A decision is
+// rounded to integers and journaled before it takes effect, together with a summary of the policy's memory. The size of
+// the summary depends only on the number of sources. A replay reads the journal.
 //
-// The files: policy (what both policies share, summary) · odm, ado (the policies) · fit (costs).
+// The files: policy (the common part of both policies, and their summary), odm and ado (the policies), calibration
+// (costs).
 package feedback

@@ -2,11 +2,13 @@ package feedback
 
 import "math"
 
-// odm is Online Data Mixing (Albalak et al. 2023, arXiv 2312.02406): exponential weights over the sources as arms of a bandit whose reward is the training loss, so
-// that what is learnt least is drawn most, with an exploration that falls as sqrt(ln K / (K t)).
+// odm is Online Data Mixing (Albalak et al. 2023, arXiv 2312.02406). The sources are the arms of a bandit with
+// exponential weights. The reward is the training loss, so the sources with the highest loss are drawn most. The
+// exploration falls as sqrt(ln K / (K t)).
 //
-// Ours differs: every interval holds every source in its share, so that the reward is the mean loss over the interval's tokens and is not divided by the probability
-// of having chosen that source; an interval that reports nothing of a source leaves its average as it was; and a floor holds whatever the exploration has fallen to.
+// This implementation differs in three points. Every interval contains every source in its share, so the reward is the
+// mean loss over the interval's tokens, and is not divided by the probability of the source. An interval without
+// reports of a source leaves its average as it was. A floor holds however far the exploration has fallen.
 func (p *Policy) odm(now []float64, active int) []float64 {
 	k, t := float64(active), float64(p.made+1)
 	rate := func(t float64) float64 { return min(1/k, math.Sqrt(math.Log(max(k, 2))/(k*t))) }

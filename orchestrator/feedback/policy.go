@@ -8,13 +8,13 @@ import (
 	"millrace"
 )
 
-// Settings say how weights follow losses.
+// Settings configure a policy.
 type Settings struct {
 	Policy    string  // ODM or ADO
 	Every     uint64  // steps between two sets of weights
 	Warmup    uint64  // steps before the first
-	Floor     float64 // least share of a source that has any; times the sources below 1
-	Smoothing float64 // part of the past in what is averaged, from 0 to below 1
+	Floor     float64 // least share of a source with a share; Floor times the number of sources is below 1
+	Smoothing float64 // part of the past in moving averages, from 0 to below 1
 }
 
 // The policies.
@@ -23,7 +23,7 @@ const (
 	ADO = "ado"
 )
 
-// Parts is the sum of the weights that a policy makes.
+// Parts is the sum of the weights that a policy returns.
 const Parts = 1_000_000
 
 // Policy turns losses into weights. One owner.
@@ -31,24 +31,24 @@ type Policy struct {
 	settings Settings
 	prior    []float64 // the mixture file's shares
 	arms     []arm     // by source
-	through  uint64    // losses of steps below have been counted
+	through  uint64    // losses of steps below it have been counted
 	made     uint64    // sets of weights so far
-	sums     []float64 // of losses since
-	tokens   []float64 // that they are over
+	sums     []float64 // of losses since then
+	tokens   []float64 // of these losses
 }
 
-// arm is what a policy remembers of a source. Which numbers count depends on the policy.
+// arm is a policy's memory of a source. Each policy uses some of the numbers.
 type arm struct {
 	reward float64 // odm: moving average of the loss
 	credit float64 // ado: moving average of the share it had
 	share  float64 // ado: moving average of the share it should have
 	seen   float64 // ado: tokens reported
-	weight float64 // ado: of the points that the line goes through
+	weight float64 // ado: sum of the weights of the line's points
 	x, y   float64 // ado: their mean logarithms of tokens and of loss
 	xx, xy float64 // ado: their mean square of x and product of x and y, about the mean
 }
 
-// NewPolicy returns a policy without memory over sources of these shares in the mixture file.
+// NewPolicy returns a policy without memory. prior has the shares of the sources in the mixture file.
 func NewPolicy(s Settings, prior []float64) (*Policy, error) {
 	switch {
 	case s.Policy != ODM && s.Policy != ADO:
@@ -71,7 +71,8 @@ func (p *Policy) Clone() *Policy {
 	return &out
 }
 
-// Report takes in a rank's loss of a source in a step: the sum over so many tokens. What was counted before is left out.
+// Report adds a rank's loss of a source in a step: the sum over so many tokens. Steps that were counted before are
+// ignored.
 func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
 	if step < p.through || source < 0 || source >= len(p.arms) || tokens == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
 		return
@@ -80,13 +81,13 @@ func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
 	p.tokens[source] += float64(tokens)
 }
 
-// IsDue tells whether weights are to be made once every rank has taken all steps below one.
+// IsDue reports whether it is time for new weights when every rank has consumed all steps below one.
 func (p *Policy) IsDue(below uint64) bool {
 	return below >= p.settings.Warmup && below >= p.through+p.settings.Every
 }
 
-// Weights makes weights in parts of Parts, of what was reported of steps below one, where now is each source's share; one without stays so. It reports
-// false where nothing was reported of any of the others.
+// Weights returns weights in parts of Parts, from the reports of steps below one. now has the present share of each
+// source; a source without one gets none. It reports false if there was no report of any source with a share.
 func (p *Policy) Weights(below uint64, now []float64) (parts []uint32, ok bool) {
 	known, active := 0, 0
 	for i := range p.arms {
@@ -112,7 +113,7 @@ func (p *Policy) Weights(below uint64, now []float64) (parts []uint32, ok bool) 
 	return round(floored(shares, now, p.settings.Floor)), true
 }
 
-// floored scales shares to a sum of 1 with no less than a floor for each source that has one now.
+// floored scales shares to a sum of 1. Each source with a present share gets at least a floor.
 func floored(shares, now []float64, floor float64) []float64 {
 	sum, active := 0.0, 0.0
 	for i := range shares {
@@ -135,7 +136,7 @@ func floored(shares, now []float64, floor float64) []float64 {
 	return shares
 }
 
-// round makes integers of shares that add up to 1; none that is positive becomes 0.
+// round returns integers for shares that add up to 1. A positive share never becomes 0.
 func round(shares []float64) []uint32 {
 	out := make([]uint32, len(shares))
 	for i, s := range shares {
@@ -146,10 +147,10 @@ func round(shares []float64) []uint32 {
 	return out
 }
 
-// summaryVersion begins a summary.
+// summaryVersion is the first byte of a summary.
 const summaryVersion = 1
 
-// Summary is the policy's memory: 4 or 32 bytes for each source, and 17.
+// Summary returns the policy's memory: 17 bytes, and 4 (odm) or 32 (ado) for each source.
 func (p *Policy) Summary() []byte {
 	out := []byte{summaryVersion}
 	out = binary.LittleEndian.AppendUint64(out, p.through)
@@ -162,7 +163,7 @@ func (p *Policy) Summary() []byte {
 	return out
 }
 
-// numbers are those that a policy remembers.
+// numbers returns the numbers that a policy keeps of a source.
 func (a *arm) numbers(policy string) []*float64 {
 	if policy == ODM {
 		return []*float64{&a.reward}
@@ -170,7 +171,7 @@ func (a *arm) numbers(policy string) []*float64 {
 	return []*float64{&a.credit, &a.share, &a.seen, &a.weight, &a.x, &a.y, &a.xx, &a.xy}
 }
 
-// Restore takes up a memory. One of another policy or of other sources is left aside.
+// Restore loads a summary. It ignores one of another policy or of other sources.
 func (p *Policy) Restore(summary []byte) {
 	each := 4 * len(new(arm).numbers(p.settings.Policy))
 	if len(summary) != 17+each*len(p.arms) || summary[0] != summaryVersion {

@@ -1,4 +1,5 @@
-"""A PEP 517 and PEP 660 build backend for one pure-Python package: it writes the wheel with zipfile and needs nothing else."""
+"""A PEP 517 and PEP 660 build backend for one pure-Python package: it writes the wheel with zipfile and needs nothing
+else."""
 
 from __future__ import annotations
 
@@ -26,13 +27,17 @@ get_requires_for_build_sdist = get_requires_for_build_wheel
 get_requires_for_build_editable = get_requires_for_build_wheel
 
 
-def build_wheel(wheel_directory: str, config_settings: Optional[dict] = None, metadata_directory: Optional[str] = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: Optional[dict] = None, metadata_directory: Optional[str] = None
+) -> str:
     package = ROOT / "src" / NAME
     files = sorted(p for p in package.rglob("*") if p.suffix == ".py" or p.name == "py.typed")
     return _write(wheel_directory, [(p.relative_to(ROOT / "src").as_posix(), p.read_bytes()) for p in files])
 
 
-def build_editable(wheel_directory: str, config_settings: Optional[dict] = None, metadata_directory: Optional[str] = None) -> str:
+def build_editable(
+    wheel_directory: str, config_settings: Optional[dict] = None, metadata_directory: Optional[str] = None
+) -> str:
     return _write(wheel_directory, [(f"__editable__.{NAME}.pth", f"{ROOT / 'src'}\n".encode())])
 
 
@@ -52,7 +57,9 @@ def _write(directory: str, payload: Iterable[Entry]) -> str:
     info = f"{DIST}.dist-info"
     entries = list(payload)
     entries.append((f"{info}/METADATA", _metadata()))
-    entries.append((f"{info}/WHEEL", b"Wheel-Version: 1.0\nGenerator: millrace_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n"))
+    entries.append(
+        (f"{info}/WHEEL", b"Wheel-Version: 1.0\nGenerator: millrace_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    )
     record = "".join(f"{name},sha256={_sha256(content)},{len(content)}\n" for name, content in entries)
     entries.append((f"{info}/RECORD", f"{record}{info}/RECORD,,\n".encode()))
     wheel = f"{DIST}-py3-none-any.whl"

@@ -1,4 +1,4 @@
-"""A real sidecar over a synthetic run, built once."""
+"""Fixtures: a real sidecar that serves a synthetic run. It is built once."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class House:
         return str(self.dir / f"rank-{rank}.sock")
 
     def take_over(self) -> None:
-        """The birth of `up`. A client that looks whether anybody is there holds the lock for a moment."""
+        """Take the lock as a starting `up` does. A client that tests the lock may hold it for a moment."""
         self.lock = os.open(self.dir, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def give_up(self) -> None:
-        """The death of `up`: nobody holds the run directory any more."""
+        """Release the lock of the run directory, as a dying `up` does."""
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -109,7 +109,7 @@ def torch_is_not_imported(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def at_once() -> Iterator[Callable[..., List[Any]]]:
-    """Run functions at the same time, as ranks do; returns their results, raises the first of their errors."""
+    """Run functions at the same time, as ranks do. The fixture returns their results; an error counts as a result."""
 
     def run(*functions: Callable[[], Any]) -> List[Any]:
         results: List[Any] = [None] * len(functions)

@@ -1,4 +1,4 @@
-"""A batch's metadata: it survives what is done with the mapping, or reading it raises; it never reads -1."""
+"""The metadata of a batch survives, or reading it raises. It is never made up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import millrace
 STEPS, MICRO = 4, 3
 SHAPE = ("--steps", str(STEPS), "--microbatches", str(MICRO), "--rows", "2", "--length", "32")
 NAMES = (
-    "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "broadcast_source", "segments", "slices",
+    "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "broadcast_source",
+    "segments", "slices",
 )  # fmt: skip
 
 
@@ -22,7 +23,7 @@ def known(batch):
 
 
 def lost(batch):
-    """Every access raises and names the cure."""
+    """Every access raises, and the message says what to do."""
     for name in NAMES:
         assert not hasattr(batch, name)
         with pytest.raises(AttributeError, match=rf"no {name}.*batch\.to\(device\).*with_tensors"):
@@ -34,7 +35,7 @@ def lost(batch):
 
 
 def test_rebuilt_from_other_tensors(house):
-    """Tensors that Millrace has never seen: whose they are is unknown, so metadata raises."""
+    """Tensors that no loader gave belong to no batch, so reading metadata raises."""
     house.start(*SHAPE)
     first, second = (loader := millrace.connect(house.path())).__next__(), next(loader)
     assert lost(type(first)({name: array.copy() for name, array in first.items()}))
@@ -44,7 +45,7 @@ def test_rebuilt_from_other_tensors(house):
 
 
 def test_rebuilt_from_its_own_tensors(house):
-    """Frameworks that move nothing rebuild the mapping around the same memory: it is still the same batch."""
+    """A mapping that is rebuilt around the same memory is still the same batch."""
     house.start(*SHAPE)
     loader = millrace.connect(house.path())
     for batch in loader:
@@ -66,7 +67,12 @@ def test_copies_and_pickles(house):
     loader = millrace.connect(house.path())
     kept = []
     for batch in loader:
-        for again in (copy.copy(batch), copy.deepcopy(batch), pickle.loads(pickle.dumps(batch)), batch.with_tensors({"x": batch["tokens"] + 1})):
+        for again in (
+            copy.copy(batch),
+            copy.deepcopy(batch),
+            pickle.loads(pickle.dumps(batch)),
+            batch.with_tensors({"x": batch["tokens"] + 1}),
+        ):
             assert known(again) == known(batch)
         assert again["x"][0, 3] == batch["tokens"][0, 3] + 1 and list(again) == ["x"]
         kept.append((pickle.loads(pickle.dumps(batch)), known(batch), batch.digest))
@@ -76,8 +82,8 @@ def test_copies_and_pickles(house):
     assert all(known(b) == want and b.digest == digest for b, want, digest in kept)
 
 
-def test_what_is_absent(house, at_once):
-    """A rank without tensors has the metadata alone."""
+def test_absent_tensors(house, at_once):
+    """A rank without tensors has metadata only."""
     house.start(*SHAPE, "--ranks", "2", "--tp", "2", "--broadcast-tp")
     here, away = at_once(*(lambda r=r: next(millrace.connect(house.path(r))) for r in range(2)))
     assert len(away) == 0 and away.broadcast_source == 0 and away.shapes == here.shapes
@@ -86,7 +92,8 @@ def test_what_is_absent(house, at_once):
 
 
 def test_state_after_a_batch(house):
-    """A trainer that looks ahead saves the state of the batch it trained on, and goes on with exactly the next one."""
+    """A trainer that fetches ahead saves the state of the batch it trained on, and resumes with exactly the next
+    one."""
     house.start(*SHAPE, "--state-bytes", "20000", "--frames", "8")
     loader = millrace.connect(house.path())
     batches, states = [], []
@@ -106,7 +113,7 @@ def test_state_after_a_batch(house):
 
 
 def test_the_state_is_shared(house):
-    """Microbatches of a step hold one text of its state, which is parsed when it is asked for."""
+    """The microbatches of a step share the text of its state, which is parsed on demand."""
     house.start(*SHAPE, "--state-bytes", "20000", "--frames", "8")
     loader = millrace.connect(house.path())
     first, second = next(loader), next(loader)

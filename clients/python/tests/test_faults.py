@@ -1,4 +1,4 @@
-"""What a trainer sees when something dies."""
+"""Deaths of processes, as a trainer sees them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def digests(house, **kw):
 
 
 def test_sidecar_killed_at_every_batch(house):
-    """kill -9 of the sidecar while the trainer holds tensors: they stay as they were, and the rank goes on at its own position."""
+    """kill -9 of the sidecar while the trainer holds tensors: they do not change, and the rank continues at its
+    position."""
     house.start(*SHAPE, "--frames", "3")
     want = digests(house)
     loader = millrace.connect(house.path(), start="fresh")
@@ -35,13 +36,13 @@ def test_sidecar_killed_at_every_batch(house):
         got.append(batch.digest)
         held = [batch["tokens"], batch["tokens"].copy()]
         house.kill()
-        batch["labels"][0, 0] = 7  # still ours to write
+        batch["labels"][0, 0] = 7  # the tensors are still writable
         house.start()
         if len(got) % 2:
-            del batch  # a release into a connection that is gone must not raise
+            del batch  # a release on a connection that is gone must not raise
         assert np.array_equal(*held)
     assert got == want
-    # What was pushed before the death is whole and is used: three batches at most.
+    # Batches that were pushed before the death are complete and are used: three at most.
     assert loader.stats()["connections"] >= 6
     house.until("ended", 2)
     commits = [e["Slot"]["Step"] for e in house.events if e["Kind"] == "committed"]
@@ -76,7 +77,7 @@ def test_the_sidecar_says_what_it_waits_for(house, caplog, monkeypatch):
 
 
 def test_up_is_dead(house):
-    """Nobody left to bring the sidecar back: an error that says so; while `up` lives, patience."""
+    """While `up` lives, a rank waits for the sidecar. Without `up` it raises, and the message says so."""
     house.start(*SHAPE)
     loader = millrace.connect(house.path(), patience=0.5)
     next(loader)
@@ -97,7 +98,7 @@ def test_up_is_dead(house):
 
 
 def test_up_is_started_again(house, monkeypatch, caplog):
-    """`up` killed with all its children and started again: the rank goes on by itself, with what it would have got."""
+    """`up` is killed with all its children and started again: the rank continues by itself with the same batches."""
     monkeypatch.setenv("MILLRACE_PATIENCE", "20")
     monkeypatch.setattr("millrace._patience.SAY_FIRST", 0.2)
     house.start(*SHAPE)
@@ -122,8 +123,8 @@ def test_patience_is_a_number(house, monkeypatch):
 
 
 def test_rolling_restart(house):
-    """SIGTERM of the sidecar and a new one, again and again: what the trainer holds of the old one it uses, and nothing is lost, doubled
-    or raised."""
+    """Each sidecar gets SIGTERM and is replaced: the trainer uses the batches of the old one, and no batch is lost or
+    repeated."""
     house.start(*SHAPE, "--frames", "3")
     want = digests(house)
     loader = millrace.connect(house.path(), start="fresh")
@@ -138,7 +139,7 @@ def test_rolling_restart(house):
     house.until("leaving")
 
 
-def test_alerts_are_said_once(house, caplog):
+def test_alerts_are_logged_once(house, caplog):
     house.start(*SHAPE, "--alert", "source web has no standby")
     loader = millrace.connect(house.path())
     with caplog.at_level(logging.WARNING, "millrace"):
@@ -160,7 +161,7 @@ def test_the_outcome_is_told(house):
 
 
 def test_the_end_is_the_end(house):
-    """`up` of a finished run may be gone before the last word reached us: whoever has the last batch has everything."""
+    """`up` of a finished run may be gone before END arrives: a rank with the last batch has everything."""
     house.start("--steps", "1", "--microbatches", "2")
     loader = millrace.connect(house.path())
     next(loader), next(loader)
@@ -182,7 +183,7 @@ def test_up_comes_later(house):
 
 
 def test_trainer_killed(house, tmp_path):
-    """kill -9 of a trainer that holds batches, its socket kept open by a forked child: everything comes back, nothing is lost."""
+    """kill -9 of a trainer that holds batches, while a forked child keeps its socket open: all frames come back."""
     house.start(*SHAPE, "--frames", "3")
     code = f"""
 import os, sys, time
@@ -196,7 +197,9 @@ if os.fork() == 0:
 print("holding", flush=True)
 time.sleep(600)
 """
-    process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert process.stdout.readline() == "holding\n"
         process.kill()
@@ -209,7 +212,7 @@ time.sleep(600)
 
 
 def test_forked_child(house):
-    """A child neither reads nor releases what is its parent's, and is told to connect for itself."""
+    """A forked child neither reads nor releases frames of its parent. It is told to connect by itself."""
     house.start(*SHAPE, "--frames", "3")
     loader = millrace.connect(house.path())
     batch = next(loader)
@@ -229,15 +232,15 @@ def test_forked_child(house):
 
 
 def test_interrupt(house):
-    """Ctrl-C while waiting for a batch raises at once; going on afterwards loses and doubles nothing."""
+    """Ctrl-C during a wait raises at once. Afterwards no batch is lost or repeated."""
     house.start(*SHAPE)
     want = digests(house)
     house.stop()
     house.start(*SHAPE, "--plan-delay", "5ms")
 
     def handler(number, frame):
-        # Where next() waits. Python has no way to hand a batch over and forget it in one instruction, so elsewhere in next() an
-        # exception out of the blue can fall between the two.
+        # The place at which next() waits. Elsewhere in next() an exception may strike between returning a batch and
+        # noting it, because Python cannot do both in one instruction.
         while frame is not None and loader._stream.place is not None:
             if frame.f_code.co_filename.endswith("_connection.py") and frame.f_code.co_name == "receive":
                 raise KeyboardInterrupt
@@ -248,7 +251,7 @@ def test_interrupt(house):
         loader = millrace.connect(house.path(), start="fresh")
         got, interrupts = [], 0
         while len(got) < len(want):
-            # At once, while connecting, while waiting: the moments move from batch to batch.
+            # The moment differs from batch to batch: at once, during the connect, during the wait.
             signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.001 * (interrupts % 20))
             try:
                 batch = next(loader)
@@ -274,7 +277,7 @@ def test_close_while_waiting(house):
 
 
 def test_a_lost_release_is_sent_later(house, monkeypatch):
-    """Releases that the socket did not take wait for the next call."""
+    """Releases that the socket does not take are sent with the next call."""
     from millrace._connection import Connection
 
     house.start("--steps", "20", "--frames", "3", "--microbatches", "1")

@@ -1,4 +1,4 @@
-"""The real frameworks: what they do with a batch keeps its metadata, and what they would do wrong with a loader is refused.
+"""The real frameworks keep the metadata of a batch, and a loader refuses them if they would give wrong batches.
 
 Each part runs where its framework is installed: `make test-adapters` installs all of them."""
 
@@ -25,7 +25,16 @@ def place(batch):
 
 def same(batch, other):
     assert type(other) is millrace.Batch and list(other) == list(batch)
-    for name in ("step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "segments", "slices"):
+    for name in (
+        "step",
+        "microbatch",
+        "num_microbatches",
+        "loss_tokens",
+        "step_loss_tokens",
+        "shapes",
+        "segments",
+        "slices",
+    ):
         assert getattr(other, name) == getattr(batch, name)
     assert other.state_dict() == batch.state_dict() and other.digest == batch.digest
     return True
@@ -79,7 +88,8 @@ if installed("torch"):
         assert same(batch, pinned.pin_memory()) and len(calls) == len(batch)
 
     def test_pinning_by_torch(house):
-        """torch's DataLoader(pin_memory=True) either asks the batch to pin itself, or rebuilds it, as older PyTorch does."""
+        """torch's DataLoader(pin_memory=True) either asks the batch to pin itself, or rebuilds it, as older PyTorch
+        does."""
         house.start(*SHAPE)
         batch = next(millrace.connect(house.path(), tensors="torch"))
         from torch.utils.data._utils.pin_memory import pin_memory
@@ -110,7 +120,7 @@ if installed("torch"):
     @pytest.mark.parametrize("tensors", ["auto", "numpy"])
     @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
     def test_data_loader(house, tensors, wrap):
-        """torch's DataLoader around the loader, as it stands and in a dataset of the user's."""
+        """torch's DataLoader reads the loader, directly and inside a dataset of the user."""
         house.start(*SHAPE)
         loader = millrace.connect(house.path(), tensors=tensors)
         outer = torch.utils.data.DataLoader(wrap(loader), batch_size=None, num_workers=0)
@@ -118,13 +128,17 @@ if installed("torch"):
             len(outer)
         got = []
         for batch in outer:
-            assert isinstance(batch["tokens"], torch.Tensor) and batch["tokens"].shape == (ROWS, LENGTH) and len(batch.segments) > 0
+            assert (
+                isinstance(batch["tokens"], torch.Tensor)
+                and batch["tokens"].shape == (ROWS, LENGTH)
+                and len(batch.segments) > 0
+            )
             got.append(place(batch))
             assert batch.state_dict() == loader.state_dict()
         assert got == ORDER
 
     def test_collated_batches_have_no_place(house):
-        """Two batches in one are none of Millrace's: their place cannot be read."""
+        """A collation of two batches is no batch of Millrace, so reading its place raises."""
         house.start(*SHAPE)
         pairs = torch.utils.data.DataLoader(millrace.connect(house.path()), batch_size=2)
         for batch in pairs:
@@ -135,12 +149,14 @@ if installed("torch"):
     @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
     def test_workers_are_refused(house, wrap):
         house.start(*SHAPE)
-        outer = torch.utils.data.DataLoader(wrap(millrace.connect(house.path())), batch_size=None, num_workers=1, multiprocessing_context="fork")
+        outer = torch.utils.data.DataLoader(
+            wrap(millrace.connect(house.path())), batch_size=None, num_workers=1, multiprocessing_context="fork"
+        )
         with pytest.raises(Exception, match="num_workers=0"):
             next(iter(outer))
 
     class Late(torch.utils.data.IterableDataset):
-        """Connects where it is iterated: in the worker."""
+        """Connects when it is iterated: in the worker."""
 
         def __init__(self, path):
             self.path = path
@@ -185,11 +201,13 @@ if installed("accelerate"):
         assert [place(b) for b in loader] == ORDER
 
     def test_a_state_behind_a_loader_that_looks_ahead(house):
-        """Accelerate fetches one batch ahead: the loader's state is a batch late, the batch's own is not."""
+        """Accelerate fetches one batch ahead: the loader's state is one batch late, the batch's state is not."""
         house.start(*SHAPE)
         loader = millrace.connect(house.path())
         keep = accelerate.utils.DataLoaderConfiguration(dispatch_batches=False)
-        outer = accelerate.Accelerator(cpu=True, dataloader_config=keep).prepare(torch.utils.data.DataLoader(loader, batch_size=None))
+        outer = accelerate.Accelerator(cpu=True, dataloader_config=keep).prepare(
+            torch.utils.data.DataLoader(loader, batch_size=None)
+        )
         states = []
         for batch in outer:
             states.append((batch.state_dict()["step"], batch.state_dict().get("microbatch", 0)))
@@ -203,7 +221,10 @@ if installed("accelerate"):
         loader = millrace.connect(house.path())
         accelerate.Accelerator(cpu=True)
         outer = accelerated.prepare_data_loader(
-            torch.utils.data.DataLoader(wrap(loader), batch_size=None if dispatch else 1, collate_fn=lambda b: b[0] if isinstance(b, list) else b),
+            torch.utils.data.DataLoader(
+                wrap(loader), batch_size=None if dispatch else 1,
+                collate_fn=lambda b: b[0] if isinstance(b, list) else b,
+            ),
             device=torch.device("cpu"), num_processes=2, process_index=0, put_on_device=True, dispatch_batches=dispatch,
         )  # fmt: skip
         monkeypatch.setitem(accelerate.PartialState._shared_state, "num_processes", 2)
@@ -215,7 +236,7 @@ if installed("transformers"):
     import transformers
 
     class Model(torch.nn.Module):
-        """Takes what a batch has; the loss is of no matter."""
+        """Takes all tensors of a batch. Its loss means nothing."""
 
         def __init__(self):
             super().__init__()
@@ -239,19 +260,20 @@ if installed("transformers"):
 
     def arguments(tmp_path):
         return transformers.TrainingArguments(
-            output_dir=str(tmp_path / "out"), max_steps=STEPS, gradient_accumulation_steps=MICRO, per_device_train_batch_size=1,
-            use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
+            output_dir=str(tmp_path / "out"), max_steps=STEPS, gradient_accumulation_steps=MICRO,
+            per_device_train_batch_size=1, use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True,
+            remove_unused_columns=False,
         )  # fmt: skip
 
     def test_trainer_with_the_loader(house, tmp_path):
-        """The way that the refusal names."""
+        """The way that the error message names."""
         house.start(*SHAPE)
         trainer = Trainer(millrace.connect(house.path()), model=Model(), args=arguments(tmp_path))
         trainer.train()
         assert trainer.seen == ORDER
 
     def test_trainer_with_a_dataset_on_one_rank(house, tmp_path):
-        """The obvious way, on one rank: every batch once."""
+        """The loader as `train_dataset`, on one rank: every batch comes once."""
         house.start(*SHAPE)
         seen = []
 
@@ -261,7 +283,12 @@ if installed("transformers"):
                 return super().compute_loss(model, inputs, return_outputs)
 
         loader = millrace.connect(house.path())
-        Obvious(model=Model(), args=arguments(tmp_path), train_dataset=Wrapped(loader), data_collator=lambda batches: batches[0]).train()
+        Obvious(
+            model=Model(),
+            args=arguments(tmp_path),
+            train_dataset=Wrapped(loader),
+            data_collator=lambda batches: batches[0],
+        ).train()
         loader.close()
         want = [b["tokens"].clone() for b in millrace.connect(house.path(), start="fresh")]
         assert len(seen) == len(want) and all(torch.equal(a, b) for a, b in zip(seen, want))

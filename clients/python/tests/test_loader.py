@@ -1,4 +1,4 @@
-"""What a trainer sees when nothing goes wrong."""
+"""A run without faults, as a trainer sees it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ def test_every_batch(house):
         seen = []
         for batch in loader:
             seen.append((batch.step, batch.microbatch))
-            assert batch.num_microbatches == MICRO and list(batch) == ["tokens", "labels", "position_ids", "segment_ids", "loss_mask"]
+            assert batch.num_microbatches == MICRO and list(batch) == [
+                "tokens",
+                "labels",
+                "position_ids",
+                "segment_ids",
+                "loss_mask",
+            ]
             assert {k: (v.dtype.str, v.shape) for k, v in batch.items()} == {
                 "tokens": ("<i8", (ROWS, LENGTH)),
                 "labels": ("<i8", (ROWS, LENGTH)),
@@ -53,19 +59,24 @@ def test_every_batch(house):
 
 @pytest.mark.parametrize("layout", ["packed", "varlen"])
 def test_shapes_change(house, layout):
-    """A stage has tensors of its own shape and its own number of microbatches; what was kept of the one before stays as it was."""
+    """Each stage has its own shapes and number of microbatches. Kept tensors of the previous stage do not change."""
     longer = 2
     house.start(*SHAPE, "--longer", str(longer), "--layout", layout)
     with millrace.connect(house.path()) as loader:
         seen, kept = [], []
         for batch in loader:
             rows, length, of = (1, 2 * LENGTH, MICRO * ROWS) if batch.step >= longer else (ROWS, LENGTH, MICRO)
-            assert batch["tokens"].shape == ((rows, length) if layout == "packed" else (rows * length,)) and batch.num_microbatches == of
+            assert (
+                batch["tokens"].shape == ((rows, length) if layout == "packed" else (rows * length,))
+                and batch.num_microbatches == of
+            )
             seen.append((batch.step, batch.microbatch))
             if batch.microbatch == 0 and batch.step in (0, longer):
                 kept.append((batch["tokens"], batch["tokens"].copy()))
             state = loader.state_dict()
-            assert (state["step"], state.get("microbatch", 0)) == ((batch.step, batch.microbatch + 1) if batch.microbatch + 1 < of else (batch.step + 1, 0))
+            assert (state["step"], state.get("microbatch", 0)) == (
+                (batch.step, batch.microbatch + 1) if batch.microbatch + 1 < of else (batch.step + 1, 0)
+            )
         assert seen == [(s, m) for s in range(STEPS) for m in range(MICRO * ROWS if s >= longer else MICRO)]
         assert all((view == copy).all() for view, copy in kept)
 
@@ -85,7 +96,15 @@ def test_digests(house):
     h = hashlib.blake2b(digest_size=16)
     for name in sorted(batch):
         a = batch[name]
-        h.update(name.encode() + b"\0" + a.dtype.str.encode() + b"\0" + ",".join(map(str, a.shape)).encode() + b"\0" + a.tobytes())
+        h.update(
+            name.encode()
+            + b"\0"
+            + a.dtype.str.encode()
+            + b"\0"
+            + ",".join(map(str, a.shape)).encode()
+            + b"\0"
+            + a.tobytes()
+        )
     assert batch.digest == h.hexdigest()
     before = batch.digest
     batch["tokens"][0, 0] += 1
@@ -97,7 +116,7 @@ def test_digests(house):
 
 
 def test_states(house, at_once):
-    """Equal on all ranks; after the last batch yielded, whatever was pushed ahead; restorable at every batch."""
+    """States are equal on all ranks, belong to the last batch given, and restore at every batch."""
     house.start(*SHAPE, "--ranks", "2", "--state-bytes", "20000")
 
     def states(rank, state=None):
@@ -128,7 +147,7 @@ def test_states(house, at_once):
 
 
 def test_commits(house):
-    """A step is taken when the batch after its last one is asked for, and not before."""
+    """A step is committed when the batch after its last one is asked for, and not before."""
     house.start(*SHAPE)
     loader = millrace.connect(house.path())
     for _ in range(MICRO):
@@ -152,7 +171,7 @@ def test_commits(house):
 
 @pytest.mark.parametrize("keep", ["batches", "tensors", "views"])
 def test_keeping_everything(house, keep):
-    """A trainer that lets nothing go gets copies and one warning, never a standstill; what it keeps stays as it was."""
+    """A trainer that keeps every batch gets copies and one warning, and no kept batch changes."""
     house.start("--steps", "40", "--microbatches", "1", "--rows", "1", "--length", "32", "--frames", "3")
     loader = millrace.connect(house.path())
     with warnings.catch_warnings(record=True) as caught:
@@ -180,7 +199,7 @@ def test_no_copies_in_an_ordinary_loop(house):
 
 
 def test_cycles_are_collected(house):
-    """Batches in reference cycles cost no copies: the loader collects garbage before it copies."""
+    """Batches in reference cycles cause no copies: the loader collects garbage before it copies."""
     house.start("--steps", "30", "--frames", "3")
     loader = millrace.connect(house.path())
     gc.disable()
@@ -213,13 +232,15 @@ def test_larger_batches(house):
     assert all(b["tokens"][0, 5] == token(0, b.segments[0].ordinal, 5) for b in kept)
 
 
-def test_torch_is_used_where_it_is(house, monkeypatch):
-    """auto: torch tensors over the same memory, where torch is imported already; a stand-in shows which call is made."""
+def test_auto_uses_torch_if_it_is_imported(house, monkeypatch):
+    """auto gives torch tensors over the same memory if torch is imported; a stand-in records the call."""
     house.start(*SHAPE)
     auto, plain = millrace.connect(house.path()), None
     assert isinstance(next(auto)["tokens"], np.ndarray)
     wrapped = []
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(from_numpy=lambda a: wrapped.append(a) or memoryview(a)))
+    monkeypatch.setitem(
+        sys.modules, "torch", types.SimpleNamespace(from_numpy=lambda a: wrapped.append(a) or memoryview(a))
+    )
     assert isinstance(next(auto)["tokens"], memoryview) and len(wrapped) == 5
     auto.close()
     plain = millrace.connect(house.path(), tensors="numpy", start="latest")
@@ -314,7 +335,7 @@ def test_misuse(house):
 
 
 def test_installs_without_a_network(tmp_path):
-    """pip install of this folder alone, with and without build isolation, and nothing to download."""
+    """pip installs this folder alone, with and without build isolation, and downloads nothing."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for extra in ([], ["--no-build-isolation"]):
         target = tmp_path / f"site{len(extra)}"
@@ -332,7 +353,8 @@ def test_installs_without_a_network(tmp_path):
 
 
 def test_axes(house):
-    """Each rank is told where it is, who has its tensors, and how many labels count; slices of one microbatch make it whole."""
+    """Each rank knows its coordinates, its broadcast source and the loss tokens. Slices make up the whole
+    microbatch."""
     # Rank = tp + 2 * (cp + 2 * (dp + 1 * pp)).
     house.start(*SHAPE, "--ranks", "8", "--tp", "2", "--cp", "2", "--pp", "2", "--pad", "4", "--broadcast-tp")
     loaders = [millrace.connect(house.path(rank), tensors="numpy") for rank in range(8)]

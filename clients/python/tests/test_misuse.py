@@ -1,4 +1,4 @@
-"""What would give wrong batches or wait for ever is refused at once, with the right way in the message."""
+"""Uses that would give wrong batches or block for ever are refused at once, and the message names the right way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import millrace
 SRC = str(Path(__file__).resolve().parent.parent / "src")
 SHAPE = ("--steps", "4", "--microbatches", "2", "--rows", "2", "--length", "32")
 
-# As Accelerate reads a dataset: on rank 0 alone, or every n-th batch.
+# Accelerate reads a dataset on rank 0 alone, or gives each rank every n-th batch.
 ACCELERATE = """
 class DataLoaderDispatcher:
     def __init__(self, dataset, ranks):
@@ -45,7 +45,7 @@ class State:
 
 
 class Wrapped:
-    """An iterable dataset of a user's, as examples have it."""
+    """An iterable dataset of a user, as in examples."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -63,7 +63,7 @@ def accelerate():
 
 @pytest.mark.parametrize("reader", ["DataLoaderDispatcher", "IterableDatasetShard"])
 @pytest.mark.parametrize("wrap", [lambda loader: loader, Wrapped], ids=["itself", "wrapped"])
-def test_accelerate_shares_what_is_shared(house, reader, wrap):
+def test_accelerate_may_not_split_batches_again(house, reader, wrap):
     house.start(*SHAPE, "--ranks", "2")
     began = time.monotonic()
     with pytest.raises(millrace.MisuseError, match="iterate the loader itself on every rank.*get_train_dataloader"):
@@ -145,7 +145,7 @@ def test_a_rank_beyond_the_last(house):
 
 
 def test_a_socket_that_is_late(house):
-    """A rank that the run serves waits for its socket, whatever the others answer."""
+    """A rank that the run serves waits for its socket, although other sockets answer."""
     house.start(*SHAPE, "--ranks", "2")
     hidden = house.dir / "hidden"
     os.rename(house.path(1), hidden)
@@ -165,12 +165,19 @@ def test_a_socket_that_is_late(house):
 
 
 def test_a_second_start_says_what_to_do(house):
-    """The same ten lines once more: the last line says what to do, and the traceback is the trainer's own."""
+    """Running the example twice: the last line says what to do, and the traceback has the trainer's frames only."""
     house.start(*SHAPE, "--history")
-    code = f"import sys\nsys.path.insert(0, {SRC!r})\nimport millrace\nfor batch in millrace.connect({house.path()!r}):\n    pass\n"
+    code = (
+        f"import sys\nsys.path.insert(0, {SRC!r})\n"
+        f"import millrace\nfor batch in millrace.connect({house.path()!r}):\n    pass\n"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     lines = told.stderr.strip().splitlines()
-    assert told.returncode == 1 and lines[-1].startswith("millrace.StartError: this run has history") and 'start="latest"' in lines[-1]
+    assert (
+        told.returncode == 1
+        and lines[-1].startswith("millrace.StartError: this run has history")
+        and 'start="latest"' in lines[-1]
+    )
     assert sum(line.startswith("  File ") for line in lines) == 2, told.stderr
 
 
@@ -178,11 +185,16 @@ def test_a_finished_run(house, caplog):
     house.start(*SHAPE)
     assert sum(1 for _ in millrace.connect(house.path())) == 8
     again = millrace.connect(house.path(), start="latest")
-    assert list(again) == [] and 'the run is finished: its 4 steps have been taken' in caplog.text and 'start="fresh"' in caplog.text
+    assert (
+        list(again) == []
+        and "the run is finished: its 4 steps have been taken" in caplog.text
+        and 'start="fresh"' in caplog.text
+    )
 
 
 def test_a_stopped_run(house):
-    """Ctrl-C of `up` says so in outcome.json: a rank learns of it in about a second, not after its patience."""
+    """After Ctrl-C of `up`, outcome.json has the reason: a rank raises within about a second, not after its
+    patience."""
     house.start(*SHAPE)
     loader = millrace.connect(house.path())
     next(loader)

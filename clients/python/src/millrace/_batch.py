@@ -1,4 +1,4 @@
-"""One microbatch: its tensors by name, and its metadata, which outlives what frameworks do with the mapping."""
+"""One microbatch: its tensors by name, and its metadata, which survives copies and moves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ._segments import Segment, Slice
 Tensors = Union[Mapping[str, Any], Iterable[Tuple[str, Any]]]
 
 LOST = (
-    "this Batch has no {name}: it was built from a plain mapping, as frameworks do that rebuild a batch, and its metadata "
-    "stayed behind. Read {name} from the batch that the loader gave, or keep the metadata on the way: move it by "
-    "batch.to(device) or batch.pin_memory(), and replace tensors by batch.with_tensors(tensors)"
+    "this Batch has no {name}: a framework has rebuilt it from a plain mapping, without its metadata. Read {name} from "
+    "the batch that the loader gave, or keep the metadata: move the batch by batch.to(device) or batch.pin_memory(), "
+    "and replace tensors by batch.with_tensors(tensors)"
 )
 
 
@@ -30,16 +30,16 @@ class Batch(Mapping[str, Any]):
         `loss_mask`: float32, 1.0 if the label counts
     Varlen layout: `tokens`, `labels`, `position_ids`, `loss_mask` of shape [tokens]; `cu_seqlens` int32 [segments + 1];
         `max_seqlen`, a scalar.
-    `labels` are shifted already: `labels[i]` is the token after `tokens[i]`, and -100 is not trained on. Padding has label
-    -100 and is 0 in every other tensor.
+    `labels` are shifted already: `labels[i]` is the token after `tokens[i]`, and -100 is not trained on. Padding has
+    label -100 and is 0 in every other tensor.
 
-    Tensors are NumPy arrays or torch tensors: views of shared memory, writable, valid for as long as the batch or any view
-    lives. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and `cu_seqlens` describe
-    the whole microbatch.
+    Tensors are NumPy arrays or torch tensors: views of shared memory, writable, valid for as long as the batch or any
+    view lives. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and `cu_seqlens`
+    describe the whole microbatch.
 
-    The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. A batch that
-    was rebuilt from a plain mapping has it if all its tensors are those of one batch that still lives; otherwise reading
-    it raises AttributeError."""
+    The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. A batch
+    that was rebuilt from a plain mapping has it if all its tensors are those of one batch that still lives; otherwise
+    reading it raises AttributeError."""
 
     __slots__ = ("_tensors", "_metadata", "__weakref__")
 
@@ -97,29 +97,30 @@ class Batch(Mapping[str, Any]):
 
     @property
     def loss_tokens(self) -> int:
-        """Labels other than -100 in this microbatch, all its context-parallel slices together, as planned. A segment that
-        turned out unreadable counts, although its labels are -100."""
+        """Labels other than -100 in this microbatch, all its context-parallel slices together, as planned. A segment
+        that turned out unreadable counts, although its labels are -100."""
         return self._known("loss_tokens").loss_tokens
 
     @property
     def step_loss_tokens(self) -> int:
-        """Labels other than -100 in all microbatches of all data-parallel ranks of the step, as planned. The loss of a step
-        is the sum over all ranks divided by this number, however the step is split."""
+        """Labels other than -100 in all microbatches of all data-parallel ranks of the step, as planned. The loss of a
+        step is the sum over all ranks divided by this number, however the step is split."""
         return self._known("step_loss_tokens").step_loss_tokens
 
     @property
     def shapes(self) -> Shapes:
-        """(shape, NumPy dtype) of each tensor by name, as the loader gave it; known also if another rank has the tensors."""
+        """(shape, NumPy dtype) of each tensor by name, as the loader gave it; known also if another rank has the
+        tensors."""
         return self._known("shapes").shapes
 
     @property
     def broadcast_source(self) -> Optional[int]:
-        """The rank that has the tensors, in which case this batch is empty; None if they are here."""
+        """The rank that has the tensors, if this batch has none; None if this batch has them."""
         return self._known("broadcast_source").broadcast_source
 
     @property
     def segments(self) -> List[Segment]:
-        """Where the tokens come from, in (row, start) order."""
+        """The origin of the tokens, in (row, start) order."""
         return self._known("segments").lineage()[0]
 
     @property
@@ -128,8 +129,8 @@ class Batch(Mapping[str, Any]):
         return self._known("slices").lineage()[1]
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the run's state after this batch, whatever was fetched after it; `json.dumps` accepts it. A trainer that
-        loads it goes on with the next batch."""
+        """Return the run's state after this batch, whatever was fetched after it; `json.dumps` accepts it. A trainer
+        that loads it continues with the next batch."""
         return self._known("state_dict").state.to_dict()
 
     @property
@@ -150,8 +151,8 @@ class Batch(Mapping[str, Any]):
         return _make(dict(tensors), self._metadata)
 
     def to(self, device: Any, non_blocking: bool = False) -> "Batch":
-        """Return a batch with this one's metadata whose tensors are torch tensors on `device`: a `torch.device`, or what
-        `Tensor.to` takes for one, such as "cuda:0". With `non_blocking` the copy may still go on when this returns.
+        """Return a batch with this one's metadata whose tensors are torch tensors on `device`: a `torch.device`, or
+        its name, such as "cuda:0". With `non_blocking` the copy may still be running when this returns.
         Raises ImportError without PyTorch."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
@@ -198,8 +199,8 @@ def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
     return batch
 
 
-# Batches with metadata that live, by the address of their first tensor. While a batch lives, so does its memory: a tensor
-# of the same address and shape is the same data.
+# Batches with metadata that live, by the address of their first tensor. While a batch lives, so does its memory: a
+# tensor of the same address and shape is the same data.
 _alive: "weakref.WeakValueDictionary[int, Batch]" = weakref.WeakValueDictionary()
 
 
@@ -215,12 +216,12 @@ def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
 
 
 def _address(tensor: Any) -> Optional[int]:
-    """Where the tensor's elements begin in memory; None if it has none, or does not say."""
+    """Return the address of the tensor's first element; None if it has no memory or tells no address."""
     try:
         if isinstance(tensor, np.ndarray):
             return int(tensor.__array_interface__["data"][0]) if tensor.size else None
         return int(tensor.data_ptr()) or None
-    except Exception:  # a tensor without memory, or no tensor
+    except Exception:  # a tensor without memory, or another object
         return None
 
 

@@ -32,7 +32,7 @@ Message = Tuple[wire.Header, memoryview]
 
 
 class Ring:
-    """One memfd of the sidecar's, mapped. Arrays over it keep the mapping; the sidecar's death does not touch it."""
+    """A mapped memfd of the sidecar. Arrays over it keep the mapping, even if the sidecar dies."""
 
     def __init__(self, number: int, fd: int, size: int, frames: int) -> None:
         self.number = number
@@ -42,21 +42,21 @@ class Ring:
 
 
 class Connection:
-    """A connected socket. Used by one thread at a time, but for the release of leases, which may come from anywhere."""
+    """A connected socket. One thread uses it at a time, but any thread may release leases."""
 
     def __init__(self, path: str) -> None:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
         self.unsent: Deque[Lease] = collections.deque()
-        self.left = False  # it said that it leaves
-        self.deaf = False  # the sidecar takes nothing any more; what it had sent is still to be read
-        self._rest: Deque[Message] = collections.deque()  # taken off a stream that has ended, in order
+        self.left = False  # the sidecar has said that it leaves
+        self.deaf = False  # the sidecar takes no more messages; those that it had sent can still be read
+        self._rest: Deque[Message] = collections.deque()  # messages of a stream that has ended, in order
         self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        # Kernel timeouts keep the socket blocking: one system call a message.
+        # With kernel timeouts the socket stays blocking, and a message costs one system call.
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", RECEIVE_WITHIN, 0))
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_WITHIN, 0))
 
@@ -74,8 +74,9 @@ class Connection:
                 return
 
     def send(self, datagram: bytes) -> None:
-        """Where a sidecar that said that it leaves has closed its end nothing is raised: what it sent before is still good, and then the
-        end shows. Of one that is gone without a word nothing more is taken: nobody would hear that it was."""
+        """Send a datagram. If a sidecar that said that it leaves has closed its end, nothing is raised: its earlier
+        messages are still valid, and the end of the stream follows. If the sidecar is gone without a word, Lost is
+        raised, and its earlier messages are dropped: nobody could be told that they were used."""
         if not self.deaf:
             try:
                 self.sock.send(datagram, socket.MSG_NOSIGNAL)
@@ -88,7 +89,7 @@ class Connection:
             raise Lost("the sidecar is gone")
 
     def offer(self, datagram: bytes) -> bool:
-        """Send what may be lost, without waiting; tells whether it was sent."""
+        """Send a datagram that may be lost, without waiting. Return whether it was sent."""
         try:
             self.sock.send(datagram, socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
             return True
@@ -96,7 +97,7 @@ class Connection:
             return False
 
     def _took_leave(self) -> bool:
-        """Take what is left of a stream that has ended; tell whether the sidecar said that it leaves."""
+        """Read the rest of a stream that has ended. Return whether the sidecar said that it leaves."""
         try:
             while (message := self._receive()) is not None:
                 header, body = message
@@ -107,7 +108,7 @@ class Connection:
         return self.left
 
     def receive(self) -> Optional[Message]:
-        """The next message, None where none came in time. Its body is valid until the next call."""
+        """Return the next message, or None if none came in time. Its body is valid until the next call."""
         return self._rest.popleft() if self._rest else self._receive()
 
     def _receive(self) -> Optional[Message]:
@@ -126,7 +127,10 @@ class Connection:
             header = wire.Header._make(wire.HEADER.unpack_from(self._buffer))
             body = self._view[wire.HEADER.size : n]
             if header.magic != wire.MAGIC or header.version != wire.VERSION:
-                raise RunError(f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: install the client of its release")
+                raise RunError(
+                    f"the sidecar speaks protocol {header.version}, this client {wire.VERSION}: "
+                    "install the client of the sidecar's release"
+                )
             if header.flags & wire.MORE or whole:
                 whole += body
                 if header.flags & wire.MORE:
@@ -153,19 +157,19 @@ class Connection:
             os.close(fds[0])
 
     def lease(self, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """The frame's bytes as the root array: when the last view of it is gone, the frame goes back."""
+        """Return the frame's bytes as an array (uint8). The frame is released when the last view of it is gone."""
         ring = self.ring
         if ring is None or ring.number != header.ring:
             raise Lost("a batch came in a ring that was not announced")
         root = np.frombuffer(ring.memory, np.uint8, length, offset)
         lease = (header.ring, header.frame, header.generation)
         ring.leased.add(lease)
-        # Not at exit: the sidecar takes everything back by itself when this process ends.
+        # Not at exit: the sidecar takes all frames back when this process ends.
         weakref.finalize(root, give_back, self, ring, lease).atexit = False
         return root
 
     def flush(self) -> None:
-        """Send the releases that could not be sent when they happened."""
+        """Send the releases that the socket did not take before."""
         while self.unsent and not self.deaf:
             lease = self.unsent.popleft()
             try:
@@ -183,18 +187,18 @@ class Connection:
         self.sock.send(wire.pack(wire.RELEASE, ring=ring, frame=frame, generation=generation), _RELEASE)
 
     def close(self) -> None:
-        """Hang up, also for forked children that have the socket too; arrays stay valid."""
+        """End the connection, also for forked children that share the socket. Arrays stay valid."""
         try:
             if os.getpid() == self.pid:
                 self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # the other end was faster
+            pass  # the other end has closed it already
         self.sock.close()
 
 
 def give_back(connection: Connection, ring: Ring, lease: Lease) -> None:
-    """Release a frame. Runs inside the garbage collector and on any thread: it takes no lock and never blocks or raises. In a forked
-    child it does nothing: the frame is the parent's."""
+    """Release a frame. It runs inside the garbage collector and on any thread, so it takes no lock and never blocks or
+    raises. In a forked child it does nothing, because the frame belongs to the parent."""
     if os.getpid() != connection.pid:
         return
     ring.leased.discard(lease)

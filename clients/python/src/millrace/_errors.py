@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class RunError(RuntimeError):
-    """The run failed or was stopped, or nothing is left that could bring it back. `reason` says why and what to do."""
+    """The run failed or was stopped, or no process is left that could bring it back. `reason` says why and what to
+    do."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -12,20 +13,20 @@ class RunError(RuntimeError):
 
 
 class StartError(RunError):
-    """The run cannot start where this rank asked for: the ranks differ, the state has another identity, the run has history
+    """The run cannot start as this rank declared. The ranks differ, the state has another identity, the run has history
     and neither a state nor `start=` was given, or the run does not serve this rank."""
 
 
 class MisuseError(RuntimeError):
-    """The loader is used in a way that would give wrong batches or wait for ever. The message names the right way."""
+    """The loader is used in a way that would give wrong batches or block for ever. The message names the right way."""
 
 
 class Lost(Exception):
-    """The connection is gone or out of step; the loader connects anew and goes on where it is."""
+    """The connection is gone or out of step. The loader connects anew and continues at its position."""
 
 
 class OutOfStep(Lost):
-    """Another message came than the next one: an interrupt swallowed a message, or the sidecar is at fault."""
+    """A message is missing: an interrupt lost it, or the sidecar is at fault."""
 
 
 class Abandoned(Exception):

@@ -1,4 +1,4 @@
-"""Lets tests kill or delay the trainer at a named place of the client. Free unless points are armed; docs/failpoints.md lists them."""
+"""Lets tests kill or delay the trainer at a named place of the client. docs/failpoints.md lists the places."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _told: Optional[Callable[[str, str], None]] = None
 
 
 def arm(spec: str, me: str, told: Optional[Callable[[str, str], None]] = None) -> None:
-    """Arms the points of a specification as MILLRACE_FAILPOINTS has them (`[who:]name=action[:file][@n]`, separated by `;`) that are
-    for everybody or for `me`. Actions are kill and sleep:<seconds>. `told` hears of each before it is taken."""
+    """Arm the points of a specification that are for every process or for `me`.
+
+    The specification is that of MILLRACE_FAILPOINTS: `[who:]name=action[:file][@n]`, separated by `;`. The actions are
+    kill and sleep:<seconds>. `told(name, action)` is called before each action."""
     global _told
     _points.clear()
     _told = told
@@ -27,7 +29,7 @@ def arm(spec: str, me: str, told: Optional[Callable[[str, str], None]] = None) -
 
 
 def hit(name: str) -> None:
-    """Passes a named place."""
+    """Pass a named place: carry out the action of the point that is armed there."""
     if _points:
         _hit(name)
 
@@ -48,7 +50,7 @@ def _hit(name: str) -> None:
 
 
 def _mark(path: str) -> bool:
-    """Makes a file that was not there: the first of all lives."""
+    """Create a file. Return False if it exists, because an earlier process has already taken the action."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL))
     except FileExistsError:

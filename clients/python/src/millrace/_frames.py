@@ -1,4 +1,4 @@
-"""From a BATCH message to a batch over the frame's memory, or over a copy of it."""
+"""Make batches of BATCH messages, over the memory of the frame or over a copy of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Frames:
     def __init__(self, tensors: str) -> None:
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
-        self._text = b""  # of the table that was parsed last: steps of one stage have equal tables
+        self._text = b""  # the tensor table that was parsed last; the steps of a stage have equal tables
         self._table: Table = []
         self._shapes: Dict[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]] = {}
         self._collect = Backoff()
@@ -35,8 +35,8 @@ class Frames:
     def read(
         self, conn: Connection, header: wire.Header, body: memoryview, before: State, source: Optional[int]
     ) -> Tuple[Batch, State]:
-        """Return a microbatch and the state after it. `before` is the state after the batch before this one; `source` is
-        the rank that has the tensors, if this one has not."""
+        """Return a microbatch and the state after it. `before` is the state after the previous batch. `source` is the
+        rank that has the tensors, if this rank has none."""
         offset, length, *fixed, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
         lineage_at, lineage_length, state_at, state_length = fixed
         root = self._root(conn, header, offset, length)
@@ -76,7 +76,8 @@ class Frames:
         return arrays
 
     def _root(self, conn: Connection, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """Return the frame's bytes, or a copy of them if the trainer holds so many frames that the run would stand still."""
+        """Return the frame's bytes, or a copy of them if the trainer holds so many frames that the run would stand
+        still."""
         root = conn.lease(header, offset, length)
         ring = conn.ring
         if ring is None:
@@ -102,7 +103,7 @@ class Frames:
 
 
 class Backoff:
-    """Lets something expensive happen at the 1st, 2nd, 4th, 8th … chance."""
+    """Allows something expensive at the 1st, 2nd, 4th, 8th … chance."""
 
     def __init__(self) -> None:
         self.reset()
@@ -119,7 +120,7 @@ class Backoff:
 
 
 def _after(header: wire.Header, before: bytes, after: bytes, placement: bytes) -> State:
-    """Return the state after a batch: that of the step's end comes with the step's last batch."""
+    """Return the state after a batch. The last batch of a step brings the state after the step."""
     if header.microbatch + 1 < header.microbatches:
         return State(before, (header.microbatch + 1, placement.hex()))
     return State(after or before, None)

@@ -34,15 +34,15 @@ def connect(
 ) -> "DataLoader":
     """Return a loader for one rank. It connects at the first `next()`.
 
-    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, which stands for the socket of LOCAL_RANK (0 if
-        unset). Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
+    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, which stands for the socket of LOCAL_RANK (0
+        if unset). Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
     `tensors`: "numpy", "torch" (views of the same memory), or "auto": torch if it is imported already, else NumPy.
-    `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state comes
-        before it. None on a run with history, without a state, is a StartError.
+    `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
+        comes before it. None on a run with history, without a state, is a StartError.
     `wait`: seconds to wait for a `millrace up` that has not come yet.
     `patience`: seconds to wait for a new `millrace up` on the same run directory after one was killed; by default
-        MILLRACE_PATIENCE, or 30. While `up` lives the loader waits without end; after `up` wrote down how the run ended, and
-        after Ctrl-C, it waits a second.
+        MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
+        run ended, for example by Ctrl-C, the loader waits one second.
 
     Raises ValueError for a wrong argument and ModuleNotFoundError for `tensors="torch"` without PyTorch."""
     return DataLoader(find_socket(path), tensors=tensors, start=start, wait=wait, patience=patience)
@@ -51,7 +51,7 @@ def connect(
 class DataLoader:
     """An iterator over the microbatches of one rank. Use one per rank, in the process that trains; see `connect`.
 
-    A step counts as taken when the batch after its last one is asked for."""
+    A step counts as consumed when the batch after its last one is asked for."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class DataLoader:
         if start not in STARTS:
             raise ValueError(f"start={start!r}: want None, 'fresh' or 'latest'")
         if tensors == "torch":
-            importlib.import_module("torch")  # say now that it is missing
+            importlib.import_module("torch")  # raises now if it is missing
         limits = Limits(wait, read_patience() if patience is None else patience)
         self._stream = Stream(path, tensors, Start(start), limits)
         self._reports = Reports(self._stream.offer_report)
         self._lock = threading.Lock()
-        self._checked = False  # whether who iterates was looked at
+        self._checked = False  # whether refuse_misuse has passed
         _be_an_iterable_dataset(self)
 
     # Taking batches.
@@ -97,28 +97,29 @@ class DataLoader:
         except StopIteration:
             raise
         except BaseException as e:
-            # An interrupt may have swallowed a message or the batch itself: the next call connects anew and goes on here.
+            # An interrupt may have lost a message or the batch. The next call connects anew and continues here.
             stream.hang_up()
             if before is not None:
                 stream.place = before
             if isinstance(e, RunError):
-                raise e.with_traceback(None)  # the reason says it all; the frames in here say nothing to a trainer
+                raise e.with_traceback(None)  # the frames of the client say nothing to the author of a trainer
             raise
 
     def __len__(self) -> int:
         _be_an_iterable_dataset(self)
         raise TypeError(
-            "a millrace loader has no length: the run's `stop` decides, and may be open. If torch's DataLoader asks: import "
-            "torch before millrace.connect(), and give DataLoader(loader, batch_size=None)"
+            "a millrace loader has no length: the run's `stop` decides when it ends. For torch's DataLoader import "
+            "torch before millrace.connect(), and use DataLoader(loader, batch_size=None)"
         )
 
     # The state.
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state after the last batch given: JSON-serialisable, equal on all ranks at a step's boundary.
+        """Return the state after the last batch given. `json.dumps` accepts it. At a step's end all ranks have the
+        same.
 
-        Before the first batch it is the loaded state, or a note of the declared start. If something fetches batches ahead of
-        training, save `batch.state_dict()` of the last batch that was trained on instead."""
+        Before the first batch it is the loaded state, or a note of the declared start. If something fetches batches
+        ahead of training, save `batch.state_dict()` of the last batch that was trained on instead."""
         hit("client/state/before")
         stream = self._open_stream()
         if stream.place is not None:
@@ -129,7 +130,7 @@ class DataLoader:
         return {"start": stream.start.kind or "fresh"}
 
     def load_state_dict(self, state: Dict[str, Any], override: Sequence[str] = ()) -> None:
-        """Start from a state: of any rank, saved under any topology. Every rank must load the same.
+        """Start from a state of any rank, saved under any topology. Every rank must load the same state.
 
         `override` names parts of the run's identity, as the error names them, that may differ from the state's. Raises
         TypeError if `state` is no dict; a state that the run refuses is a StartError at the next `next()`."""
@@ -144,7 +145,8 @@ class DataLoader:
             stream.restart(start)
 
     def checkpoint_saved(self, step: int) -> None:
-        """Say that the model's checkpoint of this step is durable: the run may forget what only older ones need."""
+        """Report that the model's checkpoint of this step is durable. The run may then drop data that only older ones
+        need."""
         self._guard()
         self._open_stream().save(int(step))
 
@@ -152,15 +154,15 @@ class DataLoader:
 
     @property
     def topology(self) -> Dict[str, int]:
-        """How many ranks there are along each axis: tp, cp, dp, pp. Empty before the first batch."""
+        """The number of ranks on each axis: tp, cp, dp, pp. Empty before the first batch."""
         return dict(self._open_stream().axes[0])
 
     @property
     def coordinates(self) -> Dict[str, int]:
-        """Where this rank is along each axis: tp, cp, dp, pp, from 0. Empty before the first batch.
+        """The place of this rank on each axis: tp, cp, dp, pp, from 0. Empty before the first batch.
 
-        Ranks count along tp first, then cp, dp and pp. Compare with your process groups: a trainer that arranges them
-        otherwise would train on the wrong batches."""
+        Ranks count along tp first, then cp, dp and pp. Compare it with your process groups: with another arrangement
+        the trainer would train on the wrong batches."""
         return dict(self._open_stream().axes[1])
 
     def report_losses(self, step: int, losses: Mapping[str, Tuple[float, float]]) -> None:
@@ -173,14 +175,14 @@ class DataLoader:
     def report_time(self, step: int, microbatch: int, seconds: float) -> None:
         """Report how long forward and backward of a microbatch took this rank, without waiting for other ranks.
 
-        Predicted costs are compared with it and calibrated from it. It is sent with the first report of the next step; the
-        call never waits, and the report may be lost."""
+        Predicted costs are compared with it and calibrated from it. It is sent with the first report of the next step;
+        the call never waits, and the report may be lost."""
         self._guard()
         self._reports.time(step, microbatch, seconds)
 
     def stats(self) -> Dict[str, Any]:
-        """Return counts since the loader was made: `batches`, `bytes`, `copied_batches`, `connections`, `wait_seconds` spent
-        in `next()`; and of the ring now: `frames`, and the `held_frames` among them."""
+        """Return counts since the loader was made: `batches`, `bytes`, `copied_batches`, `connections`, `wait_seconds`
+        spent in `next()`; and of the ring now: `frames`, and the `held_frames` among them."""
         stream = self._open_stream()
         ring = stream.conn.ring if stream.conn is not None else None
         return {
@@ -196,7 +198,8 @@ class DataLoader:
     # Leaving.
 
     def close(self) -> None:
-        """Leave the run. Tensors stay valid. The last step counts as taken only if the batch after it was asked for."""
+        """Leave the run. Tensors stay valid. The last step counts as consumed only if the batch after it was asked
+        for."""
         if self._stream is not None:
             self._stream.closed = True
         hit("client/close/before")
@@ -215,8 +218,8 @@ class DataLoader:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a millrace loader cannot be sent to another process: call millrace.connect() in the process that trains, and "
-            "use num_workers=0"
+            "a millrace loader cannot be sent to another process: call millrace.connect() in the process that trains, "
+            "and use num_workers=0"
         )
 
     def _hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""What a batch is beside its tensors: its place in the run, where its tokens come from, the state after it."""
+"""The metadata of a batch: its place in the run, the origin of its tokens, the state after it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Shapes = Mapping[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]]
 
 
 class Metadata:
-    """Everything that Millrace says of one microbatch. Several batches share it: the batch that the loader gave and those
-    that a framework made of it. It does not change, but for what is read of it once."""
+    """The metadata of one microbatch. The batch of the loader and the batches that a framework makes of it share it. It
+    is immutable, apart from a cache of the segments."""
 
     __slots__ = (
         "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "broadcast_source",
@@ -32,7 +32,7 @@ class Metadata:
         shapes: Shapes,
         broadcast_source: Optional[int],
         state: State,
-        lineage: Any,  # bytes, or a uint8 array: a view of the frame, which it keeps
+        lineage: Any,  # bytes, or a uint8 view of the frame, which keeps the frame
     ) -> None:
         self.step = step
         self.microbatch = microbatch
@@ -51,7 +51,7 @@ class Metadata:
         return self._read
 
     def detach(self) -> "Metadata":
-        """Return metadata that holds no view of a frame, so that the frame is free once the tensors are gone."""
+        """Return metadata without a view of the frame, so that the frame is released when the tensors are gone."""
         if isinstance(self._lineage, bytes):
             return self
         return Metadata(**dict(self._fields(), lineage=bytes(self._lineage)))

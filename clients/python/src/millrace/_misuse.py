@@ -1,4 +1,4 @@
-"""Refuses to be iterated where a framework would split, skip or block batches that are already split over the ranks."""
+"""Refuse frameworks that would split, skip or block batches, which are split over the ranks already."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Optional
 from ._errors import MisuseError
 
 _RIGHT_WAY = (
-    "Millrace has split the batches over the ranks already: iterate the loader itself on every rank. With the Hugging Face "
-    "Trainer override `get_train_dataloader(self)` to return the loader; with Accelerate do not pass a torch DataLoader of it "
-    "to `prepare()`, the loader itself is left as it is"
+    "Millrace has split the batches over the ranks already: iterate the loader itself on every rank. With the Hugging "
+    "Face Trainer override `get_train_dataloader(self)` to return the loader. With Accelerate pass no torch DataLoader "
+    "of it to `prepare()`, which leaves the loader itself as it is"
 )
 _WORKERS = (
-    "a millrace loader cannot be read in a worker process of torch's DataLoader: it serves one process per rank and needs no "
-    "workers. Iterate the loader itself, or use DataLoader(loader, batch_size=None, num_workers=0)"
+    "a millrace loader cannot be read in a worker process of torch's DataLoader: it serves one process per rank and "
+    "needs no workers. Iterate the loader itself, or use DataLoader(loader, batch_size=None, num_workers=0)"
 )
 
 
 def refuse_misuse() -> None:
-    """Raise MisuseError if a caller up the stack shares this rank's batches with other ranks or processes.
+    """Raise MisuseError if a caller on the stack shares this rank's batches with other ranks or processes.
 
-    Accelerate's DataLoaderDispatcher reads on rank 0 alone, so the other ranks never join and the run waits for ever. Its
-    IterableDatasetShard skips the batches of the other ranks, which this rank does not get in the first place."""
+    Accelerate's DataLoaderDispatcher reads on rank 0 alone. The other ranks then never join, and the run waits for
+    ever. Its IterableDatasetShard skips the batches of other ranks, although this rank gets none of them."""
     if _is_torch_worker():
         raise MisuseError(_WORKERS)
     frame: Any = sys._getframe(1)
@@ -41,7 +41,7 @@ def _is_torch_worker() -> bool:
 
 
 def _sharing(reader: Any) -> Optional[str]:
-    """Say how an object of Accelerate or Transformers would share what it reads; None if it does not, or is alone."""
+    """Return how an object of Accelerate or Transformers would share batches; None if it does not, or has one rank."""
     kinds = {kind.__name__ for kind in type(reader).__mro__}
     ranks = getattr(reader, "num_processes", None) or getattr(getattr(reader, "state", None), "num_processes", None)
     if ranks == 1:

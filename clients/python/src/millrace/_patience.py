@@ -1,4 +1,4 @@
-"""One wait of the trainer's: how long it lasts, when a person hears of it, and when nothing is left to wait for."""
+"""One wait of the trainer: how long it may last, when it is logged, and when it is hopeless."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from ._where import is_abandoned, outcome, refuse_unserved
 
 log = logging.getLogger("millrace")
 
-PATIENCE = 30.0  # seconds that a run which was there may be without an `up` before it counts as dead
-STAY = 1.0  # the same if `up` wrote down how the run ended, or if this rank has everything
-SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until the first word to the log; the pause doubles up to SAY_MOST
+PATIENCE = 30.0  # seconds that a run may be without an `up` before it counts as dead
+STAY = 1.0  # the same if `up` has written how the run ended, or if this rank has consumed everything
+SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until the first log message; the pause doubles up to SAY_MOST
 PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
-ASK_FIRST = 0.2  # seconds without a socket until another rank's is asked whether the run serves this rank at all
+ASK_FIRST = 0.2  # seconds without a socket until another socket is asked whether the run serves this rank
 
 
 class Limits(NamedTuple):
     """How long a loader waits for `millrace up`, in seconds."""
 
-    wait: float  # for one that has not come yet
-    patience: float  # for one to come again
+    wait: float  # for the first one
+    patience: float  # for the next one, after one was killed
 
 
 class Patience:
-    """One wait. `goal` says what for; `arrived`: the run was there before; `complete`: this rank has had its last batch."""
+    """One wait. `goal()` names its goal. `arrived`: the run was there before. `complete`: this rank has its last
+    batch."""
 
     def __init__(self, path: str, limits: Limits, goal: Callable[[], str], arrived: bool, complete: bool) -> None:
         self.arrived = arrived
-        self.left = False  # the sidecar said that it leaves and another one comes
+        self.left = False  # the sidecar has said that it leaves and another one comes
         self._path, self._limits, self._goal, self._complete = path, limits, goal, complete
         self._began = time.monotonic()
         self._say, self._ask, self._pause = SAY_FIRST, ASK_FIRST, PAUSE_FIRST
@@ -53,7 +54,7 @@ class Patience:
         self._lost += 1
 
     def ask(self, conn: Connection) -> None:
-        """Nothing came for a while: send the releases that are stuck here, and ask what the sidecar waits for."""
+        """After a while without messages: send delayed releases, and ask the sidecar why the batch is late."""
         conn.flush()
         if self._is_due():
             conn.send(wire.pack(wire.WAIT))
@@ -68,7 +69,8 @@ class Patience:
             log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
 
     def pause(self) -> None:
-        """Wait a little for the socket to come (back). Raise if nobody is left to bring it, or if it will never come."""
+        """Wait a little for the socket. Raise Abandoned if no `up` is left to bring it, and StartError if it will never
+        come."""
         now = time.monotonic()
         if not is_abandoned(self._path):
             self._alone = None
@@ -84,7 +86,7 @@ class Patience:
         self._rest()
 
     def _stay(self) -> float:
-        """Return how long to go on without an `up`: it may just be being started again."""
+        """Return for how many seconds to wait without an `up`, which somebody may be starting again."""
         if not self.arrived:
             return self._limits.wait
         if self._complete or outcome(self._path):
@@ -98,7 +100,7 @@ class Patience:
         return f"no `millrace up` serves {directory}: start `millrace up MIXTURE --ranks N --run-dir {directory}`"
 
     def _is_due(self) -> bool:
-        """Whether a person is to hear of the wait (again)."""
+        """Return whether the wait is due to be logged (again)."""
         if time.monotonic() - self._began < self._say:
             return False
         self._say = min(self._say * 2, self._say + SAY_MOST)

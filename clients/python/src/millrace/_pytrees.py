@@ -11,7 +11,8 @@ _registered: Set[str] = set()
 
 
 def register_trees() -> None:
-    """Register Batch with each tree library that has been imported since the last call. It is cheap enough for every batch."""
+    """Register Batch with each tree library that was imported since the last call. It is cheap: call it for every
+    batch."""
     for name, register in _LIBRARIES.items():
         if name not in _registered and name in sys.modules:
             _registered.add(name)
@@ -23,7 +24,8 @@ def _flatten(batch: Batch) -> Tuple[Tuple[Any, ...], "Context"]:
 
 
 class Context:
-    """A batch without its tensors. Two of them are equal if they have the same names: trees are compared by structure."""
+    """A batch without its tensors. Two of them are equal if they have the same names: trees are compared by
+    structure."""
 
     __slots__ = ("names", "empty")
 
@@ -43,12 +45,16 @@ class Context:
 
 def _register_torch(pytree: Any) -> None:
     register = getattr(pytree, "register_pytree_node", None) or pytree._register_pytree_node  # before 2.2
-    register(Batch, lambda batch: (list(batch.values()), Context(batch)), lambda tensors, context: context.rebuild(tensors))
+    register(
+        Batch, lambda batch: (list(batch.values()), Context(batch)), lambda tensors, context: context.rebuild(tensors)
+    )
 
 
 def _register_optree(optree: Any) -> None:
     everywhere = optree.registry.__GLOBAL_NAMESPACE
-    optree.register_pytree_node(Batch, _flatten, lambda context, tensors: context.rebuild(tensors), namespace=everywhere)
+    optree.register_pytree_node(
+        Batch, _flatten, lambda context, tensors: context.rebuild(tensors), namespace=everywhere
+    )
 
 
 def _register_jax(tree_util: Any) -> None:

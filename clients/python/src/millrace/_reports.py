@@ -1,4 +1,4 @@
-"""Measurements that a trainer reports: losses by source, and times of microbatches. They never wait and may be lost."""
+"""Measurements of a trainer: losses by source, and times of microbatches. Sending never waits, and may lose them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class Reports:
         self._times: Optional[Tuple[int, List[Tuple[int, float]]]] = None  # of the newest step, not sent yet
 
     def losses(self, step: int, losses: Mapping[str, Tuple[float, float]]) -> None:
-        items = [(str(s), [float(total), float(n)]) for s, (total, n) in losses.items() if math.isfinite(total) and n > 0]
+        items = [
+            (str(s), [float(total), float(n)]) for s, (total, n) in losses.items() if math.isfinite(total) and n > 0
+        ]
         for first in range(0, max(len(items), 1), MOST):
             self._report(step, {"losses": dict(items[first : first + MOST])})
 

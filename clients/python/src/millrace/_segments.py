@@ -1,4 +1,4 @@
-"""Where the tokens of a batch come from: segments, their slices, and the content digest of a step."""
+"""The origin of a batch's tokens: segments, their slices, and the content digest of a step."""
 
 from __future__ import annotations
 

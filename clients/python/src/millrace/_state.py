@@ -7,9 +7,10 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
 class State(NamedTuple):
-    """The run's state after one batch. `text` is shared by all batches of a step and parsed only when it is asked for."""
+    """The run's state after one batch. `text` is shared by all batches of a step and parsed only when it is asked
+    for."""
 
-    text: bytes  # JSON: the state before the batch's step, or after it if the batch is the step's last
+    text: bytes  # JSON: the state before the batch's step; after it if the batch is the step's last
     middle: Optional[Tuple[int, str]]  # in the middle of a step: the next microbatch, and the step's placement digest
 
     def to_dict(self) -> Dict[str, Any]:
@@ -21,7 +22,7 @@ class State(NamedTuple):
 
 
 def read_begin(state: Optional[Dict[str, Any]]) -> State:
-    """Make a State of the state that BEGIN carries: that before the first batch."""
+    """Return the state before the first batch, from the state that BEGIN carries."""
     whole = dict(state or {})
     microbatch, placement = whole.pop("microbatch", 0), whole.pop("placement", "")
     return State(json.dumps(whole).encode(), (microbatch, placement) if microbatch else None)

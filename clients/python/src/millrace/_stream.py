@@ -1,4 +1,4 @@
-"""One rank's batches in order, over however many connections: connect, say where to start, receive, connect again."""
+"""One rank's batches in order, over any number of connections: connect, declare a start, receive, connect again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ AWAY = (
 
 
 class Place(NamedTuple):
-    """Where this rank stands after the last batch that it was given. It is replaced as a whole, so that a `next` that was
-    interrupted leaves no half of it."""
+    """The position of this rank after the last batch that it was given. It is replaced as a whole, so that an
+    interrupted `next` leaves no half of it."""
 
     next: Tuple[int, int, int]  # attempt, step and microbatch of the next batch
     state: State
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where the trainer wants to begin."""
+    """The start that the trainer declares."""
 
     kind: Optional[str]  # None, "fresh" or "latest"
     state: Optional[Dict[str, Any]] = None  # comes before kind
@@ -48,7 +48,7 @@ class Start(NamedTuple):
 
 
 class Stream:
-    """The rank's side of docs/protocol.md. Used by one thread at a time."""
+    """The rank's side of docs/protocol.md. One thread uses it at a time."""
 
     def __init__(self, path: str, tensors: str, start: Start, limits: Limits) -> None:
         self.conn: Optional[Connection] = None
@@ -56,7 +56,7 @@ class Stream:
         self.start = start
         self.place: Optional[Place] = None  # None until the run has begun
         self.ended = False
-        self.closed = False  # by another thread, maybe while this one waits
+        self.closed = False  # another thread may set it while this one waits
         self.saved: Optional[int] = None  # the newest step whose checkpoint is durable
         self.frames = Frames(tensors)
         self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
@@ -68,12 +68,13 @@ class Stream:
         self._alerts: List[Tuple[str, str]] = []
 
     def restart(self, start: Start) -> None:
-        """Forget where the rank stands; the next batch is the first after `start`."""
+        """Forget the position of the rank. The next batch is the first one after `start`."""
         self.hang_up()
         self.start, self.place, self._failure, self.ended = start, None, None, False
 
     def next(self) -> Batch:
-        """Return the next batch, waiting for it. Raises StopIteration at the end of the run, RunError when it failed."""
+        """Wait for the next batch and return it. Raises StopIteration at the end of the run, RunError if the run
+        failed."""
         if self.ended:
             raise StopIteration
         if self._failure is not None:
@@ -94,7 +95,7 @@ class Stream:
             except Abandoned as e:
                 if not complete:
                     raise RunError(str(e)) from None
-                batch = None  # this rank has everything, and the run is over
+                batch = None  # this rank has consumed everything, and the run is over
             self.waited += time.monotonic() - began
             patience.over()
             if batch is None:
@@ -103,12 +104,12 @@ class Stream:
             return batch
 
     def offer_report(self, step: int, text: bytes) -> None:
-        """Send a measurement if that is possible at once."""
+        """Send a measurement if the socket takes it at once."""
         if self.conn is not None and self.place is not None and len(text) <= wire.MAX_BODY:
             self.conn.offer(wire.pack(wire.REPORT, attempt=self.place.next[0], step=step, body=len(text)) + text)
 
     def save(self, step: int) -> None:
-        """Say that the checkpoint of a step is durable, now and on every new connection."""
+        """Report that the checkpoint of a step is durable, now and on every new connection."""
         self.saved = max(step, self.saved or 0)
         if self.conn is not None and self.place is not None:
             try:
@@ -116,7 +117,7 @@ class Stream:
                 self._send_saved(self.conn, self.place, self.saved)
                 hit("client/saved/after")
             except Lost:
-                pass  # said again on the next connection
+                pass  # the next connection repeats it
 
     def hang_up(self) -> None:
         conn, self.conn = self.conn, None
@@ -188,7 +189,7 @@ class Stream:
         return error
 
     def tell_alerts(self, alerts: List[Dict[str, Any]]) -> None:
-        """Log each alert once when it comes and once when it is over."""
+        """Log each alert once when it begins and once when it is over."""
         now = [(str(a["kind"]), str(a["text"])) for a in alerts]
         for alert in now:
             if alert not in self._alerts:
@@ -201,7 +202,7 @@ class Stream:
     # Connecting.
 
     def _open(self, patience: Patience) -> Connection:
-        """Connect and say where this rank starts or goes on; returns once every rank has."""
+        """Connect and declare where this rank starts or continues. Return when every rank has done so."""
         hit("client/connect/before")
         while True:
             try:
@@ -248,8 +249,8 @@ class Stream:
         if self.place is None:
             self.place = Place(here, read_begin(begin["state"]))
         elif self.place.next != here:
-            raise OutOfStep(f"the run goes on at {here}, this rank is at {self.place.next}")
-        # A rank that goes on at a step has committed all before it by saying so.
+            raise OutOfStep(f"the run continues at {here}, this rank is at {self.place.next}")
+        # A rank that continues at a step has thereby committed all steps before it.
         self.place = self.place._replace(uncommitted=None)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Where the socket is, and whether anybody is left to bring it back."""
+"""Find the socket, and find out whether a process is left that can bring it back."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ MAX_PATH = 107  # bytes of a socket path, less the final zero
 
 
 def find_socket(path: Optional[str]) -> str:
-    """The socket's path: as given, or MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK. A run directory stands for its rank's."""
+    """Return the absolute path of the socket: `path`, else MILLRACE_SOCKET, else MILLRACE_RUN_DIR.
+
+    A run directory stands for the socket of LOCAL_RANK in it. Raises ValueError if none is given."""
     path = path or os.environ.get("MILLRACE_SOCKET") or os.environ.get("MILLRACE_RUN_DIR")
     if not path:
-        raise ValueError("no socket: give connect() a path, or set MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK")
+        raise ValueError(
+            "connect() has no socket: give it a path, or set MILLRACE_SOCKET, or set MILLRACE_RUN_DIR and LOCAL_RANK"
+        )
     path = os.fspath(path)
     if os.path.isdir(path) or not path.endswith(".sock"):
         path = os.path.join(path, f"rank-{int(os.environ.get('LOCAL_RANK', '0'))}.sock")
@@ -28,13 +32,13 @@ def find_socket(path: Optional[str]) -> str:
 
 
 def rank_of(path: str) -> int:
-    """The number in the socket's name, or wire.ANY_RANK."""
+    """Return the number in the socket's name, or wire.ANY_RANK."""
     m = re.fullmatch(r"rank-(\d{1,9})\.sock", os.path.basename(path))
     return int(m.group(1)) if m else wire.ANY_RANK
 
 
 def dial(path: str) -> socket.socket:
-    """Connect, also where the path is longer than a socket address takes: then through the directory's descriptor."""
+    """Return a connected socket. A path that is too long for a socket address is reached through its directory."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         if len(os.fsencode(path)) <= MAX_PATH:
@@ -52,7 +56,8 @@ def dial(path: str) -> socket.socket:
 
 
 def is_abandoned(path: str) -> bool:
-    """Whether no `millrace up` holds the run directory: it holds a lock (flock) on the directory itself while it lives."""
+    """Return whether no `millrace up` is alive for the run directory. A living one holds a lock (flock) on the
+    directory."""
     try:
         directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -67,7 +72,7 @@ def is_abandoned(path: str) -> bool:
 
 
 def outcome(path: str) -> str:
-    """How the run ended as `up` wrote it down, or an empty string."""
+    """Return how the run ended, from the file that `up` wrote, or an empty string."""
     try:
         with open(os.path.join(os.path.dirname(path), "outcome.json"), encoding="utf-8") as f:
             told = json.load(f)
@@ -100,7 +105,7 @@ def refuse_unserved(path: str) -> None:
 
 
 def _ask(path: str, rank: int) -> Optional[str]:
-    """Return why the run does not serve a rank, None if it does or if nobody answers."""
+    """Return why the run does not serve a rank; None if it does, or if no sidecar answers."""
     try:
         with dial(path) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ASK_WITHIN, 0))

@@ -21,7 +21,7 @@ RING_BODY = struct.Struct("<QQII")
 
 
 class Header(NamedTuple):
-    """The 64 bytes before every body; which fields count depends on the type."""
+    """The 64 bytes before every body. The type decides which fields apply."""
 
     magic: int
     version: int
@@ -51,4 +51,6 @@ def pack(
     rank: int = 0,
     body: int = 0,
 ) -> bytes:
-    return HEADER.pack(MAGIC, VERSION, kind, flags, attempt, 0, step, microbatch, 0, ring, frame, generation, rank, body)
+    return HEADER.pack(
+        MAGIC, VERSION, kind, flags, attempt, 0, step, microbatch, 0, ring, frame, generation, rank, body
+    )

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Marks of errors that cross rooms: errors.Is finds them, and internal/wire maps them to gRPC codes. An error carries
-// its mark by [Errorf] or [Mark]; the text of the mark is not part of the error's text.
+// Marks of errors that cross packages. errors.Is finds them, and internal/wire maps them to gRPC codes. An error
+// carries its mark by [Errorf] or [Mark]; the text of the mark is not part of the error's text.
 var (
 	// ErrFenced: the caller's term or attempt is older than one already seen; it must stop acting.
 	ErrFenced = errors.New("fenced by a newer term")
@@ -25,7 +25,7 @@ func Errorf(mark error, format string, args ...any) error {
 	return Mark(fmt.Errorf(format, args...), mark)
 }
 
-// Mark returns an error with the text and the chain of err, of which errors.Is(…, mark) is true too. Nil stays nil.
+// Mark returns an error with the text and the chain of err, for which errors.Is(…, mark) is true too. Nil stays nil.
 func Mark(err, mark error) error {
 	if err == nil {
 		return nil

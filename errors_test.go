@@ -9,7 +9,7 @@ import (
 	. "millrace"
 )
 
-// TestMark: an error carries its mark and its causes, and prints neither the mark nor anything else that it was not given.
+// TestMark: an error carries its mark and its causes, and its text has no mark.
 func TestMark(t *testing.T) {
 	err := fmt.Errorf("source web: %w", Errorf(ErrDamaged, "open %s: %w", "a.jsonl", fs.ErrNotExist))
 	if !errors.Is(err, ErrDamaged) || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrInvalid) {

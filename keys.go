@@ -1,17 +1,17 @@
 package millrace
 
-// KeyClass says what a key of the mixture file decides, and so what a resume with another value of it does to a saved state.
-// docs/resume.md describes each class.
+// KeyClass classifies a key of the mixture file by the part of a run that it decides. A resume with another value of
+// the key changes the saved state accordingly. docs/resume.md describes each class.
 type KeyClass uint8
 
 const (
-	// KeyFree keys decide no content: they may differ at every resume.
+	// KeyFree keys have no effect on content: they may differ at every resume.
 	KeyFree KeyClass = iota
-	// KeySteps keys decide how many segments of which length a step holds.
+	// KeySteps keys decide the number and the length of the segments of a step.
 	KeySteps
-	// KeyMixture keys decide which source is drawn when. Changes that `millrace mix` made to another mixture do not survive them.
+	// KeyMixture keys decide which source is drawn when. A new value drops the changes that `millrace mix` made.
 	KeyMixture
-	// KeyUnit is the unit that the mixture is counted in. It is a mixture key; deficits in another unit mean nothing.
+	// KeyUnit is the unit in which the mixture counts. It is a mixture key. Deficits in another unit are reset.
 	KeyUnit
 	// KeySource keys decide one source: its format, its documents, its limits in the mixture.
 	KeySource
@@ -21,5 +21,5 @@ const (
 	KeyEnd
 )
 
-// DecidesMixture reports whether a key of the class takes part in deciding which source is drawn when.
+// DecidesMixture reports whether keys of the class take part in deciding which source is drawn when.
 func (c KeyClass) DecidesMixture() bool { return c == KeyMixture || c == KeyUnit || c == KeySource }

@@ -28,7 +28,7 @@ func (d TokenDtype) Size() int {
 	return 8
 }
 
-// Topology is how the trainer's ranks are arranged; Ranks counts all of them.
+// Topology is the arrangement of the trainer's ranks on axes. Ranks counts all of them.
 type Topology struct {
 	Ranks int
 	TP    int
@@ -44,14 +44,14 @@ type Coordinates struct {
 	PP int
 }
 
-// Coordinates returns the place of a rank of the world: tensor parallelism runs fastest, then context, data and pipeline parallelism, as
-// in Megatron's default order (tp-cp-ep-dp-pp).
+// Coordinates returns the place of a rank of the world. Tensor parallelism runs fastest, then context, data and
+// pipeline parallelism, as in Megatron's default order (tp-cp-ep-dp-pp).
 func (t Topology) Coordinates(r Rank) Coordinates {
 	n := int(r)
 	return Coordinates{TP: n % t.TP, CP: n / t.TP % t.CP, DP: n / (t.TP * t.CP) % t.DP(), PP: n / (t.TP * t.CP * t.DP())}
 }
 
-// Rank returns the rank of the world at a place: what Coordinates takes apart.
+// Rank returns the rank of the world at a place. It is the inverse of Coordinates.
 func (t Topology) Rank(c Coordinates) Rank {
 	return Rank(c.TP + t.TP*(c.CP+t.CP*(c.DP+t.DP()*c.PP)))
 }
@@ -59,7 +59,7 @@ func (t Topology) Rank(c Coordinates) Rank {
 // DP returns the number of data-parallel ranks.
 func (t Topology) DP() int { return t.Ranks / (t.TP * t.CP * t.PP) }
 
-// Validate tells whether the ranks divide.
+// Validate returns an error unless the axes divide the ranks.
 func (t Topology) Validate() error {
 	if t.Ranks < 1 || t.TP < 1 || t.CP < 1 || t.PP < 1 {
 		return fmt.Errorf("topology: ranks %d, tp %d, cp %d, pp %d: each must be at least 1", t.Ranks, t.TP, t.CP, t.PP)
@@ -70,13 +70,14 @@ func (t Topology) Validate() error {
 	return nil
 }
 
-// Broadcast says along which axes the trainer hands tensors on itself.
+// Broadcast names the axes along which the trainer itself hands tensors on.
 type Broadcast struct {
 	TP bool // only the first tensor-parallel rank gets them
 	PP bool // only the first and the last pipeline stage get them
 }
 
-// Source returns the rank of the world that has the tensors of a rank's batches: itself where it gets them and need not be handed them.
+// Source returns the rank of the world that receives the tensors for a rank: the rank itself, or the one that hands
+// them on to it.
 func (b Broadcast) Source(t Topology, r Rank) Rank {
 	at := t.Coordinates(r)
 	if b.TP {
@@ -88,19 +89,19 @@ func (b Broadcast) Source(t Topology, r Rank) Rank {
 	return t.Rank(at)
 }
 
-// Shape is what of the configuration decides a microbatch's bytes apart from its segments.
+// Shape has the settings that decide the bytes of a microbatch, apart from its segments.
 type Shape struct {
 	SequenceLength uint32     // tokens in a row
 	MicroBatch     uint32     // rows of a microbatch
 	Layout         Layout     //
 	TokenDtype     TokenDtype //
 	CapTokens      uint32     // varlen: most tokens in a microbatch
-	CP             uint32     // context-parallel ranks that share a microbatch; 0 is 1
+	CP             uint32     // context-parallel ranks that share a microbatch; 0 means 1
 	Local          bool       // varlen: some documents are whole on one of them (Assignment.Holder)
 }
 
-// Plan is one sealed step: immutable. Assignments are ordered by (rank, microbatch, row, start). Leaves holds one digest for each
-// rank × microbatch, rank-major: the leaves of the Merkle tree whose root is Placement.
+// Plan is one sealed step. It is immutable. Assignments are ordered by (rank, microbatch, row, start). Leaves has one
+// digest for each rank × microbatch, rank-major: the leaves of the Merkle tree whose root is Placement.
 type Plan struct {
 	Stream       Stream
 	Attempt      Attempt
@@ -108,13 +109,13 @@ type Plan struct {
 	Term         Term
 	Ranks        uint32 // data-parallel ranks
 	Microbatches uint32 // of each rank
-	// Of a microbatch; 0 in plans that were stored before there were stages: as the run has them.
+	// Of a microbatch. 0 in plans that were stored before there were stages: then the run's settings hold.
 	SequenceLength uint32 // tokens in a row
 	MicroBatch     uint32 // rows
 
 	Assignments []Assignment
-	Content     Digest // what is in the step: equal under every topology
-	Placement   Digest // where it goes
+	Content     Digest // of the content: equal under every topology
+	Placement   Digest // of the placement
 	Leaves      []Digest
 	Last        bool // no step follows
 }

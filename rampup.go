@@ -5,16 +5,17 @@ import (
 	"math/bits"
 )
 
-// Rampup is a global batch size that grows with the sequences delivered, as --rampup-batch-size of Megatron-LM does
-// (megatron/core/num_microbatches_calculator.py, RampupBatchsizeNumMicroBatchesCalculator): from Start by Increment at a time, at equal distances, so
-// that it is whole after Samples sequences. The distance is an exact fraction here. The zero value is no ramp.
+// Rampup is a global batch size that grows with the sequences delivered, as --rampup-batch-size of Megatron-LM
+// (megatron/core/num_microbatches_calculator.py, RampupBatchsizeNumMicroBatchesCalculator). It grows from Start by
+// Increment at a time, at equal distances, and reaches the whole after Samples sequences. Here the distance is an exact
+// fraction. The zero value is no ramp.
 type Rampup struct {
 	Start     uint32 // sequences of the first step
-	Increment uint32 // divides what is between Start and the whole batch
+	Increment uint32 // divides the difference between Start and the whole batch
 	Samples   uint64 // sequences; at most 2^53
 }
 
-// BatchSize returns the sequences of a step, counted from where the ramp begins, on the way to whole.
+// BatchSize returns the sequences of a step on the way to whole. Steps count from the beginning of the ramp.
 func (r Rampup) BatchSize(whole uint32, step uint64) uint32 {
 	size := whole
 	for from, s := range r.Sizes(whole) {
@@ -26,8 +27,8 @@ func (r Rampup) BatchSize(whole uint32, step uint64) uint32 {
 	return size
 }
 
-// Sizes returns every batch size on the way to whole that some step has, with the first step that has it, counted from where the ramp begins. The
-// ramp must lead to whole in whole increments.
+// Sizes returns every batch size on the way to whole that some step has, with the first such step. Steps count from the
+// beginning of the ramp. The ramp must reach whole in whole increments.
 func (r Rampup) Sizes(whole uint32) iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		step, done := uint64(0), uint64(0) // steps and sequences so far

@@ -2,7 +2,8 @@ package millrace
 
 import "testing"
 
-// megatron is the rule as Megatron-LM writes it, with the quotient exact: consumed sequences decide, and the step after takes what they say.
+// megatron is the rule of Megatron-LM with an exact quotient: the sequences consumed so far decide the size of the next
+// step.
 func megatron(r Rampup, whole uint32, steps int) (sizes []uint32) {
 	consumed, increments := uint64(0), uint64((whole-r.Start)/r.Increment)
 	for range steps {

@@ -1,6 +1,6 @@
 package millrace
 
-// These are the settings of a mixture file that configuration and planner share. The constants are the words of the file.
+// Settings of a mixture file that configuration and planner share. The constants are the words of the file.
 
 // Limits of the settings. The tags of the configuration's fields repeat the first two, and a test compares them.
 const (
@@ -10,7 +10,7 @@ const (
 	MostRampSizes = 4096 // batch sizes of one Rampup
 )
 
-// Packing is how documents become sequences.
+// Packing is the way in which documents become sequences.
 type Packing string
 
 // The packings.
@@ -24,7 +24,7 @@ const (
 // IsKnown reports whether there is such a packing.
 func (p Packing) IsKnown() bool { return p == BestFit || p == Pad || p == Concat || p == Bucketed }
 
-// Unit is what the weights of a mixture count.
+// Unit is the unit in which the weights of a mixture count.
 type Unit string
 
 // The units.
@@ -33,10 +33,10 @@ const (
 	UnitSamples Unit = "samples" // a document counts 1 at its first segment; its other segments follow at once and count nothing
 )
 
-// OnExhausted is what happens when a source has no further document.
+// OnExhausted is the reaction to a source that has no further document.
 type OnExhausted string
 
-// What happens. A source that repeats never ends. If its offers say that it ended, it is empty.
+// The reactions. A source that repeats never ends: if its offers say that it ended, it is empty.
 const (
 	Repeat      OnExhausted = "repeat"
 	Renormalize OnExhausted = "renormalize" // the source leaves and the others divide its share
@@ -44,23 +44,24 @@ const (
 	FailRun     OnExhausted = "error"       // the run fails
 )
 
-// LastStep is what happens to the last step of a finite run if its segments do not fill all sequences.
+// LastStep is the treatment of the last step of a finite run if its segments do not fill all sequences.
 type LastStep string
 
-// What happens to it.
+// The treatments.
 const (
 	PadLast   LastStep = "pad"   // the rest is padding
 	ShortLast LastStep = "short" // as pad, without the microbatches that are padding on every rank
 	DropLast  LastStep = "drop"  // the step is not delivered
 )
 
-// Balance is how the trainer's ranks wait for each other, and so which sums of compute a placement evens out.
+// Balance is the way in which the trainer's ranks wait for each other. It decides which sums of cost a placement evens
+// out.
 type Balance string
 
 // The balances.
 const (
 	BalanceFSDP Balance = "fsdp" // in every microbatch: the sum over microbatches of the slowest rank
 	BalanceDP   Balance = "dp"   // once a step: the slowest rank's sum
-	BalancePP   Balance = "pp"   // in a pipeline: the slowest rank's sum, and its dearest microbatch for each further stage
+	BalancePP   Balance = "pp"   // in a pipeline: the slowest rank's sum, and its most expensive microbatch for each further stage
 	BalanceNone Balance = "none" // sequences go to the ranks in turn
 )

@@ -18,22 +18,22 @@ const (
 // Shard is one file of a source as pinned at the start of a run.
 type Shard struct {
 	Name   string // path below the source's root; part of every sample's id
-	Path   string // where it is on this host; not part of the identity
+	Path   string // on this host; not part of the identity
 	Size   int64  // bytes
 	Digest Digest // of the size and the first and last MiB
-	Count  uint64 // records; 0 where Counted is false
-	// Counted tells whether Count is known: always with global shuffle.
+	Count  uint64 // records; 0 if Counted is false
+	// Counted reports whether Count is known. With global shuffle it always is.
 	Counted bool
 }
 
-// Manifest is what a source is made of: its shards in name order and the shuffle that their bytes allow.
+// Manifest is the list of a source's shards in name order, and the shuffle that their bytes allow.
 type Manifest struct {
 	Source      string
 	Format      string
 	Shuffle     Shuffle
 	Why         string // why Shuffle is not what was asked for; empty if it is
 	Shards      []Shard
-	Fingerprint Digest // over names, sizes, digests, format, shuffle and what else decides the samples
+	Fingerprint Digest // over names, sizes, digests, format, shuffle and the other settings that decide the samples
 }
 
 // SampleName returns the id that users see: <path below the root>#<record>.
@@ -62,8 +62,8 @@ func (m *Manifest) Sample(name string) (id SampleID, ok bool) {
 	return id, false
 }
 
-// SeekPoint is a place from which a block-ordered stream can be read without counting what lies before it: the start of a block.
-// For global order it is not needed and stays zero.
+// SeekPoint is a place from which a block-ordered stream can be read without counting the records before it: the start
+// of a block. Global order needs none, so it stays zero.
 type SeekPoint struct {
 	Ordinal    Ordinal // of the block's first ordinal
 	Epoch      Epoch
@@ -73,11 +73,12 @@ type SeekPoint struct {
 	Record     uint64  // first record of the block in its shard
 }
 
-// Quarantine is one record that could not be decoded: skipped by everyone, counted against a budget, never silent.
+// Quarantine is one record that could not be decoded. Every attempt passes it over, and it counts against the
+// quarantine budget.
 type Quarantine struct {
 	Source string `json:"source"`
 	ID     string `json:"id"`
-	Offset int64  `json:"offset"` // byte of the (uncompressed) file where the record starts; -1 where a format has none
+	Offset int64  `json:"offset"` // byte of the (uncompressed) file at which the record starts; -1 if the format has no offsets
 	Reason string `json:"reason"`
 }
 

@@ -12,11 +12,11 @@ type Ordinal uint64
 // String returns the decimal form.
 func (o Ordinal) String() string { return strconv.FormatUint(uint64(o), 10) }
 
-// StripeRun is how many consecutive ordinals of a source lie in one stripe before the next stripe's turn. It is no part of a run's
-// identity, but all roles of one release must agree on it.
+// StripeRun is the number of consecutive ordinals of a source in one stripe before the next stripe's turn. It is not
+// part of a run's identity, but all roles of one release must use the same number.
 const StripeRun = 32
 
-// Stripe returns which of a source's stripes the ordinal belongs to.
+// Stripe returns the stripe of the ordinal, of so many stripes.
 func (o Ordinal) Stripe(stripes uint64) uint64 { return uint64(o) / StripeRun % stripes }
 
 // Step is one optimizer step of a run, from 0.
@@ -25,17 +25,18 @@ type Step uint64
 // String returns the decimal form.
 func (s Step) String() string { return strconv.FormatUint(uint64(s), 10) }
 
-// Epoch is one pass over a source, from 0; never a lease number.
+// Epoch is one pass over a source, from 0. It is never a fencing number.
 type Epoch uint32
 
-// Term is the fencing number of an orchestrator or of a loader's assignment; receivers refuse lower ones than they have seen.
+// Term is the fencing number of an orchestrator or of a loader's assignment. Receivers refuse terms below the highest
+// that they have seen.
 type Term uint64
 
-// Attempt counts how often a run was started over from an earlier step; the first is 1, 0 means none yet.
+// Attempt counts the starts of a run from an earlier step. The first attempt is 1; 0 means none yet.
 type Attempt uint32
 
-// Rank is a trainer rank, from 0: in plans and slots a data-parallel rank, of sockets, joins and commits a rank of the world, of which
-// Topology.Coordinates has the data-parallel one.
+// Rank is a trainer rank, from 0. Plans and slots use data-parallel ranks. Sockets, joins and commits use ranks of the
+// world; Topology.Coordinates gives the data-parallel rank of these.
 type Rank uint32
 
 // Stream names one of several independent streams of a run.
@@ -53,16 +54,16 @@ type SampleID struct {
 // String returns shard#record.
 func (id SampleID) String() string { return fmt.Sprintf("%d#%d", id.Shard, id.Record) }
 
-// Lengths is the vector of sizes a plan may weigh: what is not known or not there is 0.
+// Lengths has the sizes of a document. 0: unknown or absent.
 type Lengths struct {
 	Tokens  uint32
 	Patches uint32
 	Bytes   uint32
 }
 
-// SampleMeta is all that a planner ever sees of a document. A document that was rejected (Reject not empty) keeps its ordinal
-// and counts zero, as does one without tokens, and one that a filter in force refuses: bit 0 of Refused is the source's own filter, each
-// further bit that of a stage.
+// SampleMeta is the metadata of a document, all that the planner sees of it. Three kinds of documents keep their
+// ordinal and count zero: one that cannot be decoded (Reject is not empty), one without tokens, and one that a filter
+// in force refuses. Bit 0 of Refused is the source's own filter, each further bit that of a stage.
 type SampleMeta struct {
 	Ordinal Ordinal
 	Epoch   Epoch
@@ -72,9 +73,9 @@ type SampleMeta struct {
 	Reject  string
 }
 
-// Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name. More tells
-// that the document goes on after it, so that its last label is the document's next token. Patches are all that an encoder has of the
-// document: the segment that holds its first token carries them.
+// Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name.
+// More tells that the document goes on after it, so its last label is the document's next token. Patches are all
+// patches of the document; the segment with its first token carries them.
 type Segment struct {
 	Source  uint32
 	Ordinal Ordinal
@@ -86,12 +87,15 @@ type Segment struct {
 	More    bool
 }
 
-// Assignment is a segment's place: row and start column (packed), or row 0 and start in the 1-D arrays (varlen), of one microbatch
-// of one rank.
+// Assignment is a segment's place in one microbatch of one rank: row and start column (packed), or row 0 and start in
+// the 1-D arrays (varlen).
 //
-// Parts > 0: the segment is split over that many data-parallel ranks of the same microbatch, and this one holds slice Part of the
-// zigzag: chunks Part and 2*Parts-1-Part of 2*Parts equal ones. There is one assignment for each slice; the content digest counts the segment once.
-// Holder > 0: of the rank's context-parallel ranks, number Holder-1 alone holds the segment, whole; 0: all of them, each its slice.
+// Parts > 0: the segment is split over that many data-parallel ranks of the same microbatch. This rank has slice Part
+// of the zigzag: chunks Part and 2*Parts-1-Part of 2*Parts equal ones. There is one assignment for each slice; the
+// content digest counts the segment once.
+//
+// Holder > 0: of the rank's context-parallel ranks, only number Holder-1 holds the segment, whole. 0: each of them
+// holds its slice.
 type Assignment struct {
 	Segment
 	Rank       Rank
@@ -103,9 +107,9 @@ type Assignment struct {
 	Holder     uint32
 }
 
-// Columns returns how many columns of its row the assignment takes, before context parallelism, where every segment is rounded up to pad
-// tokens. A slice takes 2 of the segment's 2*Parts chunks, each of Length / (2*Parts) tokens rounded up, then up to pad: the slices of a
-// segment are equally wide, and what lies behind its end is padding of the last chunks.
+// Columns returns the columns of its row that the assignment takes, before context parallelism. Every segment is
+// rounded up to pad tokens. A slice takes 2 of the segment's 2*Parts chunks, each of Length / (2*Parts) tokens rounded
+// up, then up to pad. So the slices of a segment are equally wide, and the last chunks end in padding.
 func (a *Assignment) Columns(pad uint32) uint32 {
 	if a.Parts == 0 {
 		return uint32((uint64(a.Length) + uint64(pad) - 1) / uint64(pad) * uint64(pad))
@@ -134,10 +138,10 @@ type Digest [16]byte
 // String returns lower-case hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// IsZero tells whether the digest was never set.
+// IsZero reports whether the digest was never set.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// ParseDigest reads what String wrote.
+// ParseDigest reads the text that String writes.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	b, err := hex.DecodeString(s)

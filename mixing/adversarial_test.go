@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// families are weights that are hard to apportion: parts that halve, that grow by the golden ratio, one heavy beside many that are equal,
-// nearly equal ones, and a heavy pair.
+// families are weights that are hard to apportion: parts that halve, that grow by the golden ratio, one heavy source
+// beside many equal ones, nearly equal ones, and a heavy pair.
 func families(sources int) map[string]Proportions {
 	out := map[string]Proportions{}
 	for _, name := range []string{"geometric", "fibonacci", "one heavy", "nearly equal", "two heavy"} {
@@ -37,8 +37,9 @@ func families(sources int) map[string]Proportions {
 	return out
 }
 
-// run plays placements and returns the largest deviation of any prefix from targets that are cumulated apart. sharesAt gives the shares in force from
-// a placement on, nil where they stay; every so many placements the apportioner is taken from its state anew, as a resumed run does.
+// run plays placements and returns the largest deviation at any prefix from targets that are computed apart. sharesAt
+// gives the shares in force from a placement on, nil if they stay. Every so many placements the apportioner is restored
+// from its state, as in a resumed run.
 func run(sources, placements int, sharesAt func(n int) []uint32, size func(source, n int) int64) int64 {
 	a := NewApportioner(sources)
 	placed, targets, sizes := make([]int64, sources), make([]Target, sources), make([]int64, sources)
@@ -72,8 +73,9 @@ func run(sources, placements int, sharesAt func(n int) []uint32, size func(sourc
 	return worst
 }
 
-// TestAdversarialWeights: at every prefix a sample mixture is off by less than one, 1 - 1/(2m-2) as Tijdeman's theorem has it, and a token mixture by at most
-// twice the longest document, whatever the weights and however lengths are spread over the sources; also through states and back.
+// TestAdversarialWeights: at every prefix a sample mixture deviates by less than one, Tijdeman's 1 - 1/(2m-2), and a
+// token mixture by at most twice the longest document. That holds for any weights, any lengths of the sources, and with
+// restored states.
 func TestAdversarialWeights(t *testing.T) {
 	const longest = 4096
 	rng := rand.New(rand.NewPCG(8, 8))
@@ -115,8 +117,8 @@ func TestAdversarialWeights(t *testing.T) {
 	t.Logf("worst: %.4f samples, %.4f longest documents", worst["samples"], worst["tokens"])
 }
 
-// TestAdversarialSchedules: milestones between such weights, at places that suit an adversary and at random ones. Nobody can keep one sample here (see
-// TestNoRuleWithoutForesightKeepsOne); two are kept.
+// TestAdversarialSchedules: milestones between such weights, at random places and at places that suit an adversary. No
+// rule can keep one sample here (see TestNoRuleWithoutForesightKeepsOne); this one keeps two.
 func TestAdversarialSchedules(t *testing.T) {
 	worst := map[string]float64{}
 	for _, sources := range []int{3, 8, 32} {
@@ -145,8 +147,9 @@ func TestAdversarialSchedules(t *testing.T) {
 	t.Logf("worst: %.4f samples, %.4f longest documents", worst["samples"], worst["tokens"])
 }
 
-// foresight is Tijdeman's rule with the shares of every draw known beforehand: among the sources whose target has covered theta of their next sample, the one
-// whose target reaches the end of it, less theta, first. It returns the largest deviation.
+// foresight is Tijdeman's rule with the shares of every draw known beforehand. Among the sources whose target has
+// covered theta of their next sample, it draws the one whose target is first to reach the end of it, less theta. It
+// returns the largest deviation.
 func foresight(shares [][]uint32) int64 {
 	sources := len(shares[0])
 	theta := One / int64(2*sources-2)
@@ -179,9 +182,10 @@ func foresight(shares [][]uint32) int64 {
 	return worst
 }
 
-// TestNoRuleWithoutForesightKeepsOne: after half of 2^k equal sources were drawn, a milestone gives all weight to the others, and so on: whoever is left at the end
-// is owed more than one sample, by any rule that does not know where the milestone falls. In a run nobody does: a milestone is at a step, and how many documents the
-// steps before it hold is decided by their lengths. Who knows keeps below one, on the same schedule.
+// TestNoRuleWithoutForesightKeepsOne: after half of 2^k equal sources were drawn, a milestone gives all weight to the
+// others, and so on. At the end more than one sample is owed to the last one, by any rule that does not know where
+// milestones fall. In a run nothing knows it: a milestone is at a step, and the lengths of the documents decide how
+// many of them come before it. With that knowledge the deviation stays below one on the same schedule.
 func TestNoRuleWithoutForesightKeepsOne(t *testing.T) {
 	const sources = 64
 	a, sizes := NewApportioner(sources), slices.Repeat([]int64{1}, sources)
@@ -194,7 +198,7 @@ func TestNoRuleWithoutForesightKeepsOne(t *testing.T) {
 	for len(left) > 1 {
 		p := make(Proportions, sources)
 		for i := range p {
-			p[i] = 1 // a trace, so that all stay in the mixture
+			p[i] = 1 // the least, so that all stay in the mixture
 		}
 		for _, i := range left {
 			p[i] = 1 << 40

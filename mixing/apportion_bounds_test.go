@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// worstDeviation plays scenes and returns the largest deviation from exact targets, cumulated apart from the Apportioner, in longest segments.
+// worstDeviation plays scenes and returns the largest deviation from exact targets, computed apart from the
+// Apportioner, in longest segments.
 func worstDeviation(t *testing.T, seeds uint64, placements int, make func(seed uint64) *scene) float64 {
 	t.Helper()
 	worst := 0.0
@@ -91,7 +92,8 @@ func TestBoundsOfTokens(t *testing.T) {
 	}
 }
 
-// Every weight vector of up to five small integers, for a whole period and the start of the next: Tijdeman's 1 - 1/(2m-2), but for theta's and shares' rounding.
+// Every weight vector of up to five small integers, for a whole period and the start of the next, keeps Tijdeman's 1 -
+// 1/(2m-2), up to the rounding of theta and shares.
 func TestSamplesExhaustively(t *testing.T) {
 	var weights []uint64
 	var rise func(least uint64)
@@ -138,7 +140,7 @@ func requireTijdeman(t *testing.T, weights []uint64) {
 	}
 }
 
-// The largest sizes the comment of account allows: deficits still add up to 0 and stay within the longest segment.
+// The largest sizes that the comment of account allows: deficits still add up to 0 and stay within the longest segment.
 func TestLargestApportionment(t *testing.T) {
 	const sources, longest = 4096, 1 << 21
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -167,8 +169,8 @@ func TestLargestApportionment(t *testing.T) {
 	}
 }
 
-// An adversary who sees every draw raises the sources that are furthest behind and drops the others: no rule without foresight stays below one sample here, so what
-// is asked for is that deviation grows no faster than the cup game's logarithm.
+// An adversary who sees every draw raises the sources that are furthest behind and drops the others. No rule without
+// foresight stays below one sample here. The deviation must grow no faster than the cup game's logarithm.
 func TestAdversarialMilestones(t *testing.T) {
 	for _, sources := range []int{4, 16, 64, 256} {
 		a, sizes := NewApportioner(sources), slices.Repeat([]int64{1}, sources)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// dumbNext is the rule of Apportioner's comment in big integers and rationals, from nothing but deficits and shares.
+// dumbNext is the rule in Apportioner's comment in big integers and rationals, from deficits and shares only.
 func dumbNext(state []Account, sizes []int64) int {
 	sum, count := new(big.Int), int64(0)
 	for _, s := range state {
@@ -106,7 +106,7 @@ func (c *scene) weights() []uint64 {
 	return w
 }
 
-// lengths returns how the segments of each source are drawn.
+// lengths returns a function that draws the lengths of the segments of each source.
 func (c *scene) lengths() func(i int) int64 {
 	if c.longest == 1 {
 		return func(int) int64 { return 1 }
@@ -282,7 +282,7 @@ func TestNobodyToDraw(t *testing.T) {
 	}
 }
 
-// Planning the same draws again after cutting a step short must give what an uninterrupted stream gives.
+// Planning the same draws again after a step was cut short must give the draws of an uninterrupted stream.
 func TestPlaceReplays(t *testing.T) {
 	a := NewApportioner(3)
 	a.SetShares([]uint32{One / 2, One / 4, One / 4})

@@ -54,7 +54,7 @@ func TestChangedScheduleIsOldBeforeAndNewAfter(t *testing.T) {
 				t.Fatalf("seed %d: made twice, the change at %d gives another mixture at %d", seed, at, step)
 			}
 		}
-		// A ramp begins at what held before; without one the new weights hold at once.
+		// A ramp begins at the weights before it. Without a ramp the new weights hold at once.
 		var want Proportions
 		if change[0].Ramp != RampNone {
 			early, err := NewSchedule(3, slices.DeleteFunc(old.Milestones(), func(k Milestone) bool { return k.From.Count >= at }))

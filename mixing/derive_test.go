@@ -50,7 +50,7 @@ func TestDerivedWeights(t *testing.T) {
 	}
 }
 
-// TestRoots: against floating point for any temperature, and against the square roots of big.Int to the last bits.
+// TestRoots compares with floating point for any temperature, and with the square roots of big.Int to the last bits.
 func TestRoots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Uint64Min(1).Draw(t, "n")
@@ -70,7 +70,8 @@ func TestRoots(t *testing.T) {
 	})
 }
 
-// TestUniMaxSpendsTheBudget: what is given adds up to the budget, or to what the epochs hold; nobody who could take more gets less than another.
+// TestUniMaxSpendsTheBudget: the weights add up to the budget, or to the documents of all epochs. No source that could
+// take more gets less than another.
 func TestUniMaxSpendsTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Uint64Range(0, 1000), 1, 6).Draw(t, "sizes")
@@ -82,7 +83,7 @@ func TestUniMaxSpendsTheBudget(t *testing.T) {
 			held += sizes[i] * uint64(d.MaxEpochs)
 		}
 		if total.Sign() == 0 {
-			return // nothing holds anything
+			return // all sources are empty
 		}
 		spent := new(big.Rat).SetInt(new(big.Int).SetUint64(min(held, d.Budget)))
 		for i, w := range weights {
@@ -142,7 +143,7 @@ func TestFlatten(t *testing.T) {
 	}
 }
 
-// dumbWithin looks for the factor by halving, in rationals.
+// dumbWithin finds the factor by halving, in rationals.
 func dumbWithin(parts, least, most []*big.Rat) []*big.Rat {
 	low, high := new(big.Rat), big.NewRat(1<<40, 1)
 	at := func(f *big.Rat) (out []*big.Rat, total *big.Rat) {
@@ -223,10 +224,10 @@ func TestBoundsOfASchedule(t *testing.T) {
 		active []bool
 		want   []int
 	}{
-		{0, nil, []int{500, 375, 125, 0}},                           // what the first may not have, the others divide
-		{0, []bool{true, false, true, true}, []int{500, 0, 500, 0}}, // who left
-		{0, []bool{true, false, false, true}, []int{1000, 0, 0, 0}}, // a most that nobody else can make up for gives way
-		{10, []bool{true, true, true, true}, []int{0, 0, 500, 500}}, // a least is for those who have weight
+		{0, nil, []int{500, 375, 125, 0}},                           // the others divide what exceeds the most of the first
+		{0, []bool{true, false, true, true}, []int{500, 0, 500, 0}}, // a source left
+		{0, []bool{true, false, false, true}, []int{1000, 0, 0, 0}}, // the only source left gets the whole in spite of its most
+		{10, []bool{true, true, true, true}, []int{0, 0, 500, 500}}, // a least holds only for sources with weight
 		{0, []bool{false, false, false, false}, []int{0, 0, 0, 0}},  // nobody
 		{0, []bool{false, true, true, true}, []int{0, 750, 250, 0}}, // 15 : 5, above the least
 	} {

@@ -12,7 +12,8 @@ var bijectionBits = flag.Int("bijection", 21, "the power of two up to which perm
 
 func testKey(i int) Key { return DeriveKey(uint64(i), Text("test"), Number(0), Text("order")) }
 
-// requireBijection marks every image in a table and takes it back by Inverse. The table has room for n images and is clear before and after.
+// requireBijection marks every image in a table and inverts it. The table has room for n images and is clear before and
+// after.
 func requireBijection(t *testing.T, seen []bool, n uint64, key Key) {
 	t.Helper()
 	p := NewPermutation(n, key)
@@ -29,7 +30,7 @@ func requireBijection(t *testing.T, seen []bool, n uint64, key Key) {
 	clear(seen[:n])
 }
 
-// Every n to 4096, and what lies beside each power of two to 2^21: exhaustively. -bijection=24 goes further.
+// Every n up to 4096, and the numbers beside each power of two up to 2^21, exhaustively. -bijection=24 goes further.
 func TestPermutationIsABijection(t *testing.T) {
 	seen := make([]bool, 1<<*bijectionBits+1)
 	for n := uint64(1); n <= 4096; n++ {
@@ -95,7 +96,8 @@ func pairZ(p *Permutation, stride uint64, samples int) float64 {
 	return (chi - degrees) / math.Sqrt(2*degrees)
 }
 
-// displacementZ tests that an image says nothing about its index: the same chi-square over (i, At(i)), i spread over the domain.
+// displacementZ tests that an image does not depend on its index: the same chi-square over (i, At(i)), with i spread
+// over the domain.
 func displacementZ(p *Permutation, samples int) float64 {
 	const grid = 32
 	var counts [grid * grid]float64
@@ -108,7 +110,7 @@ func displacementZ(p *Permutation, samples int) float64 {
 	for _, c := range counts {
 		chi += (c - expect) * (c - expect) / expect
 	}
-	const degrees = (grid - 1) * grid // the rows' totals are fixed
+	const degrees = (grid - 1) * grid // the totals of the rows are fixed
 	return (chi - degrees) / math.Sqrt(2*degrees)
 }
 
@@ -133,8 +135,8 @@ func TestPermutationBattery(t *testing.T) {
 	t.Logf("worst |z| %.2f", worst)
 }
 
-// Small domains are where few rounds show: over keys, every (index, image) pair must be nearly equally likely. Measured is Cramér's V squared beyond what chance
-// gives; 0.0015 is a pair likelier by about one part in fifty.
+// Too few rounds show in small domains: over keys, every (index, image) pair must be nearly equally likely. It measures
+// Cramér's V squared beyond chance; 0.0015 is a pair that is likelier by about one part in fifty.
 func TestPermutationSmallDomains(t *testing.T) {
 	const keys = 20000
 	for _, n := range []uint64{2, 3, 4, 5, 6, 7, 10, 16, 17} {

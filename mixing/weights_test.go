@@ -73,7 +73,8 @@ func drawWeights(t *rapid.T, label string) []Weight {
 	return weights
 }
 
-// Dumb version: each share is within one part of the exact rational one, except that a positive one never rounds to 0 at the cost of the largest.
+// Dumb version: each share is within one part of the exact rational one, except that a positive one never rounds to 0
+// at the cost of the largest.
 func TestNormaliseKeepsQuota(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t, "weights")
@@ -94,7 +95,7 @@ func TestNormaliseKeepsQuota(t *testing.T) {
 			exact[i] = new(big.Rat).Quo(w.rat(), sum)
 			exact[i].Mul(exact[i], big.NewRat(One, 1))
 			if !w.IsZero() && exact[i].Cmp(big.NewRat(1, 1)) < 0 {
-				limit++ // it may be raised to 1, and the largest pays
+				limit++ // a small one may be raised to 1 at the cost of the largest
 			}
 		}
 		for i, s := range shares {

@@ -12,7 +12,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// classify knows the classes of the keys that tests change.
+// classify has the classes of the keys that tests change.
 func classify(key string) millrace.KeyClass {
 	root, _, _ := strings.Cut(key, ".")
 	switch {
@@ -30,8 +30,9 @@ func classify(key string) millrace.KeyClass {
 	return millrace.KeySteps
 }
 
-// TestAnotherMixtureDropsWhatWasChangedOfTheOld: `mix set` was said of the mixture that was in the file then.
-func TestAnotherMixtureDropsWhatWasChangedOfTheOld(t *testing.T) {
+// TestAnotherMixtureDropsOverrides: changes of `mix set` belong to the mixture that was in the file at the
+// time.
+func TestAnotherMixtureDropsOverrides(t *testing.T) {
 	schedule := func(weights ...string) *mixing.Schedule {
 		w, err := ParseWeights(weights)
 		if err != nil {
@@ -67,8 +68,8 @@ func TestAnotherMixtureDropsWhatWasChangedOfTheOld(t *testing.T) {
 	}
 }
 
-// TestAStateThatNothingCanChange: inside a window, or with segments of a source that was removed.
-func TestAStateThatNothingCanChange(t *testing.T) {
+// TestStatesThatCannotChange: a state inside a window, or with segments of a source that was removed, is refused.
+func TestStatesThatCannotChange(t *testing.T) {
 	inside, carries := savedState(), savedState()
 	inside.Done, inside.Tokens = progress.Done{Steps: 2, Tokens: 5}, 65
 	carries.Carried = []progress.Carried{{Source: 1, Ordinal: 2, Length: 5}}

@@ -12,7 +12,7 @@ import (
 	"millrace/proto"
 )
 
-// runOf is a run with these sources; the files of a source are given behind a slash, by default its name.
+// runOf is a run with these sources. The files of a source are given after a slash; the default is its name.
 func runOf(sources ...string) *Run {
 	var list []SourceFiles
 	for _, s := range sources {
@@ -25,7 +25,7 @@ func runOf(sources ...string) *Run {
 	return NewRun(nil, []byte(`{"seed":"1"}`), list)
 }
 
-// stateOf is the text of a run's state.
+// stateOf returns the text of a run's state.
 func stateOf(run *Run, attempt uint32, st progress.State) []byte {
 	return NewRunState(run, attempt, st, Overrides{}).Encode()
 }
@@ -43,7 +43,7 @@ func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), overr
 	return out.Planner, nil
 }
 
-// savedState is a state of the sources b, d and g: b is inside a document, d has left, g is owed.
+// savedState is a state of the sources b, d and g: b is inside a document, d has ended, g has a positive deficit.
 func savedState() progress.State {
 	st := progress.New(3)
 	st.Step, st.Tokens = 9, 60
@@ -57,10 +57,10 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 	const b, cutB, d, openD, g = "[7,64,0,10,8,-70,0,2,0,5,0,0,1]", "[8,0,0,10,8,-70,0]", "[3,0,0,20,3,30,1]", "[3,0,0,20,3,30,0]", "[4,0,0,30,4,40,0]"
 	for _, c := range []struct {
 		name     string
-		now      string   // sources of the run that it is given to
-		identity []string // what differs, as the configuration names it
+		now      string   // sources of the run that loads it
+		identity []string // the differences, as the configuration names them
 		override string
-		want     string // the sources' state, or the error
+		want     string // the sources in the state, or the error
 	}{
 		{"nothing", "b d g", nil, "", b + d + g},
 		{"files", "b/new d g", nil, "", `sources.b.files: their names, sizes or contents: restore what changed, or pass override=["sources.b.files"]`},
@@ -189,11 +189,12 @@ func TestSourcesPack(t *testing.T) {
 	}
 }
 
-// TestRunStateIsSmall: the sizes that are promised, for sources of blocks that all have a seek point. Beyond 64 sources they hold while names
-// differ in a few characters, and a source has less than 10^8 documents and 10^12 tokens.
+// TestRunStateIsSmall: states have the promised sizes, with sources of blocks that all have a seek point. Beyond 64
+// sources the sizes hold if names differ in a few characters and a source has less than 10^8 documents and 10^12
+// tokens.
 func TestRunStateIsSmall(t *testing.T) {
 	for _, c := range []struct {
-		sources, most, identity int // config gives it 5 KiB at most; of so many sources it says digests only
+		sources, most, identity int // config gives it at most 5 KiB; with many sources it has digests only
 		name                    string
 		of                      progress.Source
 	}{
@@ -227,7 +228,7 @@ func TestRunStateIsSmall(t *testing.T) {
 	}
 }
 
-// FuzzReadSaved: whatever a trainer loads is refused with words, or goes on.
+// FuzzReadSaved: any text that a trainer loads is refused with an error, or goes on.
 func FuzzReadSaved(f *testing.F) {
 	run := runOf("b", "d", "g")
 	text := string(stateOf(run, 3, savedState()))
@@ -242,7 +243,8 @@ func FuzzReadSaved(f *testing.F) {
 	})
 }
 
-// TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint that a program of planner version 1 wrote go on with states that this one writes.
+// TestStatesOfAnOlderPlannerAreTheSame: a store and a checkpoint of planner version 1 go on with the states that this
+// program writes.
 func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
 	run, now := runOf("b", "d", "g"), savedState()
 	old := now.Clone()

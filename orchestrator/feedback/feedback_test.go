@@ -14,7 +14,8 @@ func settings(policy string) Settings {
 	return Settings{Policy: policy, Every: 10, Warmup: 20, Floor: 0.02, Smoothing: 0.8}
 }
 
-// life trains with a policy: losses fall by a law of each source, and the policy's weights say how much of each is seen.
+// life trains with a policy: the loss of each source falls by a law, and the weights of the policy decide how much of
+// each is seen.
 func life(t *testing.T, s Settings, law func(source int, seen float64) float64, sources, rounds int, restart bool) []float64 {
 	t.Helper()
 	now := make([]float64, sources)
@@ -66,7 +67,7 @@ func life(t *testing.T, s Settings, law func(source int, seen float64) float64, 
 	return now
 }
 
-// TestHighLossIsDrawnMore is what odm is for.
+// TestHighLossIsDrawnMore: odm draws the source with the higher loss more.
 func TestHighLossIsDrawnMore(t *testing.T) {
 	got := life(t, settings(ODM), func(source int, _ float64) float64 { return []float64{1, 2, 4}[source] }, 3, 40, false)
 	if got[2] < got[1] || got[1] < got[0] || got[2] < 0.4 {
@@ -74,7 +75,8 @@ func TestHighLossIsDrawnMore(t *testing.T) {
 	}
 }
 
-// TestFastLearningIsDrawnMore is what ado is for: of two with equal losses, the one that falls with its tokens.
+// TestFastLearningIsDrawnMore: of two sources with equal losses, ado draws the one more whose loss falls with its
+// tokens.
 func TestFastLearningIsDrawnMore(t *testing.T) {
 	laws := func(source int, seen float64) float64 {
 		return []float64{3, 1 + 60*math.Pow(seen, -0.3), 2.9 + 0.1*math.Pow(seen, -0.01)}[source]
@@ -85,7 +87,7 @@ func TestFastLearningIsDrawnMore(t *testing.T) {
 	}
 }
 
-// TestARestartRemembers: with nothing but the summary it comes to the same, up to rounding.
+// TestARestartRemembers: a policy restored from its summary gives the same weights, up to rounding.
 func TestARestartRemembers(t *testing.T) {
 	for _, policy := range []string{ODM, ADO} {
 		law := func(source int, seen float64) float64 {
@@ -100,8 +102,8 @@ func TestARestartRemembers(t *testing.T) {
 	}
 }
 
-// TestReportsThatMakeNoSense change nothing, and what was counted once is not counted again.
-func TestReportsThatMakeNoSense(t *testing.T) {
+// TestInvalidReportsAreIgnored: they change nothing, and reports that were counted are not counted again.
+func TestInvalidReportsAreIgnored(t *testing.T) {
 	p, err := NewPolicy(settings(ODM), []float64{0.5, 0.5})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +138,8 @@ func TestReportsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// trainer makes times of microbatches whose attention costs as much as everything linear at a length, with 3 % of noise and a constant.
+// trainer makes times of microbatches with 3 % of noise and a constant. Attention costs as much as everything linear at
+// a given length.
 func trainer(rng *rand.Rand, star float64, packed bool) *Calibration {
 	f := &Calibration{}
 	for range 4000 {
@@ -156,7 +159,8 @@ func trainer(rng *rand.Rand, star float64, packed bool) *Calibration {
 	return f
 }
 
-// TestAWrongRatioIsRepaired: where the mixture file is wrong by -20 … +30 % about the length at which attention costs as much as everything linear.
+// TestAWrongRatioIsRepaired: the mixture file is wrong by -20 … +30 % about the length at which attention costs as much
+// as everything linear.
 func TestAWrongRatioIsRepaired(t *testing.T) {
 	worst := 0.0
 	defer func() { t.Logf("the ratio is fitted within %.1f %%", 100*worst) }()
@@ -168,7 +172,7 @@ func TestAWrongRatioIsRepaired(t *testing.T) {
 		got := float64(linear) / float64(quadratic)
 		off := math.Abs(got-star) / star
 		worst = max(worst, off*float64(seed%2))
-		if seed%2 == 0 { // a constant of a millisecond for 8192 tokens counts as theirs
+		if seed%2 == 0 { // a constant of a millisecond for 8192 tokens is part of their cost
 			off = math.Abs(got-star*(8192+1000)/8192) / star
 		}
 		if !ok || off > 0.06 {
@@ -183,8 +187,8 @@ func TestAWrongRatioIsRepaired(t *testing.T) {
 	}
 }
 
-// TestFitsThatCannotBe: reports that do not tell linear from quadratic.
-func TestFitsThatCannotBe(t *testing.T) {
+// TestAmbiguousReportsGiveNoCalibration: no result from reports that do not tell linear from quadratic.
+func TestAmbiguousReportsGiveNoCalibration(t *testing.T) {
 	f := &Calibration{}
 	for range 100 {
 		f.Add(1000, 1000*1000, 1)
@@ -208,9 +212,9 @@ func TestFitsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestAConstantIsNotTheTokens: microbatches of nearly as many tokens that take a constant beside: S* stays what it is, and what is in force is never replaced by what
-// explains less.
-func TestAConstantIsNotTheTokens(t *testing.T) {
+// TestConstantTimeIsNoLinearCost: with microbatches of nearly equal tokens and a constant time, S* stays. Coefficients
+// that explain less never replace those in force.
+func TestConstantTimeIsNoLinearCost(t *testing.T) {
 	const star = 61000.0
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -232,8 +236,9 @@ func TestAConstantIsNotTheTokens(t *testing.T) {
 	}
 }
 
-// TestNothingWorseIsProposed: where a constant cannot be told from the tokens, what is in force may explain more than the fit.
-func TestNothingWorseIsProposed(t *testing.T) {
+// TestCoefficientsInForceMayStay: if a constant cannot be told from the tokens, the coefficients in force may explain more
+// than the new ones.
+func TestCoefficientsInForceMayStay(t *testing.T) {
 	kept := 0
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 6))

@@ -11,7 +11,7 @@ import (
 	"millrace/orchestrator/lease"
 )
 
-// terms is a journal's terms: the store's lock is what makes it exclusive.
+// terms gives a journal's terms. In a store the lock makes it exclusive.
 type terms struct{ store *checkpoint.Store }
 
 func (t terms) TakeTerm() (millrace.Term, error) {
@@ -19,7 +19,7 @@ func (t terms) TakeTerm() (millrace.Term, error) {
 	return millrace.Term(last), err
 }
 
-// TestSolo is the contract of every lease: terms rise, also across restarts, and nobody holds it twice.
+// TestSolo is the contract of every lease: terms rise, also across restarts, and it has one holder at a time.
 func TestSolo(t *testing.T) {
 	dir := t.TempDir()
 	var highest millrace.Term

@@ -7,8 +7,8 @@ import (
 	"millrace/proto"
 )
 
-// TestEntryKeepsWhatItHasRoomFor: with more sources than fit, an entry says that it is not whole.
-func TestEntryKeepsWhatItHasRoomFor(t *testing.T) {
+// TestEntryThatIsNotWhole: an entry without room for all sources says that it is not whole.
+func TestEntryThatIsNotWhole(t *testing.T) {
 	for _, n := range []int{0, 1, 200, 1000} {
 		p := &proto.Plan{Content: make([]byte, 16), Placement: make([]byte, 16), Assignments: &proto.Assignments{}}
 		for i := range n {

@@ -17,7 +17,7 @@ func meta(o uint64) millrace.SampleMeta {
 	return m
 }
 
-// However stripes arrive, cut and repeated, the queue says the same.
+// The order, the cuts and the repetition of arrivals do not change the queue.
 func TestArrivalOrderChangesNothing(t *testing.T) {
 	const n, stripes = 500, 3
 	for seed := range uint64(20) {
@@ -44,7 +44,7 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				if rng.IntN(4) > 0 {
-					sent[s]++ // else it is told again
+					sent[s]++ // else it is offered again
 				}
 			}
 			if rng.IntN(20) == 0 && q.Next() > released {
@@ -67,7 +67,8 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 	}
 }
 
-// A queue that is new after a restart may be told to release what it has not heard of; the loaders then never say it.
+// A queue that is new after a restart may be told to release ordinals that were never offered to it. Loaders then never
+// offer them.
 func TestReleaseAheadOfOffers(t *testing.T) {
 	const stripes = 2
 	q := NewQueue("web", stripes)

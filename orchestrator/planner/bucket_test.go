@@ -10,8 +10,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestBucketsAreOfOneLength: every row of a step has the step's length, which is that of its longest segment's bucket; and rows are a good deal
-// fuller than where each has the run's length.
+// TestBucketsAreOfOneLength: every row of a step has the length of its longest segment's bucket, and rows are much
+// fuller than rows of the run's length.
 func TestBucketsAreOfOneLength(t *testing.T) {
 	padded := map[millrace.Packing]uint64{}
 	for _, packing := range []millrace.Packing{millrace.Pad, millrace.Bucketed} {
@@ -57,7 +57,7 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 	}
 }
 
-// TestBucketsAnyLength: a segment has the shortest row that takes it and that the pad multiple divides.
+// TestBucketsAnyLength: a segment goes to the shortest row that holds it and that the pad multiple divides.
 func TestBucketsAnyLength(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 3000 {

@@ -13,7 +13,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// above is a corpus that nobody may ask for what lies below a state's floor: loaders start there.
+// above is a corpus that fails the test if a document below a state's floor is asked for: loaders start at the floor.
 type above struct {
 	planner.Offers
 	t     *testing.T
@@ -35,7 +35,8 @@ func (a above) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, 
 	return a.Offers.Peek(source, ordinal)
 }
 
-// TestCarryIsBounded: no more waits than may, none longer than it may, floors only rise, and what is placed and what waits is what was drawn.
+// TestCarryIsBounded: no more segments wait than allowed, and none longer; floors only rise; placed and carried
+// segments are the drawn ones.
 func TestCarryIsBounded(t *testing.T) {
 	waited := 0
 	for seed := range uint64(150) {
@@ -81,8 +82,9 @@ func TestCarryIsBounded(t *testing.T) {
 	}
 }
 
-// TestMovedIsWhatWindowsAndCarryAllow: nothing moves without them, and nothing further than they let it.
-func TestMovedIsWhatWindowsAndCarryAllow(t *testing.T) {
+// TestOnlyWindowsAndCarryMoveSegments: without window and carry no segment moves, and with them none moves further than
+// they allow.
+func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
 	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3}} {
 		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry
@@ -104,7 +106,8 @@ func TestMovedIsWhatWindowsAndCarryAllow(t *testing.T) {
 	}
 }
 
-// TestWindowsEndWhereTheyMust: at absolute multiples, and where the mixture jumps, or begins or ends a ramp.
+// TestWindowsEndWhereTheyMust: windows end at absolute multiples, where the mixture jumps, and where a ramp begins or
+// ends.
 func TestWindowsEndWhereTheyMust(t *testing.T) {
 	for _, measure := range []mixing.Measure{mixing.Steps, mixing.Tokens} {
 		at := func(count uint64) mixing.Point {
@@ -139,7 +142,8 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 	}
 }
 
-// TestWindowMovesSamplesByLessThanItsLength: whatever a window holds of a source was drawn behind all that earlier windows hold of it.
+// TestWindowMovesSamplesByLessThanItsLength: every document of a source in a window was drawn after all those in
+// earlier windows.
 func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 	spec, c := plannertest.Pretrain(t, 2048, 64, 3000)
 	spec.Window = 4
@@ -177,7 +181,8 @@ func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 	}
 }
 
-// TestAnotherWindow: a window that does not come out as it was is refused, whether its steps hold other tokens or it is too short.
+// TestAnotherWindow: a window that comes out differently is refused, whether its steps hold other tokens or it is too
+// short.
 func TestAnotherWindow(t *testing.T) {
 	spec := plannertest.NewSpec(t, 16, 4, "1")
 	spec.Window = 4
@@ -198,7 +203,8 @@ func TestAnotherWindow(t *testing.T) {
 	}
 }
 
-// TestCarriedDocumentMayChange: a carried document that cannot be read any more keeps its place, one that is another than it was is refused.
+// TestCarriedDocumentMayChange: a carried document that can no longer be read keeps its place; another document in its
+// place is refused.
 func TestCarriedDocumentMayChange(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
 	spec.Carry = 4

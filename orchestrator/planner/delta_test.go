@@ -13,7 +13,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// randomSchedule has up to four milestones, with and without ramps, in steps or tokens; each leaves some sources without weight.
+// randomSchedule has up to four milestones, with and without ramps, in steps or tokens. Each leaves some sources
+// without weight.
 func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule {
 	measure := []mixing.Measure{mixing.Steps, mixing.Tokens}[rng.IntN(2)]
 	unit := map[mixing.Measure]uint64{mixing.Steps: 1, mixing.Tokens: 900}[measure]
@@ -33,8 +34,8 @@ func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule 
 	return plannertest.Schedule(t, milestones...)
 }
 
-// TestDeltasLeadAlongEveryRun: whatever the mixture, deltas lead from the first state through each that select comes to, by one Differ that
-// goes on and by a fresh one that starts anywhere; and they do so from seek points to seek points, through leaves and to the end.
+// TestDeltasLeadAlongEveryRun: under any mixture, deltas lead from the first state through each state of the run: by
+// one Differ from the start, and by a fresh one at every step. They carry seek points, sources that leave, and the end.
 func TestDeltasLeadAlongEveryRun(t *testing.T) {
 	steps, left := 0, 0
 	for seed := range uint64(150) {
@@ -71,7 +72,7 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 			if slices.ContainsFunc(run[i].After.Sources, func(s progress.Source) bool { return s.Finished }) {
 				left++
 			}
-			for n := range delta { // what is cut anywhere is refused
+			for n := range delta { // a delta that is cut off anywhere is refused
 				cut := before.Clone()
 				if err := reader.Apply(&cut, delta[:n]); err == nil {
 					t.Fatalf("seed %d step %d: the first %d of %d bytes are taken", seed, i, n, len(delta))
@@ -86,7 +87,7 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 	}
 }
 
-// many is a mixture of a thousand sources whose documents fill a step with few of them.
+// many is a mixture of a thousand sources. A few documents fill a step.
 func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 	const n = 1000
 	rng := rand.New(rand.NewPCG(5, 5))
@@ -108,8 +109,9 @@ func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 	return spec, c
 }
 
-// TestDeltaIsAsLargeAsWhatWasDrawn: of a thousand sources, those that were not drawn cost nothing, whether the mixture stands or ramps.
-func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
+// TestDeltaSizeFollowsDraws: of a thousand sources, those that were not drawn cost no byte, with a constant
+// mixture and with ramps.
+func TestDeltaSizeFollowsDraws(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampLinear, mixing.RampCosine} {
 		spec, c := many(t, ramp)
 		run, _, err := plannertest.Collect(t, spec, progress.New(1000), anchored{c}, 150)
@@ -138,8 +140,9 @@ func TestDeltaIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	}
 }
 
-// TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn: as above with carry and windows, whose last step says what all of them changed.
-func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
+// TestWindowDeltaSizeFollowsDraws: the same with carry and windows. The last step of a window has the changes
+// of all its steps.
+func TestWindowDeltaSizeFollowsDraws(t *testing.T) {
 	for _, ramp := range []mixing.Ramp{mixing.RampNone, mixing.RampCosine} {
 		spec, c := many(t, ramp)
 		spec.Window, spec.Carry = 4, 8
@@ -168,7 +171,8 @@ func TestDeltaOfWindowsIsAsLargeAsWhatWasDrawn(t *testing.T) {
 	}
 }
 
-// TestDeltaOfLeaveIsBounded: a source that leaves inside a step changes all shares there, which no prediction knows.
+// TestDeltaOfLeaveIsBounded: a source that leaves inside a step changes all shares there, which the prediction does not
+// cover.
 func TestDeltaOfLeaveIsBounded(t *testing.T) {
 	spec, c := many(t, mixing.RampNone)
 	for i := range c.Epochs {
@@ -208,7 +212,7 @@ func TestDeltaRefused(t *testing.T) {
 			t.Errorf("%s: %x is taken", name, bad)
 		}
 	}
-	for n := range good { // what is cut anywhere is refused
+	for n := range good { // a delta that is cut off anywhere is refused
 		if err := d.Apply(&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, good[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes are taken", n, len(good))
 		}

@@ -8,8 +8,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestFill is goal G6: how full the bins are in steps of about 8,192 segments, with and without carry, and that nothing is cut but what is longer
-// than a bin.
+// TestFill holds the goal for fill: how full the bins are in steps of about 8,192 segments, with and without carry.
+// Only documents longer than a bin are cut.
 func TestFill(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -17,7 +17,7 @@ func TestFill(t *testing.T) {
 		seqlen uint32
 		batch  int
 		carry  int
-		fill   uint64 // least, in millionths, of all steps together
+		fill   uint64 // the least allowed, in millionths, over all steps together
 	}{
 		{"8K", plannertest.Pretrain, 8 << 10, 1024, 0, 999_000},
 		{"8K, carry", plannertest.Pretrain, 8 << 10, 1024, 512, 999_900},

@@ -15,8 +15,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestRefusedDocumentsAreEmptyOnes: what the source's own filter refuses is planned as a document without tokens would be, under any setting, and
-// bits that no stage asks for change nothing.
+// TestRefusedDocumentsAreEmptyOnes: a document that its source's own filter refuses is planned like one without tokens,
+// under any setting. Bits that no stage uses change nothing.
 func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 	refused := 0
 	for seed := range uint64(60) {
@@ -66,21 +66,22 @@ func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 	}
 }
 
-// TestStagesHaveFilters: from its stage on no document begins that a stage's filter refuses, before it all do; one that has begun goes on.
+// TestStagesHaveFilters: from its stage on, no document begins that a stage's filter refuses. Before it all documents
+// begin. A document that has begun goes on.
 func TestStagesHaveFilters(t *testing.T) {
 	const begins = 5
 	before, gone := 0, 0
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 42))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
-		spec.Carry = 0 // what waits was drawn in the stage before
+		spec.Carry = 0 // carried segments were drawn in the stage before
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 400, spec.SequenceLength)
 		for s := range c.Docs {
 			for d := range c.Docs[s] {
 				c.Docs[s][d].Refused = rng.Uint64N(2) << 1
 			}
 		}
-		spec.Carry = 0 // what was drawn before the stage and waits belongs to the steps before
+		spec.Carry = 0 // segments carried into the stage belong to the steps before
 		spec.Stages = []planner.Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
 		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if err != nil {
@@ -106,7 +107,7 @@ func TestStagesHaveFilters(t *testing.T) {
 	}
 }
 
-// TestAFilterThatRefusesAllIsNamed, whether the source repeats or ends.
+// TestAFilterThatRefusesAllIsNamed: the error names the filter, whether the source repeats or ends.
 func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
 	for _, on := range []millrace.OnExhausted{millrace.Repeat, millrace.Renormalize} {
 		spec := plannertest.NewSpec(t, 64, 4, "1", "1")

@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// forEyes names the files that may compute in floating point: what people read, and what becomes of reports, which package feedback rounds before it is journaled.
+// forEyes names the files that may compute in floating point: text for people, and the statistics of reports, which
+// package feedback rounds before they are journaled.
 var forEyes = []string{"../feedback.go", "../metrics.go", "../status.go", "../../internal/app/setup/adaptive.go"}
 
-// TestNoFloatingPoint reads the packages that plans, digests and the journal come from: a compiler may fuse floating-point operations, and plans would
-// differ between hosts.
+// TestNoFloatingPoint searches the packages that make plans, digests and the journal. A compiler may fuse
+// floating-point operations, and plans would differ between hosts.
 func TestNoFloatingPoint(t *testing.T) {
 	banned := []string{"float32", "float64", "complex64", "complex128"}
 	limits := []string{"MaxInt64", "MaxUint32", "MaxUint64"} // of package math

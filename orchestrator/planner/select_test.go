@@ -14,7 +14,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// checkStep holds for every selection: bins hold what fits, cuts are where they may be.
+// checkStep checks any selection: bins hold segments that fit, and documents are cut only at allowed places.
 func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 	t.Helper()
 	held := make([]uint64, sel.NumBins)
@@ -38,7 +38,7 @@ func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 	}
 }
 
-// place is where a token of a document is: the property tests use it as a key.
+// place is the position of a token in a document. The property tests use it as a key.
 type place struct {
 	source  uint32
 	ordinal millrace.Ordinal
@@ -97,9 +97,9 @@ func TestEveryTokenOnce(t *testing.T) {
 	}
 }
 
-// TestHowOftenItWaitedDoesNotMatter compares a run with every fact at hand with one that is told each only after asking, and with runs restarted from
-// the state after every step.
-func TestHowOftenItWaitedDoesNotMatter(t *testing.T) {
+// TestWaitingDoesNotChangeSteps compares a run with all metadata at hand with one that must ask for each, and with
+// runs restarted from the state after every step.
+func TestWaitingDoesNotChangeSteps(t *testing.T) {
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(4))
@@ -157,7 +157,8 @@ func sameError(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// TestMixtureBound: after every step each source has had its share of tokens up to two longest segments, of samples up to one.
+// TestMixtureBound: after every step each source is within two longest segments of its share of the tokens, or within
+// one sample of its share of the samples.
 func TestMixtureBound(t *testing.T) {
 	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
 		for seed := range uint64(6) {
@@ -206,7 +207,7 @@ func TestMixtureBound(t *testing.T) {
 	}
 }
 
-// TestExactlyFullSaysLast: four documents that fill two steps to the token.
+// TestExactlyFullSaysLast: four documents fill two steps to the token.
 func TestExactlyFullSaysLast(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
 	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 20)}}, Epochs: []uint64{1}}
@@ -262,7 +263,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestLaterPhases: a source that only a later milestone draws is drawn as soon as the others are through.
+// TestLaterPhases: a source that only a later milestone draws is drawn as soon as the others have ended.
 func TestLaterPhases(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1", "1", "1")
 	spec.Schedule = plannertest.Schedule(t,
@@ -317,7 +318,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestAnotherDocument: a cursor in the middle of a document refuses one that is too short to have it.
+// TestAnotherDocument: a cursor in the middle of a document refuses a document that is too short to contain it.
 func TestAnotherDocument(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
 	st := progress.New(1)

@@ -10,8 +10,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestSkipPassesOverSteps: what steps A to B would have held comes nowhere, the data behind it takes its place without a gap, and the mixture goes on from what was
-// placed.
+// TestSkipPassesOverSteps: the documents of steps A to B are never delivered, the later ones take their place without a
+// gap, and the deficits go on from before the skip.
 func TestSkipPassesOverSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -21,7 +21,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 			c.Epochs[i] = 0
 		}
 		const steps = 12
-		if spec.Carry > 0 || spec.Window > 1 { // what is skipped is then said by plainer runs
+		if spec.Carry > 0 || spec.Window > 1 { // a plainer run then gives the skipped documents
 			skipping := *spec
 			skipping.Skips = []planner.Skip{{From: 3, To: 9}}
 			got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
@@ -72,7 +72,7 @@ func TestSkipPassesOverSteps(t *testing.T) {
 		}
 		for i, at := range landed.Sources {
 			want := place{uint32(i), at.Ordinal, at.Offset}
-			for { // documents without tokens come nowhere
+			for { // documents without tokens are in no step
 				meta, _ := c.Peek(i, want.ordinal)
 				if meta.Reject == "" && meta.Lengths.Tokens > want.offset {
 					break
@@ -97,7 +97,7 @@ func tokensBefore(steps []planner.Selection, i int) uint64 {
 	return steps[i-1].After.Tokens
 }
 
-// resumeEverywhere: from every state on, the same steps follow, and the deltas lead there.
+// resumeEverywhere checks that the same steps follow from every state, and that the deltas lead there.
 func resumeEverywhere(t *testing.T, spec *planner.Spec, o planner.Offers, steps []planner.Selection) {
 	t.Helper()
 	differ, at := planner.NewDiffer(spec), progress.New(len(spec.Sources))
@@ -122,7 +122,7 @@ func resumeEverywhere(t *testing.T, spec *planner.Spec, o planner.Offers, steps 
 	}
 }
 
-// TestSkipToTheEnd: where the sources are through before the skip is, the run is over.
+// TestSkipToTheEnd: if the sources end before the skip does, the run is over.
 func TestSkipToTheEnd(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 6))
 	spec := plannertest.RandomSpec(t, rng, 2)

@@ -37,8 +37,8 @@ func randomStages(rng *rand.Rand, spec *planner.Spec) {
 	}
 }
 
-// TestStagesHoldEveryTokenOnce: whatever a stage changes, each step has its stage's bins, documents that go on across a change lose nothing, and a run
-// restored at any step, from facts that come late, goes on the same.
+// TestStagesHoldEveryTokenOnce: each step has its stage's bins, and documents that go on across a change lose nothing.
+// A run restored at any step, with metadata that comes late, gives the same steps.
 func TestStagesHoldEveryTokenOnce(t *testing.T) {
 	crossed, changes := 0, 0
 	for seed := range uint64(80) {
@@ -58,7 +58,7 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 		for i := range steps {
 			sel := &steps[i]
 			checkStage(t, spec, sel, tokens)
-			if sel.After.Done == (progress.Done{}) { // a window has the stage of its first step, or ends
+			if sel.After.Done == (progress.Done{}) { // all steps of a window are of one stage
 				tokens = sel.After.Tokens
 			}
 			if i > 0 && sel.SequenceLength != steps[i-1].SequenceLength {
@@ -102,7 +102,7 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 	}
 }
 
-// checkStage holds for every selection of a run with stages.
+// checkStage checks any selection of a run with stages.
 func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens uint64) {
 	t.Helper()
 	want := dumbStage(spec, uint64(sel.Step), tokens)

@@ -14,7 +14,7 @@ import (
 	"millrace"
 )
 
-// dumbBestFit is best-fit-decreasing by looking at every bin: the fullest that takes the segment, of equals the last changed.
+// dumbBestFit is best-fit-decreasing that looks at every bin: the fullest bin with room, of equals the last changed.
 func dumbBestFit(capacity uint32, limit int, units []uint32) (bin []uint32, bins int, overflow uint64) {
 	order := make([]int, len(units))
 	for i := range order {
@@ -114,7 +114,7 @@ func TestBitmapNext(t *testing.T) {
 	}
 }
 
-// BenchmarkPack packs windows of 8K segments and of 64K, of the lengths that bench/plan has. What it prints goes into that table (G7).
+// BenchmarkPack packs windows of 8K segments and of 64K, with the lengths of bench/plan.
 func BenchmarkPack(b *testing.B) {
 	for _, c := range []struct {
 		lengths  string
@@ -138,7 +138,7 @@ func BenchmarkPack(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used, the collector included: on a busy machine the honest figure.
+// processorTime returns the processor time of this process, the collector included. A busy machine does not change it.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -147,13 +147,13 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// readLengths draws 64K segments from a histogram of bench/plan: documents longer than a bin are cut.
+// readLengths draws 64K segments from a histogram of bench/plan. Documents longer than a bin are cut.
 func readLengths(b *testing.B, name string, capacity uint32) []uint32 {
 	text, err := os.ReadFile("../../../bench/plan/workload/testdata/" + name + ".csv")
 	if err != nil {
 		b.Fatal(err)
 	}
-	var lengths, until []uint32 // until: documents of a length and of those before it
+	var lengths, until []uint32 // until: documents of this length and of those before it
 	total := uint32(0)
 	for line := range strings.Lines(string(text)) {
 		var length, count uint32
@@ -175,7 +175,7 @@ func readLengths(b *testing.B, name string, capacity uint32) []uint32 {
 	return units
 }
 
-// TestCutIsTheLongestPrefix: what was cut off would not have fitted, whatever comes first in it.
+// TestCutIsTheLongestPrefix: a longer prefix does not fit, whichever segment is first.
 func TestCutIsTheLongestPrefix(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	for round := range 200 {

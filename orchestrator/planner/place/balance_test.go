@@ -14,13 +14,13 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// The costs of the figures: S* of 61,000 and of 17,000 tokens.
+// The costs of the cases: S* of 61,000 and of 17,000 tokens.
 var (
 	dense8B = cost.Cost{Linear: 61000, Quadratic: 1}
 	moeA3B  = cost.Cost{Linear: 17000, Quadratic: 1}
 )
 
-// goal is one case of the figures.
+// goal is one case.
 type goal struct {
 	name   string
 	shares []string
@@ -76,7 +76,8 @@ func goals() []goal {
 	}
 }
 
-// TestGoals holds the goals of PLANNING §8 at an eighth of their ranks, where each column has fewer to choose from.
+// TestGoals holds the goals for balance at an eighth of their ranks, where each column has fewer documents to choose
+// from.
 func TestGoals(t *testing.T) {
 	const none = 1 << 40
 	for _, tt := range []struct {
@@ -105,8 +106,8 @@ func TestGoals(t *testing.T) {
 	}
 }
 
-// gapToEstimate compares a plan without an encoder under FSDP with an estimate of what its documents allow, in millionths: the targets that arrays sets
-// its columns. Those take documents for a liquid, so the estimate may lie above or below the best placement.
+// gapToEstimate compares a plan without an encoder under FSDP with an estimate, in millionths: the target costs of its
+// columns. Targets treat documents as divisible, so the estimate may be above or below the best placement.
 func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 	var size cost.Extent
 	for i := range plan.Assignments {
@@ -137,7 +138,7 @@ func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 	return 0
 }
 
-// BenchmarkBalance measures Place alone on the cases of PLANNING §8. Metrics: overheads over the mean in %, the speed-up over
+// BenchmarkBalance measures Plan on the cases of TestGoals. Metrics: overheads over the mean in %, the speed-up over
 // cost-blind best-fit under FSDP, latency in ms.
 func BenchmarkBalance(b *testing.B) {
 	for _, g := range goals() {

@@ -12,8 +12,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestContextIsEven is goal G12: with every document in zigzag, context-parallel ranks cost the same to 0.2 %, and so they do with short
-// documents whole on one rank. It prints the figures.
+// TestContextIsEven: with every document in zigzag, the costs of context-parallel ranks are equal to 0.2 %; also with
+// short documents whole on one rank. It prints the figures.
 func TestContextIsEven(t *testing.T) {
 	for _, x := range []struct {
 		seqlen uint32
@@ -59,7 +59,8 @@ func TestContextIsEven(t *testing.T) {
 	}
 }
 
-// TestHold: only short documents that are not split are held, by ranks that exist, evenly, and whoever asks again gets the same.
+// TestHold: only short documents that are not split are whole on one rank, the ranks exist and are even, and a second
+// call gives the same.
 func TestHold(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	weigh := func(s *millrace.Segment) uint64 { return uint64(s.Length)*1000 + uint64(s.Length)*uint64(s.Length) }

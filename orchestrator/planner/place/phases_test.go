@@ -13,7 +13,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// imageText is a corpus of which so many documents in ten have images, as docs/planning.md: one to four images beside their text, four patches a token.
+// imageText is a corpus in which so many documents in ten have images: one to four images beside their text, four
+// patches a token.
 func imageText(seed uint64, docs, withImages int) *plannertest.Corpus {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	lognormal := func(median, sigma, least, most float64) uint32 {
@@ -33,13 +34,13 @@ func imageText(seed uint64, docs, withImages int) *plannertest.Corpus {
 	return c
 }
 
-// imageTextCost is a ViT of 0.6 billion parameters before a model of 8 billion.
+// imageTextCost is the cost of a ViT of 0.6 billion parameters before a model of 8 billion.
 func imageTextCost(image uint64) cost.Cost {
 	return cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256,
 		Encoder: &cost.EncoderModel{Layers: 32, Hidden: 1280, Heads: 16, FFN: 5120, Image: image}}.Cost()
 }
 
-// imageTextStep is one microbatch of five sequences on each rank: some 32 documents.
+// imageTextStep is a step with one microbatch of five sequences on each rank: some 32 documents.
 func imageTextStep(tb testing.TB, ranks, withImages int) *planner.Selection {
 	spec := plannertest.NewSpec(tb, 8192, 5*ranks, "1")
 	spec.Sources[0].OnExhausted = millrace.Repeat
@@ -52,10 +53,10 @@ func imageTextStep(tb testing.TB, ranks, withImages int) *planner.Selection {
 
 var imageTextOptions = Options{MicroBatch: 5, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150}
 
-// TestPhases: with a barrier after the encoder and one assignment for both phases, ranks wait for less than half a percent; balanced by the backbone or by the sum alone, for a
-// multiple of that.
+// TestPhases: with a barrier after the encoder and one assignment for both phases, ranks wait for less than half a
+// percent. If only the backbone or the sum is balanced, they wait several times as long.
 func TestPhases(t *testing.T) {
-	for withImages, most := range map[int]uint64{6: 5_000, 10: 8_000} { // without text alone to fill up with
+	for withImages, most := range map[int]uint64{6: 5_000, 10: 8_000} { // 10: no document without images fills the gaps
 		for _, image := range []uint64{0, 1024} {
 			sel, topo, opt := imageTextStep(t, 64, withImages), millrace.Topology{Ranks: 64, TP: 1, CP: 1, PP: 1}, imageTextOptions
 			opt.Cost = imageTextCost(image)
@@ -108,7 +109,7 @@ func TestDirections(t *testing.T) {
 	}
 }
 
-// BenchmarkPhases measures Place and Weigh of steps with images; ns/op beside the ranks shows that the search holds.
+// BenchmarkPhases measures Plan and Weigh of steps with images. Compare ns/op with the number of ranks.
 func BenchmarkPhases(b *testing.B) {
 	for _, ranks := range []int{64, 512, 4096} {
 		sel, topo, opt := imageTextStep(b, ranks, 6), millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, imageTextOptions

@@ -16,8 +16,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// checkPlan holds for every plan: each segment once, whole or in all its slices at the same time; inside its row or array; digests that
-// verify; and in a complete step no microbatch without tokens.
+// checkPlan checks any plan: each segment is there once, whole or in all its slices at the same time, inside its row or
+// array; digests verify; in a complete step no microbatch is empty.
 func checkPlan(t *testing.T, sel *planner.Selection, opt Options, plan *millrace.Plan) {
 	t.Helper()
 	shape := opt.Shape(sel.SequenceLength, millrace.Int32)
@@ -49,7 +49,7 @@ func checkPlan(t *testing.T, sel *planner.Selection, opt Options, plan *millrace
 	}
 }
 
-// checkSlices holds for the assignments of one segment.
+// checkSlices checks the assignments of one segment.
 func checkSlices(t *testing.T, opt Options, of []millrace.Assignment) {
 	t.Helper()
 	if len(of) == 0 || len(of) != int(max(of[0].Parts, 1)) || of[0].Parts == 1 || of[0].Parts > 0 && !opt.Split.On {
@@ -67,7 +67,8 @@ func checkSlices(t *testing.T, opt Options, of []millrace.Assignment) {
 	}
 }
 
-// checkPart holds for every microbatch: rows in order, segments side by side at multiples of the pad multiple, none beyond the end.
+// checkPart checks a microbatch: rows in order, segments side by side at multiples of the pad multiple, none beyond the
+// end.
 func checkPart(t *testing.T, sel *planner.Selection, opt Options, part []millrace.Assignment, shape millrace.Shape) {
 	t.Helper()
 	end, rows := sel.SequenceLength, opt.MicroBatch
@@ -89,7 +90,8 @@ func checkPart(t *testing.T, sel *planner.Selection, opt Options, part []millrac
 	}
 }
 
-// checkWeight holds for every plan: nothing is better than the mean, nor than its largest documents, and the parts make the whole.
+// checkWeight checks the weight of any plan: it is no better than the mean and its largest document, and the parts add
+// up to the whole.
 func checkWeight(t *testing.T, plan *millrace.Plan, by cost.Weighing) {
 	t.Helper()
 	w := cost.Weigh(plan, by)
@@ -157,7 +159,8 @@ func TestPlaceProperties(t *testing.T) {
 	}
 }
 
-// TestNoWorseThanRows: packing anew never costs more than select's bins do, under any balance and cost, but for a 512th of what no packing goes below.
+// TestNoWorseThanRows: new microbatches never cost more than select's bins, under any balance and cost, except for
+// 1/512 of the lower bound.
 func TestNoWorseThanRows(t *testing.T) {
 	kept, beaten := 0, 0
 	for seed := range uint64(30) {
@@ -192,7 +195,8 @@ func TestNoWorseThanRows(t *testing.T) {
 	}
 }
 
-// TestContentUnderEveryTopology: the same digest, computed from what the ranks hold, for all topologies and microbatches.
+// TestContentUnderEveryTopology: the content digest, computed from the parts of the ranks, is the same for all
+// topologies and microbatches.
 func TestContentUnderEveryTopology(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	spec := plannertest.NewSpec(t, 64, 32, "3", "1")
@@ -225,7 +229,8 @@ func TestContentUnderEveryTopology(t *testing.T) {
 	}
 }
 
-// TestShortLastStep: 5 of 16 sequences on 2 ranks are microbatches 3 and 2, and one of padding so that counts are equal.
+// TestShortLastStep: 5 of 16 sequences on 2 ranks are 3 and 2 microbatches, and one of padding so that the counts are
+// equal.
 func TestShortLastStep(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 16, "1")
 	docs := make([]millrace.SampleMeta, 5)
@@ -278,7 +283,7 @@ func TestPlaceRefuses(t *testing.T) {
 	}
 }
 
-// TestArraysFallBack: with documents that admit no other packing, the selection's own bins are taken.
+// TestArraysFallBack: if documents admit no other packing, the selection's own bins are used.
 func TestArraysFallBack(t *testing.T) {
 	spec := plannertest.NewSpec(t, 12, 4, "1")
 	var docs []millrace.SampleMeta

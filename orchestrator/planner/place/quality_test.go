@@ -28,7 +28,7 @@ func shuffled(b *testing.B, sel *planner.Selection, topo millrace.Topology, opt 
 	return plan
 }
 
-// TestQuality keeps the figures from rotting: fill and balance of one fixed corpus.
+// TestQuality holds the fill and the balance of one fixed corpus.
 func TestQuality(t *testing.T) {
 	spec, c := plannertest.Pretrain(t, 2048, 512, 5000)
 	steps, _, err := plannertest.Collect(t, spec, progress.New(4), c, 4)
@@ -51,7 +51,8 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestWindowQuality is goal G2 with windows of four steps: 128K tokens, 128 ranks with eight microbatches each. Steps stay alike.
+// TestWindowQuality holds the goal for balance with windows of four steps: 128K tokens, 128 ranks with eight
+// microbatches each. Steps stay alike.
 func TestWindowQuality(t *testing.T) {
 	const ranks, micro = 128, 8
 	spec, c := plannertest.LongContext(t, 128<<10, ranks*micro, 60_000)

@@ -9,7 +9,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// bigState is about as long as a state gets: 64 sources, trillions of tokens, every one with a seek point.
+// bigState is close to the largest state in practice: 64 sources, trillions of tokens, every source with a seek point.
 func bigState() progress.State {
 	st := progress.New(64)
 	st.Step = 3_000_000
@@ -27,7 +27,7 @@ func bigState() progress.State {
 	return st
 }
 
-// hugeState has the widest numbers that fit, everywhere.
+// hugeState has the largest numbers that fit, everywhere.
 func hugeState() progress.State {
 	st := progress.New(64)
 	st.Step, st.Tokens = 1<<64-1, 1<<64-1
@@ -42,7 +42,7 @@ func hugeState() progress.State {
 	return st
 }
 
-// carrying has as much more as a state may have: a window under way and 512 carried segments, with wide numbers.
+// carrying adds a window under way and 512 carried segments, with large numbers.
 func carrying(st progress.State) progress.State {
 	st.Done = progress.Done{Steps: 63, Tokens: min((1<<64-1)-st.Tokens, 1<<40)}
 	st.Tokens += st.Done.Tokens
@@ -56,13 +56,13 @@ func carrying(st progress.State) progress.State {
 	return st
 }
 
-// mostState is the part of CONTRACT §5's 16 KiB that the planner may take: the rest are names, identity and files.
+// mostState is the planner's part of the 16 KiB of a saved state. The rest are names, identity and files.
 const mostState = 16<<10 - 512
 
 func TestStateRoundTripAndSize(t *testing.T) {
 	for _, c := range []struct {
 		st   progress.State
-		most int // bytes of a source beside the 40 of the rest
+		most int // bytes of a source, beside 40 for everything else
 	}{{progress.New(1), 10}, {progress.New(3), 10}, {bigState(), 67}, {hugeState(), 128}, {carrying(bigState()), 178}, {carrying(hugeState()), mostState/64 - 1}} {
 		text := c.st.Compact()
 		back, err := progress.Parse(text)
@@ -80,7 +80,7 @@ func TestStateRoundTripAndSize(t *testing.T) {
 	}
 }
 
-// resum writes a state's bytes with the sum that they need.
+// resum returns a state's text with the right checksum.
 func resum(body []byte) string {
 	return progress.CompactText().EncodeToString(append(body, progress.Checksum(body)...))
 }
@@ -136,7 +136,7 @@ func TestStateRefused(t *testing.T) {
 	}
 }
 
-// FuzzParseState: whatever has a right sum is refused, or goes on as a state that is written back as it was.
+// FuzzParseState: a text with a right checksum is refused, or becomes a state that is written back unchanged.
 func FuzzParseState(f *testing.F) {
 	for _, st := range []progress.State{progress.New(0), progress.New(3), bigState(), hugeState(), carrying(bigState())} {
 		b, _ := progress.CompactText().DecodeString(st.Compact())

@@ -11,7 +11,7 @@ import (
 	"millrace/orchestrator/planner/strategy"
 )
 
-// lengths are offers from memory: of each source the tokens of its documents, endlessly again.
+// lengths are offers from memory: the lengths of the documents of each source, repeated endlessly.
 type lengths [][]uint32
 
 func (l lengths) Peek(source int, n millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {

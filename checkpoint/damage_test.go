@@ -211,7 +211,7 @@ func TestFlippedBitInFile(t *testing.T) {
 		if !r.OK() {
 			reported++
 		} else if err := m.differs(s); err != nil {
-			t.Errorf("a flipped bit in %s changed what is read, and nothing says so: %v", name, err)
+			t.Errorf("a flipped bit in %s changed a read and is not reported: %v", name, err)
 		}
 		mustClose(t, s)
 	}

@@ -28,7 +28,7 @@
 //	ledger.go    entries, plans and index entries of steps
 //	db.go        Pebble: reads, scans and synced batches, with its errors and panics classified
 //	sink.go      Pebble's log, and the end of the process when the disk fails
-//	gate.go      who is inside: the lock of the folder, calls in progress, one writer at a time
+//	gate.go      the lock of the folder; calls in progress, one writer at a time
 //	errors.go    the classes of failure
 //	format.go    keys, checksums and the format page
 package checkpoint

@@ -1,6 +1,6 @@
-// Package disk is the file system beneath a checkpoint store. It knows three things that Pebble leaves to its caller: how a store's
-// folder is created so that a power cut at any moment is recognised, how a full disk becomes an error before it ends the process, and
-// where tests make the disk fail.
+// Package disk is the file system beneath a checkpoint store. It does three things that Pebble leaves to its caller. It creates a store's
+// folder so that an interrupted creation is detected. It turns a full disk into an error before Pebble ends the process. It injects
+// faults for tests.
 //
 //	disk.go      Disk: a file system and the size of its reserve
 //	creation.go  the folder of a store: made, marked as unfinished, finished

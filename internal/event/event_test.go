@@ -42,7 +42,7 @@ func TestRecordsAreNumberedAndInOrder(t *testing.T) {
 			t.Fatalf("record %d is older than the one before", i)
 		}
 		if r.Step != next[r.Rank] {
-			t.Fatalf("writer %d: %d came where %d was next", r.Rank, r.Step, next[r.Rank])
+			t.Fatalf("writer %d: got %d, want %d", r.Rank, r.Step, next[r.Rank])
 		}
 		next[r.Rank]++
 	}

@@ -20,8 +20,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Hit("loader/fetch/before") // for loader-1 only
-	s.Hit("loader/offer/before") // the first hit is free
+	s.Hit("loader/fetch/before") // armed only for loader-1
+	s.Hit("loader/offer/before") // the first hit has no action
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What the disk answers, what of it was told, and that other places hear nothing of it.
+// TestFaults checks the errors of armed points, the reported actions, and points that are not armed.
 func TestFaults(t *testing.T) {
 	s, err := Parse("checkpoint/sync=eio@2;index/write=enospc:"+filepath.Join(t.TempDir(), "done")+"@0", "loader-0")
 	if err != nil {
@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A life that finds the mark of an earlier one is spared.
+// TestOnce: an action whose file exists is not taken.
 func TestOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "done")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -29,7 +29,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 			t.Errorf("%s: point %s is not in docs/failpoints.md", where[0], name)
 		}
 		if stage := strings.HasSuffix(name, "/before") || strings.HasSuffix(name, "/after"); stage && len(where) > 1 {
-			t.Errorf("point %s is in several places, %q: a death there says too little", name, where)
+			t.Errorf("point %s is in several places, %q: give each its own name", name, where)
 		}
 	}
 	for _, name := range listed {

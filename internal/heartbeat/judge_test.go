@@ -91,7 +91,7 @@ func TestARunningProcessIsAlive(t *testing.T) {
 	}
 	l.r.Ran = true
 	if v, _ := l.until(t, Look); v != Stuck {
-		t.Errorf("who runs for ever and does not come forward is %v", v)
+		t.Errorf("a process that runs without progress is %v", v)
 	}
 }
 

@@ -13,7 +13,7 @@ const (
 	maxFormer = 4
 )
 
-// former is a process that was fenced and replaced while it existed. Its successor runs, whatever happens to it.
+// former is a process that was fenced and replaced while it existed. Its successor runs already.
 type former struct {
 	child, pid int
 	started    time.Time

@@ -321,7 +321,7 @@ func TestStaleLeftoversAreRemoved(t *testing.T) {
 	prepare := func() error { return os.WriteFile(filepath.Join(RuntimeDir(dir), "config.json"), nil, 0o600) }
 	_, err := Run(ctx, Config{RunDir: dir, Prepare: prepare, Stderr: &text{}, Children: []Child{child("loader", "loader-0", "serve", dir)}, OnReady: func() {
 		if _, err := os.Stat(filepath.Join(RuntimeDir(dir), "config.json")); err != nil {
-			t.Errorf("what was prepared: %v", err)
+			t.Errorf("the prepared file: %v", err)
 		}
 		info, err := os.Stat(RuntimeDir(dir))
 		looked = err == nil && info.Mode().Perm() == 0o700

@@ -1,4 +1,5 @@
-// Package archtest holds no code: its tests keep the imports, sizes and habits of the house as docs/ARCHITECTURE.md describes them.
+// Package archtest holds no code. Its tests check imports, sizes, language and habits of the whole repository.
 //
-// table_test.go is the whole architecture as data: who imports whom, who owns which library, and every exception with its reason.
+// table_test.go is the architecture as data: the allowed imports, the owners of libraries, and every exception with its reason.
+// docs/ARCHITECTURE.md describes the packages.
 package archtest

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// source is one parsed file that people write: no test, not generated.
+// source is one parsed file that is neither a test nor generated.
 type source struct {
 	pkg  pkg
 	name string // path below the module
@@ -73,7 +73,7 @@ func TestNoHiddenState(t *testing.T) {
 	}
 }
 
-// An exception that nothing needs any more would let the next one pass unseen.
+// TestExceptionsAreNeeded: an exception without need would hide the next violation.
 func TestExceptionsAreNeeded(t *testing.T) {
 	needed := map[string]bool{}
 	for _, s := range parseAll(t) {
@@ -126,7 +126,7 @@ func checkVars(t *testing.T, s source, d *ast.GenDecl) {
 	}
 }
 
-// constantByNature: sentinel errors and compiled expressions.
+// constantByNature reports whether a variable is a sentinel error or a compiled expression.
 func constantByNature(name string, value ast.Expr) bool {
 	call, ok := value.(*ast.CallExpr)
 	if !ok {
@@ -153,7 +153,7 @@ func isEmbedded(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
-// TestGoStatements prints where goroutines begin; each has to stand beside the group that waits for it, which only a reader can check.
+// TestGoStatements prints the places of go statements and bounds their number. A reader must check that each stands beside its waiter.
 func TestGoStatements(t *testing.T) {
 	lines, found := 0, 0
 	for _, s := range parseAll(t) {

@@ -13,7 +13,7 @@ import (
 
 const module = "millrace"
 
-// pkg is what `go list -json` says about a package of ours.
+// pkg is the output of `go list -json` about one of our packages.
 type pkg struct {
 	ImportPath string
 	Dir        string
@@ -38,7 +38,7 @@ func isOurs(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")
 }
 
-// listPackages lists the module's packages; one that does not compile is listed all the same.
+// listPackages lists the module's packages, also those that do not compile.
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports", "./...")
@@ -65,7 +65,7 @@ func listPackages(t *testing.T) []pkg {
 	return pkgs
 }
 
-// matches says whether a path fits one of the patterns.
+// matches reports whether a path fits one of the patterns.
 func matches(p string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		tree, isTree := strings.CutSuffix(pattern, "/...")
@@ -117,7 +117,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// refused says why a package of room r may not import something; "" where it may.
+// refused returns why a package of room r may not import a package, "" if it may.
 func refused(from string, r room, imported string) string {
 	if matches(imported, testOnly) || slices.ContainsFunc(testOnly, func(l string) bool { return strings.HasPrefix(imported, l+"/") }) {
 		if strings.HasSuffix(path.Base(from), "test") || strings.Contains(from, "test/") {

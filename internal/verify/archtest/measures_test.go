@@ -49,8 +49,8 @@ func exportsOfPackages(_ *testing.T, sources []source) []offender {
 	return offenders(count)
 }
 
-// upwardArrows says for each package which percentage of the arrows between its files run against the best order of the
-// files that a greedy rule finds (Eades, Lin and Smyth, "A fast and effective heuristic for the feedback arc set
+// upwardArrows returns the percentage of each package's arrows between files that run against the best order of the files.
+// A greedy rule finds the order (Eades, Lin and Smyth, "A fast and effective heuristic for the feedback arc set
 // problem", 1993). An arrow leads from a file to a file that declares a name which the first one uses.
 func upwardArrows(_ *testing.T, sources []source) []offender {
 	var out []offender
@@ -120,8 +120,8 @@ func arrowsBetween(files []source) map[[2]string]bool {
 	return arrows
 }
 
-// greedyOrder places files that nobody uses first and files that use nobody last; of the others the one that uses most
-// and is used least comes first. Ties go by name.
+// greedyOrder places unused files first and files that use no other last. Of the others, the file that uses most and is
+// used least comes first. Ties go by name.
 func greedyOrder(files []source, arrows map[[2]string]bool) map[string]int {
 	left := map[string]bool{}
 	for _, s := range files {
@@ -162,8 +162,7 @@ func greedyOrder(files []source, arrows map[[2]string]bool) map[string]int {
 	return rank
 }
 
-// exportsForTests counts exported names that no file outside of tests uses, other packages of the tree included. A name
-// that stands for an interface of the standard library, or for a type's text, counts as used.
+// exportsForTests counts exported functions and methods that only tests use. Methods of well-known interfaces count as used.
 func exportsForTests(t *testing.T, sources []source) []offender {
 	used, inside := map[string]int{}, map[string]int{}
 	for _, s := range sources {
@@ -205,7 +204,7 @@ func testSupport(path string) bool {
 	return strings.HasPrefix(path, "internal/verify/") || strings.HasSuffix(path, "test") || strings.Contains(path, "test/")
 }
 
-// byInterface: methods that the standard library, gRPC and libraries call through interfaces.
+// byInterface lists methods that the standard library, gRPC and other libraries call through interfaces.
 var byInterface = map[string]bool{
 	"String": true, "Error": true, "Unwrap": true, "Is": true, "As": true, "MarshalJSON": true, "UnmarshalJSON": true, "MarshalText": true, "UnmarshalText": true,
 	"MarshalYAML": true, "UnmarshalYAML": true, "Len": true, "Less": true, "Swap": true, "Push": true, "Pop": true, "Read": true, "Write": true, "Close": true,
@@ -232,7 +231,7 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// declared lists the package-level names of a file, methods left out.
+// declared lists the package-level names of a file, without methods.
 func declared(f *ast.File) (names []string) {
 	for _, d := range f.Decls {
 		switch d := d.(type) {
@@ -276,7 +275,7 @@ func offenders(count map[string]int) (out []offender) {
 	return out
 }
 
-// written lists the files of the tree that people write, with one of the endings: no generated file, no environment.
+// written lists the files of the tree with one of the endings, without generated files and environments.
 func written(t *testing.T, endings ...string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -321,7 +320,7 @@ func readLines(t *testing.T, name string) (lines []string) {
 	return lines
 }
 
-// The order of a chain is the chain; one arrow against it is upward.
+// TestGreedyOrder: one arrow against a chain is upward.
 func TestGreedyOrder(t *testing.T) {
 	files := []source{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}}
 	arrows := map[[2]string]bool{{"a", "b"}: true, {"b", "c"}: true, {"c", "d"}: true, {"a", "c"}: true, {"d", "b"}: true}

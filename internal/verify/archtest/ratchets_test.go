@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A ratchet holds one habit of the code: limit is the worst value that passes today, goal the value that we want.
-// A change may lower a limit and never raises one.
+// A ratchet holds one measure of the code. limit is the worst value that passes today, goal the value that we want. A change may lower a
+// limit, and never raises one.
 type ratchet struct {
 	name    string
 	measure func(*testing.T, []source) []offender // worst first
@@ -18,7 +18,7 @@ type ratchet struct {
 type offender struct {
 	where   string
 	value   int
-	isPlace bool // one of the places that a total counts
+	isPlace bool // a place that a total counts
 }
 
 var ratchets = []ratchet{
@@ -32,7 +32,7 @@ var ratchets = []ratchet{
 	{"exported names that only tests use", exportsForTests, 9, 0},
 }
 
-// TestRatchets fails when a habit gets worse than its limit. With -v it prints the worst places of each.
+// TestRatchets fails when a measure is worse than its limit. With -v it prints the worst places of each.
 func TestRatchets(t *testing.T) {
 	sources := parseAll(t)
 	for _, r := range ratchets {
@@ -57,7 +57,7 @@ func TestRatchets(t *testing.T) {
 	}
 }
 
-// total is the offender that stands for a count over the whole tree; the places that it counts follow it.
+// total returns the count over the whole tree, followed by the places that it counts.
 func total(places map[string]int) []offender {
 	sum := 0
 	out := offenders(places)

@@ -7,23 +7,23 @@ type room struct {
 	theirs []string // libraries (import path prefixes); those of the owners table count as well
 }
 
-// rooms: the first row that matches decides.
+// rooms is the import table. The first row that matches decides.
 var rooms = []room{
 	{"cmd/...", all, all},
 	{"bench/...", all, all},
 	{"examples/...", all, all},
 
-	// words
+	// the words
 	{".", none, none},
 
-	// {mixing, sources, constructors, checkpoint} never import each other, but for the permutation that orders a source
+	// {mixing, sources, constructors, checkpoint} never import each other, except that sources use the permutation of mixing
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list("."), all},
 	{"checkpoint/...", list("internal/failpoint"), all},
 	{"sources/loader", list(".", "mixing", "proto", "sources/...", shell), all}, // the shell of the loader role
 	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
 
-	// {orchestrator, sidecar} talk only by proto
+	// {orchestrator, sidecar} communicate only by proto
 	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack", "orchestrator/planner/progress"), none}, // select
 	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")},                                        // the planner's state
 	{"orchestrator/planner/order", none, none},
@@ -35,7 +35,7 @@ var rooms = []room{
 	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
 	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only floating point on the way to a plan; decisions are journaled
 	{"orchestrator/lease", list("."), all},
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                       // who reads what: no store, no clock
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                       // who reads which stripe: no store, no clock
 	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},                                                // reads the store: no machine inside
 	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...", "orchestrator/ledger"), list("google.golang.org/protobuf")},       // the run's state: no machine inside
 	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress", "orchestrator/roster"), list("google.golang.org/protobuf")}, // when ranks begin: no store, no clock
@@ -43,7 +43,7 @@ var rooms = []room{
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
-	// what everybody may use
+	// for every package
 	{"proto", none, all},
 	{"internal/seam", none, list("golang.org/x/sys/unix")},
 	{"internal/failpoint", none, none},
@@ -56,9 +56,9 @@ var rooms = []room{
 	{"internal/app/config/decode", list("internal/app/config/tree", "internal/app/config/value"), none},
 	{"internal/app/config/resume", list(".", "internal/app/config/decode"), none},
 	{"internal/app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
-	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all}, // filters are checked with the file, formats told by the files
+	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all}, // the check of a mixture file includes filters and formats
 
-	// what only cmd uses
+	// for the command only
 	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/feedback", "internal/app/config/..."), all}, // mixture file → rooms
 	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
@@ -68,16 +68,16 @@ var rooms = []room{
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 
-	// the house
+	// checks of the repository
 	{"internal/verify/archtest", none, none},
 	{"internal/verify/testreport", none, none},
 	{"internal/verify/mutants", none, none},
 }
 
-// shell is what a role that meets the world may use.
+// shell is the packages for roles with clock and network.
 var shell = []string{"internal/wire", "internal/event", "internal/failpoint", "internal/heartbeat", "internal/seam"}
 
-// owners: a library that only these rooms may import.
+// owners lists libraries that only some rooms may import.
 var owners = []struct {
 	library string
 	rooms   []string
@@ -95,10 +95,10 @@ var owners = []struct {
 	{"github.com/invopop/", list("internal/app/config/...")},
 }
 
-// testOnly: libraries that only tests and packages whose name ends in test may import.
+// testOnly lists libraries that only tests, and packages whose name ends in test, may import.
 var testOnly = []string{"testing", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal"}
 
-// tables are package variables that nothing changes and that Go cannot declare as constants.
+// tables lists package variables that never change and that Go cannot declare as constants.
 var tables = map[string][]string{
 	"orchestrator/planner/plannertest": {"PretrainShares", "LongContextShares", "lengthClasses"},
 	"internal/app/config":              {"notYet", "examples"},
@@ -111,7 +111,7 @@ var tables = map[string][]string{
 	"cmd/millrace":                     {"version"}, // set by the linker
 }
 
-// longFiles and longFuncs are what may exceed the limits, with the reason.
+// longFiles and longFuncs may exceed the limits, for the given reasons.
 var (
 	longFiles = map[string]string{}
 	longFuncs = map[string]string{}

@@ -15,23 +15,23 @@ import (
 	"time"
 )
 
-// bench is what mutants are judged with.
+// bench holds the settings of judging.
 type bench struct {
 	root    string // of the repository
 	scratch string
-	seeds   int           // that a mutant may survive
-	faults  int           // likewise
+	seeds   int           // seeds of the simulation per mutant
+	faults  int           // faults of e2e/chaos.py per mutant
 	limit   time.Duration // for one mutant
 }
 
-// verdict is what became of a mutant.
+// verdict is the result of judging a mutant.
 type verdict struct {
 	caught bool
-	how    string        // the broken promise and its place, or the checks that it survived
-	cpu    time.Duration // to judge it, building aside
+	how    string        // the violated property and its place, or the checks that it survived
+	cpu    time.Duration // processor time of judging, without building
 }
 
-// try builds a mutant and has it judged; nil is the product as it is. An error says that it could not be judged.
+// try builds and judges a mutant; nil is the unchanged product. An error means that it could not be judged.
 func (b *bench) try(ctx context.Context, m *mutant, judge string) (verdict, error) {
 	dir, err := os.MkdirTemp(b.scratch, "")
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *bench) try(ctx context.Context, m *mutant, judge string) (verdict, erro
 	case judge == bySim:
 		v, err = b.sim(ctx, dir, files)
 	default:
-		v, err = b.chaos(ctx, dir, files, m != nil && m.python())
+		v, err = b.chaos(ctx, dir, files, m != nil && m.isPython())
 	}
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("there was no verdict after %v", b.limit)
@@ -61,7 +61,7 @@ func (b *bench) try(ctx context.Context, m *mutant, judge string) (verdict, erro
 	return v, err
 }
 
-// overlay puts changed files where the go command finds them in place of the product's.
+// overlay writes changed files and the flag with which the go command uses them in place of the product's.
 func (b *bench) overlay(dir string, files map[string]string) (flag string, err error) {
 	replace := map[string]string{}
 	for path, text := range files {
@@ -103,14 +103,14 @@ func (b *bench) sim(ctx context.Context, dir string, files map[string]string) (v
 	return judged(play, regexp.MustCompile(`(?m)judged: (.*)|(workload \d+ without faults: .*)|^(panic: .*|fatal error: .*)`), fmt.Sprintf("%d seeds", b.seeds))
 }
 
-// tests runs those of one package.
+// tests runs the tests of one package.
 func (b *bench) tests(ctx context.Context, dir string, files map[string]string, tested string) (verdict, error) {
 	binary := filepath.Join(dir, "tests")
 	if err := b.build(ctx, dir, files, "test", "-c", "-vet=off", "-o", binary, tested); err != nil {
 		return verdict{}, err
 	}
 	flags := []string{"-test.failfast"}
-	// Property tests must not leave their findings in the package.
+	// Property tests must not write their failures into the package.
 	if quiet := "-rapid.nofailfile"; exec.CommandContext(ctx, binary, "-test.list=^$", quiet).Run() == nil {
 		flags = append(flags, quiet)
 	}
@@ -119,7 +119,7 @@ func (b *bench) tests(ctx context.Context, dir string, files map[string]string, 
 	return judged(play, regexp.MustCompile(`(?m)^--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)`), "the tests of "+tested)
 }
 
-// chaos lets faults happen to real processes. The fault-free runs that they are held against are those of the product as it is.
+// chaos injects faults into real processes. It compares them with fault-free runs of the unchanged product.
 func (b *bench) chaos(ctx context.Context, dir string, files map[string]string, python bool) (verdict, error) {
 	binary, path := filepath.Join(dir, "millrace"), filepath.Join(dir, "client")
 	goFiles := files
@@ -146,7 +146,7 @@ func (b *bench) chaos(ctx context.Context, dir string, files map[string]string, 
 	return judged(play, regexp.MustCompile(`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: [^\n]*\n?[^\n]*)|^(\w+Error: .*)`), fmt.Sprintf("%d faults", b.faults))
 }
 
-// judged runs a judge. It exits with 0 if it found nothing; `finding` describes a finding.
+// judged runs a judge. The judge exits with 0 if it found nothing. finding matches its output about a finding.
 func judged(play *exec.Cmd, finding *regexp.Regexp, survived string) (verdict, error) {
 	var out bytes.Buffer
 	play.Stdout, play.Stderr = &out, &out

@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// run judges mutants, after the product as it is, and prints a row for each. It fails where one was not caught.
+// run judges the unchanged product and then the mutants, and prints a row for each. It fails if a mutant was not caught.
 func run(out io.Writer, only string, seeds, faults int) error {
 	root, err := os.Getwd()
 	if err != nil {
@@ -86,7 +86,7 @@ func (b *bench) all(ctx context.Context, out io.Writer, list []*mutant) error {
 	return nil
 }
 
-// short is a finding for a table's cell.
+// short returns a finding, shortened for a table.
 func short(how string) string {
 	how = strings.NewReplacer("|", "/", "\n", " ").Replace(how)
 	return how[:min(len(how), 140)]

@@ -1,9 +1,9 @@
-// Command mutants checks the checkers: each patch in its folder breaks the product in one place, and the simulation, or the checker of histories
-// over real processes, has to notice. A mutant that nobody notices is a hole in them.
+// Command mutants checks the checkers. Each patch in its folder breaks the product in one place. The simulation, the tests of a package, or
+// the checker of histories over real processes must notice. A mutant that survives shows a gap in them.
 //
 //	go run ./internal/verify/mutants [-only name,name] [-seeds 1000] [-faults 150]
 //
-// A patch that does not fit the product's code any more is an error: it has to be written anew.
+// A patch that no longer fits the product's code is an error.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 const (
 	bySim   = "sim"   // seeds of internal/verify/sim
 	byChaos = "chaos" // runs of e2e/chaos.py, by the checker of histories
-	// `tests ./mixing`: the tests of a package, for mistakes that are equal in all runs of a simulation.
+	// `tests ./mixing`: the tests of a package, for mistakes that are equal in all runs of the simulation.
 	byTests = "tests "
 )
 
@@ -30,7 +30,7 @@ type mutant struct {
 	hunks  []hunk
 }
 
-// hunk is a place in a file of the product: where the old text stands, exactly once, the new one is put.
+// hunk replaces an old text, which occurs once in a file of the product, by a new one.
 type hunk struct{ file, was, is string }
 
 // load reads all patches, by name.
@@ -54,8 +54,8 @@ func load(dir string) (out []*mutant, err error) {
 	return out, nil
 }
 
-// parse reads a patch: a line that says what it breaks, one that names the judge, then for each file a line `--- path` and hunks. A hunk
-// begins with a line `@@`; its lines are kept (' '), taken away ('-') or put in ('+').
+// parse reads a patch. Its first line describes the mistake, the second names the judge. Then, for each file, come a line `--- path` and
+// hunks. A hunk begins with a line `@@`. Its lines are kept (' '), removed ('-') or added ('+').
 func parse(name, text string) (*mutant, error) {
 	m := &mutant{name: name}
 	file := ""
@@ -89,7 +89,7 @@ func parse(name, text string) (*mutant, error) {
 	return m, nil
 }
 
-// apply returns the files that the patch changes, as they are then, by path below root.
+// apply returns the changed files by their path below root.
 func (m *mutant) apply(root string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, h := range m.hunks {
@@ -109,8 +109,8 @@ func (m *mutant) apply(root string) (map[string]string, error) {
 	return out, nil
 }
 
-// python tells whether the patch is one of the client.
-func (m *mutant) python() bool { return strings.HasPrefix(m.hunks[0].file, client) }
+// isPython reports whether the patch changes the client.
+func (m *mutant) isPython() bool { return strings.HasPrefix(m.hunks[0].file, client) }
 
-// client is where the client's packages are.
+// client is the folder of the client's packages.
 const client = "clients/python/src/"

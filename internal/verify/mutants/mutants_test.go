@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Wanted of the list as a whole.
+// Limits of the list of mutants.
 const (
 	leastMutants = 40
 	mostInAFile  = 8
@@ -27,7 +27,7 @@ func patchesHere(t *testing.T) (root string, list []*mutant) {
 	return root, list
 }
 
-// TestPatchesFit: each changes what stands in the product now.
+// TestPatchesFit: every patch applies to the present product.
 func TestPatchesFit(t *testing.T) {
 	root, list := patchesHere(t)
 	files := map[string]int{}
@@ -39,7 +39,7 @@ func TestPatchesFit(t *testing.T) {
 		for file := range changed {
 			files[file]++
 		}
-		if m.breaks == "" || m.python() && m.judge != byChaos {
+		if m.breaks == "" || m.isPython() && m.judge != byChaos {
 			t.Errorf("%s says too little, or has a judge that does not see it", m.name)
 		}
 	}
@@ -71,8 +71,8 @@ func TestPatchesAreRead(t *testing.T) {
 	}
 }
 
-// TestSomeMutantsAreCaught: the simulation catches a few, without faults already so that it is no matter of luck, and leaves the product as
-// it is alone. One that breaks nothing is not caught, and that is an error.
+// TestSomeMutantsAreCaught: the simulation catches a few mutants, already without faults, so not by luck. It finds nothing in the unchanged
+// product. A patch that breaks nothing is not caught, and that is an error.
 func TestSomeMutantsAreCaught(t *testing.T) {
 	root, list := patchesHere(t)
 	harmless, err := parse("harmless", "Nothing\njudge: sim\n--- checkpoint/doc.go\n@@\n package checkpoint\n+\n+// Nothing is changed.\n")

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// campaign adds up what seeds did.
+// campaign adds up the results of seeds.
 type campaign struct {
 	began time.Time
-	spent time.Duration // processor time before it
+	spent time.Duration // processor time before the campaign
 
 	mu      sync.Mutex
 	played  int
@@ -23,14 +23,14 @@ type campaign struct {
 	steps   int
 	virtual time.Duration
 	struck  map[string]int
-	seen    map[string]int // seeds, by what came of the faults
+	seen    map[string]int // seeds by the consequences of their faults
 }
 
 func newCampaign() *campaign {
 	return &campaign{began: time.Now(), spent: processorTime(), struck: map[string]int{}, seen: map[string]int{}}
 }
 
-// count adds a seed, and tells how many there are.
+// count adds a seed and returns their number.
 func (c *campaign) count(o verdict) (played int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,14 +49,14 @@ func (c *campaign) count(o verdict) (played int) {
 	return c.played
 }
 
-// wrong tells that a seed has failed.
+// wrong reports whether a seed has failed.
 func (c *campaign) wrong() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed > 0
 }
 
-// report prints the totals, and appends them to a file where one is named: a row of docs/campaigns.md.
+// report prints the totals. It appends them as a row to the file of the flag, for example docs/campaigns.md.
 func (c *campaign) report(t *testing.T) {
 	cpu := processorTime() - c.spent
 	faults, kinds := 0, []string(nil)
@@ -87,7 +87,7 @@ func (c *campaign) report(t *testing.T) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,14 +8,14 @@ import (
 	"millrace/internal/seam"
 )
 
-// clock is a process's own: its wall time jumps, its timers are late, and while the process is frozen they do not come at all.
+// clock is the clock of one process. Its wall time may jump, its timers may be late, and a frozen process gets no timers.
 type clock struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	skew   time.Duration
-	late   time.Duration // most that a timer is late
+	late   time.Duration // the longest delay of a timer
 	frozen int
-	held   []func() // due since it was frozen
+	held   []func() // timers that became due while it was frozen
 }
 
 var _ seam.Clock = (*clock)(nil)
@@ -32,7 +32,7 @@ func (c *clock) Now() time.Time {
 	return time.Now().Add(c.skew)
 }
 
-// Boottime implements seam.Clock: all processes are on one host.
+// Boottime implements seam.Clock. All processes are on one host.
 func (c *clock) Boottime() int64 { return time.Now().UnixNano() }
 
 // After implements seam.Clock.

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// failures is where seeds that failed are kept. They are replayed for ever.
+// failures is the folder of failed seeds. Each test run replays them.
 const failures = "testdata/failures"
 
-// replays is how often a script is played where one that passes proves nothing.
+// replays is the number of plays of a script, because a single pass proves little.
 const replays = 3
 
 // failure is a script under which a property did not hold.
@@ -27,7 +27,7 @@ type failure struct {
 	path     string
 }
 
-// text is what stands in the failure's file: what happened, line by line, then the script.
+// text returns the content of the failure's file: its description, line by line, then the script.
 func (f *failure) text() ([]byte, error) {
 	body, err := json.MarshalIndent(f.Script, "", " ")
 	if err != nil {
@@ -71,7 +71,7 @@ func keep(f *failure) (path string, err error) {
 	return path, os.WriteFile(path, text, 0o644)
 }
 
-// kept reads all failures there are.
+// kept reads all files of failures.
 func kept(t *testing.T) (out []*failure) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(failures, "*.txt"))
@@ -93,7 +93,7 @@ func kept(t *testing.T) (out []*failure) {
 	return out
 }
 
-// commit names the tree, as far as git knows it.
+// commit returns the name of the tree in git, if it has one.
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -102,7 +102,7 @@ func commit() string {
 	return strings.TrimSpace(string(out))
 }
 
-// shrink leaves out faults and phases without which the same property is violated.
+// shrink removes faults and phases while the same property stays violated.
 func (b *bench) shrink(t *testing.T, s *script, o verdict) *failure {
 	f := &failure{Script: s, Violated: o.Violated, Detail: o.Detail}
 	fails := func(s script) bool {

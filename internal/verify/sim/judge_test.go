@@ -20,12 +20,12 @@ import (
 	"millrace/orchestrator/facts"
 )
 
-// judgeJournal stops the orchestrator, and compares what its journal says before and after: newest snapshot and all records since, and
-// the snapshot alone that it leaves.
+// judgeJournal stops the orchestrator, and compares the states that its journal restores before and after. Before, there are the newest
+// snapshot and records since; after, the last snapshot alone.
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
 	before := w.disk.take()
-	before = disktest.Crash(before, 0, 0) // synced data has to be enough
+	before = disktest.Crash(before, 0, 0) // only synced data
 	stop()
 	if w.verdict.Violated != "" {
 		return
@@ -39,14 +39,14 @@ func (w *world) judgeJournal(stop func()) {
 	if !store.OK() {
 		w.fail("the journal verifies", "%s", strings.Join(store.Problems, "; "))
 	}
-	if w.script.Seed%4 != 0 { // it costs as much as all else at the end
+	if w.script.Seed%4 != 0 { // costs as much as all other checks at the end
 		return
 	}
 	again, _ := w.restore(w.reopened())
-	w.same(was[1:], again[min(1, len(again)):]) // but for the term, which is another's
+	w.same(was[1:], again[min(1, len(again)):]) // without the term, which another orchestrator took
 }
 
-// same compares what a journal restores to.
+// same compares two restored states.
 func (w *world) same(was, is []string) {
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
@@ -55,7 +55,7 @@ func (w *world) same(was, is []string) {
 	}
 }
 
-// reopened is the disk after another orchestrator that has nothing to do but to leave a snapshot.
+// reopened returns the disk after another orchestrator that only leaves a snapshot.
 func (w *world) reopened() *disktest.Disk {
 	disk := w.disk.take()
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
@@ -77,7 +77,7 @@ func (w *world) reopened() *disktest.Disk {
 	return disk
 }
 
-// restore reads a disk as the next orchestrator would.
+// restore reads a disk like the next orchestrator.
 func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint.Report) {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk})
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint
 		if n := len(s.Through); w.verdict.Violated == "" && s.Ended != nil && n < w.load.ranks {
 			w.fail("the journal knows who is through", "%d of %d ranks: the run would wait for others that do not come back", n, w.load.ranks)
 		}
-		if s.Attempt != nil { // a snapshot keeps of it the state at the watermark, which is Base
+		if s.Attempt != nil { // a snapshot keeps only the state at the watermark, which is Base
 			s.Attempt.State = nil
 		}
 		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity,
@@ -114,7 +114,7 @@ func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint
 	return state, &r
 }
 
-// holders says who reads each stripe, by the journal.
+// holders returns the loader of each stripe according to the journal.
 func holders(s *facts.State) map[string]string {
 	out := map[string]string{}
 	for key, h := range s.Holders {
@@ -123,7 +123,7 @@ func holders(s *facts.State) map[string]string {
 	return out
 }
 
-// judgeHistory looks at what every rank was given: each step once in the history that counts, up to the end.
+// judgeHistory checks that every rank was given each step up to the end, once in the attempts that count.
 func (w *world) judgeHistory() {
 	if w.verdict.Violated != "" {
 		return
@@ -141,15 +141,15 @@ func (w *world) judgeHistory() {
 	}
 }
 
-// witness follows what a loader writes down: it answers only under the term that it holds a stripe by.
+// witness reads a loader's event records. A loader answers only under the term of its stripe.
 type witness struct {
 	w     *world
 	p     *process
 	mu    sync.Mutex
-	holds map[string]event.Record // by stripe: the newest order to read it
+	holds map[string]event.Record // by stripe, the newest order to read it
 }
 
-// Write implements io.Writer: each call is a record.
+// Write implements io.Writer. Each call is a record.
 func (e *witness) Write(line []byte) (int, error) {
 	var r event.Record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -163,7 +163,7 @@ func (e *witness) Write(line []byte) (int, error) {
 			e.w.fail("terms never go down", "%s, life %d: stripe %s is read under term %d after %d", e.p.slot, e.p.life, r.Key, r.Term, held.Term)
 		}
 		e.holds[r.Key] = r
-	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, either order is right
+	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, both orders are right
 		e.w.fail("nobody is answered under a term that is over", "%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key, held.Term, r.Term)
 	}
 	return len(line), nil

@@ -5,8 +5,8 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// placed holds what a plan promises of a selection: each segment is in it once, whole or in all its slices, which different ranks have in one
-// microbatch; no row or array is longer than the shape says, and in a complete step no microbatch is empty.
+// placed checks a plan against its selection. The plan has each segment once, whole or in all its slices. Different ranks have the slices,
+// in one microbatch. No row or array exceeds the shape, and a complete step has no empty microbatch.
 func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) error {
 	slices, columns := map[millrace.Segment][]millrace.Assignment{}, map[[3]uint32]uint32{}
 	most := shape.SequenceLength

@@ -11,9 +11,9 @@ import (
 	"millrace/orchestrator"
 )
 
-// process is one life of a role: a set of goroutines with a host and a clock of their own.
+// process is one life of a role: goroutines with their own host and clock.
 type process struct {
-	orchestrator atomic.Pointer[orchestrator.Orchestrator] // of the orchestrator's slot, once it is there
+	orchestrator atomic.Pointer[orchestrator.Orchestrator] // in the orchestrator's slot, after its start
 	slot         string
 	life         int
 	rng          *rand.Rand
@@ -21,19 +21,19 @@ type process struct {
 	clock        *clock
 	ctx          context.Context
 	cancel       context.CancelFunc
-	struck       func()        // what a kill does besides: it takes the disk away
-	gone         chan struct{} // closed when the slot is free: the process was killed, has ended, or another may be started beside it
-	ended        chan struct{} // closed when its goroutines are done
-	leave        chan struct{} // closed when it is asked to leave: a loader hands over first
+	struck       func()        // called by a kill: takes the disk away
+	gone         chan struct{} // closed when the slot may be filled again: after a kill, an end, or to start another beside it
+	ended        chan struct{} // closed when its goroutines have returned
+	leave        chan struct{} // closed to ask it to leave: a loader hands over first
 
 	mu     sync.Mutex
 	killed bool
-	over   bool // it has ended by itself
+	over   bool // it ended by itself
 	freed  bool
-	again  time.Duration // until the slot is filled again
+	again  time.Duration // time until the slot is filled again
 }
 
-// kill is kill -9: from here on nothing it does has an effect. Its goroutines end in their own time.
+// kill plays kill -9: from now on, the process has no effect. Its goroutines end later.
 func (p *process) kill(again time.Duration, silent time.Duration) {
 	p.mu.Lock()
 	if p.killed {
@@ -57,7 +57,7 @@ func (p *process) kill(again time.Duration, silent time.Duration) {
 	p.cancel()
 }
 
-// free lets the slot be filled again.
+// free allows the slot to be filled again.
 func (p *process) free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,14 +73,14 @@ func (p *process) dead() bool {
 	return p.killed
 }
 
-// done tells that the process was killed or has ended.
-func (p *process) done() bool {
+// isOver reports whether the process was killed or has ended.
+func (p *process) isOver() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.killed || p.over
 }
 
-// askToLeave is SIGTERM to a loader.
+// askToLeave plays a SIGTERM to a loader.
 func (p *process) askToLeave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,16 +91,16 @@ func (p *process) askToLeave() {
 	}
 }
 
-// freeze is SIGSTOP, as far as anybody else can see.
+// freeze plays a SIGSTOP, as other processes see it.
 func (p *process) freeze() (thaw func()) {
 	host, clock := p.host.Freeze(), p.clock.freeze()
 	return sync.OnceFunc(func() { host(); clock() })
 }
 
-// role starts a process. It returns a function that runs it until its context ends, and one that cleans up afterwards.
+// role starts a process. It returns a function that runs the process until its context ends, and one that cleans up afterwards.
 type role func(p *process) (run func(context.Context) error, after func(), err error)
 
-// slot is a place that a supervisor keeps filled.
+// slot is a process that the supervisor keeps running.
 type slot struct {
 	name  string
 	start role
@@ -108,20 +108,20 @@ type slot struct {
 	mu      sync.Mutex
 	now     *process
 	lives   int
-	stopped bool // no other life follows
+	stopped bool // not started again
 }
 
-// process is the slot's newest life, nil before the first.
+// process returns the slot's newest life, nil before the first.
 func (s *slot) process() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// again is how long a supervisor waits before it starts a process that ended by itself.
+// again is the delay before the supervisor restarts a process that ended by itself.
 const again = 100 * time.Millisecond
 
-// keep fills the slot until ctx ends, or a life ends with nothing left to do.
+// keep fills the slot until ctx ends, or the run is complete.
 func (w *world) keep(ctx context.Context, s *slot) {
 	for ctx.Err() == nil && !s.over() {
 		p := w.begin(s)
@@ -151,7 +151,7 @@ func (w *world) begin(s *slot) *process {
 	s.mu.Lock()
 	s.lives++
 	life := s.lives
-	s.mu.Unlock() // a start may wait, and who waits for a lock stops the clock of a bubble
+	s.mu.Unlock() // a start may wait, and waiting for a lock stops the clock of a bubble
 	seed := w.script.Seed<<16 ^ uint64(life)<<8 ^ uint64(len(s.name)) ^ uint64(s.name[len(s.name)-1])
 	p := &process{slot: s.name, life: life, rng: rand.New(rand.NewPCG(seed, 2)), host: w.net.Host(s.name), clock: newClock(seed),
 		gone: make(chan struct{}), ended: make(chan struct{}), leave: make(chan struct{}), again: again}
@@ -166,7 +166,7 @@ func (w *world) begin(s *slot) *process {
 	s.mu.Unlock()
 	if err != nil {
 		w.note("%s does not start: %v", s.name, err)
-		if !w.excuses(p, err) {
+		if !w.isExcused(p, err) {
 			w.fail("processes start", "%s, life %d: %v", s.name, life, err)
 		}
 		p.mu.Lock()
@@ -188,7 +188,7 @@ func (w *world) begin(s *slot) *process {
 		p.mu.Unlock()
 		p.cancel()
 		after()
-		p.free() // now its resources are free, the disk's lock included
+		p.free() // its resources are free now, the disk's lock included
 		close(p.ended)
 	})
 	return p
@@ -198,7 +198,7 @@ func (w *world) begin(s *slot) *process {
 func (w *world) exited(s *slot, p *process, err error) {
 	w.note("%s ends by itself: %v", p.slot, err)
 	if p.ctx.Err() != nil {
-		if err != nil && !w.excuses(p, err) {
+		if err != nil && !w.isExcused(p, err) {
 			w.fail("processes stop in order", "%s, life %d: %v", p.slot, p.life, err)
 		}
 		return
@@ -210,7 +210,7 @@ func (w *world) exited(s *slot, p *process, err error) {
 		w.finished()
 		return
 	}
-	if !w.excuses(p, err) {
+	if !w.isExcused(p, err) {
 		w.fail("processes end by themselves only where they are told to", "%s, life %d: %v", p.slot, p.life, err)
 	}
 }

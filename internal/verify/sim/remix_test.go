@@ -14,13 +14,14 @@ import (
 // answered is the time limit for the answer to a change of the mixture. An unanswered change may still have taken effect.
 const answered = time.Second
 
-// remix asks an orchestrator to change the mixture from a step on that no trainer has come to. It may be sealed already: then nothing changes.
+// remix asks an orchestrator to change the mixture from a step that no trainer has reached. If the step is sealed already, nothing
+// changes.
 func (w *world) remix(p *process, size int) {
 	o := p.orchestrator.Load()
 	if o == nil {
 		return
 	}
-	// It cuts the window that it falls into, which decides what all of that holds: of an earlier attempt no trainer may have come to it.
+	// A change cuts its window and so affects all steps of the window. No trainer may have reached one of them in an earlier attempt.
 	window := millrace.Step(max(w.load.config.Spec.Window, 1))
 	w.mu.Lock()
 	begin := (w.furthest + window - 1) / window * window
@@ -50,7 +51,7 @@ func (w *world) remix(p *process, size int) {
 	}
 }
 
-// remixed tells whether a change of the mixture may decide what a step holds. Every rank is given the same, in every attempt.
+// remixed reports whether a change of the mixture may affect a step's content. It checks that all ranks and attempts get the same content.
 func (w *world) remixed(p *sidecar.StepPlan) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,23 +21,23 @@ import (
 	"millrace/sources"
 )
 
-// placing is what may differ between a run and one that goes on from its state.
+// placing is the settings that may differ between a run and its continuation.
 type placing struct {
 	ranks, micro int
 	loaders      int // stripes of a source
 	runway       int // steps planned ahead of the consumed ones; 1 is no prefetch
 }
 
-// planned is what a step came to: equal steps are equal in all of it.
+// planned is one planned step. Equal steps are equal in all fields.
 type planned struct {
 	content string // content digest
-	state   string // after the step, its attempt aside
+	state   string // after the step, without its attempt
 	bytes   string // of all tensors of all ranks
 	place   string // placement digest
 	micro   uint32 // microbatches of a rank
 }
 
-// history is a run's steps from a place on, and how it ended.
+// history is the steps of a run from its start on, and its end.
 type history struct {
 	from    uint64
 	steps   []planned
@@ -46,7 +46,7 @@ type history struct {
 	begun   *proto.Begin
 }
 
-// run is the real orchestrator and the real constructor in one goroutine, with loaders that know a stream and ranks that take every step.
+// run plays the real orchestrator and the real constructor in one goroutine. Its loaders read streams and its ranks take every step.
 type run struct {
 	t       *testing.T
 	x       *setting
@@ -59,7 +59,7 @@ type run struct {
 	topology millrace.Topology
 }
 
-// reader is a loader as the orchestrator sees it.
+// reader plays a loader for the orchestrator.
 type reader struct {
 	name  string
 	reads map[string]*read
@@ -68,11 +68,11 @@ type reader struct {
 
 func (*reader) Send(any) {}
 
-type ear struct{}
+type silentSession struct{}
 
-func (*ear) Send(any) {}
+func (*silentSession) Send(any) {}
 
-// resume runs a setting from a state, or fresh, for so many steps or to its end (0).
+// resume runs a setting from a state, or fresh, for a number of steps or to its end (0).
 func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *history {
 	t.Helper()
 	options := x.options
@@ -118,7 +118,7 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	return &r.out
 }
 
-// topology is how the ranks are arranged that get the parts of so many data-parallel ranks.
+// topology returns the arrangement of ranks for a number of data-parallel ranks.
 func (x *setting) topology(dp int) millrace.Topology {
 	t := millrace.Topology{TP: max(x.axes.TP, 1), CP: max(x.axes.CP, 1), PP: max(x.axes.PP, 1)}
 	t.Ranks = dp * t.TP * t.CP * t.PP
@@ -131,17 +131,17 @@ func (r *run) start(state []byte) {
 			r.t.Fatal(err)
 		}
 	}
-	r.m.SidecarUp(&ear{}, &proto.SidecarHello{Version: version(), Name: "sidecar-0"})
+	r.m.SidecarUp(&silentSession{}, &proto.SidecarHello{Version: version(), Name: "sidecar-0"})
 	start := "fresh"
 	if state != nil {
 		start = "state"
 	}
 	for rank := range r.topology.Ranks {
-		r.m.Joined(&ear{}, &proto.Join{Rank: uint32(rank), Start: start, State: state, Call: uint64(rank)})
+		r.m.Joined(&silentSession{}, &proto.Join{Rank: uint32(rank), Start: start, State: state, Call: uint64(rank)})
 	}
 }
 
-// turn lets the machine decide once; false where the run is over or has come far enough.
+// turn lets the machine decide once. It returns false at the end of the run or of the steps.
 func (r *run) turn(steps int) bool {
 	d := r.m.Decide()
 	if d.Failed != nil {
@@ -201,7 +201,7 @@ func (r *run) serve(order *proto.SidecarOrder) {
 	}
 }
 
-// take builds a step's tensors and commits it on every rank.
+// take builds a step's tensors and commits the step on every rank.
 func (r *run) take(msg *proto.Plan) {
 	p, err := wire.PlanFromProto(msg)
 	if err != nil {
@@ -224,12 +224,12 @@ func (r *run) take(msg *proto.Plan) {
 			}
 			h.Write(frame)
 		}
-		r.m.Committed(&ear{}, &proto.Commit{Rank: uint32(rank), Attempt: msg.Fence.Attempt, Step: msg.Step})
+		r.m.Committed(&silentSession{}, &proto.Commit{Rank: uint32(rank), Attempt: msg.Fence.Attempt, Step: msg.Step})
 	}
 	r.out.steps = append(r.out.steps, planned{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
 }
 
-// tokens stand for documents. A token depends only on its document and its position there.
+// tokens returns the tokens of segments. A token depends only on its document and its position there.
 func (x *setting) tokens(part []millrace.Assignment) [][]uint32 {
 	out := make([][]uint32, len(part))
 	for i, a := range part {
@@ -244,7 +244,7 @@ func (x *setting) tokens(part []millrace.Assignment) [][]uint32 {
 	return out
 }
 
-// bare is a run state without its attempt, which counts how often a run was started.
+// bare returns a run state without its attempt, which counts the starts of the run.
 func bare(t *testing.T, state []byte) string {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(state, &fields); err != nil {
@@ -258,7 +258,7 @@ func bare(t *testing.T, state []byte) string {
 	return string(out)
 }
 
-// given is a bare state as a trainer gives it back, in the middle of a step where a placement is named.
+// given returns a bare state as a trainer's saved state; inside a step if it names a placement.
 func given(state string, micro uint32, placement string) []byte {
 	out := bytes.TrimSuffix([]byte(state), []byte("}"))
 	if placement != "" {
@@ -267,7 +267,7 @@ func given(state string, micro uint32, placement string) []byte {
 	return append(out, `,"attempt":1}`...)
 }
 
-// first is what two runs differ in first.
+// first describes the first difference of two runs.
 func first(got, want []planned, from uint64) string {
 	for i := range got {
 		var names []string

@@ -12,13 +12,13 @@ import (
 	"millrace/orchestrator/planner/place"
 )
 
-// setting is a row of the table: what a run is. Everything that is added to the mixture file gets one more.
+// setting is a row of the table: a kind of run. Every new key of the mixture file gets a row.
 type setting struct {
 	name       string
 	shuffle    millrace.Shuffle
 	epochs     uint32 // passes of every source; 0: endless
 	bad        bool   // some records cannot be decoded
-	refused    bool   // some are refused by filters: bit 0 every third, bit 1 every fifth
+	refused    bool   // refused by filters: bit 0 every third record, bit 1 every fifth
 	milestones []mixing.Milestone
 	change     func(*planner.Spec)
 	options    place.Options
@@ -106,7 +106,7 @@ func settings(t *testing.T) []*setting {
 	}
 }
 
-// prepare reads a setting's streams.
+// prepare reads the streams of a setting.
 func (x *setting) prepare(t *testing.T, dir string) {
 	t.Helper()
 	schedule, err := mixing.NewSchedule(3, x.milestones)
@@ -132,7 +132,7 @@ func (x *setting) prepare(t *testing.T, dir string) {
 	x.options.LastStep = x.spec.LastStep
 }
 
-// placings are what a run may be continued on.
+// placings returns the placings on which a run continues.
 func placings() (out []placing) {
 	for i, ranks := range []int{1, 2, 8} {
 		for j, loaders := range []int{1, 2, 8} {
@@ -144,11 +144,11 @@ func placings() (out []placing) {
 	return out
 }
 
-// TestEveryStateGoesOn: restored from the state of every step, on another number of ranks, with another microbatch size, other loaders and with and
-// without prefetch, a run goes on with equal content, with the bytes of an uninterrupted run on that many ranks, and with equal states; as every
-// state is restored, equal states make all that follows equal. Every 25th goes on to the end of the run. States from the middle of a step go on where the
-// placement is the same and are refused elsewhere.
-func TestEveryStateGoesOn(t *testing.T) {
+// TestEveryStateContinues restores the state of every step on another number of ranks, with another microbatch size, other loaders, and
+// with and without prefetch. The run continues with equal content, with the bytes of an uninterrupted run on that many ranks, and with
+// equal states. Every state is restored, so equal states make all later steps equal; every 25th state continues to the end of the run. A
+// state from the middle of a step continues on the same placement and is refused on another.
+func TestEveryStateContinues(t *testing.T) {
 	dir := t.TempDir()
 	for _, source := range []string{"books", "code", "web"} {
 		files(t, dir, source)
@@ -174,7 +174,7 @@ func TestEveryStateGoesOn(t *testing.T) {
 	}
 }
 
-// restore goes on from the state before a step; the placing follows from the step, so that all have their turn.
+// restore continues from the state before a step. The step selects the placing, so all placings are used.
 func (x *setting) restore(t *testing.T, whole map[[2]int]*history, step uint64) {
 	t.Helper()
 	all := placings()
@@ -204,7 +204,7 @@ func (x *setting) restore(t *testing.T, whole map[[2]int]*history, step uint64) 
 	}
 }
 
-// inside goes on from the middle of a step.
+// inside continues from the middle of a step.
 func (x *setting) inside(t *testing.T, state string, ahead []planned, p placing, step uint64) {
 	t.Helper()
 	taken := 1 + uint32(step)%ahead[0].micro

@@ -28,39 +28,39 @@ import (
 	"millrace/sources/loader"
 )
 
-// platter is the run's disk: what the next orchestrator finds, and what goes wrong with it meanwhile.
-type platter struct {
+// runDisk is the disk of the run's journal, with its faults.
+type runDisk struct {
 	mu      sync.Mutex
 	disk    *disktest.Disk
 	full    bool
-	spent   bool     // the reserve was given back
-	refused *process // the newest that found no room
+	spent   bool     // the reserve was deleted
+	refused *process // the newest process that found no room
 	slow    time.Duration
-	doomed  int // fsyncs until one fails; 0: none does
+	doomed  int // fsyncs until one fails; 0: none fails
 }
 
 const (
 	journalDir   = "journal"
 	reserveBytes = 4 << 10
-	snapshots    = 12 // records between two: some starts find a snapshot, some none, and most records behind it
+	snapshots    = 12 // records between two: starts with and without a snapshot occur, most with records after it
 )
 
-// take is the disk as it is now.
-func (d *platter) take() *disktest.Disk {
+// take returns the disk in its present state.
+func (d *runDisk) take() *disktest.Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.disk
 }
 
-// crash leaves the disk to the next process as a power cut would.
-func (d *platter) crash(percent int, seed uint64) {
+// crash leaves the disk for the next process as after a power cut.
+func (d *runDisk) crash(percent int, seed uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.disk = disktest.Crash(d.disk, percent, seed)
 }
 
-// fault is what the disk says to an act of a process.
-func (d *platter) fault(p *process, act disktest.Act, path string) error {
+// fault returns the disk's error for an act of a process.
+func (d *runDisk) fault(p *process, act disktest.Act, path string) error {
 	d.mu.Lock()
 	reserve := strings.HasSuffix(path, "BALLAST")
 	slow := time.Duration(0)
@@ -74,13 +74,13 @@ func (d *platter) fault(p *process, act disktest.Act, path string) error {
 	}()
 	switch {
 	case p.dead():
-		return nil // its disk is not the run's any more
+		return nil // a dead process works on an old copy
 	case act == disktest.Remove && reserve:
 		d.spent = true
 	case act == disktest.Write && d.full && reserve:
 		return syscall.ENOSPC
 	case act == disktest.Write && d.full && !d.spent:
-		if dies = d.refused == p; !dies { // Pebble gives the reserve back and tries again; where there is none, it ends the process
+		if dies = d.refused == p; !dies { // after the first refusal Pebble spends the reserve and retries; a second one ends the process
 			d.refused = p
 			return syscall.ENOSPC
 		}
@@ -94,7 +94,7 @@ func (d *platter) fault(p *process, act disktest.Act, path string) error {
 	return nil
 }
 
-// orchestrate is the orchestrator's role.
+// orchestrate starts an orchestrator.
 func (w *world) orchestrate(p *process) (func(context.Context) error, func(), error) {
 	percent, seed := 100, p.rng.Uint64()
 	p.struck = func() {
@@ -116,7 +116,7 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 	if err != nil && !p.dead() {
 		return nil, nil, errors.Join(err, store.Close())
 	}
-	w.tookTerm(p, o.Term())
+	w.noteTerm(p, o.Term())
 	server := grpc.NewServer(grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
 	proto.RegisterOrchestratorServer(server, orchestrator.NewServer(o))
 	p.orchestrator.Store(o)
@@ -141,12 +141,12 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 	}, nil
 }
 
-// lastWords is how long a role may take to hear that the run has ended.
-const lastWords = 500 * time.Millisecond
+// farewellGrace is the time that roles have to learn that the run has ended.
+const farewellGrace = 500 * time.Millisecond
 
-// stopServing lets last words out, as the command does.
+// stopServing delivers the last answers, like the command.
 func stopServing(server *grpc.Server) {
-	late := time.AfterFunc(lastWords, server.Stop)
+	late := time.AfterFunc(farewellGrace, server.Stop)
 	defer late.Stop()
 	server.GracefulStop()
 }
@@ -155,7 +155,7 @@ func version() *proto.Version {
 	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "sim"}
 }
 
-// serve is a loader's role, and a shadow's. Its address is its own, so that two lives of a slot are never mistaken for each other.
+// serve starts a loader or a shadow. Each life of a slot has an address of its own.
 func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 	page, err := w.pages.By(p.clock).Create(heartbeat.Path("", p.slot, p.life))
 	if err != nil {
@@ -168,10 +168,10 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 			spec.Format = numbers{rot: w.rot, p: p}
 			return spec, err
 		}})
-	return l.Run, func() { _ = page.Close() }, nil // never fails
+	return l.Run, func() { _ = page.Close() }, nil // Close never fails
 }
 
-// deliver is a sidecar's role.
+// deliver starts a sidecar.
 func (w *world) deliver(p *process) (func(context.Context) error, func(), error) {
 	host, ranks := 0, 0
 	for i := range w.load.hosts {
@@ -191,7 +191,7 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 	return l.Run, func() {}, nil
 }
 
-// rising fails the run where what a process is told goes down.
+// rising returns a function that fails the run if the terms of a process go down.
 func (w *world) rising(p *process, what string) func(millrace.Term) {
 	var mu sync.Mutex
 	var highest millrace.Term
@@ -205,10 +205,10 @@ func (w *world) rising(p *process, what string) func(millrace.Term) {
 	}
 }
 
-// tookTerm notes an orchestrator's term: each life has a higher one.
-func (w *world) tookTerm(p *process, t millrace.Term) {
+// noteTerm checks that each life of the orchestrator has a higher term.
+func (w *world) noteTerm(p *process, t millrace.Term) {
 	if p.dead() {
-		return // nobody hears of it
+		return // no process learns of its term
 	}
 	w.mu.Lock()
 	was := w.term
@@ -219,15 +219,15 @@ func (w *world) tookTerm(p *process, t millrace.Term) {
 	}
 }
 
-// seat is where trainers find the sidecar of their host.
-type seat struct {
+// endpoint leads trainers to the sidecar of their host.
+type endpoint struct {
 	mu      sync.Mutex
 	link    *link.Link
-	life    context.Context // of link
-	changed chan struct{}   // closed and replaced when a new one is there
+	life    context.Context // of the link
+	changed chan struct{}   // closed and replaced with every new link
 }
 
-func (s *seat) put(l *link.Link, life context.Context) {
+func (s *endpoint) put(l *link.Link, life context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link, s.life = l, life
@@ -236,7 +236,7 @@ func (s *seat) put(l *link.Link, life context.Context) {
 }
 
 // after waits for a sidecar other than old.
-func (s *seat) after(ctx context.Context, old *link.Link) (*link.Link, context.Context, error) {
+func (s *endpoint) after(ctx context.Context, old *link.Link) (*link.Link, context.Context, error) {
 	for {
 		s.mu.Lock()
 		l, life, changed := s.link, s.life, s.changed
@@ -252,8 +252,8 @@ func (s *seat) after(ctx context.Context, old *link.Link) (*link.Link, context.C
 	}
 }
 
-// excuses tells whether an end or a start that failed is the doing of a fault.
-func (w *world) excuses(p *process, err error) bool {
+// isExcused reports whether a fault explains the end, or the failed start, of a process.
+func (w *world) isExcused(p *process, err error) bool {
 	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) || errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
-		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar") // a loader that was replaced leaves
+		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar") // a replaced loader leaves
 }

@@ -13,32 +13,32 @@ import (
 	"millrace/sidecar"
 )
 
-// document is what a run without faults delivers of a record that it comes to once.
+// document is the delivery of a record that the run without faults reaches once.
 type document struct {
-	last  millrace.Step // that holds a piece of it
+	last  millrace.Step // with a piece of it
 	whole bool          // its end was delivered
 }
 
-// piece is one segment of a batch as a rank was given it.
+// piece is one segment of a rank's batch.
 type piece struct {
 	of     string // the record
 	sum    string // of its tokens
 	masked bool
 }
 
-// rot is what goes bad on the disk while the run goes on: records that are planned already, so that nothing else changes.
+// rot makes records go bad on disk during the run. It takes records that are planned already, so that later steps do not change.
 type rot struct {
 	mu    sync.Mutex
-	armed *fault              // strikes at the next plan that holds a record which may go bad
-	bad   map[string]*process // by record: who cannot read it; nil: nobody can
+	armed *fault              // injected at the next plan with a record that may go bad
+	bad   map[string]*process // by record, the process that cannot read it; nil: no process can
 }
 
-// recordName is a record's as plans know it.
+// recordName returns the name of a record in plans.
 func recordName(source string, shard, record any) string {
 	return fmt.Sprintf("%s/%v.jsonl#%v", source, shard, record)
 }
 
-// reads tells whether a process can read a record.
+// reads reports whether a process can read a record.
 func (r *rot) reads(p *process, record string) bool {
 	if r == nil {
 		return true
@@ -49,7 +49,7 @@ func (r *rot) reads(p *process, record string) bool {
 	return !bad || who != nil && who != p
 }
 
-// has tells whether a record went bad.
+// has reports whether a record went bad.
 func (r *rot) has(record string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +57,7 @@ func (r *rot) has(record string) bool {
 	return bad
 }
 
-// know remembers what a run without faults delivers.
+// know notes the documents of a step of the run without faults.
 func (w *world) know(p *sidecar.StepPlan) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
@@ -71,11 +71,11 @@ func (w *world) know(p *sidecar.StepPlan) {
 	}
 }
 
-// ahead is the most documents of a source that the last step may have looked at and left.
+// ahead is the most documents of a source that the last step may have examined and left.
 const ahead = 16
 
-// settle forgets the records that may be drawn again, also for a step that nobody comes to: those of sources that are not well within their first epoch
-// where the run without faults ends.
+// settle forgets the records that may be drawn again, also for a step that no rank reaches. These are the records of sources that are not
+// well within their first epoch at the end of the run without faults.
 func (w *world) settle() error {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
 	if err != nil {
@@ -94,8 +94,8 @@ func (w *world) settle() error {
 	return nil
 }
 
-// decay lets a record of a plan go bad that nobody will ask for in another one, if that is its time: for everybody, or for one process. All
-// others that may hold it are killed, so that it is read again.
+// decay makes a record of a plan go bad if a fault is due. No other plan asks for the record. It goes bad for all processes or for one;
+// all others that may hold it are killed, so that it is read again.
 func (w *world) decay(p *sidecar.StepPlan) {
 	who, did := w.spoil(p)
 	if !did {
@@ -134,7 +134,7 @@ func (w *world) spoil(p *sidecar.StepPlan) (who *process, did bool) {
 	return who, true
 }
 
-// pieces is a step's batch of one rank, segment by segment.
+// pieces returns a step's batch of one rank, segment by segment.
 func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []piece, masked bool, err error) {
 	for micro := range p.Microbatches {
 		tokens, err := payload.Tokens(x.part(), micro)
@@ -153,8 +153,7 @@ func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []pi
 	return out, masked, nil
 }
 
-// judge compares a batch of which something is masked with that of the run without faults: only what went bad is masked, and once it was
-// masked it stays so.
+// judge compares a batch with masked segments with the batch of the run without faults. Only bad records are masked, and they stay masked.
 func (x *trainer) judge(p *sidecar.StepPlan, got []piece) error {
 	want, before := x.w.whole[x.rank][p.Step], x.pieced[p.Step]
 	if len(got) != len(want) {

@@ -8,7 +8,7 @@ import (
 	"millrace/internal/verify/sim/memnet"
 )
 
-// script is everything that happens to a run. It follows from its seed, and stands in full in the file of a seed that failed.
+// script is the faults of a run. It follows from a seed. The file of a failed seed has all of it.
 type script struct {
 	Seed     uint64         `json:"seed"`
 	Workload int            `json:"workload"`
@@ -17,17 +17,17 @@ type script struct {
 	Faults   []fault        `json:"faults"`
 }
 
-// phase is a life of the trainers.
+// phase is one run of the trainers, between two starts.
 type phase struct {
 	Start string        `json:"start"`          // fresh, state, latest
-	Back  int           `json:"back,omitempty"` // of state: so many steps before the one that stands furthest back
+	Back  int           `json:"back,omitempty"` // with state: steps before the slowest rank
 	Until int           `json:"until"`          // the ranks stop before this step
-	Kill  int           `json:"kill,omitempty"` // and wherever they are after so many passes; 0: they are not killed
-	Pace  time.Duration `json:"pace,omitempty"` // what a step takes a trainer
-	Save  bool          `json:"save,omitempty"` // checkpoints are said to be saved
+	Kill  int           `json:"kill,omitempty"` // passes after which all ranks are killed; 0: never
+	Pace  time.Duration `json:"pace,omitempty"` // time of a step
+	Save  bool          `json:"save,omitempty"` // the trainers report saved checkpoints
 }
 
-// fault is something that goes wrong. It comes once the trainers have passed a number of places, or a while after the one before it.
+// fault is injected after a number of passes of the trainers, or after a time without passes.
 type fault struct {
 	After int           `json:"after"`
 	Delay time.Duration `json:"delay,omitempty"`
@@ -43,25 +43,25 @@ const (
 	crash      = "crash"      // kill -9; the disk keeps Size percent of the unsynced data; the process restarts after For
 	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
 	leave      = "leave"      // SIGTERM: a loader hands over its stripes and exits
-	rotten     = "rot"        // a record goes bad after it was planned: for everybody, or, with To, for the process at At alone; all other readers are killed
-	vanish     = "vanish"     // a crash that nobody hears of before For is over
+	rotten     = "rot"        // a planned record goes bad: for all, or, with To, only for the process at At; the other readers are killed
+	vanish     = "vanish"     // a crash that other processes notice only after For
 	freeze     = "freeze"     // SIGSTOP for For
-	zombie     = "zombie"     // a loader is frozen for For, while another process takes its slot
-	second     = "second"     // a frozen orchestrator, and another one that is started beside it
-	partition  = "partition"  // nothing passes between At and To for For
-	oneWay     = "one-way"    // nothing passes from At to To for For
+	zombie     = "zombie"     // a loader is frozen for For, and another process takes its slot
+	second     = "second"     // an orchestrator is frozen, and another is started beside it
+	partition  = "partition"  // no bytes pass between At and To for For
+	oneWay     = "one-way"    // no bytes pass from At to To for For
 	reset      = "reset"      // the connections to At end at once
 	cut        = "cut"        // the connections to At end in order
 	jump       = "jump"       // the wall clock of At jumps by Size seconds
-	late       = "late"       // timers of At come up to For late from now on
+	late       = "late"       // timers of At are up to For late from now on
 	syncDeath  = "sync-death" // the Size-th fsync from now fails: the process dies before it
 	diskFull   = "disk-full"  // no room for For
 	slowDisk   = "slow-disk"  // fsyncs take For for a second
-	remix      = "mix"        // the mixture is changed from a step on that no trainer has come to; Size says how
-	trainersGo = "trainers"   // a life of the trainers ends: see phase
+	remix      = "mix"        // the mixture changes from a step that no trainer has reached; Size selects the change
+	trainersGo = "trainers"   // the trainers are killed: see phase
 )
 
-// newScript draws what happens in a seed. Seed 0 is left in peace.
+// newScript draws the script of a seed. Seed 0 has no faults.
 func newScript(seed uint64, all []*workload) *script {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := &script{Seed: seed, Workload: int(seed % uint64(len(all)))}
@@ -80,7 +80,8 @@ func newScript(seed uint64, all []*workload) *script {
 	return s
 }
 
-// remix adds changes of the mixture to one script in four, where no record goes bad: what masks are judged by is the run without changes.
+// remix adds changes of the mixture to one script in four. A script with bad records gets none: masks are judged by the run without
+// changes.
 func (s *script) remix(rng *rand.Rand) {
 	if rng.IntN(4) > 0 || slices.ContainsFunc(s.Faults, func(f fault) bool { return f.Kind == rotten }) {
 		return

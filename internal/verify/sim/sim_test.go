@@ -10,23 +10,23 @@ import (
 	"testing/synctest"
 )
 
-// What a campaign sets: see the target sim of the Makefile.
+// The settings of a campaign; see the target sim of the Makefile.
 var (
-	seeds  = flag.Uint64("seeds", 2000, "play so many seeds")
-	from   = flag.Uint64("from", 0, "the first of them")
+	seeds  = flag.Uint64("seeds", 2000, "number of seeds")
+	from   = flag.Uint64("from", 0, "first seed")
 	totals = flag.String("totals", "", "append the totals as a row to this file")
-	judge  = flag.Bool("judge", false, "of a tree that is wrong on purpose: stop at the first seed that shows it, and keep nothing")
+	judge  = flag.Bool("judge", false, "judge a mutant: stop at the first seed that fails, and keep no file")
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(800) // many small worlds: rare collections cost less
+	debug.SetGCPercent(800) // fewer collections: a seed makes many small worlds
 	os.Exit(m.Run())
 }
 
-// bench is what all seeds share: the workloads, and what each delivers where nothing goes wrong.
+// bench holds the workloads, and a run of each without faults. All seeds share it.
 type bench struct {
 	loads []*workload
-	calm  []*world // by workload: where nothing goes wrong
+	calm  []*world // by workload: the run without faults
 }
 
 func newBench(t *testing.T) *bench {
@@ -58,16 +58,16 @@ func (b *bench) play(t *testing.T, s *script) (o verdict) {
 	return o
 }
 
-// golden is what the workloads deliver: a change means that all runs that exist go on with other bytes.
+// golden is a digest of the batches of the workloads. If it changes, existing runs continue with other bytes.
 const golden = "2fbbb072ce8aede278f4199c3057623b"
 
-func TestWorkloadsDeliverWhatTheyDid(t *testing.T) {
+func TestWorkloadsDeliverGoldenBatches(t *testing.T) {
 	if got := newBench(t).delivered(); got != golden {
 		t.Errorf("the workloads deliver %s, want %s", got, golden)
 	}
 }
 
-// delivered is a digest of what the workloads deliver where nothing goes wrong.
+// delivered returns a digest of the batches of all workloads without faults.
 func (b *bench) delivered() string {
 	h := sha256.New()
 	for _, load := range b.loads {
@@ -80,8 +80,8 @@ func (b *bench) delivered() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// TestSeedsThatFailedOnce replays failed seeds several times, because a seed does not decide the order of goroutines.
-func TestSeedsThatFailedOnce(t *testing.T) {
+// TestFailedSeeds replays seeds that failed once, several times each, because a seed does not decide the order of goroutines.
+func TestFailedSeeds(t *testing.T) {
 	b := newBench(t)
 	for _, f := range kept(t) {
 		for i := range replays {
@@ -93,11 +93,11 @@ func TestSeedsThatFailedOnce(t *testing.T) {
 	}
 }
 
-// TestSeeds: whatever goes wrong and whenever, every rank gets the bytes of a run in which nothing does, also after it goes back.
+// TestSeeds: under faults of every kind, every rank gets the bytes of a run without faults, also after it goes back.
 func TestSeeds(t *testing.T) {
 	b, c := newBench(t), newCampaign()
 	if *judge && (t.Failed() || b.delivered() != golden) {
-		t.Fatal("judged: without faults: the workloads deliver what they did")
+		t.Fatal("judged: without faults: the workloads deliver other batches")
 	}
 	t.Run("all", func(t *testing.T) {
 		for seed := *from; seed < *from+*seeds; seed++ {
@@ -126,7 +126,7 @@ func TestSeeds(t *testing.T) {
 	c.report(t)
 }
 
-// TestScriptsFollowFromSeeds: a seed and a commit give the same script, and one from a file is the same again.
+// TestScriptsFollowFromSeeds: a seed gives the same script each time, and writing and reading a script does not change it.
 func TestScriptsFollowFromSeeds(t *testing.T) {
 	b := newBench(t)
 	for seed := range uint64(200) {

@@ -14,10 +14,10 @@ import (
 	"millrace/sources"
 )
 
-// numbers is a format of tokens: each line is the length of a record, or says that it is bad. A file that begins with `streams` is one
-// that only streams.
+// numbers is a format of tokens. Each line is the length of a record, or marks it as bad. A file that begins with `streams` can only be
+// streamed.
 type numbers struct {
-	rot *rot // nil: nothing goes bad
+	rot *rot // nil: no record goes bad
 	p   *process
 }
 
@@ -53,7 +53,7 @@ func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sour
 	return s, nil
 }
 
-// shard is a file of numbers. Its tokens tell file, record and place.
+// shard is a file of numbers. Its tokens encode file, record and position.
 type shard struct {
 	numbers numbers
 	name    string

@@ -17,12 +17,12 @@ import (
 	"millrace/sources/order"
 )
 
-// stream is what a real source of files offers, read once from its beginning, so that many runs can be given it in any stripes.
+// stream is the offers of a real source of files, read once from the beginning. Many runs use it, in any stripes.
 type stream struct {
 	manifest   *proto.Manifest
 	offers     []feed.Offer
 	seekPoints []millrace.SeekPoint
-	end        bool // offers are all there are
+	end        bool // the source has no more offers
 }
 
 // files writes a source's files: 12 of 45 records each, some empty and some longer than a sequence.
@@ -44,7 +44,7 @@ func files(t *testing.T, dir, source string) {
 	}
 }
 
-// readStream reads the first so many ordinals of a source in an order. Where bad is set, every 23rd record cannot be decoded.
+// readStream reads the ordinals of a source below upTo. If bad is set, every 23rd record cannot be decoded.
 func readStream(t *testing.T, dir, name string, shuffle millrace.Shuffle, epochs uint32, upTo int, bad bool) *stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,14 +76,14 @@ func readStream(t *testing.T, dir, name string, shuffle millrace.Shuffle, epochs
 	return s
 }
 
-// read is a stripe of a stream that somebody was told to read.
+// read is a stripe of a stream with its reader's order.
 type read struct {
 	*stream
 	order *proto.ReadFrom
 	next  uint64
 }
 
-// offer is what the stripe offers below an ordinal.
+// offer returns the stripe's offers below an ordinal.
 func (r *read) offer(until uint64) *proto.Offers {
 	m := &proto.Offers{Source: r.order.Source, Stripe: r.order.Stripe}
 	for ; r.next < until; r.next++ {
@@ -109,7 +109,7 @@ func (r *read) offer(until uint64) *proto.Offers {
 	return m
 }
 
-// check tells whether a stripe's reader was told a place that the stream has, the newest that is not behind the ordinal.
+// check verifies that the order's seek point exists in the stream, and that it is the newest at or before the ordinal.
 func (r *read) check() error {
 	want := millrace.SeekPoint{}
 	for _, a := range r.seekPoints {
@@ -123,7 +123,7 @@ func (r *read) check() error {
 	return nil
 }
 
-// refuse has filters refuse some of the records.
+// refuse lets filters refuse some of the records.
 func (s *stream) refuse() {
 	for i := range s.offers {
 		o := &s.offers[i]

@@ -14,22 +14,22 @@ import (
 	"millrace/sidecar/link"
 )
 
-// trainer is one rank. It takes step after step and remembers its batches.
+// trainer is one rank. It takes the steps in order and keeps digests of its batches.
 type trainer struct {
 	w       *world
 	rank    millrace.Rank // of the world
 	attempt millrace.Attempt
-	step    millrace.Step // not yet taken
-	joined  *link.Link    // where it said where it starts
+	step    millrace.Step // the next one
+	joined  *link.Link    // the link on which it declared its start
 	got     map[millrace.Step]string
 	pieced  map[millrace.Step][]piece
-	states  map[millrace.Step][]byte // run state before each step
+	states  map[millrace.Step][]byte // run states before each step
 }
 
-// part is the rank whose parts of plans it gets.
+// part returns the data-parallel rank whose parts of plans it gets.
 func (x *trainer) part() millrace.Rank { return millrace.Rank(x.w.load.axes.Coordinates(x.rank).DP) }
 
-// run lives one phase of trainers. A sidecar that is lost is none of its business: it goes on with the next.
+// run plays one phase. If the sidecar is lost, the trainer continues with the next one.
 func (x *trainer) run(ctx context.Context, ph phase, start sidecar.Start) error {
 	x.attempt = 0
 	var l *link.Link
@@ -99,7 +99,7 @@ func (x *trainer) steps(ctx context.Context, l *link.Link, ph phase, start sidec
 	return nil
 }
 
-// begun checks where the run says that the rank starts.
+// begun checks the start that the run assigns to the rank.
 func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	switch start.Kind {
 	case sidecar.StartContinue:
@@ -123,8 +123,7 @@ func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	return nil
 }
 
-// take notes a step's bytes. A step that comes again, in another attempt, has the same; and so has every step the bytes of the run
-// without faults.
+// take checks a step's bytes against those of the run without faults, and against those of the same step in an earlier attempt.
 func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 	if p.Step != x.step || p.Attempt != x.attempt {
 		return fmt.Errorf("it asked for step %d of attempt %d and got %d of %d", x.step, x.attempt, p.Step, p.Attempt)
@@ -167,7 +166,7 @@ func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 	return nil
 }
 
-// train lives a phase with all ranks, and returns when they have come to its end or were killed.
+// train plays a phase with all ranks. It returns when they have reached its end or were killed.
 func (w *world) train(ctx context.Context, ph phase) {
 	ctx, kill := context.WithCancel(ctx)
 	defer kill()
@@ -196,7 +195,7 @@ func (w *world) train(ctx context.Context, ph phase) {
 	}
 }
 
-// start is where a phase starts: the same for all ranks.
+// start returns the start of a phase, equal for all ranks.
 func (w *world) start(ph phase) sidecar.Start {
 	least := w.trainers[0].step
 	for _, x := range w.trainers {

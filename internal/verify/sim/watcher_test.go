@@ -11,26 +11,26 @@ import (
 	"millrace/orchestrator/facts"
 )
 
-// What comes of faults, as campaigns count it: a seed counts once for each.
+// The consequences of faults that campaigns count. A seed counts once for each.
 const (
 	bySilence  = "switched by silence"     // a sidecar saw no beats
-	byStuck    = "switched by a stuck one" // or beats and no progress
+	byStuck    = "switched by a stuck one" // a sidecar saw beats and no progress
 	byStream   = "switched by a stream's end"
 	hedged     = "hedged"
 	lostByDown = "promoted: connection lost" // the orchestrator saw a loader's stream end
-	lostByHost = "promoted: switched"        // a sidecar told it
+	lostByHost = "promoted: switched"        // a sidecar reported it
 	lostByTerm = "promoted: asked to leave"
 )
 
-// watcher follows what a sidecar writes down and logs: whom it asks, under terms that never go down, and why it switched.
+// watcher reads a sidecar's event records and log: the loaders that it asks, under terms that never go down, and its reasons to switch.
 type watcher struct {
 	w     *world
 	p     *process
 	mu    sync.Mutex
-	terms map[string]uint64 // by stripe: the highest under which rows came or which it switched to
+	terms map[string]uint64 // by stripe, the highest under which rows came or to which it switched
 }
 
-// Write implements io.Writer: each call is a record.
+// Write implements io.Writer. Each call is a record.
 func (x *watcher) Write(line []byte) (int, error) {
 	var r event.Record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -45,7 +45,7 @@ func (x *watcher) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// follow fails the run where a stripe's term goes down. A directory without anybody has none.
+// follow fails the run if a stripe's term goes down. An empty directory has no term.
 func (x *watcher) follow(r event.Record) {
 	words := strings.Fields(r.Key)
 	if len(words) < 2 || r.Term == 0 {
@@ -54,7 +54,7 @@ func (x *watcher) follow(r event.Record) {
 	of := words[0] + "/" + words[1]
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if r.Term < x.terms[of] && r.Event != "heard" { // rows may be on their way when another is asked
+	if r.Term < x.terms[of] && r.Event != "heard" { // rows may be in flight when another loader is asked
 		x.w.fail("terms never go down", "%s, life %d: stripe %s is asked under term %d after %d (%s)", x.p.slot, x.p.life, of, r.Term, x.terms[of], r.Event)
 	}
 	x.terms[of] = max(x.terms[of], r.Term)
@@ -91,7 +91,7 @@ func (x *watcher) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// promotions counts why those who hold the stripes at the end were given them.
+// promotions counts the reasons for which the loaders of the end got their stripes.
 func (w *world) promotions(s *facts.State) {
 	for _, h := range s.Holders {
 		switch reason := h.Reason; {

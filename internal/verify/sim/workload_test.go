@@ -19,10 +19,10 @@ import (
 	"millrace/sources"
 )
 
-// workloads is how many there are; a seed takes one of them.
+// workloads is their number. A seed takes one of them.
 const workloads = 19
 
-// workload is a run without its faults: its sources, mixture and topology. They follow from its number.
+// workload describes a run: sources, mixture and topology. They follow from its number.
 type workload struct {
 	number  int
 	dir     string
@@ -37,7 +37,7 @@ type workload struct {
 	ranks   int // of the world
 	axes    millrace.Topology
 	steps   millrace.Step
-	ends    bool // the run ends with that many steps; else it would go on
+	ends    bool // the run ends after these steps; otherwise it is endless
 	config  orchestrator.Config
 }
 
@@ -53,11 +53,11 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 		if i == 0 {
 			shuffle = millrace.Global
 		}
-		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3)) // some run dry
+		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3)) // some sources are exhausted
 		w.stripes = append(w.stripes, 1+rng.IntN(w.loaders))
 		w.write(t, rng, i)
 	}
-	w.epochs[0] = 12 // there is always one left
+	w.epochs[0] = 12 // one source lasts
 	w.memory = []int64{32 << 10, 64 << 20}[rng.IntN(2)]
 	w.config = w.configure(t, rng)
 	w.pack(w.config.Spec)
@@ -70,7 +70,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 	return w
 }
 
-// axes is how many ranks of the world share what a data-parallel rank is delivered: in the last workloads several.
+// axes returns the ranks that share the parts of a data-parallel rank: several in the last workloads.
 func axes(dp, number int) millrace.Topology {
 	t := millrace.Topology{TP: 1, CP: 1, PP: 1}
 	switch number {
@@ -85,7 +85,7 @@ func axes(dp, number int) millrace.Topology {
 	return t
 }
 
-// pack is how steps are packed: in the last workloads otherwise.
+// pack sets the packing of steps, which differs in the last workloads.
 func (w *workload) pack(spec *planner.Spec) {
 	switch w.number {
 	case 15:
@@ -97,7 +97,7 @@ func (w *workload) pack(spec *planner.Spec) {
 	case 18:
 		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
 	}
-	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // everything drawn is delivered: no record may go bad that decides about later steps
+	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // all drawn records are delivered, so no bad record affects later steps
 		w.steps += millrace.Step(spec.Window) - within
 	}
 	if w.ends {
@@ -107,10 +107,10 @@ func (w *workload) pack(spec *planner.Spec) {
 
 func name(source int) string { return fmt.Sprintf("s%d", source) }
 
-// write makes a source's files: two, some records of which are bad.
+// write writes the two files of a source. Some records are bad.
 func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 	t.Helper()
-	// Where documents are short, a step takes many: more than one run of a stripe, and more than one epoch.
+	// A step takes many short documents: several groups of a stripe, and several epochs.
 	longest, bads := []int{6, 24, 8 + rng.IntN(150)}[rng.IntN(3)], rng.IntN(2)*rng.IntN(20)
 	if source == 0 {
 		longest = 150
@@ -139,7 +139,7 @@ func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 	}
 }
 
-// spec is a source as loaders open it.
+// spec returns a source for the loaders.
 func (w *workload) spec(source string) (sources.Spec, error) {
 	for i, shuffle := range w.sources {
 		if name(i) == source {
@@ -159,7 +159,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		micro = uint32(perRank)
 	}
 	options := place.Options{MicroBatch: micro, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast}
-	if w.number%5 == 2 { // with long documents in slices, where there are ranks to share them
+	if w.number%5 == 2 { // with long documents in slices, if ranks can share them
 		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, place.Split{On: true}
 	}
 	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
@@ -178,7 +178,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
 		first := rng.IntN(w.loaders)
 		if w.number >= 12 && i == 0 {
-			w.stripes[i] = w.loaders // every loader reads something
+			w.stripes[i] = w.loaders // every loader reads a stripe
 		}
 		for stripe := range w.stripes[i] {
 			src.Loaders = append(src.Loaders, loaderName((first+stripe)%w.loaders))
@@ -188,7 +188,7 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	return c
 }
 
-// stage gives the run other batches twice: longer sequences, then a ramp of documents that share none.
+// stage adds two stages: longer sequences, and a ramp of unpacked documents.
 func (w *workload) stage(spec *planner.Spec) {
 	ranks := uint32(w.ranks)
 	from := func(step uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: step} }
@@ -199,7 +199,7 @@ func (w *workload) stage(spec *planner.Spec) {
 	}
 }
 
-// schedule has one to three milestones.
+// schedule returns a schedule with one to three milestones.
 func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
 	t.Helper()
 	var milestones []mixing.Milestone
@@ -224,7 +224,7 @@ func (w *workload) schedule(t *testing.T, rng *rand.Rand) *mixing.Schedule {
 func loaderName(i int) string  { return fmt.Sprintf("loader-%d", i) }
 func sidecarName(i int) string { return fmt.Sprintf("sidecar-%d", i) }
 
-// slots names every process of the run.
+// slots returns the names of all processes of the run.
 func (w *workload) slots() []string {
 	out := []string{orchestratorName}
 	for i := range w.loaders {

@@ -1,5 +1,5 @@
-// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in memory, virtual time,
-// and a script of what goes wrong, which follows from a seed.
+// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in memory, and virtual
+// time. A script of faults follows from a seed.
 package sim
 
 import (
@@ -19,23 +19,24 @@ import (
 	"millrace/internal/verify/sim/memnet"
 )
 
-// patience is virtual: a run that takes longer is stuck. The longest script has about a minute of faults and a minute of slow trainers.
+// patience is the virtual time after which a run counts as stuck. The longest script has about a minute of faults and a minute of slow
+// trainers.
 const patience = 2 * time.Minute
 
 // world is one run under one script.
 type world struct {
 	load      *workload
 	script    *script
-	golden    []map[millrace.Step]string  // by rank; nil: this run makes it
-	whole     []map[millrace.Step][]piece // as golden, segment by segment
-	documents map[string]*document        // of the golden run, by record
+	golden    []map[millrace.Step]string  // by rank, the digests of the run without faults; nil in that run
+	whole     []map[millrace.Step][]piece // by rank, the segments of the run without faults
+	documents map[string]*document        // by record, of the run without faults
 	rot       *rot
-	last      bool // the trainers live for the last time
+	last      bool // this is the last phase of the trainers
 	net       *memnet.Net
-	disk      *platter
+	disk      *runDisk
 	pages     *heartbeattest.Memory
 	slots     []*slot
-	hosts     []*seat
+	hosts     []*endpoint
 
 	trainers []*trainer
 	group    sync.WaitGroup     // every goroutine of the world
@@ -43,37 +44,37 @@ type world struct {
 	over     context.Context    // ends when the run is complete
 	complete context.CancelFunc
 
-	locked atomic.Int64 // faults that excuse an orchestrator which does not start
+	locked atomic.Int64 // faults during which an orchestrator may fail to start
 
 	mu       sync.Mutex
-	alive    []*process    // every life there was
-	changed  chan struct{} // closed and replaced when the trainers passed a place
-	passed   int           // places
-	killAt   int           // the one where the trainers are killed; 0: none
+	alive    []*process    // every process so far
+	changed  chan struct{} // closed and replaced with every pass
+	passed   int           // passes of the trainers
+	killAt   int           // the pass at which the trainers are killed; 0: none
 	kill     context.CancelFunc
-	term     millrace.Term                     // newest that an orchestrator took
+	term     millrace.Term                     // newest term of an orchestrator
 	unsynced int                               // percent of the unsynced data that the next crash keeps
-	furthest millrace.Step                     // first that no trainer has come to in any attempt
-	mixed    millrace.Step                     // first that a change of the mixture may decide
-	contents map[millrace.Step]millrace.Digest // of steps that trainers came to
+	furthest millrace.Step                     // first step that no trainer has reached in any attempt
+	mixed    millrace.Step                     // first step that a change of the mixture may affect
+	contents map[millrace.Step]millrace.Digest // of steps that trainers reached
 	verdict  verdict
 	history  hash.Hash
 }
 
-// verdict is what became of a run.
+// verdict is the result of a run.
 type verdict struct {
-	Violated string // the first property that did not hold, empty where all did
+	Violated string // the first property that did not hold; "" if all did
 	Detail   string
 	Struck   map[string]int // faults by kind
-	Seen     map[string]int // what came of them, by kind
-	Steps    int            // that trainers took
-	History  string         // digest of what happened and when
+	Seen     map[string]int // consequences by kind
+	Steps    int            // taken by trainers
+	History  string         // digest of the events and their times
 	Virtual  time.Duration
 }
 
-// newWorld returns a world in which nothing runs. It has to be made in the bubble in which it lives.
+// newWorld returns a world in which nothing runs yet. It must be made in the synctest bubble in which it runs.
 func newWorld(load *workload, s *script, calm *world) *world {
-	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &platter{disk: disktest.NewMemory()}, pages: heartbeattest.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
+	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &runDisk{disk: disktest.NewMemory()}, pages: heartbeattest.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
 		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
 	if calm != nil {
 		w.documents = calm.documents
@@ -86,7 +87,7 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		w.slots = append(w.slots, &slot{name: name, start: w.role(name)})
 	}
 	for range load.hosts {
-		w.hosts = append(w.hosts, &seat{changed: make(chan struct{})})
+		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{})})
 	}
 	for r := range load.ranks {
 		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, pieced: map[millrace.Step][]piece{}, states: map[millrace.Step][]byte{}})
@@ -115,9 +116,9 @@ func (w *world) live() verdict {
 	for _, s := range w.slots {
 		supervisors.Go(func() { w.keep(ctx, s) })
 	}
-	storm, calm := context.WithCancel(ctx)
+	faults, calm := context.WithCancel(ctx)
 	var weather sync.WaitGroup
-	weather.Go(func() { w.storm(storm) })
+	weather.Go(func() { w.injectFaults(faults) })
 	for i, ph := range w.script.Phases {
 		w.mu.Lock()
 		w.last = i == len(w.script.Phases)-1
@@ -165,14 +166,14 @@ func (w *world) fail(property, format string, args ...any) {
 	w.stop()
 }
 
-// saw counts something that came of a fault.
+// saw counts a consequence of a fault.
 func (w *world) saw(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.verdict.Seen[what]++
 }
 
-// note adds to the history.
+// note adds an event to the history.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +181,7 @@ func (w *world) note(format string, args ...any) {
 	fmt.Fprintf(w.history, format+"\n", args...)
 }
 
-// pass is a place in a trainer's life where something may be struck.
+// pass marks a point in a trainer's run at which faults may begin.
 func (w *world) pass() {
 	w.note("pass")
 	w.mu.Lock()
@@ -194,11 +195,11 @@ func (w *world) pass() {
 	w.changed = make(chan struct{})
 }
 
-// finished notes that the run is complete. Trainers whose last answer was lost are told by the end of everything else, as by that of
-// the command that runs a run.
-func (w *world) finished() { time.AfterFunc(lastWords, w.complete) }
+// finished notes that the run is complete, and ends the world after a grace. Trainers whose last answer was lost learn of the end by it,
+// like those of a real run by the end of the command.
+func (w *world) finished() { time.AfterFunc(farewellGrace, w.complete) }
 
-// standing says where everybody is, for a run that does not end.
+// standing describes the position of every process, for a run that is stuck.
 func (w *world) standing() string {
 	text := ""
 	for _, x := range w.trainers {

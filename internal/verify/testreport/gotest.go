@@ -12,21 +12,21 @@ import (
 type goEvent struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build-output and build-fail
+	ImportPath  string // in build-output and build-fail
 	Test        string
 	Elapsed     float64
 	Output      string
 	FailedBuild string
 }
 
-// goReader follows one `go test -json`. It counts leaves: a test with subtests is its subtests.
+// goReader reads the output of one `go test -json`. It counts a test with subtests as its subtests.
 type goReader struct {
 	step    string
 	r       *report
-	output  map[string]*strings.Builder // by package, test; of tests still running
+	output  map[string]*strings.Builder // by package and test, of running tests
 	parents map[string]bool
 	broken  map[string]int  // failed tests by package
-	rest    strings.Builder // lines that are no events
+	rest    strings.Builder // lines that are not events
 }
 
 func newGoReader(step string, r *report) *goReader {
@@ -111,7 +111,7 @@ func (g *goReader) endTest(e goEvent, key string) {
 			g.r.skip(g.name(e), reasonOf(g.text(key).String()))
 		}
 	case "fail":
-		// A parent may fail by itself; it counts where none of its subtests did.
+		// A parent counts as failed if none of its subtests failed.
 		if isParent && g.broken[key] > 0 {
 			return
 		}
@@ -124,7 +124,7 @@ func (g *goReader) endTest(e goEvent, key string) {
 	}
 }
 
-// endPackage reports a package; one that failed without a failing test (it did not build, it crashed) is a failure itself.
+// endPackage reports a package. A package that failed without a failing test is a failure itself: it did not build, or it crashed.
 func (g *goReader) endPackage(e goEvent, key string) {
 	if e.Action == "skip" {
 		return // no test files
@@ -136,7 +136,7 @@ func (g *goReader) endPackage(e goEvent, key string) {
 	g.r.part(g.name(e), verdict, time.Duration(e.Elapsed*float64(time.Second)))
 }
 
-// reasonOf finds what t.Skip said: the last line that is no frame of the runner.
+// reasonOf returns the text of t.Skip: the last line that is not printed by the runner.
 func reasonOf(output string) string {
 	reason := ""
 	for line := range strings.Lines(output) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// junitFile is what of a JUnit file counts.
+// junitFile is the part of a JUnit file that this command reads.
 type junitFile struct {
 	Suites []struct {
 		Time  float64 `xml:"time,attr"`
@@ -26,7 +26,7 @@ type junitText struct {
 	Text    string `xml:",chardata"`
 }
 
-// readJUnit counts the cases of a file. An empty one is an error: then nothing was tested.
+// readJUnit counts the cases of a file. A file without cases is an error, because nothing was tested.
 func readJUnit(path, step string, r *report) error {
 	b, err := os.ReadFile(path)
 	if err != nil {

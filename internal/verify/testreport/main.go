@@ -1,15 +1,15 @@
-// Command testreport runs the test steps one after the other and adds them up: failures in full as they happen, then slow packages,
-// a table of skipped tests, and one line with the totals.
+// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages, a table of skipped
+// tests, and one line with the totals.
 //
 //	testreport [-skips FILE] KIND:NAME=VALUE ...
 //
-//	check:NAME=COMMAND    one test: it passes with exit status 0; its output is shown where it fails
-//	go:NAME=COMMAND       prints what `go test -json` prints
+//	check:NAME=COMMAND    one test: it passes with exit status 0; its output is shown if it fails
+//	go:NAME=COMMAND       prints the output of `go test -json`
 //	pytest:NAME=COMMAND   writes a JUnit file at $JUNIT, as pytest --junitxml=$JUNIT does
 //	skip:NAME=REASON      one test that cannot run here
 //
-// Commands run by bash, without standard input, and to the last even where one fails. A skipped test that FILE does not list counts as
-// failed. Exit status: 0 all passed, 1 something failed, 2 wrong usage.
+// bash runs the commands, without standard input. A failure does not stop the later commands. A skipped test that FILE does not list
+// counts as failed. Exit status: 0 all passed, 1 a test failed, 2 wrong usage.
 package main
 
 import (
@@ -98,7 +98,7 @@ func (s step) run(r *report) {
 
 func (s step) command() *exec.Cmd { return exec.Command("bash", "-c", s.value) }
 
-// runGo reads the events as they come. An exit status that no failed test explains is a failure of its own.
+// runGo reads the events as they come. An exit status without a failed test is a failure itself.
 func (s step) runGo(r *report) {
 	cmd := s.command()
 	cmd.Stderr = r.out

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slow is the time from which a package is named at the end.
+// slow is the duration from which on the summary names a package.
 const slow = 5 * time.Second
 
 // report collects results and prints failures as they come.
@@ -40,7 +40,7 @@ func (r *report) skip(name, reason string) {
 	r.skips = append(r.skips, skipped{name, reason})
 }
 
-// part reports a package that has ended.
+// part notes the end of a package.
 func (r *report) part(name, verdict string, took time.Duration) {
 	fmt.Fprintf(r.out, "%-6s %s  %.1f s\n", verdict, name, took.Seconds())
 	if took >= slow {
@@ -48,7 +48,7 @@ func (r *report) part(name, verdict string, took time.Duration) {
 	}
 }
 
-// summary prints the tables and the totals; false where something failed.
+// summary prints the tables and the totals. It returns false if a test failed.
 func (r *report) summary() bool {
 	for _, s := range r.skips {
 		if !r.known[s.name] {

@@ -22,7 +22,7 @@ func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
 
-// Close implements net.Conn: the other end reads the written bytes and then the end of the stream.
+// Close implements net.Conn. The other end reads the written bytes and then the end of the stream.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.out.finish(io.EOF)
@@ -32,14 +32,14 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// mute ends this end alone: nothing it does gets out, and the other end does not hear of it.
+// mute ends only this end. Its later writes are lost, and the other end does not notice.
 func (c *conn) mute() {
 	c.out.mute()
 	c.in.deafen(net.ErrClosed)
 	c.host.leave(c)
 }
 
-// breakOff breaks the connection for a writer: this end learns it at once, the other end after the written bytes.
+// breakOff breaks the connection for a writer. This end notices at once, the other end after the written bytes.
 func (c *conn) breakOff() {
 	c.out.finish(syscall.ECONNRESET)
 	c.in.deafen(syscall.ECONNRESET)

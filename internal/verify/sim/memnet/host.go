@@ -9,20 +9,20 @@ import (
 	"millrace/internal/seam"
 )
 
-// Host is the network as one process has it. Two lives of a process are two hosts of one name.
+// Host is the network of one process. Two lives of a process are two hosts with one name.
 type Host struct {
 	net  *Net
 	name string
 
 	mu        sync.Mutex
 	dead      bool
-	conns     map[*conn]bool // both ends of a connection belong to a host each
+	conns     map[*conn]bool // the own ends of connections
 	listeners []*listener
 }
 
 var _ seam.Net = (*Host)(nil)
 
-// Host returns a new host. Holds know it by its name.
+// Host returns a new host. Hold finds it by its name.
 func (n *Net) Host(name string) *Host { return &Host{net: n, name: name, conns: map[*conn]bool{}} }
 
 // Listen implements seam.Net.
@@ -40,7 +40,7 @@ func (h *Host) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial implements seam.Net: it takes a way there and back. A host that cannot be reached is waited for, one that does not listen is not.
+// Dial implements seam.Net. It takes one round trip. It waits for an unreachable host, and fails at once if the host does not listen.
 func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	h.net.mu.Lock()
 	l := h.net.listeners[address]
@@ -66,7 +66,7 @@ func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return near, nil
 }
 
-// join notes a connection of the host; a dead one has none.
+// join adds a connection to the host, and reports false if the host is dead.
 func (h *Host) join(c *conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,15 +83,15 @@ func (h *Host) leave(c *conn) {
 	delete(h.conns, c)
 }
 
-// Die is kill -9 as the network sees it. Bytes written before arrive, then the end of the stream. Nothing follows.
+// Die plays a kill -9. Bytes written before still arrive, then the end of the stream.
 func (h *Host) Die() {
 	for _, c := range h.end() {
-		_ = c.Close() // never fails
+		_ = c.Close() // Close never fails
 	}
 }
 
-// Vanish is what the network sees of a power cut: as Die, but nobody is told. The other ends of its connections stay open, silent, until
-// the function that is returned resets them, as a kernel does when its patience ends.
+// Vanish plays a power cut: like Die, but the other ends of the connections do not notice. They stay open and silent until the returned
+// function resets them, like a kernel after its timeout.
 func (h *Host) Vanish() (giveUp func()) {
 	conns := h.end()
 	for _, c := range conns {
@@ -114,12 +114,12 @@ func (h *Host) end() []*conn {
 	}
 	h.mu.Unlock()
 	for _, l := range listeners {
-		_ = l.Close() // never fails
+		_ = l.Close() // Close never fails
 	}
 	return conns
 }
 
-// Freeze holds up everything that comes from the host or goes to it, until thaw is called.
+// Freeze delays all bytes from and to the host until thaw is called.
 func (h *Host) Freeze() (thaw func()) {
 	return h.net.hold(func(by int) { h.net.frozen[h] += by })
 }
@@ -136,7 +136,7 @@ type listener struct {
 	conns []*conn
 }
 
-// take queues a connection; false where nobody accepts any more.
+// take queues a connection. It returns false if the listener is closed.
 func (l *listener) take(c *conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +164,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Connections that nobody accepted are reset.
+// Close implements net.Listener. It resets connections that were not accepted.
 func (l *listener) Close() error {
 	l.closing.Do(func() {
 		l.mu.Lock()

@@ -1,5 +1,5 @@
-// Package memnet is a network in memory, for roles that run in one process under test: streams of bytes that are late, held up, cut and
-// reset as its weather and its caller say. All waiting is by the time package, so that it is virtual where a test's time is.
+// Package memnet is a network in memory, for tests that run roles in one process. Its streams of bytes are late, delayed, cut and reset,
+// by the weather and by the caller. It waits with package time, so its time is virtual inside a synctest bubble.
 package memnet
 
 import (
@@ -14,23 +14,23 @@ import (
 	"millrace/internal/seam"
 )
 
-// Weather is what new connections are like. The zero value is a network that takes no time and loses nothing.
+// Weather sets the behaviour of new connections. With the zero value they take no time and lose nothing.
 type Weather struct {
-	Latency time.Duration // a connection draws its own from 0 to this, one way
-	Jitter  time.Duration // each write draws its own delay from 0 to this; writes stay in order
-	Bytes   int           // bytes a second of a direction; 0: no limit
+	Latency time.Duration // one way; each connection draws its own from 0 to this
+	Jitter  time.Duration // each write draws a delay from 0 to this; writes stay in order
+	Bytes   int           // bytes per second in one direction; 0: no limit
 	Read    int           // most bytes that one Read returns; 0: no limit
 	Fuse    int           // a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
 }
 
-// Net is a network. It is itself the seam of a host that is never harmed; other hosts are made by Host.
+// Net is a network. It is also the seam of one host without faults; Host makes other hosts.
 type Net struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
 	weather   Weather
 	rng       *rand.Rand
-	held      map[way]int   // how often a way is held up
-	frozen    map[*Host]int // how often a host is
+	held      map[way]int   // number of holds of a way
+	frozen    map[*Host]int // number of freezes of a host
 	changed   chan struct{} // closed and replaced when a hold ends
 	home      *Host
 }
@@ -40,7 +40,7 @@ type way struct{ from, to string }
 
 var _ seam.Net = (*Net)(nil)
 
-// New returns a network in fair weather, on which nobody listens.
+// New returns a network with the zero weather and without listeners.
 func New() *Net {
 	n := &Net{listeners: map[string]*listener{}, rng: rand.New(rand.NewPCG(0, 0)), held: map[way]int{}, frozen: map[*Host]int{}, changed: make(chan struct{})}
 	n.home = n.Host("")
@@ -54,10 +54,10 @@ func (n *Net) Blow(w Weather, seed uint64) {
 	n.weather, n.rng = w, rand.New(rand.NewPCG(seed, 7))
 }
 
-// Listen implements seam.Net. A new listener takes an address over from an old one, as a restarted process does.
+// Listen implements seam.Net. A new listener replaces the old one of its address, like a restarted process.
 func (n *Net) Listen(address string) (net.Listener, error) { return n.home.Listen(address) }
 
-// Dial implements seam.Net. It fails at once where nobody listens.
+// Dial implements seam.Net. It fails at once without a listener.
 func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return n.home.Dial(ctx, address)
 }
@@ -65,7 +65,7 @@ func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 // Cut ends all connections that an address has accepted, in order. Bytes written before still arrive. The listener stays.
 func (n *Net) Cut(address string) error {
 	for _, c := range n.accepted(address) {
-		_ = c.Close() // never fails
+		_ = c.Close() // Close never fails
 	}
 	return nil
 }
@@ -91,13 +91,13 @@ func (n *Net) accepted(address string) []*conn {
 	return conns
 }
 
-// Hold stops all bytes from one host to another, by name, until release is called. Bytes sent meanwhile arrive then.
+// Hold delays all bytes from one host to another, by name, until release is called.
 func (n *Net) Hold(from, to string) (release func()) {
 	w := way{from, to}
 	return n.hold(func(by int) { n.held[w] += by })
 }
 
-// hold begins to hold something up, until release is called, which wakes those who may go on.
+// hold counts a hold until release is called. release wakes the waiting streams.
 func (n *Net) hold(count func(by int)) (release func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,14 +111,14 @@ func (n *Net) hold(count func(by int)) (release func()) {
 	}
 }
 
-// holds tells whether nothing passes from one host to another now; the channel closes when that may have changed.
+// holds reports whether bytes from one host to another are held now. The channel closes when that may have changed.
 func (n *Net) holds(from, to *Host) (bool, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.held[way{from.name, to.name}] > 0 || n.frozen[from] > 0 || n.frozen[to] > 0, n.changed
 }
 
-// clear waits until something passes from one host to another.
+// clear waits until bytes from one host to another are not held.
 func (n *Net) clear(ctx context.Context, from, to *Host) error {
 	for {
 		held, changed := n.holds(from, to)
@@ -161,7 +161,7 @@ func (n *Net) connect(from, to *Host, address string) (near, far *conn) {
 	return near, far
 }
 
-// refused is what a dial meets where nobody listens.
+// refused returns the error of a dial without a listener.
 func refused(address string) error {
-	return fmt.Errorf("dial %s: nobody listens: %w", address, syscall.ECONNREFUSED)
+	return fmt.Errorf("dial %s: no listener: %w", address, syscall.ECONNREFUSED)
 }

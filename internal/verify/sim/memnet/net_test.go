@@ -37,7 +37,7 @@ func send(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// hear reads so many bytes and tells how long that took.
+// hear reads the expected bytes and returns the time that this took.
 func hear(t *testing.T, c net.Conn, want string) time.Duration {
 	t.Helper()
 	start, got := time.Now(), make([]byte, len(want))
@@ -67,7 +67,7 @@ func TestBytesComeInOrderAndTakeTheirTime(t *testing.T) {
 		if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("after the end: %v", err)
 		}
-		send(t, far, "in vain") // the other end is closed, and only a read tells it
+		send(t, far, "in vain") // the other end is closed, and only a read notices
 	})
 }
 
@@ -106,7 +106,7 @@ func TestDeadHosts(t *testing.T) {
 		b.Die()
 		send(t, near, "nobody hears")
 		if _, err := far.Write([]byte("a ghost")); err != nil {
-			t.Errorf("a ghost is not told that nobody hears it: %v", err)
+			t.Errorf("the silent end does not notice: %v", err)
 		}
 		hear(t, near, "last words")
 		if _, err := near.Read(make([]byte, 9)); !errors.Is(err, io.EOF) {
@@ -139,7 +139,7 @@ func TestBrokenConnections(t *testing.T) {
 		for range 20 {
 			near, far, _, _ := pair(t, n)
 			k, err := near.Write(make([]byte, 30))
-			if err == nil { // the other direction is the one that breaks
+			if err == nil { // the other direction breaks
 				near, far = far, near
 				k, err = near.Write(make([]byte, 30))
 			}
@@ -147,7 +147,7 @@ func TestBrokenConnections(t *testing.T) {
 				t.Fatalf("wrote %d bytes: %v", k, err)
 			}
 			if _, err := near.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("who was told that it broke reads %v", err)
+				t.Errorf("the end that noticed the break reads %v", err)
 			}
 			got, err := io.ReadAll(far)
 			if !errors.Is(err, syscall.ECONNRESET) || len(got) != k {

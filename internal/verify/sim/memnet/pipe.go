@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// bufferBytes is what a connection holds in each direction before its writer waits.
+// bufferBytes is the size of the buffer of each direction. A writer waits when it is full.
 const bufferBytes = 256 << 10
 
-// segment is what one write sent: bytes, or the end of the stream.
+// segment is the bytes of one write, or the end of the stream.
 type segment struct {
 	due time.Time
 	b   []byte
@@ -25,17 +25,17 @@ type pipe struct {
 	from, to *Host
 	weather  Weather
 	latency  time.Duration
-	blow     func() // breaks the connection behind the written bytes
+	blow     func() // breaks the connection after the written bytes
 
-	ready, room chan struct{} // a token each: the reader, the writer may look again
+	ready, room chan struct{} // a token each for the reader and the writer to look again
 
 	mu              sync.Mutex
 	rng             *rand.Rand
 	queue           []segment
 	size            int       // bytes queued
-	last            time.Time // nothing arrives before it
-	fuse            int       // bytes until the connection breaks; 0: it does not
-	failed          error     // both ends are told at once
+	last            time.Time // arrival time of the last segment
+	fuse            int       // bytes until the connection breaks; 0: never
+	failed          error     // both ends notice at once
 	silent          bool      // written bytes are lost
 	readBy, writeBy time.Time
 }
@@ -55,7 +55,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// wait blocks until the channel has a token, the time has come (never, where it is zero), or a hold ends. The pipe is not locked.
+// wait blocks until the channel has a token, the time has come (never if it is zero), or a hold ends. The pipe is not locked.
 func wait(token <-chan struct{}, until time.Time, changed <-chan struct{}) {
 	if until.IsZero() {
 		select {
@@ -73,7 +73,7 @@ func wait(token <-chan struct{}, until time.Time, changed <-chan struct{}) {
 	}
 }
 
-// sooner is the earlier of two times, where zero is never.
+// sooner returns the earlier of two times; zero is never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -178,7 +178,7 @@ func (p *pipe) put(s segment) {
 	poke(p.ready)
 }
 
-// finish ends the stream behind the written bytes.
+// finish ends the stream after the written bytes.
 func (p *pipe) finish(end error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *pipe) mute() {
 	p.silent = true
 }
 
-// deafen ends the direction for its reader. Its writer goes on in vain: only the other direction tells it.
+// deafen ends the direction for its reader. Its writer notices only by the other direction.
 func (p *pipe) deafen(err error) {
 	p.mute()
 	p.fail(err)
@@ -221,7 +221,7 @@ func (p *pipe) expire(at *time.Time, t time.Time) {
 	poke(p.room)
 }
 
-// pause waits for as long as a way there and back takes.
+// pause waits for one round trip.
 func (p *pipe) pause(ctx context.Context) error {
 	if p.latency == 0 {
 		return ctx.Err()

@@ -9,11 +9,11 @@ import (
 	"millrace/checkpoint"
 )
 
-// lull is the most time between two faults, however slowly the trainers go on.
-const lull = 2 * time.Second
+// longestGap is the longest time between two faults, even if the trainers are slow.
+const longestGap = 2 * time.Second
 
-// storm lets the script's faults strike, until ctx ends; then all that still goes wrong is mended.
-func (w *world) storm(ctx context.Context) {
+// injectFaults injects the script's faults until ctx ends. Then it repairs all faults that last.
+func (w *world) injectFaults(ctx context.Context) {
 	var mending sync.WaitGroup
 	defer mending.Wait()
 	for i := range w.script.Faults {
@@ -22,10 +22,10 @@ func (w *world) storm(ctx context.Context) {
 			return
 		}
 		w.note("%s at %s %s", f.Kind, f.At, f.To)
-		if mend := w.strike(f); mend != nil {
+		if repair := w.inject(f); repair != nil {
 			mending.Go(func() {
 				rest(ctx, f.For)
-				mend()
+				repair()
 			})
 		}
 		w.mu.Lock()
@@ -34,9 +34,9 @@ func (w *world) storm(ctx context.Context) {
 	}
 }
 
-// await waits until the trainers have passed so many places, or for a lull; false where ctx ends first.
+// await waits for a number of passes of the trainers, at most for longestGap. It returns false if ctx ends first.
 func (w *world) await(ctx context.Context, places int) bool {
-	timer := time.NewTimer(lull)
+	timer := time.NewTimer(longestGap)
 	defer timer.Stop()
 	for {
 		w.mu.Lock()
@@ -55,7 +55,7 @@ func (w *world) await(ctx context.Context, places int) bool {
 	}
 }
 
-// rest waits; false where ctx ends first.
+// rest waits. It returns false if ctx ends first.
 func rest(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -76,8 +76,8 @@ func (w *world) slot(name string) *slot {
 	return nil
 }
 
-// strike injects one fault and returns a function that repairs it.
-func (w *world) strike(f *fault) (mend func()) {
+// inject injects one fault and returns a function that repairs it.
+func (w *world) inject(f *fault) (repair func()) {
 	p := w.slot(f.At).process()
 	if p == nil {
 		return nil
@@ -123,33 +123,33 @@ func (w *world) strike(f *fault) (mend func()) {
 	case reset:
 		w.net.Reset(w.address(p))
 	case cut:
-		_ = w.net.Cut(w.address(p)) // never fails
+		_ = w.net.Cut(w.address(p)) // Cut never fails
 	default:
-		return w.strikeHost(p, f)
+		return w.injectHost(p, f)
 	}
 	return nil
 }
 
-// strikeHost is what goes wrong with a process's clock or its disk.
-func (w *world) strikeHost(p *process, f *fault) (mend func()) {
+// injectHost injects a fault of a process's clock or disk.
+func (w *world) injectHost(p *process, f *fault) (repair func()) {
 	switch f.Kind {
 	case jump:
 		p.clock.jump(time.Duration(f.Size) * time.Second)
 	case late:
 		p.clock.lag(f.For)
 	case syncDeath:
-		w.disk.set(func(d *platter) { d.doomed = f.Size })
+		w.disk.set(func(d *runDisk) { d.doomed = f.Size })
 	case diskFull:
-		w.disk.set(func(d *platter) { d.full = true })
-		return func() { w.disk.set(func(d *platter) { d.full, d.spent = false, false }) }
+		w.disk.set(func(d *runDisk) { d.full = true })
+		return func() { w.disk.set(func(d *runDisk) { d.full, d.spent = false, false }) }
 	case slowDisk:
-		w.disk.set(func(d *platter) { d.slow = f.For })
-		return func() { w.disk.set(func(d *platter) { d.slow = 0 }) }
+		w.disk.set(func(d *runDisk) { d.slow = f.For })
+		return func() { w.disk.set(func(d *runDisk) { d.slow = 0 }) }
 	}
 	return nil
 }
 
-func (d *platter) set(change func(*platter)) {
+func (d *runDisk) set(change func(*runDisk)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change(d)
@@ -162,16 +162,16 @@ func (w *world) address(p *process) string {
 	return fmt.Sprintf("%s.%d", p.slot, p.life)
 }
 
-// startBeside freezes an orchestrator and starts another on the same disk, which the lock has to keep out.
-func (w *world) startBeside(p *process) (mend func()) {
+// startBeside freezes an orchestrator and starts another on the same disk. The lock must refuse the second.
+func (w *world) startBeside(p *process) (repair func()) {
 	thaw := p.freeze()
-	if p.done() {
+	if p.isOver() {
 		return thaw
 	}
 	w.locked.Add(1)
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
 	if err == nil {
-		if store.Close(); !p.done() {
+		if store.Close(); !p.isOver() {
 			w.fail("one orchestrator has the journal", "a second one opened it beside life %d", p.life)
 		}
 	}

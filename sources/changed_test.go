@@ -37,10 +37,10 @@ func (words) Fingerprint() [16]byte { return [16]byte{7} }
 
 const (
 	changedRecords = 4000
-	changedRecord  = 1024 // bytes; all of a file is larger than what its digest covers
+	changedRecord  = 1024 // bytes; a whole file is larger than the part under its digest
 )
 
-// scene is a directory with one shard in it and an index directory.
+// scene is a directory with one shard, and an index directory.
 type scene struct {
 	t          *testing.T
 	path       string
@@ -90,10 +90,10 @@ func (x *scene) write(b []byte) {
 	}
 }
 
-// tick lets the clock of the file system go on.
+// tick waits for the next tick of the file system's clock.
 func tick() { <-time.After(15 * time.Millisecond) }
 
-// edited is the whole with some bytes of the middle changed.
+// edited returns the shard with some bytes of the middle changed.
 func (x *scene) edited() []byte {
 	b := bytes.Clone(x.whole)
 	copy(b[len(b)/2:], bytes.ReplaceAll(b[len(b)/2:len(b)/2+2*changedRecord], []byte("so"), []byte("no")))
@@ -151,8 +151,8 @@ func readPass(t *testing.T, s *sources.Source, between func()) error {
 	}
 }
 
-// TestFileChangedBetweenRuns: a file that was edited where its digest does not reach is refused by name, however it was
-// put there; a file that was touched or copied is read.
+// TestFileChangedBetweenRuns: a file with edits outside of its digest is refused by name, in whichever way it was written.
+// A touched or copied file is read.
 func TestFileChangedBetweenRuns(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -202,8 +202,8 @@ func TestFileChangedBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestTokenFileChangedBetweenRuns: of a token file no digest of all bytes is kept, so that a file that was modified is
-// refused, unless check --deep kept one. One that was copied with its time is compared in samples.
+// TestTokenFileChangedBetweenRuns: a token file has no digest of all bytes unless check --deep kept one. Without it a
+// modified file is refused, and a copy with the same time is compared by samples.
 func TestTokenFileChangedBetweenRuns(t *testing.T) {
 	x := newScene(t, "megatron")
 	if err := errors.Join(x.read(), x.read()); err != nil {
@@ -262,7 +262,7 @@ func TestTokenFileChangedBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestFileChangedUnderARun: what is read after a change is not served; the error names the file.
+// TestFileChangedUnderARun: bytes that are read after a change are not served; the error names the file.
 func TestFileChangedUnderARun(t *testing.T) {
 	for _, c := range []struct {
 		format, name string
@@ -313,7 +313,7 @@ func TestFileChangedUnderARun(t *testing.T) {
 	}
 }
 
-// TestFileReplacedUnderARun: another file at the path of a shard that is open is noticed in a few seconds.
+// TestFileReplacedUnderARun: another file at the path of an open shard is noticed in a few seconds.
 func TestFileReplacedUnderARun(t *testing.T) {
 	x := newScene(t, "jsonl")
 	s, err := x.open()
@@ -340,7 +340,7 @@ func TestFileReplacedUnderARun(t *testing.T) {
 	}
 }
 
-// TestIndexOfEarlierRelease: an index of which nothing tells that it is of this file is made again.
+// TestIndexOfEarlierRelease: an index is made again if nothing proves that it is of this file.
 func TestIndexOfEarlierRelease(t *testing.T) {
 	x := newScene(t, "jsonl")
 	s, err := x.open()
@@ -370,7 +370,7 @@ func TestIndexOfEarlierRelease(t *testing.T) {
 	const tail = 24 // the digest and its mark
 	whole := blob(func(b []byte) []byte { return b[:len(b)-tail] })
 	for round := range 2 {
-		if round == 1 { // nothing tells of which file it is
+		if round == 1 { // nothing proves whose index it is
 			tables, err := filepath.Glob(filepath.Join(x.spec.IndexDir, "*-files.idx"))
 			if err != nil || len(tables) != 1 {
 				t.Fatal(tables, err)
@@ -384,7 +384,7 @@ func TestIndexOfEarlierRelease(t *testing.T) {
 		}
 		want := whole
 		if round == 0 {
-			want = whole[:len(whole)-tail] // its file is known
+			want = whole[:len(whole)-tail] // the identities of its file are kept
 		}
 		if b := blob(nil); !bytes.Equal(b, want) {
 			t.Errorf("round %d: the index has %d bytes, want %d", round, len(b), len(want))

@@ -1,6 +1,7 @@
-// Package sources reads: it turns a named dataset in some file format into a deterministic stream of samples and keeps a bounded
-// part of that stream ahead of need.
+// Package sources opens named datasets for reading. A [Source] has a manifest, the order of its samples, its records, and
+// the known lengths of its documents.
 //
-// A [Format] (one sub-package each) opens shards; the index and the length store remember what was once counted or tokenised; the
-// order maps ordinals to records; a Feed reads ahead for one stripe of one source and serves payloads by ordinal.
+// Each [Format] has a package below and opens shards. The packages beside them have one concern each: find resolves paths,
+// order maps ordinals to records, index and kept store counts and lengths, guard notices changed files, and a feed.Feed
+// reads one stripe ahead and serves its tokens.
 package sources

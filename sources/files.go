@@ -10,15 +10,15 @@ import (
 	"millrace/sources/identity"
 )
 
-// FS is where shards lie: the seam for other stores and for tests that break reads.
+// FS is the store of shards: the seam for other stores, and for tests that break reads.
 type FS interface {
-	// Open opens a file for random reads. Its size is that of this moment.
+	// Open opens a file for random reads. Its size does not change after that.
 	Open(path string) (OpenFile, error)
 	// Identity returns the identity of the file at a path, the zero value if the store cannot tell.
 	Identity(path string) (identity.File, error)
 }
 
-// OpenFile is a File together with the duty to close it.
+// OpenFile is a File that its owner closes.
 type OpenFile interface {
 	File
 	io.Closer
@@ -31,7 +31,7 @@ func OSFS() FS { return osFS{} }
 
 type osFS struct{}
 
-// Open opens a regular file; anything else (a directory, a pipe) is refused, as its size means nothing.
+// Open opens a regular file. It refuses directories and pipes, because their size has no meaning.
 func (osFS) Open(path string) (OpenFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func (osFS) Open(path string) (OpenFile, error) {
 // Identity implements FS.
 func (osFS) Identity(path string) (identity.File, error) { return identity.OfPath(path) }
 
-// osFile pins the size seen at opening: a file that shrinks or grows later is not the one whose manifest was made.
+// osFile keeps the size at opening: the manifest is of the file with that size.
 type osFile struct {
 	*os.File
 	size int64
@@ -64,8 +64,8 @@ func (f *osFile) Identity() (identity.File, error) { return identity.OfOpen(f.Fd
 // Size returns the bytes of the file when it was opened.
 func (f *osFile) Size() int64 { return f.size }
 
-// ReadFull fills p from offset off. A file that ends before is damaged: whoever asks knows from its size, footer or index that the
-// bytes have to be there. Other failures name the file and offset and keep their cause. Short reads are tolerated.
+// ReadFull fills p from offset off. If the file ends before, it is damaged, because its size, footer or index promised the
+// bytes. Other errors name the file and the offset, and wrap their cause. Short reads are continued.
 func ReadFull(f File, p []byte, off int64) error {
 	for done := 0; done < len(p); {
 		n, err := f.ReadAt(p[done:], off+int64(done))
@@ -84,7 +84,7 @@ func ReadFull(f File, p []byte, off int64) error {
 	return nil
 }
 
-// Reader reads a stretch of a file in order. Unlike io.SectionReader it fails where the file ends before the stretch does.
+// Reader reads a section of a file in order. Unlike io.SectionReader, it fails if the file ends before the section.
 type Reader struct {
 	f    File
 	off  int64
@@ -95,10 +95,10 @@ type Reader struct {
 // NewReader reads bytes off … end of f.
 func NewReader(f File, off, end int64) *Reader { return &Reader{f: f, off: off, end: end} }
 
-// Progress has tell called with the offset reached after each read.
+// Progress sets a function that is called with the new offset after each read.
 func (r *Reader) Progress(tell func(bytes int64)) { r.tell = tell }
 
-// Offset returns the byte of the file that comes next.
+// Offset returns the offset of the next byte in the file.
 func (r *Reader) Offset() int64 { return r.off }
 
 // Read implements io.Reader.

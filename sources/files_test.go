@@ -11,7 +11,7 @@ import (
 	"millrace/sources"
 )
 
-// stutter is a file whose reads come up short.
+// stutter is a file with short reads.
 type stutter struct {
 	sources.OpenFile
 	missing int64

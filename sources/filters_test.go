@@ -15,7 +15,7 @@ import (
 	"millrace/sources/order"
 )
 
-// graded writes records whose quality goes from 0 to 9; every 40th has none, every 50th is no JSON.
+// graded returns records with a quality from 0 to 9. Every 40th has none, every 50th is no JSON.
 func graded(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -48,7 +48,7 @@ func set(t *testing.T, texts ...string) *filter.Set {
 	return s
 }
 
-// offersOf reads one pass of a source, fetches what its own filter keeps, and returns the offers by record.
+// offersOf reads one pass of a source, fetches the documents that its own filter keeps, and returns the offers by record.
 func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer, sources.Stats) {
 	t.Helper()
 	spec.Field.Others = spec.Filters.Fields()
@@ -95,9 +95,8 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer
 	return out, st
 }
 
-// TestFiltersAreOffered: bits are those of the expressions, in every order, when found out and when remembered; what
-// one set of filters found is not another's, nor that of a source without any; a record that a filter fails on is a
-// bad one for that source alone.
+// TestFiltersAreOffered: the bits are those of the expressions, in every order, when they are computed and when they are
+// kept. Each set of filters keeps its own answers. A record on which a filter fails is bad for that source alone.
 func TestFiltersAreOffered(t *testing.T) {
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz"} {
 		dir, index := t.TempDir(), t.TempDir()
@@ -106,7 +105,7 @@ func TestFiltersAreOffered(t *testing.T) {
 		for _, c := range []struct {
 			filters *filter.Set
 			bits    func(quality int, tokens uint32) uint64
-			bad     bool // records without quality are
+			bad     bool // records without quality are bad
 		}{
 			{set(t, "(meta.quality ?? 0) > 4", "tokens < 20"), func(q int, n uint32) uint64 { return bit(q <= 4) | bit(n >= 20)<<1 }, false},
 			{nil, func(int, uint32) uint64 { return 0 }, false},

@@ -75,7 +75,7 @@ func (s *Source) Acquire(ctx context.Context, shard uint32) (*OpenShard, error) 
 // Release ends the use of a shard that Acquire returned.
 func (s *Source) Release(o *OpenShard) { s.shards.release(o) }
 
-// BlockSize returns the size of a block, if a scan found it before. end tells that the shard has no such block. Block
+// BlockSize returns the size of a block, if a scan found it before. end means that the shard has no such block. Block
 // orders only.
 func (s *Source) BlockSize(shard, block uint32) (size order.BlockSize, known, end bool) {
 	return s.tables.known(shard, block)

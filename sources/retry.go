@@ -65,7 +65,7 @@ func (t *trouble) end() {
 // patience is the way in which a source waits for a faulty host, for example for a network file system that is not
 // mounted just now.
 type patience struct {
-	done    <-chan struct{} // closed with the source: nobody waits any more
+	done    <-chan struct{} // closed with the source; ends all waits
 	wait    time.Duration   // before the second try
 	long    bool            // try until the source is closed
 	tried   func()          // called after every try

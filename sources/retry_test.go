@@ -34,7 +34,7 @@ func patient(long bool, tell func(string)) *patience {
 	return &patience{wait: 1, long: long, tried: func() {}, trouble: &trouble{tell: tell}}
 }
 
-// TestTroubleIsToldAndItsEnd: only where reads fail for long, and once. Who has patience waits for the end of it.
+// TestTroubleIsToldAndItsEnd: trouble is told once, if reads fail for long. With long patience, its end is told too.
 func TestTroubleIsToldAndItsEnd(t *testing.T) {
 	for fails, want := range map[int]int{0: 0, tellTry - 1: 0, tellTry: 2, readTries: 2, 3 * readTries: 2} {
 		for _, long := range []bool{false, true} {
@@ -51,7 +51,7 @@ func TestTroubleIsToldAndItsEnd(t *testing.T) {
 	}
 }
 
-// TestPatienceEnds: with the source, and at once for what waiting does not mend.
+// TestPatienceEnds: the waits end with the source. Errors that do not pass are returned at once.
 func TestPatienceEnds(t *testing.T) {
 	done := make(chan struct{})
 	close(done)
@@ -86,7 +86,7 @@ func (f *failing) ReadAt([]byte, int64) (int, error) {
 	return 0, f.err
 }
 
-// twoRecords is a format whose shards nobody reads.
+// twoRecords is a format of shards that are opened only.
 type twoRecords struct{ Shard }
 
 func (twoRecords) Name() string { return "jsonl" }
@@ -99,7 +99,7 @@ func (twoRecords) Count() (uint64, bool) { return 2, true }
 func (twoRecords) Seekable() bool        { return true }
 func (twoRecords) Close() error          { return nil }
 
-// TestAwayAndBack: a file that was there is waited for; one that is another by then ends the wait.
+// TestAwayAndBack: an opening waits for a file that is away. If another file comes back, it fails.
 func TestAwayAndBack(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte("one\ntwo\n"), 0o600); err != nil {
@@ -113,7 +113,7 @@ func TestAwayAndBack(t *testing.T) {
 		}
 		defer s.Close()
 		s.patience.wait = 1
-		s.shards.closeIdle() // as if it had been closed for others
+		s.shards.closeIdle() // as if others had needed its descriptor
 		told := make(chan string, 2)
 		s.patience.long, s.patience.trouble.tell = true, func(text string) { told <- text }
 		if err := os.Rename(path, away); err != nil {
@@ -129,7 +129,7 @@ func TestAwayAndBack(t *testing.T) {
 			err = os.WriteFile(away, append(data, change...), 0o600)
 		}
 		if err == nil {
-			err = os.Rename(away, path) // at once: a file that is half written is another file
+			err = os.Rename(away, path) // at once: a half-written file is another file
 		}
 		if err != nil {
 			t.Fatal(err)

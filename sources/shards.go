@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxOpenShards bounds the file descriptors of one source. Beyond it, the least recently used shards that nobody reads
-// are closed.
+// maxOpenShards bounds the file descriptors of one source. Beyond it, shards that are not being read are closed, the least
+// recently used ones first.
 const maxOpenShards = 128
 
 // shardSet opens the shards of a source when they are read and keeps some of them open.
@@ -20,7 +20,7 @@ type shardSet struct {
 	clock uint64
 }
 
-// OpenShard is a shard with its file. Those who acquired it read it. The set closes it when nobody does.
+// OpenShard is a shard with its file. It stays open while it is acquired; after that the set may close it.
 type OpenShard struct {
 	Shard
 	file  *retryFile
@@ -83,7 +83,7 @@ func (s *shardSet) release(o *OpenShard) {
 	o.refs--
 }
 
-// evict removes the shards beyond the bound that nobody reads, oldest first. The caller closes them.
+// evict removes the shards beyond the bound that are not being read, oldest first. The caller closes them.
 func (s *shardSet) evict() (out []*OpenShard) {
 	for len(s.held) > maxOpenShards {
 		var oldest *OpenShard
@@ -101,7 +101,7 @@ func (s *shardSet) evict() (out []*OpenShard) {
 	return out
 }
 
-// closeIdle closes every shard. Nobody may be reading.
+// closeIdle closes every shard. No shard is being read.
 func (s *shardSet) closeIdle() {
 	s.mu.Lock()
 	var all []*OpenShard

@@ -97,7 +97,7 @@ func (s *Source) describe(shard uint32) kept.Shard {
 	return out
 }
 
-// countOf returns the records of a shard, false if nobody has counted them.
+// countOf returns the records of a shard, false if they were not counted.
 func (s *Source) countOf(shard uint32) (uint64, bool) {
 	if sh := s.manifest.Shards[shard]; sh.Counted || s.tables == nil {
 		return sh.Count, sh.Counted
@@ -150,7 +150,7 @@ func (s *Source) decideShuffle(found []surveyed) {
 	}
 }
 
-// NoRecords is the error of a source without a single record.
+// NoRecords returns the error of a source without a single record.
 func (s *Source) NoRecords() error {
 	return millrace.Errorf(millrace.ErrInvalid, "no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture",
 		len(s.manifest.Shards), s.manifest.Shards[0].Path)

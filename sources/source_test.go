@@ -26,7 +26,7 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// lines returns n JSON lines; every 50th is broken, some are blank, some documents empty.
+// lines returns n JSON lines. Every 50th is broken, some are blank, some documents are empty.
 func lines(n int) []byte {
 	var out bytes.Buffer
 	for i := range n {
@@ -82,7 +82,7 @@ func gpt2(t *testing.T) *tokenize.Encoding {
 	return enc
 }
 
-// told is one document as a feed gave it.
+// told is one document of a feed.
 type told struct {
 	id     string
 	reject bool
@@ -118,7 +118,8 @@ func take(t *testing.T, s *sources.Source, n int) (docs []told) {
 	return docs
 }
 
-// TestSourceRemembers: cold, warm, and with every file of the index directory damaged, a source gives the same stream.
+// TestSourceRemembers: a source gives the same stream without an index directory, with it, and with all its files
+// damaged.
 func TestSourceRemembers(t *testing.T) {
 	enc := gpt2(t)
 	for _, names := range [][]string{{"a.jsonl", "b.jsonl"}, {"a.jsonl.gz", "b.jsonl.zst"}} {
@@ -149,7 +150,7 @@ func TestSourceRemembers(t *testing.T) {
 			if pass == 0 {
 				first = docs
 				if !strings.Contains(fmt.Sprint(docs), fmt.Sprint(enc.NewEncoder().Append(nil, []byte("Document 11 says hello wörld hello wörld ")))[1:50]) {
-					t.Fatal("a document is not as the tokenizer makes it")
+					t.Fatal("a document differs from the tokenizer's output")
 				}
 			}
 			if i := firstDifference(docs, first); i >= 0 {
@@ -189,8 +190,8 @@ func damageAll(t *testing.T, dir string) {
 	}
 }
 
-// TestOpenSays: what is wrong with a source is said by Open, by name.
-func TestOpenSays(t *testing.T) {
+// TestOpenNamesTheFault: the error of a faulty source names the file and the fault.
+func TestOpenNamesTheFault(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.jsonl", lines(10))
 	put(t, dir, "blank.jsonl", []byte("\n \n\t\r\n"))
@@ -203,7 +204,7 @@ func TestOpenSays(t *testing.T) {
 		"short.jsonl.zst": "short.jsonl.zst",
 	} {
 		s, err := sources.Open(context.Background(), sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{pattern}, Field: sources.Field{Text: "text"}, Tokenizer: gpt2(t)}, sources.OpenOptions{})
-		if err == nil { // a stream's damage shows when it is read
+		if err == nil { // damage to a stream shows when it is read
 			f := feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(1 << 20)})
 			f.Want(1000)
 			err = f.Run(context.Background())
@@ -215,7 +216,7 @@ func TestOpenSays(t *testing.T) {
 	}
 }
 
-// TestOpenDeep: a change in the middle of a file is noticed where every byte is hashed, and progress reaches its total.
+// TestOpenDeep: with every byte hashed, a change in the middle of a file is noticed, and progress reaches its total.
 func TestOpenDeep(t *testing.T) {
 	dir, index := t.TempDir(), t.TempDir()
 	doc, err := json.Marshal(map[string]string{"text": strings.Repeat("middle ", 600_000)})

@@ -2,8 +2,7 @@ package budget
 
 import "sync"
 
-// Budget counts the bytes that the feeds of one process hold: tokens, and raw text of blocks. It is safe for
-// concurrent use.
+// Budget counts the bytes in the feeds of one process: tokens, and raw text of blocks. It is safe for concurrent use.
 //
 // Invariants: (1) a feed can always hold the span at its head (Force); (2) the last quarter of the limit is only for
 // feeds below an equal share, so that a feed that reads far ahead does not starve another.
@@ -17,7 +16,7 @@ type Budget struct {
 	reservations // of all quotas
 }
 
-// Default is the limit of a budget that nobody set, in bytes.
+// Default is the limit in bytes of a budget that is not configured.
 const Default = 256 << 20
 
 // New returns a budget of limit bytes.

@@ -2,7 +2,7 @@ package budget
 
 import "testing"
 
-// TestBudget: the last quarter is for feeds below their share; what is forced counts; closing gives all back.
+// TestBudget: the last quarter is for feeds below their share. Forced bytes count. Closing gives everything back.
 func TestBudget(t *testing.T) {
 	b := New(1000)
 	woken := 0
@@ -11,7 +11,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal("one feed must stop at three quarters")
 	}
 	if !two.Take(250) || two.Take(250) {
-		t.Fatal("the other must get what is left")
+		t.Fatal("the other must get the rest")
 	}
 	two.Force(100)
 	if b.used != 1090 {
@@ -26,7 +26,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestWakeHoldsNoLock: a wake may take any lock, so the budget's own must be free.
+// TestWakeHoldsNoLock: a wake may call the budget, so the budget's lock is free.
 func TestWakeHoldsNoLock(t *testing.T) {
 	b := New(10)
 	woken := 0

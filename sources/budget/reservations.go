@@ -23,7 +23,7 @@ type reserved struct {
 	called bool // the feed was woken to reserve, and has not reserved or declined yet
 }
 
-// free returns how many reservations are left.
+// free returns the number of reservations that are left.
 func (r *reservations) free() int {
 	if r.urgent > 0 {
 		return spansUrgent - r.held

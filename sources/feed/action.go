@@ -14,7 +14,7 @@ type action interface {
 	settle() (next action, err error)
 }
 
-// signals collects what others must be told after a change. The feed tells them when it unlocks its mutex.
+// signals collects the wake-ups that a change of state causes. The feed gives them when it unlocks its mutex.
 type signals struct {
 	idle     bool // decoders may find an action
 	news     bool // Next or Fetch may go on

@@ -26,7 +26,7 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// goCorpus returns the Go tree's own sources as documents of up to 4000 bytes, some 24 MB.
+// goCorpus returns the sources of the Go tree as documents of up to 4000 bytes, some 24 MB.
 func goCorpus(b *testing.B) (docs []string, size int) {
 	b.Helper()
 	err := filepath.WalkDir(filepath.Join(runtime.GOROOT(), "src"), func(path string, d fs.DirEntry, err error) error {
@@ -46,7 +46,7 @@ func goCorpus(b *testing.B) (docs []string, size int) {
 	return docs, size
 }
 
-// The corpus is spread over so many files and read so many times: the first pass fills the encoders' caches.
+// The corpus has several files and is read several times, because the first pass fills the encoders' caches.
 const (
 	benchFiles  = 4
 	benchPasses = 4
@@ -91,7 +91,7 @@ type benchRow struct {
 	Text string `parquet:"text"`
 }
 
-// BenchmarkFeed reads a corpus, as offers and tokens, with what a loader does around it. MB/s and Mtok/s are of text.
+// BenchmarkFeed reads a corpus in the way of a loader, as offers and tokens. MB/s and Mtok/s are of text.
 func BenchmarkFeed(b *testing.B) {
 	docs, size := goCorpus(b)
 	enc, err := tokenize.Load("gpt2")
@@ -147,7 +147,7 @@ func BenchmarkFeed(b *testing.B) {
 	}
 }
 
-// BenchmarkVerify reads a corpus with lengths that are remembered, with and without comparing it with its first reading.
+// BenchmarkVerify reads a corpus with known lengths, with each way to compare it with its first reading.
 func BenchmarkVerify(b *testing.B) {
 	docs, size := goCorpus(b)
 	enc, err := tokenize.Load("gpt2")
@@ -168,7 +168,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-// cpuSeconds returns the processor time this process has used: on a busy machine the honest denominator.
+// cpuSeconds returns the processor time of this process, which a busy machine changes less than the clock.
 func cpuSeconds(b *testing.B) float64 {
 	b.Helper()
 	var u unix.Rusage
@@ -178,7 +178,7 @@ func cpuSeconds(b *testing.B) float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// report gives throughput by the clock and by core.
+// report reports throughput by the clock and by core.
 func report(b *testing.B, size, tokens int, cpu float64) {
 	seconds := b.Elapsed().Seconds()
 	b.ReportMetric(float64(size)*float64(b.N)/1e6/seconds, "MB/s")
@@ -186,7 +186,7 @@ func report(b *testing.B, size, tokens int, cpu float64) {
 	b.ReportMetric(float64(tokens)/1e6/cpu, "Mtok/core-s")
 }
 
-// readOnce takes a source's whole stream in steps of 500 documents and returns its tokens.
+// readOnce reads a source's whole stream in steps of 500 documents and returns its tokens.
 func readOnce(b *testing.B, spec sources.Spec) (tokens int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := sources.Open(ctx, spec, sources.OpenOptions{})

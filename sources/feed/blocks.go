@@ -13,8 +13,8 @@ import (
 
 // blockReader finds the blocks of a feed in a block order and reads their text. The feed's mutex guards it.
 //
-// A block is known from a table, or found by a scan. There are two scans: far reads blocks that nobody knows yet and
-// texts for unknown lengths; near reads texts again for tokens. If the budget suffices, near is never needed.
+// A block is known from a table, or found by a scan. There are two scans. far reads unknown blocks, and texts for unknown
+// lengths. near reads texts again for tokens; if the budget suffices, it is never needed.
 type blockReader struct {
 	src    *sources.Source
 	cursor *cursor
@@ -114,7 +114,7 @@ func (r *blockReader) add(b *block) {
 	r.memory.dropIdleText(b)
 }
 
-// scanOn lets far look for the next block, whose size nobody knows. It returns nil if that has to wait. Text ahead of the
+// scanOn lets far look for the next block, whose size is unknown. It returns nil if that has to wait. Text ahead of the
 // wanted positions needs room in the budget.
 func (r *blockReader) scanOn(shard uint32) action {
 	if r.extending || !r.isFree(shard, r.next.Record, true) {

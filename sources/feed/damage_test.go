@@ -15,7 +15,7 @@ import (
 	"millrace/sources/order"
 )
 
-// holedFS loses the bytes from one place on once it is told to.
+// holedFS loses the bytes behind an offset as soon as the test sets it.
 type holedFS struct{ from atomic.Int64 }
 
 type holedFile struct {
@@ -37,8 +37,8 @@ func (f *holedFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.OpenFile.ReadAt(p, off)
 }
 
-// TestDamageAfterLengths: what is damaged once its lengths are known is bad, record by record; everything else is
-// served. A standby sees it likewise. Where lengths are not known the file ends the feed.
+// TestDamageAfterLengths: if lengths are known, damaged records are bad one by one, and all others are served, by a primary
+// and by a standby. If lengths are not known, a damaged file ends the feed.
 func TestDamageAfterLengths(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "two", "three", "four", "five")
@@ -58,7 +58,7 @@ func TestDamageAfterLengths(t *testing.T) {
 				}
 				s.Remember(0, found)
 			}
-			if _, err := s.Acquire(t.Context(), 0); err != nil { // it is open, as it was when it was whole
+			if _, err := s.Acquire(t.Context(), 0); err != nil { // open it before the damage
 				t.Fatal(err)
 			}
 			fs.from.Store(int64(len("one\ntwo\nthree\n")))
@@ -78,7 +78,7 @@ func TestDamageAfterLengths(t *testing.T) {
 	}
 }
 
-// serveAll asks a feed for the first tokens of everything and returns the records that came and those that are bad.
+// serveAll requests the first tokens of every document. It returns the served records and the bad ones.
 func serveAll(t *testing.T, s *sources.Source, standby bool) (served, bad []uint64, err error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := New(s, Position{}, order.Stripe{}, Config{Standby: standby})
@@ -107,7 +107,7 @@ func serveAll(t *testing.T, s *sources.Source, standby bool) (served, bad []uint
 	return served, bad, err
 }
 
-// samplesOf are the bad samples of a joined error.
+// samplesOf returns the bad samples of a joined error.
 func samplesOf(err error) (out []*SampleError) {
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {

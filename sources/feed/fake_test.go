@@ -19,8 +19,8 @@ import (
 	"millrace/sources/identity"
 )
 
-// fakeFormat has one record a line. A file whose name holds "stream" can only be streamed; counted tells whether
-// counts are known without an index. A line "bad" is a bad record, "panic" makes the decoder panic.
+// fakeFormat has one record a line. A file with "stream" in its name can only be streamed. With counted, counts are known
+// without an index. A line "bad" is a bad record; at a line "panic" the decoder panics.
 type fakeFormat struct {
 	counted bool
 	lengths bool // records are tokens: the bytes of the line
@@ -133,7 +133,7 @@ func (s *fakeShard) hand(ctx context.Context, i uint64, fn func(sources.Record) 
 	return ctx.Err()
 }
 
-// byteTokens makes a token of every byte. "boom" in a text makes it panic.
+// byteTokens makes a token of every byte. It panics at "boom" in a text.
 type byteTokens struct{}
 
 func (byteTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
@@ -150,7 +150,7 @@ func (byteTokens) BOS() (uint32, bool)   { return 0, false }
 func (byteTokens) EOS() (uint32, bool)   { return fakeEOS, true }
 func (byteTokens) Fingerprint() [16]byte { return [16]byte{1} }
 
-// sameTokens is a tokenizer that passes for byteTokens.
+// sameTokens is a tokenizer with the fingerprint of byteTokens.
 type sameTokens func(text []byte) []uint32
 
 func (f sameTokens) Append(dst []uint32, text []byte, _ func()) []uint32 {
@@ -162,7 +162,7 @@ func (sameTokens) Fingerprint() [16]byte { return [16]byte{1} }
 
 const fakeEOS = 256
 
-// corpus is what a test's source is made of: records by shard, in name order.
+// corpus is the content of a test's source: records by shard, in name order.
 type corpus struct {
 	names  []string
 	shards [][]string
@@ -209,14 +209,14 @@ func (c *corpus) write(t testing.TB) string {
 	return dir
 }
 
-// fixture says how a test's source is opened.
+// fixture has the settings of a test's source.
 type fixture struct {
 	format    fakeFormat
 	shuffle   millrace.Shuffle
 	epochs    uint32
 	limit     int64 // block bytes
 	fs        sources.FS
-	index     string            // index directory; empty: nothing is remembered
+	index     string            // index directory; empty: nothing is kept
 	tokenizer sources.Tokenizer // default: byteTokens
 	verify    sources.Verify
 }
@@ -246,7 +246,7 @@ func (x fixture) tryOpen(dir string) (*sources.Source, error) {
 	return s, err
 }
 
-// flakyFS fails reads: the first `times` of each file, or all where times is negative.
+// flakyFS fails the first `times` reads at each offset of a file, or all if times is negative.
 type flakyFS struct {
 	times int
 	fail  func(path string, off int64) bool

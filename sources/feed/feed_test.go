@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dumbDoc is one ordinal of the stream as the dumb version makes it.
+// dumbDoc is one ordinal of the stream in the dumb version.
 type dumbDoc struct {
 	id     millrace.SampleID
 	epoch  millrace.Epoch
@@ -47,7 +47,7 @@ func dumbTokens(line string, raw bool) (d dumbDoc) {
 	return d
 }
 
-// dumbStream lists a source's whole stream, straight from the definition of its order.
+// dumbStream lists a source's whole stream from the definition of its order.
 func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumbDoc, seekPoints []millrace.SeekPoint) {
 	web := mixing.Text("web")
 	add := func(e, shard, record int) {
@@ -162,7 +162,7 @@ func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDo
 	return seekPoints
 }
 
-// lastOf returns the ordinal after the stripe's last one below n.
+// lastOf returns the ordinal behind the stripe's last one below n.
 func lastOf(s order.Stripe, n millrace.Ordinal) millrace.Ordinal {
 	for n > 0 && !s.Has(n-1) {
 		n--
@@ -214,7 +214,7 @@ func shuffles() []millrace.Shuffle {
 	return []millrace.Shuffle{millrace.Global, millrace.Blocks, millrace.InFileOrder}
 }
 
-// TestFeedSameStream: whatever the budget, the goroutines, the stripes and the steps, the stream is the dumb version's.
+// TestFeedSameStream: with any budget, decoders, stripes and steps, the stream equals the dumb version.
 func TestFeedSameStream(t *testing.T) {
 	c := randomCorpus(1, 5, 120)
 	c.shards[2] = nil
@@ -251,7 +251,7 @@ func TestFeedSameStream(t *testing.T) {
 	}
 }
 
-// TestFeedRestart: a feed begun at any ordinal, from the newest seek point, goes on as one begun at the start.
+// TestFeedRestart: a feed that begins at any ordinal, from the newest seek point, continues the stream.
 func TestFeedRestart(t *testing.T) {
 	c := randomCorpus(2, 3, 40)
 	dir := c.write(t)
@@ -267,7 +267,7 @@ func TestFeedRestart(t *testing.T) {
 				}
 			}
 			fresh := s
-			if n%7 == 0 { // nothing remembered of blocks
+			if n%7 == 0 { // no block is known
 				fresh = x.open(t, dir)
 			}
 			f := New(fresh, from, order.Stripe{}, Config{Budget: budget.New(1 << 20), Parallel: 2})
@@ -278,7 +278,7 @@ func TestFeedRestart(t *testing.T) {
 	}
 }
 
-// TestFeedStreamedFile: one file that only streams puts the source into blocks order, which the manifest says.
+// TestFeedStreamedFile: one file that only streams puts the source into blocks order, and the manifest has the reason.
 func TestFeedStreamedFile(t *testing.T) {
 	c := randomCorpus(3, 3, 30)
 	c.add("stream.jsonl", "a", "b", "c")
@@ -293,8 +293,7 @@ func TestFeedStreamedFile(t *testing.T) {
 	drain(t, f, 0, 10, docs)
 }
 
-// TestFeedRemembers: a second run offers the same, from lengths and block tables remembered, before it has read any
-// record.
+// TestFeedRemembers: a second run makes the same offers from kept lengths and block tables, without reading a record.
 func TestFeedRemembers(t *testing.T) {
 	c := randomCorpus(4, 4, 60)
 	dir := c.write(t)
@@ -312,7 +311,7 @@ func TestFeedRemembers(t *testing.T) {
 				t.Fatalf("stats %+v, %v: want %d lengths", st, err, c.total())
 			}
 			y := x
-			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers must not need it
+			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers do without it
 			second := y.open(t, dir)
 			f = New(second, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
 			stop = running(t, f)
@@ -337,7 +336,7 @@ func TestFeedRemembers(t *testing.T) {
 	}
 }
 
-// TestFeedTokens: formats that know their lengths, with tokens as they are.
+// TestFeedTokens: formats of tokens know their lengths; their tokens are served unchanged.
 func TestFeedTokens(t *testing.T) {
 	c := randomCorpus(5, 3, 80)
 	dir := c.write(t)
@@ -354,7 +353,7 @@ func TestFeedTokens(t *testing.T) {
 	}
 }
 
-// TestFeedEndlessTiny: a source of one record comes round many times within one span.
+// TestFeedEndlessTiny: a source of one record repeats many times within one span.
 func TestFeedEndlessTiny(t *testing.T) {
 	c := corpus{}
 	c.add("empty.jsonl")
@@ -383,9 +382,9 @@ func TestFeedEndlessTiny(t *testing.T) {
 	}
 }
 
-// TestFeedWhatIsNotThere: an empty source, a released ordinal, one of another stripe, one behind the end, too many
-// tokens.
-func TestFeedWhatIsNotThere(t *testing.T) {
+// TestFeedRefuses: an empty source, and requests for a released ordinal, another stripe, an ordinal behind the end, and too
+// many tokens are errors.
+func TestFeedRefuses(t *testing.T) {
 	empty := corpus{}
 	empty.add("a.jsonl")
 	empty.add("b.jsonl")
@@ -416,8 +415,8 @@ func TestFeedWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestFeedChanged: a record whose length or tokens are not those of its first reading ends the feed, by name, and is not
-// served.
+// TestFeedChanged: a record with another length or other tokens than at its first reading is not served. It ends the feed
+// with its name.
 func TestFeedChanged(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "three", "fine", "seven")
@@ -445,8 +444,8 @@ func TestFeedChanged(t *testing.T) {
 	}
 }
 
-// TestFeedChangedUnverified: without verification a record whose length is not the one offered is a bad sample, by name;
-// the others are served.
+// TestFeedChangedUnverified: without verification, a record with another length than the offered one is a bad sample. The
+// others are served.
 func TestFeedChangedUnverified(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "three", "bad", "seven")
@@ -470,8 +469,8 @@ func TestFeedChangedUnverified(t *testing.T) {
 	}
 }
 
-// TestFeedPanics: a decoder's panic at random access rejects the record it was at; in a stream it ends the feed by
-// name.
+// TestFeedPanics: a panic of a format's decoder at random access rejects the current record. In a stream it ends the feed
+// with the record's name.
 func TestFeedPanics(t *testing.T) {
 	c := randomCorpus(6, 2, 50)
 	c.add("z.jsonl", "fine", "panic", "fine too")
@@ -494,7 +493,7 @@ func TestFeedPanics(t *testing.T) {
 	}
 }
 
-// TestFeedHostFailures: reads that fail a few times are retried; those that fail for good end the feed and quarantine
+// TestFeedHostFailures: a read that fails a few times is tried again. One that fails for good ends the feed and quarantines
 // nothing.
 func TestFeedHostFailures(t *testing.T) {
 	c := randomCorpus(7, 3, 50)
@@ -524,7 +523,7 @@ func hostFailures(t *testing.T, c corpus, dir string) {
 	}
 }
 
-// TestFeedCancel: whoever waits learns that his own context, or the feed, has ended.
+// TestFeedCancel: a waiting caller gets the end of its own context, or of the feed.
 func TestFeedCancel(t *testing.T) {
 	c := randomCorpus(8, 3, 50)
 	s := fixture{shuffle: millrace.Blocks, limit: 500}.open(t, c.write(t))
@@ -546,7 +545,7 @@ func TestFeedCancel(t *testing.T) {
 	}
 }
 
-// TestFeedTogether: two feeds share one budget too small for both, and fetches run side by side.
+// TestFeedTogether: two feeds serve their streams side by side from one budget that is too small for both.
 func TestFeedTogether(t *testing.T) {
 	c := randomCorpus(9, 4, 100)
 	dir := c.write(t)

@@ -18,8 +18,8 @@ type memory struct {
 // spareSlabs bounds the slabs kept for reuse.
 const spareSlabs = 8
 
-// room charges n bytes for a span. If the budget refuses, it first drops what is needed later. The bytes of a span that
-// must be made are charged in any case.
+// room charges n bytes for a span. If the budget refuses, it first drops texts, and tokens that are needed later. The
+// bytes of a span that must be made are charged in any case.
 func (m *memory) room(n int64, p *span, must bool) bool {
 	for !m.quota.Take(n) {
 		if m.dropOneText(p) || m.evict(p, must) {

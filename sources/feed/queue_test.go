@@ -10,7 +10,7 @@ import (
 	"millrace/sources/order"
 )
 
-// TestQueueIndexes: after random changes, every index of the queue is what a walk over all spans finds.
+// TestQueueIndexes: after random changes, every index of the queue equals the result of a walk over all spans.
 func TestQueueIndexes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	q := &queue{}
@@ -82,8 +82,7 @@ func TestQueueRequests(t *testing.T) {
 	}
 }
 
-// TestClearReturnsEveryScan: a feed that ends closes its scans, and those that an action would have closed that was begun
-// and never done.
+// TestClearReturnsEveryScan: a feed that ends closes its scans, also the replaced scan of an action that never ran.
 func TestClearReturnsEveryScan(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "two")

@@ -169,8 +169,8 @@ func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []
 	return d
 }
 
-// find returns the block that holds an ordinal. It reads blocks that nobody knows yet for their size, from the newest
-// seek point on.
+// find returns the block that holds an ordinal. It begins at the newest seek point, and reads unknown blocks for their
+// size.
 func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, error) {
 	at := r.seekPoint(n)
 	var scan *decode.Scan

@@ -14,8 +14,7 @@ import (
 	"millrace/sources/order"
 )
 
-// demand asks a feed for documents at random between two ordinals, as Fetch or anew, and compares what comes with the
-// dumb version.
+// demand fetches random documents between two ordinals, by Fetch or FetchAgain, and compares them with the dumb version.
 func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until int) {
 	t.Helper()
 	var reqs []Request
@@ -73,8 +72,8 @@ func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoi
 	return a
 }
 
-// TestStandbySameTokens: what is asked of a standing-by feed, before and after it follows and after it is promoted,
-// is what the dumb version holds; once promoted it offers the stream from its cursor on.
+// TestStandbySameTokens: a standby serves the documents of the dumb version, before and after it follows, and after it is
+// promoted. Then it offers the stream from its cursor on.
 func TestStandbySameTokens(t *testing.T) {
 	c := randomCorpus(11, 4, 60)
 	c.shards[1] = append(c.shards[1], "", "bad", "s1 boom", "last")
@@ -107,7 +106,7 @@ func TestStandbySameTokens(t *testing.T) {
 					stop := running(t, f)
 					demand(t, f, rnd, docs, at, len(docs))
 					f.Want(millrace.Ordinal(at + 40))
-					for of == 1 && at+40 < len(docs) && readsAtRandom(f) { // until its spans have caught up
+					for of == 1 && at+40 < len(docs) && readsAtRandom(f) { // until its spans hold most documents
 						demand(t, f, rnd, docs, at, at+40)
 					}
 					drain(t, f, millrace.Ordinal(at), 40, docs)
@@ -118,8 +117,8 @@ func TestStandbySameTokens(t *testing.T) {
 	}
 }
 
-// TestStandbyReadsOnlyWhatIsAsked: neither what lies before a demand nor anything ahead of it.
-func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
+// TestStandbyReadsOnlyRequests: a standby reads no document before or after the requested ones.
+func TestStandbyReadsOnlyRequests(t *testing.T) {
 	c := randomCorpus(13, 4, 400)
 	dir := c.write(t)
 	for _, shuffle := range []millrace.Shuffle{millrace.Global} {
@@ -152,14 +151,14 @@ func TestStandbyReadsOnlyWhatIsAsked(t *testing.T) {
 		}
 		f.Follow(far+1, millrace.SeekPoint{})
 		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); !errors.Is(err, millrace.ErrInvalid) {
-			t.Errorf("%s: what was released is served: %v", shuffle, err)
+			t.Errorf("%s: a released document is served: %v", shuffle, err)
 		}
 	}
 }
 
-// TestNothingIsMadeThatNobodyAskedFor: where lengths are known a feed offers without making a token, and what is
-// asked first is made by itself; then it reads ahead. All of it is what the dumb version holds.
-func TestNothingIsMadeThatNobodyAskedFor(t *testing.T) {
+// TestNoTokensBeforeARequest: if lengths are known, a feed makes offers without tokens. It makes the first requested
+// documents alone, and then reads ahead. All of them equal the dumb version.
+func TestNoTokensBeforeARequest(t *testing.T) {
 	c := randomCorpus(17, 4, 400)
 	x := fixture{shuffle: millrace.Global, epochs: 2, limit: 600, index: t.TempDir()}
 	dir := c.write(t)
@@ -182,13 +181,13 @@ func TestNothingIsMadeThatNobodyAskedFor(t *testing.T) {
 		end = b.End
 	}
 	if n := made.Load(); n > 0 {
-		t.Errorf("%d records were made before one was asked for", n)
+		t.Errorf("%d records were made before the first request", n)
 	}
 	rnd := rand.New(rand.NewPCG(17, 5))
 	for range 50 {
 		demand(t, f, rnd, docs, 0, len(docs))
 	}
-	for readsAtRandom(f) { // until its spans have caught up
+	for readsAtRandom(f) { // until its spans hold most documents
 		demand(t, f, rnd, docs, 0, 40)
 	}
 	demand(t, f, rnd, docs, 0, len(docs))

@@ -115,7 +115,7 @@ func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 // Doubts reports whether a kept index may be of another file.
 func (g *Guard) Doubts() bool { return g != nil && g.doubt.Load() }
 
-// NoteIndexed notes that the shard was read from beginning to end. hasContent tells that its content was digested.
+// NoteIndexed notes that the shard was read from beginning to end. With hasContent, its content was digested.
 func (g *Guard) NoteIndexed(hasContent bool) {
 	if g != nil {
 		g.content.Store(hasContent)
@@ -159,7 +159,7 @@ func (g *Guard) remember() (err error) {
 // Opened is an open file of a shard, as last found to be the shard.
 type Opened struct{ identity atomic.Pointer[identity.File] }
 
-// Identifier is an open file that tells its identity.
+// Identifier is an open file.
 type Identifier interface {
 	// Identity returns the identity of the open file as it is now, the zero value if the store cannot tell.
 	Identity() (identity.File, error)

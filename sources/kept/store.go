@@ -9,7 +9,7 @@ import (
 	"millrace/sources/index"
 )
 
-// Config says where facts are kept, and for what.
+// Config sets the place and the keys of a store.
 type Config struct {
 	Dir      string   // empty: blobs are kept in memory, and lengths are not kept
 	FS       index.FS // files of Dir; default: the operating system's
@@ -34,7 +34,7 @@ type Shard struct {
 	Counted bool
 }
 
-// Store is what one source keeps. It is safe for concurrent use. Describe is called under its lock.
+// Store holds the facts of one source. It is safe for concurrent use. It calls Describe under its lock.
 type Store struct {
 	blobs
 	cfg  Config

@@ -29,15 +29,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to come.
+// patience is the longest wait of a test.
 const patience = time.Minute
 
-// numbers is a format of tokens: each line is the length of a record, or says what is wrong with it. `bad` is seen
-// before it is offered, `late` only when its payload is asked for, `damaged` ends the source.
+// numbers is a format of tokens. Each line is the length of a record, or names its fault: `bad` shows before the offer,
+// `late` when the tokens are read, `damaged` ends the source.
 type numbers struct {
 	reads *atomic.Int64 // records that were read
 	index *atomic.Int64 // shards that were indexed
-	gate  chan struct{} // indexing waits for it
+	gate  chan struct{} // indexing waits until it is closed
 }
 
 func (numbers) Name() string { return "jsonl" }
@@ -135,7 +135,7 @@ type world struct {
 	clock  seam.Clock
 }
 
-// still is a clock by which nothing takes time.
+// still is a clock that stands.
 type still struct{ seam.System }
 
 func (still) Now() time.Time { return time.Unix(1, 0) }
@@ -188,7 +188,7 @@ func (w *world) start() *session {
 	return w.orch.next(w.t)
 }
 
-// orchestrate puts a new orchestrator in the place of the old one, which is gone.
+// orchestrate replaces the orchestrator.
 func (w *world) orchestrate() {
 	w.t.Helper()
 	if w.orch != nil {
@@ -203,7 +203,7 @@ func (w *world) orchestrate() {
 	go w.orch.server.Serve(l) // ends with Stop
 }
 
-// script is an orchestrator that does what the test says.
+// script is an orchestrator under the test's control.
 type script struct {
 	proto.UnimplementedOrchestratorServer
 	server   *grpc.Server
@@ -230,7 +230,7 @@ func (s *script) Load(stream proto.Orchestrator_LoadServer) error {
 	}
 }
 
-// next is the session that begins next; its hello has been read.
+// next returns the next session; its hello has been read.
 func (s *script) next(t *testing.T) *session {
 	t.Helper()
 	select {
@@ -241,35 +241,35 @@ func (s *script) next(t *testing.T) *session {
 		}
 		return x
 	case <-time.After(patience):
-		t.Fatal("the loader did not come")
+		t.Fatal("no loader connected")
 		return nil
 	}
 }
 
-// event is the next one that is no report of progress.
+// event returns the next event that is no report of progress.
 func (x *session) event() *proto.LoaderEvent {
 	x.t.Helper()
 	for {
 		select {
 		case e, ok := <-x.events:
 			if !ok {
-				x.t.Fatal("the loader left")
+				x.t.Fatal("the stream ended")
 			}
 			if e.GetOpening() == nil {
 				return e
 			}
 		case <-time.After(patience):
-			x.t.Fatal("the loader says nothing")
+			x.t.Fatal("no event came")
 		}
 	}
 }
 
-// quiet fails where something was said that has not been read.
+// quiet fails if there is an event that the test has not read.
 func (x *session) quiet() {
 	x.t.Helper()
 	select {
 	case e := <-x.events:
-		x.t.Fatalf("the loader said %v", e)
+		x.t.Fatalf("unexpected event %v", e)
 	default:
 	}
 }
@@ -282,7 +282,7 @@ func (x *session) order(term uint64, o *proto.LoaderOrder) {
 	}
 }
 
-// open has the source opened and returns its manifest.
+// open makes the loader open the source and returns the manifest.
 func (x *session) open() *proto.Manifest {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Open{Open: &proto.OpenSource{Source: "web"}}})
@@ -293,7 +293,7 @@ func (x *session) open() *proto.Manifest {
 	return e.GetManifest()
 }
 
-// read has a stripe read from an ordinal on under an assignment's term, up to what is wanted.
+// read makes the loader read a stripe from an ordinal on, under a term, and wants offers up to another ordinal.
 func (x *session) read(stripe order.Stripe, term, from, want uint64) {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from}}})
@@ -310,15 +310,14 @@ func (x *session) release(below uint64) {
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Release{Release: &proto.Release{Source: "web", Below: below}}})
 }
 
-// offered is one ordinal as it was offered.
+// offered is one offer.
 type offered struct {
 	ordinal, record uint64
 	tokens          uint32
 	bad             string
 }
 
-// offers collects n offers of an assignment, and whether the end was told with them. Those of older terms are passed
-// over.
+// offers collects n offers of an assignment and reports whether they included the end. It ignores offers of older terms.
 func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	x.t.Helper()
 	for len(out) < n {
@@ -342,14 +341,14 @@ func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	return out, end
 }
 
-// fetched is what a constructor gets: rows by index, and how many replies they came in.
+// fetched is the answer to a constructor: rows by index, and the number of replies.
 type fetched struct {
 	rows    map[uint32][]uint32
 	replies int
 	largest int // tokens of the largest reply of several rows
 }
 
-// fetch asks as a constructor does.
+// fetch sends the request of a constructor.
 func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 	w.t.Helper()
 	conn, err := grpc.NewClient("passthrough:///loader", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -23,7 +23,7 @@ import (
 	"millrace/sources/order"
 )
 
-// take reads one reply as any Arrow reader would.
+// take reads one reply with an Arrow reader.
 func (f *fetched) take(t *testing.T, raw []byte) {
 	t.Helper()
 	r, err := ipc.NewReader(bytes.NewReader(raw))
@@ -51,7 +51,7 @@ func (f *fetched) take(t *testing.T, raw []byte) {
 	}
 }
 
-// lengths is n records of varied lengths.
+// lengths returns n records of varied lengths.
 func lengths(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprint(1+i*i%97))
@@ -59,7 +59,7 @@ func lengths(n int) (out []string) {
 	return out
 }
 
-// direct is the same stripe read without a loader.
+// direct reads the same stripe without a loader.
 func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offered, tokens map[uint32][]uint32) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,8 +108,8 @@ func request(term uint64, reqs []feed.Request) *proto.FetchRequest {
 	return m
 }
 
-// TestALoaderOffersAndServesWhatItsFeedGives, no more than is wanted.
-func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
+// TestALoaderOffersAndServesItsFeed: a loader passes on the offers and tokens of its feed, and offers no more than wanted.
+func TestALoaderOffersAndServesItsFeed(t *testing.T) {
 	w := newWorld(t, append(lengths(400), "bad", "0", "bad")...)
 	x := w.start()
 	if m := x.open(); len(m.Shards) != 1 || m.Shards[0].Count != 403 || m.Source != "web" {
@@ -118,7 +118,7 @@ func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
 	x.read(order.Stripe{}, 5, 0, 100)
 	first, _ := x.offers(5, 100)
 	x.quiet()
-	x.want(50) // less than was wanted changes nothing
+	x.want(50) // a lower ordinal changes nothing
 	x.want(1000)
 	rest, end := x.offers(5, 303)
 	var reqs []feed.Request
@@ -154,14 +154,14 @@ func TestALoaderOffersAndServesWhatItsFeedGives(t *testing.T) {
 	}
 }
 
-// TestRepliesAreBounded: rows are gathered up to a bound, and a row that is longer comes alone.
+// TestRepliesAreBounded: a reply has rows up to a bound; a longer row comes alone.
 func TestRepliesAreBounded(t *testing.T) {
 	lines := []string{"700000"}
 	for range 60 {
 		lines = append(lines, "10000")
 	}
 	w := newWorld(t, lines...)
-	w.clock = still{} // rows that take long are sent early
+	w.clock = still{} // on a running clock, slow rows are sent early
 	x := w.start()
 	x.open()
 	x.read(order.Stripe{}, 5, 0, 1000)
@@ -219,7 +219,7 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 		return errors.Is(wire.FromStatus(err), millrace.ErrInvalid) && strings.Contains(err.Error(), "released")
 	})
 	if _, err := w.fetch(request(5, good)); err != nil {
-		t.Errorf("what was not released: %v", err)
+		t.Errorf("a document that was not released: %v", err)
 	}
 }
 
@@ -232,8 +232,8 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestAnOrchestratorThatIsBackIsToldAgain, without a record being read again; one that goes back further has it read
-// anew.
+// TestAnOrchestratorThatIsBackIsToldAgain: a restarted orchestrator gets the offers again without another read. If it goes
+// back behind a release, the records are read again.
 func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	w := newWorld(t, append(lengths(300), "bad")...)
 	x := w.start()
@@ -252,7 +252,7 @@ func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	x.read(order.Stripe{}, 6, 0, 250)
 	again, _ := x.offers(6, 250)
 	if !reflect.DeepEqual(again[:200], before) {
-		t.Error("what is told again differs")
+		t.Error("the repeated offers differ")
 	}
 	if got := w.format.reads.Load(); got != reads {
 		t.Errorf("%d records were read for it", got-reads)
@@ -276,14 +276,14 @@ func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	x.read(order.Stripe{}, 8, 10, 250)
 	anew, _ := x.offers(8, 240)
 	if !reflect.DeepEqual(anew, again[10:]) {
-		t.Error("what is read anew differs")
+		t.Error("the offers of the new reading differ")
 	}
 	if w.format.reads.Load() == reads {
-		t.Error("nothing was read anew: where did it come from?")
+		t.Error("no record was read again")
 	}
 }
 
-// TestAReadingThatIsReplacedIsNoFault: sources go back and forth with attempts.
+// TestAReadingThatIsReplacedIsNoFault: an attempt may begin before the end of the one before, so readings are replaced.
 func TestAReadingThatIsReplacedIsNoFault(t *testing.T) {
 	w := newWorld(t, lengths(100)...)
 	x := w.start()
@@ -302,7 +302,7 @@ func TestAReadingThatIsReplacedIsNoFault(t *testing.T) {
 	}
 }
 
-// TestOneOpeningServesEveryOrchestrator: indexing takes long, and an orchestrator may be lost meanwhile.
+// TestOneOpeningServesEveryOrchestrator: a restarted orchestrator gets the result of an indexing that is under way.
 func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
 	w := newWorld(t, lengths(50)...)
 	w.format.gate = make(chan struct{})
@@ -318,7 +318,7 @@ func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
 			t.Fatalf("instead of progress came %v", e)
 		}
 	case <-time.After(patience):
-		t.Fatal("the new orchestrator does not hear how far the index is")
+		t.Fatal("the new orchestrator gets no progress of the index")
 	}
 	close(w.format.gate)
 	if e := x.event(); e.GetManifest().GetShards()[0].GetCount() != 50 {
@@ -329,7 +329,7 @@ func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
 	}
 }
 
-// TestAFatalSourceIsToldToEveryOrchestrator and the loader stays: the run's end ends it.
+// TestAFatalSourceIsToldToEveryOrchestrator: the loader reports a source that cannot go on, and lives on.
 func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
 	w := newWorld(t, append(lengths(40), "damaged")...)
 	x := w.start()
@@ -355,7 +355,7 @@ func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
 	}
 }
 
-// TestOrdersOfAnOldTermAreRefused: whoever sends them is fenced, and the loader looks for the one that fenced it.
+// TestOrdersOfAnOldTermAreRefused: the loader leaves an orchestrator with an old term and looks for its successor.
 func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 	w := newWorld(t, lengths(40)...)
 	x := w.start()

@@ -16,7 +16,7 @@ import (
 	"millrace/sources/order"
 )
 
-// follow has a stripe followed as its standby, and waits until it stands.
+// follow makes the loader follow a stripe, and waits until it is ready.
 func (x *session) follow(stripe order.Stripe, term, from uint64) {
 	x.t.Helper()
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from, Standby: true}}})
@@ -30,7 +30,7 @@ func (x *session) promote(stripe uint32, term uint64) {
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Promote{Promote: &proto.Promote{Source: "web", Stripe: stripe, Term: term, Step: 7}}})
 }
 
-// served are requests for all tokens of what was offered from an ordinal on.
+// requestsFrom returns requests for all tokens of the offers from an ordinal on.
 func requestsFrom(got []offered, from uint64) (reqs []feed.Request) {
 	for _, o := range got {
 		if o.ordinal >= from && o.tokens > 0 {
@@ -40,7 +40,8 @@ func requestsFrom(got []offered, from uint64) (reqs []feed.Request) {
 	return reqs
 }
 
-// TestAStandbyServesAndOffersNothing until it is promoted; then it offers from its cursor on, and serves on.
+// TestAStandbyServesAndOffersNothing: a standby serves, and makes no offers before it is promoted. Then it offers from its
+// cursor on, and serves on.
 func TestAStandbyServesAndOffersNothing(t *testing.T) {
 	w := newWorld(t, lengths(900)...)
 	all, _ := w.direct(order.Stripe{}, nil)
@@ -73,11 +74,11 @@ func TestAStandbyServesAndOffersNothing(t *testing.T) {
 		t.Errorf("read again: %v, %d rows, %d records read", err, len(f.rows), w.format.reads.Load())
 	}
 	x.quiet()
-	x.promote(0, 8) // of a term that it does not hold
+	x.promote(0, 8) // another term than its own
 	x.promote(0, 9)
 	got, _ := x.offers(9, 200)
 	if !reflect.DeepEqual(got, all[100:300]) {
-		t.Errorf("once promoted it offers %v", got)
+		t.Errorf("after its promotion it offers %v", got)
 	}
 	x.want(1000)
 	rest, end := x.offers(9, 600)
@@ -92,7 +93,7 @@ func TestAStandbyServesAndOffersNothing(t *testing.T) {
 	}
 }
 
-// TestStripesOfOneSourceAreReadSideBySide, each under its own term and in its own role.
+// TestStripesOfOneSourceAreReadSideBySide: each stripe has its own term and role.
 func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	w := newWorld(t, lengths(400)...)
 	x := w.start()
@@ -120,8 +121,8 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	x.quiet()
 }
 
-// TestAStandbySurvivesItsOrchestrator: a new one is told again that it stands, and may promote it by telling it to
-// read.
+// TestAStandbySurvivesItsOrchestrator: a new orchestrator learns that the standby is ready, and may promote it by an order
+// to read.
 func TestAStandbySurvivesItsOrchestrator(t *testing.T) {
 	w := newWorld(t, lengths(200)...)
 	all, _ := w.direct(order.Stripe{}, nil)
@@ -139,7 +140,7 @@ func TestAStandbySurvivesItsOrchestrator(t *testing.T) {
 	}
 }
 
-// TestALoaderThatIsAskedToLeaveServesOn until it is told that all is handed over.
+// TestALoaderThatIsAskedToLeaveServesOn: it serves until the orchestrator has handed over its stripes.
 func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	w := newWorld(t, lengths(40)...)
 	leave := make(chan struct{})
@@ -166,7 +167,7 @@ func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	}
 }
 
-// refusing is an orchestrator that has no place for a process.
+// refusing is an orchestrator that refuses every loader.
 type refusing struct {
 	proto.UnimplementedOrchestratorServer
 	with error
@@ -174,9 +175,8 @@ type refusing struct {
 
 func (r refusing) Load(proto.Orchestrator_LoadServer) error { return wire.ToStatus(r.with) }
 
-// TestALoaderThatNobodyReplacesLeaves: where a run has ended its orchestrator is gone, and nothing is left to hand
-// over.
-func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
+// TestALoaderLeavesWithoutAnOrchestrator: after the end of a run there is no orchestrator, so a loader leaves at once.
+func TestALoaderLeavesWithoutAnOrchestrator(t *testing.T) {
 	w := newWorld(t, "1")
 	leave := make(chan struct{})
 	w.leave = leave
@@ -189,8 +189,8 @@ func TestALoaderThatNobodyReplacesLeaves(t *testing.T) {
 	}
 }
 
-// TestALoaderThatIsRefusedLeaves: in peace where a newer process has its slot, and with the reason where its program
-// does not fit the run.
+// TestALoaderThatIsRefusedLeaves: without an error if a newer process has its name, and with the reason if its program does
+// not match the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
 	for _, with := range []error{millrace.ErrFenced, millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")} {
 		w := newWorld(t, lengths(40)...)
@@ -210,7 +210,7 @@ func TestALoaderThatIsRefusedLeaves(t *testing.T) {
 	}
 }
 
-// TestARoleIsTold whenever it changes.
+// TestARoleIsTold: Role is called at every change.
 func TestARoleIsTold(t *testing.T) {
 	w := newWorld(t, lengths(40)...)
 	roles := make(chan bool, 8)

@@ -8,7 +8,7 @@ import (
 // Block sizes in uncompressed bytes of records. They decide the order of samples and so belong to every run's identity.
 const (
 	shuffledBlock = 64 << 20 // shuffle: blocks; the records of a block are permuted together
-	plainBlock    = 1 << 20  // shuffle: none; decides only how often a feed reports a seek point
+	plainBlock    = 1 << 20  // shuffle: none; decides only the distance of seek points
 )
 
 // Blocks is the order of sources that are read block by block: shards in the epoch's order, their blocks in file
@@ -46,7 +46,7 @@ func (b *Blocks) Permutation(at millrace.SeekPoint, n uint64) (p mixing.Permutat
 	return mixing.NewPermutation(n, b.Seed.blockKey(at.Epoch, b.ShardAt(at.Epoch, at.Shard), at.Block)), true
 }
 
-// Ends tells whether a position lies after the last epoch.
+// Ends reports whether a position lies after the last epoch.
 func (b *Blocks) Ends(at millrace.SeekPoint) bool {
 	return b.Seed.Epochs > 0 && uint32(at.Epoch) >= b.Seed.Epochs
 }
@@ -76,7 +76,7 @@ type Cutter struct {
 	records uint64
 }
 
-// Cuts counts a record of raw bytes and tells whether it begins a new block.
+// Cuts counts a record of raw bytes and reports whether it begins a new block.
 func (c *Cutter) Cuts(raw int64) bool {
 	if c.records > 0 && c.raw+raw > c.Limit {
 		c.raw, c.records = raw, 1

@@ -28,7 +28,7 @@ func TestStripePositions(t *testing.T) {
 				}
 				owners++
 				if got := s.Ordinal(next[i]); got != n {
-					t.Fatalf("stripe %d/%d: ordinal at seat %d is %d, want %d", i, of, next[i], got, n)
+					t.Fatalf("stripe %d/%d: ordinal at position %d is %d, want %d", i, of, next[i], got, n)
 				}
 				next[i]++
 			}
@@ -85,7 +85,7 @@ func TestGlobalOrder(t *testing.T) {
 	})
 }
 
-// TestOrderGolden pins the orders: a change of keys or permutations changes what every run delivers.
+// TestOrderGolden pins the orders: a change of keys or permutations would change the stream of every run.
 func TestOrderGolden(t *testing.T) {
 	o := Seed{Run: 1234, Source: "web"}
 	w := NewGlobal(o, []uint64{3, 0, 5}).Lookup()
@@ -110,7 +110,7 @@ func TestOrderGolden(t *testing.T) {
 	}
 }
 
-// TestBlockTable: what is encoded is decoded, and bytes cut off are noticed.
+// TestBlockTable: a table survives encoding, and missing bytes are noticed.
 func TestBlockTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
@@ -130,7 +130,7 @@ func TestBlockTable(t *testing.T) {
 	})
 }
 
-// TestOrdinalsIsTheInverse: of every record, in every epoch, also where a bound cuts an epoch.
+// TestOrdinalsIsTheInverse: Ordinals finds every record in every epoch, also if the bound lies inside an epoch.
 func TestOrdinalsIsTheInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Uint64Range(0, 20), 1, 6).Draw(t, "counts")

@@ -14,7 +14,7 @@ const stripeRun = millrace.StripeRun
 // Stripe positions count the stripe's ordinals without gaps: position k is the stripe's k-th ordinal.
 type Stripe struct{ Index, Of uint32 }
 
-// Has tells whether ordinal n belongs to the stripe.
+// Has reports whether ordinal n belongs to the stripe.
 func (s Stripe) Has(n millrace.Ordinal) bool {
 	return s.Of <= 1 || n.Stripe(uint64(s.Of)) == uint64(s.Index)
 }
@@ -31,7 +31,7 @@ func (s Stripe) Ordinal(k uint64) millrace.Ordinal {
 	return millrace.Ordinal((run*uint64(s.Of)+uint64(s.Index))*stripeRun + k%stripeRun)
 }
 
-// Position returns how many of the stripe's ordinals lie below n. If n belongs to the stripe, that is its stripe
+// Position returns the number of the stripe's ordinals below n. If n belongs to the stripe, that is its stripe
 // position.
 func (s Stripe) Position(n millrace.Ordinal) uint64 {
 	if s.Of <= 1 {

@@ -23,7 +23,7 @@ func (s Slabs) take() []byte {
 	}
 }
 
-// Recycle takes the slabs of a text that nobody reads any more.
+// Recycle takes the slabs of a text that is not used any more.
 func (s Slabs) Recycle(t *Text) {
 	for _, slab := range t.slabs {
 		if cap(slab) != SlabBytes {

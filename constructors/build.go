@@ -7,24 +7,24 @@ import (
 	"millrace"
 )
 
-// ignored is the label of a document's last token and of padding: what PyTorch's cross entropy ignores by default.
+// ignored is the label of a document's last token and of padding. PyTorch's cross entropy ignores it by default.
 const ignored = -100
 
-// Collator builds one context-parallel rank's slices of the microbatches of one shape. It is immutable after New and safe for concurrent
-// use.
+// Collator builds one context-parallel rank's slices of the microbatches of one shape. It is immutable after New and safe
+// for concurrent use.
 type Collator struct {
 	shape millrace.Shape
-	pad   uint32 // segments are rounded up to a multiple of it
-	ranks uint32 // context-parallel, of which this one is number rank
+	pad   uint32 // segments are padded to a multiple of it, in tokens
+	ranks uint32 // context-parallel ranks; this collator is for number rank
 	rank  uint32
-	// Rows that are the same in every batch, copied instead of computed: 0, 1, 2 …; 1.0 …; -100 ….
+	// Constant rows that are copied into batches: 0, 1, 2 …; -100 …; 1.0 ….
 	count64, none64 []int64
 	count32, none32 []int32
 	ones            []float32
 }
 
-// New returns the collator for the first context-parallel rank of shape; padMultiple is the run's pad_multiple (1 or more), with several
-// ranks a multiple of twice their number.
+// New returns the collator for the first context-parallel rank of shape. padMultiple is the run's pad_multiple, 1 or more.
+// With several context-parallel ranks it is a multiple of twice their number.
 func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	n := int(max(shape.SequenceLength, shape.CapTokens, 1))
 	c := bare(shape, padMultiple)
@@ -40,7 +40,7 @@ func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	return c
 }
 
-// bare is a collator that lays out and does not build.
+// bare returns a collator that can lay out microbatches but not build them.
 func bare(shape millrace.Shape, padMultiple uint32) *Collator {
 	return &Collator{shape: shape, pad: max(padMultiple, 1), ranks: max(shape.CP, 1)}
 }
@@ -63,18 +63,21 @@ func rows[T int32 | int64](n int) (count, none []T) {
 	return count, none
 }
 
-// Build fills dst with the tensors of the rank's slice of a microbatch. part is the whole microbatch's, in (row, start) order; tokens[i]
-// holds part[i]'s tokens, and one more where its document goes on (Segment.More). Every byte of every tensor is written: dst may hold an older batch.
+// Build fills dst with the tensors of the rank's slice of a microbatch. part is that of the whole microbatch, in (row, start)
+// order. tokens[i] holds the tokens of part[i], and one more if its document continues after it (Segment.More). Build
+// writes every byte of every tensor, so dst may hold an older batch.
 //
-// masked, where it is not nil, tells which segments turned out bad after they were planned. Such a segment keeps its place, its length,
-// its positions and its number; its tokens are 0, its labels -100 and its loss mask 0, and tokens[i] is not looked at.
+// masked marks the masked segments; nil: none is. A masked segment keeps its place, length, positions and number. Its
+// tokens are 0, its labels -100 and its loss mask 0; tokens[i] is ignored.
 func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
 	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
 		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d", len(part), len(tokens), len(masked))
 	}
 	for i := range part {
 		if a := &part[i]; a.Holder > c.ranks {
-			return millrace.Errorf(millrace.ErrMismatch, "build microbatch: segment of source %d, ordinal %d is held by context-parallel rank %d of %d", a.Source, a.Ordinal, a.Holder-1, c.ranks)
+			return millrace.Errorf(millrace.ErrMismatch,
+				"build microbatch: segment of source %d, ordinal %d is held by context-parallel rank %d of %d",
+				a.Source, a.Ordinal, a.Holder-1, c.ranks)
 		}
 	}
 	in := c.arrange(part, tokens, masked)
@@ -89,7 +92,7 @@ func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignmen
 	return nil
 }
 
-// check makes sure that what follows cannot write out of bounds, whatever a plan or a loader sent.
+// check returns an error if a build would write out of bounds, whatever a plan or a loader has sent.
 func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 	if last := tensors[len(tensors)-1]; int64(len(dst)) < last.Offset+last.Bytes {
 		return fmt.Errorf("build microbatch: frame of %d bytes is too small", len(dst))
@@ -111,14 +114,16 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 		room, ok := c.room(a)
 		if !ok || a.Row >= rowLimit || uint64(a.Start) < end || uint64(a.Start)+room > colLimit || a.Length == 0 ||
 			i > 0 && a.Row < in.part[i-1].Row || uint64(a.Length) > uint64(len(c.ones)) {
-			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d", i, a.Source, a.Ordinal, a.Row, a.Start)
+			return fmt.Errorf("build microbatch: segment %d (source %d, ordinal %d) does not fit row %d at column %d",
+				i, a.Source, a.Ordinal, a.Row, a.Start)
 		}
 		want := int(a.Length)
 		if a.More {
 			want++
 		}
 		if len(in.tokens[i]) != want && (in.masked == nil || !in.masked[i]) {
-			return millrace.Errorf(millrace.ErrMismatch, "build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned",
+			return millrace.Errorf(millrace.ErrMismatch,
+				"build microbatch: segment of source %d, ordinal %d, offset %d: %d tokens came, %d were planned",
 				a.Source, a.Ordinal, a.Offset, len(in.tokens[i]), want)
 		}
 		end = uint64(a.Start) + room
@@ -126,7 +131,7 @@ func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 	return nil
 }
 
-// view is a typed window on a tensor's bytes; frames are aligned to 64 bytes and the machine is little-endian.
+// view returns a tensor's bytes as a typed slice. Frames are aligned to 64 bytes and the machine is little-endian.
 func view[T int32 | int64 | float32](dst []byte, t Tensor) []T {
 	if t.Bytes == 0 {
 		return nil
@@ -135,7 +140,7 @@ func view[T int32 | int64 | float32](dst []byte, t Tensor) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
 }
 
-// arrays are a microbatch's flat tensors; ids is nil for varlen.
+// arrays are a microbatch's flat tensors, and the constant rows. ids is nil for varlen.
 type arrays[T int32 | int64] struct {
 	tokens, labels, positions []T
 	ids                       []int32
@@ -145,7 +150,10 @@ type arrays[T int32 | int64] struct {
 }
 
 func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, count, none []T) {
-	a := arrays[T]{tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]), count: count, none: none, ones: c.ones}
+	a := arrays[T]{
+		tokens: view[T](dst, ts[0]), labels: view[T](dst, ts[1]), positions: view[T](dst, ts[2]),
+		count: count, none: none, ones: c.ones,
+	}
 	stride := 0
 	if c.shape.Layout == millrace.Varlen {
 		a.mask = view[float32](dst, ts[3])
@@ -180,8 +188,8 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 	a.padding(at, len(a.tokens))
 }
 
-// segment writes a run of a segment's tokens at column `at`; behind the segment's own, tokens holds the document's following one, or
-// nothing at its end.
+// segment writes a run of a segment's tokens at column `at`. After the segment's own tokens, tokens has the document's next
+// token, unless the document ends there.
 func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
 	n := r.to - r.from
 	if n == 0 {
@@ -202,13 +210,13 @@ func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
 	a.number(at, r, id)
 }
 
-// masked writes a run of a segment that nobody can read: what a segment is by its place, and of its content only padding.
+// masked writes a run of a masked segment: padding, with the positions and the number of the segment.
 func (a *arrays[T]) masked(at int, r run, id int32) {
 	a.padding(at, at+r.to-r.from)
 	a.number(at, r, id)
 }
 
-// number writes positions and the segment's number in its row.
+// number writes the positions of a run, and the segment's number in its row.
 func (a *arrays[T]) number(at int, r run, id int32) {
 	n := r.to - r.from
 	copy(a.positions[at:at+n], a.count[r.from:])
@@ -220,7 +228,7 @@ func (a *arrays[T]) number(at int, r run, id int32) {
 	}
 }
 
-// padding writes what belongs to no segment.
+// padding writes the columns that belong to no segment.
 func (a *arrays[T]) padding(from, to int) {
 	if from >= to {
 		return
@@ -236,7 +244,8 @@ func (a *arrays[T]) padding(from, to int) {
 	}
 }
 
-// boundaries writes the padded start of every segment less from, the end less from, and the longest of them.
+// boundaries writes cu_seqlens and max_seqlen: the padded start of every segment minus from, the end minus from, and the
+// longest distance.
 func boundaries(cu, longest []int32, part []millrace.Assignment, from, end int) {
 	cu[0], cu[len(cu)-1], longest[0] = 0, int32(end-from), 0
 	for i := range part {

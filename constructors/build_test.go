@@ -10,12 +10,12 @@ import (
 	"millrace"
 )
 
-// document returns token j of document d: a value that names both.
+// document returns token j of document d. The value names both.
 func document(d, j int) uint32 { return uint32(d*10_000 + j + 1) }
 
 type piece struct{ doc, offset, length, total int }
 
-// cut makes random documents, cuts them at the sequence length and lays them into rows; it returns assignments and their tokens.
+// cut makes random documents, cuts them at the sequence length and places them in rows. It returns assignments and tokens.
 func cut(r *rand.Rand, shape millrace.Shape, pad uint32) ([]millrace.Assignment, [][]uint32, []piece) {
 	var part []millrace.Assignment
 	var tokens [][]uint32
@@ -65,7 +65,7 @@ func at(frame []byte, t Tensor, i int) int64 {
 	}
 }
 
-// TestBuildAgainstElementByElement writes every element by the contract's sentences and compares, over a dirty frame.
+// TestBuildAgainstElementByElement computes every element by its definition, and compares, over a frame with old content.
 func TestBuildAgainstElementByElement(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 400 {
@@ -98,8 +98,8 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 	}
 }
 
-// TestMaskedSegmentsKeepTheirPlace: beside the build of the same part with every segment, nothing changes outside of the masked ones, and
-// in them only what they say, not where they are.
+// TestMaskedSegmentsKeepTheirPlace compares with a build without masks. Nothing differs outside of the masked segments, and
+// inside them tokens, labels and loss mask differ.
 func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for trial := range 200 {
@@ -229,7 +229,7 @@ func TestEmptyVarlenMicrobatchHoldsOneMaskedToken(t *testing.T) {
 	}
 }
 
-// TestBuildRefuses what a wrong plan or loader could send, without writing out of bounds.
+// TestBuildRefuses: a wrong plan or reply is an error, and nothing is written out of bounds.
 func TestBuildRefuses(t *testing.T) {
 	c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 2, Layout: millrace.Packed, TokenDtype: millrace.Int64}, 1)
 	seg := func(row, start, length uint32) millrace.Assignment {

@@ -2,10 +2,10 @@ package constructors
 
 import "millrace"
 
-// align is where tensors begin in a frame, in bytes: a cache line, and enough for any vector load.
+// align is the alignment of tensors in a frame, in bytes: a cache line, and enough for any vector load.
 const align = 64
 
-// Tensor is one array of a microbatch and where it lies in the frame.
+// Tensor is one array of a microbatch and its place in the frame.
 type Tensor struct {
 	Name   string
 	Dtype  string // NumPy dtype.str: <i8, <i4, <f4
@@ -14,11 +14,15 @@ type Tensor struct {
 	Bytes  int64
 }
 
-// Layout returns the tensors of the rank's slice of a microbatch and the frame's size in bytes. Packed: tokens, labels, position_ids,
-// segment_ids, loss_mask, each [micro_batch_size, sequence_length / cp], whatever the part. Varlen: tokens, labels, position_ids,
-// loss_mask, each [n] with n the tokens placed (at least 1), cu_seqlens [segments + 1] and max_seqlen []; these two are of the whole
-// microbatch, n is cu_seqlens[-1] / cp. With Shape.Local also cu_seqlens_local [held + 1] and max_seqlen_local [], of the documents that
-// this rank holds whole: they follow the slices, so that n is cu_seqlens[-1] / cp + cu_seqlens_local[-1].
+// Layout returns the tensors of the rank's slice of a microbatch, and the size of its frame in bytes.
+//
+// Packed: tokens, labels, position_ids, segment_ids and loss_mask, each [micro_batch_size, sequence_length / cp], whatever
+// the part.
+//
+// Varlen: tokens, labels, position_ids and loss_mask, each [n]; cu_seqlens [segments + 1] and max_seqlen []. The last two
+// are those of the whole microbatch, and n is cu_seqlens[-1] / cp. With Shape.Local there are also cu_seqlens_local
+// [held + 1] and max_seqlen_local [], of the documents that this rank holds whole. They follow the slices, so that n is
+// cu_seqlens[-1] / cp + cu_seqlens_local[-1].
 func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 	if c.shape.Layout == millrace.Varlen {
 		return c.varlen(c.arrange(part, nil, nil).extent)
@@ -33,12 +37,12 @@ func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 	return b.tensors, b.size
 }
 
-// MaxBytes is the largest frame that any part of this shape needs.
+// MaxBytes returns the size of the largest frame that any part of this shape needs, in bytes.
 func (c *Collator) MaxBytes() int64 {
 	if c.shape.Layout == millrace.Varlen {
 		all := int(c.shape.CapTokens)
 		e := extent{segments: all, shared: max(all, c.least())}
-		if c.shape.Local { // at worst all documents are held by one rank
+		if c.shape.Local { // in the worst case one rank holds all documents
 			e.held, e.own = all, all
 		}
 		_, size := c.varlen(e)
@@ -71,7 +75,7 @@ func (c *Collator) tokenDtype() string {
 	return "<i8"
 }
 
-// frame lays tensors one after another, aligned.
+// frame places tensors one after another, aligned.
 type frame struct {
 	tensors []Tensor
 	size    int64

@@ -2,8 +2,9 @@ package constructors
 
 import "millrace"
 
-// LossTokens returns how many labels of a microbatch take part in the loss, all context-parallel slices together: the tokens of its
-// segments less the last of each document. What is masked counts as if it were there, so that no denominator changes.
+// LossTokens returns the number of labels of a microbatch that take part in the loss, all context-parallel slices together:
+// the tokens of its segments without the last token of each document. A masked segment counts like any other, so that no
+// denominator changes.
 func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
 	whole := *c
 	whole.ranks, whole.rank = 1, 0
@@ -21,7 +22,7 @@ func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
 	return labels
 }
 
-// StepLossTokens is LossTokens of a whole step: of all its microbatches on all data-parallel ranks.
+// StepLossTokens returns LossTokens summed over all microbatches of a step on all data-parallel ranks.
 func StepLossTokens(p *millrace.Plan) uint64 {
 	labels := uint64(0)
 	for i := range p.Assignments {

@@ -2,25 +2,25 @@ package constructors
 
 import "millrace"
 
-// A segment that several ranks share is cut in zigzag: its padded length is 2n equal chunks, of which rank r of n has chunks r and
-// 2n-1-r, one behind the other, so that causal attention costs all ranks the same. That is the order of Megatron's
-// get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. Where a segment is split over
-// data-parallel ranks too (Assignment.Parts), each of its two chunks is cut again: slice Part of Parts, for context-parallel rank c of
-// C, is rank Part*C + c of Parts*C.
+// A segment that several ranks share is cut in zigzag, so that causal attention costs all ranks the same. Its padded length
+// is cut into 2n equal chunks. Rank r of n has chunks r and 2n-1-r, one after the other. This is the order of Megatron's
+// get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. If a segment is
+// also split over data-parallel ranks (Assignment.Parts), each of its two chunks is cut again. Slice Part of Parts, for
+// context-parallel rank c of C, is then that of rank Part*C + c of Parts*C.
 
-// run is a part of a segment's tokens that lies in one piece: tokens from … to, at column `at` of the row.
+// run is a contiguous part of a segment's tokens: tokens [from, to), at column `at` of the row.
 type run struct{ at, from, to int }
 
-// extent is how large a varlen microbatch is for one rank.
+// extent is the size of a varlen microbatch for one rank.
 type extent struct {
-	segments int // that are sliced
-	shared   int // padded tokens of these, before slicing; a masked document where there are none
+	segments int // segments that are sliced
+	shared   int // their padded tokens, before slicing; if there are none, the tokens of one masked document
 	held     int // segments that this rank holds whole
-	own      int // padded tokens of these
+	own      int // their padded tokens
 }
 
-// arranged is a microbatch as one rank builds it: slices first, then what the rank holds whole. Start counts columns before slicing, and
-// of what is held whole columns of the rank's arrays.
+// arranged is a microbatch in the order in which one rank builds it: slices first, then the segments that the rank holds
+// whole. Start counts columns before slicing; for a segment that is held whole it counts columns of the rank's arrays.
 type arranged struct {
 	part   []millrace.Assignment
 	tokens [][]uint32
@@ -28,7 +28,7 @@ type arranged struct {
 	extent
 }
 
-// least is the length of a varlen microbatch in which nothing is sliced: a masked document, one token where nobody shares it.
+// least returns the padded tokens of a varlen microbatch without sliced segments: those of one masked document.
 func (c *Collator) least() int {
 	if c.ranks == 1 {
 		return 1
@@ -36,7 +36,7 @@ func (c *Collator) least() int {
 	return 2 * int(c.ranks)
 }
 
-// arrange puts a microbatch in the order in which it is built. tokens and masked may be nil.
+// arrange puts a microbatch into the order in which it is built. tokens and masked may be nil.
 func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked []bool) arranged {
 	if !c.shape.Local {
 		in := arranged{part: part, tokens: tokens, masked: masked, extent: extent{segments: len(part), shared: c.least()}}
@@ -78,8 +78,8 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 	return in
 }
 
-// room is how far a segment must be from its row's end, in columns before slicing: with slices its padded place, else its tokens. It is
-// not ok where the segment cannot be cut into equal chunks or is nothing for this shape.
+// room returns the columns that a segment needs before its row's end, before slicing: its padded length if it is sliced, else
+// its tokens. ok is false if the segment cannot be cut into equal chunks, or if this shape cannot have it.
 func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	if a.Holder > 0 {
 		return uint64(a.Length), c.shape.Local && a.Parts == 0
@@ -91,7 +91,7 @@ func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	return columns, columns%(2*uint64(c.ranks)) == 0 && a.Start%c.ranks == 0 && a.Part < max(a.Parts, 1)
 }
 
-// runs writes what the rank has of a segment to out, and returns the part of it that is used.
+// runs writes the rank's runs of a segment to out, and returns the used part of out.
 func (c *Collator) runs(a *millrace.Assignment, out *[2]run) []run {
 	if a.Holder > 0 || a.Parts == 0 && c.ranks == 1 {
 		out[0] = run{int(a.Start), 0, int(a.Length)}

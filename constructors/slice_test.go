@@ -10,7 +10,7 @@ import (
 	"millrace"
 )
 
-// column is what all tensors say of one place.
+// column has the values of all tensors at one place.
 type column struct{ token, label, position, id, mask int64 }
 
 var nothing = column{label: ignored}
@@ -33,13 +33,13 @@ func columns(frame []byte, ts []Tensor) [][]column {
 	return out
 }
 
-// zigzag is the definition: of 2n equal chunks, those that rank r of n has.
+// zigzag returns the chunks of rank r of n, by the definition: two of 2n equal chunks.
 func zigzag(row []column, n, r int) []column {
 	chunk := len(row) / (2 * n)
 	return slices.Concat(row[r*chunk:(r+1)*chunk], row[(2*n-1-r)*chunk:(2*n-r)*chunk])
 }
 
-// wholeAndSlices builds a microbatch as one rank that gets all of it, and as every context-parallel rank.
+// wholeAndSlices builds a microbatch for one rank that gets all of it, and for every context-parallel rank.
 func wholeAndSlices(t *testing.T, shape millrace.Shape, pad uint32, part []millrace.Assignment, tokens [][]uint32, masked []bool) (whole [][]column, of [][][]column, ts [][]Tensor, frames [][]byte) {
 	t.Helper()
 	build := func(c *Collator, part []millrace.Assignment) ([][]column, []Tensor, []byte) {
@@ -69,8 +69,8 @@ func wholeAndSlices(t *testing.T, shape millrace.Shape, pad uint32, part []millr
 	return whole, of, ts, frames
 }
 
-// TestSlicesAgainstChunks: every context-parallel rank has of each document's padded place in the whole microbatch its two chunks, and of
-// what lies behind the last one its share; labels are those of the whole, also at the borders of chunks.
+// TestSlicesAgainstChunks: every context-parallel rank has its two chunks of each document's padded place in the whole
+// microbatch, and its share of the padding after the last one. Labels equal those of the whole, also at the borders of chunks.
 func TestSlicesAgainstChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for trial := range 320 {
@@ -111,7 +111,7 @@ func TestSlicesAgainstChunks(t *testing.T) {
 	}
 }
 
-// checkBounds: cu_seqlens is that of the whole microbatch on every rank.
+// checkBounds checks that cu_seqlens is that of the whole microbatch on every rank.
 func checkBounds(t *testing.T, frame []byte, ts []Tensor, part []millrace.Assignment, pad uint32, cp int) {
 	t.Helper()
 	want := []int64{0}
@@ -133,7 +133,7 @@ func values(frame []byte, t Tensor) (out []int64) {
 	return out
 }
 
-// fill lays random segments one behind the other, as plans do; some microbatches stay empty.
+// fill places random segments one after the other, as plans do. Some microbatches stay empty.
 func fill(r *rand.Rand, shape millrace.Shape, pad uint32) (part []millrace.Assignment, tokens [][]uint32, masked []bool) {
 	rows, width := shape.MicroBatch, shape.SequenceLength
 	if shape.Layout == millrace.Varlen {
@@ -163,8 +163,8 @@ func fill(r *rand.Rand, shape millrace.Shape, pad uint32) (part []millrace.Assig
 	return part, tokens, masked
 }
 
-// TestHeldDocuments: with documents that are whole on one rank, all ranks together have every column of the microbatch once; slices come
-// first and are bounded by cu_seqlens, then what is held, bounded by cu_seqlens_local.
+// TestHeldDocuments: with documents that are whole on one rank, all ranks together have every column of the microbatch once.
+// Slices come first, bounded by cu_seqlens; then come held documents, bounded by cu_seqlens_local.
 func TestHeldDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for trial := range 200 {
@@ -212,8 +212,8 @@ func TestHeldDocuments(t *testing.T) {
 	}
 }
 
-// TestLossIsThatOfTheWhole: any split of the same segments, over data-parallel ranks, context-parallel ranks or both, has the same sum of
-// a loss that depends on token, label and position, and the same denominators.
+// TestLossIsThatOfTheWhole: any split of the same segments, over data-parallel ranks, context-parallel ranks or both, gives
+// the same sum of a loss that depends on token, label and position, and the same denominators.
 func TestLossIsThatOfTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for trial := range 100 {
@@ -252,7 +252,8 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 	}
 }
 
-// split1 is what data-parallel rank p of parts has of a microbatch whose longer segments are split: those, and its share of the others.
+// split1 returns the part of data-parallel rank p: its slices of the longer segments, which are split, and its share of the
+// others.
 func split1(part []millrace.Assignment, tokens [][]uint32, parts, p, pad uint32) (out []millrace.Assignment, given [][]uint32) {
 	row, start := uint32(0), uint32(0)
 	for i, a := range part {
@@ -271,7 +272,7 @@ func split1(part []millrace.Assignment, tokens [][]uint32, parts, p, pad uint32)
 	return out, given
 }
 
-// loss sums a function of every label that counts, and counts them.
+// loss returns the sum of a function of every label that counts, and their number.
 func loss(t *testing.T, c *Collator, part []millrace.Assignment, tokens [][]uint32) (sum, labels uint64) {
 	t.Helper()
 	ts, size := c.Layout(part)
@@ -293,7 +294,7 @@ func loss(t *testing.T, c *Collator, part []millrace.Assignment, tokens [][]uint
 	return sum, labels
 }
 
-// TestSlicesRefused: what cannot be cut equally, and what nobody would hold.
+// TestSlicesRefused: segments that cannot be cut into equal chunks, and segments without a holder, are errors.
 func TestSlicesRefused(t *testing.T) {
 	shape := millrace.Shape{SequenceLength: 48, MicroBatch: 1, Layout: millrace.Varlen, CapTokens: 48, TokenDtype: millrace.Int64, CP: 2}
 	local := shape

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestAClaimWhoseHolderHungUp is waited for, however long the sidecar takes to notice: on a busy machine that is longer than any grace.
+// TestAClaimWhoseHolderHungUp: a client waits for the claim of a holder that has hung up, longer than grace if the sidecar is
+// slow to notice.
 func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"}
 	listener, err := net.ListenUnix("unixpacket", address)
@@ -41,7 +42,7 @@ func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	go func() { took <- s.take(context.Background(), &session{}, false) }() // waited for below
 	select {
 	case err := <-took:
-		t.Fatalf("the holder has hung up, and whoever follows is told: %v", err)
+		t.Fatalf("the holder has hung up, and the next client is told: %v", err)
 	case <-time.After(2 * grace):
 	}
 	s.release()
@@ -50,7 +51,7 @@ func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	}
 }
 
-// TestAClaimOfARunThatFailed: a client that waits for the claim when the run fails is told why it failed.
+// TestAClaimOfARunThatFailed: a client that waits for the claim when the run fails is told the reason.
 func TestAClaimOfARunThatFailed(t *testing.T) {
 	s := newClaim(0, 0)
 	if err := s.take(t.Context(), &session{}, false); err != nil {

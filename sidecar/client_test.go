@@ -19,13 +19,13 @@ import (
 	"millrace/sidecar/sidecartest"
 )
 
-// The numbers of docs/protocol.md, written down a second time so that a change of the protocol is noticed.
+// These are the numbers of docs/protocol.md, repeated here so that a change of the protocol fails a test.
 const (
 	hello, begin, ringMsg, batchMsg, release, commit, saved, end, errorMsg, wait, status, alerts, leaving = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 	magic                                                                                                 = 0x434c494d
 )
 
-// msg is a message as it lies on the wire.
+// msg is a message as it is on the wire.
 type msg struct {
 	kind                     uint16
 	flags                    uint32
@@ -57,7 +57,7 @@ func (m msg) bytes() []byte {
 	return append(b, m.body...)
 }
 
-// client is a trainer that speaks the protocol by hand.
+// client is a trainer that builds each message by hand.
 type client struct {
 	t     *testing.T
 	conn  *net.UnixConn
@@ -105,7 +105,7 @@ func (c *client) hello(start string, more map[string]any) {
 	c.send(msg{kind: hello, rank: ^uint32(0), body: body})
 }
 
-// next reads the next message, mapping rings on the way; kind 0 is the end of the connection.
+// next reads the next message and maps rings that come before it. Kind 0 is the end of the connection.
 func (c *client) next() msg {
 	c.t.Helper()
 	buf, oob := make([]byte, 1<<17), make([]byte, 64)

@@ -16,7 +16,7 @@ import (
 	"millrace/sidecar/sidecartest"
 )
 
-// trainerArg makes the test binary a trainer process: it takes a batch, leaves its socket to a child, and waits to be killed.
+// trainerArg makes the test binary a trainer process. It takes a batch, leaves its socket to a child, and waits for its death.
 const trainerArg = "be-a-trainer"
 
 func trainer(path string) {
@@ -51,7 +51,8 @@ func trainer(path string) {
 	select {}
 }
 
-// TestTrainerKilled: a trainer dies by kill -9 while it holds frames and a forked child keeps its socket open. Only the pidfd tells.
+// TestTrainerKilled: a trainer dies by kill -9 while it holds frames and a forked child keeps its socket open. Only the pidfd
+// reports the death.
 func TestTrainerKilled(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	cmd := exec.Command(os.Args[0], trainerArg, h.path(0))
@@ -86,7 +87,7 @@ func TestTrainerKilled(t *testing.T) {
 	}
 }
 
-// TestLastWords: what a trainer sent before it left is still heard, and goes up before its leaving does.
+// TestLastWords: messages that a trainer sent before it left still count, and go upstream before its Left.
 func TestLastWords(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	for attempt := range 20 {

@@ -9,7 +9,7 @@ import (
 	"millrace"
 )
 
-// describe prints actions as a script reads them.
+// describe prints actions in the words of the scripts.
 func describe(actions []action) string {
 	var out []string
 	for _, a := range actions {

@@ -16,8 +16,8 @@ func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*
 	return nil, ctx.Err()
 }
 
-// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in no order. A feeder whose steps ended first
-// says nothing: the connection tells the trainer why the sidecar leaves.
+// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in any order. A feeder whose steps
+// end first posts nothing: the connection tells the trainer why the sidecar leaves.
 func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	shape := millrace.Shape{SequenceLength: 16, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int64, CapTokens: 16}
 	serving, leave := context.WithCancel(t.Context())
@@ -28,7 +28,7 @@ func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	told := make(chan event, 1)
 	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[string]{}, out: func(e event) { told <- e }}
 	ended := make(chan struct{})
-	go func() { defer close(ended); f.fillAll(t.Context()) }() // waited for below; the connection's context is alive
+	go func() { defer close(ended); f.fillAll(t.Context()) }() // waited for below; the connection's context has not ended
 	leave()
 	<-ended
 	select {

@@ -35,8 +35,8 @@ func contextWithCause(t *testing.T) (context.Context, func(error)) {
 
 var small = sidecartest.Config{Steps: 6, World: 2, Microbatches: 2, Rows: 2, Length: 16}
 
-// TestWholeRun: both ranks get every microbatch in order, byte for byte what the plan says, the state with each step's last, and the
-// end only after the last commit.
+// TestWholeRun: both ranks get every microbatch in order, with the bytes of the plan. The state comes with each step's last
+// microbatch, and END only after the last commit.
 func TestWholeRun(t *testing.T) {
 	for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 		t.Run(string(layout), func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestWholeRun(t *testing.T) {
 	}
 }
 
-// compare builds the batch a second time and compares every byte that the descriptor points to.
+// compare builds the batch again and compares every byte to which the descriptor points.
 func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrace.Rank) {
 	t.Helper()
 	plan, err := run.Plan(t.Context(), 1, millrace.Step(b.step))
@@ -131,14 +131,14 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 	}
 }
 
-// TestFramesAreCredits: no more batches come than there are frames, and a release brings the next.
+// TestFramesAreCredits: the sidecar pushes one batch for each free frame, and a release brings the next one.
 func TestFramesAreCredits(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 3 })
 	tr := dial(t, h.path(0))
 	tr.hello("", nil)
 	tr.want(begin)
 	held := []msg{tr.want(batchMsg), tr.want(batchMsg), tr.want(batchMsg)}
-	// The feeder may still be fetching the next step when it is asked first.
+	// The feeder may still be fetching the next step at the first request.
 	said := ""
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(said, "free frame"); {
 		if time.Now().After(deadline) {
@@ -153,7 +153,7 @@ func TestFramesAreCredits(t *testing.T) {
 	}
 }
 
-// TestStaleReleases: what names no lent frame is ignored, whoever says it.
+// TestStaleReleases: a release that names no lent frame is ignored.
 func TestStaleReleases(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 2 })
 	tr := dial(t, h.path(0))
@@ -171,13 +171,13 @@ func TestStaleReleases(t *testing.T) {
 	h.until(sidecar.Stale, len(bogus))
 	tr.release(a)
 	tr.want(batchMsg)
-	tr.release(a) // of the generation before
+	tr.release(a) // of the previous generation
 	h.until(sidecar.Stale, len(bogus)+1)
 	tr.release(b)
 	tr.want(batchMsg)
 }
 
-// TestTruncate: a trainer cannot take the memory away from under the sidecar.
+// TestTruncate: a trainer cannot truncate the memory of the sidecar.
 func TestTruncate(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	tr := dial(t, h.path(0))
@@ -192,7 +192,7 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
-// TestLargerBatch: a batch that does not fit comes in a new ring; frames of the old one are still good.
+// TestLargerBatch: a batch that does not fit comes in a new ring. Frames of the old ring stay valid.
 func TestLargerBatch(t *testing.T) {
 	h := open(t, sidecartest.Config{Steps: 4, World: 1, Microbatches: 1, Rows: 8, Length: 512, Crumbs: 1, Dtype: millrace.Int32}, nil)
 	tr := dial(t, h.path(0))
@@ -265,7 +265,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestARankOfTheSameRun: a client whose socket is merely late may ask at another one, and is not told that it has no place in the run.
+// TestARankOfTheSameRun: a client whose own socket is late may ask another socket, and is not told that the run does not
+// serve its rank.
 func TestARankOfTheSameRun(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 2, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	for rank, want := range map[uint32]struct {
@@ -287,7 +288,7 @@ func (c *client) raw(b []byte) {
 	}
 }
 
-// TestLargeState: a state beyond one datagram arrives whole, both ways.
+// TestLargeState: a state larger than one datagram arrives whole, in both directions.
 func TestLargeState(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	tr := dial(t, h.path(0))
@@ -316,7 +317,7 @@ func TestLargeState(t *testing.T) {
 	}
 }
 
-// TestOneTrainerARank: a second one is told who is served, and the claim is free once the first is gone.
+// TestOneTrainerARank: a second trainer is told which process is served. The claim is free after the first has left.
 func TestOneTrainerARank(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	first := dial(t, h.path(0))
@@ -333,9 +334,9 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
-// TestWhoGoesOnHasTheClaim: a stranger that came while the trainer was connecting anew, and was given nothing yet, makes room for it at
-// once; the next one is told who is served, and keeps nobody from the claim while it reads why.
-func TestWhoGoesOnHasTheClaim(t *testing.T) {
+// TestAContinuingTrainerHasTheClaim: another client that came in between and has no batch yet makes room for it at once. The
+// next client is refused, and does not hold the claim while it reads the reason.
+func TestAContinuingTrainerHasTheClaim(t *testing.T) {
 	h := open(t, small, nil)
 	stranger := dial(t, h.path(0))
 	stranger.hello("latest", nil) // waits for rank 1
@@ -356,8 +357,8 @@ func TestWhoGoesOnHasTheClaim(t *testing.T) {
 	}
 }
 
-// TestATrainerThatWasRefusedIsInNobodysWay: whoever follows waits for it to go, and is served.
-func TestATrainerThatWasRefusedIsInNobodysWay(t *testing.T) {
+// TestARefusedTrainerFreesItsRank: the next client waits until the refused one has left, and is served.
+func TestARefusedTrainerFreesItsRank(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	refused := dial(t, h.path(0))
 	refused.hello("state", map[string]any{"state": "?"})
@@ -367,7 +368,7 @@ func TestATrainerThatWasRefusedIsInNobodysWay(t *testing.T) {
 	next.want(begin)
 }
 
-// TestLeavesWhileJoining: a trainer that goes before the others have come is forgotten.
+// TestLeavesWhileJoining: a trainer that leaves before the others have joined is forgotten.
 func TestLeavesWhileJoining(t *testing.T) {
 	h := open(t, small, nil)
 	early := dial(t, h.path(0))
@@ -381,7 +382,7 @@ func TestLeavesWhileJoining(t *testing.T) {
 	h.until(sidecar.Began, 2)
 }
 
-// TestFailureOfTheWhole: a run that fails while trainers wait reaches them.
+// TestFailureOfTheWhole: trainers that wait hear that the run failed.
 func TestFailureOfTheWhole(t *testing.T) {
 	h := open(t, small, nil)
 	tr := dial(t, h.path(0))
@@ -393,7 +394,7 @@ func TestFailureOfTheWhole(t *testing.T) {
 	}
 }
 
-// TestStopAfterCommit: what a trainer had committed before the sidecar is asked to leave is not lost, whether it was read or not.
+// TestStopAfterCommit: a commit that a trainer sent before the sidecar has to leave is not lost, read or unread.
 func TestStopAfterCommit(t *testing.T) {
 	for range 20 {
 		c := small
@@ -414,7 +415,7 @@ func TestStopAfterCommit(t *testing.T) {
 	}
 }
 
-// TestLeaving: a client is told that another sidecar comes, after all that was pushed and before the end.
+// TestLeaving: LEAVING comes after all pushed batches and before the end of the connection.
 func TestLeaving(t *testing.T) {
 	c := small
 	c.World = 1
@@ -440,7 +441,7 @@ func TestLeaving(t *testing.T) {
 	h.until(sidecar.Parted, 1)
 }
 
-// TestAlerts: what the run lacks is told to whoever has begun, and to nobody before.
+// TestAlerts: clients that have begun receive the alerts, and no client receives them before.
 func TestAlerts(t *testing.T) {
 	c := small
 	c.World, c.Alert = 1, "source web has no standby"

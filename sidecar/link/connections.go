@@ -72,7 +72,7 @@ func (c *connections) keepOnly(addresses []string) {
 	}
 }
 
-// closeAll closes every connection and refuses new ones, which nobody would close.
+// closeAll closes every connection and refuses new ones, which would stay open.
 func (c *connections) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -71,7 +71,7 @@ func (w *world) fetches(p *millrace.Plan) {
 	verify(w.t, p, got.payload, false)
 }
 
-// gone is how a request ends whose loader was killed.
+// gone is the error of a request whose loader was killed.
 func gone(after int) func(int) error {
 	return func(answered int) error {
 		if answered < after {
@@ -81,8 +81,8 @@ func gone(after int) func(int) error {
 	}
 }
 
-// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest and under its own term, then for everything;
-// every orchestrator hears of it until its directory says the same; and a directory that says less changes nothing.
+// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest under its own term, and then for everything. Every
+// orchestrator is told until its directory agrees. An older directory changes nothing.
 func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -98,7 +98,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 		!strings.Contains(s.Reason, "l1") {
 		t.Fatalf("the orchestrator was told %v", s)
 	}
-	x.directory(pair(4, "l1", 5, "l2")) // it has not heard of it yet
+	x.directory(pair(4, "l1", 5, "l2")) // it does not know of the switch yet
 	w.fetches(webPlan(t, 1))
 	w.orchestrate()
 	x = w.orch.next(t)
@@ -107,7 +107,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	}
 	x.directory(pair(4, "l1", 0, ""))
 	w.fetches(webPlan(t, 2))
-	x.directory() // its state is older still
+	x.directory() // its state is even older
 	w.fetches(webPlan(t, 3))
 	if n := len(first.requests()); n != 1 {
 		t.Errorf("the dead one was asked %d times", n)
@@ -119,11 +119,11 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	})
 	w.orchestrate()
 	x = w.orch.next(t)
-	w.begin(x, 0, 1, 0) // what comes first is the join: of the switch nothing is left to say
+	w.begin(x, 0, 1, 0) // the join comes first: the switch is not reported again
 }
 
-// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost sight of it before it heard of the switch, and names
-// it again under a new term. The primary, whose term is lower than what was used here, is not asked again.
+// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost the standby before it knew of the switch, and names it
+// again under a new term. The primary has a lower term than the standby had here, and is not asked again.
 func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -166,8 +166,8 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
-// TestTwoSlowLoadersDoNotChaseEachOther: neither beats while it makes what is asked, which takes far longer than is
-// allowed at first, and each begins anew when it is asked. The rows come all the same, after a few switches.
+// TestTwoSlowLoadersDoNotChaseEachOther: neither loader beats while it works, for longer than is allowed at first, and each
+// begins anew when it is asked. The rows still come, after a few switches.
 func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	slow := func(n int) error {
@@ -188,7 +188,7 @@ func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 	stores, switches := []*store{second, first}, 0
 	for over := false; !over; {
 		select {
-		case e := <-x.events: // the orchestrator makes the one that was left the standby
+		case e := <-x.events: // the orchestrator makes the replaced loader the standby
 			if e.GetSwitched() == nil {
 				continue
 			}
@@ -211,7 +211,7 @@ func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 		}
 	}
 	if switches == 0 {
-		t.Error("nobody was suspected: the test tests nothing")
+		t.Error("no loader was suspected: the test shows nothing")
 	}
 }
 
@@ -222,7 +222,7 @@ func hang(here bool, until <-chan struct{}) error {
 	return nil
 }
 
-// TestALivePrimaryIsNotReplaced however long it takes, and nobody looks at pages while nothing is asked.
+// TestALivePrimaryIsNotReplaced, however long it takes. Heartbeats are looked at only while requests are in flight.
 func TestALivePrimaryIsNotReplaced(t *testing.T) {
 	w, _, first, second, p := duo(t)
 	page, err := w.pages.Create("l1.beat")
@@ -250,8 +250,8 @@ func TestALivePrimaryIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestASilentPrimaryWithoutStandbyIsWaitedFor, by name, and goes on where it wakes; one that comes meanwhile as standby
-// is taken at once.
+// TestASilentPrimaryWithoutStandbyIsWaitedFor: the wait names it, and the fetch continues when it wakes. A standby that
+// comes meanwhile is asked at once.
 func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	for _, wakes := range []bool{true, false} {
 		t.Run(fmt.Sprint(wakes), func(t *testing.T) {
@@ -290,8 +290,8 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// hedging makes the primary late at its fifth row, once it is known how fast it is; nothing that a busy machine does of
-// itself is late.
+// hedging makes the primary late at its fifth row, after its speed is known. The known times are so long that no reply of a
+// busy machine is late.
 func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, release chan struct{}) {
 	w, _, first, second, p = duo(t)
 	for step := range uint64(30) {
@@ -307,7 +307,7 @@ func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, re
 	return w, first, second, p, release
 }
 
-// TestALateReplyIsHedged: only what is missing is asked, nobody is replaced, and not more than the pace pays for.
+// TestALateReplyIsHedged: the standby is asked for missing rows only, no loader is replaced, and hedges stay within the pace.
 func TestALateReplyIsHedged(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	w.fetches(p)
@@ -329,7 +329,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	}
 }
 
-// TestAHedgeThatFailsChangesNothing: the standby is dead or cannot read; the loader is late, and that is all.
+// TestAHedgeThatFailsChangesNothing: the standby is dead or cannot read, and the late loader is still asked.
 func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -357,12 +357,12 @@ func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-// TestCopiesThatDifferEndTheRun, with both on record: never is one of them picked.
+// TestCopiesThatDifferEndTheRun: both copies are written to a file, and none is used.
 func TestCopiesThatDifferEndTheRun(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	// Both give the row that was late, one of them otherwise, and then nothing more.
+	// Both loaders give the late row, one of them with other tokens, and then nothing more.
 	first.set(func() {
 		first.fault = func(n int) error { return errors.Join(hang(n == 5, release), hang(n == 6, over)) }
 	})
@@ -391,8 +391,8 @@ func TestCopiesThatDifferEndTheRun(t *testing.T) {
 	}
 }
 
-// TestWhatIsBadOnceIsReadAgain, by the standby where there is one.
-func TestWhatIsBadOnceIsReadAgain(t *testing.T) {
+// TestABadReadingIsRepeated, by the standby if there is one.
+func TestABadReadingIsRepeated(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	bad := uint64(p.Assignments[7].Ordinal)
 	first.set(func() { first.bad = map[uint64]int{bad: 9} })
@@ -409,8 +409,8 @@ func TestWhatIsBadOnceIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestWhatIsBadTwiceIsMasked: by the orchestrator, whichever that is, and never asked for again.
-func TestWhatIsBadTwiceIsMasked(t *testing.T) {
+// TestTwoBadReadingsAreMasked: the report reaches each orchestrator until one masks the segment. It is not asked for again.
+func TestTwoBadReadingsAreMasked(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	p.Assignments[8].Segment = p.Assignments[7].Segment // the document's next segment
 	p.Assignments[8].Offset += p.Assignments[7].Length
@@ -460,7 +460,7 @@ func TestWhatIsBadTwiceIsMasked(t *testing.T) {
 	}
 }
 
-// TestMasksOfBeforeAreKnown from the welcome; and a host that could read a segment masks it too.
+// TestMasksOfBeforeAreKnown from the welcome. A host that could read a segment masks it too.
 func TestMasksOfBeforeAreKnown(t *testing.T) {
 	w, x, first, _, p := duo(t)
 	a := p.Assignments[3]
@@ -478,7 +478,7 @@ func TestMasksOfBeforeAreKnown(t *testing.T) {
 	}
 }
 
-// TestAHostsOwnFaultIsNoBadSample: the standby gives what the loader cannot read, and stays the standby.
+// TestAHostsOwnFaultIsNoBadSample: the standby gives the rows that the loader cannot read, and stays the standby.
 func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = func(int) error { return errors.New("read a.jsonl: input/output error") } })
@@ -491,11 +491,11 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	if using, _, _ := w.link.dir.lookup(stripeKey{"web", 0}); using.name != "l1" {
 		t.Errorf("%v is asked now", using)
 	}
-	w.begin(x, 0, 1, 0) // nothing was said before the join
+	w.begin(x, 0, 1, 0) // no event came before the join
 }
 
-// TestWhoLeftTheDirectoryIsHungUpOn, and standbys are connected to before they are needed.
-func TestWhoLeftTheDirectoryIsHungUpOn(t *testing.T) {
+// TestConnectionsFollowTheDirectory: a loader that left it is disconnected, and a standby is connected before it is needed.
+func TestConnectionsFollowTheDirectory(t *testing.T) {
 	w, x, _, _, _ := duo(t)
 	connected := func() (addresses []string) {
 		w.link.conns.mu.Lock()
@@ -536,17 +536,16 @@ func TestAlertsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestPaceIsOfTheStripesOwn: late is what the stripe's own replies make late, and one request in twenty pays for a
-// hedge.
+// TestPaceIsOfTheStripesOwn: the stripe's own replies decide when one is late, and twenty requests pay for a hedge.
 func TestPaceIsOfTheStripesOwn(t *testing.T) {
 	p := newPace()
 	for range paceKnown - 1 {
 		p.note(time.Millisecond)
 	}
 	if p.late() != 0 {
-		t.Error("something is late where too little is known")
+		t.Error("a reply is late although too little is known")
 	}
-	p.note(time.Second) // one that stands out
+	p.note(time.Second) // an outlier
 	if p.late() != leastLate {
 		t.Errorf("late after %v", p.late())
 	}

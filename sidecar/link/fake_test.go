@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what has to come.
+// patience is how long a test waits for an expected event.
 const patience = time.Minute
 
 // world is a link between a scripted orchestrator and scripted loaders.
@@ -43,7 +43,7 @@ type world struct {
 	pages *heartbeattest.Memory
 	dump  string
 	ended chan error
-	term  atomic.Uint64 // newest that was reported
+	term  atomic.Uint64 // the newest reported term
 }
 
 func newWorld(t *testing.T, ranks int) (*world, *session) {
@@ -88,7 +88,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// orchestrate puts a new orchestrator in the place of the old one.
+// orchestrate replaces the orchestrator by a new one.
 func (w *world) orchestrate() {
 	w.t.Helper()
 	if w.orch != nil {
@@ -112,7 +112,7 @@ type script struct {
 	proto.UnimplementedOrchestratorServer
 	server   *grpc.Server
 	sessions chan *session
-	stopped  atomic.Bool // its streams live on, it answers nothing
+	stopped  atomic.Bool // its streams stay open, and it answers no call
 }
 
 // Status implements proto.OrchestratorServer.
@@ -238,7 +238,7 @@ func (w *world) join(rank uint32, start sidecar.Start) chan joined {
 	return answer
 }
 
-// planOf is a plan in which every assignment is of rank 0.
+// planOf returns a plan in which every assignment belongs to rank 0.
 func planOf(attempt uint32, step uint64, segments ...millrace.Segment) *proto.Plan {
 	p := &millrace.Plan{
 		Stream:       millrace.Train,
@@ -263,7 +263,7 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
-// token is token t of a document.
+// token returns token t of a document.
 func token(source uint32, ordinal uint64, t uint32) uint32 {
 	return source<<28 ^ uint32(ordinal)<<12 ^ t
 }
@@ -274,7 +274,7 @@ type row struct {
 	tokens []uint32
 }
 
-// encode writes rows as Arrow's own writer does.
+// encode writes rows with Arrow's own writer.
 func encode(rows ...row) []byte {
 	schema := arrow.NewSchema(
 		[]arrow.Field{
@@ -301,7 +301,7 @@ func encode(rows ...row) []byte {
 	return out.Bytes()
 }
 
-// store is a scripted loader. It answers one row a reply.
+// store is a scripted loader. Each of its replies has one row.
 type store struct {
 	proto.UnimplementedLoaderServer
 	server *grpc.Server
@@ -311,11 +311,11 @@ type store struct {
 	mu    sync.Mutex
 	asked [][]uint64                // ordinals of each request
 	reqs  []*proto.FetchRequest     // likewise
-	bad   map[uint64]int            // so many readings of an ordinal fail
-	other map[uint64]bool           // these ordinals have other tokens here
-	fault func(answered int) error  // tells after how many rows a request fails, and why; nil: never
-	spoil func(raw []byte) []byte   // what becomes of a reply
-	more  func(ordinal uint64) bool // whether a document goes on after its segment
+	bad   map[uint64]int            // number of readings of an ordinal that fail
+	other map[uint64]bool           // ordinals that have other tokens here
+	fault func(answered int) error  // returns the error after so many rows of a request; nil: none
+	spoil func(raw []byte) []byte   // damages a reply
+	more  func(ordinal uint64) bool // whether a document continues after its segment
 }
 
 func newStore(w *world, address string, source uint32, term uint64) *store {
@@ -382,7 +382,7 @@ func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) 
 	return wire.ToStatus(bad)
 }
 
-// fails tells whether this reading of an ordinal fails.
+// fails reports whether this reading of an ordinal fails, and counts it.
 func (s *store) fails(ordinal uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +399,7 @@ type unreadable struct{ ordinal uint64 }
 func (e *unreadable) Error() string { return fmt.Sprintf("ordinal %d: invalid JSON", e.ordinal) }
 func (e *unreadable) Unwrap() error { return millrace.ErrBadSample }
 
-// Sample says which one it is.
+// Sample identifies the document.
 func (e *unreadable) Sample() (millrace.Ordinal, millrace.Quarantine) {
 	id := fmt.Sprintf("a.jsonl#%d", e.ordinal)
 	return millrace.Ordinal(e.ordinal), millrace.Quarantine{Source: "web", ID: id, Offset: 9, Reason: "invalid JSON"}

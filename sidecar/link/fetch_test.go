@@ -23,7 +23,7 @@ func stripe(source string, index, of uint32, term uint64, address string) *proto
 	return &proto.LoaderStripe{Source: source, Stripe: index, Stripes: of, Term: term, Address: address, Name: address}
 }
 
-// wide is a plan over two sources, of which the second has documents in every stripe.
+// wide returns a plan over two sources. The second one has documents in every stripe.
 func wide(t *testing.T) *millrace.Plan {
 	t.Helper()
 	var segments []millrace.Segment
@@ -46,7 +46,7 @@ func (w *world) fetch(p *millrace.Plan) (sidecar.Payload, error) {
 	return w.link.Fetch(w.ctx(), p, []millrace.Rank{0})
 }
 
-// verify compares a payload with what the documents are.
+// verify compares a payload with the tokens of the documents.
 func verify(t *testing.T, p *millrace.Plan, payload sidecar.Payload, more bool) {
 	t.Helper()
 	got, err := payload.Tokens(0, 0)
@@ -84,7 +84,7 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 	for _, s := range []*store{code, web0, web1} {
 		s.more = func(o uint64) bool { return o/7%4 == 0 }
 	}
-	// Another rank's part is not for this host.
+	// The part of another rank is not for this host.
 	p.Assignments = append(p.Assignments,
 		millrace.Assignment{Segment: millrace.Segment{Source: 0, Ordinal: 999, Length: 1}, Rank: 1})
 	eventually(t, func() bool { return w.link.dir.served("web") == 2 })
@@ -118,8 +118,8 @@ func (d *directory) served(source string) int {
 	return n
 }
 
-// TestALoaderThatDiesIsAskedForTheRest: its successor has another term and another place.
-func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
+// TestALoaderThatDiesIsReplacedForTheRest: its successor has another term and another address.
+func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.welcome("code", "web")
 	newStore(w, "l0", 0, 3)
@@ -152,7 +152,7 @@ func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
 	web.server.Stop()
 	x.directory(stripe("code", 0, 1, 3, "l0"))
 	next := newStore(w, "l9", 1, 8)
-	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9")) // not yet its term: refused, asked again
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9")) // not its term yet: it refuses, and is asked again
 	eventually(t, func() bool { return len(next.requests()) > 0 })
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 8, "l9"))
 	verify(t, p, <-got, false)
@@ -167,8 +167,7 @@ func TestALoaderThatDiesIsAskedForTheRest(t *testing.T) {
 	}
 }
 
-// TestADeadStripeDoesNotStopTheOthers: what the living give is taken meanwhile, however long the dead takes to come
-// back.
+// TestADeadStripeDoesNotStopTheOthers: the rows of other stripes are taken while one has no loader.
 func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.welcome("code", "web")
@@ -200,8 +199,8 @@ func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// TestWhatNoOtherTryMendsEndsTheRun, whichever orchestrator hears of it.
-func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
+// TestAFinalErrorEndsTheRun: each orchestrator is told.
+func TestAFinalErrorEndsTheRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault func(int) error
@@ -236,7 +235,7 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 			web.fault, web.spoil = c.fault, c.spoil
 			x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
 			eventually(t, func() bool { return w.link.dir.served("web") == 1 })
-			w.orch.server.Stop() // nobody hears it at first
+			w.orch.server.Stop() // no orchestrator hears of it at first
 			_, err := w.fetch(wide(t))
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v", err)
@@ -261,7 +260,7 @@ func TestWhatNoOtherTryMendsEndsTheRun(t *testing.T) {
 func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.welcome("code")
-	x.directory(&proto.LoaderStripe{Source: "code"}) // no stripes: refused, and the stream with it
+	x.directory(&proto.LoaderStripe{Source: "code"}) // no stripes: the link refuses it and ends the stream
 	w.orch.next(t)
 	if _, err := w.fetch(wide(t)); !errors.Is(err, millrace.ErrMismatch) ||
 		!strings.Contains(err.Error(), "source 1, the run has 1") {
@@ -269,7 +268,7 @@ func TestAPlanOfAnUnknownSourceIsAnError(t *testing.T) {
 	}
 }
 
-// three is a payload of three rows and the plan it answers.
+// three returns a plan of three rows and the reply to it.
 func three() (*millrace.Plan, []byte) {
 	p := &millrace.Plan{}
 	for _, n := range []uint32{3, 1, 2} {
@@ -278,10 +277,10 @@ func three() (*millrace.Plan, []byte) {
 	return p, encode(row{0, []uint32{1, 2, 3}}, row{2, []uint32{7, 8, 9}}, row{1, []uint32{4}})
 }
 
-// keep files a row without questions.
+// keep files a row without checks.
 func (p *payload) keep(i int, tokens []uint32) error { p.tokens[i] = tokens; return nil }
 
-// TestDamagedPayloadNeverPanics: cut anywhere, any byte changed.
+// TestDamagedPayloadNeverPanics, cut at any place or with any byte changed.
 func TestDamagedPayloadNeverPanics(t *testing.T) {
 	plan, raw := three()
 	decoder, err := reply.NewDecoder()
@@ -308,7 +307,7 @@ func TestDamagedPayloadNeverPanics(t *testing.T) {
 	}
 }
 
-// try takes what may be damaged: it is an error, or rows as long as planned.
+// try takes a reply that may be damaged. The result is an error, or rows of the planned lengths.
 func try(t *testing.T, plan *millrace.Plan, raw []byte) {
 	t.Helper()
 	decoder, err := reply.NewDecoder()

@@ -61,15 +61,15 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	if x.event().GetLeft().GetRank() != 0 {
 		t.Error("that it left was not said")
 	}
-	// nobody waits for it
+	// no call waits for it
 	x.order(1, &proto.SidecarOrder{
 		Order: &proto.SidecarOrder_Refusal{Refusal: &proto.Refusal{Call: late.Call, Reason: "late"}},
 	})
 	w.begin(x, 0, 2, 9)
 }
 
-// TestAHostSaysWhoIsThere: who has begun, and neither who left nor who was gone before its answer came.
-func TestAHostSaysWhoIsThere(t *testing.T) {
+// TestAHostNamesItsPresentRanks: those that have begun, without those that left or were gone before their answer came.
+func TestAHostNamesItsPresentRanks(t *testing.T) {
 	w, x := newWorld(t, 3)
 	x.welcome("web")
 	for rank := range uint32(2) {
@@ -105,12 +105,12 @@ func TestPlansAreGivenOnce(t *testing.T) {
 		p.Sources[0].Shards[0] != "a.jsonl" {
 		t.Fatalf("plan %+v", p)
 	}
-	x.plan(planOf(1, 1)) // an orchestrator that was lost says again what it said
+	x.plan(planOf(1, 1)) // a new orchestrator repeats its plans
 	x.order(1, &proto.SidecarOrder{Order: &proto.SidecarOrder_Ended{Ended: &proto.Ended{Attempt: 1, Steps: 2}}})
 	if _, err := w.link.Plan(w.ctx(), 1, 2); err != io.EOF {
 		t.Fatalf("beyond the end: %v", err)
 	}
-	x.plan(planOf(2, 1)) // the next attempt: what belonged to the last is forgotten, its end too
+	x.plan(planOf(2, 1)) // the next attempt: the plans and the end of the last one are forgotten
 	eventually(t, func() bool { _, err := w.link.Plan(w.ctx(), 1, 1); return err != nil })
 	var run *sidecar.RunError
 	if _, err := w.link.Plan(w.ctx(), 1, 1); !errors.As(err, &run) ||
@@ -135,7 +135,7 @@ func TestPlansAreGivenOnce(t *testing.T) {
 	}
 }
 
-// TestCommitsSurviveTheOrchestrator: what was not answered is said again, and where the ranks stand.
+// TestCommitsSurviveTheOrchestrator: unanswered commits are repeated, and a new orchestrator learns the positions.
 func TestCommitsSurviveTheOrchestrator(t *testing.T) {
 	w, x := newWorld(t, 2)
 	w.begin(x, 0, 3, 5)
@@ -149,7 +149,7 @@ func TestCommitsSurviveTheOrchestrator(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := w.link.Commit(w.ctx(), 0, 3, 5); err != nil { // said twice, known already
+	if err := w.link.Commit(w.ctx(), 0, 3, 5); err != nil { // repeated, and known already
 		t.Fatal(err)
 	}
 	go func() { done <- w.link.Commit(w.ctx(), 0, 3, 7) }() // read below
@@ -185,7 +185,7 @@ func TestCommitsSurviveTheOrchestrator(t *testing.T) {
 	if a := <-pending; a.err != nil || a.begin.Attempt != 4 {
 		t.Fatal(a)
 	}
-	if err := w.link.Commit(w.ctx(), 1, 3, 9); err != nil { // of an attempt that is over: nobody waits for it
+	if err := w.link.Commit(w.ctx(), 1, 3, 9); err != nil { // of an attempt that is over: it does not wait
 		t.Fatal(err)
 	}
 	if err := w.link.CheckpointSaved(w.ctx(), 1, 4, 1); err != nil {
@@ -223,7 +223,7 @@ func TestAFailedRunIsToldToEverybody(t *testing.T) {
 	}
 	w.orchestrate()
 	x = w.orch.next(t)
-	if c := x.event().GetCommit(); c == nil { // no join that nobody waits for
+	if c := x.event().GetCommit(); c == nil { // no join without a waiting call
 		t.Error("the commit was not said again")
 	}
 }
@@ -240,7 +240,7 @@ func TestWaitingIsSaidInWords(t *testing.T) {
 	eventually(t, func() bool { return w.link.Waiting() == "" })
 }
 
-// TestAStoppedOrchestratorIsNamed: no stream ends where it is stopped, or hangs.
+// TestAStoppedOrchestratorIsNamed, although its streams do not end.
 func TestAStoppedOrchestratorIsNamed(t *testing.T) {
 	w, _ := newWorld(t, 1)
 	w.orch.stopped.Store(true)
@@ -249,7 +249,7 @@ func TestAStoppedOrchestratorIsNamed(t *testing.T) {
 	eventually(t, func() bool { return w.link.Waiting() == "" })
 }
 
-// TestOrdersOfAnOldTermAreRefused, that to leave as well.
+// TestOrdersOfAnOldTermAreRefused, including an order to leave.
 func TestOrdersOfAnOldTermAreRefused(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.order(5, &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: "a"}}})
@@ -276,7 +276,7 @@ func TestALinkThatIsReplacedLeaves(t *testing.T) {
 	}
 }
 
-// TestPlansAreKeptForTheSlowestRank, and for one that has not begun.
+// TestPlansAreKeptForTheSlowestRank, and for a rank that has not begun.
 func TestPlansAreKeptForTheSlowestRank(t *testing.T) {
 	w, x := newWorld(t, 2)
 	w.begin(x, 0, 1, 0)

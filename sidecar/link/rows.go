@@ -50,7 +50,7 @@ func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
 func (p *payload) Release() { p.tokens = nil }
 
 // take decodes one reply to a request for the assignments at indices, and hands each row to keep. It refuses a row that
-// nobody asked for and a row of another length. No other try mends such an error.
+// was not asked for and a row of another length. No other try mends such an error.
 func (p *payload) take(raw []byte, indices []int, keep func(i int, tokens []uint32) error) error {
 	return p.decoder.Rows(raw, func(row uint32, tokens []uint32) error {
 		if uint64(row) >= uint64(len(indices)) {

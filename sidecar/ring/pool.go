@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// ErrStale: a release of a frame that is not lent, or was lent in another generation.
+// ErrStale marks a release of a frame that is not lent, or that was lent in another generation.
 var ErrStale = errors.New("stale release")
 
-// ErrLimit: a ring would exceed the pool's limit.
+// ErrLimit marks an error because a ring would exceed the pool's limit.
 var ErrLimit = errors.New("shared memory limit")
 
-// Frame is one place for one batch. Whoever acquired it may write to Bytes until the trainer is told of it.
+// Frame is the memory of one batch. The caller of Acquire may write to Bytes until it sends the batch to the trainer.
 type Frame struct {
 	Ring       *Ring
 	Number     uint32
@@ -21,7 +21,7 @@ type Frame struct {
 	Bytes      []byte
 }
 
-// Offset returns where the frame begins in its ring, in bytes.
+// Offset returns the frame's offset in its ring, in bytes.
 func (f Frame) Offset() int64 { return f.Ring.stride * int64(f.Number) }
 
 type state uint8
@@ -50,21 +50,21 @@ type Pool struct {
 	limit  int64  // bytes of one ring; 0 is none
 
 	mu      sync.Mutex
-	shelves map[uint32]*shelf // the newest and those that still have frames out
+	shelves map[uint32]*shelf // the newest ring, and older ones with frames that are not free
 	newest  *shelf
 	rings   uint32 // made so far
 	came    chan struct{}
 	closed  bool
 }
 
-// NewPool returns a pool without memory; the first Acquire makes its first ring. frames is the number of frames of a ring, 0 chooses
-// by size (3 from 1 MiB up, else 8); limit bounds a ring's bytes, 0 is no bound.
+// NewPool returns a pool without memory. The first Acquire makes its first ring. frames is the number of frames of a ring; 0:
+// 3 for frames of 1 MiB or more, else 8. limit is that of a ring in bytes; 0: no limit.
 func NewPool(frames uint32, limit int64) *Pool {
 	return &Pool{frames: frames, limit: limit, shelves: map[uint32]*shelf{}, came: make(chan struct{})}
 }
 
-// Acquire returns a free frame of at least need bytes, waiting until the trainer gives one back. It makes a new ring where need is
-// larger than the newest ring's frames; room is the size to make then, at least need.
+// Acquire returns a free frame of at least need bytes, and waits until the trainer releases one. If need exceeds the frames of
+// the newest ring, it makes a new ring whose frames have room bytes, at least need.
 func (p *Pool) Acquire(ctx context.Context, need, room int64) (Frame, error) {
 	for {
 		f, came, err := p.try(need, max(room, need))
@@ -79,7 +79,7 @@ func (p *Pool) Acquire(ctx context.Context, need, room int64) (Frame, error) {
 	}
 }
 
-// try returns a frame, or the channel that is closed when one comes home.
+// try returns a frame, or a channel that is closed when a frame becomes free.
 func (p *Pool) try(need, room int64) (Frame, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +114,8 @@ func (p *Pool) grow(bytes int64) error {
 		}
 	}
 	if size := Stride(bytes) * int64(frames); p.limit > 0 && size > p.limit {
-		return fmt.Errorf("%w: %d frames of %d bytes are %d bytes, limits.sidecar_memory leaves %d for a rank: raise it or lower micro_batch_size or sequence_length",
-			ErrLimit, frames, Stride(bytes), size, p.limit)
+		return fmt.Errorf("%w: %d frames of %d bytes are %d bytes, limits.sidecar_memory leaves %d for a rank: "+
+			"raise it or lower micro_batch_size or sequence_length", ErrLimit, frames, Stride(bytes), size, p.limit)
 	}
 	r, err := newRing(p.rings, frames, bytes)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *Pool) grow(bytes int64) error {
 	return nil
 }
 
-// retire gives an old ring's memory back once nobody holds any of it.
+// retire gives an old ring's memory back if all its frames are free.
 func (p *Pool) retire(s *shelf) error {
 	if s == p.newest || s.busy > 0 {
 		return nil
@@ -140,7 +140,7 @@ func (p *Pool) retire(s *shelf) error {
 	return s.ring.close()
 }
 
-// Lend marks a filling frame as the trainer's.
+// Lend marks a filling frame as lent to the trainer.
 func (p *Pool) Lend(f Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *Pool) Lend(f Frame) {
 	}
 }
 
-// Release takes back a lent frame. The numbers may come from anybody: what does not name a lent frame is ErrStale.
+// Release takes back a lent frame. The numbers need not be trusted: if they name no lent frame, the error is ErrStale.
 func (p *Pool) Release(ring, frame uint32, generation uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *Pool) Release(ring, frame uint32, generation uint64) error {
 	return p.retire(s)
 }
 
-// Close unmaps all rings, whatever the trainer holds: its own mapping lives on. Nobody may be filling a frame any more.
+// Close unmaps all rings. The trainer's own mapping stays valid. No caller may still be filling a frame.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

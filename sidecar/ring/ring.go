@@ -11,13 +11,13 @@ import (
 const (
 	page     = 4 << 10
 	hugePage = 2 << 20
-	large    = 1 << 20 // frames from this size on are few
+	large    = 1 << 20 // rings of frames of this size or more have the fewest frames
 	fewest   = 3       // held by the trainer, ready, filling
 	most     = 8
-	least    = 2 // where memory has no room for more: one is filled while the trainer holds the other
+	least    = 2 // within a limit: one is filled while the trainer holds the other
 )
 
-// seals are what a trainer must not be able to undo: the size, and the seals themselves.
+// seals protect the size of a ring, and themselves, from its trainer.
 const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 
 // Ring is one memfd of equal frames. Its owner is a Pool.
@@ -29,7 +29,7 @@ type Ring struct {
 	file   *os.File
 }
 
-// Frames returns how many frames of the given size in bytes a ring has where nothing else was asked for.
+// Frames returns the default number of frames of a ring, for frames of the given size in bytes.
 func Frames(bytes int64) uint32 {
 	if bytes >= large {
 		return fewest
@@ -37,7 +37,8 @@ func Frames(bytes int64) uint32 {
 	return most
 }
 
-// Stride returns the size in bytes from one frame to the next: whole pages, and whole huge pages where that adds at most an eighth.
+// Stride returns the distance in bytes from one frame to the next: whole pages, or whole huge pages if these add at most an
+// eighth.
 func Stride(bytes int64) int64 {
 	if bytes >= 8*hugePage {
 		return roundUp(bytes, hugePage)
@@ -47,7 +48,7 @@ func Stride(bytes int64) int64 {
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// ErrMemory: the system gives this process no shared memory. Another process may get it.
+// ErrMemory marks an error because the system gives this process no shared memory. Another process may get it.
 var ErrMemory = errors.New("no shared memory")
 
 // newRing makes, seals, maps and touches a memfd.
@@ -81,9 +82,9 @@ func (r *Ring) open(fd int, size int64) error {
 	return touch(memory)
 }
 
-// touch makes every page present once. Kernels before 5.14 do not know MADV_POPULATE_WRITE: there each page is written.
+// touch makes every page present. Kernels before 5.14 do not know MADV_POPULATE_WRITE; there it writes to each page.
 func touch(memory []byte) error {
-	// Huge pages are welcome and not needed: most systems have them off for shared memory.
+	// Huge pages are optional: most systems disable them for shared memory.
 	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE)
 	err := unix.Madvise(memory, unix.MADV_POPULATE_WRITE)
 	if errors.Is(err, unix.EINVAL) {
@@ -93,7 +94,8 @@ func touch(memory []byte) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("touch %d bytes of shared memory (raise the memory limit of this process or lower the batch size): %w", len(memory), err)
+		return fmt.Errorf("touch %d bytes of shared memory (raise the memory limit of this process or lower the batch size): %w",
+			len(memory), err)
 	}
 	return nil
 }
@@ -101,16 +103,16 @@ func touch(memory []byte) error {
 // Number counts a pool's rings from 0.
 func (r *Ring) Number() uint32 { return r.number }
 
-// Len returns how many frames the ring has.
+// Len returns the number of frames.
 func (r *Ring) Len() uint32 { return r.frames }
 
-// Stride returns the bytes from one frame to the next.
+// Stride returns the distance from one frame to the next, in bytes.
 func (r *Ring) Stride() int64 { return r.stride }
 
-// Size returns the bytes of the whole ring.
+// Size returns the size of the whole ring in bytes.
 func (r *Ring) Size() int64 { return r.stride * int64(r.frames) }
 
-// Fd returns the memfd, to be passed on; it stays the ring's and is valid while one of its frames is not free.
+// Fd returns the descriptor of the memfd, to be sent to the trainer. The ring owns it; it is valid while a frame is not free.
 func (r *Ring) Fd() int { return int(r.file.Fd()) }
 
 func (r *Ring) frame(n uint32) []byte {

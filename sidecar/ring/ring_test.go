@@ -63,7 +63,7 @@ func TestAcquireWaitsForRelease(t *testing.T) {
 		t.Fatalf("third of two frames: %v", err)
 	}
 	got := make(chan Frame, 1)
-	go func() { // ends when the frame comes home below
+	go func() { // ends when the frame is released below
 		f, _ := p.Acquire(t.Context(), 10, 10)
 		got <- f
 	}()
@@ -102,7 +102,7 @@ func TestGrowRetiresOldRing(t *testing.T) {
 	}
 }
 
-// TestFewFrames: where the limit has no room for as many frames as are usual there are fewer, and two at least.
+// TestFewFrames: within a small limit a ring has fewer frames than by default, but at least two.
 func TestFewFrames(t *testing.T) {
 	for _, limit := range []int64{2 << 20, 5 << 19} {
 		p := NewPool(0, limit)
@@ -141,7 +141,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	}
 }
 
-// TestPoolAgainstModel: whatever releases arrive, a frame is never handed out twice and only exact releases count.
+// TestPoolAgainstModel: with any releases, a frame is never handed out twice, and only exact releases count.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := NewPool(3, 0)

@@ -1,5 +1,5 @@
-// Package sidecartest is a whole run without a run: it plans, fetches and joins as an orchestrator and loaders would, out of
-// arithmetic, so that the sidecar and its clients can be tested and measured alone.
+// Package sidecartest has a synthetic run, for tests and measurements of the sidecar and its clients alone. It computes plans,
+// tokens and starts as an orchestrator and loaders would give them.
 package sidecartest
 
 import (
@@ -16,26 +16,26 @@ import (
 	"millrace/sidecar"
 )
 
-// Config says what the run looks like.
+// Config describes the run.
 type Config struct {
 	Steps        int // 0: endless
-	World        int // trainer ranks, on however many hosts
-	TP, CP, PP   int // axes that share them; 0 is 1
+	World        int // trainer ranks of all hosts
+	TP, CP, PP   int // ranks on each axis; 0: 1
 	Broadcast    millrace.Broadcast
-	Pad          int // multiple to which segments are padded; 0 is 1
+	Pad          int // multiple to which segments are padded; 0: 1
 	Microbatches int // of each rank
 	Rows, Length int // of a microbatch
-	Longer       int // from this step on rows are twice as long, each a microbatch of its own; 0 never
+	Longer       int // from this step on rows are twice as long, and each is a microbatch; 0: never
 	Layout       millrace.Layout
 	Dtype        millrace.TokenDtype
-	StateBytes   int           // the state is padded to about this size
-	History      bool          // the run has been started before: no start is an error
-	SameStep     bool          // every step is planned like step 0: planning costs nothing (for measurements)
-	FailAt       int           // the run fails when this step is planned; 0 never
-	FailReason   string        //
-	Crumbs       int           // from this step on every segment is one token, so that batches need larger frames; 0 never
+	StateBytes   int  // the state is padded to about this size
+	History      bool // the run has been started before, so that a missing start is an error
+	SameStep     bool // every step has the plan of step 0, so that planning costs nothing (for measurements)
+	FailAt       int  // the run fails when this step is planned; 0: never
+	FailReason   string
+	Crumbs       int           // from this step on every segment has one token, so that batches need larger frames; 0: never
 	PlanDelay    time.Duration // how long each plan takes
-	Alert        string        // what the run lacks
+	Alert        string        // the text of an open alert; empty: there is none
 }
 
 // Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
@@ -81,12 +81,12 @@ func New(c Config) *Run {
 	return r
 }
 
-// Names are the run's sources.
+// Names returns the run's sources.
 func Names() []sidecar.SourceNames {
 	return []sidecar.SourceNames{{Name: "books", Shards: []string{"corpus.bin"}}, {Name: "web", Shards: []string{"part-0.jsonl.zst", "part-1.jsonl.zst"}}}
 }
 
-// shapeOf is that of a step's microbatches, of which each rank has so many.
+// shapeOf returns the shape of a step's microbatches, and their number on each rank.
 func (r *Run) shapeOf(step millrace.Step) (shape millrace.Shape, microbatches int) {
 	shape, microbatches = r.Shape(), r.config.Microbatches
 	if r.config.Longer > 0 && int(step) >= r.config.Longer {
@@ -97,7 +97,7 @@ func (r *Run) shapeOf(step millrace.Step) (shape millrace.Shape, microbatches in
 	return shape, microbatches
 }
 
-// Shape is that of every microbatch of the first step.
+// Shape returns the shape of the microbatches of the first step.
 func (r *Run) Shape() millrace.Shape {
 	return millrace.Shape{
 		SequenceLength: uint32(r.config.Length), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
@@ -115,7 +115,7 @@ func (r *Run) topology() millrace.Topology {
 	return millrace.Topology{Ranks: r.config.World, TP: r.config.TP, CP: r.config.CP, PP: r.config.PP}
 }
 
-// Join blocks until all ranks have said the same, but for one that goes on.
+// Join blocks until all ranks have declared the same start. A rank that continues does not wait.
 func (r *Run) Join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (sidecar.Begin, error) {
 	r.mu.Lock()
 	if start.Kind == sidecar.StartContinue {
@@ -212,7 +212,7 @@ type savedState struct {
 	Pad        string        `json:"pad,omitempty"`
 }
 
-// state is the state before step: its ordinals are what a plan needs, its size that of a real one.
+// state returns the state before step. It has the ordinals that a plan needs, and the size of a real state.
 func (r *Run) state(step millrace.Step) []byte {
 	s := savedState{Version: 1, Seed: seed, Step: step, Attempt: 1, Big: 1<<63 + uint64(step), Pad: strings.Repeat("x", max(0, r.config.StateBytes-96))}
 	b, err := json.Marshal(s)
@@ -222,7 +222,7 @@ func (r *Run) state(step millrace.Step) []byte {
 	return b
 }
 
-// Plan makes a step's plan.
+// Plan computes a step's plan.
 func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*sidecar.StepPlan, error) {
 	if d := r.config.PlanDelay; d > 0 {
 		select {
@@ -273,7 +273,7 @@ func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPl
 	return &sidecar.StepPlan{Plan: p, State: r.state(step + 1), Sources: Names()}
 }
 
-// row fills one row with two documents, or with crumbs of one.
+// row fills one row with two documents, or with segments of one token.
 func (r *Run) row(step millrace.Step, rank, m, i, number int, length uint32) []millrace.Assignment {
 	// The second document begins at a multiple of the padding.
 	cut := uint32((int(length)/2 + number%3 + r.config.Pad - 1) / r.config.Pad * r.config.Pad)
@@ -300,12 +300,12 @@ func (r *Run) row(step millrace.Step, rank, m, i, number int, length uint32) []m
 	return out
 }
 
-// Token is token i of a document.
+// Token returns token i of a document.
 func Token(source uint32, ordinal millrace.Ordinal, i uint32) uint32 {
 	return uint32((uint64(ordinal)*7919 + uint64(i) + 31*uint64(source)) % 50_000)
 }
 
-// Fetch makes the tokens of a step's parts.
+// Fetch computes the tokens of a step's parts.
 func (r *Run) Fetch(_ context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	p := &payload{run: r, tokens: r.tokens0}
 	if p.tokens == nil {
@@ -360,7 +360,7 @@ func (p *payload) Release() {
 	p.run.held--
 }
 
-// Commit remembers.
+// Commit notes the commit.
 func (r *Run) Commit(_ context.Context, rank millrace.Rank, _ millrace.Attempt, step millrace.Step) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -375,22 +375,22 @@ func (r *Run) Committed(rank millrace.Rank) millrace.Step {
 	return r.committed[rank]
 }
 
-// Reported does nothing.
+// Reported ignores reports.
 func (r *Run) Reported(millrace.Rank, sidecar.Report) {}
 
-// CheckpointSaved does nothing: the server's events tell of it.
+// CheckpointSaved ignores checkpoints: the server's events have them.
 func (r *Run) CheckpointSaved(context.Context, millrace.Rank, millrace.Attempt, millrace.Step) error {
 	return nil
 }
 
-// Left forgets that a rank waits.
+// Left forgets a rank's join.
 func (r *Run) Left(rank millrace.Rank) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, rank)
 }
 
-// Waiting tells which ranks have not joined.
+// Waiting says how many ranks have joined.
 func (r *Run) Waiting() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -400,7 +400,7 @@ func (r *Run) Waiting() string {
 	return ""
 }
 
-// Alerts tells of one where the configuration has it.
+// Alerts returns the alert of the configuration, if it has one.
 func (r *Run) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64, error) {
 	if r.config.Alert != "" && after == 0 {
 		return []sidecar.Alert{{Kind: "unprotected", Text: r.config.Alert, Since: 1}}, 1, nil
@@ -409,7 +409,7 @@ func (r *Run) Alerts(ctx context.Context, after uint64) ([]sidecar.Alert, uint64
 	return nil, 0, ctx.Err()
 }
 
-// Payloads returns how many payloads are held.
+// Payloads returns the number of payloads that were fetched and not released.
 func (r *Run) Payloads() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

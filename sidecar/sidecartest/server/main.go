@@ -1,5 +1,5 @@
-// Command server serves a synthetic run through the real sidecar, for the Python client's tests and the hand-over benchmark. It
-// prints `ready`, and then every event of the sidecar as a line of JSON.
+// Command server serves a synthetic run through the real sidecar, for the Python client's tests and the hand-over benchmark.
+// It prints `ready`, and then every event of the sidecar as a line of JSON.
 package main
 
 import (
@@ -27,31 +27,31 @@ func main() {
 
 func run() error {
 	var c sidecartest.Config
-	dir := flag.String("dir", ".", "where the sockets stand")
-	frames := flag.Uint("frames", 0, "frames of a ring; 0 chooses")
+	dir := flag.String("dir", ".", "directory of the sockets")
+	frames := flag.Uint("frames", 0, "frames of a ring; 0: by size")
 	quiet := flag.Bool("quiet", false, "print no events")
 	layout := flag.String("layout", "packed", "packed | varlen")
-	fail := flag.Duration("fail-after", 0, "fail the run after this long; 0 never")
+	fail := flag.Duration("fail-after", 0, "fail the run after this time; 0: never")
 	flag.IntVar(&c.World, "ranks", 1, "trainer ranks")
 	flag.IntVar(&c.TP, "tp", 1, "tensor-parallel ranks")
 	flag.IntVar(&c.CP, "cp", 1, "context-parallel ranks")
 	flag.IntVar(&c.PP, "pp", 1, "pipeline stages")
 	flag.IntVar(&c.Pad, "pad", 1, "multiple to which segments are padded")
-	flag.BoolVar(&c.Broadcast.TP, "broadcast-tp", false, "the trainer hands tensors on along tp")
-	flag.BoolVar(&c.Broadcast.PP, "broadcast-pp", false, "the trainer hands tensors on along pp")
-	flag.IntVar(&c.Steps, "steps", 0, "steps of the run; 0 is endless")
+	flag.BoolVar(&c.Broadcast.TP, "broadcast-tp", false, "the trainer passes tensors on along tp")
+	flag.BoolVar(&c.Broadcast.PP, "broadcast-pp", false, "the trainer passes tensors on along pp")
+	flag.IntVar(&c.Steps, "steps", 0, "steps of the run; 0: endless")
 	flag.IntVar(&c.Microbatches, "microbatches", 2, "microbatches of a rank and step")
 	flag.IntVar(&c.Rows, "rows", 2, "rows of a microbatch")
 	flag.IntVar(&c.Length, "length", 64, "tokens of a row")
-	flag.IntVar(&c.Longer, "longer", 0, "step from which rows are twice as long, each a microbatch of its own")
-	flag.IntVar(&c.StateBytes, "state-bytes", 0, "size of the state")
+	flag.IntVar(&c.Longer, "longer", 0, "step from which rows are twice as long, and each is a microbatch")
+	flag.IntVar(&c.StateBytes, "state-bytes", 0, "size of the state, in bytes")
 	flag.BoolVar(&c.History, "history", false, "the run has been started before")
 	flag.BoolVar(&c.SameStep, "same-step", false, "plan every step like the first")
 	flag.IntVar(&c.FailAt, "fail-at", 0, "step at which the run fails")
-	flag.StringVar(&c.FailReason, "fail-reason", "source web: part-0.jsonl.zst is truncated", "why")
+	flag.StringVar(&c.FailReason, "fail-reason", "source web: part-0.jsonl.zst is truncated", "reason of the failure")
 	flag.IntVar(&c.Crumbs, "crumbs", 0, "step from which segments are one token long")
 	flag.DurationVar(&c.PlanDelay, "plan-delay", 0, "time that each plan takes")
-	flag.StringVar(&c.Alert, "alert", "", "what the run lacks")
+	flag.StringVar(&c.Alert, "alert", "", "text of an open alert")
 	flag.Parse()
 	c.Layout = millrace.Layout(*layout)
 

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -8,20 +9,28 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"millrace/orchestrator/feedback"
+	"millrace/orchestrator/roster"
+	"millrace/proto"
 )
 
-// purity checks that decisions leave the machine as it is: each of the first, and a sample of the later ones.
-type purity struct{ decided int }
+// purity checks that decisions leave the machine as it is: each of the first, and a part of the later ones.
+type purity struct {
+	decided int
+	every   int            // one of so many is checked; 0: sampleEvery
+	kinds   map[string]int // decisions that were checked, by the facts and effects in them
+}
 
 const (
-	checkedFirst = 40
-	sampleEvery  = 211
+	checkedFirst = 10
+	sampleEvery  = 499
 )
 
 // decide lets a machine decide, and fails if that changes anything that the machine reaches.
 func (p *purity) decide(t testing.TB, m *Machine) Decision {
 	t.Helper()
-	if p.decided++; p.decided > checkedFirst && p.decided%sampleEvery > 0 {
+	if p.decided++; p.decided > checkedFirst && p.decided%cmp.Or(p.every, sampleEvery) > 0 {
 		return m.Decide()
 	}
 	before := fingerprint(m)
@@ -29,7 +38,90 @@ func (p *purity) decide(t testing.TB, m *Machine) Decision {
 	if fingerprint(m) != before {
 		t.Fatalf("Decide changed the machine on the way to %v and %T", d.Facts, d.effects)
 	}
+	p.count(d)
 	return d
+}
+
+func (p *purity) count(d Decision) {
+	if p.kinds == nil {
+		p.kinds = map[string]int{}
+	}
+	for _, f := range d.Facts {
+		p.kinds[strings.TrimPrefix(fmt.Sprintf("%T", f.Record.GetFact()), "*proto.Record_")]++
+	}
+	for _, e := range d.effects {
+		p.kinds[strings.TrimPrefix(strings.TrimPrefix(fmt.Sprintf("%T", e), "*"), "orchestrator.")]++
+	}
+	if d.Failed != nil {
+		p.kinds["Failed"]++
+	}
+}
+
+// TestDecideChangesNothing checks the decisions of runs that meet all kinds of events: it fails if one of them changes the
+// machine, and if a kind of decision was not met.
+func TestDecideChangesNothing(t *testing.T) {
+	w := newAdaptive(t, 2, feedback.ODM)
+	w.purity.every, w.records = 1, 200
+	w.reject = func(source string, ordinal uint64) string {
+		if source == "web" && ordinal == 7 {
+			return "it is broken"
+		}
+		return ""
+	}
+	w.connect()
+	w.joinAll("fresh", nil)
+	w.learn(8, 1)
+	w.must(&proto.MixRequest{Change: &proto.MixRequest_Set{Set: setWeights("1", "2")}})
+	if _, err := w.asks(&proto.MixRequest{}); err == nil {
+		t.Error("a request without a change was not refused")
+	}
+	w.m.saves.observe(3)
+	w.turn()
+	plan := w.m.s.Sealed[w.m.s.Watermark].Plan
+	w.m.masks.observe(&proto.Bad{Step: plan.Step, Source: plan.Assignments.Source[0], Ordinal: plan.Assignments.Ordinal[0],
+		Offset: plan.Assignments.Offset[0]})
+	w.turn()
+	w.m.ranks.Leave(1)
+	w.join(1, "latest", nil)
+	w.join(0, "nowhere", nil)
+	w.joinAll("state", state(t, w, 4))
+	w.learn(12, 2)
+	w.restart()
+	w.connect()
+	w.joinAll("latest", nil)
+	w.m.Disk(1<<20, 1<<40)
+	for step := uint64(0); !w.m.Done() && step < 500; step++ {
+		w.consume(w.m.s.Watermark + 1)
+	}
+	if !w.m.Done() {
+		t.Fatalf("the run does not end: %s", w.m.s)
+	}
+
+	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
+	c.purity.every = 3
+	c.settle()
+	c.m.roster.Disconnect(c.slots["loader-1"].box, "loader-1")
+	c.slots["loader-1"] = nil
+	c.turn()
+	c.wait(roster.Absence)
+	c.m.roster.Leaving(c.slots["loader-0"].box, "loader-0")
+	c.settle()
+
+	bad := newWorld(t, 1)
+	bad.purity.every = 1
+	bad.reject = func(_ string, ordinal uint64) string { return []string{"it is broken", ""}[min(ordinal%10, 1)] }
+	bad.connect()
+	bad.joinAll("fresh", nil)
+	for step := uint64(0); bad.m.Failed() == nil && step < 50; step++ {
+		bad.consume(bad.m.s.Watermark + 1)
+	}
+
+	for _, kind := range []string{"Saved", "Masked", "Mixed", "Opened", "Acknowledged", "Pinned", "Assigned", "Sealed", "Quarantined", "Ended", "Failed",
+		"mixAnswer", "adaption", "rankAnswers", "loaderOrders", "directoryMoved", "drawNext", "alerting", "shuffleWarned", "waitingChanged"} {
+		if w.purity.kinds[kind]+c.purity.kinds[kind]+bad.purity.kinds[kind] == 0 {
+			t.Errorf("no decision of kind %s was checked", kind)
+		}
+	}
 }
 
 // fingerprint hashes all state that a machine reaches through pointers, maps, slices and interfaces.

@@ -1,7 +1,8 @@
-# `make` prints the targets. What a target needs and lacks, it says.
+# `make` prints the targets. A target names the tools that it needs and cannot find.
 
 .DEFAULT_GOAL := help
-.PHONY: bench-failover bench-stream bench-plan help build test test-race test-adapters sim lint generate demo bench bench-tokenizer bench-handover chaos mutants fuzz clean
+.PHONY: help build test test-race test-adapters sim lint generate demo chaos mutants fuzz clean
+.PHONY: bench bench-tokenizer bench-stream bench-plan bench-failover bench-handover
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,18 +16,19 @@ test: ## run everything that CI runs: vet, gofmt, Go, arm64 golden tests, Python
 test-race: ## run the Go tests under the race detector
 	go test -race -vet=off -p 2 -timeout 30m ./...
 
-# The environment is kept outside the checkout, so that a fresh clone need not fetch PyTorch again.
+# The environment is outside the checkout, so that another clone does not download PyTorch again.
 TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-torch
 
 test-adapters: ## run the client's tests with PyTorch: tensors that share the memory, frameworks that plug in
 	@tools/torch.sh $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
-	@# By itself: it imports torch, and where torch is imported the client gives tensors.
+	@# In a run of its own, because it imports torch, and then the client returns tensors.
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider examples/demo/check_torch.py
 
-# A campaign counts where its row is appended: TOTALS=docs/campaigns.md. Seeds that fail are kept, and replayed by make test.
-sim: ## play SEEDS (10000) seeds of the simulation FROM (2000) on; TOTALS=file appends a row of totals
-	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args -seeds $(or $(SEEDS),10000) -from $(or $(FROM),2000) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
+# TOTALS=docs/campaigns-sim.md appends the totals. Failed seeds are kept, and `make test` replays them.
+sim: ## play SEEDS (10000) seeds of the simulation, from FROM (2000) on; TOTALS=file appends a row of totals
+	cd internal/verify/sim && go test -count=1 -vet=off -timeout 0 -run '^TestSeeds$$' -args \
+		-seeds $(or $(SEEDS),10000) -from $(or $(FROM),2000) $(if $(TOTALS),-totals $(abspath $(TOTALS)))
 
 lint: ## vet, gofmt and the architecture test
 	go vet ./...
@@ -36,7 +38,7 @@ lint: ## vet, gofmt and the architecture test
 generate: ## regenerate proto/*.pb.go, the schema and the tables; leaves the tree clean
 	@tools/generate.sh
 
-# DEMO=torch takes PyTorch from where test-adapters does.
+# DEMO=torch uses the environment of test-adapters.
 demo: build ## train a small model on real files of this machine, kill a loader, resume on other ranks
 ifeq ($(DEMO),torch)
 	@tools/torch.sh $(TORCH_VENV)
@@ -46,7 +48,7 @@ else
 	@.venv/bin/python examples/demo/demo.py $(if $(DEMO),--model $(DEMO))
 endif
 
-bench: bench-tokenizer bench-stream bench-plan bench-handover bench-failover ## run all benchmarks; results belong into docs/benchmarks.md
+bench: bench-tokenizer bench-stream bench-plan bench-handover bench-failover ## run all benchmarks (docs/benchmarks.md)
 
 bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 	bench/tokenizer.sh
@@ -54,28 +56,30 @@ bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, memory
 	bench/stream.sh
 
-# GOALS=G1,G5 takes some of them; PLANS=200 times fewer. LENGTHS=file compares balancers on lengths of your own: go run ./bench/plan -h
-bench-plan: build ## the planner's goals in one table beside baselines of the same run; what balance is worth in wall time
-	GOMAXPROCS=1 go run ./bench/plan $(if $(GOALS),-goals $(GOALS)) $(if $(PLANS),-plans $(PLANS)) $(if $(LENGTHS),-lengths $(LENGTHS))
+# GOALS=G1,G5 measures some goals. PLANS=200 times fewer plans. LENGTHS=file compares balancers on your own lengths; see
+# go run ./bench/plan -h
+bench-plan: build ## the planner's goals beside baselines of the same run, and the value of balance in wall time
+	GOMAXPROCS=1 go run ./bench/plan $(if $(GOALS),-goals $(GOALS)) $(if $(PLANS),-plans $(PLANS)) \
+		$(if $(LENGTHS),-lengths $(LENGTHS))
 ifeq ($(GOALS)$(LENGTHS),)
 	@tools/venv.sh .venv tools/requirements-test.txt
 	.venv/bin/python bench/balance.py --millrace ./millrace
 endif
 
-# LONG=1 takes hours: thousands of deaths. SECTIONS=takeover,cost takes some of it.
-bench-failover: ## deaths of loaders and of everything: how long, what trainers notice, what shadows cost, peers beside it
+# LONG=1 takes hours for thousands of deaths. SECTIONS=takeover,cost measures some sections.
+bench-failover: ## takeovers and restarts: their time, the trainers' waits, the cost of shadows, beside peers
 	bench/failover.sh $(if $(LONG),--long) $(if $(SECTIONS),--sections $(SECTIONS))
 
 bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt
 	.venv/bin/python bench/handover.py
 
-# One seed is one run; a failing seed is run again by itself with FAULTS=1 SEED=it.
-chaos: ## FAULTS=200 SEED=1: kill, stop, starve and fill the disks of real processes; RECORD=1 writes the totals down
+# One seed is one run. FAULTS=1 SEED=N repeats the run of seed N.
+chaos: ## inject FAULTS (200) faults into real processes, from SEED (1) on; RECORD=1 appends the totals
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
 
-mutants: ## break the product on purpose, in one place at a time; the simulation or the checker has to notice. ONLY=name,name
+mutants: ## break the product in one place at a time; the simulation or the checker must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	go run ./internal/verify/mutants $(if $(ONLY),-only $(ONLY))
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures failover on real processes; arguments go to bench/failover. Makes the environment .venv-bench on its first run, and outside the
-# checkout one with the loaders of others: about 4 GB for PyTorch and what belongs to it.
+# Measures failover on real processes. Arguments go to bench/failover. The first run makes the environment .venv-bench,
+# and outside the checkout another one for the peers: about 4 GB for PyTorch and its dependencies.
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -8,7 +8,8 @@ venv=${MILLRACE_BENCH_VENV:-$root/.venv-bench}
 peers=${MILLRACE_PEERS_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/millrace/venv-peers}
 
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
-"$venv/bin/python" -c 'import numpy' 2>/dev/null || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check numpy==2.4.6
+"$venv/bin/python" -c 'import numpy' 2>/dev/null ||
+	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check numpy==2.4.6
 
 case " $* " in
 *" --sections "*peers* | *"--sections="*peers*) wanted=yes ;;
@@ -19,7 +20,8 @@ if [ -n "$wanted" ] && [ ! -x "$peers/bin/python" ]; then
 	python3 -m venv "$peers"
 	grep -v '^#' "$root/bench/requirements-peers.txt" | while read -r line; do
 		# shellcheck disable=SC2086 # several packages a line
-		"$peers/bin/python" -m pip install --quiet --disable-pip-version-check $line || echo "failover.sh: left out: $line" >&2
+		"$peers/bin/python" -m pip install --quiet --disable-pip-version-check $line ||
+			echo "failover.sh: cannot install $line; the comparison leaves it out" >&2
 	done
 fi
 

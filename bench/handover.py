@@ -231,11 +231,9 @@ def main() -> None:
                         rounds[way.name].append(measure(way, server, size, options.batches, wait))
                 rows = [(name, median(r)) for name, r in rounds.items()]
                 for name, r in rows:
+                    times = " | ".join(f"{r[key] * 1e6:.0f}" for key in ("p50", "p99", "cpu"))
                     rate = f"{r['rate']:.0f}" if not wait else ""
-                    print(
-                        f"| {text} | {case} | {name} | {r['p50'] * 1e6:.0f} | {r['p99'] * 1e6:.0f} | {r['cpu'] * 1e6:.0f} | {rate} |",
-                        flush=True,
-                    )
+                    print(f"| {text} | {case} | {name} | {times} | {rate} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -232,7 +232,8 @@ def measure(peer: str, documents: Path, count: int, kill_after: int) -> Dict[str
             write_mds(documents, data / "mds")
         if peer == "millrace":
             (data / "mixture.yaml").write_text(
-                "version: 1\nseed: 1\ntokenizer: {name: gpt2}\nsequence_length: 1024\nglobal_batch_size: 8\nmicro_batch_size: 8\n"
+                "version: 1\nseed: 1\ntokenizer: {name: gpt2}\n"
+                "sequence_length: 1024\nglobal_batch_size: 8\nmicro_batch_size: 8\n"
                 "stop: {epochs: 1}\nmixture: {weights: {docs: 1}}\nsources: {docs: {format: jsonl, path: docs.jsonl}}\n"
             )
         mark = f"MILLRACE_BENCH_MARK={d}"
@@ -292,15 +293,19 @@ def main() -> None:
                 results.setdefault(peer, []).append(measure(peer, documents, a.documents, 57 + 7 * turn))
                 print(f"{peer} {results[peer][-1]}", file=sys.stderr)
     print(
-        f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | of it imports, s | lost | repeated |\n|---|---|---|---|---|"
+        f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | of it imports, s | lost "
+        "| repeated |\n|---|---|---|---|---|"
     )
     for peer, rows in results.items():
 
         def middle(key: str) -> float:
             return statistics.median(r[key] for r in rows)
 
+        def every(key: str) -> str:
+            return " ".join(str(int(r[key])) for r in rows)
+
         print(
-            f"| {peer} | {middle('first'):.2f} | {middle('imports'):.2f} | {' '.join(str(int(r['lost'])) for r in rows)} | {' '.join(str(int(r['repeated'])) for r in rows)} |"
+            f"| {peer} | {middle('first'):.2f} | {middle('imports'):.2f} | {every('lost')} | {every('repeated')} |"
         )
 
 

@@ -245,7 +245,8 @@ def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) 
                 )
             )
         print(
-            f"  {'ratio':28}tokens/s {spread([o['M tok/s'] / p['M tok/s'] for o, p in rounds])}  CPU/token {spread([o['CPU s/M tok'] / p['CPU s/M tok'] for o, p in rounds])}"
+            f"  {'ratio':28}tokens/s {spread([o['M tok/s'] / p['M tok/s'] for o, p in rounds])}  "
+            f"CPU/token {spread([o['CPU s/M tok'] / p['CPU s/M tok'] for o, p in rounds])}"
         )
         print(
             f"  {'where the CPU time goes':28}"
@@ -299,9 +300,8 @@ def idle(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> Non
         time.sleep(5)
         pids, before = run.pids(), cpu_seconds(run.pids())
         time.sleep(a.seconds)
-        print(
-            f"\nidle CPU of all roles while the trainer computes: {(cpu_seconds(pids) - before) / a.seconds:.2%} of a core"
-        )
+        idle = (cpu_seconds(pids) - before) / a.seconds
+        print(f"\nidle CPU of all roles while the trainer computes: {idle:.2%} of a core")
 
 
 def memory(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> None:
@@ -314,7 +314,8 @@ def memory(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) -> N
             ]
             time.sleep(a.warm + a.seconds)
             print(
-                f"  {ranks} ranks: {pss_mib(run.pids()):.0f} MiB in {len(run.pids())} processes; a trainer with NumPy and the client adds {pss_mib([readers[0].pid]):.0f} MiB"
+                f"  {ranks} ranks: {pss_mib(run.pids()):.0f} MiB in {len(run.pids())} processes; "
+                f"a trainer with NumPy and the client adds {pss_mib([readers[0].pid]):.0f} MiB"
             )
             for r in readers:
                 r.kill()

@@ -226,7 +226,8 @@ def main() -> int:
 
     kinds = ", ".join(f"{label} {n / 1e6:.1f}" for label, n in labels.items())
     print(
-        f"tiktoken {tiktoken.__version__}, tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
+        f"tiktoken {tiktoken.__version__}, "
+        f"tokenizers {tokenizers.__version__} (on the first quarter of the documents), "
         f"{args.rounds} interleaved rounds, MB of UTF-8 per second of CPU time."
     )
     print(f"{len(texts)} documents, MB: {kinds}.\n")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Measures our tokenizer beside pip's tiktoken and Hugging Face's tokenizers, with the same vocabularies, on the same text.
-# Makes the environment .venv-bench on its first run. Arguments go to bench/tokenizer.py (try --help).
+# Measures our tokenizer beside pip's tiktoken and Hugging Face's tokenizers, with the same vocabularies and text. The
+# first run makes the environment .venv-bench. Arguments go to bench/tokenizer.py (see --help).
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -15,16 +15,18 @@ fail() {
 command -v go >/dev/null 2>&1 || fail "go is not installed; it builds bench/tokenbench"
 if [ ! -x "$venv/bin/python" ]; then
 	command -v python3 >/dev/null 2>&1 || fail "python3 is not installed"
-	python3 -m venv "$venv" || fail "python3 cannot make an environment in $venv (on Debian: apt-get install python3-venv)"
+	python3 -m venv "$venv" ||
+		fail "python3 cannot make an environment in $venv (on Debian: apt-get install python3-venv)"
 fi
 if ! "$venv/bin/python" -c 'import tiktoken, tokenizers, numpy
 assert tiktoken.__version__ == "0.14.0" and tokenizers.__version__ == "0.22.2"' 2>/dev/null; then
 	# shellcheck disable=SC2086 # the pins are words
 	"$venv/bin/python" -m pip install --quiet --disable-pip-version-check $pins ||
-		fail "pip could not install $pins; the comparison needs them, our own figures do not: go test -bench . ./sources/tokenize"
+		fail "pip cannot install $pins for the comparison (our figures alone: go test -bench . ./sources/tokenize)"
 fi
 
 tokenbench=$(mktemp -d)
 trap 'rm -rf "$tokenbench"' EXIT INT TERM
 (cd "$root" && go build -o "$tokenbench/tokenbench" ./bench/tokenbench)
-RAYON_NUM_THREADS=1 TOKENIZERS_PARALLELISM=true "$venv/bin/python" "$root/bench/tokenizer.py" --tokenbench "$tokenbench/tokenbench" "$@"
+export RAYON_NUM_THREADS=1 TOKENIZERS_PARALLELISM=true
+"$venv/bin/python" "$root/bench/tokenizer.py" --tokenbench "$tokenbench/tokenbench" "$@"

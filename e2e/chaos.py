@@ -67,12 +67,14 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
     "tokens": {
         "mixture": {"schedule": [
             {"from_step": 0, "weights": {"frames": 4, "tables": 2, "books": 2, "flawed": 1}},
-            {"from_step": 9, "weights": {"frames": 1, "tables": 2, "books": 3, "flawed": 3}, "ramp": "linear", "over_steps": 12},
+            {"from_step": 9, "weights": {"frames": 1, "tables": 2, "books": 3, "flawed": 3},
+             "ramp": "linear", "over_steps": 12},
         ]},
         "sources": {name: SOURCES[name] for name in ("frames", "tables", "books", "flawed")},
         "stages": [
             {"from_step": 11, "sequence_length": 512, "global_batch_size": 4, "micro_batch_size": 1},
-            {"from_step": 24, "sequence_length": 128, "global_batch_size": 16, "packing": "pad", "rampup_batch_size": {"start": 8, "increment": 4, "samples": 30}},
+            {"from_step": 24, "sequence_length": 128, "global_batch_size": 16, "packing": "pad",
+             "rampup_batch_size": {"start": 8, "increment": 4, "samples": 30}},
         ],
     },
     "samples": {
@@ -309,8 +311,12 @@ def campaign(
             for future in done:
                 o = future.result()
                 score.add(o)
-                say(f"seed {o.seed}: {sum(f.counts for f in o.faults)} of {len(o.faults)} faults in flight, {o.seconds:.1f} s; {score.total()} in all"
-                    + (f"\n  WRONG, {o.directory}, {o.spec}\n  " + "\n  ".join(o.wrong) if o.wrong else ""))  # fmt: skip
+                counted = sum(f.counts for f in o.faults)
+                wrong = f"\n  WRONG, {o.directory}, {o.spec}\n  " + "\n  ".join(o.wrong) if o.wrong else ""
+                say(
+                    f"seed {o.seed}: {counted} of {len(o.faults)} faults in flight, {o.seconds:.1f} s; "
+                    f"{score.total()} in all{wrong}"
+                )
                 if not o.wrong and not keep:
                     clear(stage, o)
     return score, seed
@@ -348,7 +354,8 @@ def main(arguments: List[str]) -> int:
     cpu = usage.ru_utime + usage.ru_stime
     print(score.table())
     print(
-        f"{score.total()} faults in {score.runs} runs, seeds {a.seed} to {after - 1}; {wall:.0f} s, {60 * score.total() / wall:.0f} faults a minute, {score.total() / cpu:.2f} a CPU second"
+        f"{score.total()} faults in {score.runs} runs, seeds {a.seed} to {after - 1}; {wall:.0f} s, "
+        f"{60 * score.total() / wall:.0f} faults a minute, {score.total() / cpu:.2f} a CPU second"
     )
     rare = score.rare() if a.faults >= LARGE else []
     if rare:
@@ -368,7 +375,8 @@ def record(score: Score, first: int, last: int, cpu: float) -> None:
         ["git", "describe", "--always", "--dirty"], cwd=PAGE.parent, capture_output=True, text=True, check=True
     ).stdout.strip()
     result = f"failed: seeds {', '.join(str(o.seed) for o in score.failed)}" if score.failed else "all bytes equal"
-    row = f"| {datetime.date.today()} | {commit} | {first}-{last} | {score.runs} | {score.total()} | {cpu / 3600:.2f} | {result} |\n"
+    row = f"| {datetime.date.today()} | {commit} | {first}-{last} | {score.runs} | {score.total()} "
+    row += f"| {cpu / 3600:.2f} | {result} |\n"
     before, heading, totals = PAGE.read_text(encoding="utf-8").partition("## Totals\n")
     rows = totals.splitlines(keepends=True)
     last = max(i for i, line in enumerate(rows) if line.startswith("| 2"))

@@ -216,7 +216,8 @@ def check_complete(
                 covered = 0
                 for offset, length in sorted(seen.pop((source, name, epoch), [])):
                     assert offset == covered, (
-                        f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled (next piece at {offset})"
+                        f"{source} {name} in epoch {epoch}: token {covered} is missing or doubled "
+                        f"(the next piece begins at {offset})"
                     )
                     covered += length
                 assert covered == len(tokens) or covered == 0 and source in refusing, (

@@ -19,7 +19,8 @@ import zstandard
 
 ODD = [
     "", " ", "\n", "a",
-    "\u00e4\u00f6\u00fc \u00df \u4e2d\u6587\u5b57\u7b26 \u0440\u0443\u0441\u0441\u043a\u0438\u0439 \u05e2\u05d1\u05e8\u05d9\u05ea \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301",
+    "\u00e4\u00f6\u00fc \u00df \u4e2d\u6587\u5b57\u7b26 \u0440\u0443\u0441\u0441\u043a\u0438\u0439 "
+    "\u05e2\u05d1\u05e8\u05d9\u05ea \U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301",
     "<|endoftext|> is text here, and so is <|fim_prefix|>", "1234567890 3.14159 0xdeadbeef 1,000,000",
     "   leading, trailing   \t\t\n\n\n  \r\n and between   ", "don't we'll I'M THEY'VE it's",
     "\x00\x01\x7f\u0080\u2028\ufeff\ufffd", "=" * 300 + "\n" + " " * 300 + "\n" + "ab" * 300,

@@ -40,9 +40,11 @@ BRINGS = {
 
 # Failpoints that often fire in vain are drawn more often.
 OFTEN = {
-    "sidecar/hedge/before": 3, "sidecar/hedge/after": 3, "sidecar/refused": 2, "sidecar/failed": 2, "sidecar/parted": 2, "sidecar/leaving": 2, "sidecar/stale": 2,
-    "sidecar/switch/before": 2, "sidecar/switch/after": 2, "loader/bye/before": 2, "loader/promote/before": 3, "loader/promote/after": 3, "loader/warm/before": 2,
-    "loader/warm/after": 2, "loader/ready/before": 2, "checkpoint/dropplans/before": 2, "checkpoint/truncate/before": 2,
+    "sidecar/hedge/before": 3, "sidecar/hedge/after": 3, "sidecar/refused": 2, "sidecar/failed": 2,
+    "sidecar/parted": 2, "sidecar/leaving": 2, "sidecar/stale": 2, "sidecar/switch/before": 2,
+    "sidecar/switch/after": 2, "loader/bye/before": 2, "loader/promote/before": 3, "loader/promote/after": 3,
+    "loader/warm/before": 2, "loader/warm/after": 2, "loader/ready/before": 2,
+    "checkpoint/dropplans/before": 2, "checkpoint/truncate/before": 2,
 }  # fmt: skip
 HANDS = {"up": 2, "trainer": 2, "orchestrator": 6, "sidecar": 6}
 HAND = 4

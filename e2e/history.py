@@ -108,7 +108,8 @@ class Check:
     def run(self, h: History) -> List[Violation]:
         """All violations, in the order of the promises."""
         promises: List[Callable[[History], Iterator[Violation]]] = [
-            self.coverage, self.uniqueness, self.order, self.one_plan, self.same_bytes, self.multiset, self.terms, self.liveness, self.leaks, self.accounted,
+            self.coverage, self.uniqueness, self.order, self.one_plan, self.same_bytes,
+            self.multiset, self.terms, self.liveness, self.leaks, self.accounted,
         ]  # fmt: skip
         return [v for promise in promises for v in promise(h)]
 
@@ -148,7 +149,7 @@ class Check:
                     if position(b) not in (after(a), position(a)):  # a repeated batch violates P2 instead
                         yield Violation(
                             "P3",
-                            f"{life.name} got {position(b)} after {position(a)}, where {after(a)} is next",
+                            f"{life.name} got {position(b)} after {position(a)}; the next one is {after(a)}",
                             around(life, b),
                         )
                 reached = max(reached, after(batches[-1]))
@@ -177,7 +178,8 @@ class Check:
             if known.setdefault(r["step"], r["digest"]) != r["digest"]:
                 yield Violation(
                     "P4",
-                    f"step {r['step']} has two plans: {known[r['step']]} and {r['digest']} of attempt {r.get('attempt')}",
+                    f"step {r['step']} has two plans: {known[r['step']]} "
+                    f"and {r['digest']} of attempt {r.get('attempt')}",
                     around(life, r),
                 )
 
@@ -224,7 +226,8 @@ class Check:
                 if r["term"] < seen.get(about, 0):
                     yield Violation(
                         "P7",
-                        f"{life.name} accepted {r['event']} {r.get('key', '')} of term {r['term']} after term {seen[about]}",
+                        f"{life.name} accepted {r['event']} {r.get('key', '')} of term {r['term']} "
+                        f"after term {seen[about]}",
                         around(life, r),
                     )
                 seen[about] = max(seen.get(about, 0), r["term"])

@@ -121,7 +121,8 @@ class Ordeal:
             elif now - last > PATIENCE:
                 self._stacks()
                 return [
-                    f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log and {self.events}/*.log; `up` said:\n{self.said()}"
+                    f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log "
+                    f"and {self.events}/*.log; `up` said:\n{self.said()}"
                 ]
             time.sleep(TICK)
 
@@ -213,8 +214,18 @@ class Ordeal:
         first = not self._trainers
         self._trainers = []
         for rank in range(self.ranks):
-            orders = stub.Orders(rank, str(self.directory / f"rank-{rank}.sock"), str(self.events), str(self.checkpoints), start, state, self.pause,
-                                 naps=self.plan.naps if first else (), cuts=self.plan.cuts, failpoints=self.spec)  # fmt: skip
+            orders = stub.Orders(
+                rank,
+                str(self.directory / f"rank-{rank}.sock"),
+                str(self.events),
+                str(self.checkpoints),
+                start,
+                state,
+                self.pause,
+                naps=self.plan.naps if first else (),
+                cuts=self.plan.cuts,
+                failpoints=self.spec,
+            )
             child = processes.Process(target=stub.train, args=(orders,), daemon=True)
             child.start()
             self._trainers.append(child)

@@ -113,9 +113,17 @@ def _train(orders: Orders, record: Record) -> None:
             break
         assert loader._stream.place is not None
         position = loader._stream.place.next
-        record.write("batch", step=batch.step, attempt=position[0], rank=orders.rank, microbatch=batch.microbatch, of=batch.num_microbatches,
-                     digest=batch.digest, segments=[tuple(s) for s in batch.segments],
-                     peer=any(loader.coordinates[axis] for axis in ("tp", "cp", "pp")))  # fmt: skip
+        record.write(
+            "batch",
+            step=batch.step,
+            attempt=position[0],
+            rank=orders.rank,
+            microbatch=batch.microbatch,
+            of=batch.num_microbatches,
+            digest=batch.digest,
+            segments=[tuple(s) for s in batch.segments],
+            peer=any(loader.coordinates[axis] for axis in ("tp", "cp", "pp")),
+        )
         if taken == 0:
             forget(orders, batch.step)
         last, step = batch.microbatch + 1 == batch.num_microbatches, batch.step

@@ -217,9 +217,10 @@ def told_by_a_dying_up(files: Files) -> None:
 
 
 DOCTORED: List[Any] = [
-    ("P1", drop), ("P1", extra), ("P1", never_began), ("P2", twice), ("P3", swapped), ("P3", off_by_one), ("P3", gap), ("P4", second_plan),
-    ("P4", second_seal), ("P5", other_bytes), ("P5", other_bytes_cut_off), ("P6", other_sample), ("P6", too_long), ("P7", stale_fetch),
-    ("P7", stale_plan), ("P7", stale_decision), ("P8", stall), ("P8", unfinished), ("P8", exception), ("P8", told_by_a_dying_up), ("P8", never_began), ("P9", descriptors),
+    ("P1", drop), ("P1", extra), ("P1", never_began), ("P2", twice), ("P3", swapped), ("P3", off_by_one), ("P3", gap),
+    ("P4", second_plan), ("P4", second_seal), ("P5", other_bytes), ("P5", other_bytes_cut_off), ("P6", other_sample),
+    ("P6", too_long), ("P7", stale_fetch), ("P7", stale_plan), ("P7", stale_decision), ("P8", stall),
+    ("P8", unfinished), ("P8", exception), ("P8", told_by_a_dying_up), ("P8", never_began), ("P9", descriptors),
     ("P9", goroutines), ("P9", memory), ("P9", left_behind), ("P10", unlogged), ("P10", skipped),
 ]  # fmt: skip
 

@@ -28,7 +28,8 @@ MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # records between 
 
 def mixture(name: str, **change: Any) -> Dict[str, Any]:
     return variant({
-        "sources": {"big": {"path": name}, "small": {"path": "small.jsonl"}}, "mixture": {"weights": {"big": 3, "small": 1}},
+        "sources": {"big": {"path": name}, "small": {"path": "small.jsonl"}},
+        "mixture": {"weights": {"big": 3, "small": 1}},
         "global_batch_size": 8, "micro_batch_size": 2, "sequence_length": 512, "stop": {"steps": STEPS}, "loaders": 2,
         "quarantine": {"budget": 0.9}, "reliability": {"shadows": 1}, "verify": "off", **change,
     })  # fmt: skip

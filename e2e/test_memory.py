@@ -198,7 +198,8 @@ def test_flat(stage: Any, large: Path) -> None:
     half = len(scale.totals) // 2
     assert half > 4, "too short to tell"
     print(
-        f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, threads {scale.threads[half]} to {max(scale.threads[half:])}"
+        f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, "
+        f"threads {scale.threads[half]} to {max(scale.threads[half:])}"
     )
     assert max(scale.fds[half:]) <= max(scale.fds[:half]) + 4, scale.fds
     assert max(scale.threads[half:]) <= max(scale.threads[:half]) + 4, scale.threads

@@ -17,7 +17,8 @@ def pss(pid: int, of: str = "") -> int:
     """Returns the proportional set size of a process in bytes, 0 if it has ended. `of` selects mappings by name."""
     try:
         if not of:
-            return int(re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)[1]) << 10  # type: ignore[index]
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            return int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.M)[1]) << 10  # type: ignore[index]
         total, counts = 0, False
         for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
             if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Fails if the subject of a commit has more than 72 characters. A shallow clone checks the commits that it has. Outside a
-# git checkout of this project, for example in an unpacked archive, there is nothing to check.
+# Fails if the subject of a commit has more than 72 characters. A shallow clone checks its own commits. Outside a git
+# checkout of this project, for example in an unpacked archive, it passes without a check.
 set -euo pipefail
-export LC_ALL=C.UTF-8 # so that ${#…} counts characters
+export LC_ALL=C.UTF-8 # ${#…} counts characters, not bytes
 cd "$(dirname "$0")/.."
 
-since=2026-11-22T10:17:00Z # older commits are published and stay as they are
+since=2026-11-22T10:17:00Z # older commits are published
 most=72
 
 top=$(git rev-parse --show-toplevel 2>/dev/null) || exit 0

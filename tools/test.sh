@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All tests, as `make test` and .ci/run run them. Nothing here stops at a failure: testreport adds up and decides.
+# Runs all tests, for `make test` and .ci/run. Every step runs; testreport adds up the results and decides.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# Two packages at a time: many of them start processes of their own.
+# Two packages at a time, because many of them start processes of their own.
 packages_at_once=${TEST_P:-2}
 go_test="go test -json -vet=off -timeout 10m"
 
@@ -20,7 +20,8 @@ else
 	steps+=("skip:commit-subjects=this is not a git checkout")
 fi
 
-# Plans, digests and tokens must be the same on another machine: golden tests also run as arm64, where the compiler fuses x*y+z.
+# Plans, digests and tokens must be equal on every machine. Golden tests also run on arm64, for which the compiler fuses
+# x*y+z.
 if command -v qemu-aarch64-static >/dev/null; then
 	golden=$(grep -rlE '^func Test\w*Golden' --include='*_test.go' . | xargs -n1 dirname | sort -u | tr '\n' ' ')
 	steps+=("go:arm64=GOARCH=arm64 CGO_ENABLED=0 $go_test -exec qemu-aarch64-static -run Golden $golden")
@@ -34,8 +35,9 @@ steps+=(
 	"check:build=go build -o build/millrace ./cmd/millrace"
 	'pytest:demo=.venv/bin/python -m pytest -q -p no:cacheprovider --junitxml="$JUNIT" examples/demo'
 	"check:e2e-environment=tools/venv.sh .venv-e2e e2e/requirements.txt"
-	# Two files at a time, in the order of their names; the tests of a file share their runs.
-	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder --junitxml="$JUNIT" e2e'
+	# Two files at a time, in the order of their names, because the tests of a file share their runs.
+	'pytest:e2e=.venv-e2e/bin/python -m pytest -q -p no:cacheprovider -n 2 --dist loadfile --no-loadscope-reorder \
+		--junitxml="$JUNIT" e2e'
 )
 
 mkdir -p build

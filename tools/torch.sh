@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# torch.sh DIR: makes a Python environment in which PyTorch is importable, once. PyTorch of the system (on Debian: apt-get install
-# python3-torch, a hundredth of the download) is used where there is one; else it comes from the registry: about 4 GB.
+# torch.sh DIR: makes a Python environment with PyTorch, once. It uses the system's PyTorch if there is one (on Debian:
+# apt-get install python3-torch, a small download). Otherwise it downloads PyTorch from the registry: about 4 GB.
 set -euo pipefail
 
 dir=$1 here=$(dirname "$0")
@@ -10,9 +10,10 @@ for python in "${TORCH_PYTHON:-}" /usr/bin/python3 python3; do
 	if [[ -n $python ]] && command -v "$python" >/dev/null && "$python" -c 'import torch, numpy' 2>/dev/null; then
 		rm -rf "$dir"
 		"$python" -m venv --system-site-packages "$dir"
-		"$dir/bin/python" -m pip install --quiet --disable-pip-version-check "$(grep -m1 '^pytest==' "$here/requirements-test.txt" | cut -d' ' -f1)"
+		pytest=$(grep -m1 '^pytest==' "$here/requirements-test.txt" | cut -d' ' -f1)
+		"$dir/bin/python" -m pip install --quiet --disable-pip-version-check "$pytest"
 		exit 0
 	fi
 done
-echo "torch.sh: no python here imports torch; downloading it (about 4 GB)" >&2
+echo "torch.sh: no Python of this machine imports torch; downloading it (about 4 GB)" >&2
 exec "$here/venv.sh" "$dir" "$here/requirements-torch.txt"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# venv.sh DIR REQUIREMENTS: makes a Python environment once, and again when the pins change.
+# venv.sh DIR REQUIREMENTS: makes a Python environment, and makes it again after a change of the pins.
 set -euo pipefail
 
 dir=$1 pins=$2
 stamp=$dir/.pins
 python=${PYTHON:-python3}
-want=$(cat "$(dirname "$0")"/requirements-test.txt "$pins") # every file of pins may include the first
+want=$(cat "$(dirname "$0")"/requirements-test.txt "$pins") # because REQUIREMENTS may include it
 
 [[ -x $dir/bin/python && -f $stamp && $(cat "$stamp") == "$want" ]] && exit 0
 

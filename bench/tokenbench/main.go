@@ -1,9 +1,9 @@
-// Command tokenbench measures the tokenizer on one core: bench/tokenizer.py runs it beside pip's tiktoken.
+// Command tokenbench measures the tokenizer on one core. bench/tokenizer.py runs it beside pip's tiktoken.
 //
-// It reads paths from standard input, one on a line, and encodes each file as one document, all into the same slice:
-// with a fresh encoder (cold), and once more with the same one (warm). It prints one JSON object; the digest is
-// SHA-256 over each document's ids, little-endian, four bytes each. With -export NAME it prints that encoding's ranks
-// as a .tiktoken file instead.
+// It reads paths from standard input, one on a line, and encodes each file as one document into the same slice: first with
+// a fresh encoder (cold), then with the same encoder again (warm). It prints one JSON object. The digest is SHA-256 over
+// the ids of all documents, as four little-endian bytes each. With -export NAME, it prints the ranks of that encoding as a
+// .tiktoken file instead.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// result is one run's figures. Seconds are of CPU time unless they say wall.
+// result has the figures of one run. Seconds are CPU time, except those with Wall in their name.
 type result struct {
 	Encoding        string  `json:"encoding"`
 	Documents       int     `json:"documents"`
@@ -53,7 +53,7 @@ func main() {
 	}
 }
 
-// export writes every rank: the ids below the end of text that are tokens.
+// export writes the ranks of an encoding: its tokens with ids below the end of text.
 func export(name string, out io.Writer) error {
 	encoding, err := tokenize.Load(name)
 	if err != nil {

@@ -1,4 +1,4 @@
-"""Line charts as SVG, without anything but strings. Colours are CSS variables, so that a page decides about light and dark."""
+"""Line charts as SVG strings. Colours are CSS variables, so that the page chooses light or dark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Line:
 
 @dataclasses.dataclass
 class Event:
-    """A moment to be marked: a vertical line with a word at its top, which begins (or, with `before`, ends) at the line."""
+    """A marked moment: a vertical line with a word at its top, right of the line (left with `before`)."""
 
     x: float
     text: str
@@ -39,25 +39,25 @@ class Chart:
 
     lines: List[Line]
     span: Point  # of x
-    unit: Callable[[float], str]  # how a value of y is written at the axis
+    unit: Callable[[float], str]  # formats a value of y
     events: List[Event] = dataclasses.field(default_factory=list)
-    low: Optional[float] = None  # of y; left out: as the points are
+    low: Optional[float] = None  # of y; None: the least of the points
     high: Optional[float] = None
     labels: List[Tuple[float, str, str]] = dataclasses.field(
         default_factory=list
     )  # y, text and colour, at the right end
-    words: bool = True  # whether the events' words are shown
-    name: str = "step"  # of x; it takes the place of numbers at the right end
+    words: bool = True  # whether the words of events are shown
+    name: str = "step"  # of the x axis, shown at its right end
 
     def bounds(self) -> Point:
-        """The least and the greatest y shown."""
+        """Returns the least and the greatest y of the chart."""
         ys = [y for line in self.lines for _, y in line.points]
         low = min(ys) if self.low is None else self.low
         high = max(ys) if self.high is None else self.high
         return low, high if high > low else low + 1
 
     def svg(self, width: int, height: int) -> str:
-        """The chart's inner SVG in a box of width x height."""
+        """Returns the chart's inner SVG in a box of width x height."""
         low, high = self.bounds()
         steps = ticks(low, high, 5 if height > 190 else 4)
         if self.low is None:
@@ -78,7 +78,8 @@ class Chart:
         for t in steps:
             if low <= t <= high:
                 out.append(
-                    f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y(t)}" y2="{y(t)}"/><text class="axis" text-anchor="end" x="{LEFT - 8}" y="{y(t) + 4}">{self.unit(t)}</text>'
+                    f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y(t)}" y2="{y(t)}"/>'
+                    f'<text class="axis" text-anchor="end" x="{LEFT - 8}" y="{y(t) + 4}">{self.unit(t)}</text>'
                 )
         for t in ticks(*self.span, 8 if width > 500 else 5):
             if self.span[0] <= t and x(t) < right - 40:
@@ -89,7 +90,8 @@ class Chart:
         out.append(f'<line class="base" x1="{LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
         for e in self.events:
             out.append(
-                f'<line x1="{x(e.x)}" x2="{x(e.x)}" y1="{top - 12 if self.words else top}" y2="{bottom}" stroke="{e.colour}" stroke-width="1.5" stroke-dasharray="3 3"/>'
+                f'<line x1="{x(e.x)}" x2="{x(e.x)}" y1="{top - 12 if self.words else top}" y2="{bottom}" '
+                f'stroke="{e.colour}" stroke-width="1.5" stroke-dasharray="3 3"/>'
             )
             if self.words:
                 at = f'text-anchor="end" x="{x(e.x) - 5}"' if e.before else f'x="{x(e.x) + 5}"'
@@ -99,7 +101,8 @@ class Chart:
             out.append(
                 f'<text class="label" x="{right + 7}" y="{y(value) + 4}" fill="{colour}">{html.escape(text)}</text>'
             )
-        box = f'data-left="{LEFT}" data-right="{right}" data-top="{top}" data-bottom="{bottom}" data-from="{self.span[0]}" data-to="{self.span[1]}"'
+        box = f'data-left="{LEFT}" data-right="{right}" data-top="{top}" data-bottom="{bottom}"'
+        box += f' data-from="{self.span[0]}" data-to="{self.span[1]}"'
         return f'<g class="chart" {box}>{"".join(out)}</g>'
 
 
@@ -108,17 +111,23 @@ def _draw(line: Line, x: Callable[[float], float], y: Callable[[float], float], 
         return ""
     if line.kind == "dots":
         dots = "".join(f"M{x(a)} {y(b)}h0" for a, b in line.points)
-        return f'<path d="{dots}" stroke="{line.colour}" stroke-width="{line.width}" stroke-linecap="round" opacity="{line.opacity}" fill="none"/>'
+        return (
+            f'<path d="{dots}" stroke="{line.colour}" stroke-width="{line.width}" stroke-linecap="round" '
+            f'opacity="{line.opacity}" fill="none"/>'
+        )
     path = "M" + "L".join(f"{x(a)} {y(b)}" for a, b in line.points)
     if line.kind == "area":
         path += f"L{x(line.points[-1][0])} {bottom}L{x(line.points[0][0])} {bottom}Z"
         return f'<path d="{path}" fill="{line.colour}" opacity="{line.opacity}"/>'
     dash = ' stroke-dasharray="5 4"' if line.kind == "dashes" else ""
-    return f'<path d="{path}" stroke="{line.colour}" stroke-width="{line.width}" opacity="{line.opacity}" fill="none" stroke-linejoin="round"{dash}/>'
+    return (
+        f'<path d="{path}" stroke="{line.colour}" stroke-width="{line.width}" opacity="{line.opacity}" '
+        f'fill="none" stroke-linejoin="round"{dash}/>'
+    )
 
 
 def _spread(labels: Sequence[Tuple[float, str, str]], gap: float) -> List[Tuple[float, str, str]]:
-    """The labels moved up as far as they would cover each other."""
+    """Moves labels up as far as needed to keep them apart."""
     out: List[Tuple[float, str, str]] = []
     for value, text, colour in sorted(labels):
         if out and value < out[-1][0] + gap:
@@ -128,7 +137,7 @@ def _spread(labels: Sequence[Tuple[float, str, str]], gap: float) -> List[Tuple[
 
 
 def ticks(low: float, high: float, about: int) -> List[float]:
-    """Round numbers from at or below low to at or above high, `about` of them."""
+    """Returns about `about` round numbers that cover low to high."""
     raw = (high - low) / max(1, about - 1)
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)

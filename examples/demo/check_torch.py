@@ -1,4 +1,5 @@
-"""That PyTorch computes what NumPy does. Not found by itself: `make test-adapters` names it, where PyTorch is installed."""
+"""Checks that PyTorch computes the same as NumPy. pytest does not collect it; `make test-adapters` names it, if PyTorch
+is there."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ def test_torch_and_numpy_agree() -> None:
         weights = SHAPE.first_weights()
         gradient = np.zeros_like(weights)
         model = kind.Model(SHAPE, weights, gradient)
-        losses = [model.accumulate(batch()) for _ in range(2)]  # the second adds to the first
+        losses = [model.accumulate(batch()) for _ in range(2)]  # the second call adds to the gradient of the first
         results.append((losses, gradient))
     (numpy_losses, numpy_gradient), (torch_losses, torch_gradient) = results
     np.testing.assert_allclose(torch_losses, numpy_losses, rtol=1e-5)

@@ -1,7 +1,7 @@
-"""Makes a corpus out of real files of this machine: Go's and Python's libraries and the text that documents them.
+"""Makes a corpus of real files on this machine: the libraries of Go and Python, and their documentation.
 
-A document of code is one declaration at the top of a file (a function, a class, a type), a document of prose one comment, docstring or
-page. Three sources come of it, in three formats: JSONL, JSONL in gzip blocks, and token ids.
+A document of code is one top-level declaration of a file (a function, a class, a type). A document of prose is one
+comment, docstring or page. The corpus has three sources in three formats: JSONL, JSONL in gzip blocks, and token ids.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PYTHON_DOCSTRING = re.compile(r'^\s*[rR]?"""(.{200,}?)"""', re.M | re.S)
 
 
 class CorpusError(Exception):
-    """Why there is no corpus."""
+    """The corpus cannot be made; the message has the reason."""
 
 
 def go_root() -> Path:
-    """Where Go's sources are."""
+    """Returns the directory of Go's sources."""
     if shutil.which("go") is None:
         raise CorpusError("find Go's sources: `go` is not in PATH")
     root = Path(subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True).stdout.strip())
@@ -45,7 +45,7 @@ def go_root() -> Path:
 
 
 def read_files(root: Path, ending: str, most: int, leave_out: Sequence[str]) -> Iterator[str]:
-    """Files below root, about `most` bytes of them, taken evenly from the whole tree in the order of their names."""
+    """Returns about `most` bytes of files, taken evenly from the whole tree below root in name order."""
     paths = [
         p
         for p in root.rglob("*" + ending)
@@ -62,11 +62,11 @@ def read_files(root: Path, ending: str, most: int, leave_out: Sequence[str]) -> 
         try:
             yield path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            continue  # a few tests of Python are in other encodings
+            continue  # some tests of Python have other encodings
 
 
 def pieces(texts: Iterable[str], boundary: "re.Pattern[str]") -> List[str]:
-    """The declarations of the texts; what comes before the first one (imports, licence) goes with it."""
+    """Returns the declarations of the texts. The first includes everything before it, such as imports."""
     out = []
     for text in texts:
         for piece in boundary.split(text):
@@ -76,7 +76,7 @@ def pieces(texts: Iterable[str], boundary: "re.Pattern[str]") -> List[str]:
 
 
 def prose(go: Sequence[str], python: Sequence[str], root: Path) -> List[str]:
-    """Comments, docstrings and pages."""
+    """Returns the comments, docstrings and pages of the texts."""
     out = [re.sub(r"^// ?", "", m.group(), flags=re.M) for text in go for m in GO_COMMENT.finditer(text)]
     out += [re.sub(r"\n[ \t]+", "\n", m.group(1)) for text in python for m in PYTHON_DOCSTRING.finditer(text)]
     out += importlib.import_module("pydoc_data.topics").topics.values()
@@ -94,7 +94,7 @@ def prose(go: Sequence[str], python: Sequence[str], root: Path) -> List[str]:
 
 
 def collect(most: int) -> Dict[str, List[str]]:
-    """The documents of each source; `most` bounds the bytes that are read of Go and of Python each."""
+    """Returns the documents of each source. `most` is the largest number of bytes read of Go, and of Python."""
     root = go_root()
     stdlib = Path(sysconfig.get_path("stdlib"))
     go = list(read_files(root / "src", ".go", most, ("testdata", "vendor")))
@@ -113,7 +113,7 @@ def collect(most: int) -> Dict[str, List[str]]:
 
 
 def sample(documents: Dict[str, List[str]], characters: int) -> Iterator[str]:
-    """Documents of every source, `characters` of each, for the vocabulary."""
+    """Returns `characters` of documents of every source, for the vocabulary."""
     for texts in documents.values():
         order = list(range(len(texts)))
         random.Random(0).shuffle(order)
@@ -126,7 +126,7 @@ def sample(documents: Dict[str, List[str]], characters: int) -> Iterator[str]:
 
 
 def write_jsonl(texts: Sequence[str], directory: Path) -> None:
-    """SHARDS plain files, a line for each document."""
+    """Writes SHARDS plain files with a line for each document."""
     directory.mkdir(parents=True)
     for shard in range(SHARDS):
         with open(directory / f"part-{shard}.jsonl", "w", encoding="utf-8") as f:
@@ -135,15 +135,15 @@ def write_jsonl(texts: Sequence[str], directory: Path) -> None:
 
 
 def write_jsonl_gzip(texts: Sequence[str], directory: Path) -> None:
-    """As write_jsonl, in gzip. The files are BGZF (SAM specification, section 4.1): small gzip members that name their own length, so
-    that gunzip reads them as ever, and Millrace any record of them without the ones before it."""
+    """As write_jsonl, in BGZF (SAM specification, section 4.1): small gzip members with their own length. gunzip reads
+    the files as usual, and Millrace reads any record without the ones before it."""
     write_jsonl(texts, directory)
     for path in sorted(directory.glob("*.jsonl")):
         plain = path.read_bytes()
         with open(f"{path}.gz", "wb") as f:
             for at in range(0, len(plain) + 1, 60_000):
                 f.write(_bgzf_member(plain[at : at + 60_000]))
-            f.write(_bgzf_member(b""))  # says that the file is whole
+            f.write(_bgzf_member(b""))  # marks the end of a complete file
         assert gzip.open(f"{path}.gz").read() == plain
         path.unlink()
 
@@ -156,7 +156,7 @@ def _bgzf_member(plain: bytes) -> bytes:
 
 
 def write_megatron(documents: Sequence["np.ndarray"], prefix: Path) -> None:
-    """A Megatron dataset: token ids one after another in PREFIX.bin, lengths and positions in PREFIX.idx."""
+    """Writes a Megatron dataset: token ids in PREFIX.bin, lengths and positions in PREFIX.idx."""
     prefix.parent.mkdir(parents=True)
     lengths = np.array([len(d) for d in documents], np.int32)
     starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]) * 2
@@ -166,7 +166,7 @@ def write_megatron(documents: Sequence["np.ndarray"], prefix: Path) -> None:
     with open(f"{prefix}.idx", "wb") as f:
         f.write(
             b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
-        )  # version 1; 8: unsigned, 16 bits
+        )  # version 1; 8 is the code of unsigned 16-bit tokens
         f.write(
             lengths.astype("<i4").tobytes()
             + starts.astype("<i8").tobytes()

@@ -1,11 +1,12 @@
-"""The whole of Millrace on one machine, in a minute or two: real files, a real training loop, and what goes wrong in between.
+"""Shows Millrace on one machine in a minute or two, with real files, a real training loop, and faults on the way.
 
-    make demo              with NumPy; nothing heavy is downloaded
-    make demo DEMO=torch   with PyTorch, which is
+    make demo              with NumPy, without large downloads
+    make demo DEMO=torch   with PyTorch, which is a large download
 
-A small GPT learns on two data-parallel ranks from a mixture of three sources that changes on the way. A loader is killed, and its shadow
-takes over; the training is stopped, and goes on from its checkpoint on another number of ranks. A content digest of every step, computed
-by the trainers from what they got, is compared with what `millrace plan` says the step must hold. demo-run/report.html shows it all.
+A small GPT trains on two data-parallel ranks. The mixture of three sources changes during the training. The demo kills
+a loader, and its shadow takes over. It stops the training and resumes from the checkpoint on another number of ranks.
+The trainers compute a content digest of every step from their batches, and the demo compares it with `millrace plan`.
+demo-run/report.html shows the results.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(REPOSITORY / "clients"
 try:
     import millrace
 except ImportError as e:
-    sys.exit(f"demo: {e}. `make demo` installs what is needed.")
+    sys.exit(f"demo: {e}. `make demo` installs the missing packages.")
 
 import corpus  # noqa: E402
 import report  # noqa: E402
@@ -40,7 +41,7 @@ from run import Run, RunFailed  # noqa: E402
 from run import millrace as command  # noqa: E402
 from trainer import Orders  # noqa: E402
 
-MARK = ".millrace-demo"  # in the directory of a demo, which the next one may therefore delete
+MARK = ".millrace-demo"  # marks the directory of a demo, which the next demo may delete
 
 
 class Watch:
@@ -52,7 +53,7 @@ class Watch:
         self._seconds, self._all = 0.0, 0
 
     def step(self, s: Step) -> None:
-        """One more step is done."""
+        """Reports one more step."""
         self._tokens.update(s.tokens)
         self._seconds += s.seconds
         self._all += s.total() if s.seconds else 0
@@ -79,7 +80,8 @@ def first_part(
         def look() -> None:
             if kill.look():
                 say(
-                    f">> {kill.successor}, its shadow, is the loader now: seen {kill.seconds:.2f} s after the kill; a fresh process stands by for it"
+                    f">> {kill.successor}, its shadow, is the loader now: seen {kill.seconds:.2f} s after the kill; "
+                    "a fresh process stands by for it"
                 )
 
         orders = [
@@ -99,7 +101,8 @@ def first_part(
                 if step.saved:
                     state = Path(step.saved + ".json").stat().st_size
                     say(
-                        f">> checkpoint after step {step.step}: weights in checkpoint.npz, Millrace's state ({state} bytes of JSON) in checkpoint.json"
+                        f">> checkpoint after step {step.step}: weights in checkpoint.npz, "
+                        f"Millrace's state ({state} bytes of JSON) in checkpoint.json"
                     )
         say(f">> stop after step {steps[-1].step}: SIGTERM to millrace up")
         run.stop()
@@ -109,13 +112,14 @@ def first_part(
     before, after = ([s for s in steps if (s.step > kill.step) == later and s.step] for later in (False, True))
     waits = [f"{1e3 * max(s.waited for s in part):.0f} ms" for part in (before, after)]
     say(
-        f"the longest wait for a batch: {waits[0]} in the steps before the kill, {waits[1]} in the {len(after)} after it"
+        f"the longest wait for a batch: {waits[0]} in the steps before the kill, "
+        f"{waits[1]} in the {len(after)} after it"
     )
     return steps, kill
 
 
 def second_part(binary: Path, size: Size, model: str, shape: Shape, place: Path, say: Say) -> List[Step]:
-    """Goes on from the checkpoint on other ranks in a new run directory, to the end."""
+    """Resumes from the checkpoint on other ranks in a new run directory, and trains to the end."""
     steps: List[Step] = []
     watch = Watch(say, size.steps // 16)
     with Run(binary, place / "mixture.yaml", size.then_ranks, place / "run-2") as run:
@@ -137,14 +141,14 @@ def second_part(binary: Path, size: Size, model: str, shape: Shape, place: Path,
 
 
 def need_clean(run: Run, say: Say) -> None:
-    """Nothing of the run may be left."""
+    """Raises an error if a process or a socket of the run is left."""
     if left := run.left_behind():
         raise RunFailed(f"left behind by {run.directory}: {', '.join(left)}")
     say("no process and no socket of it is left")
 
 
 def planned(binary: Path, size: Size, place: Path) -> Dict[int, str]:
-    """The content digest of every step, as planned anew from the mixture file."""
+    """Returns the content digest of every step, planned again from the mixture file."""
     lines = command(
         binary, "plan", place / "mixture.yaml", "--steps", f"0..{size.steps}", "--ranks", "1", "--json"
     ).splitlines()
@@ -152,7 +156,7 @@ def planned(binary: Path, size: Size, place: Path) -> Dict[int, str]:
 
 
 def compare(size: Size, first: List[Step], second: List[Step], plan: Dict[int, str], say: Say) -> None:
-    """Says which steps are what they must be, and fails where one is not."""
+    """Prints the compared digests. Raises an error if one differs from the plan."""
     if [s.step for s in first] != list(range(size.left_at + 1)) or [s.step for s in second] != list(
         range(size.saved_at + 1, size.steps)
     ):
@@ -166,21 +170,23 @@ def compare(size: Size, first: List[Step], second: List[Step], plan: Dict[int, s
         same = "=" if before.digest == s.digest == plan[s.step] else "IS NOT"
         if shown < 3 or same != "=":
             say(
-                f"step {s.step:3d}: {s.digest[:16]} on {s.ranks} rank{'s' * (s.ranks > 1)} {same} {before.digest[:16]} on {before.ranks} ranks {same} {plan[s.step][:16]} planned"
+                f"step {s.step:3d}: {s.digest[:16]} on {s.ranks} rank{'s' * (s.ranks > 1)} {same} "
+                f"{before.digest[:16]} on {before.ranks} ranks {same} {plan[s.step][:16]} planned"
             )
             shown += 1
     wrong = sorted({s.step for s in first + second if s.digest != plan.get(s.step)})
     if wrong:
-        raise RunFailed(f"the content of steps {wrong} is not what was planned")
+        raise RunFailed(f"the content of steps {wrong} differs from the plan")
     both = size.left_at - size.saved_at
     say(
-        f"{both} steps came twice, on {size.ranks} ranks before the stop and on {size.then_ranks} after it, with equal content"
+        f"{both} steps came twice, on {size.ranks} ranks before the stop and on {size.then_ranks} after it, "
+        "with equal content"
     )
     say(f"all {len(first) + len(second)} content digests are those that `millrace plan` names")
 
 
 def summarise(size: Size, steps: List[Step], say: Say) -> None:
-    """The mixture over the whole training."""
+    """Prints the mixture over the whole training."""
     tokens: Dict[str, int] = collections.Counter()
     wanted: Dict[str, float] = collections.defaultdict(float)
     for s in steps:
@@ -194,12 +200,12 @@ def summarise(size: Size, steps: List[Step], say: Say) -> None:
 
 
 def ahead(first: List[Step], second: List[Step]) -> List[Step]:
-    """The steps of the training that counted: the first part up to its checkpoint, then the second."""
+    """Returns the steps that count: the first part up to its checkpoint, then the second part."""
     return [s for s in first if s.step < second[0].step] + second
 
 
 def need_progress(size: Size, steps: List[Step], say: Say) -> None:
-    """The loss must have fallen."""
+    """Raises an error if the loss has not fallen."""
     few = max(2, len(steps) // 20)
     begun, ended = (sum(s.loss for s in part) / few for part in (steps[:few], steps[-few:]))
     say(f"loss {begun:.2f} -> {ended:.2f} nats a token (guessing evenly: {math.log(size.vocabulary + 1):.2f})")
@@ -208,7 +214,7 @@ def need_progress(size: Size, steps: List[Step], say: Say) -> None:
 
 
 def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Optional[Path]) -> None:
-    """The demo from its beginning to its end."""
+    """Runs the whole demo."""
     say = Say()
     say.title("A corpus out of real files of this machine")
     documents = make_corpus(binary, size, place, say)
@@ -219,13 +225,14 @@ def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Opti
 
     shape = Shape(-(-(size.vocabulary + 1) // 8) * 8, size.context, size.width)
     say.title(
-        f"Training on {size.ranks} ranks: a GPT with {shape.size() / 1e6:.1f} M parameters in {'PyTorch' if model == 'torch' else 'NumPy'}"
+        f"Training on {size.ranks} ranks: a GPT with {shape.size() / 1e6:.1f} M parameters "
+        f"in {'PyTorch' if model == 'torch' else 'NumPy'}"
     )
     first, kill = first_part(binary, size, model, shape, place, say)
     say.title(f"On from the checkpoint, on {size.then_ranks} rank{'s' * (size.then_ranks > 1)}, in a new run directory")
     second = second_part(binary, size, model, shape, place, say)
 
-    say.title("What the trainers got, and what they should have got")
+    say.title("The trainers' batches, compared with the plan")
     plan = planned(binary, size, place)
     compare(size, first, second, plan, say)
     steps = ahead(first, second)
@@ -250,7 +257,7 @@ def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Opti
 
 
 def prepare(place: Path) -> None:
-    """An empty directory for the demo; only what an earlier demo left is deleted."""
+    """Returns an empty directory for the demo. It deletes only the files of an earlier demo."""
     if place.exists() and any(place.iterdir()):
         if not (place / MARK).exists():
             raise RunFailed(f"{place} holds something else than an earlier demo: name another directory with --dir")
@@ -269,11 +276,11 @@ def main() -> int:
         "--model",
         choices=("numpy", "torch", "auto"),
         default="auto",
-        help="what computes the model (auto: torch where it is installed)",
+        help="the library that computes the model (auto: torch if it is installed)",
     )
     arguments.add_argument("--quick", action="store_true", help="a smaller model and fewer steps")
     arguments.add_argument(
-        "--dir", type=Path, default=REPOSITORY / "demo-run", help="where everything is written (demo-run)"
+        "--dir", type=Path, default=REPOSITORY / "demo-run", help="the output directory (demo-run)"
     )
     arguments.add_argument("--binary", type=Path, default=REPOSITORY / "millrace", help="the program (./millrace)")
     arguments.add_argument("--picture", type=Path, help="also write the page's charts as one SVG file")

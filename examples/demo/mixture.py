@@ -1,4 +1,4 @@
-"""What the demo mixes: how much of everything, the mixture file, and the files it names."""
+"""The demo's sizes, its mixture file, and the files of its sources."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from run import Run
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """The sizes of a demo."""
 
-    corpus: int  # bytes read of Go and of Python each
-    characters: int  # of each source, for the vocabulary
+    corpus: int  # bytes read of Go, and of Python
+    characters: int  # of each source that the vocabulary is learnt from
     vocabulary: int
     width: int
     context: int
@@ -32,7 +32,7 @@ class Size:
     steps: int
     kill_at: int
     saved_at: int  # the checkpoint is written after this step
-    left_at: int  # and the training stopped after this one
+    left_at: int  # the training is stopped after this step
     ranks: int
     then_ranks: int
     rate: float
@@ -62,7 +62,7 @@ sources:
 FIRST = {"python": 0.6, "go": 0.3, "docs": 0.1}
 THEN = {"python": 0.2, "go": 0.3, "docs": 0.5}
 
-# One pass over the Go declarations, each a line, so that the trainer's side of Millrace gets their tokens.
+# One pass over the Go declarations, to tokenise them with Millrace.
 TOKENIZE = """\
 version: 1
 tokenizer: {tokenizer}
@@ -78,13 +78,13 @@ sources: {{go: {{path: go-text}}}}
 
 
 class Say:
-    """Prints what happens, with the seconds since the beginning."""
+    """Prints progress with the seconds since the beginning."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
 
     def title(self, text: str) -> None:
-        """A part begins."""
+        """Prints the title of a part."""
         print(f"\n{time.monotonic() - self.began:5.1f} s  {text}", flush=True)
 
     def __call__(self, text: str) -> None:
@@ -102,18 +102,21 @@ def make_corpus(binary: Path, size: Size, place: Path, say: Say) -> Dict[str, in
 
     corpus.write_jsonl_gzip(documents["python"], place / "python")
     say(
-        f"python:  {counts['python']:6d} declarations of the standard library, {volume['python']:4.1f} MB  -> JSONL in gzip"
+        f"python:  {counts['python']:6d} declarations of the standard library, {volume['python']:4.1f} MB  "
+        "-> JSONL in gzip"
     )
     corpus.write_jsonl(documents["docs"], place / "docs")
     say(f"docs:    {counts['docs']:6d} comments, docstrings, pages and licences, {volume['docs']:4.1f} MB  -> JSONL")
-    # A rank file says neither its pattern nor its special tokens: the end of a text is the first id behind the ranks.
-    tokenizer = f'{{path: vocabulary.tiktoken, pattern: cl100k, specials: {{"<|endoftext|>": {len(tokens)}}}, eos: "<|endoftext|>"}}'
+    # A rank file names neither its pattern nor its special tokens. The end of a text is the first id after the ranks.
+    special = f'specials: {{"<|endoftext|>": {len(tokens)}}}, eos: "<|endoftext|>"'
+    tokenizer = f"{{path: vocabulary.tiktoken, pattern: cl100k, {special}}}"
     ids = tokenize(binary, tokenizer, documents["go"], place)
     corpus.write_megatron(ids, place / "go" / "corpus")
     say(
-        f"go:      {counts['go']:6d} declarations of Go's library, {volume['go']:4.1f} MB  -> {sum(map(len, ids)) / 1e6:.1f} M token ids for Megatron (.bin, .idx),"
+        f"go:      {counts['go']:6d} declarations of Go's library, {volume['go']:4.1f} MB  "
+        f"-> {sum(map(len, ids)) / 1e6:.1f} M token ids for Megatron (.bin, .idx),"
     )
-    say("         tokenised by Millrace itself: a run of one pass, whose trainer writes down what it gets")
+    say("         tokenised by Millrace itself: a run of one pass, whose trainer writes the tokens down")
 
     over = size.steps // 2
     mixture = MIXTURE.format(
@@ -129,7 +132,7 @@ def make_corpus(binary: Path, size: Size, place: Path, say: Say) -> Dict[str, in
 
 
 def tokenize(binary: Path, tokenizer: str, texts: List[str], place: Path) -> List["np.ndarray"]:
-    """Each text's tokens."""
+    """Returns the tokens of each text."""
     directory = place / "go-text"
     corpus.write_jsonl(texts, directory)
     (place / "tokenize.yaml").write_text(TOKENIZE.format(tokenizer=tokenizer))
@@ -148,6 +151,6 @@ def tokenize(binary: Path, tokenizer: str, texts: List[str], place: Path) -> Lis
 
 
 def target(size: Size, step: int) -> Dict[str, float]:
-    """The weights that the mixture file asks for at a step."""
+    """Returns the weights of the mixture file at a step."""
     part = min(1.0, max(0.0, (step - size.steps // 5) / (size.steps // 2)))
     return {name: FIRST[name] + (THEN[name] - FIRST[name]) * part for name in FIRST}

@@ -1,4 +1,4 @@
-"""The model that both variants compute: a small GPT whose weights, and whose gradients, are one flat vector of float32."""
+"""The model of both variants: a small GPT. Its weights and its gradients are one flat vector of float32 each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Dict, Tuple
 
 import numpy as np
 
-IGNORED = -100  # the label of what is not to be learnt
+IGNORED = -100  # the label of tokens without loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Shape:
     blocks: int = 1
 
     def parameters(self) -> Dict[str, Tuple[int, ...]]:
-        """The parameters' shapes by name, in the order in which the flat vector has them."""
+        """Returns the shapes of the parameters by name, in the order of the flat vector."""
         w = self.width
         out: Dict[str, Tuple[int, ...]] = {"tokens": (self.vocabulary, w), "positions": (self.context, w)}
         for b in range(self.blocks):
@@ -31,11 +31,11 @@ class Shape:
         return out
 
     def size(self) -> int:
-        """Numbers in the flat vector."""
+        """Returns the length of the flat vector."""
         return sum(int(np.prod(s)) for s in self.parameters().values())
 
     def views(self, flat: "np.ndarray") -> Dict[str, "np.ndarray"]:
-        """The parameters as views of the flat vector."""
+        """Returns the parameters as views of the flat vector."""
         out, at = {}, 0
         for name, shape in self.parameters().items():
             n = int(np.prod(shape))
@@ -44,7 +44,7 @@ class Shape:
         return out
 
     def first_weights(self, seed: int = 0) -> "np.ndarray":
-        """Where training begins."""
+        """Returns the initial weights."""
         rng = np.random.default_rng(seed)
         flat = np.zeros(self.size(), np.float32)
         for name, view in self.views(flat).items():
@@ -67,7 +67,7 @@ class Adam:
         self.square = np.zeros(size, np.float32)
 
     def update(self, weights: "np.ndarray", gradient: "np.ndarray", scale: float) -> None:
-        """Change the weights in place; `scale` is the schedule's part of the learning rate."""
+        """Changes the weights in place. `scale` multiplies the learning rate."""
         self.steps += 1
         self.mean += 0.1 * (gradient - self.mean)
         self.square += 0.02 * (gradient * gradient - self.square)

@@ -1,4 +1,4 @@
-"""The model in NumPy, its derivatives by hand."""
+"""The model in NumPy, with derivatives written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from model import IGNORED, Shape
 
 Array = np.ndarray
-Kept = Dict[str, Any]  # what the way back needs of the way there
+Kept = Dict[str, Any]  # values of the forward pass that the backward pass needs
 
 
 class Model:
@@ -21,7 +21,7 @@ class Model:
         self._g = shape.views(gradient)
 
     def accumulate(self, batch: Mapping[str, Array]) -> Tuple[float, int]:
-        """Adds the gradient of the batch's summed loss; returns that loss (nats) and how many labels it is the sum of."""
+        """Adds the gradient of the batch's summed loss. Returns the loss in nats and its number of labels."""
         w, g = self._w, self._g
         tokens, positions, segments = batch["tokens"], batch["position_ids"], batch["segment_ids"]
         learnt = np.flatnonzero(batch["loss_mask"])
@@ -37,7 +37,7 @@ class Model:
             x, k = self._block(b, x, hidden)
             kept.append(k)
         normed, norm = _norm(x, w["norm"])
-        top = normed.reshape(-1, self.shape.width)[learnt]  # padding has no loss: leave it out of the dearest product
+        top = normed.reshape(-1, self.shape.width)[learnt]  # leaves padding out of the most expensive product
 
         logits = top @ w["head"]
         logits -= logits.max(axis=1, keepdims=True)
@@ -47,7 +47,7 @@ class Model:
         total = logits.sum(axis=1)
         loss = float((np.log(total) - right).sum())
 
-        logits /= total[:, None]  # from here on the derivative
+        logits /= total[:, None]  # now the derivative
         logits[at, labels] -= 1
         g["head"] += top.T @ logits
         d_normed = np.zeros((tokens.size, self.shape.width), x.dtype)
@@ -107,7 +107,7 @@ class Model:
 
 
 def attention_mask(segments: Array) -> Array:
-    """True where a column must not look: at what comes later in the row, and at other segments. [rows, columns, columns]"""
+    """Returns [rows, columns, columns]: true if the column may not attend to a later one or to another segment."""
     columns = segments.shape[1]
     later = np.triu(np.ones((columns, columns), bool), 1)
     return later | (segments[:, :, None] != segments[:, None, :])
@@ -128,12 +128,12 @@ def _norm_back(dy: Array, gain: Array, kept: Tuple[Array, Array], d_gain: Array)
 
 
 def _outer(x: Array, dy: Array) -> Array:
-    """The gradient of W in x @ W, summed over all but the last axes."""
+    """Returns the gradient of W in x @ W, summed over all axes but the last."""
     return x.reshape(-1, x.shape[-1]).T @ dy.reshape(-1, dy.shape[-1])
 
 
 def _scatter_add(table: Array, at: Array, rows: Array) -> None:
-    """table[at] += rows, where `at` names lines of the table more than once."""
+    """Computes table[at] += rows. `at` may have a line of the table more than once."""
     order = np.argsort(at, axis=None, kind="stable")
     lines, starts = np.unique(at.ravel()[order], return_index=True)
     table[lines] += np.add.reduceat(rows.reshape(-1, rows.shape[-1])[order], starts, axis=0)

@@ -1,4 +1,4 @@
-"""The model in PyTorch: the same weights and gradients, the derivatives by autograd."""
+"""The model in PyTorch: the same weights and gradients, with derivatives by autograd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from model import IGNORED, Shape
 
 
 class Model:
-    """As model_numpy.Model; the parameters are tensors over the flat vectors' memory."""
+    """As model_numpy.Model. The parameters are tensors over the memory of the flat vectors."""
 
     def __init__(self, shape: Shape, weights: "np.ndarray", gradient: "np.ndarray") -> None:
         torch.set_num_threads(1)  # a rank has one core
@@ -22,7 +22,7 @@ class Model:
             self._w[name].grad = torch.from_numpy(view)  # backward() adds to it in place
 
     def accumulate(self, batch: Mapping[str, Any]) -> Tuple[float, int]:
-        """Adds the gradient of the batch's summed loss; returns that loss (nats) and how many labels it is the sum of."""
+        """Adds the gradient of the batch's summed loss. Returns the loss in nats and its number of labels."""
         labels = torch.as_tensor(batch["labels"]).flatten()
         count = int(torch.as_tensor(batch["loss_mask"]).sum())
         if count == 0:
@@ -35,7 +35,7 @@ class Model:
     def _forward(self, tokens: "torch.Tensor", positions: "torch.Tensor", segments: "torch.Tensor") -> "torch.Tensor":
         w, heads = self._w, self.shape.heads
         causal = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
-        seen = (causal & (segments[:, :, None] == segments[:, None, :]))[:, None]  # no segment sees another
+        seen = (causal & (segments[:, :, None] == segments[:, None, :]))[:, None]  # a segment attends to itself only
         x = w["tokens"][tokens] + w["positions"][positions]
         for b in range(self.shape.blocks):
             qkv = _norm(x, w[f"{b}.norm1"]) @ w[f"{b}.qkv"]

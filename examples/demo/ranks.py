@@ -1,4 +1,4 @@
-"""The ranks of one part of the training, as processes, and what they told put together step by step."""
+"""Runs the ranks of one part of the training as processes, and combines their reports into steps."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Step:
     loss: float  # nats a label
     digest: str  # content digest, from the segments that the trainers got
     tokens: Dict[str, int]  # of each source
-    fill: float  # tokens of all places
-    seconds: float  # since the step before; 0 for a part's first
-    waited: float  # seconds that the rank that waited longest waited for batches
+    fill: float  # the tokens' part of all places
+    seconds: float  # since the previous step; 0 for the first of a part
+    waited: float  # seconds, of the rank that waited longest for batches
     saved: str = ""
 
     def total(self) -> int:
-        """Document tokens."""
+        """Returns the number of document tokens."""
         return sum(self.tokens.values())
 
 
 def take_part(run: Run, orders: Sequence[Orders], look: Callable[[], None]) -> Generator[Step, None, None]:
-    """Trains on all ranks until they leave or the run ends, and yields the steps in order. `look` is called every few milliseconds."""
+    """Trains on all ranks until they leave or the run ends. Yields the steps in order; calls `look` every few ms."""
     processes = multiprocessing.get_context("spawn")
     shared = gradients(len(orders), orders[0].shape, processes)
     barrier = processes.Barrier(len(orders))
@@ -81,7 +81,7 @@ def _steps(run: Run, ranks: Sequence[Any], told: Any, look: Callable[[], None]) 
             yield step
     for rank in sorted(
         left, key=lambda r: r.failed.startswith("BrokenBarrierError")
-    ):  # the cause before what followed from it
+    ):  # the first failure is the cause
         if rank.failed:
             raise RunFailed(f"rank {rank.rank}: {rank.failed}")
     if len({rank.weights for rank in left}) != 1:
@@ -110,19 +110,19 @@ def _together(parts: List[Taken], before: float) -> Step:
 
 
 class LoaderKill:
-    """Kills a loader with SIGKILL when told to, and sees its shadow take over."""
+    """Kills a loader with SIGKILL on command, and observes the takeover by its shadow."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
         self.name, self.killed = "", 0  # a pid
         self.successor = ""
-        self.seconds = 0.0  # from the kill until the successor is a loader by name, as far as one looks
+        self.seconds = 0.0  # from the kill until status shows the successor as a loader
         self.step = -1
         self._shadows: Set[str] = set()
         self._began = self._looked = 0.0
 
     def strike(self, step: int) -> None:
-        """Kill it now."""
+        """Kills the loader."""
         roles = self.run.roles()
         loaders = [r for r in roles if r["role"] == "loader" and r["pid"]]
         if not loaders:
@@ -133,7 +133,7 @@ class LoaderKill:
         self._began = time.monotonic()
 
     def look(self) -> bool:
-        """Whether the successor has just been seen for the first time."""
+        """Returns true once, when status shows the successor."""
         if not self.killed or self.successor or time.monotonic() - self._looked < 0.05:
             return False
         for role in self.run.roles():

@@ -1,4 +1,4 @@
-"""The demo's run as a page that needs nothing else, and its charts as one picture."""
+"""The demo's report: one self-contained page, and its charts as one picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCES = ("python", "go", "docs")
 
 @dataclasses.dataclass
 class Facts:
-    """What the page tells of. `first` went on past its checkpoint; `second` began behind it."""
+    """The data of the page. `first` continued past its checkpoint; `second` began after it."""
 
     first: List[Step]
     second: List[Step]
@@ -36,7 +36,7 @@ class Facts:
         self.repeated = [s for s in self.first if s.step >= self.resumed]
 
     def shares(self) -> Tuple[Dict[str, List[Tuple[float, float]]], Dict[str, List[Tuple[float, float]]]]:
-        """Realised and wanted share of each source by step, cumulated from the beginning."""
+        """Returns the realised and the target share of each source by step, cumulated from the beginning."""
         tokens: Dict[str, float] = collections.defaultdict(float)
         wanted: Dict[str, float] = collections.defaultdict(float)
         total = 0
@@ -67,8 +67,8 @@ def _loss(f: Facts, words: bool = True) -> Chart:
 
 
 def _smooth(points: Sequence[Tuple[float, float]], reach: int) -> List[Tuple[float, float]]:
-    """Each point's mean with `reach` neighbours on either side, fewer at the ends; at the beginning, which is steep, as many on one side
-    as on the other."""
+    """Returns the mean of each point with up to `reach` neighbours on each side. The steep beginning takes equally many
+    on both sides."""
     out = []
     for i, (x, _) in enumerate(points):
         near = points[max(0, i - reach) : i + min(reach, i) + 1]
@@ -133,7 +133,7 @@ def _speed(f: Facts) -> Chart:
 
 
 def _waits(f: Facts) -> Chart:
-    # A part's first step waits for processes to start; its wait is told in words, and would hide all others here.
+    # The first step of a part waits for processes to start. The text has this wait; here it would hide all others.
     points = [(s.step, 1e3 * s.waited) for s in f.steps if s.seconds]
     bars = [Line([(x, 0), (x, y)], "var(--wait)", width=2.2) for x, y in points]
     return Chart(
@@ -142,7 +142,7 @@ def _waits(f: Facts) -> Chart:
 
 
 def page(f: Facts) -> str:
-    """The whole page."""
+    """Returns the page."""
     template = Path(__file__).with_name("report.html").read_text(encoding="utf-8")
     fields = {
         "colours": Path(__file__).with_name("colours.css").read_text(encoding="utf-8"),
@@ -170,8 +170,10 @@ def page(f: Facts) -> str:
 def _subtitle(f: Facts) -> str:
     kind = "PyTorch" if f.model == "torch" else "NumPy"
     return (
-        f"A GPT with {f.shape.size() / 1e6:.1f} M parameters, computed by {kind}, learnt from {sum(f.documents.values()):,} documents of this machine in "
-        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed on the way, and its shadow took over; the training was stopped, and went on from its checkpoint on other ranks."
+        f"A GPT with {f.shape.size() / 1e6:.1f} M parameters, computed by {kind}, "
+        f"learnt from {sum(f.documents.values()):,} documents of this machine in "
+        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed on the way, and its shadow took over. "
+        "The training was stopped and resumed from its checkpoint on other ranks."
     )
 
 
@@ -191,7 +193,7 @@ def _tiles(f: Facts) -> List[Tuple[str, str]]:
 
 
 def longest_wait(f: Facts) -> float:
-    """Seconds that a trainer waited for a batch, at most, after the kill."""
+    """Returns the longest wait of a trainer for a batch after the kill, in seconds."""
     return max(s.waited for s in f.first if s.step > f.kill.step)
 
 
@@ -199,7 +201,8 @@ def _digest_row(f: Facts, before: Step) -> str:
     after = next(s for s in f.second if s.step == before.step)
     cells = "".join(f"<td><code>{d[:20]}</code></td>" for d in (before.digest, after.digest, f.plan[before.step]))
     same = before.digest == after.digest == f.plan[before.step]
-    return f"<tr><td>{before.step}</td>{cells}<td class={'good' if same else 'bad'}>{'equal' if same else 'differ'}</td></tr>"
+    verdict = f"<td class={'good' if same else 'bad'}>{'equal' if same else 'differ'}</td>"
+    return f"<tr><td>{before.step}</td>{cells}{verdict}</tr>"
 
 
 def _source_row(f: Facts, name: str) -> str:
@@ -227,7 +230,7 @@ def _tip(f: Facts, s: Step) -> Dict[str, Any]:
 
 
 def picture(f: Facts) -> str:
-    """The charts as one SVG file, for a README."""
+    """Returns the charts as one SVG file for a README."""
     width, height = 960, 590
     style = Path(__file__).with_name("colours.css").read_text(encoding="utf-8")
     cells: Sequence[Tuple[int, int, int, int, str, Chart]] = (
@@ -236,11 +239,14 @@ def picture(f: Facts) -> str:
         (480, 300, 480, 280, "Fill of every step, % of its places", _fill(f)),
     )
     body = "".join(
-        f'<g transform="translate({x + 14},{y + 14})"><text class="title" x="8" y="14">{html.escape(title)}</text><g transform="translate(0,22)">{chart.svg(w - 28, h - 42)}</g></g>'
+        f'<g transform="translate({x + 14},{y + 14})"><text class="title" x="8" y="14">{html.escape(title)}</text>'
+        f'<g transform="translate(0,22)">{chart.svg(w - 28, h - 42)}</g></g>'
         for x, y, w, h, title, chart in cells
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="Loss, mixture and fill of a demo run, with a killed loader and a resume">\n<style>{style.replace(":root", "svg")}</style>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" '
+        f'aria-label="Loss, mixture and fill of a demo run, with a killed loader and a resume">\n'
+        f"<style>{style.replace(':root', 'svg')}</style>\n"
         f'<rect width="{width}" height="{height}" rx="10" fill="var(--card)"/>\n{body}</svg>\n'
     )

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Set, Type
 
-PATIENCE = 60.0  # seconds in which a run must begin, and must end once it is told to
+PATIENCE = 60.0  # seconds within which a run must begin, and must end after a signal
 
 
 class RunFailed(Exception):
-    """What `millrace` said when it failed."""
+    """`millrace` failed; the message is its last line."""
 
 
 def millrace(binary: Path, *args: object, allowed: int = 0) -> str:
-    """Runs a command to its end and returns what it printed."""
+    """Runs a command to its end and returns its output."""
     done = subprocess.run([binary, *map(str, args)], capture_output=True, text=True)
     if done.returncode not in (0, allowed):
         raise RunFailed(f"millrace {args[0]} ended with status {done.returncode}: {last_line(done.stderr)}")
@@ -26,20 +26,20 @@ def millrace(binary: Path, *args: object, allowed: int = 0) -> str:
 
 
 def last_line(text: str) -> str:
-    """Where `millrace` says why."""
+    """Returns the last line of stderr, which has the reason of a failure."""
     return ([line for line in text.splitlines() if line.strip()] or ["it said nothing"])[-1]
 
 
 class Run:
-    """A run from "ready" to its end. Leaving the context stops it, whatever happened."""
+    """A run from "ready" to its end. The end of the context stops it in every case."""
 
     def __init__(self, binary: Path, mixture: Path, ranks: int, directory: Path) -> None:
         self.directory = directory
         self._binary = binary
-        self._seen: Set[int] = set()  # every process that the run had, as far as known
+        self._seen: Set[int] = set()  # every known process of the run
         self._log = directory.with_suffix(".log")
         with open(self._log, "w") as log:
-            # A session of its own: a Ctrl-C reaches this program alone, which then stops the run in good order.
+            # A session of its own: a Ctrl-C reaches this program alone, which then stops the run cleanly.
             self._up = subprocess.Popen(
                 [binary, "up", mixture, "--ranks", str(ranks), "--run-dir", directory],
                 stdout=subprocess.PIPE,
@@ -72,28 +72,28 @@ class Run:
                 raise
 
     def status(self) -> Dict[str, Any]:
-        """`millrace status --json`."""
+        """Returns `millrace status --json`."""
         out: Dict[str, Any] = json.loads(millrace(self._binary, "status", self.directory, "--json", allowed=1))
         return out
 
     def roles(self) -> List[Dict[str, Any]]:
-        """The run's processes."""
+        """Returns the processes of the run."""
         out: List[Dict[str, Any]] = self.status().get("roles", [])
         self._seen.update(r["pid"] for r in out if r["pid"])
         return out
 
     def alive(self) -> bool:
-        """Whether `up` is there."""
+        """Returns whether `up` runs."""
         return self._up.poll() is None
 
     def stop(self) -> None:
-        """Ask for a clean stop where the run goes on, and wait for the end."""
+        """Asks a running run to stop, and waits for its end."""
         if self.alive():
             self._up.send_signal(signal.SIGTERM)
         self.wait()
 
     def wait(self) -> None:
-        """Wait for the run to end by itself."""
+        """Waits until the run ends by itself."""
         try:
             status = self._up.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -102,11 +102,11 @@ class Run:
             raise RunFailed(f"millrace up ended with status {status}: {self.reason()}")
 
     def reason(self) -> str:
-        """The last line that `up` said."""
+        """Returns the last line of `up` on stderr."""
         return last_line(self._log.read_text())
 
     def left_behind(self) -> List[str]:
-        """Processes and sockets of the run that are still there after its end."""
+        """Returns the processes and sockets that are left after the end of the run."""
         end = time.monotonic() + 2
         while (pids := [p for p in self._seen if _is_millrace(p)]) and time.monotonic() < end:
             time.sleep(0.02)
@@ -114,7 +114,7 @@ class Run:
 
     def _kill(self) -> None:
         if self.alive():
-            self._up.kill()  # its children notice, and leave
+            self._up.kill()  # its children notice and exit
         self._up.wait()
 
 

@@ -1,4 +1,4 @@
-"""The demo itself, in its quick size, and the model's derivatives."""
+"""Tests of the demo in its quick size, and of the model's derivatives."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def command(binary: Path, place: Path) -> List[str]:
 
 
 def processes(place: Path) -> List[str]:
-    """Processes that have the directory in their command line or work on its files."""
+    """Returns the processes with the directory in their command line or with its files open."""
     out = []
     for proc in Path("/proc").glob("[0-9]*"):
         try:
@@ -97,7 +97,7 @@ def test_demo_runs_to_its_end(binary: Path, tmp_path: Path) -> None:
 
 
 def obey_interrupts() -> None:
-    """Gives SIGINT its default action. A shell starts background commands with SIGINT ignored, and children inherit that."""
+    """Gives SIGINT its default action. A shell ignores SIGINT in background commands, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -129,7 +129,7 @@ SHAPE = Shape(vocabulary=40, context=16, width=16, heads=4, blocks=2)
 
 
 def batch() -> Dict[str, "np.ndarray"]:
-    """Two rows, each of a segment of 9 columns, one of 5, and padding."""
+    """Returns two rows. Each has a segment of 9 columns, one of 5, and padding."""
     rng = np.random.default_rng(1)
     columns = np.r_[0:9, 0:5, 0, 0]
     out = {
@@ -170,7 +170,7 @@ def test_derivatives_are_differences() -> None:
 
 @pytest.mark.parametrize("column, reaches", [(0, 1), (12, 2), (14, 0)])
 def test_no_segment_sees_another(column: int, reaches: int) -> None:
-    """A token's change moves the loss of its own segment alone."""
+    """A changed token changes the loss of its own segment only."""
     weights = SHAPE.first_weights().astype(np.float64)
     for segment in (1, 2):
         b = batch()

@@ -1,7 +1,8 @@
-"""One data-parallel rank: takes its batches, learns, and averages gradients with the other ranks after every step.
+"""One data-parallel rank: it takes batches, learns, and averages gradients with the other ranks after every step.
 
-Every rank adds up the gradients of its microbatches in its own line of a shared array. When all have, each sums up the lines, in the same
-order, and divides by the step's number of labels: so all ranks hold the same weights, bit for bit, without ever sending them.
+Every rank adds the gradients of its microbatches in its own line of a shared array. When all ranks have finished, each
+sums the lines in the same order and divides by the number of labels in the step. So all ranks hold the same weights,
+bit for bit, and never send them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PATIENCE = 120.0  # seconds that a rank waits for the others
 
 @dataclasses.dataclass(frozen=True)
 class Orders:
-    """What a rank does."""
+    """The orders of a rank."""
 
     socket: str
     rank: int
@@ -38,29 +39,29 @@ class Orders:
     shape: Shape
     rate: float
     steps: int  # of the whole training, for the learning rate
-    resume: Optional[Path] = None  # a checkpoint to begin with
-    save: Optional[Path] = None  # where to save one,
+    resume: Optional[Path] = None  # the checkpoint to begin from
+    save: Optional[Path] = None  # the path of the checkpoint to write,
     save_after: int = -1  # after this step
-    leave_after: int = -1  # without asking for the batch after this step
+    leave_after: int = -1  # leave before the batch after this step
 
 
 @dataclasses.dataclass
 class Taken:
-    """One step as one rank had it."""
+    """The report of one rank about one step."""
 
     rank: int
     step: int
     loss: float  # nats a label, over all ranks
     segments: List[millrace.Segment]
-    places: int  # that could hold a token
+    places: int  # places for tokens in its batches
     waited: float  # seconds, for batches
     at: float  # when the step was done
-    saved: str = ""  # the checkpoint that was written after it
+    saved: str = ""  # the path of the checkpoint written after the step
 
 
 @dataclasses.dataclass
 class Left:
-    """How a rank ended."""
+    """The end of a rank."""
 
     rank: int
     weights: str = ""  # their digest
@@ -68,13 +69,13 @@ class Left:
 
 
 def gradients(ranks: int, shape: Shape, processes: Any) -> Any:
-    """The shared array: for each rank its gradient, its summed loss and its number of labels."""
+    """Returns the shared array: the gradient, the summed loss and the number of labels of each rank."""
     return processes.RawArray("f", ranks * (shape.size() + 2))
 
 
 def train(orders: Orders, shared: Any, barrier: Any, told: Any) -> None:
-    """A rank's process. Tells each Taken, then Left."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    """Runs a rank's process. Sends each Taken, then Left."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the ranks
     try:
         told.put(Left(orders.rank, weights=_train(orders, shared, barrier, told)))
     except Exception as e:
@@ -105,9 +106,9 @@ def _train(orders: Orders, shared: Any, barrier: Any, told: Any) -> str:
         if batch.microbatch + 1 < batch.num_microbatches:
             continue
 
-        barrier.wait(PATIENCE)  # all gradients are there
+        barrier.wait(PATIENCE)  # all gradients are complete
         total = lines.sum(axis=0)
-        barrier.wait(PATIENCE)  # and all have read them
+        barrier.wait(PATIENCE)  # all ranks have read them
         adam.update(weights, total[:-2] / total[-1], _schedule(batch.step, orders.steps))
         before, waited = waited, loader.stats()["wait_seconds"]
         taken = Taken(
@@ -130,12 +131,12 @@ def _model(name: str) -> Any:
 
 
 def _schedule(step: int, steps: int) -> float:
-    """The learning rate's way: up over ten steps, and down to a tenth at the end."""
+    """Returns the factor of the learning rate: rising over ten steps, then falling to a tenth at the end."""
     return min(1.0, (step + 1) / 10) * (1 - 0.9 * step / steps)
 
 
 def _save(path: Path, weights: "np.ndarray", adam: Adam, state: Dict[str, Any]) -> str:
-    """The weights in PATH.npz and beside them the loader's state in PATH.json; each is there whole or not at all."""
+    """Writes the weights to PATH.npz and the loader's state to PATH.json, each atomically."""
     with open(f"{path}.npz.part", "wb") as f:
         np.savez(f, weights=weights, mean=adam.mean, square=adam.square, steps=adam.steps)
     Path(f"{path}.json.part").write_text(json.dumps(state))
@@ -145,7 +146,7 @@ def _save(path: Path, weights: "np.ndarray", adam: Adam, state: Dict[str, Any]) 
 
 
 def _load(path: Path, weights: "np.ndarray", adam: Adam) -> Dict[str, Any]:
-    """Fills the weights and the optimizer, and returns the loader's state."""
+    """Reads the weights and the optimizer's state, and returns the loader's state."""
     with np.load(f"{path}.npz") as saved:
         weights[:], adam.mean[:], adam.square[:] = saved["weights"], saved["mean"], saved["square"]
         adam.steps = int(saved["steps"])

@@ -1,7 +1,7 @@
-"""Learns a small byte pair vocabulary and writes it as a .tiktoken file, which a mixture may name as its tokenizer.
+"""Learns a small byte-pair vocabulary and writes it as a .tiktoken file, which a mixture may name as its tokenizer.
 
-A demo's model has no use for the 50,257 tokens of gpt2: with a few thousand of its own the same model learns more in a minute. The merges
-are those of Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", on bytes.
+The demo's small model has no use for the 50,257 tokens of gpt2. With a few thousand tokens it learns more in a minute.
+The merges follow Sennrich et al., "Neural Machine Translation of Rare Words with Subword Units", on bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Counter, DefaultDict, Dict, Iterable, List, Set, Tuple
 
-# Close to the pattern of cl100k, as near as Python's re comes. It only decides what may be learnt; Millrace cuts with the real one.
+# Approximates the pattern of cl100k within Python's re. It only decides which tokens can be learnt.
 PIECES = re.compile(
     r"'(?:[sdmt]|ll|ve|re)|[^\r\n\w]?[^\W\d_]+|\d{1,3}| ?(?:[^\s\w]|_)+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -22,7 +22,7 @@ Pair = Tuple[int, int]
 
 
 def learn(texts: Iterable[str], size: int) -> List[bytes]:
-    """`size` tokens by rank: the 256 bytes, then merges, the most frequent pair first; fewer where the texts hold no more pairs."""
+    """Returns `size` tokens by rank: the 256 bytes, then merges, the most frequent pair first. Few texts give fewer."""
     pieces: Counter[str] = collections.Counter()
     for text in texts:
         pieces.update(PIECES.findall(text))
@@ -42,12 +42,12 @@ def learn(texts: Iterable[str], size: int) -> List[bytes]:
 
     while len(tokens) < size and heap:
         n, pair = heapq.heappop(heap)
-        if pairs[pair] != -n:  # counted anew since
+        if pairs[pair] != -n:  # outdated count
             if pairs[pair] > 0:
                 heapq.heappush(heap, (-pairs[pair], pair))
             continue
         merged = tokens[pair[0]] + tokens[pair[1]]
-        if merged not in ids:  # else two ways lead to the same bytes
+        if merged not in ids:  # two pairs may merge into the same bytes
             ids[merged] = len(tokens)
             tokens.append(merged)
         changed = _merge(pair, ids[merged], words, counts, pairs, where)
@@ -65,7 +65,7 @@ def _merge(
     pairs: Counter[Pair],
     where: DefaultDict[Pair, Set[int]],
 ) -> Set[Pair]:
-    """Replace the pair in every word that has it, and return the pairs whose counts grew."""
+    """Replaces the pair in every word that has it. Returns the pairs with a larger count."""
     grown: Set[Pair] = set()
     for w in where.pop(pair):
         old, word, i = words[w], [], 0
@@ -89,5 +89,5 @@ def _merge(
 
 
 def write(tokens: List[bytes], path: Path) -> None:
-    """On each line a token in base64, a space and its rank."""
+    """Writes a line for each token: base64, a space, and the rank."""
     path.write_bytes(b"".join(base64.b64encode(t) + b" %d\n" % rank for rank, t in enumerate(tokens)))

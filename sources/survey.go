@@ -70,7 +70,8 @@ func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Gua
 		return nil, ctx.Err()
 	case err == nil && o.file.Size() != sh.Size:
 		o.close()
-		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d", sh.Path, sh.Size, o.file.Size())
+		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
+			sh.Path, sh.Size, o.file.Size())
 	}
 	return o, err
 }

@@ -285,6 +285,6 @@ func (s *scan) close() {
 }
 
 func blockChanged(s *sources.Source, b *block) error {
-	return millrace.Errorf(millrace.ErrDamaged, "scan %s: block %d no longer has the %d records it had",
+	return millrace.Errorf(millrace.ErrDamaged, "scan %s: block %d no longer has the %d records it had: the file changed; restore it, or begin a new run with it",
 		s.Manifest().Shards[b.shard].Path, b.seekPoint.Block, b.size.Records)
 }

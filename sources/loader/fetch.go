@@ -36,11 +36,11 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	defer l.cfg.Beat.End()
 	r := l.reading(stripe{req.Source, req.Stripe})
 	if r == nil || r.term.Load() != req.GetFence().GetTerm() {
-		return wire.ToStatus(millrace.Errorf(millrace.ErrFenced, "%s does not serve stripe %d of source %s under term %d", l.cfg.Name, req.Stripe, req.Source, req.GetFence().GetTerm()))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrFenced, "fetch stripe %d of source %s: %s does not serve it under term %d", req.Stripe, req.Source, l.cfg.Name, req.GetFence().GetTerm()))
 	}
 	n := len(req.Ordinal)
 	if len(req.Offset) != n || len(req.Length) != n {
-		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "fetch of %d ordinals, %d offsets, %d lengths", n, len(req.Offset), len(req.Length)))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "fetch from source %s: the request has %d ordinals, %d offsets and %d lengths", req.Source, n, len(req.Offset), len(req.Length)))
 	}
 	reqs, size := make([]feed.Request, n), uint64(n) // each may have one token more than its length
 	for i := range reqs {

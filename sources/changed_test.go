@@ -50,7 +50,17 @@ type scene struct {
 }
 
 func newScene(t *testing.T, format string) *scene {
-	x := &scene{t: t, spec: sources.Spec{Name: "web", Base: t.TempDir(), Patterns: []string{"."}, Seed: 3, Epochs: 1, IndexDir: t.TempDir()}}
+	x := &scene{
+		t: t,
+		spec: sources.Spec{
+			Name:     "web",
+			Base:     t.TempDir(),
+			Patterns: []string{"."},
+			Seed:     3,
+			Epochs:   1,
+			IndexDir: t.TempDir(),
+		},
+	}
 	switch format {
 	case "jsonl":
 		x.spec.Format, x.spec.Tokenizer, x.spec.Field = jsonl.Format{}, words{}, sources.Field{Text: "text"}
@@ -151,8 +161,8 @@ func readPass(t *testing.T, s *sources.Source, between func()) error {
 	}
 }
 
-// TestFileChangedBetweenRuns: a file with edits outside of its digest is refused by name, in whichever way it was written.
-// A touched or copied file is read.
+// TestFileChangedBetweenRuns: a file with edits outside of its digest is refused by name, in whichever way it was
+// written. A touched or copied file is read.
 func TestFileChangedBetweenRuns(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -192,7 +202,9 @@ func TestFileChangedBetweenRuns(t *testing.T) {
 		}
 		act(x, x.edited())
 		err := x.read()
-		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "source web") || !strings.Contains(err.Error(), x.path) || !strings.Contains(err.Error(), "changed since it was indexed") {
+		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "source web") ||
+			!strings.Contains(err.Error(), x.path) ||
+			!strings.Contains(err.Error(), "changed since it was indexed") {
 			t.Errorf("jsonl, edited %s: %v", name, err)
 		}
 		act(x, x.whole)
@@ -218,7 +230,9 @@ func TestTokenFileChangedBetweenRuns(t *testing.T) {
 		tick()
 		put(t, t.TempDir(), "new", nil)
 		next := filepath.Join(x.spec.Base, "a.new")
-		if err := errors.Join(os.WriteFile(next, b, 0o600), os.Chtimes(next, time.Time{}, st.ModTime()), os.Rename(next, x.path)); err != nil {
+		err := errors.Join(os.WriteFile(next, b, 0o600), os.Chtimes(next, time.Time{}, st.ModTime()),
+			os.Rename(next, x.path))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +247,8 @@ func TestTokenFileChangedBetweenRuns(t *testing.T) {
 	replace(half)
 	refused := func(what string) {
 		t.Helper()
-		if err := x.read(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), x.path) || !strings.Contains(err.Error(), "source web") {
+		if err := x.read(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), x.path) ||
+			!strings.Contains(err.Error(), "source web") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -307,7 +322,8 @@ func TestFileChangedUnderARun(t *testing.T) {
 		if !c.refused && err != nil {
 			t.Errorf("%s %s: %v", c.format, c.name, err)
 		}
-		if c.refused && (!errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), x.path) || !strings.Contains(err.Error(), "source web") || !strings.Contains(err.Error(), "changed")) {
+		if c.refused && (!errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), x.path) ||
+			!strings.Contains(err.Error(), "source web") || !strings.Contains(err.Error(), "changed")) {
 			t.Errorf("%s %s: %v", c.format, c.name, err)
 		}
 	}

@@ -181,7 +181,9 @@ func (e *evidence) compareDeep(sh millrace.Shard, indexDir string) error {
 		return e.kept.Save(sh.Digest, e.kind(kindDeep), deep[:])
 	}
 	if string(was) != string(deep[:]) {
-		return millrace.Errorf(millrace.ErrMismatch, "file %s changed between its first and last MiB since it was first checked; restore it, or remove %s to accept it",
+		return millrace.Errorf(millrace.ErrMismatch,
+			"file %s changed between its first and last MiB since it was first checked; restore it, "+
+				"or remove %s to accept it",
 			sh.Path, indexDir)
 	}
 	return nil

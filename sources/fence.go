@@ -9,7 +9,8 @@ import (
 )
 
 // Fence runs an act on foreign bytes. It turns a panic into an error of the given class that names the bytes: use
-// millrace.ErrBadSample inside the decoding of one record, else millrace.ErrDamaged. Nothing else in the package recovers.
+// millrace.ErrBadSample inside the decoding of one record, else millrace.ErrDamaged. Nothing else in the package
+// recovers.
 func Fence(class error, what func() string, act func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,8 +38,8 @@ func (e *PanicError) Unwrap() error { return e.class }
 
 var _ error = (*PanicError)(nil)
 
-// IsDamage reports whether an error is about the bytes of a file. Any other error is the host's: the read is tried again,
-// and never quarantines a record.
+// IsDamage reports whether an error is about the bytes of a file. Any other error is the host's: the read is tried
+// again, and never quarantines a record.
 func IsDamage(err error) bool { return isAny(err, millrace.ErrDamaged, millrace.ErrBadSample) }
 
 func isAny(err error, targets ...error) bool {

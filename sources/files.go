@@ -64,8 +64,8 @@ func (f *osFile) Identity() (identity.File, error) { return identity.OfOpen(f.Fd
 // Size returns the bytes of the file when it was opened.
 func (f *osFile) Size() int64 { return f.size }
 
-// ReadFull fills p from offset off. If the file ends before, it is damaged, because its size, footer or index promised the
-// bytes. Other errors name the file and the offset, and wrap their cause. Short reads are continued.
+// ReadFull fills p from offset off. If the file ends before, it is damaged, because its size, footer or index promised
+// the bytes. Other errors name the file and the offset, and wrap their cause. Short reads are continued.
 func ReadFull(f File, p []byte, off int64) error {
 	for done := 0; done < len(p); {
 		n, err := f.ReadAt(p[done:], off+int64(done))
@@ -77,7 +77,8 @@ func ReadFull(f File, p []byte, off int64) error {
 			continue
 		}
 		if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return millrace.Errorf(millrace.ErrDamaged, "read %s: file ends at byte %d, want bytes up to %d", f.Name(), off+int64(done), off+int64(len(p)))
+			return millrace.Errorf(millrace.ErrDamaged, "read %s: file ends at byte %d, want bytes up to %d",
+				f.Name(), off+int64(done), off+int64(len(p)))
 		}
 		return fmt.Errorf("read %s at byte %d: %w", f.Name(), off+int64(done), err)
 	}

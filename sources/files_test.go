@@ -38,7 +38,8 @@ func TestReader(t *testing.T) {
 	if err := sources.ReadFull(stutter{OpenFile: f}, b, 1); err != nil || string(b) != "12345678" {
 		t.Fatalf("got %q, %v", b, err)
 	}
-	if err := sources.ReadFull(stutter{f, 2}, b, 1); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), path) {
+	if err := sources.ReadFull(stutter{f, 2}, b, 1); !errors.Is(err, millrace.ErrDamaged) ||
+		!strings.Contains(err.Error(), path) {
 		t.Fatalf("a file that shrank: got %v, want ErrDamaged with its name", err)
 	}
 	if _, err := sources.OSFS().Open(filepath.Dir(path)); err == nil {

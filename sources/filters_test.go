@@ -25,7 +25,8 @@ func graded(n int) []byte {
 		case i%40 == 9:
 			fmt.Fprintf(&b, "{\"text\": \"Record %d\", \"meta\": {}}\n", i)
 		default:
-			fmt.Fprintf(&b, "{\"text\": \"Record %d says %s\", \"meta\": {\"quality\": %d}}\n", i, bytes.Repeat([]byte("so "), i%30), i%10)
+			fmt.Fprintf(&b, "{\"text\": \"Record %d says %s\", \"meta\": {\"quality\": %d}}\n", i,
+				bytes.Repeat([]byte("so "), i%30), i%10)
 		}
 	}
 	return b.Bytes()
@@ -48,7 +49,8 @@ func set(t *testing.T, texts ...string) *filter.Set {
 	return s
 }
 
-// offersOf reads one pass of a source, fetches the documents that its own filter keeps, and returns the offers by record.
+// offersOf reads one pass of a source, fetches the documents that its own filter keeps, and returns the offers by
+// record.
 func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer, sources.Stats) {
 	t.Helper()
 	spec.Field.Others = spec.Filters.Fields()
@@ -95,19 +97,30 @@ func offersOf(t *testing.T, spec sources.Spec) (map[millrace.SampleID]feed.Offer
 	return out, st
 }
 
-// TestFiltersAreOffered: the bits are those of the expressions, in every order, when they are computed and when they are
-// kept. Each set of filters keeps its own answers. A record on which a filter fails is bad for that source alone.
+// TestFiltersAreOffered: the bits are those of the expressions, in every order, when they are computed and when they
+// are kept. Each set of filters keeps its own answers. A record on which a filter fails is bad for that source alone.
 func TestFiltersAreOffered(t *testing.T) {
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz"} {
 		dir, index := t.TempDir(), t.TempDir()
 		put(t, dir, name, pack(t, name, graded(500)))
-		spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"*"}, Field: sources.Field{Text: "text"}, Seed: 3, Epochs: 1, Tokenizer: gpt2(t), IndexDir: index}
+		spec := sources.Spec{
+			Name:      "web",
+			Format:    jsonl.Format{},
+			Base:      dir,
+			Patterns:  []string{"*"},
+			Field:     sources.Field{Text: "text"},
+			Seed:      3,
+			Epochs:    1,
+			Tokenizer: gpt2(t),
+			IndexDir:  index,
+		}
 		for _, c := range []struct {
 			filters *filter.Set
 			bits    func(quality int, tokens uint32) uint64
 			bad     bool // records without quality are bad
 		}{
-			{set(t, "(meta.quality ?? 0) > 4", "tokens < 20"), func(q int, n uint32) uint64 { return bit(q <= 4) | bit(n >= 20)<<1 }, false},
+			{set(t, "(meta.quality ?? 0) > 4", "tokens < 20"),
+				func(q int, n uint32) uint64 { return bit(q <= 4) | bit(n >= 20)<<1 }, false},
 			{nil, func(int, uint32) uint64 { return 0 }, false},
 			{set(t, "(meta.quality ?? 9) > 4"), func(q int, _ uint32) uint64 { return bit(q <= 4 && q >= 0) }, false},
 			{set(t, "meta.quality > 4"), func(q int, _ uint32) uint64 { return bit(q <= 4) }, true},
@@ -125,13 +138,15 @@ func TestFiltersAreOffered(t *testing.T) {
 					if bad := i%50 == 7 || c.bad && none; bad != (o.Reject != "") {
 						t.Fatalf("%s, filters %q: record %d is rejected for %q", name, c.filters.Texts(), i, o.Reject)
 					} else if want := c.bits(quality, o.Lengths.Tokens); !bad && o.Refused != want {
-						t.Fatalf("%s, filters %q, pass %d: record %d is refused by %b, want %b", name, c.filters.Texts(), pass, i, o.Refused, want)
+						t.Fatalf("%s, filters %q, pass %d: record %d is refused by %b, want %b",
+							name, c.filters.Texts(), pass, i, o.Refused, want)
 					} else if !bad && want&1 == 0 {
 						kept += uint64(o.Lengths.Tokens)
 					}
 				}
 				if len(offers) != 500 || pass > 0 && (st.Known != 500 || st.Tokens != kept) {
-					t.Fatalf("%s, filters %q, pass %d: %d offers, kept %d tokens, %+v", name, c.filters.Texts(), pass, len(offers), kept, st)
+					t.Fatalf("%s, filters %q, pass %d: %d offers, kept %d tokens, %+v", name, c.filters.Texts(), pass,
+						len(offers), kept, st)
 				}
 			}
 		}

@@ -36,15 +36,15 @@ type Format interface {
 type Shard interface {
 	// Count returns the number of records, false if only a scan (Index) can tell.
 	Count() (uint64, bool)
-	// Seekable reports whether records can be read at random at a cost that does not grow with the file. Only the file's
-	// bytes decide it. A shard that is not seekable puts its source into blocks order.
+	// Seekable reports whether records can be read at random at a cost that does not grow with the file. Only the
+	// file's bytes decide it. A shard that is not seekable puts its source into blocks order.
 	Seekable() bool
-	// Index scans the shard once. It returns the index that Open needs to count the shard and to read it at random, nil if
-	// the format needs none. It calls progress with the bytes of the file read so far.
+	// Index scans the shard once. It returns the index that Open needs to count the shard and to read it at random, nil
+	// if the format needs none. It calls progress with the bytes of the file read so far.
 	Index(ctx context.Context, progress func(bytes int64)) ([]byte, error)
-	// Scan passes records to fn in file order, from record number `from` on, until fn fails or the file ends. A record's
-	// memory is valid until fn returns. Damage to the file is returned as millrace.ErrDamaged, damage to one record is in
-	// Record.Err.
+	// Scan passes records to fn in file order, from record number `from` on, until fn fails or the file ends. A
+	// record's memory is valid until fn returns. Damage to the file is returned as millrace.ErrDamaged, damage to one
+	// record is in Record.Err.
 	Scan(ctx context.Context, from uint64, fn func(Record) error) error
 	// Read passes the records with these ascending numbers to fn. The shard is seekable and counted.
 	Read(ctx context.Context, numbers []uint64, fn func(Record) error) error

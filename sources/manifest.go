@@ -7,8 +7,8 @@ import (
 	"millrace"
 )
 
-// manifestFingerprint hashes the facts that decide a source's samples, without the seed of its order. It leaves out paths
-// and counts.
+// manifestFingerprint hashes the facts that decide a source's samples, without the seed of its order. It leaves out
+// paths and counts.
 func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
 	in := []byte("millrace manifest 1")
 	in = appendText(in, m.Format)
@@ -24,14 +24,15 @@ func manifestFingerprint(m *millrace.Manifest, spec Spec) millrace.Digest {
 	return digest128(in)
 }
 
-// Compare returns an error if a source differs from its pinned manifest. The error names the first file that differs, and
-// wraps millrace.ErrMismatch.
+// Compare returns an error if a source differs from its pinned manifest. The error names the first file that differs,
+// and wraps millrace.ErrMismatch.
 func Compare(pinned, now *millrace.Manifest) error {
 	if pinned.Fingerprint == now.Fingerprint {
 		return nil
 	}
 	differ := func(format string, args ...any) error {
-		return millrace.Errorf(millrace.ErrMismatch, "source %s is not the one the run began with: %s", pinned.Source, fmt.Sprintf(format, args...))
+		return millrace.Errorf(millrace.ErrMismatch, "source %s is not the one the run began with: %s",
+			pinned.Source, fmt.Sprintf(format, args...))
 	}
 	if pinned.Format != now.Format {
 		return differ("its format was %s and is %s", pinned.Format, now.Format)

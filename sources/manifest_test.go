@@ -21,7 +21,9 @@ func TestManifestCompare(t *testing.T) {
 		rewrite(fmt.Sprintf("part-%03d.jsonl", i), "one\ntwo\n")
 	}
 	manifest := func() *millrace.Manifest {
-		s, err := sources.Open(t.Context(), sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."}, Tokenizer: gpt2(t)}, sources.OpenOptions{})
+		s, err := sources.Open(t.Context(),
+			sources.Spec{Name: "web", Format: jsonl.Format{}, Base: dir, Patterns: []string{"."}, Tokenizer: gpt2(t)},
+			sources.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

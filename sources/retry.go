@@ -35,7 +35,8 @@ func Passing(err error) bool {
 	case errors.Is(err, millrace.ErrMismatch), !errors.As(err, &errno):
 		return false
 	}
-	return !isAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG)
+	return !isAny(err, fs.ErrPermission, fs.ErrInvalid, syscall.EISDIR, syscall.ENOTDIR, syscall.ELOOP,
+		syscall.ENAMETOOLONG)
 }
 
 // trouble reports when reads of a source begin to fail for long, and when none does any more.
@@ -156,8 +157,8 @@ func (f *retryFile) failure() error {
 	return nil
 }
 
-// content returns the digest of an open file, or nil if the file was not read in order. It reads the end that the format
-// left out.
+// content returns the digest of an open file, or nil if the file was not read in order. It reads the end that the
+// format left out.
 func (f *retryFile) content() ([]byte, error) {
 	rest := NewReader(f, f.hash.hashed(), f.Size())
 	if _, err := io.Copy(io.Discard, rest); err != nil {
@@ -168,8 +169,8 @@ func (f *retryFile) content() ([]byte, error) {
 	return sum, nil
 }
 
-// contentHash hashes a file that is read from beginning to end. It ignores bytes that are read again. A read that leaves
-// a gap makes it useless. It is safe for concurrent use.
+// contentHash hashes a file that is read from beginning to end. It ignores bytes that are read again. A read that
+// leaves a gap makes it useless. It is safe for concurrent use.
 type contentHash struct {
 	mu   sync.Mutex
 	hash *xxh3.Hasher

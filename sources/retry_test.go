@@ -39,12 +39,18 @@ func TestTroubleIsToldAndItsEnd(t *testing.T) {
 	for fails, want := range map[int]int{0: 0, tellTry - 1: 0, tellTry: 2, readTries: 2, 3 * readTries: 2} {
 		for _, long := range []bool{false, true} {
 			var told []string
-			f := &retryFile{OpenFile: &hiccup{left: fails}, patience: patient(long, func(text string) { told = append(told, text) })}
+			f := &retryFile{
+				OpenFile: &hiccup{left: fails},
+				patience: patient(long, func(text string) { told = append(told, text) }),
+			}
 			_, err := f.ReadAt(make([]byte, 1), 0)
-			if (err != nil) != (fails >= readTries && !long) || len(told) != want || (err != nil) != (f.failure() != nil) {
+			if (err != nil) != (fails >= readTries && !long) || len(told) != want ||
+				(err != nil) != (f.failure() != nil) {
 				t.Errorf("%d reads fail: %v, told %q", fails, err, told)
 			}
-			if want > 0 && (!strings.Contains(told[0], "a.jsonl") || !strings.Contains(told[0], "host is down") || !slices.Equal(told[1:], []string{""})) {
+			if want > 0 &&
+				(!strings.Contains(told[0], "a.jsonl") || !strings.Contains(told[0], "host is down") ||
+					!slices.Equal(told[1:], []string{""})) {
 				t.Errorf("%d reads fail: told %q", fails, told)
 			}
 		}
@@ -107,7 +113,8 @@ func TestAwayAndBack(t *testing.T) {
 	}
 	path, away := filepath.Join(dir, "a.jsonl"), filepath.Join(t.TempDir(), "away")
 	for _, change := range []string{"", "three\n"} {
-		s, err := Open(t.Context(), Spec{Name: "web", Format: twoRecords{}, Base: dir, Patterns: []string{"."}, Epochs: 1}, OpenOptions{})
+		s, err := Open(t.Context(),
+			Spec{Name: "web", Format: twoRecords{}, Base: dir, Patterns: []string{"."}, Epochs: 1}, OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// maxOpenShards bounds the file descriptors of one source. Beyond it, shards that are not being read are closed, the least
-// recently used ones first.
+// maxOpenShards bounds the file descriptors of one source. Beyond it, shards that are not being read are closed, the
+// least recently used ones first.
 const maxOpenShards = 128
 
 // shardSet opens the shards of a source when they are read and keeps some of them open.

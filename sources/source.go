@@ -13,8 +13,8 @@ import (
 	"millrace/sources/order"
 )
 
-// Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It is
-// safe for concurrent use by several feeds. It starts no goroutine.
+// Source is an opened source: its manifest, the order of its samples, and access to its records and their lengths. It
+// is safe for concurrent use by several feeds. It starts no goroutine.
 type Source struct {
 	spec      Spec
 	log       *slog.Logger
@@ -37,9 +37,9 @@ type Source struct {
 	tables *blockTables  // nil in global order
 }
 
-// Open finds a source's files, digests and inspects them, decides the shuffle that their bytes allow, and indexes them if
-// that shuffle needs it. Work that is kept in IndexDir is not done again. The caller closes the source after its feeds
-// have ended. Once ctx ends, also after Open, failing reads are not tried again.
+// Open finds a source's files, digests and inspects them, decides the shuffle that their bytes allow, and indexes them
+// if that shuffle needs it. Work that is kept in IndexDir is not done again. The caller closes the source after its
+// feeds have ended. Once ctx ends, also after Open, failing reads are not tried again.
 func Open(ctx context.Context, spec Spec, opts OpenOptions) (*Source, error) {
 	s, err := newSource(spec, opts.withDefaults())
 	if err != nil {
@@ -68,7 +68,13 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	done := make(chan struct{})
 	s.halt = sync.OnceFunc(func() { close(done) })
-	s.patience = patience{done: done, wait: retryWait, long: opts.Patient, tried: opts.Tried, trouble: &trouble{tell: opts.Trouble}}
+	s.patience = patience{
+		done:    done,
+		wait:    retryWait,
+		long:    opts.Patient,
+		tried:   opts.Tried,
+		trouble: &trouble{tell: opts.Trouble},
+	}
 	s.shards = newShardSet(func(ctx context.Context, shard uint32) (*OpenShard, error) {
 		return s.opener.openAgain(ctx, s.manifest.Shards[shard], s.guards[shard])
 	})
@@ -80,7 +86,13 @@ func newSource(spec Spec, opts OpenOptions) (*Source, error) {
 	}
 	s.opener = opener{field: spec.Field, limits: spec.Limits,
 		evidence: evidence{fs: opts.FS, format: spec.Format, kept: s.kept, patience: &s.patience, log: s.log}}
-	s.lengths = lengthReader{kept: s.kept, shards: s.shards, filters: spec.Filters, isOfTokens: spec.Tokenizer == nil, limits: spec.Limits}
+	s.lengths = lengthReader{
+		kept:       s.kept,
+		shards:     s.shards,
+		filters:    spec.Filters,
+		isOfTokens: spec.Tokenizer == nil,
+		limits:     spec.Limits,
+	}
 	s.verifier = verifier{kept: s.kept, verify: spec.Verify, cure: spec.changedCure(), manifest: &s.manifest}
 	if spec.Verify != VerifyOff {
 		s.guarding = &guard.Group{Source: spec.Name, Cure: spec.changedCure(), Evidence: &s.opener.evidence,
@@ -152,7 +164,8 @@ func (s *Source) decideShuffle(found []surveyed) {
 
 // NoRecords returns the error of a source without a single record.
 func (s *Source) NoRecords() error {
-	return millrace.Errorf(millrace.ErrInvalid, "no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture",
+	return millrace.Errorf(millrace.ErrInvalid,
+		"no records in %d files, the first of them %s: give it files with documents, or take it out of the mixture",
 		len(s.manifest.Shards), s.manifest.Shards[0].Path)
 }
 

@@ -13,8 +13,8 @@ import (
 	"millrace/sources/kept"
 )
 
-// Spec is one source as the mixture file describes it. All fields but IndexDir and Verify decide the source's samples or
-// the place of its files.
+// Spec is one source as the mixture file describes it. All fields but IndexDir and Verify decide the source's samples
+// or the place of its files.
 type Spec struct {
 	Name      string
 	Format    Format
@@ -36,16 +36,18 @@ type Spec struct {
 
 // OpenOptions are the means of opening a source. They do not change its content.
 type OpenOptions struct {
-	FS       FS                      // default: the operating system's
-	IndexFS  index.FS                // files of IndexDir; default: the operating system's
-	Spare    bool                    // if IndexDir cannot be written, log it and do without; by default that is an error
+	FS      FS       // default: the operating system's
+	IndexFS index.FS // files of IndexDir; default: the operating system's
+	// if IndexDir cannot be written, log it and do without; by default that is an error
+	Spare    bool
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
-	Trouble  func(text string)       // reading fails for now and is tried again; empty: it is over. Calls do not overlap
-	Patient  bool                    // try until the source is closed, if the host fails; by default some 1.5 s
-	Tried    func()                  // called after every try to open or read a file; calls may overlap
-	Deep     bool                    // hash every byte and compare with the hash first seen
-	Logger   *slog.Logger            // default: none
+	// reading fails for now and is tried again; empty: it is over. Calls do not overlap
+	Trouble func(text string)
+	Patient bool         // try until the source is closed, if the host fails; by default some 1.5 s
+	Tried   func()       // called after every try to open or read a file; calls may overlap
+	Deep    bool         // hash every byte and compare with the hash first seen
+	Logger  *slog.Logger // default: none
 }
 
 func (o OpenOptions) withDefaults() OpenOptions {

@@ -70,7 +70,8 @@ func (op *opener) openAgain(ctx context.Context, sh millrace.Shard, g *guard.Gua
 		return nil, ctx.Err()
 	case err == nil && o.file.Size() != sh.Size:
 		o.close()
-		return nil, millrace.Errorf(millrace.ErrMismatch, "open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
+		return nil, millrace.Errorf(millrace.ErrMismatch,
+			"open shard %s: it had %d bytes and has %d; restore the file, or begin a new run with it",
 			sh.Path, sh.Size, o.file.Size())
 	}
 	return o, err
@@ -140,8 +141,8 @@ func (s *surveyor) inspect(ctx context.Context, f *surveyed) error {
 	return nil
 }
 
-// indexAll counts and indexes the shards that global order cannot read yet, several at a time. Each finished index is kept
-// at once, so an interrupted run continues with the next shard.
+// indexAll counts and indexes the shards that global order cannot read yet, several at a time. Each finished index is
+// kept at once, so an interrupted run continues with the next shard.
 func (s *surveyor) indexAll(ctx context.Context, found []surveyed) error {
 	tell := &progress{tell: s.opts.Progress}
 	for _, f := range found {

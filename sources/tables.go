@@ -29,7 +29,13 @@ type tableState struct {
 }
 
 func newBlockTables(e *evidence, isPlain bool, shards []millrace.Shard) *blockTables {
-	t := &blockTables{kept: e.kept, kind: e.kind(kindBlocks), shards: shards, log: e.log, tables: make([]tableState, len(shards))}
+	t := &blockTables{
+		kept:   e.kept,
+		kind:   e.kind(kindBlocks),
+		shards: shards,
+		log:    e.log,
+		tables: make([]tableState, len(shards)),
+	}
 	if isPlain {
 		t.kind += "-plain"
 	}

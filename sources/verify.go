@@ -14,8 +14,9 @@ type Verify string
 // The ways to verify.
 const (
 	VerifyTokens Verify = "tokens" // like VerifyFiles, and compare each document with its checksum; the default
-	VerifyFiles  Verify = "files"  // if inode, size or times of a file changed, compare its content with the kept digests
-	VerifyOff    Verify = "off"    // compare the shard's digest only: its size and its first and last MiB
+	// if inode, size or times of a file changed, compare its content with the kept digests
+	VerifyFiles Verify = "files"
+	VerifyOff   Verify = "off" // compare the shard's digest only: its size and its first and last MiB
 )
 
 // verifier compares the documents of a source with the kept lengths and checksums.

@@ -64,7 +64,8 @@ func writeLines(b *testing.B, docs []string, suffix string, pack func([]byte) []
 			}
 			out.Write(append(line, '\n'))
 		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("part-%d.jsonl%s", k, suffix)), pack(out.Bytes()), 0o600); err != nil {
+		name := filepath.Join(dir, fmt.Sprintf("part-%d.jsonl%s", k, suffix))
+		if err := os.WriteFile(name, pack(out.Bytes()), 0o600); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -79,7 +80,8 @@ func writeParquet(b *testing.B, docs []string) string {
 		for i := k; i < len(docs); i += benchFiles {
 			rows = append(rows, benchRow{int64(i), docs[i]})
 		}
-		if err := pq.WriteFile(filepath.Join(dir, fmt.Sprintf("part-%d.parquet", k)), rows, pq.Compression(&pq.Zstd)); err != nil {
+		name := filepath.Join(dir, fmt.Sprintf("part-%d.parquet", k))
+		if err := pq.WriteFile(name, rows, pq.Compression(&pq.Zstd)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -139,8 +141,17 @@ func BenchmarkFeed(b *testing.B) {
 			b.ReportAllocs()
 			tokens, before := 0, cpuSeconds(b)
 			for b.Loop() {
-				tokens += readOnce(b, sources.Spec{Name: "web", Format: c.format, Base: c.dir, Patterns: []string{"."}, Field: sources.Field{Text: "text"},
-					Shuffle: c.shuffle, Epochs: benchPasses, Tokenizer: enc, AddEOS: true})
+				tokens += readOnce(b, sources.Spec{
+					Name:      "web",
+					Format:    c.format,
+					Base:      c.dir,
+					Patterns:  []string{"."},
+					Field:     sources.Field{Text: "text"},
+					Shuffle:   c.shuffle,
+					Epochs:    benchPasses,
+					Tokenizer: enc,
+					AddEOS:    true,
+				})
 			}
 			report(b, benchPasses*size, tokens, cpuSeconds(b)-before)
 		})
@@ -154,8 +165,17 @@ func BenchmarkVerify(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	spec := sources.Spec{Name: "web", Format: jsonl.Format{}, Base: writeLines(b, docs, "", func(text []byte) []byte { return text }), Patterns: []string{"."},
-		Field: sources.Field{Text: "text"}, Epochs: benchPasses, Tokenizer: enc, AddEOS: true, IndexDir: b.TempDir()}
+	spec := sources.Spec{
+		Name:      "web",
+		Format:    jsonl.Format{},
+		Base:      writeLines(b, docs, "", func(text []byte) []byte { return text }),
+		Patterns:  []string{"."},
+		Field:     sources.Field{Text: "text"},
+		Epochs:    benchPasses,
+		Tokenizer: enc,
+		AddEOS:    true,
+		IndexDir:  b.TempDir(),
+	}
 	readOnce(b, spec)
 	for _, spec.Verify = range []sources.Verify{sources.VerifyOff, sources.VerifyFiles, sources.VerifyTokens} {
 		b.Run(string(spec.Verify), func(b *testing.B) {

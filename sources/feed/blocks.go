@@ -13,8 +13,8 @@ import (
 
 // blockReader finds the blocks of a feed in a block order and reads their text. The feed's mutex guards it.
 //
-// A block is known from a table, or found by a scan. There are two scans. far reads unknown blocks, and texts for unknown
-// lengths. near reads texts again for tokens; if the budget suffices, it is never needed.
+// A block is known from a table, or found by a scan. There are two scans. far reads unknown blocks, and texts for
+// unknown lengths. near reads texts again for tokens; if the budget suffices, it is never needed.
 type blockReader struct {
 	src    *sources.Source
 	cursor *cursor
@@ -203,8 +203,8 @@ func (r *blockReader) beginText(b *block, far bool, charge int64) action {
 	return &readText{textRead: r.startScan(b.shard, b.seekPoint.Record, far, charge), block: b}
 }
 
-// takeScans removes the scans, also those that unfinished actions would have closed, and returns them. No decoder may be
-// running.
+// takeScans removes the scans, also those that unfinished actions would have closed, and returns them. No decoder may
+// be running.
 func (r *blockReader) takeScans(unfinished []action) []*scan {
 	scans := []*scan{r.near, r.far}
 	r.near, r.far = nil, nil
@@ -285,6 +285,7 @@ func (s *scan) close() {
 }
 
 func blockChanged(s *sources.Source, b *block) error {
-	return millrace.Errorf(millrace.ErrDamaged, "scan %s: block %d no longer has the %d records it had: the file changed; restore it, or begin a new run with it",
+	return millrace.Errorf(millrace.ErrDamaged,
+		"scan %s: block %d no longer has its %d records: the file changed; restore it, or begin a new run with it",
 		s.Manifest().Shards[b.shard].Path, b.seekPoint.Block, b.size.Records)
 }

@@ -68,7 +68,8 @@ func (c *chooser) release(below millrace.Ordinal) {
 	c.due.idle = true
 }
 
-// clear ends the read-ahead and returns its scans, which the caller closes without the mutex. No decoder may be running.
+// clear ends the read-ahead and returns its scans, which the caller closes without the mutex. No decoder may be
+// running.
 func (c *chooser) clear() (scans []*scan) {
 	if c.blocks != nil {
 		scans = c.blocks.takeScans(c.maker.ready)
@@ -78,8 +79,8 @@ func (c *chooser) clear() (scans []*scan) {
 }
 
 // choose returns the next action, or nil if nothing can be done. The order is: parts of makings that were begun; tokens
-// that a fetch waits for; then span by span the missing ids, the tokens if the budget allows, and behind them the wanted
-// lengths; at last new spans.
+// that a fetch waits for; then span by span the missing ids, the tokens if the budget allows, and behind them the
+// wanted lengths; at last new spans.
 func (c *chooser) choose() (action, error) {
 	if act := c.maker.takeReady(); act != nil {
 		return act, nil
@@ -102,8 +103,8 @@ func (c *chooser) choose() (action, error) {
 	return c.extend(limit)
 }
 
-// chooseSpan returns an action for the first span that needs one. refused means that the budget had no room for a span's
-// tokens; isFull, that the spans reach the limit.
+// chooseSpan returns an action for the first span that needs one. refused means that the budget had no room for a
+// span's tokens; isFull, that the spans reach the limit.
 func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 	spans := c.queue.spans
 	for i := c.queue.firstUnheld(); i < len(spans); i++ {
@@ -176,8 +177,8 @@ func (c *chooser) measure(p *span) action {
 	return c.makeSpan(p, false)
 }
 
-// makeSpan starts the making of a span. In a block order, the text of the next block is read meanwhile if the budget has
-// more than enough room.
+// makeSpan starts the making of a span. In a block order, the text of the next block is read meanwhile if the budget
+// has more than enough room.
 func (c *chooser) makeSpan(p *span, keep bool) action {
 	act := c.maker.begin(p, keep)
 	if b := p.block; b != nil {

@@ -37,8 +37,8 @@ func (f *holedFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.OpenFile.ReadAt(p, off)
 }
 
-// TestDamageAfterLengths: if lengths are known, damaged records are bad one by one, and all others are served, by a primary
-// and by a standby. If lengths are not known, a damaged file ends the feed.
+// TestDamageAfterLengths: if lengths are known, damaged records are bad one by one, and all others are served, by a
+// primary and by a standby. If lengths are not known, a damaged file ends the feed.
 func TestDamageAfterLengths(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "two", "three", "four", "five")
@@ -98,7 +98,8 @@ func serveAll(t *testing.T, s *sources.Source, standby bool) (served, bad []uint
 		reqs = append(reqs, Request{Ordinal: n, Length: 2})
 	}
 	record := func(n millrace.Ordinal) uint64 { _, id := walk.At(n); return id.Record }
-	err = f.Fetch(ctx, reqs, func(i int, _ []uint32) error { served = append(served, record(reqs[i].Ordinal)); return nil })
+	err = f.Fetch(ctx, reqs,
+		func(i int, _ []uint32) error { served = append(served, record(reqs[i].Ordinal)); return nil })
 	for _, e := range samplesOf(err) {
 		bad = append(bad, record(e.Ordinal))
 	}

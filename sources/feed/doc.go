@@ -5,6 +5,6 @@
 // they are needed. The source alone decides the delivered content.
 //
 // Feed has the only mutex, and the goroutines. The state below it has no lock: chooser picks the next action; queue,
-// memory and cursor hold the spans, their tokens and the positions; blockReader finds blocks and reads their text; maker
-// turns spans into tokens. randomRead reads single documents and works without the state.
+// memory and cursor hold the spans, their tokens and the positions; blockReader finds blocks and reads their text;
+// maker turns spans into tokens. randomRead reads single documents and works without the state.
 package feed

@@ -19,8 +19,8 @@ import (
 	"millrace/sources/identity"
 )
 
-// fakeFormat has one record a line. A file with "stream" in its name can only be streamed. With counted, counts are known
-// without an index. A line "bad" is a bad record; at a line "panic" the decoder panics.
+// fakeFormat has one record a line. A file with "stream" in its name can only be streamed. With counted, counts are
+// known without an index. A line "bad" is a bad record; at a line "panic" the decoder panics.
 type fakeFormat struct {
 	counted bool
 	lengths bool // records are tokens: the bytes of the line
@@ -28,7 +28,8 @@ type fakeFormat struct {
 
 func (fakeFormat) Name() string { return "jsonl" }
 
-func (ff fakeFormat) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, index []byte) (sources.Shard, error) {
+func (ff fakeFormat) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits,
+	index []byte) (sources.Shard, error) {
 	data := make([]byte, f.Size())
 	if err := sources.ReadFull(f, data, 0); err != nil {
 		return nil, err
@@ -232,7 +233,17 @@ func (x fixture) open(t testing.TB, dir string) *sources.Source {
 }
 
 func (x fixture) tryOpen(dir string) (*sources.Source, error) {
-	spec := sources.Spec{Name: "web", Format: x.format, Base: dir, Patterns: []string{"."}, Shuffle: x.shuffle, Seed: 7, Epochs: x.epochs, IndexDir: x.index, Verify: x.verify}
+	spec := sources.Spec{
+		Name:     "web",
+		Format:   x.format,
+		Base:     dir,
+		Patterns: []string{"."},
+		Shuffle:  x.shuffle,
+		Seed:     7,
+		Epochs:   x.epochs,
+		IndexDir: x.index,
+		Verify:   x.verify,
+	}
 	if !x.format.lengths {
 		spec.Tokenizer, spec.AddEOS = byteTokens{}, true
 		if x.tokenizer != nil {

@@ -32,8 +32,8 @@ type Config struct {
 // errStopped is the error of callers that wait when Run ends because its context ended.
 var errStopped = errors.New("feed has stopped")
 
-// Feed reads one stripe of one source ahead of need. Run does the work; the other methods may be called at the same time
-// as Run and as each other.
+// Feed reads one stripe of one source ahead of need. Run does the work; the other methods may be called at the same
+// time as Run and as each other.
 //
 // One mutex guards all state that changes. Decoders read, decode and tokenise without it. The only locks taken under it
 // are those of the budget and of the source, which never call back under theirs.
@@ -117,7 +117,8 @@ func (f *Feed) checkStart() error {
 	if f.ahead.blocks == nil || at.Ordinal <= f.from.Ordinal && int(at.Shard) < len(f.src.Manifest().Shards) {
 		return nil
 	}
-	return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it", f.from.Ordinal, at)
+	return millrace.Errorf(millrace.ErrInvalid, "read from ordinal %d: seek point %+v is not before it",
+		f.from.Ordinal, at)
 }
 
 // shut ends the feed for all callers.

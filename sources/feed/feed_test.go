@@ -64,7 +64,8 @@ func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumb
 					all = append(all, [2]int{shard, r})
 				}
 			}
-			p := mixing.NewPermutation(uint64(len(all)), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("global")))
+			p := mixing.NewPermutation(uint64(len(all)),
+				mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("global")))
 			for i := range all {
 				at := all[p.At(uint64(i))]
 				add(e, at[0], at[1])
@@ -72,7 +73,8 @@ func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumb
 			continue
 		}
 		start := millrace.Ordinal(len(docs))
-		shards := mixing.NewPermutation(uint64(len(c.shards)), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("shards")))
+		shards := mixing.NewPermutation(uint64(len(c.shards)),
+			mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("shards")))
 		for position := range c.shards {
 			shard := position
 			if !s.Blocks().Plain {
@@ -84,10 +86,16 @@ func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumb
 					raw += int64(len(c.shards[shard][until]) + 1)
 					until++
 				}
-				seekPoints = append(seekPoints, millrace.SeekPoint{Ordinal: millrace.Ordinal(len(docs)), Epoch: epoch, EpochStart: start,
-					Shard: uint32(position), Block: uint32(block), Record: uint64(from)})
-				p := mixing.NewPermutation(uint64(until-from), mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("block"),
-					mixing.Number(uint64(shard)), mixing.Number(uint64(block))))
+				seekPoints = append(
+					seekPoints,
+					millrace.SeekPoint{Ordinal: millrace.Ordinal(len(docs)), Epoch: epoch, EpochStart: start,
+						Shard: uint32(position), Block: uint32(block), Record: uint64(from)},
+				)
+				p := mixing.NewPermutation(
+					uint64(until-from),
+					mixing.DeriveKey(7, web, mixing.Number(uint64(e)), mixing.Text("block"),
+						mixing.Number(uint64(shard)), mixing.Number(uint64(block))),
+				)
 				for i := range until - from {
 					r := from + i
 					if !s.Blocks().Plain {
@@ -172,10 +180,13 @@ func lastOf(s order.Stripe, n millrace.Ordinal) millrace.Ordinal {
 
 func checkOffer(t testing.TB, f *Feed, o Offer, want dumbDoc) {
 	t.Helper()
-	if o.ID != want.id || o.Epoch != want.epoch || int(o.Lengths.Tokens) != len(want.tokens) || (o.Reject != "") != want.reject {
+	if o.ID != want.id || o.Epoch != want.epoch || int(o.Lengths.Tokens) != len(want.tokens) ||
+		(o.Reject != "") != want.reject {
 		t.Fatalf("offer %+v, want %+v", o, want)
 	}
-	if want.reject && (o.Quarantine == nil || o.Quarantine.ID != f.src.Manifest().SampleName(o.ID) || o.Quarantine.Source != "web" || o.Quarantine.Reason != o.Reject) {
+	if want.reject &&
+		(o.Quarantine == nil || o.Quarantine.ID != f.src.Manifest().SampleName(o.ID) ||
+			o.Quarantine.Source != "web" || o.Quarantine.Reason != o.Reject) {
 		t.Fatalf("offer %+v has quarantine %+v", o, o.Quarantine)
 	}
 }
@@ -231,7 +242,8 @@ func TestFeedSameStream(t *testing.T) {
 					t.Run(name, func(t *testing.T) {
 						b := budget.New(limit)
 						for i := range stripes {
-							f := New(s, Position{}, order.Stripe{Index: i, Of: stripes}, Config{Budget: b, Parallel: parallel})
+							f := New(s, Position{}, order.Stripe{Index: i, Of: stripes},
+								Config{Budget: b, Parallel: parallel})
 							stop := running(t, f)
 							got := drain(t, f, 0, 1+int(limit%97), docs)
 							if len(seekPoints) > 0 && !reflect.DeepEqual(got, seekPoints) {
@@ -382,14 +394,15 @@ func TestFeedEndlessTiny(t *testing.T) {
 	}
 }
 
-// TestFeedRefuses: an empty source, and requests for a released ordinal, another stripe, an ordinal behind the end, and too
-// many tokens are errors.
+// TestFeedRefuses: an empty source, and requests for a released ordinal, another stripe, an ordinal behind the end, and
+// too many tokens are errors.
 func TestFeedRefuses(t *testing.T) {
 	empty := corpus{}
 	empty.add("a.jsonl")
 	empty.add("b.jsonl")
 	dir := empty.write(t)
-	if _, err := (fixture{shuffle: millrace.Global}).tryOpen(dir); err == nil || !strings.Contains(err.Error(), "no records in 2 files") {
+	if _, err := (fixture{shuffle: millrace.Global}).tryOpen(dir); err == nil ||
+		!strings.Contains(err.Error(), "no records in 2 files") {
 		t.Fatalf("open of an empty source: %v", err)
 	}
 	s := fixture{shuffle: millrace.Blocks}.open(t, dir)
@@ -415,8 +428,8 @@ func TestFeedRefuses(t *testing.T) {
 	}
 }
 
-// TestFeedChanged: a record with another length or other tokens than at its first reading is not served. It ends the feed
-// with its name.
+// TestFeedChanged: a record with another length or other tokens than at its first reading is not served. It ends the
+// feed with its name.
 func TestFeedChanged(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "three", "fine", "seven")
@@ -444,33 +457,45 @@ func TestFeedChanged(t *testing.T) {
 	}
 }
 
-// TestFeedChangedUnverified: without verification, a record with another length than the offered one is a bad sample. The
-// others are served.
+// TestFeedChangedUnverified: without verification, a record with another length than the offered one is a bad sample.
+// The others are served.
 func TestFeedChangedUnverified(t *testing.T) {
 	c := corpus{}
 	c.add("a.jsonl", "one", "three", "bad", "seven")
-	x := fixture{shuffle: millrace.InFileOrder, epochs: 1, limit: 1 << 20, index: t.TempDir(), verify: sources.VerifyOff}
+	x := fixture{
+		shuffle: millrace.InFileOrder,
+		epochs:  1,
+		limit:   1 << 20,
+		index:   t.TempDir(),
+		verify:  sources.VerifyOff,
+	}
 	x.format.counted = true
 	s := x.open(t, c.write(t))
-	s.Remember(0, []kept.Length{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})
+	s.Remember(0,
+		[]kept.Length{{Record: 0, Tokens: 4}, {Record: 1, Tokens: 5}, {Record: 2, Tokens: 3}, {Record: 3, Tokens: 6}})
 	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 	defer running(t, f)()
 	var served []int
-	err := f.Fetch(context.Background(), []Request{{3, 0, 6}, {2, 0, 3}, {1, 0, 5}, {0, 1, 2}}, func(i int, tokens []uint32) error {
-		served = append(served, i)
-		return nil
-	})
+	err := f.Fetch(
+		context.Background(),
+		[]Request{{3, 0, 6}, {2, 0, 3}, {1, 0, 5}, {0, 1, 2}},
+		func(i int, tokens []uint32) error {
+			served = append(served, i)
+			return nil
+		},
+	)
 	if !errors.Is(err, millrace.ErrBadSample) || !slices.Equal(served, []int{3, 0}) {
 		t.Fatalf("served %v, error %v", served, err)
 	}
 	var sample *SampleError
-	if !errors.As(err, &sample) || sample.Ordinal != 1 || sample.Quarantine.ID != "a.jsonl#1" || !strings.Contains(err.Error(), "a.jsonl#2") {
+	if !errors.As(err, &sample) || sample.Ordinal != 1 || sample.Quarantine.ID != "a.jsonl#1" ||
+		!strings.Contains(err.Error(), "a.jsonl#2") {
 		t.Fatalf("error %v", err)
 	}
 }
 
-// TestFeedPanics: a panic of a format's decoder at random access rejects the current record. In a stream it ends the feed
-// with the record's name.
+// TestFeedPanics: a panic of a format's decoder at random access rejects the current record. In a stream it ends the
+// feed with the record's name.
 func TestFeedPanics(t *testing.T) {
 	c := randomCorpus(6, 2, 50)
 	c.add("z.jsonl", "fine", "panic", "fine too")
@@ -493,8 +518,8 @@ func TestFeedPanics(t *testing.T) {
 	}
 }
 
-// TestFeedHostFailures: a read that fails a few times is tried again. One that fails for good ends the feed and quarantines
-// nothing.
+// TestFeedHostFailures: a read that fails a few times is tried again. One that fails for good ends the feed and
+// quarantines nothing.
 func TestFeedHostFailures(t *testing.T) {
 	c := randomCorpus(7, 3, 50)
 	dir := c.write(t)
@@ -512,12 +537,16 @@ func hostFailures(t *testing.T, c corpus, dir string) {
 		drain(t, f, 0, 20, docs)
 		stop()
 
-		x.fs = &flakyFS{times: -1, fail: func(path string, off int64) bool { return filepath.Base(path) == "part-001.jsonl" && off > 700 }}
+		x.fs = &flakyFS{
+			times: -1,
+			fail:  func(path string, off int64) bool { return filepath.Base(path) == "part-001.jsonl" && off > 700 },
+		}
 		s = x.open(t, dir)
 		f = New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 		f.Want(1000)
 		err := f.Run(context.Background())
-		if !errors.Is(err, errFlaky) || errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "part-001.jsonl") {
+		if !errors.Is(err, errFlaky) || errors.Is(err, millrace.ErrDamaged) ||
+			!strings.Contains(err.Error(), "part-001.jsonl") {
 			t.Fatalf("%s: run: %v", shuffle, err)
 		}
 	}

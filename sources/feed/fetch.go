@@ -13,7 +13,8 @@ import (
 // holds Length tokens, and one more if the document continues; it is valid until emit returns. Tokens that are not held
 // are made again.
 //
-// Documents that cannot be served are reported after all others, as joined *SampleError. An error of emit ends the fetch.
+// Documents that cannot be served are reported after all others, as joined *SampleError. An error of emit ends the
+// fetch.
 func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
 	byOrdinal, err := f.sorted(reqs)
 	if err != nil {
@@ -48,8 +49,9 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, token
 	return bad
 }
 
-// shelfFor returns the shelf if requests are read at random, or nil if spans serve them. A feed that never was a standby
-// reads at random only within known lengths. For other requests its spans find the lengths, or the error, first.
+// shelfFor returns the shelf if requests are read at random, or nil if spans serve them. A feed that never was a
+// standby reads at random only within known lengths. For other requests its spans find the lengths, or the error,
+// first.
 func (f *Feed) shelfFor(ctx context.Context, reqs []Request) (*shelf, error) {
 	f.mu.Lock()
 	defer f.unlock()
@@ -86,7 +88,8 @@ func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 
 // fetchRandom serves from spans the tokens that they hold, and reads the rest at random. If spans hold most of the
 // documents, they serve everything from the next fetch on.
-func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int, emit func(int, []uint32) error) error {
+func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdinal []int,
+	emit func(int, []uint32) error) error {
 	var missing []wanted
 	var bad error
 	held := 0
@@ -178,7 +181,8 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
 	}
 	if p.isRefused(at) {
-		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s: its filter refuses it", f.src.Name(), f.src.SampleName(s.Shard, s.Record))
+		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s: its filter refuses it",
+			f.src.Name(), f.src.SampleName(s.Shard, s.Record))
 	}
 	if until > uint64(s.Length) {
 		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: it has %d",

@@ -186,7 +186,8 @@ func (a *split) settle() (action, error) {
 	parts := int(min(a.maker.sizes.spanBytes(p)/partBytes+1, int64(4*a.parallel), int64(n)))
 	p.left, p.parts = parts, make([][]uint32, parts)
 	for i := 1; i < parts; i++ {
-		a.ready = append(a.ready, &makePart{maker: a.maker, span: p, part: uint32(i), entries: a.entries[i*n/parts : (i+1)*n/parts]})
+		a.ready = append(a.ready,
+			&makePart{maker: a.maker, span: p, part: uint32(i), entries: a.entries[i*n/parts : (i+1)*n/parts]})
 	}
 	a.due.idle = true
 	return &makePart{maker: a.maker, span: p, entries: a.entries[:n/parts]}, nil

@@ -43,8 +43,10 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 			r := reqs[i]
 			until := uint64(r.Offset) + uint64(r.Length)
 			if bad == nil && until > uint64(len(tokens)) {
-				bad = &millrace.Quarantine{Source: s.Name(), ID: s.SampleName(id.Shard, id.Record), Offset: -1,
-					Reason: fmt.Sprintf("tokens %d to %d were asked and it has %d: the file or the length store changed", r.Offset, until, len(tokens))}
+				reason := fmt.Sprintf("tokens %d to %d were asked and it has %d: the file or the length store changed",
+					r.Offset, until, len(tokens))
+				name := s.SampleName(id.Shard, id.Record)
+				bad = &millrace.Quarantine{Source: s.Name(), ID: name, Offset: -1, Reason: reason}
 			}
 			if bad != nil && until > 0 {
 				return &SampleError{Ordinal: r.Ordinal, Quarantine: *bad}
@@ -159,13 +161,17 @@ func (r *randomRead) lookUpLengths(ctx context.Context, slots []decode.Slot) ([]
 // because it was offered with that length.
 func (r *randomRead) decoder(documents []wanted, slots []decode.Slot, lengths []uint32) *decode.Decoder {
 	d := decode.New(r.src, r.cfg.Progress, r.cfg.Fail)
-	d.Begin(decode.Part{Slots: slots, Lengths: lengths, Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
-		w, id := documents[i], millrace.SampleID{Shard: slots[i].Shard, Record: slots[i].Record}
-		if bad == nil && r.keep != nil && !isLarge(tokens) {
-			r.keep(w.ordinal, document{id, slices.Clone(tokens)})
-		}
-		return r.pass(w, id, tokens, bad)
-	}})
+	d.Begin(decode.Part{
+		Slots:   slots,
+		Lengths: lengths,
+		Serve: func(i uint32, tokens []uint32, bad *millrace.Quarantine) error {
+			w, id := documents[i], millrace.SampleID{Shard: slots[i].Shard, Record: slots[i].Record}
+			if bad == nil && r.keep != nil && !isLarge(tokens) {
+				r.keep(w.ordinal, document{id, slices.Clone(tokens)})
+			}
+			return r.pass(w, id, tokens, bad)
+		},
+	})
 	return d
 }
 
@@ -177,7 +183,8 @@ func (r *randomRead) find(ctx context.Context, n millrace.Ordinal) (*block, erro
 	defer func() { scan.Close() }()
 	for {
 		if r.src.Blocks().Ends(at) {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d: %w", r.src.Name(), n, at.Ordinal, errPastEnd)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "fetch %s ordinal %d: the stream ends at %d: %w",
+				r.src.Name(), n, at.Ordinal, errPastEnd)
 		}
 		shard := r.src.Blocks().ShardAt(at.Epoch, at.Shard)
 		size, known, over := r.src.BlockSize(shard, at.Block)

@@ -14,7 +14,8 @@ import (
 	"millrace/sources/order"
 )
 
-// demand fetches random documents between two ordinals, by Fetch or FetchAgain, and compares them with the dumb version.
+// demand fetches random documents between two ordinals, by Fetch or FetchAgain, and compares them with the dumb
+// version.
 func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until int) {
 	t.Helper()
 	var reqs []Request
@@ -72,8 +73,8 @@ func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoi
 	return a
 }
 
-// TestStandbySameTokens: a standby serves the documents of the dumb version, before and after it follows, and after it is
-// promoted. Then it offers the stream from its cursor on.
+// TestStandbySameTokens: a standby serves the documents of the dumb version, before and after it follows, and after it
+// is promoted. Then it offers the stream from its cursor on.
 func TestStandbySameTokens(t *testing.T) {
 	c := randomCorpus(11, 4, 60)
 	c.shards[1] = append(c.shards[1], "", "bad", "s1 boom", "last")
@@ -94,7 +95,9 @@ func TestStandbySameTokens(t *testing.T) {
 						src = x.open(t, dir)
 					}
 					at := rnd.IntN(len(docs) / 2)
-					f := New(src, Position{millrace.Ordinal(at), newestSeekPoint(seekPoints, at)}, order.Stripe{Index: uint32(round) % of, Of: of}, Config{Budget: budget.New(1 << 20), Parallel: 2, Standby: true})
+					f := New(src, Position{millrace.Ordinal(at), newestSeekPoint(seekPoints, at)},
+						order.Stripe{Index: uint32(round) % of, Of: of},
+						Config{Budget: budget.New(1 << 20), Parallel: 2, Standby: true})
 					for range 5 {
 						demand(t, f, rnd, docs, at, at+1+rnd.IntN(len(docs)))
 						at = min(at+rnd.IntN(10), len(docs)-1)
@@ -128,8 +131,10 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 		var made atomic.Int64
 		f := New(s, Position{}, order.Stripe{}, Config{Standby: true, Progress: func() { made.Add(1) }})
 		far := millrace.Ordinal(len(docs) - 10)
+		ignore := func(int, []uint32) error { return nil }
 		for range 3 {
-			if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); err != nil && !errors.Is(err, millrace.ErrBadSample) {
+			err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, ignore)
+			if err != nil && !errors.Is(err, millrace.ErrBadSample) {
 				t.Fatal(err)
 			}
 		}
@@ -146,11 +151,11 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 			t.Errorf("%s: %d records were made to keep the head warm", shuffle, n)
 		}
 		made.Store(0)
-		if err := f.FetchAgain(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); err != nil || made.Load() != 1 {
+		if err := f.FetchAgain(t.Context(), []Request{{far, 0, 1}}, ignore); err != nil || made.Load() != 1 {
 			t.Errorf("%s: read again: %v, %d records made", shuffle, err, made.Load())
 		}
 		f.Follow(far+1, millrace.SeekPoint{})
-		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, func(int, []uint32) error { return nil }); !errors.Is(err, millrace.ErrInvalid) {
+		if err := f.Fetch(t.Context(), []Request{{far, 0, 1}}, ignore); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%s: a released document is served: %v", shuffle, err)
 		}
 	}

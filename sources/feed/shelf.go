@@ -77,8 +77,8 @@ func newTurn() turn { return make(turn, 1) }
 func (t turn) take() { t <- struct{}{} }
 func (t turn) pass() { <-t }
 
-// lastText keeps the text of the block that a random-access read used last. Only the holder of the turn uses it: readers
-// of the same block wait for the first one to read it.
+// lastText keeps the text of the block that a random-access read used last. Only the holder of the turn uses it:
+// readers of the same block wait for the first one to read it.
 type lastText struct {
 	turn turn
 	text *decode.Text

@@ -26,7 +26,7 @@ const (
 
 // span is a run of consecutive stripe positions that are looked up, read and dropped together.
 //
-// Invariants: (1) the slots' Record, Shard and, once known, Length never change; (2) decoders write Part and Off while
+// Invariants: (1) the slots' Record, Shard and, once known, Length and refused never change; (2) decoders write Part and Off while
 // stage is making, and others read them only while held; (3) a span with pins is not dropped. The feed's mutex guards
 // all fields but the slots' contents.
 type span struct {
@@ -46,7 +46,7 @@ type span struct {
 	charge int64 // bytes charged to the budget
 
 	slots   []decode.Slot
-	refused []uint32                       // by slot: bits of the filters that refuse it, fixed once known; nil without filters
+	refused []uint32                       // by slot: bits of the filters that refuse it; nil without filters
 	patches []uint32                       // by slot; nil if the source has none
 	parts   [][]uint32                     // tokens
 	rejects map[uint32]millrace.Quarantine // by slot: found before the span was known
@@ -56,8 +56,8 @@ type span struct {
 // isRefused reports whether the source's own filter refuses a slot of a known span. The answer never changes.
 func (p *span) isRefused(slot uint32) bool { return decode.IsRefused(p.refused, slot) }
 
-// part describes one part of the making in progress for a decoder. While parts are left, known does not change, and only
-// the rejects of an unknown span do.
+// part describes one part of the making in progress for a decoder. While parts are left, known does not change, and
+// only the rejects of an unknown span do.
 func (p *span) part(number uint32) decode.Part {
 	part := decode.Part{Number: number, Slots: p.slots, Refused: p.refused, Known: p.known, Keep: p.keep}
 	if p.known {

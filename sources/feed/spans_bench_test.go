@@ -9,8 +9,8 @@ import (
 	"millrace/sources/order"
 )
 
-// BenchmarkFeedTinySpans reads an endless source with one or two records in each span, with more and with less memory than
-// they need. The time for a record must not grow with the number of spans: compare -benchtime 20000x and 100000x.
+// BenchmarkFeedTinySpans reads an endless source with one or two records in each span, with more and with less memory
+// than they need. The time for a record must not grow with the number of spans: compare -benchtime 20000x and 100000x.
 func BenchmarkFeedTinySpans(b *testing.B) {
 	for name, limit := range map[string]int64{"room": 64 << 20, "tight": 64 << 10} {
 		b.Run(name, func(b *testing.B) {

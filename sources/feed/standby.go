@@ -59,7 +59,14 @@ func (f *Feed) Warm(ctx context.Context) error {
 // readRandom makes documents at random and serves each as soon as it is made; without a server it only keeps them. The
 // documents on the shelf are not made again, and new ones are put there. A nil shelf keeps nothing.
 func (f *Feed) readRandom(ctx context.Context, s *shelf, documents []wanted, serve server) error {
-	r := &randomRead{src: f.src, cfg: f.cfg, serve: serve, turn: newTurn(), text: newLastText(), seekPoint: f.seekPointBefore}
+	r := &randomRead{
+		src:       f.src,
+		cfg:       f.cfg,
+		serve:     serve,
+		turn:      newTurn(),
+		text:      newLastText(),
+		seekPoint: f.seekPointBefore,
+	}
 	type kept struct {
 		wanted
 		document

@@ -232,7 +232,8 @@ func (g *Guard) compare(now []identity.File) error {
 }
 
 // compareContent returns the error of a shard whose content differs.
-func (g *Guard) compareContent(ctx context.Context, compare func(context.Context) (string, error), now, was []identity.File) error {
+func (g *Guard) compareContent(ctx context.Context, compare func(context.Context) (string, error),
+	now, was []identity.File) error {
 	since, err := compare(ctx)
 	if err == nil && since != "" {
 		g.content.Store(true)
@@ -255,7 +256,8 @@ func (g *Guard) compareSample(now, was []identity.File, sample uint64) error {
 	if !same {
 		return g.changed(now, was, "since it was first read")
 	}
-	g.group.Log.Warn("a file was copied or moved; its size, times and a sample of its content are the same", "file", g.shard.Path)
+	g.group.Log.Warn("a file was copied or moved; its size, times and a sample of its content are the same",
+		"file", g.shard.Path)
 	return nil
 }
 

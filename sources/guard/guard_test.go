@@ -68,6 +68,7 @@ func (o open) Identity() (identity.File, error) {
 // TestCheck: a shard that is read is served as long as its file, or the content of the file, is the same.
 func TestCheck(t *testing.T) {
 	touched := func(w *world) { w.file.Inode++ }
+	rewritten := func(w *world) { touched(w); w.file.Modified++ }
 	for name, c := range map[string]struct {
 		kept   string
 		change func(*world)
@@ -76,12 +77,20 @@ func TestCheck(t *testing.T) {
 		"unchanged":                       {"", func(*world) {}, ""},
 		"copied, with the same times":     {"", touched, ""},
 		"copied, with another middle":     {"", func(w *world) { touched(w); w.sample++ }, "since it was first read"},
-		"rewritten, no digest is kept":    {"", func(w *world) { touched(w); w.file.Modified++ }, "no digest of its content is kept"},
-		"rewritten with the same content": {"abc", func(w *world) { touched(w); w.file.Modified++ }, ""},
-		"rewritten with other content":    {"abc", func(w *world) { touched(w); w.content = "abd" }, "since it was indexed"},
-		"other ends":                      {"abc", func(w *world) { touched(w); w.digest++ }, "while it was read"},
+		"rewritten, no digest is kept":    {"", rewritten, "no digest of its content is kept"},
+		"rewritten with the same content": {"abc", rewritten, ""},
+		"rewritten with other content": {
+			"abc", func(w *world) { rewritten(w); w.content = "abd" }, "since it was indexed",
+		},
+		"other ends": {"abc", func(w *world) { touched(w); w.digest++ }, "while it was read"},
 	} {
-		w := &world{file: identity.File{Inode: 1, Size: 10, Modified: 5}, digest: 1, content: "abc", kept: c.kept, sample: 7}
+		w := &world{
+			file:    identity.File{Inode: 1, Size: 10, Modified: 5},
+			digest:  1,
+			content: "abc",
+			kept:    c.kept,
+			sample:  7,
+		}
 		log := slog.New(slog.DiscardHandler)
 		group := &Group{Source: "web", Cure: "restore the file", Evidence: w, Log: log,
 			Seen: NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log)}
@@ -102,7 +111,8 @@ func TestCheck(t *testing.T) {
 		}
 		c.change(w)
 		err = g.Check(f, open{world: w})
-		if (err == nil) != (c.err == "") || err != nil && (!errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.err)) {
+		if (err == nil) != (c.err == "") ||
+			err != nil && (!errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %v, want %q", name, err, c.err)
 		}
 	}
@@ -112,7 +122,12 @@ func TestCheck(t *testing.T) {
 func TestCheckWithoutPath(t *testing.T) {
 	w := &world{file: identity.File{Inode: 1, Size: 10, Modified: 5}, digest: 1, sample: 7}
 	log := slog.New(slog.DiscardHandler)
-	group := &Group{Source: "web", Evidence: w, Log: log, Seen: NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log)}
+	group := &Group{
+		Source:   "web",
+		Evidence: w,
+		Log:      log,
+		Seen:     NewSeen(w, func(string) millrace.Digest { return millrace.Digest{} }, log),
+	}
 	g, err := group.New(millrace.Shard{Path: "a"}, []string{"a"})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +151,8 @@ func TestCheckWithoutPath(t *testing.T) {
 func TestNoGroup(t *testing.T) {
 	var none *Group
 	g, err := none.New(millrace.Shard{}, nil)
-	if g != nil || err != nil || g.Doubts() || none.Remember([]*Guard{g}, 1) != nil || g.Admit(t.Context(), millrace.Shard{}) != nil {
+	if g != nil || err != nil || g.Doubts() || none.Remember([]*Guard{g}, 1) != nil ||
+		g.Admit(t.Context(), millrace.Shard{}) != nil {
 		t.Fatal("a source that is not verified has a guard")
 	}
 	if err := g.Check(&Opened{}, open{world: &world{}}); err != nil {

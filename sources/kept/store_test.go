@@ -12,7 +12,10 @@ import (
 func TestLengthsBeforeTheCount(t *testing.T) {
 	shard := Shard{Path: "a", Digest: millrace.Digest{1}}
 	s, err := Open(Config{Dir: t.TempDir(), FS: index.OSFS(), Log: slog.New(slog.DiscardHandler), Limit: 1 << 20,
-		Keys: Keys{Transform: millrace.Digest{2}, Filters: millrace.Digest{3}}, Describe: func(uint32) Shard { return shard }})
+		Keys: Keys{
+			Transform: millrace.Digest{2},
+			Filters:   millrace.Digest{3},
+		}, Describe: func(uint32) Shard { return shard }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +32,8 @@ func TestLengthsBeforeTheCount(t *testing.T) {
 	tokens, known := lengths.Get(0)
 	bits, answered := lengths.Refused(0)
 	if !known || tokens != 7 || !answered || bits != 1 || !lengths.Bad(1, 1<<20) {
-		t.Fatalf("record 0 has %d tokens (%v) and bits %d (%v); record 1 is bad: %v", tokens, known, bits, answered, lengths.Bad(1, 1<<20))
+		t.Fatalf("record 0 has %d tokens (%v) and bits %d (%v); record 1 is bad: %v", tokens, known, bits, answered,
+			lengths.Bad(1, 1<<20))
 	}
 	if _, known := lengths.Get(2); known {
 		t.Fatal("a record that nobody read has a length")

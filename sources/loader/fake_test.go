@@ -42,7 +42,8 @@ type numbers struct {
 
 func (numbers) Name() string { return "jsonl" }
 
-func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, index []byte) (sources.Shard, error) {
+func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits,
+	index []byte) (sources.Shard, error) {
 	raw := make([]byte, f.Size())
 	if err := sources.ReadFull(f, raw, 0); err != nil {
 		return nil, err
@@ -143,7 +144,13 @@ func (still) Now() time.Time { return time.Unix(1, 0) }
 const seed = 7
 
 func newWorld(t *testing.T, lines ...string) *world {
-	w := &world{t: t, net: memnet.New(), format: numbers{reads: &atomic.Int64{}, index: &atomic.Int64{}}, dir: t.TempDir(), clock: seam.System{}}
+	w := &world{
+		t:      t,
+		net:    memnet.New(),
+		format: numbers{reads: &atomic.Int64{}, index: &atomic.Int64{}},
+		dir:    t.TempDir(),
+		clock:  seam.System{},
+	}
 	if err := os.WriteFile(filepath.Join(w.dir, "a.jsonl"), []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +158,15 @@ func newWorld(t *testing.T, lines ...string) *world {
 		if name != "web" {
 			return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s is not in the mixture", name)
 		}
-		return sources.Spec{Name: name, Format: w.format, Base: w.dir, Patterns: []string{"."}, Shuffle: millrace.Global, Seed: seed, Epochs: 1}, nil
+		return sources.Spec{
+			Name:     name,
+			Format:   w.format,
+			Base:     w.dir,
+			Patterns: []string{"."},
+			Shuffle:  millrace.Global,
+			Seed:     seed,
+			Epochs:   1,
+		}, nil
 	}
 	return w
 }
@@ -160,8 +175,21 @@ func newWorld(t *testing.T, lines ...string) *world {
 func (w *world) start() *session {
 	w.t.Helper()
 	w.orchestrate()
-	l := New(Config{Name: "loader-0", Address: "loader-0", Orchestrator: "orchestrator", Spec: w.spec, Leave: w.leave, Role: w.role, Memory: 64 << 20, Parallel: 2, Net: w.net,
-		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) { w.terms.Add(1) }})
+	l := New(Config{
+		Name:         "loader-0",
+		Address:      "loader-0",
+		Orchestrator: "orchestrator",
+		Spec:         w.spec,
+		Leave:        w.leave,
+		Role:         w.role,
+		Memory:       64 << 20,
+		Parallel:     2,
+		Net:          w.net,
+		Clock:        w.clock,
+		Log:          slog.New(slog.DiscardHandler),
+		Ready:        func() {},
+		Term:         func(millrace.Term) { w.terms.Add(1) },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }() // stop waits for it
@@ -236,7 +264,8 @@ func (s *script) next(t *testing.T) *session {
 	select {
 	case x := <-s.sessions:
 		x.t = t
-		if h := x.event().GetHello(); h.GetName() != "loader-0" || h.GetPid() != int64(os.Getpid()) || h.GetAddress() != "loader-0" {
+		if h := x.event().GetHello(); h.GetName() != "loader-0" || h.GetPid() != int64(os.Getpid()) ||
+			h.GetAddress() != "loader-0" {
 			t.Fatalf("hello is %v", h)
 		}
 		return x
@@ -296,7 +325,17 @@ func (x *session) open() *proto.Manifest {
 // read makes the loader read a stripe from an ordinal on, under a term, and wants offers up to another ordinal.
 func (x *session) read(stripe order.Stripe, term, from, want uint64) {
 	x.t.Helper()
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from}}})
+	x.order(1, &proto.LoaderOrder{
+		Order: &proto.LoaderOrder_Read{
+			Read: &proto.ReadFrom{
+				Source:  "web",
+				Stripe:  stripe.Index,
+				Stripes: max(1, stripe.Of),
+				Term:    term,
+				Ordinal: from,
+			},
+		},
+	})
 	x.want(want)
 }
 
@@ -307,7 +346,8 @@ func (x *session) want(until uint64) {
 
 func (x *session) release(below uint64) {
 	x.t.Helper()
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Release{Release: &proto.Release{Source: "web", Below: below}}})
+	x.order(1,
+		&proto.LoaderOrder{Order: &proto.LoaderOrder_Release{Release: &proto.Release{Source: "web", Below: below}}})
 }
 
 // offered is one offer.
@@ -317,7 +357,8 @@ type offered struct {
 	bad             string
 }
 
-// offers collects n offers of an assignment and reports whether they included the end. It ignores offers of older terms.
+// offers collects n offers of an assignment and reports whether they included the end. It ignores offers of older
+// terms.
 func (x *session) offers(term uint64, n int) (out []offered, end bool) {
 	x.t.Helper()
 	for len(out) < n {
@@ -351,8 +392,13 @@ type fetched struct {
 // fetch sends the request of a constructor.
 func (w *world) fetch(req *proto.FetchRequest) (fetched, error) {
 	w.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///loader", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return w.net.Dial(ctx, "loader-0") }))
+	conn, err := grpc.NewClient(
+		"passthrough:///loader",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return w.net.Dial(ctx, "loader-0") },
+		),
+	)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -36,18 +36,27 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	defer l.cfg.Beat.End()
 	r := l.reading(stripe{req.Source, req.Stripe})
 	if r == nil || r.term.Load() != req.GetFence().GetTerm() {
-		return wire.ToStatus(millrace.Errorf(millrace.ErrFenced, "fetch stripe %d of source %s: %s does not serve it under term %d", req.Stripe, req.Source, l.cfg.Name, req.GetFence().GetTerm()))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrFenced,
+			"fetch stripe %d of source %s: %s does not serve it under term %d",
+			req.Stripe, req.Source, l.cfg.Name, req.GetFence().GetTerm()))
 	}
 	n := len(req.Ordinal)
 	if len(req.Offset) != n || len(req.Length) != n {
-		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "fetch from source %s: the request has %d ordinals, %d offsets and %d lengths", req.Source, n, len(req.Offset), len(req.Length)))
+		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid,
+			"fetch from source %s: the request has %d ordinals, %d offsets and %d lengths",
+			req.Source, n, len(req.Offset), len(req.Length)))
 	}
 	reqs, size := make([]feed.Request, n), uint64(n) // each may have one token more than its length
 	for i := range reqs {
 		size += uint64(req.Length[i])
 		reqs[i] = feed.Request{Ordinal: millrace.Ordinal(req.Ordinal[i]), Offset: req.Offset[i], Length: req.Length[i]}
 	}
-	l.cfg.Events.Write(event.Record{Event: "fetch", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
+	fence := req.GetFence()
+	write := func(name string) {
+		l.cfg.Events.Write(event.Record{Event: name, Stream: fence.GetStream(), Attempt: fence.GetAttempt(),
+			Term: fence.GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
+	}
+	write("fetch")
 	l.cfg.Fail.Hit("loader/fetch/before")
 	reply := newReply(int(min(size, replyTokens)), l.cfg.Clock, func(b []byte) error {
 		l.cfg.Fail.Hit("loader/reply/before")
@@ -69,7 +78,7 @@ func (l *Loader) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer)
 	}
 	err := reply.flush()
 	l.cfg.Fail.Hit("loader/fetch/after")
-	l.cfg.Events.Write(event.Record{Event: "fetched", Stream: req.GetFence().GetStream(), Attempt: req.GetFence().GetAttempt(), Term: req.GetFence().GetTerm(), Step: int64(req.Step), Rank: -1, Micro: -1, Key: r.of.String()})
+	write("fetched")
 	return err
 }
 
@@ -128,7 +137,11 @@ func (r *reply) record() arrow.Record {
 	}
 	values := words(len(r.values), arrow.Uint32Traits.CastToBytes(r.values))
 	offsets := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(r.offsets))
-	lists := array.NewData(schema.Field(1).Type, len(r.index), []*memory.Buffer{nil, offsets}, []arrow.ArrayData{values}, 0, 0)
-	columns := []arrow.Array{array.MakeFromData(words(len(r.index), arrow.Uint32Traits.CastToBytes(r.index))), array.MakeFromData(lists)}
+	lists := array.NewData(schema.Field(1).Type, len(r.index), []*memory.Buffer{nil, offsets},
+		[]arrow.ArrayData{values}, 0, 0)
+	columns := []arrow.Array{
+		array.MakeFromData(words(len(r.index), arrow.Uint32Traits.CastToBytes(r.index))),
+		array.MakeFromData(lists),
+	}
 	return array.NewRecord(schema, columns, int64(len(r.index)))
 }

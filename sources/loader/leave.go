@@ -10,8 +10,8 @@ import (
 // absence is the longest wait of a leaving loader for an orchestrator that is not there. Mostly the run has ended then.
 const absence = 300 * time.Millisecond
 
-// leave waits until the process is asked to leave. Then it serves on until the orchestrator has handed over all stripes,
-// no orchestrator is there, or the grace period ends.
+// leave waits until the process is asked to leave. Then it serves on until the orchestrator has handed over all
+// stripes, no orchestrator is there, or the grace period ends.
 func (l *Loader) leave(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -33,21 +33,22 @@ type Config struct {
 	Address      string                                    // at which it serves
 	Orchestrator string                                    // its address
 	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
-	Pid          int64                                     // tells a restarted process from the one before; default: the operating system's
-	Standby      bool                                      // ask to be a shadow
-	Version      *proto.Version                            // of this binary
-	Beat         *heartbeat.Page                           // nil: nobody watches
-	Leave        <-chan struct{}                           // closed to make the process hand over and leave; nil: never
-	Memory       int64                                     // bytes of payload held
-	Parallel     int                                       // decoders of a feed; default GOMAXPROCS
-	Net          seam.Net
-	Clock        seam.Clock
-	Fail         *failpoint.Set
-	Events       *event.Log
-	Log          *slog.Logger
-	Ready        func()              // called once it serves
-	Term         func(millrace.Term) // called with every term under which it reads as a primary
-	Role         func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
+	// tells a restarted process from the one before; default: the operating system's
+	Pid      int64
+	Standby  bool            // ask to be a shadow
+	Version  *proto.Version  // of this binary
+	Beat     *heartbeat.Page // nil: nobody watches
+	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
+	Memory   int64           // bytes of payload held
+	Parallel int             // decoders of a feed; default GOMAXPROCS
+	Net      seam.Net
+	Clock    seam.Clock
+	Fail     *failpoint.Set
+	Events   *event.Log
+	Log      *slog.Logger
+	Ready    func()              // called once it serves
+	Term     func(millrace.Term) // called with every term under which it reads as a primary
+	Role     func(standby bool)  // called when it becomes a shadow, or a primary; default: nothing
 }
 
 const (
@@ -89,17 +90,26 @@ func New(cfg Config) *Loader {
 	if cfg.Role == nil {
 		cfg.Role = func(bool) {}
 	}
-	return &Loader{shadow: cfg.Standby, cfg: cfg, budget: budget.New(cfg.Memory), open: map[string]*sources.Source{}, gates: map[string]*sync.Mutex{}, reads: map[string]map[uint32]*reading{}, troubles: map[string]string{}}
+	return &Loader{
+		shadow:   cfg.Standby,
+		cfg:      cfg,
+		budget:   budget.New(cfg.Memory),
+		open:     map[string]*sources.Source{},
+		gates:    map[string]*sync.Mutex{},
+		reads:    map[string]map[uint32]*reading{},
+		troubles: map[string]string{},
+	}
 }
 
-// Run serves until ctx ends, the orchestrator dismisses or refuses the loader (the log has the reason), or the loader was
-// asked to leave and has handed over.
+// Run serves until ctx ends, the orchestrator dismisses or refuses the loader (the log has the reason), or the loader
+// was asked to leave and has handed over.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {
 		return fmt.Errorf("listen for constructors: %w", err)
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage), grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage),
+		grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
 		grpc.WaitForHandlers(true)) // handlers read from sources, which are closed later
 	proto.RegisterLoaderServer(server, l)
 	group, inner := errgroup.WithContext(ctx)
@@ -126,9 +136,14 @@ func (l *Loader) Run(ctx context.Context) error {
 
 // report keeps a stream to the orchestrator, and to its successors, until ctx ends.
 func (l *Loader) report(ctx context.Context) error {
-	conn, err := grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) }),
-		grpc.WithConnectParams(reconnect()))
+	conn, err := grpc.NewClient(
+		"passthrough:///orchestrator",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) },
+		),
+		grpc.WithConnectParams(reconnect()),
+	)
 	if err != nil {
 		return fmt.Errorf("reach orchestrator: %w", err)
 	}
@@ -175,7 +190,14 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 		return err
 	}
 	out := &reporter{stream: stream}
-	hello := &proto.LoaderHello{Name: l.cfg.Name, Pid: l.cfg.Pid, Address: l.cfg.Address, Standby: l.cfg.Standby, Beat: l.cfg.Beat.Path(), Version: l.cfg.Version}
+	hello := &proto.LoaderHello{
+		Name:    l.cfg.Name,
+		Pid:     l.cfg.Pid,
+		Address: l.cfg.Address,
+		Standby: l.cfg.Standby,
+		Beat:    l.cfg.Beat.Path(),
+		Version: l.cfg.Version,
+	}
 	l.cfg.Fail.Hit("loader/hello/before")
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
 	l.cfg.Fail.Hit("loader/hello/after")
@@ -276,7 +298,8 @@ func (l *Loader) fatal(ctx context.Context, out *reporter, source string, err er
 		return nil
 	}
 	l.cfg.Log.Error("source cannot go on", "source", source, "error", err)
-	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Fatal{Fatal: &proto.Fatal{Source: source, Reason: err.Error()}}})
+	_ = out.send(0,
+		&proto.LoaderEvent{Event: &proto.LoaderEvent_Fatal{Fatal: &proto.Fatal{Source: source, Reason: err.Error()}}})
 	return nil
 }
 

@@ -92,7 +92,8 @@ func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offer
 		end = b.End
 	}
 	tokens = map[uint32][]uint32{}
-	if err := f.Fetch(ctx, reqs, func(i int, t []uint32) error { tokens[uint32(i)] = slices.Clone(t); return nil }); err != nil {
+	err = f.Fetch(ctx, reqs, func(i int, t []uint32) error { tokens[uint32(i)] = slices.Clone(t); return nil })
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	cancel()
@@ -103,12 +104,14 @@ func (w *world) direct(stripe order.Stripe, reqs []feed.Request) (offers []offer
 func request(term uint64, reqs []feed.Request) *proto.FetchRequest {
 	m := &proto.FetchRequest{Fence: &proto.Fence{Stream: "train", Term: term}, Source: "web"}
 	for _, r := range reqs {
-		m.Ordinal, m.Offset, m.Length = append(m.Ordinal, uint64(r.Ordinal)), append(m.Offset, r.Offset), append(m.Length, r.Length)
+		m.Ordinal = append(m.Ordinal, uint64(r.Ordinal))
+		m.Offset, m.Length = append(m.Offset, r.Offset), append(m.Length, r.Length)
 	}
 	return m
 }
 
-// TestALoaderOffersAndServesItsFeed: a loader passes on the offers and tokens of its feed, and offers no more than wanted.
+// TestALoaderOffersAndServesItsFeed: a loader passes on the offers and tokens of its feed, and offers no more than
+// wanted.
 func TestALoaderOffersAndServesItsFeed(t *testing.T) {
 	w := newWorld(t, append(lengths(400), "bad", "0", "bad")...)
 	x := w.start()
@@ -125,7 +128,8 @@ func TestALoaderOffersAndServesItsFeed(t *testing.T) {
 	got := append(first, rest...)
 	for _, o := range got {
 		if o.tokens > 3 {
-			reqs = append(reqs, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens}, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Offset: 1, Length: 2})
+			reqs = append(reqs, feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Length: o.tokens},
+				feed.Request{Ordinal: millrace.Ordinal(o.ordinal), Offset: 1, Length: 2})
 		}
 	}
 	slices.Reverse(reqs)
@@ -189,6 +193,12 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 	got, _ := x.offers(5, 61)
 	late := slices.IndexFunc(got, func(o offered) bool { return o.record == 60 })
 	good := []feed.Request{{Ordinal: 30, Length: 1}}
+	otherStripe := func(r *proto.FetchRequest) { r.Stripe = 1 }
+	otherSource := func(r *proto.FetchRequest) { r.Source = "code" }
+	noOffsets := func(r *proto.FetchRequest) { r.Offset = nil }
+	long := []feed.Request{{Ordinal: 30, Length: 5000}}
+	beyond := []feed.Request{{Ordinal: 61, Length: 1}}
+	bad := []feed.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}
 	for _, c := range []struct {
 		name string
 		req  *proto.FetchRequest
@@ -198,12 +208,12 @@ func TestWrongFetchesAreRefused(t *testing.T) {
 	}{
 		{"older term", request(4, good), nil, millrace.ErrFenced, "under term 4"},
 		{"newer term", request(6, good), nil, millrace.ErrFenced, "under term 6"},
-		{"other stripe", request(5, good), func(r *proto.FetchRequest) { r.Stripe = 1 }, millrace.ErrFenced, "stripe 1"},
-		{"other source", request(5, good), func(r *proto.FetchRequest) { r.Source = "code" }, millrace.ErrFenced, "source code"},
-		{"columns differ", request(5, good), func(r *proto.FetchRequest) { r.Offset = nil }, millrace.ErrInvalid, "0 offsets"},
-		{"beyond the document", request(5, []feed.Request{{Ordinal: 30, Length: 5000}}), nil, millrace.ErrMismatch, "tokens 0 to 5000"},
-		{"beyond the stream", request(5, []feed.Request{{Ordinal: 61, Length: 1}}), nil, millrace.ErrInvalid, "the stream ends at 61"},
-		{"bad only now", request(5, []feed.Request{{Ordinal: millrace.Ordinal(late), Length: 7}}), nil, millrace.ErrBadSample, "a.jsonl#60"},
+		{"other stripe", request(5, good), otherStripe, millrace.ErrFenced, "stripe 1"},
+		{"other source", request(5, good), otherSource, millrace.ErrFenced, "source code"},
+		{"columns differ", request(5, good), noOffsets, millrace.ErrInvalid, "0 offsets"},
+		{"beyond the document", request(5, long), nil, millrace.ErrMismatch, "tokens 0 to 5000"},
+		{"beyond the stream", request(5, beyond), nil, millrace.ErrInvalid, "the stream ends at 61"},
+		{"bad only now", request(5, bad), nil, millrace.ErrBadSample, "a.jsonl#60"},
 	} {
 		if c.edit != nil {
 			c.edit(c.req)
@@ -232,8 +242,8 @@ func eventually(t *testing.T, ok func() bool) {
 	}
 }
 
-// TestAnOrchestratorThatIsBackIsToldAgain: a restarted orchestrator gets the offers again without another read. If it goes
-// back behind a release, the records are read again.
+// TestAnOrchestratorThatIsBackIsToldAgain: a restarted orchestrator gets the offers again without another read. If it
+// goes back behind a release, the records are read again.
 func TestAnOrchestratorThatIsBackIsToldAgain(t *testing.T) {
 	w := newWorld(t, append(lengths(300), "bad")...)
 	x := w.start()
@@ -377,7 +387,9 @@ func TestALoaderThatIsReplacedLeaves(t *testing.T) {
 	x.open()
 	x.read(order.Stripe{}, 1, 0, 40)
 	x.offers(1, 40)
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as loader-0"}}})
+	x.order(1, &proto.LoaderOrder{
+		Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "another process took over as loader-0"}},
+	})
 	eventually(t, func() bool { _, open := <-x.events; return !open })
 	if err := w.left(); err != nil {
 		t.Fatalf("it ended with %v", err)

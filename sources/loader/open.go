@@ -32,20 +32,30 @@ func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.Ope
 		l.open[name] = src
 		l.mu.Unlock()
 	}
-	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
+	_ = out.send(0,
+		&proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: wire.ManifestToProto(src.Manifest())}})
 	return nil
 }
 
 // openFiles opens a source. If the run has read it before (known), openFiles waits for missing files.
 func (l *Loader) openFiles(ctx context.Context, spec sources.Spec, known bool) (*sources.Source, error) {
 	progress := func(done, total int64) {
-		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: &proto.Opening{Source: spec.Name, Done: done, Total: total}}})
+		opening := &proto.Opening{Source: spec.Name, Done: done, Total: total}
+		_ = l.newest().send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Opening{Opening: opening}})
 	}
 	troubled := false
 	for {
 		l.budget.Hurry() // a run begins when all sources are open
-		src, err := sources.Open(ctx, spec, sources.OpenOptions{IndexFS: indexFS(l.cfg.Fail), Spare: true, Progress: progress, Parallel: l.cfg.Parallel, Logger: l.cfg.Log,
-			Trouble: func(text string) { l.trouble(spec.Name, text) }, Patient: true, Tried: l.cfg.Beat.Progress})
+		src, err := sources.Open(ctx, spec, sources.OpenOptions{
+			IndexFS:  indexFS(l.cfg.Fail),
+			Spare:    true,
+			Progress: progress,
+			Parallel: l.cfg.Parallel,
+			Logger:   l.cfg.Log,
+			Trouble:  func(text string) { l.trouble(spec.Name, text) },
+			Patient:  true,
+			Tried:    l.cfg.Beat.Progress,
+		})
 		l.budget.Calm()
 		if err == nil || !known || !sources.Passing(err) || ctx.Err() != nil {
 			if troubled {

@@ -54,7 +54,9 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	}
 	l.endOthers(order)
 	// The record comes before the term is valid, so every answer under the term comes after it.
-	l.cfg.Events.Write(event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: of.String()})
+	l.cfg.Events.Write(
+		event.Record{Event: "reading", Term: order.Term, Step: -1, Rank: -1, Micro: -1, Key: of.String()},
+	)
 	if old != nil {
 		if old.adopt(out, order) {
 			return nil
@@ -84,10 +86,26 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 }
 
 func (l *Loader) newReading(src *sources.Source, out *reporter, assigned *proto.ReadFrom) *reading {
-	at := feed.Position{Ordinal: millrace.Ordinal(assigned.Ordinal), SeekPoint: wire.SeekPointFromProto(assigned.SeekPoint)}
-	feed := feed.New(src, at, order.Stripe{Index: assigned.Stripe, Of: assigned.Stripes},
-		feed.Config{Budget: l.budget, Parallel: l.cfg.Parallel, Standby: assigned.Standby, Progress: l.cfg.Beat.Progress, Fail: l.cfg.Fail})
-	r := &reading{of: stripe{assigned.Source, assigned.Stripe}, stripes: assigned.Stripes, feed: feed, own: make(chan struct{}), out: out, standby: assigned.Standby, from: at.Ordinal}
+	at := feed.Position{
+		Ordinal:   millrace.Ordinal(assigned.Ordinal),
+		SeekPoint: wire.SeekPointFromProto(assigned.SeekPoint),
+	}
+	feed := feed.New(src, at, order.Stripe{Index: assigned.Stripe, Of: assigned.Stripes}, feed.Config{
+		Budget:   l.budget,
+		Parallel: l.cfg.Parallel,
+		Standby:  assigned.Standby,
+		Progress: l.cfg.Beat.Progress,
+		Fail:     l.cfg.Fail,
+	})
+	r := &reading{
+		of:      stripe{assigned.Source, assigned.Stripe},
+		stripes: assigned.Stripes,
+		feed:    feed,
+		own:     make(chan struct{}),
+		out:     out,
+		standby: assigned.Standby,
+		from:    at.Ordinal,
+	}
 	r.term.Store(assigned.Term)
 	if !assigned.Standby {
 		close(r.own)
@@ -162,18 +180,21 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		r.mu.Lock()
 		r.told = append(r.told, b)
 		// A lost stream is no fault of the reading: a new session gets everything in told.
-		_ = r.out.send(r.term.Load(), &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
+		_ = r.out.send(r.term.Load(),
+			&proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 		r.mu.Unlock()
 		l.cfg.Fail.Hit("loader/offer/after")
 		if b.End {
-			l.cfg.Events.Write(event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.of.String()})
+			l.cfg.Events.Write(
+				event.Record{Event: "read", Term: r.term.Load(), Step: -1, Rank: -1, Micro: -1, Key: r.of.String()},
+			)
 			return nil
 		}
 	}
 }
 
-// adopt gives a reading to a new session, if nothing that the session needs was released. It repeats the offers from the
-// requested ordinal on. A standby that gets an order to read is promoted.
+// adopt gives a reading to a new session, if nothing that the session needs was released. It repeats the offers from
+// the requested ordinal on. A standby that gets an order to read is promoted.
 func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +212,8 @@ func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 		r.tellReady()
 	}
 	for _, b := range r.told {
-		_ = out.send(order.Term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
+		_ = out.send(order.Term,
+			&proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 	}
 	return true
 }
@@ -222,10 +244,16 @@ func (r *reading) forget(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	}
 	r.from = max(r.from, below)
 	n := 0
-	for n < len(r.told) && !r.told[n].End && len(r.told[n].Offers) > 0 && r.told[n].Offers[len(r.told[n].Offers)-1].Ordinal < below {
+	for n < len(r.told) && isBelow(&r.told[n], below) {
 		n++
 	}
 	r.told = r.told[n:]
+}
+
+// isBelow reports whether all of a batch lies below an ordinal. A batch that ends the stream never does.
+func isBelow(b *feed.Batch, below millrace.Ordinal) bool {
+	n := len(b.Offers)
+	return !b.End && n > 0 && b.Offers[n-1].Ordinal < below
 }
 
 // fail notes that the feed has ended, so that no session adopts it. It returns the reporter for the reason.

@@ -35,17 +35,23 @@ func (r *reporter) send(term uint64, e *proto.LoaderEvent) error {
 
 // trouble reports reads of a source that fail for now. An empty text ends the trouble.
 func (r *reporter) trouble(source, text string) {
-	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: source, Text: text}}})
+	_ = r.send(0,
+		&proto.LoaderEvent{Event: &proto.LoaderEvent_Trouble{Trouble: &proto.Trouble{Source: source, Text: text}}})
 }
 
 // offers encodes a feed's batch.
 func offers(source string, stripe uint32, b feed.Batch) *proto.Offers {
 	n := len(b.Offers)
-	m := &proto.Offers{Source: source, Stripe: stripe, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
-		Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n), Record: make([]uint64, n), Tokens: make([]uint32, n)}
+	m := &proto.Offers{
+		Source: source, Stripe: stripe, End: b.End, EndOrdinal: uint64(b.EndOrdinal),
+		Ordinal: make([]uint64, n), Epoch: make([]uint32, n), Shard: make([]uint32, n), Record: make([]uint64, n),
+		Tokens: make([]uint32, n),
+	}
 	for i := range b.Offers {
 		o := &b.Offers[i]
-		m.Ordinal[i], m.Epoch[i], m.Shard[i], m.Record[i], m.Tokens[i] = uint64(o.Ordinal), uint32(o.Epoch), o.ID.Shard, o.ID.Record, o.Lengths.Tokens
+		m.Ordinal[i], m.Epoch[i] = uint64(o.Ordinal), uint32(o.Epoch)
+		m.Shard[i], m.Record[i] = o.ID.Shard, o.ID.Record
+		m.Tokens[i] = o.Lengths.Tokens
 		if o.Lengths.Patches > 0 {
 			if m.Patches == nil {
 				m.Patches = make([]uint32, n)
@@ -59,7 +65,13 @@ func offers(source string, stripe uint32, b feed.Batch) *proto.Offers {
 			m.Refused[i] = o.Refused
 		}
 		if q := o.Quarantine; q != nil {
-			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
+			m.Rejects = append(m.Rejects, &proto.Quarantine{
+				Source:  q.Source,
+				Id:      q.ID,
+				Offset:  q.Offset,
+				Reason:  q.Reason,
+				Ordinal: uint64(o.Ordinal),
+			})
 		}
 	}
 	for _, a := range b.SeekPoints {

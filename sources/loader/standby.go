@@ -12,8 +12,8 @@ import (
 // warmEvery is the time between two times at which a standby makes the documents at its cursor.
 const warmEvery = time.Second
 
-// follow keeps a standby warm until the stripe is its own. It returns an error only when ctx ends. Failing reads are tried
-// again, because only the primary decides that a source cannot go on.
+// follow keeps a standby warm until the stripe is its own. It returns an error only when ctx ends. Failing reads are
+// tried again, because only the primary decides that a source cannot go on.
 func (l *Loader) follow(ctx context.Context, r *reading) error {
 	for {
 		select {
@@ -53,14 +53,16 @@ func (r *reading) setReady(ok bool, fail *failpoint.Set) {
 // tellReady reports that a standby is ready; mu is held.
 func (r *reading) tellReady() {
 	term := r.term.Load()
-	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: &proto.Ready{Source: r.of.source, Stripe: r.of.index, Term: term}}})
+	ready := &proto.Ready{Source: r.of.source, Stripe: r.of.index, Term: term}
+	_ = r.out.send(term, &proto.LoaderEvent{Event: &proto.LoaderEvent_Ready{Ready: ready}})
 }
 
 // promote makes this loader the primary of a stripe that it follows. An order with another term came too late.
 func (l *Loader) promote(out *reporter, order *proto.Promote) {
 	r := l.reading(stripe{order.Source, order.Stripe})
 	if r == nil || r.term.Load() != order.Term {
-		l.cfg.Log.Warn("told to take over a stripe that it does not follow", "source", order.Source, "stripe", order.Stripe, "term", order.Term)
+		l.cfg.Log.Warn("told to take over a stripe that it does not follow", "source", order.Source,
+			"stripe", order.Stripe, "term", order.Term)
 		return
 	}
 	l.cfg.Fail.Hit("loader/promote/before")

@@ -19,15 +19,31 @@ import (
 // follow makes the loader follow a stripe, and waits until it is ready.
 func (x *session) follow(stripe order.Stripe, term, from uint64) {
 	x.t.Helper()
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripe: stripe.Index, Stripes: max(1, stripe.Of), Term: term, Ordinal: from, Standby: true}}})
-	if e := x.event(); e.GetReady().GetTerm() != term || e.GetReady().GetStripe() != stripe.Index || e.GetFence().GetTerm() != term {
+	x.order(1, &proto.LoaderOrder{
+		Order: &proto.LoaderOrder_Read{
+			Read: &proto.ReadFrom{
+				Source:  "web",
+				Stripe:  stripe.Index,
+				Stripes: max(1, stripe.Of),
+				Term:    term,
+				Ordinal: from,
+				Standby: true,
+			},
+		},
+	})
+	if e := x.event(); e.GetReady().GetTerm() != term || e.GetReady().GetStripe() != stripe.Index ||
+		e.GetFence().GetTerm() != term {
 		x.t.Fatalf("a standby said %v", e)
 	}
 }
 
 func (x *session) promote(stripe uint32, term uint64) {
 	x.t.Helper()
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Promote{Promote: &proto.Promote{Source: "web", Stripe: stripe, Term: term, Step: 7}}})
+	x.order(1, &proto.LoaderOrder{
+		Order: &proto.LoaderOrder_Promote{
+			Promote: &proto.Promote{Source: "web", Stripe: stripe, Term: term, Step: 7},
+		},
+	})
 }
 
 // requestsFrom returns requests for all tokens of the offers from an ordinal on.
@@ -40,8 +56,8 @@ func requestsFrom(got []offered, from uint64) (reqs []feed.Request) {
 	return reqs
 }
 
-// TestAStandbyServesAndOffersNothing: a standby serves, and makes no offers before it is promoted. Then it offers from its
-// cursor on, and serves on.
+// TestAStandbyServesAndOffersNothing: a standby serves, and makes no offers before it is promoted. Then it offers from
+// its cursor on, and serves on.
 func TestAStandbyServesAndOffersNothing(t *testing.T) {
 	w := newWorld(t, lengths(900)...)
 	all, _ := w.direct(order.Stripe{}, nil)
@@ -112,7 +128,8 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	if f, err := w.fetch(req); err != nil || len(f.rows) != len(reqs) {
 		t.Errorf("stripe 1: %v, %d rows", err, len(f.rows))
 	}
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Drop{Drop: &proto.Drop{Source: "web", Stripe: 1, Term: 5}}}) // not its term
+	// not its term
+	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Drop{Drop: &proto.Drop{Source: "web", Stripe: 1, Term: 5}}})
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Drop{Drop: &proto.Drop{Source: "web", Stripe: 1, Term: 6}}})
 	eventually(t, func() bool { _, err := w.fetch(req); return errors.Is(wire.FromStatus(err), millrace.ErrFenced) })
 	if f, err := w.fetch(request(5, requestsFrom(mine, 0))); err != nil || len(f.rows) == 0 {
@@ -121,8 +138,8 @@ func TestStripesOfOneSourceAreReadSideBySide(t *testing.T) {
 	x.quiet()
 }
 
-// TestAStandbySurvivesItsOrchestrator: a new orchestrator learns that the standby is ready, and may promote it by an order
-// to read.
+// TestAStandbySurvivesItsOrchestrator: a new orchestrator learns that the standby is ready, and may promote it by an
+// order to read.
 func TestAStandbySurvivesItsOrchestrator(t *testing.T) {
 	w := newWorld(t, lengths(200)...)
 	all, _ := w.direct(order.Stripe{}, nil)
@@ -189,10 +206,11 @@ func TestALoaderLeavesWithoutAnOrchestrator(t *testing.T) {
 	}
 }
 
-// TestALoaderThatIsRefusedLeaves: without an error if a newer process has its name, and with the reason if its program does
-// not match the run.
+// TestALoaderThatIsRefusedLeaves: without an error if a newer process has its name, and with the reason if its program
+// does not match the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
-	for _, with := range []error{millrace.ErrFenced, millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")} {
+	otherProgram := millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")
+	for _, with := range []error{millrace.ErrFenced, otherProgram} {
 		w := newWorld(t, lengths(40)...)
 		w.start()
 		w.orch.server.Stop()
@@ -204,7 +222,8 @@ func TestALoaderThatIsRefusedLeaves(t *testing.T) {
 		}
 		go w.orch.server.Serve(l) // ends with Stop
 		err = w.left()
-		if fenced := errors.Is(with, millrace.ErrFenced); (err == nil) != fenced || !fenced && !strings.Contains(err.Error(), with.Error()) {
+		if fenced := errors.Is(with, millrace.ErrFenced); (err == nil) != fenced ||
+			!fenced && !strings.Contains(err.Error(), with.Error()) {
 			t.Errorf("refused with %v, it ended with %v", with, err)
 		}
 	}
@@ -219,7 +238,9 @@ func TestARoleIsTold(t *testing.T) {
 	x.open()
 	x.follow(order.Stripe{}, 3, 0)
 	x.promote(0, 3)
-	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripes: 1, Term: 4, Standby: true}}})
+	x.order(1, &proto.LoaderOrder{
+		Order: &proto.LoaderOrder_Read{Read: &proto.ReadFrom{Source: "web", Stripes: 1, Term: 4, Standby: true}},
+	})
 	for i, want := range []bool{true, false, true} {
 		if got := <-roles; got != want {
 			t.Errorf("role %d is %v", i, got)

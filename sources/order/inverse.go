@@ -4,7 +4,8 @@ import "millrace"
 
 // Ordinals returns the ordinals below a bound at which a source delivers a record: one per epoch, ascending. known is
 // false for block orders and for files that were never counted: then only the plans tell.
-func Ordinals(m *millrace.Manifest, seed uint64, id millrace.SampleID, below millrace.Ordinal) (at []millrace.Ordinal, known bool) {
+func Ordinals(m *millrace.Manifest, seed uint64, id millrace.SampleID,
+	below millrace.Ordinal) (at []millrace.Ordinal, known bool) {
 	if m.Shuffle == millrace.Blocks || int(id.Shard) >= len(m.Shards) {
 		return nil, false
 	}

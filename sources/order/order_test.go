@@ -115,7 +115,8 @@ func TestBlockTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
 		for range rapid.IntRange(0, 20).Draw(t, "blocks") {
-			table = append(table, BlockSize{rapid.Uint64Range(1, 1<<40).Draw(t, "records"), rapid.Uint64().Draw(t, "raw")})
+			table = append(table,
+				BlockSize{rapid.Uint64Range(1, 1<<40).Draw(t, "records"), rapid.Uint64().Draw(t, "raw")})
 		}
 		enc := table.Encode()
 		got, err := DecodeTable(enc)
@@ -135,7 +136,10 @@ func TestOrdinalsIsTheInverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		counts := rapid.SliceOfN(rapid.Uint64Range(0, 20), 1, 6).Draw(t, "counts")
 		seed := rapid.Uint64().Draw(t, "seed")
-		m := &millrace.Manifest{Source: "s", Shuffle: rapid.SampledFrom([]millrace.Shuffle{millrace.Global, millrace.InFileOrder}).Draw(t, "shuffle")}
+		m := &millrace.Manifest{
+			Source:  "s",
+			Shuffle: rapid.SampledFrom([]millrace.Shuffle{millrace.Global, millrace.InFileOrder}).Draw(t, "shuffle"),
+		}
 		var inOrder []millrace.SampleID
 		for i, n := range counts {
 			m.Shards = append(m.Shards, millrace.Shard{Name: strings.Repeat("a#1", i+1), Count: n, Counted: true})
@@ -166,7 +170,10 @@ func TestOrdinalsIsTheInverse(t *testing.T) {
 		}
 	})
 	blocks := &millrace.Manifest{Shuffle: millrace.Blocks, Shards: []millrace.Shard{{Count: 3, Counted: true}}}
-	uncounted := &millrace.Manifest{Shuffle: millrace.InFileOrder, Shards: []millrace.Shard{{Count: 3, Counted: true}, {}}}
+	uncounted := &millrace.Manifest{
+		Shuffle: millrace.InFileOrder,
+		Shards:  []millrace.Shard{{Count: 3, Counted: true}, {}},
+	}
 	for _, m := range []*millrace.Manifest{blocks, uncounted} {
 		if got, known := Ordinals(m, 1, millrace.SampleID{}, 100); known {
 			t.Errorf("%s: %v", m.Shuffle, got)

@@ -43,8 +43,8 @@ type Part struct {
 	Lengths []uint32
 }
 
-// IsRefused reports whether the source's own filter refuses a slot, so that its tokens are not kept. The bits are those of
-// a span, or nil without filters.
+// IsRefused reports whether the source's own filter refuses a slot, so that its tokens are not kept. The bits are those
+// of a span, or nil without filters.
 func IsRefused(bits []uint32, slot uint32) bool { return bits != nil && bits[slot]&filter.Own != 0 }
 
 // Outcome is the result of a part, beside the lengths in its slots.
@@ -129,8 +129,8 @@ func (d *Decoder) MakeText(text *Text) error {
 	return nil
 }
 
-// place makes the tokens of one record, files them under all its slots, and serves them. An error ends the feed. A fault
-// of the record alone becomes a reject or a fault.
+// place makes the tokens of one record, files them under all its slots, and serves them. An error ends the feed. A
+// fault of the record alone becomes a reject or a fault.
 func (d *Decoder) place(shard uint32, r *sources.Record, slots []uint32) error {
 	if err := d.make(shard, r, slots); err != nil || d.part.Serve == nil {
 		return err
@@ -219,7 +219,8 @@ func lengthChanged(was, is uint32) string {
 	return fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", was, is)
 }
 
-// isReject reports whether a slot of a known span was offered as a reject: its length is 0 whatever its record holds now.
+// isReject reports whether a slot of a known span was offered as a reject: its length is 0 whatever its record holds
+// now.
 func (d *Decoder) isReject(i uint32) bool {
 	_, ok := d.part.Rejects[i]
 	return ok

@@ -51,8 +51,8 @@ func (d *Decoder) ReadEntries(ctx context.Context, entries []Entry) error {
 	return nil
 }
 
-// readShard reads records of one shard. If the format's decoder panics, or finds damage after the lengths were found, it
-// tries the current record alone, and rejects that record if it fails again.
+// readShard reads records of one shard. If the format's decoder panics, or finds damage after the lengths were found,
+// it tries the current record alone, and rejects that record if it fails again.
 func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 	o, err := d.src.Acquire(ctx, entries[0].shard)
 	if err != nil {

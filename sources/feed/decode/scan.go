@@ -27,7 +27,8 @@ func (s *Scan) IsAt(shard uint32, record uint64) bool {
 	return s != nil && s.shard == shard && s.record == record
 }
 
-// Read returns the next block, or nil at the shard's end. All calls get contexts of one run. The caller then calls Pass.
+// Read returns the next block, or nil at the shard's end. All calls get contexts of one run. The caller then calls
+// Pass.
 func (s *Scan) Read(ctx context.Context, src *sources.Source, spare Slabs) (*Text, error) {
 	if s.next == nil {
 		s.next, s.stop = iter.Pull2(blocks(ctx, src, s.shard, s.record, spare))
@@ -71,7 +72,8 @@ func blocks(ctx context.Context, src *sources.Source, shard uint32, from uint64,
 		number := from
 		take := func(r sources.Record) error {
 			if r.Number != number {
-				return millrace.Errorf(millrace.ErrDamaged, "scan %s: record %d came in place of %d", o.Path(), r.Number, number)
+				return millrace.Errorf(millrace.ErrDamaged, "scan %s: record %d came in place of %d",
+					o.Path(), r.Number, number)
 			}
 			if err := o.HostFailure(&r); err != nil {
 				return err

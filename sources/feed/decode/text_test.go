@@ -9,8 +9,8 @@ import (
 	"millrace/sources"
 )
 
-// TestTextReturnsItsRecords: records of all sizes, bad ones among them, come back as they were added, with their offsets
-// and other values.
+// TestTextReturnsItsRecords: records of all sizes, bad ones among them, come back as they were added, with their
+// offsets and other values.
 func TestTextReturnsItsRecords(t *testing.T) {
 	bad := errors.New("bad")
 	long := bytes.Repeat([]byte("long "), SlabBytes/4)
@@ -32,7 +32,8 @@ func TestTextReturnsItsRecords(t *testing.T) {
 	}
 	for i, want := range in {
 		got := text.record(7+uint64(i), nil)
-		if got.Number != 7+uint64(i) || got.Offset != want.Offset || got.Err != want.Err || !bytes.Equal(got.Text, want.Text) {
+		if got.Number != 7+uint64(i) || got.Offset != want.Offset || got.Err != want.Err ||
+			!bytes.Equal(got.Text, want.Text) {
 			t.Fatalf("record %d is %.40v, want %.40v", i, got, want)
 		}
 		if want.Err == nil && !slices.Equal(got.Others, want.Others) {

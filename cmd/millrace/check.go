@@ -26,13 +26,14 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check MIXTURE",
 		Short: "Validate a mixture file and its data, and say what a run will do",
-		Long: `Validate a mixture file and every source of it, and say what a run of it will do.
+		Long: `Validate a mixture file and its sources, and say what a run will do.
 
-Files are opened, indexed where that was not done yet, and read to their end, up to --read MiB in all (--deep: all of them, and their
-hashes). The first --steps steps are planned and built as a run would, on this host, for --ranks trainer ranks.
+check opens and indexes the files, and reads up to --read MiB of them to their end. --deep reads all files and compares
+their hashes. check plans and builds the first --steps steps as a run on this host would, for --ranks trainer ranks.
 
-Exit status: 0 the mixture can be run; 1 the data cannot (each reason is a line on stderr); 2 the mixture file is invalid.
-Numbers marked ~ are estimated from the records read so far; millrace index --lengths makes them exact.`,
+Numbers marked ~ are estimated from the records read so far; millrace index --lengths makes them exact.
+Exit status: 0 the mixture can be run; 1 the data cannot, and each reason is a line on stderr; 2 the mixture file is
+invalid.`,
 		Example: "  millrace check mixture.yaml --ranks 8\n  millrace check mixture.yaml --deep --json",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE:    func(c *cobra.Command, args []string) error { return k.run(c, args[0]) },

@@ -25,7 +25,8 @@ import (
 func checkpointCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "checkpoint", Short: "Look into the journal of a stopped run", Args: noArgs,
-		Long:    "Look into the journal, the snapshots and the ledger of a run that is stopped. Only compact changes them, and nothing that the run needs.",
+		Long: `Read the journal, the snapshots and the ledger of a stopped run. Only compact changes them; it keeps everything that the
+run needs.`,
 		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined\n  millrace checkpoint compact runs/a",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -37,7 +38,8 @@ func dumpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1, "one run directory"),
-		Long:    "Print the format, the snapshots, the journal, the ledger, the plans and the index entries of a run that is stopped, a line each. DIR is its run directory.",
+		Long: `Print the format, the snapshots, the journal, the ledger, the plans and the index entries of a stopped run, a line each.
+DIR is its run directory.`,
 		Example: "  millrace checkpoint dump runs/a\n  millrace checkpoint dump runs/a --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := openJournal(args[0])
@@ -58,7 +60,8 @@ func verifyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify DIR", Short: "Check every byte of a run's journal", Args: exactArgs(1, "one run directory"),
-		Long:    "Read every record, snapshot, ledger entry and plan of a run that is stopped and check their sums, that they fit together, and that each step follows from the one before by the digest chain. Exit status 1 where they do not.",
+		Long: `Read every record, snapshot, ledger entry and plan of a stopped run. Check their checksums, their references, and the
+digest chain from step to step. Exit status 1 if a check fails.`,
 		Example: "  millrace checkpoint verify runs/a",
 		RunE:    func(c *cobra.Command, args []string) error { return verify(c, args[0], asJSON) },
 	}
@@ -98,17 +101,21 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 }
 
 func compactCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "compact DIR", Short: "Give back the room that a run's journal does not need", Args: exactArgs(1, "one run directory"),
-		Long: "Drop the records and plans that the newest snapshot of a stopped run makes superfluous, and rewrite the files without them. Plans that a saved checkpoint " +
-			"or the retention needs stay, and so does what the ledger keeps of every step for ever.",
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "compact DIR", Short: "Free the disk space that a run's journal does not need",
+		Args: exactArgs(1, "one run directory"),
+		Long: `Drop the records and plans that the newest snapshot of a stopped run replaces, and rewrite the files without them.
+Plans that a saved checkpoint or the retention needs stay. The ledger's digests and ranges of every step stay too.`,
 		Example: "  millrace checkpoint compact runs/a",
-		RunE:    func(c *cobra.Command, args []string) error { return compact(c, args[0]) },
+		RunE:    func(c *cobra.Command, args []string) error { return compact(c, args[0], asJSON) },
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
 }
 
-// compact works in two lives of the store: logs of the first are given back by the second.
-func compact(c *cobra.Command, dir string) error {
+// compact opens the store twice: the second opening frees the logs of the first.
+func compact(c *cobra.Command, dir string, asJSON bool) error {
 	before, after := int64(0), int64(0)
 	for _, act := range []func(*checkpoint.Store) error{
 		func(s *checkpoint.Store) error { return orchestrator.Retire(s, millrace.Train) },
@@ -129,6 +136,9 @@ func compact(c *cobra.Command, dir string) error {
 		}
 	}
 	return page(c, func(w *bufio.Writer) error {
+		if asJSON {
+			return report.Encode(w, map[string]any{"dir": dir, "bytes_before": before, "bytes": after})
+		}
 		_, err := fmt.Fprintf(w, "%s: %s before, %s now\n", dir, report.Size(before), report.Size(after))
 		return err
 	})

@@ -25,9 +25,10 @@ func indexCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "index MIXTURE",
 		Short: "Index the sources ahead of a run",
-		Long: `Build the indexes of a mixture's sources, so that a run starts at once. With --lengths every document is tokenised once and its
-length kept, so that plans need no tokenising and check is exact. What was done is kept in index_dir: an interrupted index goes on
-where it stopped.`,
+		Long: `Build the indexes of a mixture's sources, so that a run starts at once.
+
+With --lengths, index tokenises every document once and keeps its length in index_dir. Plans then need no tokenising,
+and the numbers of check are exact. An interrupted index continues at the next start.`,
 		Example: "  millrace index mixture.yaml\n  millrace index mixture.yaml --source web --lengths",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE:    func(c *cobra.Command, args []string) error { return x.run(c, args[0]) },

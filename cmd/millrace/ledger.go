@@ -30,13 +30,14 @@ func ledgerCommand() *cobra.Command {
 	l := &ledgerQuery{}
 	c := &cobra.Command{
 		Use:   "ledger DIR --step N | --sample SOURCE/ID",
-		Short: "Say what a step held, or where a sample went",
-		Long: `Say from the ledger of a run what a step held, or which steps a sample went into, while the run goes on or after.
+		Short: "Print the documents of a step, or the steps of a sample",
+		Long: `Say which documents a step held, or in which steps a sample was, during a run or after it.
 
-Each step is named once for every attempt in which it was sealed, with its digests and whether every rank has consumed it. ID is what
-batch.segments calls the sample, such as part-0.jsonl#5; SOURCE may be given with --source instead. The full plans of old steps are
-dropped, as checkpoint_saved allows; of those the digests and the ranges of ordinals stay, and "complete" is false with --json:
-millrace plan makes such a plan anew from the mixture file.`,
+ledger prints a step once for every attempt that sealed it, with its digests and whether every rank has consumed it. ID
+is the sample's id in batch.segments, such as part-0.jsonl#5. SOURCE may be given with --source instead.
+
+The run drops the full plans of old steps, as checkpoint_saved allows. Their digests and ranges of ordinals stay. With
+--json, "complete" is false for such a step; millrace plan computes its plan from the mixture file.`,
 		Example: "  millrace ledger runs/a --step 41200\n  millrace ledger runs/a --sample web/part-0.jsonl#5 --json",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -50,7 +51,7 @@ millrace plan makes such a plan anew from the mixture file.`,
 	f := c.Flags()
 	f.Uint64Var(&l.step, "step", 0, "the step to show")
 	f.StringVar(&l.sample, "sample", "", "the sample to find, as SOURCE/ID")
-	f.StringVar(&l.source, "source", "", "the sample's source, where --sample is its bare id")
+	f.StringVar(&l.source, "source", "", "the sample's source, if --sample is its id alone")
 	f.BoolVar(&l.json, "json", false, "print one JSON object a step and attempt")
 	return c
 }

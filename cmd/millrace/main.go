@@ -30,12 +30,12 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
 		Short: "One exact stream of length-balanced batches from many datasets to every trainer rank",
-		Long: `Millrace feeds the training of large models: a mixture file names the sources and how they are mixed, ` + "`millrace up`" + ` serves
-every trainer rank of this host on a Unix socket, and the same mixture file gives the same batches again, whatever dies on the way.
+		Long: `Millrace feeds the training of large models. A mixture file names the sources and how they are mixed. up serves every
+trainer rank of this host on a Unix socket. The same mixture file gives the same batches, also after failures.
 
-  millrace check mixture.yaml                             is it valid, and what will the run do?
-  millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve it
-  millrace status runs/a                                  what is it doing?`,
+  millrace check mixture.yaml                             validate it, and see what the run will do
+  millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve the batches
+  millrace status runs/a                                  see the state of the run`,
 		SilenceUsage: true, SilenceErrors: true, Args: noArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

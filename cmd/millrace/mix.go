@@ -33,19 +33,22 @@ func mixCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mix DIR show|set|schedule|skip|add-source|remove-source|costs",
 		Short: "Change the mixture of a run while it goes on, or show it",
-		Long: `Change the mixture of the run in DIR while it goes on. A change takes effect at a step that is not planned yet, the next one or
---from-step, on every rank alike; it is written to the journal before, so that the run gives the same batches again wherever it is started
-from, and the states that trainers save carry it. What was changed stays in force when the ranks start again from an earlier state,
-unless load_state_dict is given override=["mixture.changes"]. With --next-attempt a change may be made for a step that is planned already: it
-holds once the ranks start again from a state at or before that step.
+		Long: `Change the mixture of the run in DIR while it goes on.
 
-  show                       the weights in force, the schedule from here on, and every change
-  set NAME=WEIGHT...         these weights, one for each source, in place of the schedule from there on; --ramp linear|cosine --over-steps N
-  schedule FILE              a schedule, as under mixture.schedule in the mixture file, in place of the one from its first entry on
-  skip                       --from-step A --to-step B: what steps A to B, B excluded, would have held is passed over, and what follows takes its place
-  add-source NAME=WEIGHT     give a weight to a source that has 0, beside the others, which weigh 1 together
-  remove-source NAME         give a source 0 from there on, in the rest of the schedule too; the rest of a document that it has begun is left out
-  costs                      --linear A --quadratic B: predict cost by these from there on; or --refit: by those that fit the reported times best`,
+A change takes effect on every rank at the same step: at --from-step, or at the next step that is not planned. It is in
+the journal before, so the run gives the same batches after every restart, and trainers' states carry it. It stays in
+force when the ranks start again from an earlier state, unless load_state_dict gets override=["mixture.changes"].
+With --next-attempt, a change may name a step that is planned. It holds once the ranks start again at or
+before that step.
+
+  show                    the weights in force, the schedule from here on, and every change
+  set NAME=WEIGHT...      a weight for each source, in place of the schedule from there on
+                          (--ramp linear|cosine --over-steps N)
+  schedule FILE           a schedule, as under mixture.schedule, in place of the old one from its first entry on
+  skip                    pass over the data of steps A to B, B excluded (--from-step A --to-step B)
+  add-source NAME=WEIGHT  give a weight to a source that has 0; the others together weigh 1
+  remove-source NAME      give a source weight 0 from there on; the rest of a document that it has begun is left out
+  costs                   predict costs with --linear A --quadratic B, or with --refit by the reported times`,
 		Example: "  millrace mix runs/a set web=0.5 code=0.3 books=0.2 --ramp linear --over-steps 500\n" +
 			"  millrace mix runs/a skip --from-step 41200 --to-step 41260 --next-attempt\n  millrace mix runs/a show --json",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -57,13 +60,13 @@ holds once the ranks start again from a state at or before that step.
 		},
 	}
 	f := c.Flags()
-	f.Uint64Var(&m.from, "from-step", 0, "the first step to change; left out, the next one that is not planned")
+	f.Uint64Var(&m.from, "from-step", 0, "the first step to change (default: the next one that is not planned)")
 	f.Uint64Var(&m.to, "to-step", 0, "of skip: the first step whose data is not passed over")
 	f.StringVar(&m.ramp, "ramp", "none", "of set: none, linear or cosine")
 	f.Uint64Var(&m.over, "over-steps", 0, "of set: the length of the ramp in steps")
-	f.BoolVar(&m.later, "next-attempt", false, "hold once the ranks start again from a state at or before --from-step")
-	f.Uint64Var(&m.linear, "linear", 0, "of costs: what a token costs")
-	f.Uint64Var(&m.quadratic, "quadratic", 0, "of costs: what a pair of tokens of one document costs")
+	f.BoolVar(&m.later, "next-attempt", false, "take effect when the ranks start again at or before --from-step")
+	f.Uint64Var(&m.linear, "linear", 0, "of costs: the cost of a token")
+	f.Uint64Var(&m.quadratic, "quadratic", 0, "of costs: the cost of a pair of tokens of one document")
 	f.BoolVar(&m.fit, "refit", false, "of costs: fit them to the times that trainers reported")
 	f.BoolVar(&m.json, "json", false, "print one JSON object")
 	return c

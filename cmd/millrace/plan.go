@@ -36,25 +36,27 @@ func planCommand() *cobra.Command {
 	p := &plan{}
 	c := &cobra.Command{
 		Use:   "plan MIXTURE --steps A..B",
-		Short: "Print what steps hold and where it goes",
-		Long: `Print the plans of steps A to B, B excluded: which tokens of which documents each step holds, and on which rank, microbatch and row
-they are. Plans are made anew from the mixture file, as a run would make them; with --run-dir they are read from the ledger of a run,
-which has to be stopped, and MIXTURE may be left out. Where a run was begun anew from an earlier step, the newest attempt counts.
+		Short: "Print the documents of steps and their places",
+		Long: `Print the plans of steps A to B, B excluded: the tokens of each step, and their rank, microbatch and row.
+
+plan computes the plans from the mixture file, as a run would. With --run-dir, it reads them from the ledger of a
+stopped run, and MIXTURE may be left out. If several attempts sealed a step, plan prints the newest.
 
 With --json, one object a line: step, content_digest (equal for any number of ranks), placement_digest, segments.
 
-With --explain, why each step costs what it costs, by the mixture file's model or cost: the overhead over the mean rank, the least that the
-documents leave (the bound) and the gap, fill, stranded places, how far window and carry moved documents, every source against its target up
-to that step, and a picture of each rank's cost. --json has the same numbers; --html writes them with plots into one page.`,
-		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps 41200..41201 --json",
-		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, args) },
+With --explain, plan says why each step costs as much as it does, by the mixture file's model or cost: the overhead over
+the mean rank, a lower bound for these documents and the gap to it; fill and stranded places; how far window and carry
+moved documents; each source against its target; and a picture of each rank's cost. --html writes a page with plots.`,
+		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n" +
+			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps 41200..41201 --json",
+		RunE: func(c *cobra.Command, args []string) error { return p.run(c, args) },
 	}
 	f := c.Flags()
 	f.StringVar(&p.steps, "steps", "", "steps A..B, B excluded (required)")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.StringVar(&p.runDir, "run-dir", "", "read the ledger of this run")
 	f.BoolVar(&p.json, "json", false, "print one JSON object a step")
-	f.BoolVar(&p.explain, "explain", false, "say why each step costs what it costs, in place of where its segments are")
+	f.BoolVar(&p.explain, "explain", false, "print the cost of each step and its causes, in place of its segments")
 	f.StringVar(&p.html, "html", "", "with --explain, write a page with plots to this file")
 	return c
 }

@@ -31,15 +31,16 @@ func previewCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preview MIXTURE --step K --rank R",
 		Short: "Print a batch as text",
-		Long: `Print what a trainer rank gets in a step: rows, the documents in them and their text, made as a run would make it. Long texts are
-shortened in the middle; --full prints all of them. Of sources of tokens the tokens are printed.`,
+		Long: `Print the batch of a trainer rank in a step as text: its rows, the documents in them and their text.
+
+preview shortens long texts in the middle; --full prints them whole. It prints the tokens of sources that hold tokens.`,
 		Example: "  millrace preview mixture.yaml --step 0 --rank 0\n  millrace preview mixture.yaml --step 100 --rank 3 --ranks 8 --microbatch 0 --json",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, args[0]) },
 	}
 	f := c.Flags()
 	f.Int64Var(&p.step, "step", 0, "step, from 0")
-	f.IntVar(&p.rank, "rank", 0, "trainer rank, from 0; with tensor, context or pipeline parallelism the ranks count along tp, cp, dp, pp")
+	f.IntVar(&p.rank, "rank", 0, "trainer rank, from 0; ranks count along tp, cp, dp, pp")
 	f.IntVar(&p.ranks, "ranks", 1, "trainer ranks")
 	f.IntVar(&p.microbatch, "microbatch", -1, "one microbatch, from 0 (default: all of the step)")
 	f.BoolVar(&p.full, "full", false, "print whole texts")

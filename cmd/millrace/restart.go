@@ -42,10 +42,12 @@ func restartCommand() *cobra.Command {
 	r := &restart{}
 	c := &cobra.Command{
 		Use:   "restart DIR [NAME...]",
-		Short: "Exchange the processes of a run, one after the other, while it goes on",
-		Long: `Exchange the processes of the run in DIR, one after the other, while it goes on: each is asked to leave, hands over what it has, and its
-successor has to run, with every loader protected by a shadow again where there are shadows, before the next is asked. Without names,
-every role in the order shadows, loaders, sidecar, orchestrator. A program that was replaced on disk is not taken up: that needs a new up.`,
+		Short: "Replace the processes of a run one after the other, while it goes on",
+		Long: `Replace the processes of the run in DIR one after the other, while it goes on.
+
+Each process is asked to leave and hands over its work. The next one is asked when the successor runs and every loader
+has a shadow again (if there are shadows). Without names, the order is shadows, loaders, sidecar, orchestrator.
+restart does not start a program that was replaced on disk: that needs a new up.`,
 		Example: "  millrace restart runs/a\n  millrace restart runs/a loader-1 orchestrator",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -56,7 +58,7 @@ every role in the order shadows, loaders, sidecar, orchestrator. A program that 
 		},
 	}
 	c.Flags().BoolVar(&r.json, "json", false, "print one JSON object a role")
-	c.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "how long one role may take before the rest is left as it is")
+	c.Flags().DurationVar(&r.timeout, "timeout", time.Minute, "how long one role may take; after that, restart stops")
 	return c
 }
 

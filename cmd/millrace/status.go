@@ -23,11 +23,13 @@ func statusCommand() *cobra.Command {
 	var asJSON, watch bool
 	c := &cobra.Command{
 		Use:   "status DIR",
-		Short: "Say what a run is doing",
-		Long: `Say what the run in a run directory is doing: its processes, how far it is, what was drawn of each source, what was quarantined,
-what it waits for and what it lacks: a shadow for a loader, room on a disk, a source that cannot be reached. A process is a loader while
-it reads something for the run, and a shadow while it only stands by, whatever it was started as. While the orchestrator is being started
-again, its processes are shown alone. Of a run that is stopped the facts in its journal are shown; with --json, "running" is false then.`,
+		Short: "Print the state of a run",
+		Long: `Print the state of the run in a run directory: its processes, its step, the tokens drawn of each source, quarantined
+records, what the run waits for, and the capabilities that are missing, such as a shadow or space on a disk.
+
+A process counts as a loader while it reads a stripe, and as a shadow while it stands by. While the orchestrator
+restarts, status prints the processes alone. For a stopped run, it prints the facts in the
+journal; "running" is then false.`,
 		Example: "  millrace status runs/a\n  millrace status runs/a --json | jq .step\n  millrace status runs/a --watch",
 		Args:    exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -39,13 +39,15 @@ func upCommand() *cobra.Command {
 		Short: "Serve a mixture to the trainer ranks of this host",
 		Long: `Serve a mixture to the N trainer ranks of this host, on DIR/rank-0.sock … DIR/rank-<N-1>.sock.
 
-Prints a line that begins with "ready" when all sockets accept. A finite run ends by itself, with status 0, once every rank has taken
-everything. DIR keeps the run's journal: with a directory that has history, trainers say where they start (a saved state, "latest" or
-"fresh"). Ctrl-C or SIGTERM stops cleanly; whatever was killed goes on with the next up on the same directory.
+up prints a line that begins with "ready" when all sockets accept. A finite run ends by itself, with status 0, after
+every rank has taken all batches. Ctrl-C or SIGTERM stops cleanly.
 
-Every role is a process of its own and is started again when it dies. Of a loader that is lost a shadow takes over at once
-(reliability.shadows in the mixture file); a full disk is waited for. What the run lacks is said on stderr, "warning: …" when it begins
-and "over: …" when it ends, and by millrace status; millrace restart exchanges the processes one after the other.`,
+DIR keeps the run's journal. The next up on the same directory continues the run, also after a kill. In a directory with
+history, each trainer says where it starts: a saved state, "latest" or "fresh".
+
+Every role is a separate process, and up restarts a process that dies. A shadow takes over for a lost loader at once
+(reliability.shadows in the mixture file). When a disk is full, the run waits. up prints "warning: …" when a capability
+goes missing and "over: …" when it is back; millrace status lists what is missing now.`,
 		Example: "  millrace up mixture.yaml --ranks 8 --run-dir runs/a",
 		Args:    exactArgs(1, "one mixture file"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -58,7 +60,7 @@ and "over: …" when it ends, and by millrace status; millrace restart exchanges
 	f.IntVar(&u.world, "world-size", 0, "trainer ranks of all hosts (default: --ranks)")
 	f.StringVar(&u.runDir, "run-dir", "", "directory of the run: sockets and journal (required)")
 	f.StringVar(&u.metrics, "metrics", "", "serve Prometheus metrics at http://ADDRESS/metrics, such as 127.0.0.1:9464")
-	f.StringVar(&u.events, "events", "", "directory for event records of every role, one JSON object a line")
+	f.StringVar(&u.events, "events", "", "directory for event records of the roles, one JSON object a line")
 	return c
 }
 

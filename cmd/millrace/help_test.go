@@ -1,0 +1,52 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// commands returns the commands of the program that do something, without those of cobra and those that up starts.
+func commands(of *cobra.Command) (out []*cobra.Command) {
+	for _, c := range of.Commands() {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		if inner := commands(c); len(inner) > 0 {
+			out = append(out, inner...)
+		} else {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// TestEveryCommandThatPrintsTakesJSON: README.md says so.
+func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
+	all := commands(rootCommand())
+	if len(all) < 13 {
+		t.Fatalf("only %d commands were found", len(all))
+	}
+	for _, c := range all {
+		if flag := c.Flags().Lookup("json"); (flag == nil) != (c.Name() == "up") {
+			t.Errorf("%s: --json is %v", c.CommandPath(), flag)
+		}
+	}
+}
+
+// TestHelpFitsATerminal: no line of a help text is longer than 120 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	for _, c := range append(commands(rootCommand()), rootCommand()) {
+		text := c.Long + "\n" + c.Example + "\n" + c.UsageString()
+		for line := range strings.SplitSeq(text, "\n") {
+			if n := len([]rune(line)); n > 120 {
+				t.Errorf("%s: %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		if c.Long == "" && !slices.Contains([]string{"version"}, c.Name()) {
+			t.Errorf("%s has no description", c.CommandPath())
+		}
+	}
+}

@@ -10,8 +10,8 @@ import (
 // ignored is the label of a document's last token and of padding. PyTorch's cross entropy ignores it by default.
 const ignored = -100
 
-// Collator builds one context-parallel rank's slices of the microbatches of one shape. It is immutable after New and safe
-// for concurrent use.
+// Collator builds one context-parallel rank's slices of the microbatches of one shape. It is immutable after New and
+// safe for concurrent use.
 type Collator struct {
 	shape millrace.Shape
 	pad   uint32 // segments are padded to a multiple of it, in tokens
@@ -23,8 +23,8 @@ type Collator struct {
 	ones            []float32
 }
 
-// New returns the collator for the first context-parallel rank of shape. padMultiple is the run's pad_multiple, 1 or more.
-// With several context-parallel ranks it is a multiple of twice their number.
+// New returns the collator for the first context-parallel rank of shape. padMultiple is the run's pad_multiple, 1 or
+// more. With several context-parallel ranks it is a multiple of twice their number.
 func New(shape millrace.Shape, padMultiple uint32) *Collator {
 	n := int(max(shape.SequenceLength, shape.CapTokens, 1))
 	c := bare(shape, padMultiple)
@@ -63,15 +63,18 @@ func rows[T int32 | int64](n int) (count, none []T) {
 	return count, none
 }
 
-// Build fills dst with the tensors of the rank's slice of a microbatch. part is that of the whole microbatch, in (row, start)
-// order. tokens[i] holds the tokens of part[i], and one more if its document continues after it (Segment.More). Build
-// writes every byte of every tensor, so dst may hold an older batch.
+// Build fills dst with the tensors of the rank's slice of a microbatch. part is that of the whole microbatch, in (row,
+// start) order. tokens[i] holds the tokens of part[i], and one more if its document continues after it (Segment.More).
+// Build writes every byte of every tensor, so dst may hold an older batch.
 //
 // masked marks the masked segments; nil: none is. A masked segment keeps its place, length, positions and number. Its
 // tokens are 0, its labels -100 and its loss mask 0; tokens[i] is ignored.
-func (c *Collator) Build(dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool) error {
+func (c *Collator) Build(
+	dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool,
+) error {
 	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
-		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d", len(part), len(tokens), len(masked))
+		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d",
+			len(part), len(tokens), len(masked))
 	}
 	for i := range part {
 		if a := &part[i]; a.Holder > c.ranks {
@@ -188,8 +191,8 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 	a.padding(at, len(a.tokens))
 }
 
-// segment writes a run of a segment's tokens at column `at`. After the segment's own tokens, tokens has the document's next
-// token, unless the document ends there.
+// segment writes a run of a segment's tokens at column `at`. After the segment's own tokens, tokens has the document's
+// next token, unless the document ends there.
 func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
 	n := r.to - r.from
 	if n == 0 {
@@ -244,8 +247,8 @@ func (a *arrays[T]) padding(from, to int) {
 	}
 }
 
-// boundaries writes cu_seqlens and max_seqlen: the padded start of every segment minus from, the end minus from, and the
-// longest distance.
+// boundaries writes cu_seqlens and max_seqlen: the padded start of every segment minus from, the end minus from, and
+// the longest distance.
 func boundaries(cu, longest []int32, part []millrace.Assignment, from, end int) {
 	cu[0], cu[len(cu)-1], longest[0] = 0, int32(end-from), 0
 	for i := range part {

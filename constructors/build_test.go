@@ -15,7 +15,8 @@ func document(d, j int) uint32 { return uint32(d*10_000 + j + 1) }
 
 type piece struct{ doc, offset, length, total int }
 
-// cut makes random documents, cuts them at the sequence length and places them in rows. It returns assignments and tokens.
+// cut makes random documents, cuts them at the sequence length and places them in rows. It returns assignments and
+// tokens.
 func cut(r *rand.Rand, shape millrace.Shape, pad uint32) ([]millrace.Assignment, [][]uint32, []piece) {
 	var part []millrace.Assignment
 	var tokens [][]uint32
@@ -37,7 +38,16 @@ func cut(r *rand.Rand, shape millrace.Shape, pad uint32) ([]millrace.Assignment,
 				col = 0
 				continue
 			}
-			a := millrace.Assignment{Row: row, Start: col, Segment: millrace.Segment{Ordinal: millrace.Ordinal(d), Offset: uint32(offset), Length: uint32(n), More: offset+n < total}}
+			a := millrace.Assignment{
+				Row:   row,
+				Start: col,
+				Segment: millrace.Segment{
+					Ordinal: millrace.Ordinal(d),
+					Offset:  uint32(offset),
+					Length:  uint32(n),
+					More:    offset+n < total,
+				},
+			}
 			var toks []uint32
 			for j := offset; j < min(offset+n+1, total); j++ {
 				toks = append(toks, document(d, j))
@@ -65,11 +75,17 @@ func at(frame []byte, t Tensor, i int) int64 {
 	}
 }
 
-// TestBuildAgainstElementByElement computes every element by its definition, and compares, over a frame with old content.
+// TestBuildAgainstElementByElement computes every element by its definition, and compares, over a frame with old
+// content.
 func TestBuildAgainstElementByElement(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 400 {
-		shape := millrace.Shape{SequenceLength: 64, MicroBatch: uint32(1 + trial%4), Layout: millrace.Packed, TokenDtype: millrace.Int64}
+		shape := millrace.Shape{
+			SequenceLength: 64,
+			MicroBatch:     uint32(1 + trial%4),
+			Layout:         millrace.Packed,
+			TokenDtype:     millrace.Int64,
+		}
 		if trial%2 == 1 {
 			shape.TokenDtype = millrace.Int32
 		}
@@ -98,8 +114,8 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 	}
 }
 
-// TestMaskedSegmentsKeepTheirPlace compares with a build without masks. Nothing differs outside of the masked segments, and
-// inside them tokens, labels and loss mask differ.
+// TestMaskedSegmentsKeepTheirPlace compares with a build without masks. Nothing differs outside of the masked segments,
+// and inside them tokens, labels and loss mask differ.
 func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for trial := range 200 {
@@ -130,9 +146,11 @@ func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 		for i := range got {
 			got[i] = byte(r.Uint32())
 		}
-		if err := errors.Join(c.Build(whole, ts, part, tokens, nil), c.Build(got, ts, part, given, masked)); err != nil {
+		err := errors.Join(c.Build(whole, ts, part, tokens, nil), c.Build(got, ts, part, given, masked))
+		if err != nil {
 			t.Fatal(err)
 		}
+		ofMasked := map[string]int64{"tokens": 0, "labels": ignored, "loss_mask": 0}
 		for _, tensor := range ts {
 			n := 1
 			for _, d := range tensor.Shape {
@@ -140,7 +158,7 @@ func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 			}
 			for i := range n {
 				want := at(whole, tensor, i)
-				if value, changes := map[string]int64{"tokens": 0, "labels": ignored, "loss_mask": 0}[tensor.Name]; changes && inside[i] {
+				if value, changes := ofMasked[tensor.Name]; changes && inside[i] {
 					want = value
 				}
 				if is := at(got, tensor, i); is != want {
@@ -152,7 +170,8 @@ func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 			t.Fatal("tokens that are missing were taken for masked ones")
 		}
 	}
-	if c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 1, Layout: millrace.Packed}, 1); c.Build(make([]byte, 4096), must(c.Layout(nil)), nil, nil, []bool{true}) == nil {
+	c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 1, Layout: millrace.Packed}, 1)
+	if c.Build(make([]byte, 4096), must(c.Layout(nil)), nil, nil, []bool{true}) == nil {
 		t.Error("a mask of no segment was accepted")
 	}
 }
@@ -181,10 +200,18 @@ func wants(n, stride int, part []millrace.Assignment, pieces []piece) []want {
 	return out
 }
 
-func checkPacked(t *testing.T, frame []byte, ts []Tensor, part []millrace.Assignment, pieces []piece, shape millrace.Shape) {
+func checkPacked(
+	t *testing.T, frame []byte, ts []Tensor, part []millrace.Assignment, pieces []piece, shape millrace.Shape,
+) {
 	t.Helper()
 	for i, w := range wants(int(shape.MicroBatch*shape.SequenceLength), int(shape.SequenceLength), part, pieces) {
-		got := want{at(frame, ts[0], i), at(frame, ts[1], i), at(frame, ts[2], i), at(frame, ts[3], i), at(frame, ts[4], i)}
+		got := want{
+			at(frame, ts[0], i),
+			at(frame, ts[1], i),
+			at(frame, ts[2], i),
+			at(frame, ts[3], i),
+			at(frame, ts[4], i),
+		}
 		if got != w {
 			t.Fatalf("element %d: got %+v, want %+v", i, got, w)
 		}
@@ -196,7 +223,12 @@ func checkVarlen(t *testing.T, frame []byte, ts []Tensor, part []millrace.Assign
 	n := ts[0].Shape[0]
 	for i, w := range wants(n, 0, part, pieces) {
 		w.id = 0
-		got := want{token: at(frame, ts[0], i), label: at(frame, ts[1], i), position: at(frame, ts[2], i), mask: at(frame, ts[3], i)}
+		got := want{
+			token:    at(frame, ts[0], i),
+			label:    at(frame, ts[1], i),
+			position: at(frame, ts[2], i),
+			mask:     at(frame, ts[3], i),
+		}
 		if got != w {
 			t.Fatalf("element %d: got %+v, want %+v", i, got, w)
 		}
@@ -214,7 +246,16 @@ func checkVarlen(t *testing.T, frame []byte, ts []Tensor, part []millrace.Assign
 }
 
 func TestEmptyVarlenMicrobatchHoldsOneMaskedToken(t *testing.T) {
-	c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 1, Layout: millrace.Varlen, CapTokens: 8, TokenDtype: millrace.Int64}, 1)
+	c := New(
+		millrace.Shape{
+			SequenceLength: 8,
+			MicroBatch:     1,
+			Layout:         millrace.Varlen,
+			CapTokens:      8,
+			TokenDtype:     millrace.Int64,
+		},
+		1,
+	)
 	ts, size := c.Layout(nil)
 	frame := make([]byte, size)
 	for i := range frame {

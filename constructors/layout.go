@@ -16,11 +16,11 @@ type Tensor struct {
 
 // Layout returns the tensors of the rank's slice of a microbatch, and the size of its frame in bytes.
 //
-// Packed: tokens, labels, position_ids, segment_ids and loss_mask, each [micro_batch_size, sequence_length / cp], whatever
-// the part.
+// Packed: tokens, labels, position_ids, segment_ids and loss_mask, each [micro_batch_size, sequence_length / cp],
+// whatever the part.
 //
-// Varlen: tokens, labels, position_ids and loss_mask, each [n]; cu_seqlens [segments + 1] and max_seqlen []. The last two
-// are those of the whole microbatch, and n is cu_seqlens[-1] / cp. With Shape.Local there are also cu_seqlens_local
+// Varlen: tokens, labels, position_ids and loss_mask, each [n]; cu_seqlens [segments + 1] and max_seqlen []. The last
+// two are those of the whole microbatch, and n is cu_seqlens[-1] / cp. With Shape.Local there are also cu_seqlens_local
 // [held + 1] and max_seqlen_local [], of the documents that this rank holds whole. They follow the slices, so that n is
 // cu_seqlens[-1] / cp + cu_seqlens_local[-1].
 func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {

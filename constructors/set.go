@@ -20,8 +20,8 @@ func NewSet(shapes []millrace.Shape, padMultiple uint32) *Set {
 	return &Set{shapes: shapes, pad: padMultiple, made: map[millrace.Shape]*Collator{}}
 }
 
-// Of returns the collator of a plan's microbatches, for the first context-parallel rank. It returns an error with the mark
-// millrace.ErrMismatch if no stage of the run has the plan's shape.
+// Of returns the collator of a plan's microbatches, for the first context-parallel rank. It returns an error with the
+// mark millrace.ErrMismatch if no stage of the run has the plan's shape.
 func (s *Set) Of(p *millrace.Plan) (*Collator, error) {
 	for _, shape := range s.shapes {
 		if (p.SequenceLength == 0 || p.SequenceLength == shape.SequenceLength) &&

@@ -20,7 +20,8 @@ func TestSetBuildsWhatThePlanSays(t *testing.T) {
 			if err != nil || c.Shape() != want {
 				t.Fatalf("got the shape %+v, %v, want %+v", c.Shape(), err, want)
 			}
-			if ts, _ := c.Layout(nil); ts[0].Shape[0] != int(want.MicroBatch) || ts[0].Shape[1] != int(want.SequenceLength) {
+			if ts, _ := c.Layout(nil); ts[0].Shape[0] != int(want.MicroBatch) ||
+				ts[0].Shape[1] != int(want.SequenceLength) {
 				t.Fatalf("%+v: tokens are %v", want, ts[0].Shape)
 			}
 		}

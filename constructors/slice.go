@@ -2,11 +2,11 @@ package constructors
 
 import "millrace"
 
-// A segment that several ranks share is cut in zigzag, so that causal attention costs all ranks the same. Its padded length
-// is cut into 2n equal chunks. Rank r of n has chunks r and 2n-1-r, one after the other. This is the order of Megatron's
-// get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. If a segment is
-// also split over data-parallel ranks (Assignment.Parts), each of its two chunks is cut again. Slice Part of Parts, for
-// context-parallel rank c of C, is then that of rank Part*C + c of Parts*C.
+// A segment that several ranks share is cut in zigzag, so that causal attention costs all ranks the same. Its padded
+// length is cut into 2n equal chunks. Rank r of n has chunks r and 2n-1-r, one after the other. This is the order of
+// Megatron's get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. If
+// a segment is also split over data-parallel ranks (Assignment.Parts), each of its two chunks is cut again. Slice Part
+// of Parts, for context-parallel rank c of C, is then that of rank Part*C + c of Parts*C.
 
 // run is a contiguous part of a segment's tokens: tokens [from, to), at column `at` of the row.
 type run struct{ at, from, to int }
@@ -19,8 +19,9 @@ type extent struct {
 	own      int // their padded tokens
 }
 
-// arranged is a microbatch in the order in which one rank builds it: slices first, then the segments that the rank holds
-// whole. Start counts columns before slicing; for a segment that is held whole it counts columns of the rank's arrays.
+// arranged is a microbatch in the order in which one rank builds it: slices first, then the segments that the rank
+// holds whole. Start counts columns before slicing; for a segment that is held whole it counts columns of the rank's
+// arrays.
 type arranged struct {
 	part   []millrace.Assignment
 	tokens [][]uint32
@@ -39,7 +40,12 @@ func (c *Collator) least() int {
 // arrange puts a microbatch into the order in which it is built. tokens and masked may be nil.
 func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked []bool) arranged {
 	if !c.shape.Local {
-		in := arranged{part: part, tokens: tokens, masked: masked, extent: extent{segments: len(part), shared: c.least()}}
+		in := arranged{
+			part:   part,
+			tokens: tokens,
+			masked: masked,
+			extent: extent{segments: len(part), shared: c.least()},
+		}
 		if len(part) > 0 {
 			last := &part[len(part)-1]
 			in.shared = int(last.Start + last.Columns(c.pad))
@@ -78,8 +84,8 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 	return in
 }
 
-// room returns the columns that a segment needs before its row's end, before slicing: its padded length if it is sliced, else
-// its tokens. ok is false if the segment cannot be cut into equal chunks, or if this shape cannot have it.
+// room returns the columns that a segment needs before its row's end, before slicing: its padded length if it is
+// sliced, else its tokens. ok is false if the segment cannot be cut into equal chunks, or if this shape cannot have it.
 func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	if a.Holder > 0 {
 		return uint64(a.Length), c.shape.Local && a.Parts == 0

@@ -24,7 +24,12 @@ func columns(frame []byte, ts []Tensor) [][]column {
 	}
 	out := make([][]column, rows)
 	for i := range rows * width {
-		c := column{token: at(frame, ts[0], i), label: at(frame, ts[1], i), position: at(frame, ts[2], i), mask: at(frame, mask, i)}
+		c := column{
+			token:    at(frame, ts[0], i),
+			label:    at(frame, ts[1], i),
+			position: at(frame, ts[2], i),
+			mask:     at(frame, mask, i),
+		}
 		if len(shape) == 2 {
 			c.id = at(frame, ts[3], i)
 		}
@@ -40,7 +45,9 @@ func zigzag(row []column, n, r int) []column {
 }
 
 // wholeAndSlices builds a microbatch for one rank that gets all of it, and for every context-parallel rank.
-func wholeAndSlices(t *testing.T, shape millrace.Shape, pad uint32, part []millrace.Assignment, tokens [][]uint32, masked []bool) (whole [][]column, of [][][]column, ts [][]Tensor, frames [][]byte) {
+func wholeAndSlices(
+	t *testing.T, shape millrace.Shape, pad uint32, part []millrace.Assignment, tokens [][]uint32, masked []bool,
+) (whole [][]column, of [][][]column, ts [][]Tensor, frames [][]byte) {
 	t.Helper()
 	build := func(c *Collator, part []millrace.Assignment) ([][]column, []Tensor, []byte) {
 		tensors, size := c.Layout(part)
@@ -70,13 +77,20 @@ func wholeAndSlices(t *testing.T, shape millrace.Shape, pad uint32, part []millr
 }
 
 // TestSlicesAgainstChunks: every context-parallel rank has its two chunks of each document's padded place in the whole
-// microbatch, and its share of the padding after the last one. Labels equal those of the whole, also at the borders of chunks.
+// microbatch, and its share of the padding after the last one. Labels equal those of the whole, also at the borders of
+// chunks.
 func TestSlicesAgainstChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for trial := range 320 {
 		cp := uint32(1 + trial%8)
 		pad := 2 * cp * uint32(1+trial%3)
-		shape := millrace.Shape{SequenceLength: pad * (4 + r.Uint32N(6)), MicroBatch: 1 + r.Uint32N(3), Layout: millrace.Packed, TokenDtype: millrace.Int64, CP: cp}
+		shape := millrace.Shape{
+			SequenceLength: pad * (4 + r.Uint32N(6)),
+			MicroBatch:     1 + r.Uint32N(3),
+			Layout:         millrace.Packed,
+			TokenDtype:     millrace.Int64,
+			CP:             cp,
+		}
 		if trial%2 == 1 {
 			shape.TokenDtype = millrace.Int32
 		}
@@ -101,7 +115,8 @@ func TestSlicesAgainstChunks(t *testing.T) {
 					want = []column{nothing, nothing}
 				}
 				if !slices.Equal(of[rank][row], want) {
-					t.Fatalf("trial %d, rank %d of %d, row %d:\n%v, want\n%v", trial, rank, cp, row, of[rank][row], want)
+					t.Fatalf("trial %d, rank %d of %d, row %d:\n%v, want\n%v", trial, rank, cp, row, of[rank][row],
+						want)
 				}
 			}
 			if shape.Layout == millrace.Varlen {
@@ -134,7 +149,9 @@ func values(frame []byte, t Tensor) (out []int64) {
 }
 
 // fill places random segments one after the other, as plans do. Some microbatches stay empty.
-func fill(r *rand.Rand, shape millrace.Shape, pad uint32) (part []millrace.Assignment, tokens [][]uint32, masked []bool) {
+func fill(
+	r *rand.Rand, shape millrace.Shape, pad uint32,
+) (part []millrace.Assignment, tokens [][]uint32, masked []bool) {
 	rows, width := shape.MicroBatch, shape.SequenceLength
 	if shape.Layout == millrace.Varlen {
 		rows, width = 1, shape.CapTokens
@@ -145,7 +162,11 @@ func fill(r *rand.Rand, shape millrace.Shape, pad uint32) (part []millrace.Assig
 	for row := range rows {
 		for col := uint32(0); col < width; {
 			n := 1 + r.Uint32N(min(width-col, shape.SequenceLength))
-			a := millrace.Assignment{Row: row, Start: col, Segment: millrace.Segment{Ordinal: millrace.Ordinal(len(part)), Length: n, More: r.IntN(2) == 0}}
+			a := millrace.Assignment{
+				Row:     row,
+				Start:   col,
+				Segment: millrace.Segment{Ordinal: millrace.Ordinal(len(part)), Length: n, More: r.IntN(2) == 0},
+			}
 			toks := make([]uint32, n, n+1)
 			if a.More {
 				toks = append(toks, 0)
@@ -163,14 +184,22 @@ func fill(r *rand.Rand, shape millrace.Shape, pad uint32) (part []millrace.Assig
 	return part, tokens, masked
 }
 
-// TestHeldDocuments: with documents that are whole on one rank, all ranks together have every column of the microbatch once.
-// Slices come first, bounded by cu_seqlens; then come held documents, bounded by cu_seqlens_local.
+// TestHeldDocuments: with documents that are whole on one rank, all ranks together have every column of the microbatch
+// once. Slices come first, bounded by cu_seqlens; then come held documents, bounded by cu_seqlens_local.
 func TestHeldDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for trial := range 200 {
 		cp := uint32(2 + trial%4)
 		pad := 2 * cp
-		shape := millrace.Shape{SequenceLength: pad * 6, MicroBatch: 2, Layout: millrace.Varlen, TokenDtype: millrace.Int64, CapTokens: pad * 12, CP: cp, Local: true}
+		shape := millrace.Shape{
+			SequenceLength: pad * 6,
+			MicroBatch:     2,
+			Layout:         millrace.Varlen,
+			TokenDtype:     millrace.Int64,
+			CapTokens:      pad * 12,
+			CP:             cp,
+			Local:          true,
+		}
 		part, tokens, masked := fill(r, shape, pad)
 		for i := range part {
 			if r.IntN(3) > 0 {
@@ -205,20 +234,27 @@ func TestHeldDocuments(t *testing.T) {
 			for i := range local[1:] {
 				longest = max(longest, local[i+1]-local[i])
 			}
-			if got := values(frames[rank], ts[rank][6]); !slices.Equal(got, local) || at(frames[rank], ts[rank][7], 0) != longest {
+			if got := values(frames[rank], ts[rank][6]); !slices.Equal(got, local) ||
+				at(frames[rank], ts[rank][7], 0) != longest {
 				t.Fatalf("cu_seqlens_local %v, want %v, the longest %d", got, local, longest)
 			}
 		}
 	}
 }
 
-// TestLossIsThatOfTheWhole: any split of the same segments, over data-parallel ranks, context-parallel ranks or both, gives
-// the same sum of a loss that depends on token, label and position, and the same denominators.
+// TestLossIsThatOfTheWhole: any split of the same segments, over data-parallel ranks, context-parallel ranks or both,
+// gives the same sum of a loss that depends on token, label and position, and the same denominators.
 func TestLossIsThatOfTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for trial := range 100 {
 		pad := uint32(12) // goes with two and three context-parallel ranks
-		shape := millrace.Shape{SequenceLength: pad * 24, MicroBatch: 2, Layout: millrace.Varlen, TokenDtype: millrace.Int64, CapTokens: pad * 60}
+		shape := millrace.Shape{
+			SequenceLength: pad * 24,
+			MicroBatch:     2,
+			Layout:         millrace.Varlen,
+			TokenDtype:     millrace.Int64,
+			CapTokens:      pad * 60,
+		}
 		if trial%2 == 1 {
 			shape.Layout = millrace.Packed
 		}
@@ -246,15 +282,18 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 				}
 			}
 			if sum != want || labels != count || StepLossTokens(all) != count {
-				t.Fatalf("trial %d, %v: loss %d of %d labels (of the step %d), want %d of %d", trial, split, sum, labels, StepLossTokens(all), want, count)
+				t.Fatalf("trial %d, %v: loss %d of %d labels (of the step %d), want %d of %d", trial, split, sum,
+					labels, StepLossTokens(all), want, count)
 			}
 		}
 	}
 }
 
-// split1 returns the part of data-parallel rank p: its slices of the longer segments, which are split, and its share of the
-// others.
-func split1(part []millrace.Assignment, tokens [][]uint32, parts, p, pad uint32) (out []millrace.Assignment, given [][]uint32) {
+// split1 returns the part of data-parallel rank p: its slices of the longer segments, which are split, and its share of
+// the others.
+func split1(
+	part []millrace.Assignment, tokens [][]uint32, parts, p, pad uint32,
+) (out []millrace.Assignment, given [][]uint32) {
 	row, start := uint32(0), uint32(0)
 	for i, a := range part {
 		if a.Row != row {
@@ -296,11 +335,20 @@ func loss(t *testing.T, c *Collator, part []millrace.Assignment, tokens [][]uint
 
 // TestSlicesRefused: segments that cannot be cut into equal chunks, and segments without a holder, are errors.
 func TestSlicesRefused(t *testing.T) {
-	shape := millrace.Shape{SequenceLength: 48, MicroBatch: 1, Layout: millrace.Varlen, CapTokens: 48, TokenDtype: millrace.Int64, CP: 2}
+	shape := millrace.Shape{
+		SequenceLength: 48,
+		MicroBatch:     1,
+		Layout:         millrace.Varlen,
+		CapTokens:      48,
+		TokenDtype:     millrace.Int64,
+		CP:             2,
+	}
 	local := shape
 	local.Local = true
 	seg := func(start, length, part, parts, holder uint32) []millrace.Assignment {
-		return []millrace.Assignment{{Start: start, Segment: millrace.Segment{Length: length}, Part: part, Parts: parts, Holder: holder}}
+		return []millrace.Assignment{
+			{Start: start, Segment: millrace.Segment{Length: length}, Part: part, Parts: parts, Holder: holder},
+		}
 	}
 	for name, x := range map[string]struct {
 		c    *Collator
@@ -316,7 +364,8 @@ func TestSlicesRefused(t *testing.T) {
 		"more than there is": {New(shape, 4), seg(math32, 4, 0, 0, 0)},
 	} {
 		ts, size := x.c.Layout(seg(0, 12, 0, 0, 0))
-		if err := x.c.Build(make([]byte, size), ts, x.part, [][]uint32{make([]uint32, x.part[0].Length)}, nil); err == nil {
+		tokens := [][]uint32{make([]uint32, x.part[0].Length)}
+		if err := x.c.Build(make([]byte, size), ts, x.part, tokens, nil); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
@@ -325,7 +374,13 @@ func TestSlicesRefused(t *testing.T) {
 const math32 = 1<<32 - 4
 
 func Example_zigzag() {
-	shape := millrace.Shape{SequenceLength: 12, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int64, CP: 2}
+	shape := millrace.Shape{
+		SequenceLength: 12,
+		MicroBatch:     1,
+		Layout:         millrace.Packed,
+		TokenDtype:     millrace.Int64,
+		CP:             2,
+	}
 	part := []millrace.Assignment{{Segment: millrace.Segment{Length: 7}}}
 	for rank := range shape.CP {
 		c := New(shape, 4).For(rank)

@@ -89,8 +89,8 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 	session.run(ctx, start, func() { at.noteLeaving(session) })
 }
 
-// turnAway refuses a client that did not get the claim. A sidecar that is leaving tells why the run failed. If the run goes
-// on it tells nothing, and the client asks the next sidecar.
+// turnAway refuses a client that did not get the claim. A sidecar that is leaving tells why the run failed. If the run
+// goes on it tells nothing, and the client asks the next sidecar.
 func (d *door) turnAway(ctx context.Context, at *claim, p *peer, c *net.UnixConn, err error) {
 	var run *RunError
 	switch {

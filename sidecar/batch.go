@@ -45,7 +45,8 @@ type span struct{ offset, bytes int64 }
 func (f *filled) message() (message, error) {
 	le := binary.LittleEndian
 	b := make([]byte, 0, batchFixed+tensorRecord*len(f.tensors)+batchLoss)
-	for _, v := range []int64{f.frame.Offset(), f.bytes, f.lineage.offset, f.lineage.bytes, f.state.offset, f.state.bytes} {
+	lineage, state := f.lineage, f.state
+	for _, v := range []int64{f.frame.Offset(), f.bytes, lineage.offset, lineage.bytes, state.offset, state.bytes} {
 		b = le.AppendUint64(b, uint64(v))
 	}
 	b = append(b, f.placement[:]...)
@@ -61,7 +62,8 @@ func (f *filled) message() (message, error) {
 	b = le.AppendUint64(b, f.stepLoss)
 	h := header{
 		kind: msgBatch, attempt: f.slot.Attempt, term: f.term, step: f.slot.Step, microbatch: f.slot.Microbatch,
-		microbatches: f.microbatches, ring: f.frame.Ring.Number(), frame: f.frame.Number, generation: f.frame.Generation,
+		microbatches: f.microbatches, ring: f.frame.Ring.Number(),
+		frame: f.frame.Number, generation: f.frame.Generation,
 		rank: uint32(f.slot.Rank),
 	}
 	if f.last {
@@ -75,7 +77,7 @@ func (f *filled) message() (message, error) {
 
 func appendTensor(b []byte, t *constructors.Tensor) ([]byte, error) {
 	if len(t.Name) > maxName || len(t.Dtype) > maxDtype || len(t.Shape) > maxDims {
-		return nil, fmt.Errorf("describe tensor %q: its name, its dtype %q or its %d dimensions are too long for the protocol",
+		return nil, fmt.Errorf("describe tensor %q: its name, dtype %q or %d dimensions are too long for the protocol",
 			t.Name, t.Dtype, len(t.Shape))
 	}
 	le := binary.LittleEndian
@@ -102,8 +104,8 @@ func appendPadded(b []byte, s string, n int) []byte {
 	return b
 }
 
-// appendLineage appends the lineage of a microbatch to b: one binary record for each segment, and each name once. Names are
-// numbered in order of appearance, so that equal parts give equal bytes.
+// appendLineage appends the lineage of a microbatch to b: one binary record for each segment, and each name once. Names
+// are numbered in order of appearance, so that equal parts give equal bytes.
 func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) ([]byte, error) {
 	le := binary.LittleEndian
 	names := newNameTable()
@@ -113,7 +115,8 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	for i := range part {
 		a := &part[i]
 		if int(a.Source) >= len(sources) || int(a.ID.Shard) >= len(sources[a.Source].Shards) {
-			return nil, millrace.Errorf(millrace.ErrMismatch, "name segment %d: source %d shard %d is not in the manifest", i, a.Source, a.ID.Shard)
+			return nil, millrace.Errorf(millrace.ErrMismatch,
+				"name segment %d: source %d shard %d is not in the manifest", i, a.Source, a.ID.Shard)
 		}
 		s := &sources[a.Source]
 		b = le.AppendUint32(b, names.number(a.Source, wholeSource, s.Name))
@@ -137,7 +140,8 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	return b, nil
 }
 
-// sliceOf encodes which part of a segment a rank has: 1 + the context-parallel rank that holds all of it, or part and parts.
+// sliceOf encodes which part of a segment a rank has: 1 + the context-parallel rank that holds all of it, or part and
+// parts.
 func sliceOf(a *millrace.Assignment) uint32 {
 	if a.Holder > 0 {
 		return a.Holder

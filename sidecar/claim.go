@@ -56,8 +56,10 @@ func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 		c.mu.Unlock()
 		if continues && holder != asked {
 			asked = holder
-			holder.post(outranked{fmt.Errorf("rank %d continues in process %d: one trainer process a rank; close that one first",
-				c.rank, by.peer.pid)})
+			holder.post(outranked{
+				fmt.Errorf("rank %d continues in process %d: one trainer process a rank; close that one first",
+					c.rank, by.peer.pid),
+			})
 		}
 		expired := patience.C
 		if leaving {
@@ -78,8 +80,8 @@ func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 	}
 }
 
-// settle waits until the orchestrator knows that the holder's trainer is gone, if it is. The orchestrator then learns of
-// events in the order in which they happened.
+// settle waits until the orchestrator knows that the holder's trainer is gone, if it is. The orchestrator then learns
+// of events in the order in which they happened.
 func (c *claim) settle(ctx context.Context) {
 	for {
 		c.mu.Lock()

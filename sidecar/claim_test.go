@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAClaimWhoseHolderHungUp: a client waits for the claim of a holder that has hung up, longer than grace if the sidecar is
-// slow to notice.
+// TestAClaimWhoseHolderHungUp: a client waits for the claim of a holder that has hung up, longer than grace if the
+// sidecar is slow to notice.
 func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixpacket"}
 	listener, err := net.ListenUnix("unixpacket", address)

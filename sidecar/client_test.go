@@ -21,8 +21,9 @@ import (
 
 // These are the numbers of docs/protocol.md, repeated here so that a change of the protocol fails a test.
 const (
-	hello, begin, ringMsg, batchMsg, release, commit, saved, end, errorMsg, wait, status, alerts, leaving = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-	magic                                                                                                 = 0x434c494d
+	hello, begin, ringMsg, batchMsg, release, commit, saved = 1, 2, 3, 4, 5, 6, 7
+	end, errorMsg, wait, status, alerts, leaving            = 8, 9, 10, 11, 12, 13
+	magic                                                   = 0x434c494d
 )
 
 // msg is a message as it is on the wire.
@@ -122,8 +123,9 @@ func (c *client) next() msg {
 		}
 		le := binary.LittleEndian
 		m := msg{
-			kind: le.Uint16(buf[6:]), flags: le.Uint32(buf[8:]), attempt: le.Uint32(buf[12:]), step: le.Uint64(buf[24:]),
-			microbatch: le.Uint32(buf[32:]), microbatches: le.Uint32(buf[36:]), ring: le.Uint32(buf[40:]), frame: le.Uint32(buf[44:]),
+			kind: le.Uint16(buf[6:]), flags: le.Uint32(buf[8:]), attempt: le.Uint32(buf[12:]),
+			step: le.Uint64(buf[24:]), microbatch: le.Uint32(buf[32:]), microbatches: le.Uint32(buf[36:]),
+			ring: le.Uint32(buf[40:]), frame: le.Uint32(buf[44:]),
 			generation: le.Uint64(buf[48:]), rank: le.Uint32(buf[56:]), body: append([]byte(nil), buf[64:n]...),
 		}
 		if m.kind != ringMsg {
@@ -143,7 +145,8 @@ func (c *client) mapRing(m msg, oob []byte) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	memory, err := unix.Mmap(fds[0], 0, int(binary.LittleEndian.Uint64(m.body)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	memory, err := unix.Mmap(fds[0], 0, int(binary.LittleEndian.Uint64(m.body)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -198,9 +201,21 @@ type house struct {
 
 func open(t *testing.T, c sidecartest.Config, change func(*sidecar.Config)) *house {
 	t.Helper()
-	h := &house{t: t, dir: t.TempDir(), run: sidecartest.New(c), done: make(chan error, 1), news: make(chan struct{}, 1)}
+	h := &house{
+		t:    t,
+		dir:  t.TempDir(),
+		run:  sidecartest.New(c),
+		done: make(chan error, 1),
+		news: make(chan struct{}, 1),
+	}
 	ready := make(chan struct{})
-	config := sidecar.Config{Dir: h.dir, Upstream: h.run, Fetcher: h.run, Observe: h.observe, Ready: func() { close(ready) }}
+	config := sidecar.Config{
+		Dir:      h.dir,
+		Upstream: h.run,
+		Fetcher:  h.run,
+		Observe:  h.observe,
+		Ready:    func() { close(ready) },
+	}
 	for r := range c.World {
 		config.Ranks = append(config.Ranks, millrace.Rank(r))
 	}

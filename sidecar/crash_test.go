@@ -16,7 +16,8 @@ import (
 	"millrace/sidecar/sidecartest"
 )
 
-// trainerArg makes the test binary a trainer process. It takes a batch, leaves its socket to a child, and waits for its death.
+// trainerArg makes the test binary a trainer process. It takes a batch, leaves its socket to a child, and waits for its
+// death.
 const trainerArg = "be-a-trainer"
 
 func trainer(path string) {
@@ -51,8 +52,8 @@ func trainer(path string) {
 	select {}
 }
 
-// TestTrainerKilled: a trainer dies by kill -9 while it holds frames and a forked child keeps its socket open. Only the pidfd
-// reports the death.
+// TestTrainerKilled: a trainer dies by kill -9 while it holds frames and a forked child keeps its socket open. Only the
+// pidfd reports the death.
 func TestTrainerKilled(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	cmd := exec.Command(os.Args[0], trainerArg, h.path(0))

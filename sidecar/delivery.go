@@ -166,7 +166,8 @@ func (d *delivery) received(h header) []action {
 
 func (d *delivery) commit(h header) []action {
 	if d.phase != serving || h.attempt != d.begin.Attempt || h.step >= d.step {
-		return d.fail(errProtocol, fmt.Errorf("commit of step %s of attempt %d before all its batches were delivered", h.step, h.attempt))
+		return d.fail(errProtocol,
+			fmt.Errorf("commit of step %s of attempt %d before all its batches were delivered", h.step, h.attempt))
 	}
 	if h.step < d.committed {
 		return nil
@@ -193,8 +194,8 @@ func (d *delivery) fail(kind errorKind, err error) []action {
 	return []action{send{errorMessage(kind, err.Error())}, hangUp{}}
 }
 
-// afterwards handles events after the end of the run. The connection stays open until the trainer closes it, so that its
-// last checkpoint is reported.
+// afterwards handles events after the end of the run. The connection stays open until the trainer closes it, so that
+// its last checkpoint is reported.
 func (d *delivery) afterwards(e event) []action {
 	r, ok := e.(received)
 	if !ok {

@@ -19,7 +19,11 @@ func describe(actions []action) string {
 		case feed:
 			out = append(out, "feed")
 		case send:
-			out = append(out, [...]string{msgBegin: "BEGIN", msgEnd: "END", msgError: fmt.Sprintf("ERROR %d", a.header.rank)}[a.header.kind])
+			name := map[messageType]string{msgBegin: "BEGIN", msgEnd: "END", msgError: "ERROR"}[a.header.kind]
+			if a.header.kind == msgError {
+				name += fmt.Sprintf(" %d", a.header.rank)
+			}
+			out = append(out, name)
 		case push:
 			out = append(out, fmt.Sprintf("push %s/%d", a.batch.slot.Step, a.batch.slot.Microbatch))
 		case commit:
@@ -38,7 +42,12 @@ func describe(actions []action) string {
 }
 
 func batchOf(step, microbatch int) built {
-	return built{filled{slot: millrace.Slot{Attempt: 1, Step: millrace.Step(step), Microbatch: uint32(microbatch)}, microbatches: 2}}
+	return built{
+		filled{
+			slot:         millrace.Slot{Attempt: 1, Step: millrace.Step(step), Microbatch: uint32(microbatch)},
+			microbatches: 2,
+		},
+	}
 }
 
 func from(kind messageType, step int) received {
@@ -51,7 +60,15 @@ func TestDelivery(t *testing.T) {
 		want  string
 	}
 	beginAt := func(step int) begun {
-		return begun{Begin{Topology: millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, Attempt: 1, Step: millrace.Step(step), State: []byte("{}"), Shapes: make([]millrace.Shape, 1)}}
+		return begun{
+			Begin{
+				Topology: millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1},
+				Attempt:  1,
+				Step:     millrace.Step(step),
+				State:    []byte("{}"),
+				Shapes:   make([]millrace.Shape, 1),
+			},
+		}
 	}
 	for name, script := range map[string][]line{
 		"a whole run": {
@@ -61,31 +78,42 @@ func TestDelivery(t *testing.T) {
 			{from(msgRelease, 0), "release"},
 			{from(msgCommit, 0), "commit 0"}, {from(msgCommit, 0), ""},
 			{forwarded{1}, "END"},
-			{from(msgSaved, 0), "saved 0"}, {from(msgRelease, 0), "release"}, {from(msgWait, 0), "END"}, {from(msgCommit, 0), ""},
+			{from(msgSaved, 0), "saved 0"}, {from(msgRelease, 0), "release"},
+			{from(msgWait, 0), "END"}, {from(msgCommit, 0), ""},
 		},
 		"nothing left to deliver": {
 			{helloed{Start{Kind: StartState}}, "join state"}, {beginAt(7), "BEGIN, feed"}, {noMore{7}, "END"},
 		},
 		"going on commits what came before": {
-			{helloed{Start{Kind: StartContinue}}, "join continue"}, {beginAt(7), "BEGIN, feed, commit 6"}, {noMore{7}, ""}, {forwarded{7}, "END"},
+			{helloed{Start{Kind: StartContinue}}, "join continue"}, {beginAt(7), "BEGIN, feed, commit 6"},
+			{noMore{7}, ""}, {forwarded{7}, "END"},
 		},
 		"a commit may skip steps": {
 			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 0), "push 0/0"}, {batchOf(0, 1), "push 0/1"},
-			{batchOf(1, 0), "push 1/0"}, {batchOf(1, 1), "push 1/1"}, {from(msgCommit, 1), "commit 1"}, {from(msgCommit, 0), ""},
+			{batchOf(1, 0), "push 1/0"}, {batchOf(1, 1), "push 1/1"},
+			{from(msgCommit, 1), "commit 1"}, {from(msgCommit, 0), ""},
 		},
 		"commit of what was not delivered": {
-			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 0), "push 0/0"}, {from(msgCommit, 0), "ERROR 4, hang up"}, {batchOf(0, 1), ""},
+			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 0), "push 0/0"},
+			{from(msgCommit, 0), "ERROR 4, hang up"}, {batchOf(0, 1), ""},
 		},
 		"commit of another attempt": {
 			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 0), "push 0/0"}, {batchOf(0, 1), "push 0/1"},
 			{received{header{kind: msgCommit, attempt: 2}}, "ERROR 4, hang up"},
 		},
 		"commit before the run began": {{helloed{}, "join "}, {from(msgCommit, 0), "ERROR 4, hang up"}},
-		"batches out of order":        {{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 1), "ERROR 1, hang up"}},
-		"a second HELLO":              {{helloed{}, "join "}, {from(msgHello, 0), "ERROR 4, hang up"}},
-		"garbage":                     {{helloed{}, "join "}, {malformed{errShort}, "ERROR 4, hang up"}},
-		"refused":                     {{helloed{}, "join "}, {from(msgWait, 0), "status"}, {refused{errors.New("no")}, "ERROR 2, hang up"}, {beginAt(0), ""}, {from(msgWait, 0), ""}},
-		"failed":                      {{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {failed{errors.New("no")}, "ERROR 1, hang up"}},
+		"batches out of order": {
+			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 1), "ERROR 1, hang up"},
+		},
+		"a second HELLO": {{helloed{}, "join "}, {from(msgHello, 0), "ERROR 4, hang up"}},
+		"garbage":        {{helloed{}, "join "}, {malformed{errShort}, "ERROR 4, hang up"}},
+		"refused": {
+			{helloed{}, "join "}, {from(msgWait, 0), "status"}, {refused{errors.New("no")}, "ERROR 2, hang up"},
+			{beginAt(0), ""}, {from(msgWait, 0), ""},
+		},
+		"failed": {
+			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {failed{errors.New("no")}, "ERROR 1, hang up"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d delivery
@@ -100,7 +128,8 @@ func TestDelivery(t *testing.T) {
 
 func TestHeaderRoundTrip(t *testing.T) {
 	h := header{
-		version: protocolVersion, kind: msgBatch, flags: 3, attempt: 4, term: 5, step: 6, microbatch: 7, microbatches: 8, ring: 9, frame: 10,
+		version: protocolVersion, kind: msgBatch, flags: 3, attempt: 4, term: 5, step: 6,
+		microbatch: 7, microbatches: 8, ring: 9, frame: 10,
 		generation: 11, rank: 12, body: 2,
 	}
 	b := append(h.appendTo(nil), 1, 2)

@@ -31,9 +31,9 @@ type feeder struct {
 	blob    []byte      // lineage of the current batch
 }
 
-// fillAll fills frames until the run ends (it posts noMore) or fails (it posts failed). It posts nothing if ctx or the steps
-// end first, in whatever order: the session tells the reason. If the process gets no memory, another process has to
-// replace it; the run has not failed.
+// fillAll fills frames until the run ends (it posts noMore) or fails (it posts failed). It posts nothing if ctx or the
+// steps end first, in whatever order: the session tells the reason. If the process gets no memory, another process has
+// to replace it; the run has not failed.
 func (f *feeder) fillAll(ctx context.Context) {
 	err := f.fillSteps(ctx)
 	switch {
@@ -73,8 +73,9 @@ func (f *feeder) fillSteps(ctx context.Context) error {
 
 func (f *feeder) fillStep(ctx context.Context, e *entry, from uint32) error {
 	if from >= e.plan.Microbatches {
-		return millrace.Errorf(millrace.ErrMismatch, "step %s has %d microbatches a rank, the trainer wants to continue at %d",
-			e.step, e.plan.Microbatches, from)
+		return millrace.Errorf(millrace.ErrMismatch,
+			"step %s has %d microbatches a rank, the trainer wants to continue at %d", e.step, e.plan.Microbatches,
+			from)
 	}
 	for m := from; m < e.plan.Microbatches; m++ {
 		batch, err := f.fill(ctx, e, m)

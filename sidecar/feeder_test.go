@@ -16,19 +16,31 @@ func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*
 	return nil, ctx.Err()
 }
 
-// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in any order. A feeder whose steps
-// end first posts nothing: the connection tells the trainer why the sidecar leaves.
+// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in any order. A feeder whose
+// steps end first posts nothing: the connection tells the trainer why the sidecar leaves.
 func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
-	shape := millrace.Shape{SequenceLength: 16, MicroBatch: 1, Layout: millrace.Packed, TokenDtype: millrace.Int64, CapTokens: 16}
+	shape := millrace.Shape{
+		SequenceLength: 16,
+		MicroBatch:     1,
+		Layout:         millrace.Packed,
+		TokenDtype:     millrace.Int64,
+		CapTokens:      16,
+	}
 	serving, leave := context.WithCancel(t.Context())
-	begin := Begin{Attempt: 1, Topology: millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, Shapes: []millrace.Shape{shape}, PadMultiple: 1}
+	begin := Begin{
+		Attempt:     1,
+		Topology:    millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1},
+		Shapes:      []millrace.Shape{shape},
+		PadMultiple: 1,
+	}
 	steps := newSteps(serving, pending{}, nil, []millrace.Rank{0}, begin, 1)
 	defer steps.close()
 	steps.enter(0, 0)
 	told := make(chan event, 1)
 	f := &feeder{begin: begin, steps: steps, doing: &atomic.Pointer[string]{}, out: func(e event) { told <- e }}
 	ended := make(chan struct{})
-	go func() { defer close(ended); f.fillAll(t.Context()) }() // waited for below; the connection's context has not ended
+	// waited for below; the connection's context has not ended
+	go func() { defer close(ended); f.fillAll(t.Context()) }()
 	leave()
 	<-ended
 	select {

@@ -8,8 +8,8 @@ import (
 	"millrace"
 )
 
-// forward carries one connection's commits and saved checkpoints upstream, in order, and holds up nothing else. Commits that
-// pile up while the orchestrator is away become one call, because a later step includes the earlier ones.
+// forward carries one connection's commits and saved checkpoints upstream, in order, and holds up nothing else. Commits
+// that pile up while the orchestrator is away become one call, because a later step includes the earlier ones.
 type forward struct {
 	upstream Upstream
 	rank     millrace.Rank

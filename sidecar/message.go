@@ -106,8 +106,9 @@ func parseHeader(b []byte) (header, error) {
 	}
 	h := header{
 		version: le.Uint16(b[4:]), kind: messageType(le.Uint16(b[6:])), flags: le.Uint32(b[8:]),
-		attempt: millrace.Attempt(le.Uint32(b[12:])), term: millrace.Term(le.Uint64(b[16:])), step: millrace.Step(le.Uint64(b[24:])),
-		microbatch: le.Uint32(b[32:]), microbatches: le.Uint32(b[36:]), ring: le.Uint32(b[40:]), frame: le.Uint32(b[44:]),
+		attempt: millrace.Attempt(le.Uint32(b[12:])), term: millrace.Term(le.Uint64(b[16:])),
+		step: millrace.Step(le.Uint64(b[24:])), microbatch: le.Uint32(b[32:]), microbatches: le.Uint32(b[36:]),
+		ring: le.Uint32(b[40:]), frame: le.Uint32(b[44:]),
 		generation: le.Uint64(b[48:]), rank: le.Uint32(b[56:]), body: le.Uint32(b[60:]),
 	}
 	if int(h.body) != len(b)-headerSize {
@@ -169,7 +170,8 @@ func parseReport(h header, body []byte) (Report, error) {
 		return r, fmt.Errorf("read REPORT: %w", err)
 	}
 	for _, source := range slices.Sorted(maps.Keys(b.Losses)) {
-		r.Losses = append(r.Losses, SourceLoss{Source: source, Sum: b.Losses[source][0], Tokens: uint64(max(b.Losses[source][1], 0))})
+		r.Losses = append(r.Losses,
+			SourceLoss{Source: source, Sum: b.Losses[source][0], Tokens: uint64(max(b.Losses[source][1], 0))})
 	}
 	for _, t := range b.Times {
 		if t[0] >= 0 && t[0] < 1<<31 && t[1] > 0 {
@@ -181,7 +183,8 @@ func parseReport(h header, body []byte) (Report, error) {
 
 func parseHello(h header, body []byte) (Start, error) {
 	if h.version != protocolVersion {
-		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release", h.version, protocolVersion)
+		return Start{}, fmt.Errorf("the client speaks protocol %d, this sidecar %d: install the client of this release",
+			h.version, protocolVersion)
 	}
 	var b helloBody
 	if err := json.Unmarshal(body, &b); err != nil {

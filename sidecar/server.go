@@ -1,9 +1,10 @@
 // Package sidecar serves the trainer ranks of a host. Each rank has a Unix socket and a ring of shared memory.
 //
-// A [Server] listens on rank-<r>.sock. A client declares where it starts ([Start]). [Upstream] answers where the run begins
-// ([Begin]), after every rank has declared its start. The sealed plans of that attempt are then fetched once for all ranks
-// of the host, built directly into frames of the rank's ring, and pushed as descriptors. There are as many pushed batches
-// as frames: the frames are the credits. A step is committed when the trainer asks for the batch after the step's last one.
+// A [Server] listens on rank-<r>.sock. A client declares where it starts ([Start]). [Upstream] answers where the run
+// begins ([Begin]), after every rank has declared its start. The sealed plans of that attempt are then fetched once for
+// all ranks of the host, built directly into frames of the rank's ring, and pushed as descriptors. There are as many
+// pushed batches as frames: the frames are the credits. A step is committed when the trainer asks for the batch after
+// the step's last one.
 //
 //	           Upstream.Plan      Fetcher.Fetch       constructors.Build       socket: descriptors
 //	orchestrator ────────▶ steps ───────────▶ payload ───────────────▶ frame ────────────────────▶ trainer
@@ -52,8 +53,8 @@ func New(c Config) (*Server, error) {
 }
 
 // Run serves until ctx ends, and then removes its sockets. If the cause of ctx's end is a *RunError, every trainer is
-// told. Run returns an error if it cannot make the sockets, or if this process gets no memory; its clients are then told
-// that another sidecar comes.
+// told. Run returns an error if it cannot make the sockets, or if this process gets no memory; its clients are then
+// told that another sidecar comes.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)

@@ -35,8 +35,8 @@ func contextWithCause(t *testing.T) (context.Context, func(error)) {
 
 var small = sidecartest.Config{Steps: 6, World: 2, Microbatches: 2, Rows: 2, Length: 16}
 
-// TestWholeRun: both ranks get every microbatch in order, with the bytes of the plan. The state comes with each step's last
-// microbatch, and END only after the last commit.
+// TestWholeRun: both ranks get every microbatch in order, with the bytes of the plan. The state comes with each step's
+// last microbatch, and END only after the last commit.
 func TestWholeRun(t *testing.T) {
 	for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 		t.Run(string(layout), func(t *testing.T) {
@@ -117,7 +117,9 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 			t.Errorf("step %d rank %d microbatch %d: %s differs", b.step, rank, b.microbatch, tensor.Name)
 		}
 	}
-	if loss, step := le.Uint64(b.body[72+88*len(tensors):]), le.Uint64(b.body[72+88*len(tensors)+8:]); loss != collator.LossTokens(part) || step != constructors.StepLossTokens(plan.Plan) {
+	losses := b.body[72+88*len(tensors):]
+	loss, step := le.Uint64(losses), le.Uint64(losses[8:])
+	if loss != collator.LossTokens(part) || step != constructors.StepLossTokens(plan.Plan) {
 		t.Errorf("%d labels, %d in the step", loss, step)
 	}
 	if got, want := tr.span(b, 32), plan.State; b.microbatch == b.microbatches-1 && !bytes.Equal(got, want) {
@@ -133,7 +135,8 @@ func compare(t *testing.T, run *sidecartest.Run, tr *client, b msg, rank millrac
 
 // TestFramesAreCredits: the sidecar pushes one batch for each free frame, and a release brings the next one.
 func TestFramesAreCredits(t *testing.T) {
-	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 3 })
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16},
+		func(c *sidecar.Config) { c.Frames = 3 })
 	tr := dial(t, h.path(0))
 	tr.hello("", nil)
 	tr.want(begin)
@@ -155,13 +158,18 @@ func TestFramesAreCredits(t *testing.T) {
 
 // TestStaleReleases: a release that names no lent frame is ignored.
 func TestStaleReleases(t *testing.T) {
-	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, func(c *sidecar.Config) { c.Frames = 2 })
+	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16},
+		func(c *sidecar.Config) { c.Frames = 2 })
 	tr := dial(t, h.path(0))
 	tr.hello("", nil)
 	tr.want(begin)
 	a, b := tr.want(batchMsg), tr.want(batchMsg)
 	bogus := []msg{
-		{ring: 7, frame: a.frame, generation: 1}, {ring: a.ring, frame: 1 << 31, generation: 1}, {ring: a.ring, frame: a.frame, generation: 9},
+		{
+			ring:       7,
+			frame:      a.frame,
+			generation: 1,
+		}, {ring: a.ring, frame: 1 << 31, generation: 1}, {ring: a.ring, frame: a.frame, generation: 9},
 		{ring: ^uint32(0), frame: ^uint32(0), generation: ^uint64(0)},
 	}
 	for _, m := range bogus {
@@ -194,7 +202,9 @@ func TestTruncate(t *testing.T) {
 
 // TestLargerBatch: a batch that does not fit comes in a new ring. Frames of the old ring stay valid.
 func TestLargerBatch(t *testing.T) {
-	h := open(t, sidecartest.Config{Steps: 4, World: 1, Microbatches: 1, Rows: 8, Length: 512, Crumbs: 1, Dtype: millrace.Int32}, nil)
+	h := open(t,
+		sidecartest.Config{Steps: 4, World: 1, Microbatches: 1, Rows: 8, Length: 512, Crumbs: 1, Dtype: millrace.Int32},
+		nil)
 	tr := dial(t, h.path(0))
 	tr.hello("", nil)
 	tr.want(begin)
@@ -217,11 +227,18 @@ func TestRefusals(t *testing.T) {
 		talk   func(*client)
 		want   string
 	}{
-		"history":        {run: sidecartest.Config{History: true}, talk: func(c *client) { c.hello("", nil) }, want: "has history"},
-		"damaged state":  {talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged"},
-		"no state":       {talk: func(c *client) { c.hello("state", nil) }, want: "none is sent"},
-		"unknown start":  {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
-		"another rank":   {run: sidecartest.Config{}, talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) }, want: "rank 5: this run serves rank 0 alone"},
+		"history": {
+			run: sidecartest.Config{History: true}, talk: func(c *client) { c.hello("", nil) }, want: "has history",
+		},
+		"damaged state": {
+			talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged",
+		},
+		"no state":      {talk: func(c *client) { c.hello("state", nil) }, want: "none is sent"},
+		"unknown start": {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
+		"another rank": {
+			talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) },
+			want: "rank 5: this run serves rank 0 alone",
+		},
 		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
 		"not JSON":       {talk: func(c *client) { c.send(msg{kind: hello, body: []byte("{")}) }, want: "read HELLO"},
 		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "shorter"},
@@ -243,8 +260,16 @@ func TestRefusals(t *testing.T) {
 				c.t.Logf("batch %d", m.step)
 			}
 		}},
-		"too little memory": {change: func(c *sidecar.Config) { c.RingSize = 8 << 10 }, talk: func(c *client) { c.hello("fresh", nil); c.want(begin) }, want: "limits.sidecar_memory"},
-		"another user":      {change: func(c *sidecar.Config) { c.UIDs = []uint32{otherUser} }, talk: func(*client) {}, want: "belongs to user"},
+		"too little memory": {
+			change: func(c *sidecar.Config) { c.RingSize = 8 << 10 },
+			talk:   func(c *client) { c.hello("fresh", nil); c.want(begin) },
+			want:   "limits.sidecar_memory",
+		},
+		"another user": {
+			change: func(c *sidecar.Config) { c.UIDs = []uint32{otherUser} },
+			talk:   func(*client) {},
+			want:   "belongs to user",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := c.run
@@ -265,8 +290,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestARankOfTheSameRun: a client whose own socket is late may ask another socket, and is not told that the run does not
-// serve its rank.
+// TestARankOfTheSameRun: a client whose own socket is late may ask another socket, and is not told that the run does
+// not serve its rank.
 func TestARankOfTheSameRun(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 2, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	for rank, want := range map[uint32]struct {
@@ -334,8 +359,8 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
-// TestAContinuingTrainerHasTheClaim: another client that came in between and has no batch yet makes room for it at once. The
-// next client is refused, and does not hold the claim while it reads the reason.
+// TestAContinuingTrainerHasTheClaim: another client that came in between and has no batch yet makes room for it at
+// once. The next client is refused, and does not hold the claim while it reads the reason.
 func TestAContinuingTrainerHasTheClaim(t *testing.T) {
 	h := open(t, small, nil)
 	stranger := dial(t, h.path(0))
@@ -485,7 +510,8 @@ func TestSocketPaths(t *testing.T) {
 	})
 	t.Run("stale", func(t *testing.T) {
 		dir := t.TempDir()
-		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "rank-0.sock"), Net: "unixpacket"})
+		l, err := net.ListenUnix("unixpacket",
+			&net.UnixAddr{Name: filepath.Join(dir, "rank-0.sock"), Net: "unixpacket"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,8 +46,8 @@ func newSession(
 	}
 }
 
-// run serves the connection until the trainer is gone or told to leave. It then gives the memory back before it waits for
-// commits that are still on their way. It calls leaving as soon as the trainer can be replaced.
+// run serves the connection until the trainer is gone or told to leave. It then gives the memory back before it waits
+// for commits that are still on their way. It calls leaving as soon as the trainer can be replaced.
 func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	live, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -106,8 +106,8 @@ func (s *session) loop(ctx context.Context, start Start) {
 	}
 }
 
-// announceLeaving tells a client that this sidecar leaves and another one comes. The client uses the pushed batches and connects anew
-// for the rest.
+// announceLeaving tells a client that this sidecar leaves and another one comes. The client uses the pushed batches and
+// connects anew for the rest.
 func (s *session) announceLeaving() {
 	s.notice(Event{Kind: Leaving})
 	_ = s.sendOut(leavingMessage())
@@ -290,8 +290,8 @@ func (s *session) read() {
 // sendOut sends a message in as many datagrams as its body needs. A ring's memfd goes with the first one.
 func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
 
-// hearOut reads the client's last messages and lets the client read its own. A close with unread messages would reset the
-// connection. Nothing is sent any more.
+// hearOut reads the client's last messages and lets the client read its own. A close with unread messages would reset
+// the connection. Nothing is sent any more.
 func (s *session) hearOut(ctx context.Context) {
 	_ = s.conn.SetReadDeadline(time.Now().Add(partWithin))
 	for e := range s.events { // ends when read posts gone

@@ -28,7 +28,8 @@ type socket struct {
 }
 
 // listen binds path as a SOCK_SEQPACKET socket of mode 0600. It binds a private name and renames the socket when it
-// already accepts. Every process that sees the socket can therefore connect, and one step replaces a lost sidecar's socket.
+// already accepts. Every process that sees the socket can therefore connect, and one step replaces a lost sidecar's
+// socket.
 func listen(path string) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

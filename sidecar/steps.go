@@ -11,8 +11,8 @@ import (
 	"millrace/internal/seal"
 )
 
-// steps holds one attempt's steps for all ranks of the host. It fetches each plan and its tokens once, ahead of need, and
-// releases them when the last rank has passed.
+// steps holds one attempt's steps for all ranks of the host. It fetches each plan and its tokens once, ahead of need,
+// and releases them when the last rank has passed.
 type steps struct {
 	upstream Upstream
 	fetcher  Fetcher
@@ -140,7 +140,8 @@ func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Pa
 		return nil, nil, nil, err
 	}
 	if plan.Attempt != s.attempt || plan.Step != step {
-		return nil, nil, nil, millrace.Errorf(millrace.ErrMismatch, "plan of step %s of attempt %d came for step %s of attempt %d", plan.Step, plan.Attempt, step, s.attempt)
+		return nil, nil, nil, millrace.Errorf(millrace.ErrMismatch,
+			"plan of step %s of attempt %d came for step %s of attempt %d", plan.Step, plan.Attempt, step, s.attempt)
 	}
 	collator, err := s.shapes.Of(plan.Plan)
 	if err != nil {

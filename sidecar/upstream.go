@@ -44,7 +44,8 @@ type Begin struct {
 	PadMultiple uint32
 }
 
-// Source returns the rank of the world that has the tensors of a rank's batches: the rank itself unless it is broadcast to.
+// Source returns the rank of the world that has the tensors of a rank's batches: the rank itself unless it is broadcast
+// to.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
 // fed lists the data-parallel ranks whose samples a host needs for its own ranks.
@@ -87,27 +88,27 @@ type RunError struct{ Reason string }
 
 func (e *RunError) Error() string { return e.Reason }
 
-// ErrAlone, as the cause that ends a server's context, says that the run is gone and no sidecar follows. Clients are then not
-// told to use the pushed batches: nobody would record that they consumed them.
+// ErrAlone, as the cause that ends a server's context, says that the run is gone and no sidecar follows. Clients are
+// then not told to use the pushed batches: nobody would record that they consumed them.
 var ErrAlone = errors.New("the run is gone")
 
-// StartError: the ranks cannot start as they declared. They differ, the state has another identity, or a run with history
-// was given no start.
+// StartError: the ranks cannot start as they declared. They differ, the state has another identity, or a run with
+// history was given no start.
 type StartError struct{ Reason string }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// Upstream is the orchestrator as the sidecar sees it. Calls are safe for concurrent use and return when their context ends.
-// An implementation hides restarts of the orchestrator: calls wait.
+// Upstream is the orchestrator as the sidecar sees it. Calls are safe for concurrent use and return when their context
+// ends. An implementation hides restarts of the orchestrator: calls wait.
 type Upstream interface {
-	// Join declares where a rank of the world starts, and blocks until every rank of the run has joined. A *StartError or
-	// *RunError goes to the trainer.
+	// Join declares where a rank of the world starts, and blocks until every rank of the run has joined. A *StartError
+	// or *RunError goes to the trainer.
 	Join(ctx context.Context, rank millrace.Rank, start Start) (Begin, error)
-	// Plan returns a step of an attempt and blocks until it is sealed. It returns io.EOF if the run ends before the step, and
-	// a *RunError if the run failed.
+	// Plan returns a step of an attempt and blocks until it is sealed. It returns io.EOF if the run ends before the
+	// step, and a *RunError if the run failed.
 	Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*StepPlan, error)
-	// Commit reports that the rank has consumed every microbatch up to and including step. It may be repeated, and a later
-	// step includes the earlier ones. When it returns, the fact survives a crash of this process.
+	// Commit reports that the rank has consumed every microbatch up to and including step. It may be repeated, and a
+	// later step includes the earlier ones. When it returns, the fact survives a crash of this process.
 	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
 	// CheckpointSaved reports that the trainer's checkpoint of step is durable.
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
@@ -117,7 +118,8 @@ type Upstream interface {
 	Left(rank millrace.Rank)
 	// Waiting says why the next batch is late, for the trainer's log; "" if there is no reason.
 	Waiting() string
-	// Alerts returns the open alerts and the version of the list. It blocks while the version is after; 0 is before the first.
+	// Alerts returns the open alerts and the version of the list. It blocks while the version is after; 0 is before the
+	// first.
 	Alerts(ctx context.Context, after uint64) (alerts []Alert, version uint64, err error)
 }
 
@@ -151,14 +153,15 @@ type SourceLoss struct {
 
 // Fetcher fetches a step's tokens for all ranks of the host at once.
 type Fetcher interface {
-	// Fetch blocks until the tokens of the data-parallel ranks' parts are here. The payload is shared and immutable until
-	// Release.
+	// Fetch blocks until the tokens of the data-parallel ranks' parts are here. The payload is shared and immutable
+	// until Release.
 	Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (Payload, error)
 }
 
 // Payload has the tokens of some ranks' parts of a step.
 type Payload interface {
-	// Tokens returns the tokens of each segment of a part, and one more token if the document continues after the segment.
+	// Tokens returns the tokens of each segment of a part, and one more token if the document continues after the
+	// segment.
 	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
 	// Masked reports which segments of a part are masked; they have no tokens. nil: none is.
 	Masked(rank millrace.Rank, microbatch uint32) []bool

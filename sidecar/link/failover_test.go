@@ -81,8 +81,8 @@ func gone(after int) func(int) error {
 	}
 }
 
-// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest under its own term, and then for everything. Every
-// orchestrator is told until its directory agrees. An older directory changes nothing.
+// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest under its own term, and then for everything.
+// Every orchestrator is told until its directory agrees. An older directory changes nothing.
 func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -166,8 +166,8 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
-// TestTwoSlowLoadersDoNotChaseEachOther: neither loader beats while it works, for longer than is allowed at first, and each
-// begins anew when it is asked. The rows still come, after a few switches.
+// TestTwoSlowLoadersDoNotChaseEachOther: neither loader beats while it works, for longer than is allowed at first, and
+// each begins anew when it is asked. The rows still come, after a few switches.
 func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	slow := func(n int) error {
@@ -290,8 +290,8 @@ func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	}
 }
 
-// hedging makes the primary late at its fifth row, after its speed is known. The known times are so long that no reply of a
-// busy machine is late.
+// hedging makes the primary late at its fifth row, after its speed is known. The known times are so long that no reply
+// of a busy machine is late.
 func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, release chan struct{}) {
 	w, _, first, second, p = duo(t)
 	for step := range uint64(30) {
@@ -307,7 +307,8 @@ func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, re
 	return w, first, second, p, release
 }
 
-// TestALateReplyIsHedged: the standby is asked for missing rows only, no loader is replaced, and hedges stay within the pace.
+// TestALateReplyIsHedged: the standby is asked for missing rows only, no loader is replaced, and hedges stay within the
+// pace.
 func TestALateReplyIsHedged(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	w.fetches(p)
@@ -409,7 +410,8 @@ func TestABadReadingIsRepeated(t *testing.T) {
 	}
 }
 
-// TestTwoBadReadingsAreMasked: the report reaches each orchestrator until one masks the segment. It is not asked for again.
+// TestTwoBadReadingsAreMasked: the report reaches each orchestrator until one masks the segment. It is not asked for
+// again.
 func TestTwoBadReadingsAreMasked(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	p.Assignments[8].Segment = p.Assignments[7].Segment // the document's next segment
@@ -494,7 +496,8 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	w.begin(x, 0, 1, 0) // no event came before the join
 }
 
-// TestConnectionsFollowTheDirectory: a loader that left it is disconnected, and a standby is connected before it is needed.
+// TestConnectionsFollowTheDirectory: a loader that left it is disconnected, and a standby is connected before it is
+// needed.
 func TestConnectionsFollowTheDirectory(t *testing.T) {
 	w, x, _, _, _ := duo(t)
 	connected := func() (addresses []string) {

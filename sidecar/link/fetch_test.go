@@ -152,7 +152,8 @@ func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 	web.server.Stop()
 	x.directory(stripe("code", 0, 1, 3, "l0"))
 	next := newStore(w, "l9", 1, 8)
-	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9")) // not its term yet: it refuses, and is asked again
+	// not its term yet: it refuses, and is asked again
+	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9"))
 	eventually(t, func() bool { return len(next.requests()) > 0 })
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 8, "l9"))
 	verify(t, p, <-got, false)

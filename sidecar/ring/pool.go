@@ -57,14 +57,14 @@ type Pool struct {
 	closed  bool
 }
 
-// NewPool returns a pool without memory. The first Acquire makes its first ring. frames is the number of frames of a ring; 0:
-// 3 for frames of 1 MiB or more, else 8. limit is that of a ring in bytes; 0: no limit.
+// NewPool returns a pool without memory. The first Acquire makes its first ring. frames is the number of frames of a
+// ring; 0: 3 for frames of 1 MiB or more, else 8. limit is that of a ring in bytes; 0: no limit.
 func NewPool(frames uint32, limit int64) *Pool {
 	return &Pool{frames: frames, limit: limit, shelves: map[uint32]*shelf{}, came: make(chan struct{})}
 }
 
-// Acquire returns a free frame of at least need bytes, and waits until the trainer releases one. If need exceeds the frames of
-// the newest ring, it makes a new ring whose frames have room bytes, at least need.
+// Acquire returns a free frame of at least need bytes, and waits until the trainer releases one. If need exceeds the
+// frames of the newest ring, it makes a new ring whose frames have room bytes, at least need.
 func (p *Pool) Acquire(ctx context.Context, need, room int64) (Frame, error) {
 	for {
 		f, came, err := p.try(need, max(room, need))

@@ -37,8 +37,8 @@ func Frames(bytes int64) uint32 {
 	return most
 }
 
-// Stride returns the distance in bytes from one frame to the next: whole pages, or whole huge pages if these add at most an
-// eighth.
+// Stride returns the distance in bytes from one frame to the next: whole pages, or whole huge pages if these add at
+// most an eighth.
 func Stride(bytes int64) int64 {
 	if bytes >= 8*hugePage {
 		return roundUp(bytes, hugePage)
@@ -62,7 +62,10 @@ func newRing(number, frames uint32, bytes int64) (*Ring, error) {
 	file := os.NewFile(uintptr(fd), "millrace-ring")
 	r := &Ring{number: number, frames: frames, stride: stride, file: file}
 	if err := r.open(fd, size); err != nil {
-		return nil, errors.Join(fmt.Errorf("make ring of %d frames of %d bytes: %w: %w", frames, stride, ErrMemory, err), r.close())
+		return nil, errors.Join(
+			fmt.Errorf("make ring of %d frames of %d bytes: %w: %w", frames, stride, ErrMemory, err),
+			r.close(),
+		)
 	}
 	return r, nil
 }
@@ -94,8 +97,11 @@ func touch(memory []byte) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("touch %d bytes of shared memory (raise the memory limit of this process or lower the batch size): %w",
-			len(memory), err)
+		return fmt.Errorf(
+			"touch %d bytes of shared memory (raise the memory limit of this process or lower the batch size): %w",
+			len(memory),
+			err,
+		)
 	}
 	return nil
 }
@@ -112,7 +118,8 @@ func (r *Ring) Stride() int64 { return r.stride }
 // Size returns the size of the whole ring in bytes.
 func (r *Ring) Size() int64 { return r.stride * int64(r.frames) }
 
-// Fd returns the descriptor of the memfd, to be sent to the trainer. The ring owns it; it is valid while a frame is not free.
+// Fd returns the descriptor of the memfd, to be sent to the trainer. The ring owns it; it is valid while a frame is not
+// free.
 func (r *Ring) Fd() int { return int(r.file.Fd()) }
 
 func (r *Ring) frame(n uint32) []byte {

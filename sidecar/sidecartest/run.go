@@ -1,5 +1,5 @@
-// Package sidecartest has a synthetic run, for tests and measurements of the sidecar and its clients alone. It computes plans,
-// tokens and starts as an orchestrator and loaders would give them.
+// Package sidecartest has a synthetic run, for tests and measurements of the sidecar and its clients alone. It computes
+// plans, tokens and starts as an orchestrator and loaders would give them.
 package sidecartest
 
 import (
@@ -33,9 +33,10 @@ type Config struct {
 	SameStep     bool // every step has the plan of step 0, so that planning costs nothing (for measurements)
 	FailAt       int  // the run fails when this step is planned; 0: never
 	FailReason   string
-	Crumbs       int           // from this step on every segment has one token, so that batches need larger frames; 0: never
-	PlanDelay    time.Duration // how long each plan takes
-	Alert        string        // the text of an open alert; empty: there is none
+	// from this step on every segment has one token, so that batches need larger frames; 0: never
+	Crumbs    int
+	PlanDelay time.Duration // how long each plan takes
+	Alert     string        // the text of an open alert; empty: there is none
 }
 
 // Run implements sidecar.Upstream and sidecar.Fetcher. It is safe for concurrent use.
@@ -69,7 +70,12 @@ func New(c Config) *Run {
 		c.Dtype = millrace.Int64
 	}
 	c.TP, c.CP, c.PP, c.Pad = max(c.TP, 1), max(c.CP, 1), max(c.PP, 1), max(c.Pad, 1)
-	r := &Run{config: c, waiting: map[millrace.Rank]sidecar.Start{}, joined: make(chan struct{}), committed: map[millrace.Rank]millrace.Step{}}
+	r := &Run{
+		config:    c,
+		waiting:   map[millrace.Rank]sidecar.Start{},
+		joined:    make(chan struct{}),
+		committed: map[millrace.Rank]millrace.Step{},
+	}
 	if c.SameStep {
 		r.plan0 = r.make(1, 0)
 		ranks := make([]millrace.Rank, r.topology().DP())
@@ -83,7 +89,10 @@ func New(c Config) *Run {
 
 // Names returns the run's sources.
 func Names() []sidecar.SourceNames {
-	return []sidecar.SourceNames{{Name: "books", Shards: []string{"corpus.bin"}}, {Name: "web", Shards: []string{"part-0.jsonl.zst", "part-1.jsonl.zst"}}}
+	return []sidecar.SourceNames{
+		{Name: "books", Shards: []string{"corpus.bin"}},
+		{Name: "web", Shards: []string{"part-0.jsonl.zst", "part-1.jsonl.zst"}},
+	}
 }
 
 // shapeOf returns the shape of a step's microbatches, and their number on each rank.
@@ -100,7 +109,9 @@ func (r *Run) shapeOf(step millrace.Step) (shape millrace.Shape, microbatches in
 // Shape returns the shape of the microbatches of the first step.
 func (r *Run) Shape() millrace.Shape {
 	return millrace.Shape{
-		SequenceLength: uint32(r.config.Length), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
+		SequenceLength: uint32(
+			r.config.Length,
+		), MicroBatch: uint32(r.config.Rows), Layout: r.config.Layout, TokenDtype: r.config.Dtype,
 		CapTokens: uint32(r.config.Rows * r.config.Length), CP: uint32(r.config.CP),
 	}
 }
@@ -146,7 +157,9 @@ func (r *Run) resolve(start sidecar.Start) {
 	r.begin, r.refusal = sidecar.Begin{}, nil
 	for rank, s := range r.waiting {
 		if s.Kind != start.Kind || string(s.State) != string(start.State) {
-			r.refusal = &sidecar.StartError{Reason: fmt.Sprintf("the ranks differ in where they start: rank %d says %q", rank, s.Kind)}
+			r.refusal = &sidecar.StartError{
+				Reason: fmt.Sprintf("the ranks differ in where they start: rank %d says %q", rank, s.Kind),
+			}
 			return
 		}
 	}
@@ -154,7 +167,9 @@ func (r *Run) resolve(start sidecar.Start) {
 	switch start.Kind {
 	case sidecar.StartNone:
 		if r.config.History {
-			r.refusal = &sidecar.StartError{Reason: `this run has history: load a state, or say start="latest" or start="fresh"`}
+			r.refusal = &sidecar.StartError{
+				Reason: `this run has history: load a state, or say start="latest" or start="fresh"`,
+			}
 			return
 		}
 	case sidecar.StartLatest:
@@ -194,7 +209,8 @@ func (r *Run) watermark() millrace.Step {
 
 func (r *Run) at(step millrace.Step, microbatch uint32, state []byte) sidecar.Begin {
 	return sidecar.Begin{
-		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state, Topology: r.topology(), Broadcast: r.config.Broadcast,
+		Attempt: r.attempt, Term: 1, Step: step, Microbatch: microbatch, State: state,
+		Topology: r.topology(), Broadcast: r.config.Broadcast,
 		Shapes: r.shapes(), PadMultiple: uint32(r.config.Pad),
 	}
 }
@@ -214,7 +230,14 @@ type savedState struct {
 
 // state returns the state before step. It has the ordinals that a plan needs, and the size of a real state.
 func (r *Run) state(step millrace.Step) []byte {
-	s := savedState{Version: 1, Seed: seed, Step: step, Attempt: 1, Big: 1<<63 + uint64(step), Pad: strings.Repeat("x", max(0, r.config.StateBytes-96))}
+	s := savedState{
+		Version: 1,
+		Seed:    seed,
+		Step:    step,
+		Attempt: 1,
+		Big:     1<<63 + uint64(step),
+		Pad:     strings.Repeat("x", max(0, r.config.StateBytes-96)),
+	}
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil
@@ -252,8 +275,16 @@ func (r *Run) Plan(ctx context.Context, attempt millrace.Attempt, step millrace.
 func (r *Run) make(attempt millrace.Attempt, step millrace.Step) *sidecar.StepPlan {
 	c, dp := r.config, r.topology().DP()
 	shape, microbatches := r.shapeOf(step)
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: attempt, Step: step, Term: 1, Ranks: uint32(dp), Microbatches: uint32(microbatches),
-		SequenceLength: shape.SequenceLength, MicroBatch: shape.MicroBatch}
+	p := &millrace.Plan{
+		Stream:         millrace.Train,
+		Attempt:        attempt,
+		Step:           step,
+		Term:           1,
+		Ranks:          uint32(dp),
+		Microbatches:   uint32(microbatches),
+		SequenceLength: shape.SequenceLength,
+		MicroBatch:     shape.MicroBatch,
+	}
 	row := int(step) * dp * c.Microbatches * c.Rows
 	for rank := range dp {
 		for m := range microbatches {
@@ -281,7 +312,10 @@ func (r *Run) row(step millrace.Step, rank, m, i, number int, length uint32) []m
 		a := millrace.Assignment{
 			Segment: millrace.Segment{
 				Source: source, Ordinal: millrace.Ordinal(ordinal), Epoch: millrace.Epoch(number % 2),
-				ID: millrace.SampleID{Shard: source * uint32(number%2), Record: uint64(number)}, Offset: offset, Length: n, More: more,
+				ID: millrace.SampleID{
+					Shard:  source * uint32(number%2),
+					Record: uint64(number),
+				}, Offset: offset, Length: n, More: more,
 			},
 			Rank: millrace.Rank(rank), Microbatch: uint32(m), Row: uint32(i), Start: start,
 		}

@@ -1,5 +1,5 @@
-// Command server serves a synthetic run through the real sidecar, for the Python client's tests and the hand-over benchmark.
-// It prints `ready`, and then every event of the sidecar as a line of JSON.
+// Command server serves a synthetic run through the real sidecar, for the Python client's tests and the hand-over
+// benchmark. It prints `ready`, and then every event of the sidecar as a line of JSON.
 package main
 
 import (

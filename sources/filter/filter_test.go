@@ -10,7 +10,7 @@ import (
 	"millrace"
 )
 
-func TestFiltersDecide(t *testing.T) {
+func TestFiltersKeepAndRefuse(t *testing.T) {
 	record := map[string]any{"quality": 0.75, "language": "en", "meta.year": 2021, "ok": true, "gone": nil, "my field": "x", "nan": math.NaN(), "big": 1 << 53}
 	for text, keep := range map[string]bool{
 		`quality > 0.5 && language == "en"`:                true,
@@ -43,7 +43,7 @@ func TestFiltersDecide(t *testing.T) {
 		for _, name := range set.Fields() {
 			values = append(values, record[name])
 		}
-		for range 2 { // a judge is used again
+		for range 2 { // a judge is reused
 			if bits, err := set.Judge().Refused(values, 11, 44); err != nil || (bits == 0) != keep {
 				t.Errorf("%s: bits %b, %v, want keep %v", text, bits, err, keep)
 			}
@@ -51,7 +51,7 @@ func TestFiltersDecide(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAFilter(t *testing.T) {
+func TestBadExpressionsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                 "empty",
 		"  ":                               "empty",
@@ -80,7 +80,7 @@ func TestWhatCannotBeAFilter(t *testing.T) {
 	}
 }
 
-func TestRecordsThatAFilterFailsOn(t *testing.T) {
+func TestFiltersFailOnUnfitRecords(t *testing.T) {
 	for text, values := range map[string][]any{
 		"quality > 0.5":                      {nil},
 		"quality + 1 > 0":                    {"high"},
@@ -103,7 +103,7 @@ func TestRecordsThatAFilterFailsOn(t *testing.T) {
 	}
 }
 
-func TestSets(t *testing.T) {
+func TestSetsAnswerByBits(t *testing.T) {
 	compile := func(text string) *Filter {
 		f, err := Compile(text)
 		if err != nil {

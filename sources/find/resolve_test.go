@@ -13,7 +13,8 @@ import (
 	"millrace/sources/find"
 )
 
-// tree makes empty files below a fresh directory, whose own name holds pattern characters to be taken literally.
+// tree makes empty files below a fresh directory. The directory's own name has pattern characters, which stand for
+// themselves.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
 	base := filepath.Join(t.TempDir(), "b[1]{x,y}")
@@ -112,7 +113,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestSkipped: a file below a directory is read, or it is listed with the reason.
+// TestSkipped: each file below a directory is read, or listed with the reason.
 func TestSkipped(t *testing.T) {
 	base := tree(t, "d/a.jsonl", "d/b.parquet.xz", "d/e.jsonl.1", "d/dataset_info.json", "d/README.md", "d/.b.jsonl",
 		"d/.git/config", "d/corpus.bin", "d/corpus.idx", "d/alone.bin", "d/x.jsonl", "d/x.jsonl.idx", "d/t.parquet", "other/a.jsonl")

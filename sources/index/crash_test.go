@@ -14,12 +14,13 @@ import (
 	"millrace/sources/index"
 )
 
-// cutFS passes everything on and cuts the power before each act: it remembers what a disk surely holds by then, and what it may hold.
+// cutFS passes all calls on and cuts the power before each. It records the state that a disk surely has by then, and
+// the states that it may have.
 type cutFS struct {
 	index.FS
 	dir   string
 	disk  diskImage
-	acked int // what had returned by then
+	acked int // calls that had returned by then
 	cuts  []powerCut
 }
 
@@ -30,8 +31,8 @@ type powerCut struct {
 	where string
 }
 
-// diskImage is a folder that syncs apart from its files: names say which file each name leads to once the folder was synced, later what has become of
-// names since.
+// diskImage is a folder whose sync is independent of its files' syncs. names maps each name to its file as of the
+// folder's last sync; later has the changes of names since.
 type diskImage struct {
 	files map[int]*image
 	names map[string]int
@@ -39,10 +40,10 @@ type diskImage struct {
 	next  int
 }
 
-// image is a file: what was written and how much of it was synced as it stands.
+// image is a file: its content, and how much of it is synced.
 type image struct{ written, synced []byte }
 
-// naming is a name that came, changed (file) or went (-1).
+// naming is a name that appeared, changed its file, or went (-1).
 type naming struct {
 	name string
 	file int
@@ -56,7 +57,7 @@ func (d diskImage) clone() diskImage {
 	return diskImage{files, maps.Clone(d.names), append([]naming{}, d.later...), d.next}
 }
 
-// lookup is the file that a name leads to now.
+// lookup returns the current file of a name.
 func (d *diskImage) lookup(name string) int {
 	for i := len(d.later) - 1; i >= 0; i-- {
 		if d.later[i].name == name {
@@ -142,7 +143,8 @@ func (f cutFile) Sync() error {
 	return f.TempFile.Sync()
 }
 
-// mapped notes what stands in a file that is written through a mapping, without a sync: any of its words may reach the disk.
+// mapped records the content of a file that is written through a mapping, without a sync. Any of its words may reach
+// the disk.
 func (c *cutFS) mapped(t *testing.T) {
 	for name, id := range c.disk.names {
 		if id < 0 {
@@ -157,7 +159,7 @@ func (c *cutFS) mapped(t *testing.T) {
 	c.cut("with lengths in memory")
 }
 
-// restore writes out what is left when so much of what was not synced has reached the disk, in blocks, and each name by itself.
+// restore writes a disk on which a part of the unsynced blocks, and each unsynced name by itself, has arrived.
 func (d *diskImage) restore(t *testing.T, dir string, kept int, rng *rand.Rand) {
 	names := maps.Clone(d.names)
 	for _, n := range d.later {
@@ -176,7 +178,7 @@ func (d *diskImage) restore(t *testing.T, dir string, kept int, rng *rand.Rand) 
 		}
 		b := make([]byte, size)
 		copy(b, f.synced)
-		const block = 24 // no power of two: it may end inside a word
+		const block = 24 // not a power of two, so that it may end inside a word
 		for at := 0; at < size; at += block {
 			if rng.IntN(100) < kept {
 				copy(b[at:min(at+block, size)], f.written[min(at, len(f.written)):min(at+block, size, len(f.written))])
@@ -192,8 +194,9 @@ const crashRecords = 40
 
 func lengthOf(record uint64) uint32 { return uint32(record*record + 3) }
 
-// TestPowerCutAnywhere cuts the power before every act of a history of blobs and length stores. Whatever the disk kept, what is found is right
-// or absent: a blob is the newest that was acknowledged, or one that was being saved; a length is the one that was put; and all can be made again.
+// TestPowerCutAnywhere cuts the power before every call of a history of blobs and length stores. On each disk that may
+// be left, every blob and length is right or absent, and all can be made again. A blob is the newest acknowledged one,
+// or one that was being saved. A length is the one that was put.
 func TestPowerCutAnywhere(t *testing.T) {
 	dir := t.TempDir()
 	fs := &cutFS{FS: index.OSFS(), dir: dir, disk: diskImage{files: map[int]*image{}, names: map[string]int{}}}
@@ -228,7 +231,7 @@ func TestPowerCutAnywhere(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := lengths(crashRecords + 1).Close(); err != nil { // it does not fit: replaced
+	if err := lengths(crashRecords + 1).Close(); err != nil { // it does not fit and is replaced
 		t.Fatal(err)
 	}
 	save(20)

@@ -75,7 +75,7 @@ func TestBlobs(t *testing.T) {
 	}
 }
 
-// TestDamagedBlobs: whatever one flipped byte or a cut does, the blob is not there; saving again heals it.
+// TestDamagedBlobs: a blob with one flipped byte or a cut is absent, and saving it again repairs it.
 func TestDamagedBlobs(t *testing.T) {
 	dir := t.TempDir()
 	blob := []byte("a small index")
@@ -113,7 +113,7 @@ func TestDamagedBlobs(t *testing.T) {
 		spoil("a cut", whole[:i])
 	}
 	spoil("more bytes", append(bytes.Clone(whole), 0))
-	// The right bytes under another shard's name are not that shard's.
+	// Another shard's name does not load the same bytes.
 	s := open(t, dir, nil)
 	if err := os.Rename(path, strings.Replace(path, shard.String(), transform.String(), 1)); err != nil {
 		t.Fatal(err)
@@ -123,11 +123,11 @@ func TestDamagedBlobs(t *testing.T) {
 	}
 }
 
-// brokenFS fails one kind of call, as a full disk or a crash would.
+// brokenFS fails one kind of call, as a full disk or a crash does.
 type brokenFS struct {
 	index.FS
 	fail string
-	dead bool // a crash: nothing is cleaned up
+	dead bool // a crash leaves all files
 }
 
 type brokenFile struct {
@@ -181,7 +181,8 @@ func (f brokenFile) Reserve(n int64) error {
 }
 func (f brokenFile) Sync() error { return errors.Join(f.fs.at("sync"), f.TempFile.Sync()) }
 
-// TestFullDiskAndCrash: wherever writing stops, the earlier blob stays, nothing is left behind for long, and the next save works.
+// TestFullDiskAndCrash: at whatever call writing stops, the earlier blob stays, stale files go, and the next save
+// works.
 func TestFullDiskAndCrash(t *testing.T) {
 	for _, call := range []string{"create", "write", "sync", "publish"} {
 		for _, dead := range []bool{false, true} {
@@ -226,8 +227,8 @@ func TestOpenFailsWithTheCure(t *testing.T) {
 	}
 }
 
-// TestTogether has several stores save, load and put at once, as processes would.
-func TestTogether(t *testing.T) {
+// TestStoresShareADirectory: several stores save, load and put at once, as processes do.
+func TestStoresShareADirectory(t *testing.T) {
 	dir := t.TempDir()
 	var wait sync.WaitGroup
 	for g := range 4 {
@@ -340,7 +341,7 @@ func TestLengths(t *testing.T) {
 	}
 }
 
-// TestDamagedLengths: a flipped bit in a word costs that length, in the head or in the size the whole file.
+// TestDamagedLengths: a flipped bit in a word costs that length. In the head or the size it costs the whole file.
 func TestDamagedLengths(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)
@@ -408,7 +409,7 @@ func TestDamagedLengths(t *testing.T) {
 	}
 }
 
-// TestOldLengths: a length store of the first release is read; its records have no checksums until they are put.
+// TestOldLengths: a length store of the first release is read. Its records have no checksums until they are put.
 func TestOldLengths(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, nil)

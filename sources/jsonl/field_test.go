@@ -12,7 +12,7 @@ import (
 	"millrace"
 )
 
-// oracle is the slow way to the same text: encoding/json into raw values, where the last of duplicate keys counts.
+// oracle takes the text with encoding/json and raw values. The last of duplicate keys counts.
 func oracle(line []byte, path []string) (text string, ok bool) {
 	if !utf8.Valid(line) || !json.Valid(line) {
 		return "", false
@@ -64,8 +64,8 @@ func FuzzJSONL(f *testing.F) {
 	})
 }
 
-// TestMutatedLines does what the fuzzer does, a little, in every test run: each byte of each seed replaced, removed
-// and doubled.
+// TestMutatedLines runs a little of the fuzzer's work in every test run: it replaces, removes and doubles each byte of
+// each seed.
 func TestMutatedLines(t *testing.T) {
 	for _, field := range []string{"text", "meta.body"} {
 		x, err := newExtractor(field)
@@ -114,7 +114,8 @@ func TestExtractorDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkExtract measures raw lines a second; prose with a line break every 80 characters, ASCII and not.
+// BenchmarkExtract measures raw bytes a second of prose with a line break every 80 characters, in ASCII and in other
+// scripts.
 func BenchmarkExtract(b *testing.B) {
 	for name, word := range map[string]string{"ascii": "the quick brown fox jumps over the lazy dog, and it was all the same to him\n", "mixed": "die süße Öde — 速い茶色の狐が怠け者の犬を飛び越え и снова назад\n"} {
 		b.Run(name, func(b *testing.B) {

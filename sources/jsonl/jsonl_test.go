@@ -21,7 +21,7 @@ import (
 
 func format(sources.FS) sources.Format { return jsonl.Format{} }
 
-// edges is a file of every kind of line, with what each has to be.
+// edges is a file with every kind of line and the expected records.
 func edges() ([]byte, []sourcetest.Want) {
 	var b bytes.Buffer
 	var want []sourcetest.Want
@@ -106,7 +106,7 @@ func gzipped(t testing.TB, parts ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// bgzipped writes members that declare their size in the subfield BC, behind another subfield, and the empty one at
+// bgzipped writes members that declare their size in the subfield BC, behind another subfield, and the empty member at
 // the end.
 func bgzipped(t testing.TB, b []byte, size int) []byte {
 	var out []byte
@@ -126,7 +126,7 @@ func bgzipped(t testing.TB, b []byte, size int) []byte {
 	return out
 }
 
-// parts cuts b, and ends with an empty part.
+// parts cuts b into parts; the last is empty.
 func parts(b []byte, size int) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for ; len(b) > size; b = b[size:] {
@@ -167,8 +167,7 @@ func streamed(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// seekTable is the skippable frame of the zstd seekable format, here of no frames: readers that do not know it pass
-// over it.
+// seekTable is the skippable frame of the zstd seekable format, with no frames in it. Other readers pass over it.
 func seekTable() []byte {
 	return []byte{0x5e, 0x2a, 0x4d, 0x18, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0xb1, 0xea, 0x92, 0x8f}
 }
@@ -232,7 +231,7 @@ func TestDamage(t *testing.T) {
 		f.Checked = true
 		return nested(f)
 	}
-	// 300 MiB: a flipped bit may ask for the largest window.
+	// 300 MiB, because a flipped bit may ask for the largest window.
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		nested(fixture("plain", p, want, true)),
 		checked(fixture("gzip", gzipped(t, p[:2000], p[2000:]), want, false)),
@@ -282,7 +281,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestLargeWindow: a zstd window above the limit is no damage; the error says how to pack the file again.
+// TestLargeWindow: a zstd window above the limit is no damage, and the error says how to pack the file again.
 func TestLargeWindow(t *testing.T) {
 	frame := func(header ...byte) []byte {
 		b := append([]byte{0x28, 0xb5, 0x2f, 0xfd}, header...)
@@ -320,7 +319,7 @@ func TestBomb(t *testing.T) {
 	}
 }
 
-// FuzzFile feeds whole files, whose first bytes decide how they are read.
+// FuzzFile feeds whole files. Their first bytes decide how they are read.
 func FuzzFile(f *testing.F) {
 	p, _ := pages(f, 5)
 	for _, b := range [][]byte{p, gzipped(f, p[:99], p[99:]), bgzipped(f, p, 500), zstded(f, p, 500), append(seekTable(), streamed(f, p)...)} {

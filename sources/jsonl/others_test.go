@@ -46,7 +46,7 @@ func TestOtherFields(t *testing.T) {
 	}
 }
 
-// TestReasonsNameTheFields: the reason of a record without text says what to write instead.
+// TestReasonsNameTheFields: the reason of a record without text names the fields that it has.
 func TestReasonsNameTheFields(t *testing.T) {
 	many := `{"b1":1,"b2":1,"b3":1,"b4":1,"b5":1,"b6":1,"b7":1,"b8":1,"b9":1}`
 	for _, c := range []struct{ field, line, want string }{
@@ -68,7 +68,7 @@ func TestReasonsNameTheFields(t *testing.T) {
 	}
 }
 
-// TestScalarsAsEncodingJSON: whatever stands in a field, encoding/json finds the same.
+// TestScalarsAsEncodingJSON: encoding/json finds the same values.
 func TestScalarsAsEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "text"}), rapid.OneOf(

@@ -32,8 +32,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestDamage: a file of lengths has no checksums, so that what is read may differ; it must not fail otherwise than by
-// its name and line.
+// TestDamage: a file of lengths has no checksums, so damage may change lengths. Each error names the file and the line.
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		fixture("columns", "tokens,patches,count\n5,0,2\n7,12,1\n0,3,0\n0,0,1\n"),
@@ -41,7 +40,7 @@ func TestDamage(t *testing.T) {
 	}, 1<<30)
 }
 
-func TestWhatIsNoLength(t *testing.T) {
+func TestBadLengthsAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"words\n5\n":                           `line 1 names no columns, or one twice: "words"`,
 		"tokens,tokens\n5,5\n":                 "or one twice",

@@ -15,7 +15,7 @@ import (
 
 func format(fs sources.FS) sources.Format { return megatron.New(fs) }
 
-// dataset writes the documented layout: documents of sequences of values, each value in size bytes.
+// dataset writes the documented layout: documents of sequences of values, each of size bytes.
 func dataset(code byte, size int, docs ...[][]int64) (idx, bin []byte) {
 	le := binary.LittleEndian
 	var lengths, pointers, bounds []byte
@@ -90,7 +90,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestDamage: the .bin has no checksums, so a record may change; Misfits has what the index must notice.
+// TestDamage: the .bin has no checksums, so a record may change. TestMisfits has the faults that the index must show.
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		fixture("documents", 4, 4, nil, [][]int64{{1, 2, 3}, {4}}, nil, [][]int64{{5}, {}, {6, 7}}, [][]int64{make([]int64, 300)}),

@@ -82,7 +82,7 @@ func TestOtherColumns(t *testing.T) {
 	if err := s.Scan(context.Background(), 5, check); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // readers are used again
+	for range 3 { // readers are reused
 		if err := s.Read(context.Background(), []uint64{0, 1, 7, 1099, 1100, 2999}, check); err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 
 func format(sources.FS) sources.Format { return parquet.Format{} }
 
-// texts makes rows, with nulls where a row is nil; some repeat, as dictionaries like.
+// texts makes rows, with nils among them if nulls. Some rows repeat, for dictionaries.
 func texts(n int, nulls bool) []*string {
 	rng := rand.New(rand.NewPCG(7, 8))
 	out := make([]*string, n)
@@ -50,8 +50,8 @@ func wants(rows []*string) []sourcetest.Want {
 	return out
 }
 
-// byArrow writes rows with Apache Arrow's writer: a column before, the text, and the text again inside a struct that
-// may be null.
+// byArrow writes rows with Apache Arrow's writer: a column before the text, the text, and the text again in a struct
+// that may be null.
 func byArrow(t testing.TB, rows []*string, groupRows int64, props ...apq.WriterProperty) []byte {
 	inner := arrow.StructOf(arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, arrow.Field{Name: "body", Type: arrow.BinaryTypes.String, Nullable: true})
 	schema := arrow.NewSchema([]arrow.Field{
@@ -92,7 +92,7 @@ func byArrow(t testing.TB, rows []*string, groupRows int64, props ...apq.WriterP
 	return out.Bytes()
 }
 
-// byParquetGo writes the text column alone with the encoding that tag names.
+// byParquetGo writes the text column alone, in the encoding of T's tag.
 func byParquetGo[T any](t testing.TB, rows []T, o ...pq.WriterOption) []byte {
 	var out bytes.Buffer
 	w := pq.NewGenericWriter[T](&out, o...)
@@ -144,8 +144,8 @@ func TestContractArrow(t *testing.T) {
 		fixture("nulls alone", "text", byArrow(t, make([]*string, 30), 10), wants(make([]*string, 30))),
 	)
 	for _, e := range []apq.Encoding{apq.Encodings.DeltaLengthByteArray, apq.Encodings.DeltaByteArray} {
-		// One page a row group: Arrow's writer lets the first DELTA_BYTE_ARRAY value of a further page lean on the
-		// page before, which the format does not allow, as pages are to be read alone.
+		// One page a row group: in Arrow's writer, the first DELTA_BYTE_ARRAY value of a further page depends on the
+		// page before. The format forbids that, because each page must be readable by itself.
 		b := byArrow(t, rows, 250, apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", e))
 		fixtures = append(fixtures, fixture(e.String(), "text", b, wants(rows)))
 	}
@@ -178,7 +178,7 @@ func TestContractParquetGo(t *testing.T) {
 		dict = append(dict, dictRow{rows[i]})
 		length = append(length, lengthRow{*whole[i]})
 		if sparse = append(sparse, whole[i]); *whole[i] == "" {
-			sparse[i] = nil // what that writer makes of a zero value
+			sparse[i] = nil // that writer writes zero values as nulls
 		}
 	}
 	small := pq.PageBufferSize(2000)
@@ -224,7 +224,7 @@ func TestDamage(t *testing.T) {
 	}, 64<<20)
 }
 
-// TestChecksums: parquet-go's writer sums its pages, so no flip inside one may pass.
+// TestChecksums: parquet-go's writer adds checksums, so a flip inside a page is noticed.
 func TestChecksums(t *testing.T) {
 	text := strings.Repeat("summed ", 50)
 	b := byParquetGo(t, []plainRow{{text}}, pq.Compression(&pq.Uncompressed))
@@ -251,7 +251,7 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// BenchmarkScan measures delivered text a second from memory, BenchmarkRead single rows at random.
+// BenchmarkScan measures delivered bytes of text a second from memory. BenchmarkRead measures single rows at random.
 func BenchmarkScan(b *testing.B) {
 	s, n := big(b)
 	b.SetBytes(n)

@@ -2,8 +2,8 @@ package tokenize
 
 import "testing"
 
-// BenchmarkAppend encodes a corpus of real documents: cold with an encoder that has met nothing (making it is part of
-// the time), warm with one that has met the corpus before.
+// BenchmarkAppend encodes a corpus of real documents. Cold is a fresh encoder, and the time includes making it. Warm is
+// an encoder that has encoded the corpus before.
 func BenchmarkAppend(b *testing.B) {
 	documents := corpus(b, 8_000_000)
 	size := 0
@@ -38,7 +38,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad is what a process pays at its start.
+// BenchmarkLoad measures the start of a process.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range testEncodings() {
 		b.Run(name, func(b *testing.B) {

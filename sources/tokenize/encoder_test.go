@@ -30,8 +30,8 @@ func TestRoundTripOfAnyBytes(t *testing.T) {
 	}
 }
 
-// What an encoder has met before must not show, also when its memory is overfull.
-func TestMemoryDoesNotShow(t *testing.T) {
+// The remembered pieces change no ids, even when the memory overflows.
+func TestMemoryChangesNoIds(t *testing.T) {
 	g := readGolden(t)
 	e := load(t, "r50k_base")
 	used := e.NewEncoder()
@@ -39,7 +39,7 @@ func TestMemoryDoesNotShow(t *testing.T) {
 	for seed := range uint64(20) {
 		used.Append(nil, g.randomText(100+seed))
 	}
-	// Many long pieces with many tokens: forgotten all at once when there is no room.
+	// Many long pieces with many tokens fill the memory, which is then cleared.
 	r := rand.New(rand.NewPCG(7, 8))
 	forgot := false
 	for range 6000 {
@@ -58,7 +58,7 @@ func TestMemoryDoesNotShow(t *testing.T) {
 	}
 }
 
-func TestAppendKeepsWhatIsThere(t *testing.T) {
+func TestAppendKeepsThePrefix(t *testing.T) {
 	enc := load(t, "gpt2").NewEncoder()
 	text := []byte("Hello, world! " + string(bytes.Repeat([]byte("It's 12345 tokens.\n"), 500)))
 	want := enc.Append(nil, text)
@@ -87,7 +87,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-func TestOneEncodingServesMany(t *testing.T) {
+func TestOneEncodingServesManyGoroutines(t *testing.T) {
 	e := load(t, "cl100k_base")
 	documents := corpus(t, 100_000)
 	var want [][]uint32
@@ -108,9 +108,8 @@ func TestOneEncodingServesMany(t *testing.T) {
 	group.Wait()
 }
 
-// TestLentEncodersAreUsedAgain: what encodes a document now and then pays for no encoder each time, and concurrent
-// ones do not mix.
-func TestLentEncodersAreUsedAgain(t *testing.T) {
+// TestLentEncodersAreReused: rare calls make no new encoder, and concurrent calls do not mix.
+func TestLentEncodersAreReused(t *testing.T) {
 	e := load(t, "gpt2")
 	text := []byte("The quick brown fox jumps over the lazy dog, café, 12345.")
 	want := e.NewEncoder().Append(nil, text)
@@ -130,8 +129,8 @@ func TestLentEncodersAreUsedAgain(t *testing.T) {
 	}
 }
 
-// TestLongWorkIsTold whatever the text is made of: also one piece without end, and one whose windows have no good end.
-func TestLongWorkIsTold(t *testing.T) {
+// TestLongWorkReportsProgress on any text: also on one endless piece, and on a piece whose windows have no good end.
+func TestLongWorkReportsProgress(t *testing.T) {
 	e := load(t, "cl100k_base")
 	for name, text := range map[string]string{"words": "a word ", "one piece": "\uA001\uA02F\uA100", "one letter": "a"} {
 		text := []byte(strings.Repeat(text, (3<<20)/len(text)+1))

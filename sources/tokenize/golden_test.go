@@ -15,7 +15,7 @@ import (
 	"millrace/sources/tokenize/internal/split"
 )
 
-// golden is what pip's tiktoken makes of texts that internal/reference/golden.py describes.
+// golden has the ids of pip's tiktoken for the texts that internal/reference/golden.py describes.
 type golden struct {
 	Tiktoken  string
 	Block     int
@@ -48,7 +48,7 @@ func readGolden(t testing.TB) *golden {
 
 func surrogate(c int) bool { return 0xd800 <= c && c < 0xe000 }
 
-// blockText is the text of a block of code points: each of them in every context.
+// blockText returns a text with each code point of a block in every context.
 func (g *golden) blockText(start int) []byte {
 	var text []byte
 	for c := start; c < start+g.Block; c++ {
@@ -95,10 +95,10 @@ func digestIDs(ids []uint32) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// loaded holds each encoding once for all tests.
+// loaded has each encoding once for all tests.
 var loaded sync.Map
 
-// load returns an embedded encoding or one of borrowed ranks: cl100k_base+qwen2+nfc has the ranks of cl100k_base.
+// load returns an embedded encoding, or one of other ranks: cl100k_base+qwen2+nfc has the ranks of cl100k_base.
 func load(t testing.TB, name string) *Encoding {
 	t.Helper()
 	if e, ok := loaded.Load(name); ok {

@@ -42,7 +42,7 @@ func TestKnownEncodings(t *testing.T) {
 	}
 }
 
-// The fingerprints are part of a run's identity: they must never change.
+// The fingerprints are part of a run's identity, so they never change.
 func TestFingerprintsAreThoseOfTheDefinitions(t *testing.T) {
 	for _, d := range definitions() {
 		if d.file == "" {
@@ -98,7 +98,7 @@ func TestLoadUnknownName(t *testing.T) {
 	}
 }
 
-// published writes the ranks that OpenAI publishes under a name of no meaning.
+// published writes the ranks that OpenAI publishes under a meaningless name.
 func published(t testing.TB, name string) string {
 	t.Helper()
 	raw, err := assets.Assets.ReadFile(name + ".tiktoken")
@@ -117,7 +117,7 @@ func write(t testing.TB, name, text string) string {
 	return path
 }
 
-// A published file is known by its content. Its name decides nothing, nor do the ends of its lines.
+// A published file is recognised by its content. Its name and the ends of its lines do not matter.
 func TestOpenKnownRanks(t *testing.T) {
 	for _, name := range []string{"r50k_base", "cl100k_base", "o200k_base"} {
 		path := published(t, name)
@@ -142,7 +142,7 @@ func TestOpenKnownRanks(t *testing.T) {
 	}
 }
 
-// p50k_base has r50k's pattern, its end of text is in a gap of the ranks, and 24 tokens follow that gap.
+// p50k_base has r50k's pattern. Its end of text is in a gap of the ranks, and 24 tokens follow the gap.
 func TestOpenP50k(t *testing.T) {
 	e, err := Open(Spec{Path: published(t, "p50k_base"), NeedEOS: true})
 	if err != nil {
@@ -154,7 +154,7 @@ func TestOpenP50k(t *testing.T) {
 	checkGolden(t, "p50k_base", e)
 }
 
-// What a spec says beside a known file replaces what is known, and is part of the fingerprint.
+// The keys beside a known file replace the known facts and are part of the fingerprint.
 func TestOpenOverrides(t *testing.T) {
 	path := published(t, "cl100k_base")
 	known := load(t, "cl100k_base")
@@ -192,7 +192,7 @@ func TestOpenOverrides(t *testing.T) {
 	}
 }
 
-// TestKnownFiles reads the files that are not part of this repository; docs/tokenizers.md says where they come from.
+// TestKnownFiles reads files that are not part of this repository. docs/tokenizers.md has their sources.
 func TestKnownFiles(t *testing.T) {
 	folder := os.Getenv("MILLRACE_RANKS")
 	if folder == "" {
@@ -251,7 +251,7 @@ func TestOpenOwnRanks(t *testing.T) {
 		{"cl100k", "xyz", []uint32{259}},                           // but a whole piece is it
 		{`\p{N}{1,3}`, "", nil},                                    // unknown
 	} {
-		// The name is one that earlier releases took for a hint.
+		// Earlier releases took this name for a hint.
 		path := ranksFile(t, "own-o200k.tiktoken", "12", " 12", "aA", "xyz")
 		e, err := Open(Spec{Path: path, Pattern: c.pattern, Specials: map[string]uint32{"<|end|>": 262, "<|a|>": 261}, EOS: "<|end|>", NeedEOS: true})
 		if c.want == nil {
@@ -272,7 +272,7 @@ func TestOpenOwnRanks(t *testing.T) {
 	}
 }
 
-// An error names what is missing, and the key to which it belongs.
+// An error names the missing key.
 func TestOpenErrors(t *testing.T) {
 	own := ranksFile(t, "own-r50k.tiktoken", "12")
 	piece := func(text string) string {

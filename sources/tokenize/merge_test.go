@@ -8,7 +8,7 @@ import (
 )
 
 // dumbMerge is byte pair encoding by its definition: look up the bytes of all neighbours, join the pair of the lowest
-// rank, and start again. It uses nothing but the vocabulary's spellings.
+// rank, start again. It uses only the vocabulary's spellings.
 func dumbMerge(ranks map[string]uint32, piece []byte) []uint32 {
 	var parts []string
 	for _, b := range piece {
@@ -43,7 +43,7 @@ func rankMap(e *Encoding) map[string]uint32 {
 	return ranks
 }
 
-// randomPiece draws bytes from a small alphabet, so that much merges, or joins pieces of tokens.
+// randomPiece draws bytes from a small alphabet, so that many merge, or joins parts of tokens.
 func randomPiece(r *rand.Rand, e *Encoding, n int) []byte {
 	alphabets := []string{"a", "ab", " \n", "etaoin shrdlu", "=-", "0123456789", "\xe4\xb8\xad\xe6\x96\x87", "\xd0\xb0\xd1\x80"}
 	var piece []byte
@@ -81,7 +81,7 @@ func TestMergeAgainstItsDefinition(t *testing.T) {
 	}
 }
 
-func TestWindowsDoNotShow(t *testing.T) {
+func TestWindowsChangeNoTokens(t *testing.T) {
 	e := load(t, "cl100k_base")
 	m := &merger{table: e.merges}
 	r := rand.New(rand.NewPCG(3, 4))
@@ -108,7 +108,7 @@ func TestWindowsDoNotShow(t *testing.T) {
 	}
 }
 
-// A run of one letter is one piece, however long.
+// A run of one letter is one piece of any length.
 func TestLongRuns(t *testing.T) {
 	for _, name := range testEncodings() {
 		e := load(t, name)

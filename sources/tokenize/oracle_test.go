@@ -15,8 +15,8 @@ import (
 	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
-// oraclePatterns are the patterns of pip's tiktoken in the dialect of the oracle's engine, which has no possessive
-// quantifiers: x++ is (?>x+). The engine folds no case beyond ASCII, so the long s is spelled out.
+// oraclePatterns are the patterns of pip's tiktoken in the dialect of the oracle's engine. It has no possessive
+// quantifiers: x++ is (?>x+). It folds no case beyond ASCII, so the long s is spelled out.
 func oraclePatterns() map[string]string {
 	return map[string]string{
 		"r50k_base": `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|(?>\s+)\z|\s+(?!\S)|\s`,
@@ -56,7 +56,7 @@ func oracle(t testing.TB, name string) func(text string) []uint32 {
 	}
 }
 
-// goroot asks the go command, because a test that was built with -trimpath does not know.
+// goroot asks the go command, because a test that was built with -trimpath does not know the path.
 func goroot(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
@@ -66,8 +66,8 @@ func goroot(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// corpus returns about size bytes of real documents of this machine: Go's sources, tests and pages, with every language
-// their test data is written in.
+// corpus returns about size bytes of real documents of this machine: Go's sources, tests and pages, with the many
+// languages of their test data.
 func corpus(t testing.TB, size int) [][]byte {
 	t.Helper()
 	root := goroot(t)
@@ -133,8 +133,8 @@ func firstDifference(t testing.TB, name string, got, want []uint32) string {
 	return "at token " + strings.Join([]string{spell(got), spell(want)}, " | ")
 }
 
-// FuzzEncode compares with the oracle on texts of characters that Go's older Unicode tables, which are the oracle's,
-// know.
+// FuzzEncode compares with the oracle. The texts have only characters that Go's older Unicode tables have, because the
+// oracle uses them.
 func FuzzEncode(f *testing.F) {
 	g := readGolden(f)
 	for _, v := range g.Vectors {

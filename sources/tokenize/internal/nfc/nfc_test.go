@@ -24,7 +24,7 @@ func TestAppend(t *testing.T) {
 		"\u212b":                        "\u00c5",
 		"\u0958":                        "\u0915\u093c", // composition exclusion
 		"\u0344":                        "\u0308\u0301",
-		"a" + marks + "\u0316b":         "á\u0316" + marks[2:] + "b", // no joiner, however many
+		"a" + marks + "\u0316b":         "á\u0316" + marks[2:] + "b", // no joiner after many marks
 		"\xffe\u0301\xc3":               "\xffé\xc3",
 		"e\xff\u0301":                   "e\xff\u0301",
 		"\u09c7\u09be \U00011131\u0301": "\u09cb \U00011131\u0301",
@@ -35,7 +35,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// x/text's own form is right for texts with few marks in a row.
+// x/text's own form is right if no run of marks is long.
 func TestAppendAgreesWithText(t *testing.T) {
 	var interesting []rune
 	for r := rune(0); r <= utf8.MaxRune; r++ {

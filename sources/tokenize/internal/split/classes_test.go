@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// goClass is a character's class by Go's own tables.
+// goClass returns a character's class by Go's own tables.
 func goClass(r rune) byte {
 	var class byte
 	for _, c := range []struct {
@@ -32,9 +32,8 @@ func classOf(c *classes, r rune) byte {
 	return class
 }
 
-// The reference's Unicode is newer than Go's, or some day older: a character may have got its class between the two,
-// and a few have changed it. So the tables must agree but for characters that one of them does not know at all, and
-// at most a handful.
+// The reference's Unicode is newer than Go's. A character may have got its class between the two, and a few have
+// changed it. So the tables agree except for characters that one of them does not have, and a handful of others.
 func TestClassesAgreeWithGo(t *testing.T) {
 	c := newClasses([]byte(classRuns))
 	letters, changed := 0, 0

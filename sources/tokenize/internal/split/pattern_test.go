@@ -2,7 +2,7 @@ package split
 
 import "testing"
 
-// The texts are copied from their publishers: pip's tiktoken, llama-models and dashscope.
+// The texts are those of their publishers: pip's tiktoken, llama-models and dashscope.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]Pattern{
 		"gpt2": R50k, "p50k": R50k, "r50k": R50k, "cl100k": Cl100k, "o200k": O200k, "llama3": Llama3, "qwen2": Qwen2,

@@ -11,7 +11,7 @@ func splitters() []*Splitter {
 	return []*Splitter{New(R50k), New(Cl100k), New(O200k), New(Llama3), New(Qwen2)}
 }
 
-// piecesOneByOne is the pieces' ends without blocks.
+// piecesOneByOne returns the pieces' ends without blocks.
 func piecesOneByOne(s *Splitter, t []byte) (ends []int) {
 	for pos := 0; pos < len(t); {
 		pos = s.next(t, pos)
@@ -30,8 +30,8 @@ func piecesInBlocks(s *Splitter, t []byte) (ends []int) {
 	return ends
 }
 
-// The two ways to find pieces must agree on everything, above all where runs meet, cross the edge of a block, or meet
-// characters beyond ASCII.
+// Both ways to find pieces agree on all texts: above all if runs meet, cross the edge of a block, or meet characters
+// beyond ASCII.
 func TestBlocksAgreeWithScanners(t *testing.T) {
 	all := splitters()
 	alphabets := []string{
@@ -54,7 +54,7 @@ func TestBlocksAgreeWithScanners(t *testing.T) {
 	}
 }
 
-// Every ASCII character beside every other one, at many places of a block.
+// Every ASCII character stands beside every other one, at many places of a block.
 func TestBlocksAgreeOnAllPairs(t *testing.T) {
 	for _, s := range splitters() {
 		for a := range byte(0x80) {
@@ -69,7 +69,7 @@ func TestBlocksAgreeOnAllPairs(t *testing.T) {
 	}
 }
 
-// Every piece must end where Pieces says, whatever piece one begins with: nothing before a piece decides about it.
+// Every piece ends where Pieces says, from any piece on: nothing before a piece decides about it.
 func TestPiecesFromAnywhere(t *testing.T) {
 	text := []byte(strings.Repeat("It's 12345 (words),\n\n  \tfoo'bar != 7;  \n", 12) + strings.Repeat("größer 中文 ", 20))
 	for _, s := range splitters() {

@@ -61,7 +61,7 @@ func singles() [][]byte {
 	return tokens
 }
 
-// A token's pair is how its bytes merge, not any two tokens that spell it.
+// A token's pair is the last merge of its bytes, not any two tokens that spell it.
 func TestPairs(t *testing.T) {
 	tokens := append(singles(), []byte("bc"), []byte("ab"), []byte("abc"), []byte("abcd"), nil, []byte("xyz"))
 	v, err := fromTokens(tokens)

@@ -79,17 +79,17 @@ func (a *alerts) differs(list []*pb.Alert) bool {
 	return !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
 }
 
-// apply implements effect.
-func (d *alerting) apply(m *Machine) {
+// carry takes up what was told. It reports whether the list of alerts changed.
+func (a *alerts) carry(d *alerting, out *roster.Actions) (changed bool) {
 	for _, line := range d.lines {
-		m.out.Say("%s", line)
+		out.Say("%s", line)
 	}
-	changed := m.alerts.differs(d.list)
-	m.alerts.since, m.alerts.said = d.since, d.said
+	changed = a.differs(d.list)
+	a.since, a.said = d.since, d.said
 	if changed {
-		m.alerts.now = d.list
-		m.sidecars.Broadcast(m.alerts.order())
+		a.now = d.list
 	}
+	return changed
 }
 
 func (a *alerts) order() *pb.SidecarOrder {

@@ -48,21 +48,19 @@ func (m *Machine) Decide() Decision {
 	return Decision{}
 }
 
-// saves collects the steps whose model checkpoints are durable, until they are journaled.
-type saves struct {
-	s     *facts.State
-	found *proto.Saved // not yet journaled
-}
-
-// observe observes that a step's model checkpoint is durable.
-func (k *saves) observe(step uint64) {
-	if step > max(k.s.Saved, k.found.GetStep()) || !k.s.HasSaved && k.found == nil {
-		k.found = &proto.Saved{Step: step}
+// Apply carries out a decision whose facts are durable: it advances the state and publishes.
+func (m *Machine) Apply(d Decision) {
+	if d.Failed != nil {
+		m.fail(d.Failed)
+		return
+	}
+	for _, e := range d.effects {
+		e.apply(m)
+	}
+	for _, f := range d.Facts {
+		m.applyFact(f)
 	}
 }
-
-// apply observes that the record is durable.
-func (k *saves) apply() { k.found = nil }
 
 // decideSaved journals the newest step whose model checkpoint is durable.
 func (m *Machine) decideSaved() Decision {
@@ -117,6 +115,9 @@ func (m *Machine) decideReports() Decision {
 	}
 	return out
 }
+
+// apply implements effect.
+func (d adaption) apply(m *Machine) { m.reports.carry(d) }
 
 // decideRanks opens an attempt, or goes on with the newest one, when the ranks have said where they start.
 func (m *Machine) decideRanks() Decision {
@@ -235,7 +236,7 @@ func (drawNext) apply(m *Machine) {
 
 // decideNews tells people and sidecars which alerts begin and end, and what trainers wait for.
 func (m *Machine) decideNews() (out Decision) {
-	if d := m.alerts.decide(m.conditions()); d != nil {
+	if d := m.alerts.decide(m.lacking()); d != nil {
 		out.effects = append(out.effects, d)
 	}
 	if !m.alerts.warned && m.pinned() {
@@ -245,6 +246,13 @@ func (m *Machine) decideNews() (out Decision) {
 		out.effects = append(out.effects, waitingChanged(text))
 	}
 	return out
+}
+
+// apply implements effect.
+func (d *alerting) apply(m *Machine) {
+	if m.alerts.carry(d, m.out) {
+		m.sidecars.Broadcast(m.alerts.order())
+	}
 }
 
 type shuffleWarned struct{}

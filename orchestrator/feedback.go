@@ -59,8 +59,8 @@ func sharesOf(parts []uint32) []float64 {
 	return out
 }
 
-// seal remembers the work of a step's microbatches, to compare reported times with it.
-func (r *reports) seal(p *pb.Plan) {
+// remember keeps the work of a step's microbatches, to compare reported times with it.
+func (r *reports) remember(p *pb.Plan) {
 	if !r.timed && r.cfg.Refit == 0 {
 		return
 	}
@@ -113,9 +113,8 @@ type adaption struct {
 
 func (d adaption) isEmpty() bool { return d.policy == nil && !d.fitted }
 
-// apply implements effect.
-func (d adaption) apply(m *Machine) {
-	r := m.reports
+// carry takes up a decision.
+func (r *reports) carry(d adaption) {
 	if d.policy != nil {
 		r.policy, r.losses = d.policy, false
 	}
@@ -227,3 +226,19 @@ func (r *reports) calibration() *pb.Calibration {
 	return &pb.Calibration{Reports: r.fit.Reports(), R2: r.fit.R2(now.Linear, now.Quadratic),
 		Best: &pb.Costed{Linear: linear, Quadratic: quadratic}, BestR2: r.fit.R2(linear, quadratic)}
 }
+
+// saves collects the steps whose model checkpoints are durable, until they are journaled.
+type saves struct {
+	s     *facts.State
+	found *pb.Saved // not yet journaled
+}
+
+// observe observes that a step's model checkpoint is durable.
+func (k *saves) observe(step uint64) {
+	if step > max(k.s.Saved, k.found.GetStep()) || !k.s.HasSaved && k.found == nil {
+		k.found = &pb.Saved{Step: step}
+	}
+}
+
+// apply observes that the record is durable.
+func (k *saves) apply() { k.found = nil }

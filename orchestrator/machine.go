@@ -1,58 +1,14 @@
 package orchestrator
 
 import (
-	"log/slog"
-	"slices"
-
 	"millrace"
 	"millrace/orchestrator/attempts"
 	"millrace/orchestrator/facts"
-	"millrace/orchestrator/feedback"
-	"millrace/orchestrator/ledger"
 	"millrace/orchestrator/mix"
 	"millrace/orchestrator/offers"
-	"millrace/orchestrator/planner"
-	"millrace/orchestrator/planner/cost"
 	"millrace/orchestrator/roster"
 	"millrace/proto"
 )
-
-// Source describes a source before it is opened.
-type Source struct {
-	Name    string
-	Loaders []string // who serves each stripe
-	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else the
-	// number of records seen so far.
-	Allowed func(counted bool, records uint64) uint64
-}
-
-// Config describes a run.
-type Config struct {
-	Stream millrace.Stream
-	Spec   *planner.Spec
-	Place  func(*planner.Selection) (*millrace.Plan, error)
-	// Recost is Place with other coefficients of cost.
-	Recost  func(cost.Cost) func(*planner.Selection) (*millrace.Plan, error)
-	Cost    cost.Cost // of Place
-	Placing *proto.Placing
-	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps;
-	// 0: only when a user asks for it.
-	Adaptive    *feedback.Settings
-	Refit       uint64
-	Ranks       int      // trainer ranks, along all axes
-	Sources     []Source // sorted by name, as Spec.Sources
-	Identity    []byte   // canonical JSON
-	facts.Rules          // of migrating a saved state to this run
-	// Compare names the file that changed between a pinned manifest and what a loader sees now.
-	Compare func(pinned, now *millrace.Manifest) error
-	Shadows int // shadows of a sound run
-	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.
-	Inverse ledger.Inverse
-	Runway  int    // steps planned ahead of the slowest rank
-	By      string // program version
-	Up      string // names this `up`; all orchestrators that it starts have the same
-	Log     *slog.Logger
-}
 
 // Machine is the orchestrator without its goroutine, sockets and disk. It holds the journaled state and composes the small
 // machines that observe, decide and publish, each for one concern. Not safe for concurrent use: the loop owns it.
@@ -144,6 +100,11 @@ func failedOrder(err error) *proto.SidecarOrder {
 	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}}
 }
 
+// waitingOrder lets a sidecar name in its trainers' logs what they wait for.
+func waitingOrder(text string) *proto.SidecarOrder {
+	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: text}}}
+}
+
 func (m *Machine) fence() *proto.Fence {
 	return &proto.Fence{Stream: string(m.cfg.Stream), Attempt: uint32(m.s.CurrentAttempt()), Term: m.s.Term}
 }
@@ -161,20 +122,6 @@ func commonRun(cfg *Config, s *facts.State) *facts.Run {
 		files[i] = facts.FilesOf(name, s.Manifests[name])
 	}
 	return facts.NewRun(cfg.Spec, cfg.Identity, files)
-}
-
-// Apply carries out a decision whose facts are durable: it advances the state and publishes.
-func (m *Machine) Apply(d Decision) {
-	if d.Failed != nil {
-		m.fail(d.Failed)
-		return
-	}
-	for _, e := range d.effects {
-		e.apply(m)
-	}
-	for _, f := range d.Facts {
-		m.applyFact(f)
-	}
 }
 
 // applyFact advances the state by one fact and publishes it.
@@ -247,7 +194,7 @@ func (m *Machine) sealed(p *proto.Plan) {
 	if m.ranks.Seal(p) {
 		m.afterBegin()
 	}
-	m.reports.seal(p)
+	m.reports.remember(p)
 	m.sendPlans()
 	for i := range m.queues {
 		cursor := m.s.Tail().Planner.Sources[i].Ordinal
@@ -288,8 +235,4 @@ func (m *Machine) tellEnd() {
 	if m.s.Ended != nil {
 		m.sidecars.Broadcast(&proto.SidecarOrder{Order: &proto.SidecarOrder_Ended{Ended: m.s.Ended}})
 	}
-}
-
-func sourceNamed(sources []Source, name string) int {
-	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
 }

@@ -15,22 +15,19 @@ import (
 	"millrace/proto"
 )
 
-// purity checks that decisions leave the machine as it is: each of the first, and a part of the later ones.
+// purity checks that decisions leave the machine as it is: one of so many of them.
 type purity struct {
 	decided int
 	every   int            // one of so many is checked; 0: sampleEvery
 	kinds   map[string]int // decisions that were checked, by the facts and effects in them
 }
 
-const (
-	checkedFirst = 10
-	sampleEvery  = 499
-)
+const sampleEvery = 99
 
 // decide lets a machine decide, and fails if that changes anything that the machine reaches.
 func (p *purity) decide(t testing.TB, m *Machine) Decision {
 	t.Helper()
-	if p.decided++; p.decided > checkedFirst && p.decided%cmp.Or(p.every, sampleEvery) > 0 {
+	if p.decided++; p.decided%cmp.Or(p.every, sampleEvery) > 0 {
 		return m.Decide()
 	}
 	before := fingerprint(m)

@@ -2,11 +2,13 @@ package orchestrator
 
 import (
 	"fmt"
+	"slices"
 
 	"millrace"
 	"millrace/orchestrator/facts"
 	"millrace/orchestrator/offers"
 	"millrace/orchestrator/planner"
+	"millrace/orchestrator/roster"
 	pb "millrace/proto"
 )
 
@@ -73,8 +75,8 @@ func (b *quarantine) allowed(source int, ordinal uint64) uint64 {
 	return src.Allowed(counted, n)
 }
 
-// conditions lists the sources whose budget is nearly used up.
-func (b *quarantine) conditions() (out []condition) {
+// nearlySpent lists the sources whose budget is nearly used up.
+func (b *quarantine) nearlySpent() (out []condition) {
 	for i := range b.sources {
 		name := b.sources[i].Name
 		n := b.s.Quarantined[name]
@@ -87,4 +89,95 @@ func (b *quarantine) conditions() (out []condition) {
 		}
 	}
 	return out
+}
+
+// masking collects the segments of sealed plans that could not be read, until they are journaled as masked.
+type masking struct {
+	names  []string // of the sources
+	s      *facts.State
+	queues offers.Queues
+	out    *roster.Actions
+	found  []*pb.Mask // not yet journaled
+}
+
+// observe observes that a segment of a sealed plan could not be decoded by two readings. It is masked once, for every
+// attempt.
+func (k *masking) observe(b *pb.Bad) {
+	p := k.s.Sealed[b.Step].Plan
+	if p == nil || int(b.Source) >= len(k.names) {
+		return // no sidecar builds this step any more
+	}
+	source, length := k.names[b.Source], segment(p.Assignments, b)
+	isSame := func(o *pb.Mask) bool { return o.Source == source && o.Ordinal == b.Ordinal && o.Offset == b.Offset }
+	if length == 0 || slices.ContainsFunc(k.s.Masks, isSame) || slices.ContainsFunc(k.found, isSame) {
+		return
+	}
+	sample := b.Sample
+	if sample == nil {
+		sample = &pb.Quarantine{Id: fmt.Sprintf("ordinal %d", b.Ordinal), Offset: -1, Reason: "two readings could not decode it"}
+	}
+	sample.Source, sample.Ordinal = source, b.Ordinal
+	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length, Sample: sample,
+		Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal)})
+}
+
+// segment returns the length of a plan's segment, 0 if it has no such segment.
+func segment(as *pb.Assignments, b *pb.Bad) uint32 {
+	for i, o := range as.GetOrdinal() {
+		if o == b.Ordinal && as.Source[i] == b.Source && as.Offset[i] == b.Offset {
+			return as.Length[i]
+		}
+	}
+	return 0
+}
+
+// plannedLength returns the length that a document was planned with: the offered length, or as much as sealed plans show.
+func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
+	if meta, known := k.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready && meta.Reject == "" {
+		return meta.Lengths.Tokens
+	}
+	for _, mask := range k.s.Masks {
+		if mask.Source == k.names[source] && mask.Ordinal == ordinal {
+			return mask.Tokens
+		}
+	}
+	for _, step := range k.s.Sealed {
+		as := step.Plan.Assignments
+		for i, o := range as.GetOrdinal() {
+			if o == ordinal && as.Source[i] == source {
+				end := as.Offset[i] + as.Length[i]
+				if as.More[i] {
+					end++
+				}
+				tokens = max(tokens, end)
+			}
+		}
+	}
+	return tokens
+}
+
+// restore gives the queues the lengths of documents with journaled masks.
+func (k *masking) restore() {
+	for _, mask := range k.s.Masks {
+		if i := slices.Index(k.names, mask.Source); i >= 0 {
+			k.queues[i].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		}
+	}
+}
+
+// apply takes up masks that are durable. The queues keep the planned lengths of these documents, however they are offered
+// again.
+func (k *masking) apply(durable []*pb.Mask) {
+	var left []*pb.Mask // in new memory: the record has the old
+	for _, found := range k.found {
+		if !slices.Contains(durable, found) {
+			left = append(left, found)
+		}
+	}
+	k.found = left
+	for _, mask := range durable {
+		k.queues[slices.Index(k.names, mask.Source)].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
+		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source,
+			mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length, mask.Step)
+	}
 }

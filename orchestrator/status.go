@@ -46,9 +46,9 @@ func (m *Machine) Status() *proto.StatusReply {
 	return r
 }
 
-// conditions lists the conditions of now that people should know if they last, by kind and key.
-func (m *Machine) conditions() []condition {
-	out := append(m.alerts.lowSpace(), m.quarantine.conditions()...)
+// lacking lists the conditions of now that people should know if they last, by kind and key.
+func (m *Machine) lacking() []condition {
+	out := append(m.alerts.lowSpace(), m.quarantine.nearlySpent()...)
 	for _, owner := range m.roster.AbsentOwners() {
 		out = append(out, condition{"role", owner, owner + " is not there; it is being restarted", roster.Absence})
 	}
@@ -61,11 +61,6 @@ func (m *Machine) conditions() []condition {
 			"if its loader dies now, training may wait for a restart", roster.Absence})
 	}
 	return out
-}
-
-// waitingOrder lets a sidecar name in its trainers' logs what they wait for.
-func waitingOrder(text string) *proto.SidecarOrder {
-	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: text}}}
 }
 
 // mostNamed is how many sources a line names.

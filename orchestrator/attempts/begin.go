@@ -4,8 +4,30 @@ import (
 	"fmt"
 
 	"millrace"
+	"millrace/orchestrator/facts"
 	pb "millrace/proto"
 )
+
+// Decision says which attempt to open, or how to answer ranks without a record. It is valid until the next event.
+type Decision struct {
+	Opened *pb.Opened      // journal it, then call Open
+	At     *facts.RunState // the state at which Opened begins
+	starts []resolution
+	begin  []int  // ranks that begin at their declared starts
+	call   uint64 // ask all hosts which ranks are there after this join
+}
+
+// resolution is the start of one rank's join, or why it is refused.
+type resolution struct {
+	rank  int
+	start start
+	err   error
+}
+
+// IsEmpty reports whether there is nothing to do.
+func (d Decision) IsEmpty() bool {
+	return d.Opened == nil && len(d.starts) == 0 && len(d.begin) == 0 && d.call == 0
+}
 
 // Carry carries out the part of a decision that needs no record. began tells that ranks have begun.
 func (r *Ranks) Carry(d Decision) (began bool) {
@@ -84,6 +106,14 @@ func (r *Ranks) End() {
 		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, and the run ends before it: "+
 			"raise `stop`, or start from a state of a step's end", j.start.step))
 	}
+}
+
+// refusals refuses every join for one reason.
+func (r *Ranks) refusals(err error) (out []resolution) {
+	for _, i := range r.joined() {
+		out = append(out, resolution{rank: i, err: err})
+	}
+	return out
 }
 
 // refuseAll refuses every join.

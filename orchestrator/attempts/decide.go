@@ -9,27 +9,6 @@ import (
 	pb "millrace/proto"
 )
 
-// Decision says which attempt to open, or how to answer ranks without a record. It is valid until the next event.
-type Decision struct {
-	Opened *pb.Opened      // journal it, then call Open
-	At     *facts.RunState // the state at which Opened begins
-	starts []resolution
-	begin  []int  // ranks that begin at their declared starts
-	call   uint64 // ask all hosts which ranks are there after this join
-}
-
-// resolution is the start of one rank's join, or why it is refused.
-type resolution struct {
-	rank  int
-	start start
-	err   error
-}
-
-// IsEmpty reports whether there is nothing to do.
-func (d Decision) IsEmpty() bool {
-	return d.Opened == nil && len(d.starts) == 0 && len(d.begin) == 0 && d.call == 0
-}
-
 // Decide returns what to do next, and changes nothing. inForce are the overrides of the newest attempt. It may be called
 // when the files of every source are known.
 func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
@@ -71,14 +50,6 @@ func (r *Ranks) resolutions() (out []resolution) {
 			at, err := r.resolve(k, k.join.msg)
 			out = append(out, resolution{i, at, err})
 		}
-	}
-	return out
-}
-
-// refusals refuses every join for one reason.
-func (r *Ranks) refusals(err error) (out []resolution) {
-	for _, i := range r.joined() {
-		out = append(out, resolution{rank: i, err: err})
 	}
 	return out
 }

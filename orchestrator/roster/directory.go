@@ -26,9 +26,6 @@ func (r *Roster) TakeDirectory() *pb.Loaders {
 // now.
 func (r *Roster) Directory() *pb.Loaders { return r.stripes.directory() }
 
-// AllSources stands for the sources together.
-const AllSources = -1
-
 // Unprotected counts the stripes of a source without a ready standby.
 func (r *Roster) Unprotected(source int) uint32 { return r.stripes.unprotected(source) }
 
@@ -78,7 +75,7 @@ func (r *Roster) Roles() (out []*pb.RoleStatus) {
 		if r.stripes.held(l) == 0 && r.stripes.isFree(l) {
 			role.Role = "shadow"
 		}
-		if term, ok := r.stripes.term(l); ok {
+		if term, ok := r.stripes.highestTerm(l); ok {
 			role.State, role.Term = "running", term
 		}
 		if l.leaving {

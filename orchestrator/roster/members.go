@@ -9,16 +9,6 @@ import (
 	pb "millrace/proto"
 )
 
-// member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
-type member struct {
-	name, address, beat string
-	pid                 int64
-	session             Session
-	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
-	trouble             map[string]string // by source: why reading it fails for now
-	leaving             bool
-}
-
 // Connect observes a loader that connected. A predecessor of the same name is lost with everything that it held. A process that was
 // fenced is refused.
 func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {

@@ -66,8 +66,3 @@ func (r *Roster) read(st *stripe, g grant, standby bool) {
 	}
 	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Read{Read: order}})
 }
-
-func (r *Roster) drop(st *stripe, g grant) {
-	drop := &pb.Drop{Source: st.name, Stripe: uint32(st.index), Term: g.term}
-	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Drop{Drop: drop}})
-}

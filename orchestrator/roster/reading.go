@@ -64,3 +64,8 @@ func (r *Roster) unassign(source int) {
 		st.primary, st.standby = grant{}, grant{}
 	}
 }
+
+func (r *Roster) drop(st *stripe, g grant) {
+	drop := &pb.Drop{Source: st.name, Stripe: uint32(st.index), Term: g.term}
+	r.order(g.member, &pb.LoaderOrder{Order: &pb.LoaderOrder_Drop{Drop: drop}})
+}

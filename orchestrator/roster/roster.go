@@ -14,12 +14,6 @@ import (
 // Absence is how long a stripe without a standby waits for its last reader to come back before another loader reads it.
 const Absence = time.Second
 
-// Source is a source and the owners of its stripes.
-type Source struct {
-	Name    string
-	Loaders []string // by stripe
-}
-
 // Config describes the loaders of a run.
 type Config struct {
 	Sources []Source

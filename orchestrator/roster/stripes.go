@@ -7,6 +7,22 @@ import (
 	pb "millrace/proto"
 )
 
+// Source is a source and the owners of its stripes.
+type Source struct {
+	Name    string
+	Loaders []string // by stripe
+}
+
+// member is a connected loader process. All loaders run the same program; a shadow is a member that owns no stripe.
+type member struct {
+	name, address, beat string
+	pid                 int64
+	session             Session
+	asked, opened       map[string]bool   // sources that it was told to open, and whose manifest was accepted
+	trouble             map[string]string // by source: why reading it fails for now
+	leaving             bool
+}
+
 // stripe is a part of a source, its primary and its standby.
 type stripe struct {
 	source, index    int
@@ -90,11 +106,11 @@ func (t *stripes) isFree(l *member) bool {
 	})
 }
 
-// readers lists the members that read a source, and those that follow it if standbys is set, each once, by name.
-func (t *stripes) readers(source int, standbys bool) (out []*member) {
+// readers lists the members that read a source, and those that follow it if followers is set, each once, by name.
+func (t *stripes) readers(source int, followers bool) (out []*member) {
 	for _, st := range t.bySource[source] {
 		for _, l := range []*member{st.primary.member, st.standby.member} {
-			if l != nil && (l == st.primary.member || standbys) && !slices.Contains(out, l) {
+			if l != nil && (l == st.primary.member || followers) && !slices.Contains(out, l) {
 				out = append(out, l)
 			}
 		}
@@ -103,8 +119,8 @@ func (t *stripes) readers(source int, standbys bool) (out []*member) {
 	return out
 }
 
-// term returns the highest term under which a member holds a stripe, and whether it holds any.
-func (t *stripes) term(l *member) (term uint64, ok bool) {
+// highestTerm returns the highest term under which a member holds a stripe, and whether it holds any.
+func (t *stripes) highestTerm(l *member) (term uint64, ok bool) {
 	for _, st := range t.all {
 		for _, g := range []grant{st.primary, st.standby} {
 			if g.member == l {
@@ -114,6 +130,9 @@ func (t *stripes) term(l *member) (term uint64, ok bool) {
 	}
 	return term, ok
 }
+
+// AllSources stands for the sources together.
+const AllSources = -1
 
 // unprotected counts the stripes of a source, or of AllSources, without a ready standby.
 func (t *stripes) unprotected(source int) (n uint32) {

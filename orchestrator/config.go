@@ -1,0 +1,55 @@
+package orchestrator
+
+import (
+	"log/slog"
+	"slices"
+
+	"millrace"
+	"millrace/orchestrator/facts"
+	"millrace/orchestrator/feedback"
+	"millrace/orchestrator/ledger"
+	"millrace/orchestrator/planner"
+	"millrace/orchestrator/planner/cost"
+	"millrace/proto"
+)
+
+// Source describes a source before it is opened.
+type Source struct {
+	Name    string
+	Loaders []string // who serves each stripe
+	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else the
+	// number of records seen so far.
+	Allowed func(counted bool, records uint64) uint64
+}
+
+// Config describes a run.
+type Config struct {
+	Stream millrace.Stream
+	Spec   *planner.Spec
+	Place  func(*planner.Selection) (*millrace.Plan, error)
+	// Recost is Place with other coefficients of cost.
+	Recost  func(cost.Cost) func(*planner.Selection) (*millrace.Plan, error)
+	Cost    cost.Cost // of Place
+	Placing *proto.Placing
+	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps;
+	// 0: only when a user asks for it.
+	Adaptive    *feedback.Settings
+	Refit       uint64
+	Ranks       int      // trainer ranks, along all axes
+	Sources     []Source // sorted by name, as Spec.Sources
+	Identity    []byte   // canonical JSON
+	facts.Rules          // of migrating a saved state to this run
+	// Compare names the file that changed between a pinned manifest and what a loader sees now.
+	Compare func(pinned, now *millrace.Manifest) error
+	Shadows int // shadows of a sound run
+	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.
+	Inverse ledger.Inverse
+	Runway  int    // steps planned ahead of the slowest rank
+	By      string // program version
+	Up      string // names this `up`; all orchestrators that it starts have the same
+	Log     *slog.Logger
+}
+
+func sourceNamed(sources []Source, name string) int {
+	return slices.IndexFunc(sources, func(s Source) bool { return s.Name == name })
+}

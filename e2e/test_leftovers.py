@@ -113,19 +113,6 @@ def test_nothing_is_left(stage: Any, end: str) -> None:
         check_clean(run)
 
 
-def test_signal_ends_trainers(stage: Any) -> None:
-    """A stopped run tells its trainers at once, whatever their patience. Their state works with the next `up`."""
-    with stage.up(mixture(), RANKS, stage.new_dir()) as run:
-        trainers = run.start(pause=0.005, patience=60.0)
-        trainers.collect(until=4)
-        run.process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        delivered = trainers.collect()
-        assert time.monotonic() - began < SOON
-        for end in delivered.ends:
-            assert isinstance(end, tuple) and end[1] == "RunError" and "was stopped" in end[2], end
-
-
 @pytest.mark.parametrize("busy", [False, True])
 def test_nothing_is_left_after_kill(stage: Any, busy: bool) -> None:
     """kill -9 of `up`: its children notice, clean up and exit."""

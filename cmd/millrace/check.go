@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -83,19 +82,4 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 		fmt.Fprintln(c.ErrOrStderr(), p.Reason)
 	}
 	return nil
-}
-
-// toolMemory keeps the garbage of commands that read data in bounds.
-const toolMemory = 1 << 30
-
-// firstProblem is what of a failed opening is said last; the others are printed before it.
-func firstProblem(c *cobra.Command, err error) error {
-	var ps dryrun.Problems
-	if !errors.As(err, &ps) {
-		return err
-	}
-	for _, p := range ps[:len(ps)-1] {
-		fmt.Fprintln(c.ErrOrStderr(), p)
-	}
-	return exit.Failure(ps[len(ps)-1])
 }

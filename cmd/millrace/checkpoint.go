@@ -15,7 +15,6 @@ import (
 	"millrace/checkpoint"
 	"millrace/internal/app/exit"
 	"millrace/internal/app/report"
-	"millrace/internal/app/roles"
 	"millrace/internal/app/rundir"
 	"millrace/orchestrator"
 	"millrace/orchestrator/ledger"
@@ -161,16 +160,6 @@ func folderBytes(dir string) (total int64, err error) {
 		total += info.Size()
 	}
 	return total, nil
-}
-
-// openJournal opens the journal of a stopped run for reading.
-func openJournal(dir string) (*checkpoint.Store, error) {
-	store, _, err := rundir.OpenJournal(dir, journalConfig(), checkpoint.OpenReadOnly)
-	return store, err
-}
-
-func journalConfig() checkpoint.Config {
-	return checkpoint.Config{CreatedBy: programVersion(), Logger: roles.NewLogger("journal")}
 }
 
 // describe turns what a store holds into a few words.

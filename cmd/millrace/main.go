@@ -47,25 +47,3 @@ trainer rank of this host on a Unix socket. The same mixture file gives the same
 	root.AddCommand(roleCommands()...)
 	return root
 }
-
-// noArgs is cobra.NoArgs with the status of wrong usage. It suggests commands with a similar name.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	cure := ""
-	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		cure = fmt.Sprintf("did you mean %s? ", strings.Join(near, " or "))
-	}
-	return exit.Usagef("%s: unknown command %q: %ssee `%s --help`", c.CommandPath(), args[0], cure, c.CommandPath())
-}
-
-// exactArgs is cobra.ExactArgs with the status of wrong usage. Want names the arguments.
-func exactArgs(n int, want string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return exit.Usagef("%s: want %s, got %d arguments: see `%s --help`", c.CommandPath(), want, len(args), c.CommandPath())
-		}
-		return nil
-	}
-}

@@ -4,32 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"millrace/orchestrator/planner/progress"
 )
-
-// version is set by the linker for releases.
-var version = ""
-
-// programVersion is the release, or the revision the binary was built from.
-func programVersion() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	return "devel"
-}
 
 func versionCommand() *cobra.Command {
 	var asJSON bool

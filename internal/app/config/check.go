@@ -10,45 +10,6 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// validator checks what no single key shows, and fills in the defaults that depend on other keys.
-type validator struct {
-	*decode.Decoder
-	c *Config
-}
-
-// check runs every check whose keys could be read; each reports on its own.
-func (v *validator) check() {
-	v.checkSizes()
-	v.checkAxes()
-	v.checkTokenizer()
-	v.checkCost()
-	v.checkSpread()
-	v.checkStop()
-	v.checkLimits()
-	v.checkMixture()
-	v.checkAdaptive()
-	v.checkSources()
-}
-
-// wrong reports a mistake at the value of a path, or at the mapping around it.
-func (v *validator) wrong(path, msg, cure string) {
-	at, _ := v.Place(path)
-	v.Fail(path, at, msg, cure)
-}
-
-// wrongKey reports a mistake at a path's key: for a key that should not be there.
-func (v *validator) wrongKey(path, msg, cure string) { v.Fail(path, v.KeyOf(path), msg, cure) }
-
-// written returns the first of the paths that stands in the file, to point at, else the last.
-func (v *validator) written(paths ...string) string {
-	for _, p := range paths {
-		if _, ok := v.Place(p); ok {
-			return p
-		}
-	}
-	return paths[len(paths)-1]
-}
-
 // maxMicrobatch bounds the tokens of one microbatch: their positions in a tensor are int32.
 const maxMicrobatch = math.MaxInt32
 
@@ -86,15 +47,6 @@ func (v *validator) checkWindow() {
 		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(most)),
 			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/most, uint32(maxWindow)))
 	}
-}
-
-// multiples names the multiples of unit next to n.
-func multiples(n, unit uint32) string {
-	below, above := uint64(n)/uint64(unit)*uint64(unit), (uint64(n)/uint64(unit)+1)*uint64(unit)
-	if below == 0 {
-		return fmt.Sprint(above)
-	}
-	return fmt.Sprintf("%d or %d", below, above)
 }
 
 func (v *validator) checkCost() {
@@ -232,5 +184,23 @@ func (v *validator) checkAdaptive() {
 	}
 	if a.Smoothing.Billionths() >= value.Billion {
 		v.wrong("adaptive.smoothing", "with a smoothing of 1 nothing ever changes", "write less than 1, such as 0.9")
+	}
+}
+
+func (v *validator) checkTokenizer() {
+	t := v.c.Tokenizer
+	if t == nil || !v.Sound("tokenizer") {
+		return
+	}
+	switch {
+	case t.Name == "" && t.Path == "":
+		v.wrong("tokenizer.name", "`tokenizer` has neither `name` nor `path`", "write `name: gpt2`, or `path:` with a vocabulary file")
+	case t.Name != "" && t.Path != "":
+		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
+	case isURL(t.Path):
+		v.wrong("tokenizer.path", "`tokenizer.path` must be a file on this host, not "+tree.Quote(t.Path), hubCure)
+	case t.Name != "" && t.Pattern != "":
+		v.wrongKey("tokenizer.pattern", "`tokenizer` has both `name` and `pattern`",
+			"leave `pattern` out: a built-in vocabulary has its own")
 	}
 }

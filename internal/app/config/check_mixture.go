@@ -44,16 +44,6 @@ func (v *validator) checkMixture() {
 	}
 }
 
-// given returns which keys of a mapping are written.
-func (v *validator) given(path string, keys ...string) (out []string) {
-	for _, k := range keys {
-		if _, ok := v.Place(decode.Join(path, k)); ok {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
 // evenWeights writes a weight of 1 for the first sources, as an example.
 func (v *validator) evenWeights() string {
 	names := v.c.Sources.Names()
@@ -65,12 +55,6 @@ func (v *validator) evenWeights() string {
 		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
-}
-
-// sourcesNamed tells whether the names of the sources are known, whatever else may be wrong with them.
-func (v *validator) sourcesNamed() bool {
-	at, ok := v.Place("sources")
-	return ok && at.Kind == tree.Mapping
 }
 
 // checkMilestone checks the keys of one milestone against each other.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"millrace"
@@ -175,4 +176,53 @@ func (v *validator) checkShape(i int, s *Stage) {
 			fmt.Sprintf("a microbatch of %d tokens is too large", c.capTokens(s)),
 			fmt.Sprintf("micro_batch_size * sequence_length * cap_slack must be at most %d", maxMicrobatch))
 	}
+}
+
+func (v *validator) checkSpread() {
+	if v.c.SplitDocuments == nil || !v.Sound("split_documents", "layout", "balance") {
+		return
+	}
+	switch {
+	case v.c.Layout != millrace.Varlen:
+		v.wrongKey("split_documents", "split_documents needs layout varlen", "write `layout: varlen`, or leave split_documents out: slices have no place in packed rows")
+	case v.c.Balance == millrace.BalanceNone:
+		v.wrongKey("split_documents", "with balance none no document is split", "write `balance: fsdp`, or leave split_documents out")
+	}
+}
+
+// checkAxes: what context parallelism asks of the padding, and what can be broadcast.
+func (v *validator) checkAxes() {
+	c := v.c
+	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 && uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
+		v.wrong(v.written("parallelism.cp"), fmt.Sprintf("cp %d needs documents padded to a multiple of %d tokens, pad_multiple is %d",
+			c.Parallelism.CP, 2*c.Parallelism.CP, c.PadMultiple), v.padCure())
+	}
+	if v.Sound("cp_local", "layout") && c.CPLocal > 0 && c.Layout != millrace.Varlen {
+		v.wrong("cp_local", "cp_local needs layout varlen", "write `layout: varlen`, or leave cp_local out: of packed rows every rank has its part of every document")
+	}
+	for i, axis := range c.Broadcast {
+		path := fmt.Sprintf("broadcast[%d]", i)
+		switch {
+		case axis == "cp":
+			v.wrong(path, "context-parallel ranks get slices of their own", "write axes of which all ranks need the same bytes: tp, pp")
+		case axis != AxisTP && axis != AxisPP:
+			v.wrong(path, "`broadcast` knows no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
+		case slices.Contains(c.Broadcast[:i], axis):
+			v.wrong(path, tree.Quote(string(axis))+" stands there twice", "write it once")
+		}
+	}
+}
+
+// padCure names the least pad_multiple that goes with cp and the one that is there.
+func (v *validator) padCure() string {
+	pad, chunks := uint64(v.c.PadMultiple), 2*uint64(v.c.Parallelism.CP)
+	a, b := pad, chunks
+	for b != 0 {
+		a, b = b, a%b
+	}
+	least := pad / a * chunks
+	if !slices.ContainsFunc(v.c.AllStages(), func(s Stage) bool { return uint64(s.SequenceLength)%least != 0 }) {
+		return fmt.Sprintf("write `pad_multiple: %d`; it is part of a run's identity", least)
+	}
+	return fmt.Sprintf("write `pad_multiple: %d` and a sequence_length that divides by it; both are part of a run's identity", least)
 }

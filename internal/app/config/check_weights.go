@@ -229,15 +229,3 @@ func (m *members) bounds() {
 			"raise `max_fraction` of sources, or give more sources weight")
 	}
 }
-
-// Bounds returns the least and the most of the mixture that a source with weight may have, in billionths.
-func (c *Config) Bounds(s *Source) (least, most uint64) {
-	least, most = c.Mixture.Floor.Billionths(), value.Billion
-	if s.MinFraction.Text != "" {
-		least = s.MinFraction.Billionths()
-	}
-	if s.MaxFraction.Text != "" {
-		most = s.MaxFraction.Billionths()
-	}
-	return min(least, most), most
-}

@@ -8,11 +8,11 @@
 package config
 
 import (
-	"path/filepath"
-	"slices"
-	"strings"
+	"fmt"
+	"reflect"
 
 	"millrace"
+	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
 )
@@ -230,49 +230,61 @@ const (
 	minSidecarMemory value.Bytes = 64 << 20
 )
 
-// Abs returns a path of the file as an absolute one; URLs stay as they are.
-func (c *Config) Abs(path string) string {
-	if isURL(path) || filepath.IsAbs(path) {
-		return path
+// Distribute is over which ranks compute is evened out.
+type Distribute struct {
+	// Over is what group counts. dp: data-parallel ranks. world: the trainer's ranks, of which tp * cp are one data-parallel rank.
+	Over Over `yaml:"over" jsonschema:"default=dp,enum=dp,enum=world"`
+	// Group is how many neighbouring ranks, such as those of one host, even out their compute among themselves; sequences are dealt to the groups in turn. Left
+	// out: all ranks are one group.
+	Group uint32 `yaml:"group" jsonschema:"minimum=1,maximum=1048576"`
+}
+
+// Over is what a group of ranks counts.
+type Over string
+
+// The axes over which a step is distributed.
+const (
+	overDP    Over = "dp"
+	overWorld Over = "world"
+)
+
+// SplitDocuments is which documents are split over ranks: only such as are dearer than the mean microbatch, each over as many ranks as even the step out.
+type SplitDocuments struct {
+	// Above is how long a document must be besides: mean, where any that is dearer than the mean microbatch is split, or a number of tokens.
+	Above value.Above `yaml:"above" jsonschema:"default=mean"`
+}
+
+// maxSpecial is the highest id that a special token may have.
+const maxSpecial = 1<<21 - 1
+
+// Specials are the ids of special tokens by their texts. No id is there twice.
+type Specials map[string]uint32
+
+// DecodeNode reads ids by the texts of the tokens.
+func (s *Specials) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
+	if n.Kind != tree.Mapping {
+		d.WrongType(path, n, "a mapping from tokens to ids", d.MappingCure(path))
+		return
 	}
-	return filepath.Join(c.Base, path)
-}
-
-// isURL tells whether a path names a remote object: scheme://rest.
-func isURL(path string) bool {
-	scheme, _, ok := strings.Cut(path, "://")
-	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
-}
-
-// IndexPath returns the absolute index_dir.
-func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
-
-// Source returns the source of that name.
-func (c *Config) Source(name string) (*Source, bool) {
-	i, ok := slices.BinarySearchFunc(c.Sources, name, func(s Source, n string) int { return strings.Compare(s.Name, n) })
-	if !ok {
-		return nil, false
+	if len(n.Entries) == 0 {
+		d.Fail(path, n, decode.Name(path)+" is empty", d.MappingCure(path)+", or leave the key out")
+		return
 	}
-	return &c.Sources[i], true
-}
-
-// Epochs returns the passes after which the run ends, 0 where it does not end by epochs.
-func (c *Config) Epochs() uint32 {
-	if c.Stop == nil {
-		return 0
-	}
-	return c.Stop.Epochs
-}
-
-// Shape returns what decides the bytes of the first stage's microbatches apart from their segments.
-func (c *Config) Shape() millrace.Shape {
-	return millrace.Shape{
-		SequenceLength: c.SequenceLength,
-		MicroBatch:     c.MicroBatchSize,
-		Layout:         c.Layout,
-		TokenDtype:     c.TokenDtype,
-		CapTokens:      uint32(c.capTokens(&c.AllStages()[0])),
-		CP:             c.Parallelism.CP,
-		Local:          c.CPLocal > 0 && c.Parallelism.CP > 1,
+	*s = make(Specials, len(n.Entries))
+	texts := map[uint32]string{}
+	for _, e := range n.Entries {
+		at := decode.Join(path, e.Key.Text)
+		d.Places[at] = e
+		before := len(d.Errs)
+		var id uint32
+		d.Decode(at, e.Value, reflect.ValueOf(&id).Elem(), decode.Rules{Max: maxSpecial})
+		if e.Key.Text == "" {
+			d.Fail(at, e.Key, decode.Name(path)+" has a token without text", "write the token's text in quotes")
+		}
+		if first, taken := texts[id]; taken && len(d.Errs) == before {
+			d.Fail(at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", decode.Name(path), id, first, e.Key.Text), "give each token its own id")
+		}
+		texts[id] = e.Key.Text
+		(*s)[e.Key.Text] = id
 	}
 }

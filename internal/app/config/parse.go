@@ -51,16 +51,6 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 	return c, nil
 }
 
-// ErrorAt makes an error at the place of a key, such as sources.web.path, for what only the caller can find out (a file that is
-// not there, a vocabulary that cannot be read). It wraps millrace.ErrInvalid.
-func (c *Config) ErrorAt(path, msg, cure string) error {
-	if c.doc == nil {
-		return &tree.Error{File: c.File, Line: 1, Column: 1, Msg: path + ": " + msg, Cure: cure}
-	}
-	at, _ := c.doc.Place(path)
-	return c.doc.Fail(at.Line, at.Column, at.Width, msg, cure)
-}
-
 // MarshalResolved returns the configuration as JSON for the processes of one run: every default is filled in and Base is absolute,
 // so that it reads the same wherever they stand. It is internal to one version of the binary; users write the mixture file.
 func (c *Config) MarshalResolved() ([]byte, error) {
@@ -126,4 +116,18 @@ func LoadMilestones(path string) ([]Milestone, error) {
 		return nil, d.Errs.Sorted()
 	}
 	return file.Schedule, nil
+}
+
+// check runs every check whose keys could be read; each reports on its own.
+func (v *validator) check() {
+	v.checkSizes()
+	v.checkAxes()
+	v.checkTokenizer()
+	v.checkCost()
+	v.checkSpread()
+	v.checkStop()
+	v.checkLimits()
+	v.checkMixture()
+	v.checkAdaptive()
+	v.checkSources()
 }

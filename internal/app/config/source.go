@@ -131,14 +131,6 @@ type Source struct {
 	Size uint64 `yaml:"-"`
 }
 
-// Passes returns how often the source is read before it is exhausted, 0 where it never is.
-func (c *Config) Passes(s *Source) uint32 {
-	if n := c.Epochs(); n > 0 {
-		return n
-	}
-	return s.MaxEpochs
-}
-
 // Format is a file format of a source.
 type Format string
 
@@ -152,29 +144,6 @@ const (
 
 // HoldsText tells whether the format's records are text, which needs a tokenizer.
 func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
-
-// Payload returns an error if a source has no documents to serve: it is remote, or it has lengths alone. The error names
-// the place in the file.
-func (c *Config) Payload() error {
-	for i := range c.Sources {
-		s := &c.Sources[i]
-		if at := slices.IndexFunc(s.Path, isURL); at >= 0 {
-			return c.ErrorAt("sources."+s.Name+".path", remote(s, s.Path[at]), remoteCure)
-		}
-		if s.Format == Lengths {
-			return c.ErrorAt("sources."+s.Name+".format", "source "+tree.Quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
-				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
-		}
-	}
-	return nil
-}
-
-// remoteCure is the advice for a remote source.
-const remoteCure = "download the files, as with `hf download` or `aws s3 cp`, and write their local path"
-
-func remote(s *Source, pattern string) string {
-	return "source " + tree.Quote(s.Name) + " is remote, and remote files are not read yet: " + tree.Quote(pattern)
-}
 
 // Patterns are path patterns: one string or a list of them in the file.
 type Patterns []string

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"millrace"
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
-	"millrace/internal/app/config/value"
 )
 
 // Stage is a later part of the run, with batches of its own. What it leaves out is as in the stage before; the first stage is what the
@@ -70,22 +68,6 @@ func (f *StageFilters) DecodeNode(d *decode.Decoder, path string, n *tree.Node) 
 	slices.SortFunc(*f, func(a, b StageFilter) int { return strings.Compare(a.Source, b.Source) })
 }
 
-// StageFilterSets returns the different sets of filters that stages have, in order, and of every stage the number of its own, from 1, or 0 where it
-// has none: the bit by which loaders answer for it.
-func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
-	for _, s := range c.AllStages() {
-		at := 0
-		if len(s.Filters) > 0 {
-			if at = 1 + slices.IndexFunc(sets, func(x StageFilters) bool { return slices.Equal(x, s.Filters) }); at == 0 {
-				sets = append(sets, s.Filters)
-				at = len(sets)
-			}
-		}
-		of = append(of, at)
-	}
-	return sets, of
-}
-
 // Rampup lets a stage begin with small batches: the three numbers of Megatron-LM's --rampup-batch-size.
 type Rampup struct {
 	// Start is the number of sequences in the stage's first step.
@@ -102,13 +84,6 @@ func (r *Rampup) Ramp() millrace.Rampup {
 		return millrace.Rampup{}
 	}
 	return millrace.Rampup{Start: r.Start, Increment: r.Increment, Samples: r.Samples}
-}
-
-// AllStages returns the stages of the run in order, with every value filled in; the first begins at step 0.
-func (c *Config) AllStages() []Stage {
-	first := Stage{SequenceLength: c.SequenceLength, GlobalBatchSize: c.GlobalBatchSize, RampupBatchSize: c.RampupBatchSize,
-		MicroBatchSize: c.MicroBatchSize, Packing: c.Packing}
-	return append([]Stage{first}, c.Stages...)
 }
 
 // From returns where the stage begins and whether that counts tokens instead of steps.
@@ -152,67 +127,7 @@ func (r *Rampup) identity() string {
 	return fmt.Sprintf("%d by %d over %d", r.Start, r.Increment, r.Samples)
 }
 
-// Shapes returns what decides the bytes of each stage's microbatches apart from their segments, the first stage's first.
-func (c *Config) Shapes() []millrace.Shape {
-	var out []millrace.Shape
-	for _, in := range c.AllStages() {
-		shape := c.Shape()
-		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(c.capTokens(&in))
-		out = append(out, shape)
-		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
-			in.SequenceLength /= 2 // as the planner does
-			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
-			out = append(out, shape)
-		}
-	}
-	return out
-}
-
-// capTokens is a stage's micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
-func (c *Config) capTokens(in *Stage) uint64 {
-	num, den := c.CapSlack.Fraction()
-	return value.MulDiv(uint64(in.MicroBatchSize)*uint64(in.SequenceLength), num, den)
-}
-
-// StepTokens returns the places for tokens in the largest step of the run.
-func (c *Config) StepTokens() uint64 {
-	most := uint64(0)
-	for _, in := range c.AllStages() {
-		most = max(most, uint64(in.GlobalBatchSize)*uint64(in.SequenceLength))
-	}
-	return most
-}
-
-// divides returns the place, the message and the cure of the first batch size of the run that does not divide into whole microbatches
-// of a number of data-parallel ranks; ok tells that all do. The stages are otherwise valid.
-func (c *Config) divides(dp int, by string) (path, msg, cure string, ok bool) {
-	for i, in := range c.AllStages() {
-		unit := uint64(in.MicroBatchSize) * uint64(dp)
-		for step, size := range in.RampupBatchSize.Ramp().Sizes(in.GlobalBatchSize) {
-			if uint64(size)%unit == 0 {
-				continue
-			}
-			path, cure := stageKey(i, "global_batch_size"), fmt.Sprintf("write a multiple of %d", unit)
-			if unit <= math.MaxUint32 {
-				cure += ": " + multiples(size, uint32(unit))
-			}
-			if size != in.GlobalBatchSize {
-				path, cure = stageKey(i, "rampup_batch_size"), fmt.Sprintf("let start and increment be multiples of %d", unit)
-			}
-			of := ""
-			if len(c.Stages) > 0 || in.RampupBatchSize != nil {
-				of = " of " + in.when(step)
-			}
-			return path, fmt.Sprintf("global_batch_size %d%s does not divide by micro_batch_size %d%s", size, of, in.MicroBatchSize, by), cure, false
-		}
-	}
-	return "", "", "", true
-}
-
-// stageKey is the path of a stage's key; the first stage's stand at the top.
-func stageKey(stage int, key string) string {
-	if stage == 0 {
-		return key
-	}
-	return fmt.Sprintf("stages[%d].%s", stage-1, key)
+// Microbatches returns how many microbatches a step of the stage has on each data-parallel rank, once its batch is whole.
+func (s *Stage) Microbatches(t millrace.Topology) uint32 {
+	return s.GlobalBatchSize / (s.MicroBatchSize * uint32(t.DP()))
 }

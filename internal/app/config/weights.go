@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"millrace"
 	"millrace/internal/app/config/decode"
 	"millrace/internal/app/config/tree"
 	"millrace/internal/app/config/value"
@@ -98,14 +97,6 @@ func (d *Derived) Members(all Sources) []string {
 		return all.Names()
 	}
 	return d.Sources
-}
-
-// Budget returns what unimax divides: in tokens or samples, as the mixture counts.
-func (c *Config) Budget(d *Derived) uint64 {
-	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != millrace.UnitTokens {
-		return n
-	}
-	return c.Stop.Tokens
 }
 
 // DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.

@@ -1,0 +1,253 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"millrace"
+	"millrace/internal/app/config/tree"
+	"millrace/internal/app/config/value"
+)
+
+// Abs returns a path of the file as an absolute one; URLs stay as they are.
+func (c *Config) Abs(path string) string {
+	if isURL(path) || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(c.Base, path)
+}
+
+// isURL tells whether a path names a remote object: scheme://rest.
+func isURL(path string) bool {
+	scheme, _, ok := strings.Cut(path, "://")
+	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
+}
+
+// IndexPath returns the absolute index_dir.
+func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
+
+// Source returns the source of that name.
+func (c *Config) Source(name string) (*Source, bool) {
+	i, ok := slices.BinarySearchFunc(c.Sources, name, func(s Source, n string) int { return strings.Compare(s.Name, n) })
+	if !ok {
+		return nil, false
+	}
+	return &c.Sources[i], true
+}
+
+// Epochs returns the passes after which the run ends, 0 where it does not end by epochs.
+func (c *Config) Epochs() uint32 {
+	if c.Stop == nil {
+		return 0
+	}
+	return c.Stop.Epochs
+}
+
+// Passes returns how often the source is read before it is exhausted, 0 where it never is.
+func (c *Config) Passes(s *Source) uint32 {
+	if n := c.Epochs(); n > 0 {
+		return n
+	}
+	return s.MaxEpochs
+}
+
+// Payload returns an error if a source has no documents to serve: it is remote, or it has lengths alone. The error names
+// the place in the file.
+func (c *Config) Payload() error {
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if at := slices.IndexFunc(s.Path, isURL); at >= 0 {
+			return c.ErrorAt("sources."+s.Name+".path", remote(s, s.Path[at]), remoteCure)
+		}
+		if s.Format == Lengths {
+			return c.ErrorAt("sources."+s.Name+".format", "source "+tree.Quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
+		}
+	}
+	return nil
+}
+
+// remoteCure is the advice for a remote source.
+const remoteCure = "download the files, as with `hf download` or `aws s3 cp`, and write their local path"
+
+func remote(s *Source, pattern string) string {
+	return "source " + tree.Quote(s.Name) + " is remote, and remote files are not read yet: " + tree.Quote(pattern)
+}
+
+// Budget returns what unimax divides: in tokens or samples, as the mixture counts.
+func (c *Config) Budget(d *Derived) uint64 {
+	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != millrace.UnitTokens {
+		return n
+	}
+	return c.Stop.Tokens
+}
+
+// Bounds returns the least and the most of the mixture that a source with weight may have, in billionths.
+func (c *Config) Bounds(s *Source) (least, most uint64) {
+	least, most = c.Mixture.Floor.Billionths(), value.Billion
+	if s.MinFraction.Text != "" {
+		least = s.MinFraction.Billionths()
+	}
+	if s.MaxFraction.Text != "" {
+		most = s.MaxFraction.Billionths()
+	}
+	return min(least, most), most
+}
+
+// AllStages returns the stages of the run in order, with every value filled in; the first begins at step 0.
+func (c *Config) AllStages() []Stage {
+	first := Stage{SequenceLength: c.SequenceLength, GlobalBatchSize: c.GlobalBatchSize, RampupBatchSize: c.RampupBatchSize,
+		MicroBatchSize: c.MicroBatchSize, Packing: c.Packing}
+	return append([]Stage{first}, c.Stages...)
+}
+
+// StageFilterSets returns the different sets of filters that stages have, in order, and of every stage the number of its own, from 1, or 0 where it
+// has none: the bit by which loaders answer for it.
+func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
+	for _, s := range c.AllStages() {
+		at := 0
+		if len(s.Filters) > 0 {
+			if at = 1 + slices.IndexFunc(sets, func(x StageFilters) bool { return slices.Equal(x, s.Filters) }); at == 0 {
+				sets = append(sets, s.Filters)
+				at = len(sets)
+			}
+		}
+		of = append(of, at)
+	}
+	return sets, of
+}
+
+// Shape returns what decides the bytes of the first stage's microbatches apart from their segments.
+func (c *Config) Shape() millrace.Shape {
+	return millrace.Shape{
+		SequenceLength: c.SequenceLength,
+		MicroBatch:     c.MicroBatchSize,
+		Layout:         c.Layout,
+		TokenDtype:     c.TokenDtype,
+		CapTokens:      uint32(c.capTokens(&c.AllStages()[0])),
+		CP:             c.Parallelism.CP,
+		Local:          c.CPLocal > 0 && c.Parallelism.CP > 1,
+	}
+}
+
+// Shapes returns what decides the bytes of each stage's microbatches apart from their segments, the first stage's first.
+func (c *Config) Shapes() []millrace.Shape {
+	var out []millrace.Shape
+	for _, in := range c.AllStages() {
+		shape := c.Shape()
+		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(c.capTokens(&in))
+		out = append(out, shape)
+		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
+			in.SequenceLength /= 2 // as the planner does
+			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
+			out = append(out, shape)
+		}
+	}
+	return out
+}
+
+// capTokens is a stage's micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
+func (c *Config) capTokens(in *Stage) uint64 {
+	num, den := c.CapSlack.Fraction()
+	return value.MulDiv(uint64(in.MicroBatchSize)*uint64(in.SequenceLength), num, den)
+}
+
+// StepTokens returns the places for tokens in the largest step of the run.
+func (c *Config) StepTokens() uint64 {
+	most := uint64(0)
+	for _, in := range c.AllStages() {
+		most = max(most, uint64(in.GlobalBatchSize)*uint64(in.SequenceLength))
+	}
+	return most
+}
+
+// Topology arranges the trainer's ranks. An error names what would divide; it wraps millrace.ErrInvalid.
+func (c *Config) Topology(ranks int) (millrace.Topology, error) {
+	t := millrace.Topology{Ranks: ranks, TP: int(c.Parallelism.TP), CP: int(c.Parallelism.CP), PP: int(c.Parallelism.PP)}
+	if err := t.Validate(); err != nil {
+		return t, c.ErrorAt("parallelism", err.Error(), "give another number of ranks")
+	}
+	if path, msg, cure, ok := c.divides(t.DP(), fmt.Sprintf(" * %d data-parallel ranks", t.DP())); !ok {
+		return t, c.ErrorAt(path, msg, fmt.Sprintf("with %d ranks and this micro_batch_size, %s", ranks, cure))
+	}
+	_, err := c.group(t)
+	return t, err
+}
+
+// group returns how many data-parallel ranks are balanced among themselves, 0 for all. An error names the key.
+func (c *Config) group(t millrace.Topology) (int, error) {
+	if c.Distribute == nil || c.Distribute.Group == 0 {
+		return 0, nil
+	}
+	group, unit := int(c.Distribute.Group), 1
+	if c.Distribute.Over == overWorld {
+		unit = t.TP * t.CP
+	}
+	if group%unit != 0 || t.DP()%max(group/unit, 1) != 0 {
+		return 0, c.ErrorAt("distribute.group", fmt.Sprintf("%d data-parallel ranks do not divide into groups of %d %s ranks", t.DP(), group, c.Distribute.Over),
+			fmt.Sprintf("write %d times a divisor of %d", unit, t.DP()))
+	}
+	return group / unit, nil
+}
+
+// Group returns how many data-parallel ranks of a topology that Topology made are balanced among themselves; 0: all.
+func (c *Config) Group(t millrace.Topology) int {
+	n, _ := c.group(t) // Topology has refused what does not divide
+	return n
+}
+
+// divides returns the place, the message and the cure of the first batch size of the run that does not divide into whole microbatches
+// of a number of data-parallel ranks; ok tells that all do. The stages are otherwise valid.
+func (c *Config) divides(dp int, by string) (path, msg, cure string, ok bool) {
+	for i, in := range c.AllStages() {
+		unit := uint64(in.MicroBatchSize) * uint64(dp)
+		for step, size := range in.RampupBatchSize.Ramp().Sizes(in.GlobalBatchSize) {
+			if uint64(size)%unit == 0 {
+				continue
+			}
+			path, cure := stageKey(i, "global_batch_size"), fmt.Sprintf("write a multiple of %d", unit)
+			if unit <= math.MaxUint32 {
+				cure += ": " + multiples(size, uint32(unit))
+			}
+			if size != in.GlobalBatchSize {
+				path, cure = stageKey(i, "rampup_batch_size"), fmt.Sprintf("let start and increment be multiples of %d", unit)
+			}
+			of := ""
+			if len(c.Stages) > 0 || in.RampupBatchSize != nil {
+				of = " of " + in.when(step)
+			}
+			return path, fmt.Sprintf("global_batch_size %d%s does not divide by micro_batch_size %d%s", size, of, in.MicroBatchSize, by), cure, false
+		}
+	}
+	return "", "", "", true
+}
+
+// stageKey is the path of a stage's key; the first stage's stand at the top.
+func stageKey(stage int, key string) string {
+	if stage == 0 {
+		return key
+	}
+	return fmt.Sprintf("stages[%d].%s", stage-1, key)
+}
+
+// multiples names the multiples of unit next to n.
+func multiples(n, unit uint32) string {
+	below, above := uint64(n)/uint64(unit)*uint64(unit), (uint64(n)/uint64(unit)+1)*uint64(unit)
+	if below == 0 {
+		return fmt.Sprint(above)
+	}
+	return fmt.Sprintf("%d or %d", below, above)
+}
+
+// ErrorAt makes an error at the place of a key, such as sources.web.path, for what only the caller can find out (a file that is
+// not there, a vocabulary that cannot be read). It wraps millrace.ErrInvalid.
+func (c *Config) ErrorAt(path, msg, cure string) error {
+	if c.doc == nil {
+		return &tree.Error{File: c.File, Line: 1, Column: 1, Msg: path + ": " + msg, Cure: cure}
+	}
+	at, _ := c.doc.Place(path)
+	return c.doc.Fail(at.Line, at.Column, at.Width, msg, cure)
+}

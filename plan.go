@@ -48,7 +48,12 @@ type Coordinates struct {
 // pipeline parallelism, as in Megatron's default order (tp-cp-ep-dp-pp).
 func (t Topology) Coordinates(r Rank) Coordinates {
 	n := int(r)
-	return Coordinates{TP: n % t.TP, CP: n / t.TP % t.CP, DP: n / (t.TP * t.CP) % t.DP(), PP: n / (t.TP * t.CP * t.DP())}
+	return Coordinates{
+		TP: n % t.TP,
+		CP: n / t.TP % t.CP,
+		DP: n / (t.TP * t.CP) % t.DP(),
+		PP: n / (t.TP * t.CP * t.DP()),
+	}
 }
 
 // Rank returns the rank of the world at a place. It is the inverse of Coordinates.

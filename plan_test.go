@@ -13,7 +13,8 @@ func TestCoordinates(t *testing.T) {
 					for tp := range topo.TP {
 						want := Coordinates{TP: tp, CP: cp, DP: dp, PP: pp}
 						if got := topo.Coordinates(rank); got != want || topo.Rank(want) != rank {
-							t.Fatalf("%+v: rank %d is at %+v, want %+v, which is rank %d", topo, rank, got, want, topo.Rank(want))
+							t.Fatalf("%+v: rank %d is at %+v, want %+v, which is rank %d", topo, rank, got, want,
+								topo.Rank(want))
 						}
 						rank++
 					}

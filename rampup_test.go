@@ -27,12 +27,14 @@ func TestRampupIsMegatrons(t *testing.T) {
 		want := megatron(x.ramp, x.whole, 500)
 		for step, size := range want {
 			if got := x.ramp.BatchSize(x.whole, uint64(step)); got != size {
-				t.Fatalf("%+v to %d: step %d has %d sequences, Megatron's rule says %d", x.ramp, x.whole, step, got, size)
+				t.Fatalf("%+v to %d: step %d has %d sequences, Megatron's rule says %d", x.ramp, x.whole, step, got,
+					size)
 			}
 		}
 		last := uint32(0)
 		for from, size := range x.ramp.Sizes(x.whole) {
-			if size <= last || from < uint64(len(want)) && want[from] != size || from > 0 && from < uint64(len(want)) && want[from-1] == size {
+			if size <= last || from < uint64(len(want)) && want[from] != size ||
+				from > 0 && from < uint64(len(want)) && want[from-1] == size {
 				t.Fatalf("%+v to %d: size %d from step %d on", x.ramp, x.whole, size, from)
 			}
 			last = size

@@ -15,10 +15,12 @@ type Packing string
 
 // The packings.
 const (
-	BestFit  Packing = "best_fit" // several documents share a sequence: best-fit-decreasing over the window
-	Pad      Packing = "pad"      // one document a sequence
-	Concat   Packing = "concat"   // one document after the other, cut where a sequence ends; one that has begun goes on at once
-	Bucketed Packing = "bucketed" // one document a sequence; all sequences of a step have one length, which is that of the step
+	BestFit Packing = "best_fit" // several documents share a sequence: best-fit-decreasing over the window
+	Pad     Packing = "pad"      // one document a sequence
+	// one document after the other, cut where a sequence ends; one that has begun goes on at once
+	Concat Packing = "concat"
+	// one document a sequence; all sequences of a step have one length, which is that of the step
+	Bucketed Packing = "bucketed"
 )
 
 // IsKnown reports whether there is such a packing.
@@ -29,8 +31,9 @@ type Unit string
 
 // The units.
 const (
-	UnitTokens  Unit = "tokens"  // every segment counts its document tokens
-	UnitSamples Unit = "samples" // a document counts 1 at its first segment; its other segments follow at once and count nothing
+	UnitTokens Unit = "tokens" // every segment counts its document tokens
+	// a document counts 1 at its first segment; its other segments follow at once and count nothing
+	UnitSamples Unit = "samples"
 )
 
 // OnExhausted is the reaction to a source that has no further document.
@@ -62,6 +65,7 @@ type Balance string
 const (
 	BalanceFSDP Balance = "fsdp" // in every microbatch: the sum over microbatches of the slowest rank
 	BalanceDP   Balance = "dp"   // once a step: the slowest rank's sum
-	BalancePP   Balance = "pp"   // in a pipeline: the slowest rank's sum, and its most expensive microbatch for each further stage
+	// in a pipeline: the slowest rank's sum, and its most expensive microbatch for each further stage
+	BalancePP   Balance = "pp"
 	BalanceNone Balance = "none" // sequences go to the ranks in turn
 )

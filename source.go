@@ -56,7 +56,8 @@ func (m *Manifest) Sample(name string) (id SampleID, ok bool) {
 	}
 	for i := range m.Shards {
 		if m.Shards[i].Name == name[:at] {
-			return SampleID{Shard: uint32(i), Record: record}, m.SampleName(SampleID{Shard: uint32(i), Record: record}) == name
+			id = SampleID{Shard: uint32(i), Record: record}
+			return id, m.SampleName(id) == name
 		}
 	}
 	return id, false
@@ -78,14 +79,15 @@ type SeekPoint struct {
 type Quarantine struct {
 	Source string `json:"source"`
 	ID     string `json:"id"`
-	Offset int64  `json:"offset"` // byte of the (uncompressed) file at which the record starts; -1 if the format has no offsets
+	Offset int64  `json:"offset"` // byte of the uncompressed file at which the record starts; -1: the format has none
 	Reason string `json:"reason"`
 }
 
 // Cure is the advice for a source with too many records like this one.
 func (q Quarantine) Cure() string {
 	if strings.HasPrefix(q.Reason, "no field ") {
-		return "write the field that holds the text, as `text: FIELD` of source " + q.Source + ", or raise quarantine.budget"
+		return "write the field that holds the text, as `text: FIELD` of source " + q.Source +
+			", or raise quarantine.budget"
 	}
 	return "repair the files, or raise quarantine.budget"
 }

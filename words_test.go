@@ -8,7 +8,8 @@ func TestColumns(t *testing.T) {
 	} {
 		a := Assignment{Segment: Segment{Length: tt.length}, Parts: tt.parts}
 		if got := a.Columns(tt.pad); got != tt.want {
-			t.Errorf("%d tokens in %d parts, padded to %d: %d columns, want %d", tt.length, tt.parts, tt.pad, got, tt.want)
+			t.Errorf("%d tokens in %d parts, padded to %d: %d columns, want %d", tt.length, tt.parts, tt.pad, got,
+				tt.want)
 		}
 		if got := max(tt.parts, 1) * a.Columns(tt.pad); got < tt.length {
 			t.Errorf("%d tokens do not fit %d columns", tt.length, got)

@@ -136,10 +136,13 @@ func TestAdversarialSchedules(t *testing.T) {
 					return p.Shares(nil)
 				}
 				samples := float64(run(sources, 3000, milestones, func(int, int) int64 { return 1 })) / One
-				tokens := float64(run(sources, 3000, milestones, func(_, n int) int64 { return []int64{4096, 1, 700}[n%3] })) / One / 4096
+				tokens := float64(
+					run(sources, 3000, milestones, func(_, n int) int64 { return []int64{4096, 1, 700}[n%3] }),
+				) / One / 4096
 				worst["samples"], worst["tokens"] = max(worst["samples"], samples), max(worst["tokens"], tokens)
 				if samples >= 2 || tokens > 2 {
-					t.Errorf("%d sources, a milestone every %d: %.3f samples, %.3f longest documents", sources, every, samples, tokens)
+					t.Errorf("%d sources, a milestone every %d: %.3f samples, %.3f longest documents", sources, every,
+						samples, tokens)
 				}
 			}
 		}

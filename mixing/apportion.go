@@ -22,10 +22,10 @@ import (
 // Bounds, with L the longest segment, while shares are constant and every source has its next segment ready:
 //
 //	B1  D_i > -L: only a source with D_i > -share_i*size_i is charged, with (1 - share_i) * size_i.
-//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was chosen, of
-//	    source k. Every other source with work due by d had D + share*size < theta*size at t, so its work due by d is below
-//	    share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L, and while i waits,
-//	    D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
+//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was
+//	    chosen, of source k. Every other source with work due by d had D + share*size < theta*size at t, so its work
+//	    due by d is below share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L, and while i
+//	    waits, D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
 //	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
 //
 // If shares change, no rule without knowledge of the future keeps B2 for every sequence of changes: it would win the
@@ -213,7 +213,8 @@ func RestoreApportioner(state []Account) (*Apportioner, error) {
 		a.accounts[i] = account{base: s.Deficit, share: int64(s.Share), left: s.Left}
 	}
 	if deficits != 0 || shares != One && shares != 0 {
-		return nil, fmt.Errorf("restore apportionment: deficits add up to %d, not 0, or shares to %d, not %d", deficits, shares, One)
+		return nil, fmt.Errorf("restore apportionment: deficits add up to %d, not 0, or shares to %d, not %d", deficits,
+			shares, One)
 	}
 	a.recentre()
 	return a, nil

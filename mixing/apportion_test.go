@@ -56,7 +56,8 @@ func dumbNext(state []Account, sizes []int64) int {
 	if i := first(func(i int) bool { return ahead(i, 0) > 0 }, due); i >= 0 {
 		return i
 	}
-	return first(func(int) bool { return true }, func(i int) *big.Int { return parts(i, sizes[i], -int64(state[i].Share), -1) })
+	return first(func(int) bool { return true },
+		func(i int) *big.Int { return parts(i, sizes[i], -int64(state[i].Share), -1) })
 }
 
 // scene is a random life of an Apportioner: weights, milestones and ramps, segments of certain lengths, exhaustion.

@@ -57,7 +57,8 @@ func TestChangedScheduleIsOldBeforeAndNewAfter(t *testing.T) {
 		// A ramp begins at the weights before it. Without a ramp the new weights hold at once.
 		var want Proportions
 		if change[0].Ramp != RampNone {
-			early, err := NewSchedule(3, slices.DeleteFunc(old.Milestones(), func(k Milestone) bool { return k.From.Count >= at }))
+			early, err := NewSchedule(3,
+				slices.DeleteFunc(old.Milestones(), func(k Milestone) bool { return k.From.Count >= at }))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,8 @@ func TestScheduleSinceAPlaceIsTheScheduleFromThere(t *testing.T) {
 				t.Fatalf("seed %d: since %d, step %d has %d, want %d", seed, at, step, since.At(step, 0), s.At(step, 0))
 			}
 		}
-		if len(since.given) > 1 && since.given[1].From.Count <= at && since.Running(at, 0) == 0 && since.given[1].Ramp == RampNone {
+		if len(since.given) > 1 && since.given[1].From.Count <= at && since.Running(at, 0) == 0 &&
+			since.given[1].Ramp == RampNone {
 			t.Fatalf("seed %d: since %d it holds what is over: %v", seed, at, since.given)
 		}
 	}
@@ -115,12 +117,14 @@ func TestBillionthsOfAnEntryAreItsWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range s.At(0, 0) {
-			if gap := int64(got[i] - want); gap > wholeParts>>29 || gap < -(wholeParts>>29) || (got[i] == 0) != (want == 0) {
+			if gap := int64(got[i] - want); gap > wholeParts>>29 || gap < -(wholeParts>>29) ||
+				(got[i] == 0) != (want == 0) {
 				t.Fatalf("seed %d: %d, want %d", seed, got, s.At(0, 0))
 			}
 		}
 	}
-	if weights, err := Billionths([]Weight{{digits: 1}, {digits: 1, exponent: -30}}); err != nil || weights[1].IsZero() {
+	if weights, err := Billionths([]Weight{{digits: 1}, {digits: 1, exponent: -30}}); err != nil ||
+		weights[1].IsZero() {
 		t.Errorf("a positive part became %v, %v", weights, err)
 	}
 }

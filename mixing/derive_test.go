@@ -75,7 +75,11 @@ func TestRoots(t *testing.T) {
 func TestUniMaxSpendsTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.Uint64Range(0, 1000), 1, 6).Draw(t, "sizes")
-		d := Derivation{Rule: UniMax, MaxEpochs: rapid.Uint32Range(1, 5).Draw(t, "epochs"), Budget: rapid.Uint64Range(1, 9000).Draw(t, "budget")}
+		d := Derivation{
+			Rule:      UniMax,
+			MaxEpochs: rapid.Uint32Range(1, 5).Draw(t, "epochs"),
+			Budget:    rapid.Uint64Range(1, 9000).Draw(t, "budget"),
+		}
 		weights, _ := d.Sizes(sizes)
 		total, held := new(big.Int), uint64(0)
 		for i, w := range weights {
@@ -129,7 +133,8 @@ func TestFlatten(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v", name, permille(p), err, c.want)
 		}
 		for i, w := range weights {
-			if again, err := ParseWeight(w.String()); err != nil || again != w || new(big.Rat).SetInt(new(big.Int).SetUint64(p[i])).Cmp(w.rat()) != 0 {
+			if again, err := ParseWeight(w.String()); err != nil || again != w ||
+				new(big.Rat).SetInt(new(big.Int).SetUint64(p[i])).Cmp(w.rat()) != 0 {
 				t.Errorf("%s: weight %s is read back as %s, %v, and comes to %d", name, w, again, err, p[i])
 			}
 		}
@@ -189,7 +194,16 @@ func TestWithinIsTheWaterLevel(t *testing.T) {
 		whole := new(big.Int).SetUint64(wholeParts)
 		fraction := func(x uint64) *big.Rat { return new(big.Rat).SetFrac(new(big.Int).SetUint64(x), whole) }
 		for i := range p {
-			parts, least, most = append(parts, fraction(p[i])), append(least, fraction(b.Least[i])), append(most, fraction(b.Most[i]))
+			parts, least, most = append(
+				parts,
+				fraction(p[i]),
+			), append(
+				least,
+				fraction(b.Least[i]),
+			), append(
+				most,
+				fraction(b.Most[i]),
+			)
 		}
 		got := p.Within(b, nil)
 		total := uint64(0)
@@ -197,7 +211,8 @@ func TestWithinIsTheWaterLevel(t *testing.T) {
 			total += got[i]
 			gap := new(big.Rat).Sub(fraction(got[i]), want)
 			if gap.Abs(gap).Cmp(big.NewRat(1, 1<<50)) > 0 {
-				t.Fatalf("%v within %+v: source %d gets %s, want %s", p, b, i, fraction(got[i]).FloatString(12), want.FloatString(12))
+				t.Fatalf("%v within %+v: source %d gets %s, want %s", p, b, i, fraction(got[i]).FloatString(12),
+					want.FloatString(12))
 			}
 			if got[i] < b.Least[i] || got[i] > b.Most[i] {
 				t.Fatalf("source %d has %d, outside %d … %d", i, got[i], b.Least[i], b.Most[i])

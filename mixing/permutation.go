@@ -92,7 +92,8 @@ func (p *Permutation) split(i uint64) (quotient, remainder uint64) {
 	return quotient, remainder
 }
 
-// round maps half to [0, m): a multiply-xorshift-multiply hash, reduced by its high bits (Lemire 2019), whose bias is below m/2^64 <= 2^-33.
+// round maps half to [0, m): a multiply-xorshift-multiply hash, reduced by its high bits (Lemire 2019), whose bias is
+// below m/2^64 <= 2^-33.
 func round(half, key, m uint64) uint64 {
 	x := (half ^ key) * goldenRatio
 	x = (x ^ x>>32) * 0xd6e8feb86659fd93

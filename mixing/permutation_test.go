@@ -181,7 +181,10 @@ func TestPermutationGolden(t *testing.T) {
 func TestDeriveKeyIsUnambiguous(t *testing.T) {
 	lists := [][]Part{
 		{}, {Text("")}, {Number(0)}, {Text("a"), Text("b")}, {Text("ab")}, {Text("ab"), Text("")}, {Text(""), Text("ab")}, {Number(1), Number(0)}, {Number(0), Number(1)},
-		{Text("a"), Number(1)}, {Number(1), Text("a")}, {Number('a')}, {Text("a\x00")}, {Text("a"), Number(0), Text("x")}, {Text("a"), Number(0), Text("y")},
+		{
+			Text("a"),
+			Number(1),
+		}, {Number(1), Text("a")}, {Number('a')}, {Text("a\x00")}, {Text("a"), Number(0), Text("x")}, {Text("a"), Number(0), Text("y")},
 	}
 	seen := map[Key]string{}
 	for _, seed := range []uint64{0, 1, 2, 1 << 63} {

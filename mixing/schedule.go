@@ -115,11 +115,14 @@ func checkMilestone(i, sources int, milestones []Milestone) error {
 	case k.From.Measure > Tokens:
 		return fail("from", "unknown measure %d", k.From.Measure)
 	case i == 0 && k.From.Count != 0:
-		return fail("from", "the first entry is from %d, so there are no weights before it: it must be from 0", k.From.Count)
+		return fail("from", "the first entry is from %d, so there are no weights before it: it must be from 0",
+			k.From.Count)
 	case i > 0 && k.From.Measure != milestones[0].From.Measure:
-		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout", k.From.Measure, milestones[0].From.Measure)
+		return fail("from", "it counts %s, the entries before it %s: a schedule counts one of them throughout",
+			k.From.Measure, milestones[0].From.Measure)
 	case i > 0 && k.From.Count <= milestones[i-1].From.Count:
-		return fail("from", "%d does not come after %d of the entry before it", k.From.Count, milestones[i-1].From.Count)
+		return fail("from", "%d does not come after %d of the entry before it", k.From.Count,
+			milestones[i-1].From.Count)
 	case k.Ramp > RampCosine:
 		return fail("ramp", "unknown ramp %d", k.Ramp)
 	case k.Ramp == RampNone && k.Over != Point{}:
@@ -178,7 +181,8 @@ func (s *Schedule) HasBreak(step, tokensPlaced, nextStep, nextTokensPlaced uint6
 	_, from := s.inForce(step, tokensPlaced)
 	_, to := s.inForce(nextStep, nextTokensPlaced)
 	between := func(place uint64) bool { return from < place && place <= to }
-	return slices.ContainsFunc(s.milestones, func(k milestone) bool { return between(k.from) || k.over > 0 && between(k.from+k.over) })
+	return slices.ContainsFunc(s.milestones,
+		func(k milestone) bool { return between(k.from) || k.over > 0 && between(k.from+k.over) })
 }
 
 // inForce returns the last milestone that begins at or before the place, and the place in that milestone's measure.

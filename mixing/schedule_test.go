@@ -12,7 +12,12 @@ import (
 )
 
 func stepMilestone(t testing.TB, from uint64, weights string, ramp Ramp, over uint64) Milestone {
-	return Milestone{From: Point{Steps, from}, Weights: mustWeights(t, strings.Fields(weights)...), Ramp: ramp, Over: Point{Steps, over}}
+	return Milestone{
+		From:    Point{Steps, from},
+		Weights: mustWeights(t, strings.Fields(weights)...),
+		Ramp:    ramp,
+		Over:    Point{Steps, over},
+	}
 }
 
 func mustSchedule(t testing.TB, milestones ...Milestone) *Schedule {
@@ -34,8 +39,10 @@ func permille(p Proportions) []int {
 }
 
 func TestScheduleTable(t *testing.T) {
-	ramped := mustSchedule(t, stepMilestone(t, 0, "0.6 0.3 0.1", RampNone, 0), stepMilestone(t, 500, "3 4 3", RampLinear, 200), stepMilestone(t, 1000, "0 0 1", RampNone, 0))
-	broken := mustSchedule(t, stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 10, "0 1", RampLinear, 100), stepMilestone(t, 60, "1 0", RampLinear, 10))
+	ramped := mustSchedule(t, stepMilestone(t, 0, "0.6 0.3 0.1", RampNone, 0),
+		stepMilestone(t, 500, "3 4 3", RampLinear, 200), stepMilestone(t, 1000, "0 0 1", RampNone, 0))
+	broken := mustSchedule(t, stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 10, "0 1", RampLinear, 100),
+		stepMilestone(t, 60, "1 0", RampLinear, 10))
 	cosine := mustSchedule(t, stepMilestone(t, 0, "1 0", RampNone, 0), stepMilestone(t, 0+1, "0 1", RampCosine, 6))
 	for _, c := range []struct {
 		schedule *Schedule
@@ -103,7 +110,8 @@ func TestScheduleRefuses(t *testing.T) {
 }
 
 func TestScheduleCanReceive(t *testing.T) {
-	s := mustSchedule(t, stepMilestone(t, 0, "1 0 0", RampNone, 0), stepMilestone(t, 10, "0 1 0", RampLinear, 10), stepMilestone(t, 30, "1 0 0", RampNone, 0))
+	s := mustSchedule(t, stepMilestone(t, 0, "1 0 0", RampNone, 0), stepMilestone(t, 10, "0 1 0", RampLinear, 10),
+		stepMilestone(t, 30, "1 0 0", RampNone, 0))
 	for step, want := range map[uint64][]bool{0: {true, true, false}, 15: {true, true, false}, 25: {true, true, false}, 30: {true, false, false}} {
 		if got := s.CanReceive(step, 0); !slices.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", step, got, want)
@@ -136,7 +144,9 @@ func TestScheduleAgainstRationals(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "milestones") {
 			k := Milestone{From: Point{Steps, from}}
 			for range sources {
-				w, _ := ParseWeight(rapid.SampledFrom([]string{"0", "1", "0.3", "7", "1e-4", "2.5e3"}).Draw(t, "weight"))
+				w, _ := ParseWeight(
+					rapid.SampledFrom([]string{"0", "1", "0.3", "7", "1e-4", "2.5e3"}).Draw(t, "weight"),
+				)
 				k.Weights = append(k.Weights, w)
 			}
 			if from > 0 && rapid.Bool().Draw(t, "ramps") {

@@ -23,8 +23,9 @@ const (
 // ErrNoWeight is returned if every weight of a mixture is zero.
 var ErrNoWeight = errors.New("every weight is 0: at least one source needs a positive weight")
 
-// ParseWeight reads a decimal literal: digits with an optional point, exponent and underscores between digits ("0.6", "6e-1", ".6", "1_000").
-// Significant digits beyond the 19th are dropped. Signs other than "+", NaN, infinities, other bases and magnitudes outside 1e-60 … 1e60 are errors.
+// ParseWeight reads a decimal literal: digits with an optional point, exponent and underscores between digits ("0.6",
+// "6e-1", ".6", "1_000"). Significant digits beyond the 19th are dropped. Signs other than "+", NaN, infinities, other
+// bases and magnitudes outside 1e-60 … 1e60 are errors.
 func ParseWeight(text string) (Weight, error) {
 	fail := func(why string) (Weight, error) { return Weight{}, fmt.Errorf("parse weight %q: %s", text, why) }
 	switch strings.ToLower(strings.TrimLeft(text, "+-.")) {

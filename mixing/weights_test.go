@@ -64,7 +64,12 @@ func TestParseWeightIsExact(t *testing.T) {
 }
 
 func drawWeights(t *rapid.T, label string) []Weight {
-	literal := rapid.OneOf(rapid.Just("0"), rapid.StringMatching(`[0-9]{1,3}`), rapid.StringMatching(`0\.[0-9]{1,6}`), rapid.StringMatching(`[1-9]e-?[1-4]?[0-9]`))
+	literal := rapid.OneOf(
+		rapid.Just("0"),
+		rapid.StringMatching(`[0-9]{1,3}`),
+		rapid.StringMatching(`0\.[0-9]{1,6}`),
+		rapid.StringMatching(`[1-9]e-?[1-4]?[0-9]`),
+	)
 	texts := rapid.SliceOfN(literal, 1, 41).Draw(t, label)
 	weights := make([]Weight, len(texts))
 	for i, text := range texts {

@@ -36,7 +36,9 @@ func without(list []*pb.Mixed, by *pb.Mixed) []*pb.Mixed {
 }
 
 // withAll adds changes to overrides.
-func withAll(o Overrides, file *planner.Spec, changes []*pb.Mixed, wanted func(*pb.Mixed) bool) (_ Overrides, err error) {
+func withAll(
+	o Overrides, file *planner.Spec, changes []*pb.Mixed, wanted func(*pb.Mixed) bool,
+) (_ Overrides, err error) {
 	for _, c := range changes {
 		if !wanted(c) {
 			continue

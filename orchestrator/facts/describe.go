@@ -22,7 +22,8 @@ func Describe(c *pb.Mixed, names []string) string {
 		}
 		return strings.Join(parts, "; ")
 	case *pb.Mixed_Skip:
-		return fmt.Sprintf("the documents of steps %d to %d, %d excluded, are passed over", c.AtStep, change.Skip.To, change.Skip.To)
+		to := change.Skip.To
+		return fmt.Sprintf("the documents of steps %d to %d, %d excluded, are passed over", c.AtStep, to, to)
 	case *pb.Mixed_Costs:
 		return fmt.Sprintf("costs linear %d, quadratic %d", change.Costs.Linear, change.Costs.Quadratic)
 	}
@@ -73,7 +74,14 @@ func readable(weights []mixing.Weight) []string {
 func ChangesAt(list []*pb.Mixed, names []string, attempt uint32, step uint64) (out []*pb.MixChange) {
 	for _, c := range list {
 		if c.AtStep == step && c.Attempt <= attempt {
-			out = append(out, &pb.MixChange{AtStep: c.AtStep, Text: Describe(c, names), By: c.By, Why: c.Why, Attempt: c.Attempt, InForce: true})
+			out = append(out, &pb.MixChange{
+				AtStep:  c.AtStep,
+				Text:    Describe(c, names),
+				By:      c.By,
+				Why:     c.Why,
+				Attempt: c.Attempt,
+				InForce: true,
+			})
 		}
 	}
 	return out

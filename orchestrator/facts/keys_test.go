@@ -47,7 +47,11 @@ func TestAnotherMixtureDropsOverrides(t *testing.T) {
 	spec := &planner.Spec{Schedule: schedule("1", "2", "3")}
 	run := runOf("b", "d", "g")
 	run.Spec = spec
-	o := Overrides{schedule: schedule("5", "1", "1"), skips: []planner.Skip{{From: 11, To: 13}}, costs: []costsAt{{2, cost.Cost{Linear: 3}}}}
+	o := Overrides{
+		schedule: schedule("5", "1", "1"),
+		skips:    []planner.Skip{{From: 11, To: 13}},
+		costs:    []costsAt{{2, cost.Cost{Linear: 3}}},
+	}
 	text := NewRunState(run, 1, savedState(), o).Encode()
 	for key, stays := range map[string]bool{
 		"mixture.weights.web": false, "mixture.schedule[0]": false, "mixture.groups.books": false, "mixture.sizes.web": false, "mixture.floor": false,
@@ -58,12 +62,21 @@ func TestAnotherMixtureDropsOverrides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := Migrate(saved, run, Rules{Changed: func([]byte) ([]string, error) { return []string{key + ": 1 -> 2"}, nil }, Classify: classify}, []string{"*"})
+		out, err := Migrate(
+			saved,
+			run,
+			Rules{
+				Changed:  func([]byte) ([]string, error) { return []string{key + ": 1 -> 2"}, nil },
+				Classify: classify,
+			},
+			[]string{"*"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := out.Overrides; (got.schedule != nil) != stays || len(got.skips) != 1 || len(got.costs) != 1 {
-			t.Errorf("with another %s: the schedule stays %v, want %v; skips %v, costs %v", key, got.schedule != nil, stays, got.skips, got.costs)
+			t.Errorf("with another %s: the schedule stays %v, want %v; skips %v, costs %v", key, got.schedule != nil,
+				stays, got.skips, got.costs)
 		}
 	}
 }
@@ -95,7 +108,8 @@ func TestStatesThatCannotChange(t *testing.T) {
 		}
 		st, err := migrate(stateOf(runOf("b", "d", "g"), 1, c.st), runOf(strings.Fields(c.now)...), changed, "*")
 		switch {
-		case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, millrace.ErrInvalid)):
+		case c.want == "" && err != nil,
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, millrace.ErrInvalid)):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		case err == nil && len(st.Carried) != len(c.st.Carried):
 			t.Errorf("%s: %d segments wait, want %d", c.name, len(st.Carried), len(c.st.Carried))

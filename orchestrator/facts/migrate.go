@@ -73,7 +73,8 @@ func (m *migration) listDifferences(identity []string) {
 	named := map[string]bool{}
 	for _, line := range identity {
 		name, _, _ := strings.Cut(line, ": ")
-		m.differences, named[name] = append(m.differences, difference{name: name, line: line, class: m.classify(name)}), true
+		m.differences = append(m.differences, difference{name: name, line: line, class: m.classify(name)})
+		named[name] = true
 	}
 	add := func(name, how string) {
 		if !named[name] {
@@ -115,9 +116,12 @@ func (m *migration) checkOverridden(override []string) error {
 		return nil
 	}
 	if n := len(lines) - shownDifferences; n > 0 {
-		lines, names = append(lines[:shownDifferences], fmt.Sprintf("and %d more", n)), []string{`"sources"`, `"mixture"`, "…"}
+		lines = append(lines[:shownDifferences], fmt.Sprintf("and %d more", n))
+		names = []string{`"sources"`, `"mixture"`, "…"}
 	}
-	return millrace.Errorf(millrace.ErrMismatch, "the state was saved by a run of another identity: %s: restore what changed, or pass override=[%s] to load_state_dict to go on regardless",
+	return millrace.Errorf(millrace.ErrMismatch,
+		"the state was saved by a run of another identity: %s: "+
+			"restore the old values, or pass override=[%s] to load_state_dict to go on regardless",
 		strings.Join(lines, "; "), strings.Join(names, ", "))
 }
 
@@ -136,7 +140,8 @@ func isUnder(name, room string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// checkAdaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments of a removed source.
+// checkAdaptable refuses a state that cannot go on with any change: one inside a window, or one that carries segments
+// of a removed source.
 func (m *migration) checkAdaptable(st progress.State) error {
 	if len(m.differences) == 0 {
 		return nil

@@ -20,7 +20,8 @@ func runOf(sources ...string) *Run {
 		if !given {
 			files = name
 		}
-		list = append(list, FilesOf(name, &proto.Manifest{Source: name, Fingerprint: []byte(files + "----------------")[:16]}))
+		list = append(list,
+			FilesOf(name, &proto.Manifest{Source: name, Fingerprint: []byte(files + "----------------")[:16]}))
 	}
 	return NewRun(nil, []byte(`{"seed":"1"}`), list)
 }
@@ -47,7 +48,14 @@ func migrate(text []byte, to *Run, changed func([]byte) ([]string, error), overr
 func savedState() progress.State {
 	st := progress.New(3)
 	st.Step, st.Tokens = 9, 60
-	st.Sources[0] = progress.Source{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5, Record: 1}}
+	st.Sources[0] = progress.Source{
+		Ordinal:   7,
+		Offset:    64,
+		Tokens:    10,
+		Samples:   8,
+		Deficit:   -70,
+		SeekPoint: millrace.SeekPoint{Ordinal: 5, Record: 1},
+	}
 	st.Sources[1] = progress.Source{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
 	st.Sources[2] = progress.Source{Ordinal: 4, Tokens: 30, Samples: 4, Deficit: 40}
 	return st
@@ -63,7 +71,7 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		want     string // the sources in the state, or the error
 	}{
 		{"nothing", "b d g", nil, "", b + d + g},
-		{"files", "b/new d g", nil, "", `sources.b.files: their names, sizes or contents: restore what changed, or pass override=["sources.b.files"]`},
+		{"files", "b/new d g", nil, "", `sources.b.files: their names, sizes or contents: restore the old values, or pass override=["sources.b.files"]`},
 		{"files", "b/new d g", nil, "sources.b.files", cutB + d + g},
 		{"files, by the source", "b/new d g", nil, "sources.b", cutB + d + g},
 		{"files of one that left: it is asked again", "b d/new g", nil, "sources", b + openD + g},
@@ -89,7 +97,11 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		{"renamed: another one", "c d g", nil, "sources", "[0,0,0,0,0,0,0]" + d + "[4,0,0,30,4,-30,0]"},
 	} {
 		text, now := stateOf(runOf("b", "d", "g"), 1, savedState()), runOf(strings.Fields(c.now)...)
-		st, err := migrate(text, now, func([]byte) ([]string, error) { return c.identity, nil }, strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' })...)
+		st, err := migrate(
+			text,
+			now,
+			func([]byte) ([]string, error) { return c.identity, nil },
+			strings.FieldsFunc(c.override, func(r rune) bool { return r == ',' })...)
 		if !strings.HasPrefix(c.want, "[") {
 			if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s, override %q: %v\nwant %s", c.name, c.override, err, c.want)
@@ -114,7 +126,8 @@ func TestAnErrorNamesAFewChangesOfMany(t *testing.T) {
 		}
 		return lines, nil
 	}
-	if _, err := migrate(text, run, changed); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "and 992 more") {
+	if _, err := migrate(text, run, changed); err == nil || len(err.Error()) > 1000 ||
+		!strings.Contains(err.Error(), "and 992 more") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := migrate(text, run, changed, "mixture"); err != nil {

@@ -37,7 +37,11 @@ func MilestonesFromProto(milestones []*pb.Milestone) ([]mixing.Milestone, error)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = mixing.Milestone{From: mixing.Point{Measure: MeasureOf(k.Tokens), Count: k.From}, Weights: weights, Ramp: ramp}
+		out[i] = mixing.Milestone{
+			From:    mixing.Point{Measure: MeasureOf(k.Tokens), Count: k.From},
+			Weights: weights,
+			Ramp:    ramp,
+		}
 		if ramp != mixing.RampNone || k.Over > 0 {
 			out[i].Over = mixing.Point{Measure: out[i].From.Measure, Count: k.Over}
 		}

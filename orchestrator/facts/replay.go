@@ -102,7 +102,13 @@ func (r *replay) restore(snap checkpoint.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		sealed := &proto.Sealed{Attempt: m.Attempt.Attempt, Step: p.Step, Content: p.Content, Delta: p.Delta, Chain: e.Chain[:]}
+		sealed := &proto.Sealed{
+			Attempt: m.Attempt.Attempt,
+			Step:    p.Step,
+			Content: p.Content,
+			Delta:   p.Delta,
+			Chain:   e.Chain[:],
+		}
 		if err := r.apply(Fact{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: sealed}}}); err != nil {
 			return err
 		}
@@ -155,12 +161,15 @@ func (r *replay) seal(sealed *proto.Sealed) error {
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("the ledger has no step %d of attempt %d, which the journal says was sealed: %w", sealed.Step, sealed.Attempt, checkpoint.ErrCorrupt)
+		return fmt.Errorf("the ledger has no step %d of attempt %d, which the journal says was sealed: %w", sealed.Step,
+			sealed.Attempt, checkpoint.ErrCorrupt)
 	case sealed.Step != r.s.Next || sealed.Attempt != r.s.Attempt.GetAttempt():
-		return r.broken(sealed.Step, fmt.Sprintf("step %d of attempt %d was expected", r.s.Next, r.s.Attempt.GetAttempt()))
+		return r.broken(sealed.Step,
+			fmt.Sprintf("step %d of attempt %d was expected", r.s.Next, r.s.Attempt.GetAttempt()))
 	}
 	want := ledger.Chain(r.s.Chain, sealed.Attempt, e.Content[:], e.Placement[:], sealed.Delta)
-	if string(want) != string(sealed.Chain) || string(want) != string(e.Chain[:]) || string(sealed.Content) != string(e.Content[:]) {
+	if string(want) != string(sealed.Chain) || string(want) != string(e.Chain[:]) ||
+		string(sealed.Content) != string(e.Content[:]) {
 		return r.broken(sealed.Step, "it does not follow from the step before and what the step holds")
 	}
 	r.deltas = append(r.deltas, sealed.Delta)
@@ -168,7 +177,8 @@ func (r *replay) seal(sealed *proto.Sealed) error {
 }
 
 func (r *replay) broken(step uint64, why string) error {
-	return fmt.Errorf("the digest chain breaks at step %d of attempt %d: %s: %w: restore the run directory from a copy, or start a new one from the trainer's newest checkpoint",
+	return fmt.Errorf("the digest chain breaks at step %d of attempt %d: %s: %w: "+
+		"restore the run directory from a copy, or start a new one from the trainer's newest checkpoint",
 		step, r.s.Attempt.GetAttempt(), why, checkpoint.ErrCorrupt)
 }
 
@@ -223,7 +233,8 @@ func (r *replay) materialise() (err error) {
 			return err
 		}
 		if !ok || string(p.Content) != string(r.s.Sealed[step].Plan.Content) {
-			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w", step, r.s.CurrentAttempt(), checkpoint.ErrCorrupt)
+			return fmt.Errorf("the ledger has no plan of step %d, attempt %d, as the journal says it was sealed: %w",
+				step, r.s.CurrentAttempt(), checkpoint.ErrCorrupt)
 		}
 		if err := r.applyNext(); err != nil {
 			return err

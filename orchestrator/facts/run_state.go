@@ -41,5 +41,6 @@ func (s *RunState) WithOverrides(o Overrides) *RunState {
 
 // IsAlike reports whether both states are equal except for their overrides, which may have been known later.
 func (s *RunState) IsAlike(o *RunState) bool {
-	return s.Attempt == o.Attempt && s.packed == o.packed && string(s.Identity) == string(o.Identity) && s.Planner.Equal(o.Planner)
+	return s.Attempt == o.Attempt && s.packed == o.packed && string(s.Identity) == string(o.Identity) &&
+		s.Planner.Equal(o.Planner)
 }

@@ -19,7 +19,8 @@ type savedText struct {
 	Sources   string          `json:"sources"`
 	Identity  json.RawMessage `json:"identity"` // compact form
 	Overrides *overridesText  `json:"live,omitempty"`
-	// Inside a step only: microbatches of Step that were consumed, and the placement digest of the step, under which they were counted.
+	// Inside a step only: microbatches of Step that were consumed, and the placement digest of the step, under which
+	// they were counted.
 	Microbatch uint32 `json:"microbatch,omitempty"`
 	Placement  string `json:"placement,omitempty"`
 }
@@ -55,13 +56,22 @@ func ReadSaved(text []byte) (*SavedState, error) {
 		return nil, unreadable(invalid("it is no state of a run"))
 	}
 	if v := *version.Millrace; v != savedVersion {
-		return nil, invalid("read state: its format is version %d, this program reads version %d: go on with the program that saved it", v, savedVersion)
+		return nil, invalid(
+			"read state: its format is version %d, this program reads version %d: go on with the program that saved it",
+			v, savedVersion,
+		)
 	}
 	var t savedText
 	if err := json.Unmarshal(text, &t); err != nil {
 		return nil, unreadable(millrace.Mark(err, millrace.ErrInvalid))
 	}
-	s := &SavedState{Attempt: t.Attempt, Identity: t.Identity, Microbatch: t.Microbatch, Placement: t.Placement, overrides: t.Overrides}
+	s := &SavedState{
+		Attempt:    t.Attempt,
+		Identity:   t.Identity,
+		Microbatch: t.Microbatch,
+		Placement:  t.Placement,
+		overrides:  t.Overrides,
+	}
 	var err error
 	if s.Planner, err = progress.Parse(t.Planner); err != nil {
 		return nil, unreadable(err)
@@ -104,8 +114,15 @@ func readOwn(text []byte, spec *planner.Spec) (*RunState, error) {
 
 // Encode returns the text that a trainer saves. Equal states have equal texts.
 func (s *RunState) Encode() []byte {
-	return savedText{Version: savedVersion, Step: s.NextStep(), Attempt: s.Attempt, Planner: s.Planner.Compact(), Sources: s.packed, Identity: s.Identity,
-		Overrides: s.Overrides.toText(s.Spec)}.encode()
+	return savedText{
+		Version:   savedVersion,
+		Step:      s.NextStep(),
+		Attempt:   s.Attempt,
+		Planner:   s.Planner.Compact(),
+		Sources:   s.packed,
+		Identity:  s.Identity,
+		Overrides: s.Overrides.toText(s.Spec),
+	}.encode()
 }
 
 // invalid returns an error that is marked as wrong usage.

@@ -11,9 +11,23 @@ import (
 
 // Snapshot encodes the state. Sealed plans have digests and deltas only: the ledger has the rest.
 func (s *State) Snapshot() *proto.Snapshot {
-	out := &proto.Snapshot{Identity: s.Identity, PlannerVersion: s.PlannerVersion, Term: s.Term, AssignTerm: s.AssignTerm,
-		Acknowledged: s.Watermark, Ended: s.Ended, Recent: s.Recent, Quarantined: s.Quarantined, QuarantinedBelow: s.QuarantinedBelow, Saved: s.Saved, HasSaved: s.HasSaved,
-		Masks: s.Masks, Chain: s.Chain, Consumed: s.Consumed, Mixed: s.Mixed}
+	out := &proto.Snapshot{
+		Identity:         s.Identity,
+		PlannerVersion:   s.PlannerVersion,
+		Term:             s.Term,
+		AssignTerm:       s.AssignTerm,
+		Acknowledged:     s.Watermark,
+		Ended:            s.Ended,
+		Recent:           s.Recent,
+		Quarantined:      s.Quarantined,
+		QuarantinedBelow: s.QuarantinedBelow,
+		Saved:            s.Saved,
+		HasSaved:         s.HasSaved,
+		Masks:            s.Masks,
+		Chain:            s.Chain,
+		Consumed:         s.Consumed,
+		Mixed:            s.Mixed,
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Manifests)) {
 		out.Manifests = append(out.Manifests, s.Manifests[name])
 	}
@@ -24,7 +38,13 @@ func (s *State) Snapshot() *proto.Snapshot {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Stripe, b.Stripe))
 	})
 	if s.Attempt != nil {
-		out.Attempt = &proto.Opened{Attempt: s.Attempt.Attempt, Step: s.Attempt.Step, State: s.Base.Encode(), Placing: s.Attempt.Placing, Up: s.Attempt.Up}
+		out.Attempt = &proto.Opened{
+			Attempt: s.Attempt.Attempt,
+			Step:    s.Attempt.Step,
+			State:   s.Base.Encode(),
+			Placing: s.Attempt.Placing,
+			Up:      s.Attempt.Up,
+		}
 	}
 	for rank := range s.Through {
 		out.Through = append(out.Through, rank)
@@ -42,7 +62,8 @@ func (s *State) Snapshot() *proto.Snapshot {
 func Restore(m *proto.Snapshot, spec *planner.Spec) (*State, error) {
 	s := NewState()
 	s.Identity, s.PlannerVersion, s.Term, s.AssignTerm = m.Identity, m.PlannerVersion, m.Term, m.AssignTerm
-	s.Watermark, s.Next, s.Ended, s.Recent, s.Saved, s.HasSaved = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent, m.Saved, m.HasSaved
+	s.Watermark, s.Next, s.Ended, s.Recent = m.Acknowledged, m.Acknowledged, m.Ended, m.Recent
+	s.Saved, s.HasSaved = m.Saved, m.HasSaved
 	s.Attempt, s.Masks, s.Mixed = m.Attempt, m.Masks, m.Mixed
 	for _, h := range m.Holders {
 		s.Holders[Stripe{h.Source, h.Stripe}] = h

@@ -38,19 +38,29 @@ type State struct {
 	// QuarantinedBelow has, per source, the ordinal below which bad records are counted. A step that is planned again
 	// counts none twice.
 	QuarantinedBelow map[string]uint64
-	Masks            []*proto.Mask              // segments that were found bad after they were sealed, in the order of discovery
-	Mixed            []*proto.Mixed             // changes of the mixture in the order of the journal, without superseded ones
-	Holders          map[Stripe]*proto.Assigned // the primary of each stripe
-	Chain            []byte                     // digest chain up to the newest sealed step; empty if the attempt has none
-	Consumed         map[uint32]uint64          // earlier attempts: the watermark when the next attempt was opened
-	Saved            uint64                     // newest step whose model checkpoint is durable
-	HasSaved         bool
+	// segments that were found bad after they were sealed, in the order of discovery
+	Masks []*proto.Mask
+	// changes of the mixture in the order of the journal, without superseded ones
+	Mixed   []*proto.Mixed
+	Holders map[Stripe]*proto.Assigned // the primary of each stripe
+	// digest chain up to the newest sealed step; empty if the attempt has none
+	Chain    []byte
+	Consumed map[uint32]uint64 // earlier attempts: the watermark when the next attempt was opened
+	Saved    uint64            // newest step whose model checkpoint is durable
+	HasSaved bool
 }
 
 // NewState returns the state before the first record.
 func NewState() *State {
-	return &State{Manifests: map[string]*proto.Manifest{}, Sealed: map[uint64]SealedStep{}, Quarantined: map[string]uint64{}, QuarantinedBelow: map[string]uint64{},
-		Through: map[uint32]bool{}, Holders: map[Stripe]*proto.Assigned{}, Consumed: map[uint32]uint64{}}
+	return &State{
+		Manifests:        map[string]*proto.Manifest{},
+		Sealed:           map[uint64]SealedStep{},
+		Quarantined:      map[string]uint64{},
+		QuarantinedBelow: map[string]uint64{},
+		Through:          map[uint32]bool{},
+		Holders:          map[Stripe]*proto.Assigned{},
+		Consumed:         map[uint32]uint64{},
+	}
 }
 
 // Apply applies one fact. It cannot fail: everything that could be wrong was checked before the fact was journaled.
@@ -143,9 +153,11 @@ func (s *State) String() string {
 	return fmt.Sprintf("term %d attempt %d watermark %d next %d", s.Term, s.CurrentAttempt(), s.Watermark, s.Next)
 }
 
-// IsMasked reports whether a segment is masked. A mask holds in every attempt, so that every reading gives the same bytes.
+// IsMasked reports whether a segment is masked. A mask holds in every attempt, so that every reading gives the same
+// bytes.
 func (s *State) IsMasked(source string, ordinal uint64, offset uint32) bool {
-	return slices.ContainsFunc(s.Masks, func(m *proto.Mask) bool { return m.Source == source && m.Ordinal == ordinal && m.Offset == offset })
+	return slices.ContainsFunc(s.Masks,
+		func(m *proto.Mask) bool { return m.Source == source && m.Ordinal == ordinal && m.Offset == offset })
 }
 
 // mask adds masked segments. Each of their documents counts as one that could not be decoded.
@@ -178,7 +190,8 @@ func (s *State) RecentQuarantines() []*proto.Quarantine {
 	return s.Recent[max(0, len(s.Recent)-recentQuarantines):]
 }
 
-// Overrides returns the overrides of the newest attempt: those of the state at the watermark, and the changes that were journaled since.
+// Overrides returns the overrides of the newest attempt: those of the state at the watermark, and the changes that were
+// journaled since.
 func (s *State) Overrides(file *planner.Spec) (Overrides, error) {
 	if s.Base == nil {
 		return Overrides{}, nil
@@ -197,7 +210,8 @@ func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64)
 // Forward returns the state with the changes that stay in force in an attempt that begins at it.
 func (s *State) Forward(at *RunState) (*RunState, error) {
 	next := &proto.Opened{Attempt: uint32(s.CurrentAttempt()) + 1, Step: at.NextStep()}
-	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next), func(c *proto.Mixed) bool { return c.AtStep >= at.NextStep() })
+	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next),
+		func(c *proto.Mixed) bool { return c.AtStep >= at.NextStep() })
 	return at.WithOverrides(o), err
 }
 

@@ -16,7 +16,13 @@ func settings(policy string) Settings {
 
 // life trains with a policy: the loss of each source falls by a law, and the weights of the policy decide how much of
 // each is seen.
-func life(t *testing.T, s Settings, law func(source int, seen float64) float64, sources, rounds int, restart bool) []float64 {
+func life(
+	t *testing.T,
+	s Settings,
+	law func(source int, seen float64) float64,
+	sources, rounds int,
+	restart bool,
+) []float64 {
 	t.Helper()
 	now := make([]float64, sources)
 	for i := range now {
@@ -69,7 +75,8 @@ func life(t *testing.T, s Settings, law func(source int, seen float64) float64, 
 
 // TestHighLossIsDrawnMore: odm draws the source with the higher loss more.
 func TestHighLossIsDrawnMore(t *testing.T) {
-	got := life(t, settings(ODM), func(source int, _ float64) float64 { return []float64{1, 2, 4}[source] }, 3, 40, false)
+	got := life(t, settings(ODM), func(source int, _ float64) float64 { return []float64{1, 2, 4}[source] }, 3, 40,
+		false)
 	if got[2] < got[1] || got[1] < got[0] || got[2] < 0.4 {
 		t.Errorf("shares %v of sources with losses 1, 2, 4", got)
 	}
@@ -230,14 +237,15 @@ func TestConstantTimeIsNoLinearCost(t *testing.T) {
 		for _, force := range []uint64{1, 17000, 49000, 61000, 80000, 1e9} {
 			linear, quadratic, ok := f.Best(force, 1)
 			if !ok || f.R2(linear, quadratic) < f.R2(force, 1) {
-				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1), f.R2(linear, quadratic))
+				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1),
+					f.R2(linear, quadratic))
 			}
 		}
 	}
 }
 
-// TestCoefficientsInForceMayStay: if a constant cannot be told from the tokens, the coefficients in force may explain more
-// than the new ones.
+// TestCoefficientsInForceMayStay: if a constant cannot be told from the tokens, the coefficients in force may explain
+// more than the new ones.
 func TestCoefficientsInForceMayStay(t *testing.T) {
 	kept := 0
 	for seed := range uint64(50) {
@@ -250,7 +258,8 @@ func TestCoefficientsInForceMayStay(t *testing.T) {
 		for _, force := range []uint64{0, 17000, 61000, 1e9} {
 			linear, quadratic, ok := f.Best(force, 1)
 			if ok && f.R2(linear, quadratic) < f.R2(force, 1) {
-				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1), f.R2(linear, quadratic))
+				t.Errorf("seed %d: %d explains %.6f of the times, the fit %.6f", seed, force, f.R2(force, 1),
+					f.R2(linear, quadratic))
 			}
 			if ok && linear == force && quadratic == 1 {
 				kept++

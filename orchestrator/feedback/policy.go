@@ -56,12 +56,20 @@ func NewPolicy(s Settings, prior []float64) (*Policy, error) {
 	case s.Every == 0:
 		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: every is 0")
 	case s.Floor < 0 || s.Floor*float64(len(prior)) >= 1:
-		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: a floor of %v for each of %d sources leaves nothing to decide", s.Floor, len(prior))
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"adaptive policy: a floor of %v for each of %d sources leaves nothing to decide", s.Floor, len(prior))
 	case s.Smoothing < 0 || s.Smoothing >= 1:
-		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: smoothing %v lies outside 0 … 1", s.Smoothing)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "adaptive policy: smoothing %v lies outside 0 … 1",
+			s.Smoothing)
 	}
 	n := len(prior)
-	return &Policy{settings: s, prior: prior, arms: make([]arm, n), sums: make([]float64, n), tokens: make([]float64, n)}, nil
+	return &Policy{
+		settings: s,
+		prior:    prior,
+		arms:     make([]arm, n),
+		sums:     make([]float64, n),
+		tokens:   make([]float64, n),
+	}, nil
 }
 
 // Clone returns a copy that shares no memory with the policy that changes.
@@ -74,7 +82,8 @@ func (p *Policy) Clone() *Policy {
 // Report adds a rank's loss of a source in a step: the sum over so many tokens. Steps that were counted before are
 // ignored.
 func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
-	if step < p.through || source < 0 || source >= len(p.arms) || tokens == 0 || math.IsNaN(sum) || math.IsInf(sum, 0) || sum < 0 {
+	if step < p.through || source < 0 || source >= len(p.arms) || tokens == 0 || math.IsNaN(sum) ||
+		math.IsInf(sum, 0) || sum < 0 {
 		return
 	}
 	p.sums[source] += sum

@@ -11,8 +11,8 @@ import (
 
 // Leaser grants leases. Its implementation is Solo, for one host with one run directory.
 type Leaser interface {
-	// Acquire blocks until the lease is granted. The returned context is a child of ctx and ends with the lease. Every grant has a
-	// higher term than all before it.
+	// Acquire blocks until the lease is granted. The returned context is a child of ctx and ends with the lease. Every
+	// grant has a higher term than all before it.
 	Acquire(ctx context.Context) (context.Context, millrace.Term, error)
 }
 

@@ -39,7 +39,8 @@ func TestSolo(t *testing.T) {
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := lease.NewSolo(terms{store}).Acquire(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "acquire solo lease: ") {
+		if _, _, err := lease.NewSolo(terms{store}).Acquire(t.Context()); err == nil ||
+			!strings.HasPrefix(err.Error(), "acquire solo lease: ") {
 			t.Fatalf("a lease on a closed journal: %v", err)
 		}
 	}

@@ -42,7 +42,8 @@ func NewEntry(p *pb.Plan, chain []byte) *Entry {
 			bySource[source] = &pb.OrdinalRange{Source: source, From: n, To: n}
 		}
 	}
-	e.ranges = slices.SortedFunc(maps.Values(bySource), func(x, y *pb.OrdinalRange) int { return cmp.Compare(x.Source, y.Source) })
+	e.ranges = slices.SortedFunc(maps.Values(bySource),
+		func(x, y *pb.OrdinalRange) int { return cmp.Compare(x.Source, y.Source) })
 	return e
 }
 
@@ -107,7 +108,8 @@ func ReadEntry(store *checkpoint.Store, key checkpoint.StepKey) (*Entry, bool, e
 	return e, true, nil
 }
 
-// Chain returns the digest chain after a step. before is the chain after the previous step, empty at the start of an attempt.
+// Chain returns the digest chain after a step. before is the chain after the previous step, empty at the start of an
+// attempt.
 func Chain(before []byte, attempt uint32, content, placement, delta []byte) []byte {
 	h, err := blake2b.New(len(millrace.Digest{}), nil)
 	if err != nil {
@@ -136,7 +138,8 @@ func DescribeEntry(encoded []byte) string {
 	if !e.whole {
 		more = " and more"
 	}
-	return fmt.Sprintf("content %s, placement %s, chain %s, %d ordinals of %d sources%s", e.Content, e.Placement, e.Chain, ordinals, len(e.ranges), more)
+	return fmt.Sprintf("content %s, placement %s, chain %s, %d ordinals of %d sources%s", e.Content, e.Placement,
+		e.Chain, ordinals, len(e.ranges), more)
 }
 
 func digest(b []byte) (d millrace.Digest) {

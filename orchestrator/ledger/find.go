@@ -27,11 +27,11 @@ func (l *Ledger) FindStep(step uint64) ([]Step, error) {
 	return out, err
 }
 
-// FindOrdinal returns the steps that held segments of a source's ordinal in each attempt, the newest attempt last. It reads the
-// steps between a few index entries, however long the run is.
+// FindOrdinal returns the steps that held segments of a source's ordinal in each attempt, the newest attempt last. It
+// reads the steps between a few index entries, however long the run is.
 //
-// A step may be returned with Complete false and without a range of the source: its plan is gone, and its entry had no room for all
-// sources. The step may hold the ordinal.
+// A step may be returned with Complete false and without a range of the source: its plan is gone, and its entry had no
+// room for all sources. The step may hold the ordinal.
 func (l *Ledger) FindOrdinal(source int, ordinal uint64) ([]Step, error) {
 	var out []Step
 	err := l.attempts(func(attempt uint32, first, last uint64) error {
@@ -79,10 +79,13 @@ func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) erro
 	}
 }
 
-// between returns the steps that can hold segments from a place on: lower included, upper excluded. lower is the last index entry at
-// which nothing from the place on was drawn. upper is the first index entry whose low-water mark is behind the place. next is that
-// low-water mark: a document that begins at the place and goes on behind upper continues there.
-func (l *Ledger) between(attempt uint32, first, last uint64, source int, at cursor) (lower, upper uint64, next cursor, err error) {
+// between returns the steps that can hold segments from a place on: lower included, upper excluded. lower is the last
+// index entry at which nothing from the place on was drawn. upper is the first index entry whose low-water mark is
+// behind the place. next is that low-water mark: a document that begins at the place and goes on behind upper continues
+// there.
+func (l *Ledger) between(
+	attempt uint32, first, last uint64, source int, at cursor,
+) (lower, upper uint64, next cursor, err error) {
 	begin, _, err := l.bisect(attempt, first, last, source, func(p position) bool { return at.before(p.drawn) })
 	if err != nil {
 		return 0, 0, next, err
@@ -104,9 +107,11 @@ type indexEntry struct {
 	position
 }
 
-// bisect returns the last index entry for which past is false and the first for which it is true; nil for none. Once past is true, it
-// stays true.
-func (l *Ledger) bisect(attempt uint32, first, last uint64, source int, past func(position) bool) (before, after *indexEntry, err error) {
+// bisect returns the last index entry for which past is false and the first for which it is true; nil for none. Once
+// past is true, it stays true.
+func (l *Ledger) bisect(
+	attempt uint32, first, last uint64, source int, past func(position) bool,
+) (before, after *indexEntry, err error) {
 	low, high := first, last+1 // past is false for all entries below low, true for all from high on
 	for low < high {
 		middle := low + (high-low)/2
@@ -159,8 +164,15 @@ func (l *Ledger) describe(stored checkpoint.Entry, wanted func(source uint32, or
 		return nil, err
 	}
 	key := stored.Key
-	out := &pb.LedgerReply{Attempt: key.Attempt, Step: key.Step, Content: e.Content[:], Placement: e.Placement[:], Ranges: e.ranges,
-		Acknowledged: key.Step < l.run.Consumed[key.Attempt], Segments: &pb.Assignments{}}
+	out := &pb.LedgerReply{
+		Attempt:      key.Attempt,
+		Step:         key.Step,
+		Content:      e.Content[:],
+		Placement:    e.Placement[:],
+		Ranges:       e.ranges,
+		Acknowledged: key.Step < l.run.Consumed[key.Attempt],
+		Segments:     &pb.Assignments{},
+	}
 	if l.run.Changes != nil {
 		out.Changes = l.run.Changes(key.Attempt, key.Step)
 	}
@@ -174,10 +186,18 @@ func (l *Ledger) describe(stored checkpoint.Entry, wanted func(source uint32, or
 		if !wanted(a.Source[i], a.Ordinal[i]) {
 			continue
 		}
-		s.Source, s.Ordinal, s.Epoch = append(s.Source, a.Source[i]), append(s.Ordinal, a.Ordinal[i]), append(s.Epoch, a.Epoch[i])
-		s.Shard, s.Record, s.Offset = append(s.Shard, a.Shard[i]), append(s.Record, a.Record[i]), append(s.Offset, a.Offset[i])
-		s.Length, s.More, s.Rank = append(s.Length, a.Length[i]), append(s.More, a.More[i]), append(s.Rank, a.Rank[i])
-		s.Microbatch, s.Row, s.Start = append(s.Microbatch, a.Microbatch[i]), append(s.Row, a.Row[i]), append(s.Start, a.Start[i])
+		s.Source = append(s.Source, a.Source[i])
+		s.Ordinal = append(s.Ordinal, a.Ordinal[i])
+		s.Epoch = append(s.Epoch, a.Epoch[i])
+		s.Shard = append(s.Shard, a.Shard[i])
+		s.Record = append(s.Record, a.Record[i])
+		s.Offset = append(s.Offset, a.Offset[i])
+		s.Length = append(s.Length, a.Length[i])
+		s.More = append(s.More, a.More[i])
+		s.Rank = append(s.Rank, a.Rank[i])
+		s.Microbatch = append(s.Microbatch, a.Microbatch[i])
+		s.Row = append(s.Row, a.Row[i])
+		s.Start = append(s.Start, a.Start[i])
 		name := l.sourceName(a.Source[i])
 		out.Sources, out.Ids = append(out.Sources, name), append(out.Ids, l.sampleName(a, i))
 		out.Masked = append(out.Masked, l.masked[segmentKey{name, a.Ordinal[i], a.Offset[i]}])

@@ -12,8 +12,8 @@ import (
 	pb "millrace/proto"
 )
 
-// Step is the ledger's knowledge of one (attempt, step). Its ranges are kept for ever. Its segments are there while the full plan
-// is kept, and Complete is true then.
+// Step is the ledger's knowledge of one (attempt, step). Its ranges are kept for ever. Its segments are there while the
+// full plan is kept, and Complete is true then.
 type Step = *pb.LedgerReply
 
 // Run is what a ledger needs to know of its run. The ledger reads it and changes nothing in it.
@@ -30,12 +30,14 @@ type Run struct {
 	Changes func(attempt uint32, step uint64) []*pb.MixChange
 }
 
-// Inverse inverts the order of a source: it returns the ordinals below a bound that a record has, ascending. known is false if the
-// order cannot be inverted.
-type Inverse func(identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) (at []millrace.Ordinal, known bool)
+// Inverse inverts the order of a source: it returns the ordinals below a bound that a record has, ascending. known is
+// false if the order cannot be inverted.
+type Inverse func(
+	identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
+) (at []millrace.Ordinal, known bool)
 
-// Ledger answers what steps held and which steps held a sample, over all attempts of a stream. It reads only and may be used beside
-// the orchestrator's loop, by one goroutine.
+// Ledger answers what steps held and which steps held a sample, over all attempts of a stream. It reads only and may be
+// used beside the orchestrator's loop, by one goroutine.
 type Ledger struct {
 	store     *checkpoint.Store
 	run       Run
@@ -51,22 +53,28 @@ type segmentKey struct {
 
 // New returns the ledger of a run.
 func New(store *checkpoint.Store, run Run) *Ledger {
-	l := &Ledger{store: store, run: run, masked: map[segmentKey]bool{}, manifests: make([]*millrace.Manifest, len(run.Manifests))}
+	l := &Ledger{
+		store:     store,
+		run:       run,
+		masked:    map[segmentKey]bool{},
+		manifests: make([]*millrace.Manifest, len(run.Manifests)),
+	}
 	for _, m := range run.Masks {
 		l.masked[segmentKey{m.Source, m.Ordinal, m.Offset}] = true
 	}
 	return l
 }
 
-// Answer returns the steps that a request asks for, the newest attempt last. A sample that no step holds because it was quarantined
-// gives an error that says where the bad record lies and why it cannot be decoded.
+// Answer returns the steps that a request asks for, the newest attempt last. A sample that no step holds because it was
+// quarantined gives an error that says where the bad record lies and why it cannot be decoded.
 func (l *Ledger) Answer(request *pb.LedgerRequest) (out []Step, err error) {
 	if request.ByStep {
 		return l.FindStep(request.Step)
 	}
 	source := slices.IndexFunc(l.run.Manifests, func(m *pb.Manifest) bool { return m.Source == request.Source })
 	if source < 0 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "find sample %s/%s: this run has no source %q", request.Source, request.Id, request.Source)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "find sample %s/%s: this run has no source %q", request.Source,
+			request.Id, request.Source)
 	}
 	ordinals, err := l.locate(source, request.Id)
 	if err != nil {
@@ -96,7 +104,8 @@ func (l *Ledger) quarantined(source, name string) error {
 	if q.Offset >= 0 {
 		place = fmt.Sprintf("%s, at byte %d of its file", place, q.Offset)
 	}
-	return millrace.Errorf(millrace.ErrBadSample, "sample %s/%s is in no step: it was quarantined (%s): %s", source, name, place, q.Reason)
+	return millrace.Errorf(millrace.ErrBadSample, "sample %s/%s is in no step: it was quarantined (%s): %s", source,
+		name, place, q.Reason)
 }
 
 // Sources returns the names of the sources, by index.

@@ -7,8 +7,8 @@ import (
 	"millrace/checkpoint"
 )
 
-// locate returns the ordinals, ascending, under which sealed steps may hold a sample. name is the sample's id as batches show it.
-// If the order of the source cannot be inverted, only the plans that are kept are searched.
+// locate returns the ordinals, ascending, under which sealed steps may hold a sample. name is the sample's id as
+// batches show it. If the order of the source cannot be inverted, only the plans that are kept are searched.
 func (l *Ledger) locate(source int, name string) ([]uint64, error) {
 	if l.run.Inverse == nil {
 		return l.search(source, name)
@@ -16,8 +16,9 @@ func (l *Ledger) locate(source int, name string) ([]uint64, error) {
 	m := l.manifest(source)
 	id, ok := m.Sample(name)
 	if !ok {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "find sample %q: source %s has no such file: an id looks like %s",
-			name, m.Source, m.SampleName(millrace.SampleID{}))
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"find sample %q: source %s has no such file: an id looks like %s", name, m.Source,
+			m.SampleName(millrace.SampleID{}))
 	}
 	below, err := l.drawnBelow(source)
 	if err != nil {

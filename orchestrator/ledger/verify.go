@@ -6,14 +6,15 @@ import (
 	"millrace/checkpoint"
 )
 
-// Verify checks that every step of a stream follows from the step before and from its plan by the digest chain. It calls problem
-// with each violation.
+// Verify checks that every step of a stream follows from the step before and from its plan by the digest chain. It
+// calls problem with each violation.
 func Verify(store *checkpoint.Store, stream string, problem func(string)) error {
 	var last checkpoint.StepKey
 	var chain []byte // up to last
 	return store.Ledger(checkpoint.StepKey{Stream: stream}, endOf(stream), func(stored checkpoint.Entry) error {
 		broken := func(why string) {
-			problem(fmt.Sprintf("ledger: the digest chain breaks at step %d of attempt %d: %s", stored.Key.Step, stored.Key.Attempt, why))
+			problem(fmt.Sprintf("ledger: the digest chain breaks at step %d of attempt %d: %s",
+				stored.Key.Step, stored.Key.Attempt, why))
 		}
 		if stored.Key.Attempt != last.Attempt {
 			chain = nil

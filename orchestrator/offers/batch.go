@@ -17,16 +17,30 @@ type Batch struct {
 
 // FromProto decodes a loader's message. Columns that a loader left out are zero.
 func FromProto(m *proto.Offers) Batch {
-	b := Batch{Stripe: m.Stripe, Metas: make([]millrace.SampleMeta, len(m.Ordinal)), Ended: m.End, End: millrace.Ordinal(m.EndOrdinal)}
+	b := Batch{
+		Stripe: m.Stripe,
+		Metas:  make([]millrace.SampleMeta, len(m.Ordinal)),
+		Ended:  m.End,
+		End:    millrace.Ordinal(m.EndOrdinal),
+	}
 	for i, o := range m.Ordinal {
-		b.Metas[i] = millrace.SampleMeta{Ordinal: millrace.Ordinal(o), Epoch: millrace.Epoch(at(m.Epoch, i)),
-			ID: millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)}, Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)}, Refused: at(m.Refused, i)}
+		b.Metas[i] = millrace.SampleMeta{
+			Ordinal: millrace.Ordinal(o), Epoch: millrace.Epoch(at(m.Epoch, i)),
+			ID:      millrace.SampleID{Shard: at(m.Shard, i), Record: at(m.Record, i)},
+			Lengths: millrace.Lengths{Tokens: at(m.Tokens, i), Patches: at(m.Patches, i), Bytes: at(m.Bytes, i)},
+			Refused: at(m.Refused, i),
+		}
 	}
 	if len(m.Rejects) > 0 {
 		b.Rejects = make(map[millrace.Ordinal]millrace.Quarantine, len(m.Rejects))
 	}
 	for _, r := range m.Rejects {
-		b.Rejects[millrace.Ordinal(r.Ordinal)] = millrace.Quarantine{Source: r.Source, ID: r.Id, Offset: r.Offset, Reason: r.Reason}
+		b.Rejects[millrace.Ordinal(r.Ordinal)] = millrace.Quarantine{
+			Source: r.Source,
+			ID:     r.Id,
+			Offset: r.Offset,
+			Reason: r.Reason,
+		}
 	}
 	for i := range b.Metas {
 		if r, ok := b.Rejects[b.Metas[i].Ordinal]; ok {
@@ -34,8 +48,10 @@ func FromProto(m *proto.Offers) Batch {
 		}
 	}
 	for _, a := range m.SeekPoints {
-		b.SeekPoints = append(b.SeekPoints, millrace.SeekPoint{Ordinal: millrace.Ordinal(a.Ordinal), Epoch: millrace.Epoch(a.Epoch),
-			EpochStart: millrace.Ordinal(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record})
+		b.SeekPoints = append(b.SeekPoints, millrace.SeekPoint{
+			Ordinal: millrace.Ordinal(a.Ordinal), Epoch: millrace.Epoch(a.Epoch),
+			EpochStart: millrace.Ordinal(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record,
+		})
 	}
 	return b
 }

@@ -27,7 +27,13 @@ type Queue struct {
 
 // NewQueue returns the queue of a source with so many stripes. It expects ordinals from 0 on.
 func NewQueue(source string, stripes int) *Queue {
-	return &Queue{source: source, stripes: uint64(stripes), rejects: map[millrace.Ordinal]millrace.Quarantine{}, planned: map[millrace.Ordinal]uint32{}, waiting: make([][]millrace.SampleMeta, stripes)}
+	return &Queue{
+		source:  source,
+		stripes: uint64(stripes),
+		rejects: map[millrace.Ordinal]millrace.Quarantine{},
+		planned: map[millrace.Ordinal]uint32{},
+		waiting: make([][]millrace.SampleMeta, stripes),
+	}
 }
 
 // Source returns the source's name.
@@ -59,8 +65,9 @@ const firstAhead = 256
 // are needed.
 func Ahead(from, span millrace.Ordinal) millrace.Ordinal { return from + max(firstAhead, span) }
 
-// Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with every call inside a
-// step, so that few calls are needed however large the step is, and is bounded by the need of one step.
+// Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with
+// every call inside a step, so that few calls are needed however large the step is, and is bounded by the need of one
+// step.
 func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, at-min(q.first, at)) }
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
@@ -126,7 +133,8 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	case meta.Ordinal < q.Next():
 		return q.compare(q.metas[meta.Ordinal-q.first], meta)
 	case len(w) > 0 && meta.Ordinal <= w[len(w)-1].Ordinal:
-		if i, ok := slices.BinarySearchFunc(w, meta.Ordinal, func(m millrace.SampleMeta, o millrace.Ordinal) int { return cmp.Compare(m.Ordinal, o) }); ok {
+		byOrdinal := func(m millrace.SampleMeta, o millrace.Ordinal) int { return cmp.Compare(m.Ordinal, o) }
+		if i, ok := slices.BinarySearchFunc(w, meta.Ordinal, byOrdinal); ok {
 			return q.compare(w[i], meta)
 		}
 		return nil
@@ -144,10 +152,13 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 
 // compare returns an error if another reading of an ordinal finds another document.
 func (q *Queue) compare(was, now millrace.SampleMeta) error {
-	if was == now || was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID && (was.Reject != "" || now.Reject != "") {
+	if was == now ||
+		was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID &&
+			(was.Reject != "" || now.Reject != "") {
 		return nil
 	}
-	return millrace.Errorf(millrace.ErrMismatch, "source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run",
+	return millrace.Errorf(millrace.ErrMismatch,
+		"source %s: ordinal %d was %+v and is now %+v: a file changed during the run; restore it, or start a new run",
 		q.source, now.Ordinal, was, now)
 }
 

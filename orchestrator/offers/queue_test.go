@@ -10,7 +10,11 @@ import (
 )
 
 func meta(o uint64) millrace.SampleMeta {
-	m := millrace.SampleMeta{Ordinal: millrace.Ordinal(o), ID: millrace.SampleID{Record: o * 7}, Lengths: millrace.Lengths{Tokens: uint32(o%50) + 1}}
+	m := millrace.SampleMeta{
+		Ordinal: millrace.Ordinal(o),
+		ID:      millrace.SampleID{Record: o * 7},
+		Lengths: millrace.Lengths{Tokens: uint32(o%50) + 1},
+	}
 	if o%17 == 3 {
 		m.Reject = "bad"
 	}
@@ -27,7 +31,8 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 		for o := uint64(0); o < n; o++ {
 			s := o / millrace.StripeRun % stripes
 			if k := len(parts[s]); k == 0 || rng.IntN(9) == 0 {
-				parts[s] = append(parts[s], Batch{Stripe: uint32(s), Rejects: map[millrace.Ordinal]millrace.Quarantine{}})
+				parts[s] = append(parts[s],
+					Batch{Stripe: uint32(s), Rejects: map[millrace.Ordinal]millrace.Quarantine{}})
 			}
 			b := &parts[s][len(parts[s])-1]
 			b.Metas = append(b.Metas, meta(o))

@@ -34,7 +34,8 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 			bins := slices.Clone(sel.Bin)
 			slices.Sort(bins)
 			if len(slices.Compact(bins)) != len(sel.Segments) || len(bins) != 64 || longest > sel.SequenceLength {
-				t.Fatalf("%s: step %d has %d segments in %d bins, the longest %d of %d", packing, i, len(sel.Segments), len(bins), longest, sel.SequenceLength)
+				t.Fatalf("%s: step %d has %d segments in %d bins, the longest %d of %d", packing, i, len(sel.Segments),
+					len(bins), longest, sel.SequenceLength)
 			}
 			if packing == millrace.Bucketed && sel.SequenceLength != spec.SequenceLength>>spec.Halved(0, 0, longest) {
 				t.Fatalf("step %d has rows of %d for %d tokens", i, sel.SequenceLength, longest)
@@ -53,7 +54,8 @@ func TestBucketsAreOfOneLength(t *testing.T) {
 	}
 	t.Logf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[millrace.Pad], padded[millrace.Bucketed])
 	if padded[millrace.Bucketed] < 72 || padded[millrace.Pad] > padded[millrace.Bucketed]-20 {
-		t.Errorf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[millrace.Pad], padded[millrace.Bucketed])
+		t.Errorf("tokens fill %d %% of padded rows, %d %% of bucketed ones", padded[millrace.Pad],
+			padded[millrace.Bucketed])
 	}
 }
 

@@ -59,10 +59,12 @@ func TestCarryIsBounded(t *testing.T) {
 			for s := range after.Sources {
 				drawn += after.Sources[s].Tokens
 				if after.Floor(s) < before.Floor(s) {
-					t.Fatalf("seed %d, step %d: the floor of source %d falls from %s to %s", seed, i, s, before.Floor(s), after.Floor(s))
+					t.Fatalf("seed %d, step %d: the floor of source %d falls from %s to %s", seed, i, s,
+						before.Floor(s), after.Floor(s))
 				}
 			}
-			if after.Tokens != placed || placed+progress.LengthOf(after.Carried) != drawn || len(after.Carried) > spec.Carry {
+			if after.Tokens != placed || placed+progress.LengthOf(after.Carried) != drawn ||
+				len(after.Carried) > spec.Carry {
 				t.Fatalf("seed %d, step %d: %d tokens are placed, %d drawn: %s", seed, i, placed, drawn, after)
 			}
 			for _, w := range after.Carried {
@@ -88,7 +90,8 @@ func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
 	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3}} {
 		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry
-		steps, _, err := plannertest.Collect(t, spec, progress.New(2), plannertest.RandomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(2),
+			plannertest.RandomCorpus(rand.New(rand.NewPCG(9, 9)), 2, 900, 64), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +100,8 @@ func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
 			st := &steps[i].Stats
 			most = max(most, st.Most)
 			if uint64(st.Most) > st.Moved || st.Moved > uint64(st.Most*len(steps[i].Segments)) {
-				t.Fatalf("window %d, carry %d, step %d: %d segments moved %d steps, the furthest %d", c.window, c.carry, i, len(steps[i].Segments), st.Moved, st.Most)
+				t.Fatalf("window %d, carry %d, step %d: %d segments moved %d steps, the furthest %d", c.window, c.carry,
+					i, len(steps[i].Segments), st.Moved, st.Most)
 			}
 		}
 		if most < c.least || most > c.most {
@@ -115,10 +119,17 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 		}
 		spec := plannertest.NewSpec(t, 8, 8, "1", "1")
 		spec.Window = 4
-		spec.Schedule = plannertest.Schedule(t,
+		spec.Schedule = plannertest.Schedule(
+			t,
 			mixing.Milestone{From: at(0), Weights: plannertest.Weights(t, "1", "1")},
 			mixing.Milestone{From: at(6), Weights: plannertest.Weights(t, "1", "3")},
-			mixing.Milestone{From: at(9), Weights: plannertest.Weights(t, "2", "1"), Ramp: mixing.RampLinear, Over: at(9)})
+			mixing.Milestone{
+				From:    at(9),
+				Weights: plannertest.Weights(t, "2", "1"),
+				Ramp:    mixing.RampLinear,
+				Over:    at(9),
+			},
+		)
 		docs := make([]millrace.SampleMeta, 4000)
 		for i := range docs {
 			docs[i] = plannertest.Document(i, 8)
@@ -196,7 +207,8 @@ func TestAnotherWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range [][]millrace.SampleMeta{append([]millrace.SampleMeta{plannertest.Document(1, 3)}, docs[1:]...), docs[:3]} {
-		_, _, err := plannertest.Collect(t, spec, steps[1].After, &plannertest.Corpus{Docs: [][]millrace.SampleMeta{other}, Epochs: []uint64{1}}, 0)
+		_, _, err := plannertest.Collect(t, spec, steps[1].After,
+			&plannertest.Corpus{Docs: [][]millrace.SampleMeta{other}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "the window from step 0 on") {
 			t.Errorf("%d documents: %v", len(other), err)
 		}
@@ -221,7 +233,12 @@ func TestCarriedDocumentMayChange(t *testing.T) {
 		{"shorter", plannertest.Document(1, 6), false},
 		{"longer", plannertest.Document(1, 8), false},
 	} {
-		c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 6), tt.now, plannertest.Document(1, 7), plannertest.Document(1, 5)}}, Epochs: []uint64{1}}
+		c := &plannertest.Corpus{
+			Docs: [][]millrace.SampleMeta{
+				{plannertest.Document(1, 6), tt.now, plannertest.Document(1, 7), plannertest.Document(1, 5)},
+			},
+			Epochs: []uint64{1},
+		}
 		steps, _, err := plannertest.Collect(t, spec, st, newAbove(t, c, st), 0)
 		if tt.ok != (err == nil) || !tt.ok && !errors.Is(err, millrace.ErrMismatch) {
 			t.Fatalf("%s: %v", tt.name, err)

@@ -25,9 +25,15 @@ func randomSchedule(t testing.TB, rng *rand.Rand, sources int) *mixing.Schedule 
 			weights[i] = []string{"1", "0.25", "3", "0", "1e-9", "7"}[rng.IntN(6)]
 		}
 		weights[rng.IntN(sources)] = "2"
-		k := mixing.Milestone{From: mixing.Point{Measure: measure, Count: at}, Weights: plannertest.Weights(t, weights...)}
+		k := mixing.Milestone{
+			From:    mixing.Point{Measure: measure, Count: at},
+			Weights: plannertest.Weights(t, weights...),
+		}
 		if len(milestones) > 0 && rng.IntN(3) > 0 {
-			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{Measure: measure, Count: unit * (1 + rng.Uint64N(9))}
+			k.Ramp, k.Over = []mixing.Ramp{mixing.RampLinear, mixing.RampCosine}[rng.IntN(2)], mixing.Point{
+				Measure: measure,
+				Count:   unit * (1 + rng.Uint64N(9)),
+			}
 		}
 		milestones = append(milestones, k)
 	}
@@ -66,7 +72,9 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 				}
 			}
 			counted := before.Clone()
-			if err := planner.NewDiffer(nil).Apply(&counted, delta); err != nil || counted.Tokens != run[i].After.Tokens || counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
+			if err := planner.NewDiffer(nil).Apply(&counted, delta); err != nil ||
+				counted.Tokens != run[i].After.Tokens ||
+				counted.Sources[0].Ordinal != run[i].After.Sources[0].Ordinal {
 				t.Fatalf("seed %d step %d: without a spec the counters are %s: %v", seed, i, counted, err)
 			}
 			if slices.ContainsFunc(run[i].After.Sources, func(s progress.Source) bool { return s.Finished }) {
@@ -100,11 +108,17 @@ func many(t testing.TB, ramp mixing.Ramp) (*planner.Spec, *plannertest.Corpus) {
 	spec := plannertest.NewSpec(t, 4096, 3, first[:1]...)
 	milestones := []mixing.Milestone{{Weights: plannertest.Weights(t, first...)}}
 	if ramp != mixing.RampNone {
-		milestones = append(milestones, mixing.Milestone{From: mixing.Point{Count: 5}, Weights: plannertest.Weights(t, second...), Ramp: ramp, Over: mixing.Point{Count: 100}})
+		milestones = append(milestones, mixing.Milestone{
+			From:    mixing.Point{Count: 5},
+			Weights: plannertest.Weights(t, second...),
+			Ramp:    ramp,
+			Over:    mixing.Point{Count: 100},
+		})
 	}
 	spec.Schedule, spec.Sources = plannertest.Schedule(t, milestones...), nil
 	for i := range n {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: millrace.Renormalize})
+		spec.Sources = append(spec.Sources,
+			planner.SourceSpec{Name: fmt.Sprintf("s%04d", i), OnExhausted: millrace.Renormalize})
 	}
 	return spec, c
 }
@@ -157,7 +171,8 @@ func TestWindowDeltaSizeFollowsDraws(t *testing.T) {
 				t.Fatal(err)
 			}
 			segments += len(run[i].Segments)
-			if inside := run[i].After.Done.Steps > 0; inside && len(delta) > 16 || !inside && i > 3 && len(delta) > 64+32*(segments+len(run[i].After.Carried)) {
+			if inside := run[i].After.Done.Steps > 0; inside && len(delta) > 16 ||
+				!inside && i > 3 && len(delta) > 64+32*(segments+len(run[i].After.Carried)) {
 				t.Fatalf("%s, step %d: %d bytes for a window of %d segments", ramp, i, len(delta), segments)
 			}
 			if run[i].After.Done == (progress.Done{}) {
@@ -199,7 +214,16 @@ func TestDeltaRefused(t *testing.T) {
 	d := planner.NewDiffer(plannertest.NewSpec(t, 10, 4, "1", "2"))
 	before, after := progress.New(2), progress.New(2)
 	after.Step, after.Tokens = 1, 12
-	after.Sources[1] = progress.Source{Ordinal: 3, Offset: 2, Epoch: 1, Tokens: 12, Samples: 4, Deficit: 9, Finished: true, SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7}}
+	after.Sources[1] = progress.Source{
+		Ordinal:   3,
+		Offset:    2,
+		Epoch:     1,
+		Tokens:    12,
+		Samples:   4,
+		Deficit:   9,
+		Finished:  true,
+		SeekPoint: millrace.SeekPoint{Ordinal: 2, EpochStart: 1, Shard: 9, Block: 8, Record: 7},
+	}
 	good, err := d.Diff(before, after)
 	if err != nil {
 		t.Fatal(err)

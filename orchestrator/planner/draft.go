@@ -15,7 +15,8 @@ const (
 	endFailed            // an error source ended
 )
 
-// draft is a window while it is drawn. If metadata is missing it keeps its segments, and goes on when it is called again.
+// draft is a window while it is drawn. If metadata is missing it keeps its segments, and goes on when it is called
+// again.
 type draft struct {
 	begin  progress.State // before the window
 	replay *replay
@@ -82,9 +83,9 @@ func (d *draft) isEnough(steps int) bool {
 	}
 }
 
-// isFull reports whether the window can be packed. With carry it takes some bins more than the window has, of about half the segments
-// that may wait, so that the worst bins can be left; and only a little more than a whole number of bins, so that few segments find no
-// room.
+// isFull reports whether the window can be packed. With carry it takes some bins more than the window has, of about
+// half the segments that may wait, so that the worst bins can be left; and only a little more than a whole number of
+// bins, so that few segments find no room.
 func (d *draft) isFull() bool {
 	if !d.isEnough(d.steps) {
 		return false
@@ -135,7 +136,8 @@ func (d *draft) count(seg *millrace.Segment) {
 	d.total += uint64(units)
 }
 
-// resume takes the carried segments. known are the first of them, in the order of State.Carried; the others come from their metadata.
+// resume takes the carried segments. known are the first of them, in the order of State.Carried; the others come from
+// their metadata.
 func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
 	for _, c := range d.begin.Carried[d.resumed:] {
 		var seg millrace.Segment
@@ -167,8 +169,8 @@ func (d *draft) takeCarried(seg millrace.Segment, age uint32) {
 	}
 }
 
-// recall makes a carried segment from its document's metadata. A document that can no longer be decoded keeps its segment, since it was
-// drawn already.
+// recall makes a carried segment from its document's metadata. A document that can no longer be decoded keeps its
+// segment, since it was drawn already.
 func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait *missing, err error) {
 	meta, a := o.Peek(int(c.Source), c.Ordinal)
 	if a == Pending {
@@ -177,10 +179,19 @@ func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait
 	stop, tokens := uint64(c.Offset)+uint64(c.Length), uint64(meta.Lengths.Tokens)
 	if a == Ended || meta.Reject == "" && (stop > tokens || c.More != (stop < tokens)) {
 		return seg, nil, millrace.Errorf(millrace.ErrMismatch,
-			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, now it has %d; it is not the document it was",
+			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, now it has %d; "+
+				"it is not the document it was",
 			d.begin.Step, d.replay.spec.Sources[c.Source].Name, c.Offset, stop, c.Ordinal, tokens)
 	}
-	seg = millrace.Segment{Source: c.Source, Ordinal: c.Ordinal, Epoch: meta.Epoch, ID: meta.ID, Offset: c.Offset, Length: c.Length, More: c.More}
+	seg = millrace.Segment{
+		Source:  c.Source,
+		Ordinal: c.Ordinal,
+		Epoch:   meta.Epoch,
+		ID:      meta.ID,
+		Offset:  c.Offset,
+		Length:  c.Length,
+		More:    c.More,
+	}
 	if c.Offset == 0 {
 		seg.Patches = meta.Lengths.Patches
 	}

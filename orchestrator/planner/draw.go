@@ -62,8 +62,8 @@ func (d *draft) choose(o Offers) (source int, wait *missing, err error) {
 	return d.replay.mix.Next(d.sizes), nil, nil
 }
 
-// update computes the stale sizes of sources that have a share, removes sources that ended, and sets end when the run is over. It reports
-// whether shares changed; then it must be called again. Sources that end together are one event.
+// update computes the stale sizes of sources that have a share, removes sources that ended, and sets end when the run
+// is over. It reports whether shares changed; then it must be called again. Sources that end together are one event.
 func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 	if !hasShare(d.replay.shares) {
 		d.end = endAll
@@ -103,8 +103,9 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 // vanished is the error for a source that ends inside a document.
 func (d *draft) vanished(source int) error {
 	at := &d.replay.state.Sources[source]
-	return millrace.Errorf(millrace.ErrMismatch, "plan step %s: source %q ends before document %s, of which %d tokens are placed already",
-		d.replay.state.Step, d.replay.spec.Sources[source].Name, at.Ordinal, at.Offset)
+	return millrace.Errorf(millrace.ErrMismatch,
+		"plan step %s: source %q ends before document %s, of which %d tokens are placed already", d.replay.state.Step,
+		d.replay.spec.Sources[source].Name, at.Ordinal, at.Offset)
 }
 
 // handleEnded acts on sources that ended. A stop has precedence over a failure: it ends the run regularly.
@@ -149,8 +150,8 @@ func (d *draft) waitFor(source int, a Availability) *missing {
 	return &missing{source, d.replay.state.Sources[source].Ordinal}
 }
 
-// canDraw reports whether anything can be drawn. The draft must be new. It asks for no more metadata than the answer needs. If nothing
-// can be drawn (endAll), it has consumed the rest: documents without tokens, and sources that leave.
+// canDraw reports whether anything can be drawn. The draft must be new. It asks for no more metadata than the answer
+// needs. If nothing can be drawn (endAll), it has consumed the rest: documents without tokens, and sources that leave.
 func (d *draft) canDraw(o Offers) (can bool, wait *missing, err error) {
 	for !d.isInsideDocument() {
 		if !hasShare(d.replay.shares) {
@@ -206,5 +207,6 @@ func (d *draft) stopEarly(o Offers) (over bool, wait *missing) {
 
 // isInsideDocument reports whether the window before cut a document that must be drawn to its end first.
 func (d *draft) isInsideDocument() bool {
-	return d.drawsWhole() && slices.ContainsFunc(d.replay.state.Sources, func(s progress.Source) bool { return s.Offset > 0 })
+	return d.drawsWhole() &&
+		slices.ContainsFunc(d.replay.state.Sources, func(s progress.Source) bool { return s.Offset > 0 })
 }

@@ -42,7 +42,8 @@ func TestFill(t *testing.T) {
 				}
 			}
 			n := uint64(len(steps))
-			t.Logf("fill %d ppm, %d segments and %d packs a step, %d carried, the oldest for %d steps", fill/n, segments/len(steps), packs/len(steps), len(steps[n-1].After.Carried), oldest)
+			t.Logf("fill %d ppm, %d segments and %d packs a step, %d carried, the oldest for %d steps", fill/n,
+				segments/len(steps), packs/len(steps), len(steps[n-1].After.Carried), oldest)
 			if fill/n < tt.fill {
 				t.Errorf("fill %d ppm, want %d", fill/n, tt.fill)
 			}

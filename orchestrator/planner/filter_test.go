@@ -51,7 +51,8 @@ func TestRefusedDocumentsAreEmptyOnes(t *testing.T) {
 			}
 		}
 		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
-			t.Fatalf("seed %d: %d steps, %+v, %v; with empty documents %d, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
+			t.Fatalf("seed %d: %d steps, %+v, %v; with empty documents %d, %+v, %v", seed, len(got), out, err,
+				len(want), wantOut, wantErr)
 		}
 		if len(got) > 0 {
 			for i, src := range got[len(got)-1].After.Sources {
@@ -82,7 +83,15 @@ func TestStagesHaveFilters(t *testing.T) {
 			}
 		}
 		spec.Carry = 0 // segments carried into the stage belong to the steps before
-		spec.Stages = []planner.Stage{{From: mixing.Point{Count: begins}, SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Packing: spec.Packing, Filters: 2}}
+		spec.Stages = []planner.Stage{
+			{
+				From:           mixing.Point{Count: begins},
+				SequenceLength: spec.SequenceLength,
+				GlobalBatch:    spec.GlobalBatch,
+				Packing:        spec.Packing,
+				Filters:        2,
+			},
+		}
 		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +104,8 @@ func TestStagesHaveFilters(t *testing.T) {
 				case steps[i].Step < begins:
 					before++
 				case seg.Offset == 0:
-					t.Fatalf("seed %d: step %s begins document %s of source %d, which its stage refuses", seed, steps[i].Step, seg.Ordinal, seg.Source)
+					t.Fatalf("seed %d: step %s begins document %s of source %d, which its stage refuses", seed,
+						steps[i].Step, seg.Ordinal, seg.Source)
 				default:
 					gone++
 				}
@@ -120,7 +130,11 @@ func TestAFilterThatRefusesAllIsNamed(t *testing.T) {
 		}
 		_, _, err := plannertest.Collect(t, spec, progress.New(2), c, 0)
 		var empty *planner.ExhaustedError
-		if !errors.As(err, &empty) || !strings.Contains(err.Error(), `source "b" holds no document with a token that its filters keep: quality > 2`) {
+		if !errors.As(err, &empty) ||
+			!strings.Contains(
+				err.Error(),
+				`source "b" holds no document with a token that its filters keep: quality > 2`,
+			) {
 			t.Errorf("%s: %v", on, err)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"millrace"
 )
 
-// ExhaustedError reports a source that ended although it must not: on_exhausted is error, or it is repeat and the source is empty.
+// ExhaustedError reports a source that ended although it must not: on_exhausted is error, or it is repeat and the
+// source is empty.
 type ExhaustedError struct {
 	Source  string
 	Step    millrace.Step
@@ -20,11 +21,11 @@ func (e *ExhaustedError) Error() string {
 			"loosen them, or take the source out of the mixture", e.Step, e.Source, e.Filters)
 	}
 	if e.Empty {
-		return fmt.Sprintf("plan step %s: source %q holds no document with a token; take it out of the mixture or check its path and filters",
-			e.Step, e.Source)
+		return fmt.Sprintf("plan step %s: source %q holds no document with a token; "+
+			"take it out of the mixture or check its path and filters", e.Step, e.Source)
 	}
-	return fmt.Sprintf("plan step %s: source %q is exhausted and its on_exhausted is error; set renormalize, repeat or stop to go on without it",
-		e.Step, e.Source)
+	return fmt.Sprintf("plan step %s: source %q is exhausted and its on_exhausted is error; "+
+		"set renormalize, repeat or stop to go on without it", e.Step, e.Source)
 }
 
 // Unwrap marks it as an invalid mixture.
@@ -48,7 +49,8 @@ func newHeads(sources int, onPass func(int, millrace.SampleMeta)) *heads {
 	}
 }
 
-// resolve moves a source's cursor to its next document with tokens and remembers it. A whole epoch without such a document is an error.
+// resolve moves a source's cursor to its next document with tokens and remembers it. A whole epoch without such a
+// document is an error.
 func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 	for !h.known[source] {
 		at := &r.state.Sources[source]
@@ -67,7 +69,8 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		}
 		if at.Offset > 0 {
 			return a, millrace.Errorf(millrace.ErrMismatch,
-				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; it is not the document it was",
+				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; "+
+					"it is not the document it was",
 				r.state.Step, r.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
 		}
 		if !h.idling[source] {

@@ -15,14 +15,15 @@ const (
 	Ended                       // the source has neither this ordinal nor a later one
 )
 
-// Offers gives the metadata that loaders have offered, in ordinal order. Metadata never changes. Everything from a source's State.Floor
-// on stays available until a later State moves past it, because draws that a step leaves out are made again.
+// Offers gives the metadata that loaders have offered, in ordinal order. Metadata never changes. Everything from a
+// source's State.Floor on stays available until a later State moves past it, because draws that a step leaves out are
+// made again.
 type Offers interface {
 	Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, Availability)
 }
 
-// SeekPoints is implemented by Offers of sources whose order needs seek points. SeekPoint returns the newest seek point at or before an
-// ordinal, or the zero SeekPoint if there is none.
+// SeekPoints is implemented by Offers of sources whose order needs seek points. SeekPoint returns the newest seek point
+// at or before an ordinal, or the zero SeekPoint if there is none.
 type SeekPoints interface {
 	SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint
 }
@@ -36,7 +37,8 @@ func updateSeekPoints(s *progress.State, o Offers) {
 	for i := range s.Sources {
 		src := &s.Sources[i]
 		floor := s.Floor(i)
-		if a := known.SeekPoint(i, floor); a.Ordinal >= src.SeekPoint.Ordinal && a.Ordinal <= floor && a != (millrace.SeekPoint{}) {
+		if a := known.SeekPoint(i, floor); a.Ordinal >= src.SeekPoint.Ordinal && a.Ordinal <= floor &&
+			a != (millrace.SeekPoint{}) {
 			src.SeekPoint = a
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// replay applies the events of one window to a state: segments drawn, documents passed over, sources that leave. A draft applies each
-// event as it draws. If the end of a draft is left to the next window, a second replay repeats the events up to there. Both use the same
-// methods, so the state after a prefix of the draws is the same.
+// replay applies the events of one window to a state: segments drawn, documents passed over, sources that leave. A
+// draft applies each event as it draws. If the end of a draft is left to the next window, a second replay repeats the
+// events up to there. Both use the same methods, so the state after a prefix of the draws is the same.
 type replay struct {
 	spec     *Spec
 	division *division
@@ -28,7 +28,13 @@ func newReplay(division *division, before progress.State) (*replay, error) {
 		return nil, fmt.Errorf("plan step %s: %w", before.Step, err)
 	}
 	spec := division.spec
-	r := &replay{spec: spec, division: division, stage: spec.stageAt(before.Position()), state: before.Clone(), mix: mix}
+	r := &replay{
+		spec:     spec,
+		division: division,
+		stage:    spec.stageAt(before.Position()),
+		state:    before.Clone(),
+		mix:      mix,
+	}
 	r.beginLeg(before.Position())
 	return r, nil
 }
@@ -45,8 +51,8 @@ func (r *replay) updateShares() {
 	r.mix.SetShares(r.shares)
 }
 
-// passed is an event between segments: a document that was passed over, or a source that left. It comes before the segment numbered
-// before.
+// passed is an event between segments: a document that was passed over, or a source that left. It comes before the
+// segment numbered before.
 type passed struct {
 	before int
 	source int

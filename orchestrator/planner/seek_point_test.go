@@ -22,7 +22,8 @@ func TestSeekPointsFollowTheCursor(t *testing.T) {
 	for i := range docs {
 		docs[i] = plannertest.Document(i, 10)
 	}
-	steps, _, err := plannertest.Collect(t, spec, progress.New(1), anchored{&plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}}, 7)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1),
+		anchored{&plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,12 +29,15 @@ func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 		}
 	}
 	for b, n := range held {
-		if n == 0 || n > uint64(spec.SequenceLength) || spec.Packing == millrace.Concat && spec.Window < 2 && n != uint64(spec.SequenceLength) && !sel.Last {
+		if n == 0 || n > uint64(spec.SequenceLength) ||
+			spec.Packing == millrace.Concat && spec.Window < 2 && n != uint64(spec.SequenceLength) && !sel.Last {
 			t.Fatalf("step %s: bin %d holds %d of %d", sel.Step, b, n, spec.SequenceLength)
 		}
 	}
-	if sel.NumBins > spec.GlobalBatch || sel.NumBins < spec.GlobalBatch && !sel.Incomplete || sel.Incomplete && !sel.Last {
-		t.Fatalf("step %s: %d of %d bins, incomplete %v, last %v", sel.Step, sel.NumBins, spec.GlobalBatch, sel.Incomplete, sel.Last)
+	if sel.NumBins > spec.GlobalBatch || sel.NumBins < spec.GlobalBatch && !sel.Incomplete ||
+		sel.Incomplete && !sel.Last {
+		t.Fatalf("step %s: %d of %d bins, incomplete %v, last %v", sel.Step, sel.NumBins, spec.GlobalBatch,
+			sel.Incomplete, sel.Last)
 	}
 }
 
@@ -112,16 +115,21 @@ func TestWaitingDoesNotChangeSteps(t *testing.T) {
 		want, wantOut, wantErr := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		got, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
-			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got), out, err, len(want), wantOut, wantErr)
+			t.Fatalf("seed %d: waiting changed the stream: %d steps, %+v, %v; want %d steps, %+v, %v", seed, len(got),
+				out, err, len(want), wantOut, wantErr)
 		}
 		for k := range want {
 			st, err := progress.Parse(want[k].After.Compact())
 			if err != nil || !st.Equal(want[k].After) {
 				t.Fatalf("seed %d: state after step %d does not survive: %v\n%s", seed, k, err, want[k].After)
 			}
-			rest, out, err := plannertest.Collect(t, spec, st, newAbove(t, plannertest.NewShy(c, seed+uint64(k)), st), 0)
-			if len(rest) != len(want)-k-1 || len(rest) > 0 && !reflect.DeepEqual(rest, want[k+1:]) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
-				t.Fatalf("seed %d: restarted after step %d: %d steps, %+v, %v; want %d, %+v, %v", seed, k, len(rest), out, err, len(want)-k-1, wantOut, wantErr)
+			rest, out, err := plannertest.Collect(t, spec, st, newAbove(t, plannertest.NewShy(c, seed+uint64(k)), st),
+				0)
+			if len(rest) != len(want)-k-1 || len(rest) > 0 && !reflect.DeepEqual(rest, want[k+1:]) ||
+				!reflect.DeepEqual(out, wantOut) ||
+				!sameError(err, wantErr) {
+				t.Fatalf("seed %d: restarted after step %d: %d steps, %+v, %v; want %d, %+v, %v", seed, k, len(rest),
+					out, err, len(want)-k-1, wantOut, wantErr)
 			}
 		}
 	}
@@ -137,7 +145,10 @@ func restless(t *testing.T, rng *rand.Rand, sources int) *mixing.Schedule {
 			weights[i] = []string{"0", "1", "2.5"}[rng.IntN(3)]
 		}
 		weights[rng.IntN(sources)] = "1"
-		milestones[k] = mixing.Milestone{From: mixing.Point{Measure: measure}, Weights: plannertest.Weights(t, weights...)}
+		milestones[k] = mixing.Milestone{
+			From:    mixing.Point{Measure: measure},
+			Weights: plannertest.Weights(t, weights...),
+		}
 		if k > 0 {
 			far := []uint64{2, 1500}[measure]
 			milestones[k].From.Count = uint64(k) * far
@@ -193,13 +204,15 @@ func TestMixtureBound(t *testing.T) {
 					}
 					for s := range targets {
 						if gap := deficit(targets[s], placed[s]); max(gap, -gap) > bound {
-							t.Fatalf("%s, seed %d, step %d: source %d deviates by %d, bound %d", unit, seed, i, s, gap/mixing.One, bound/mixing.One)
+							t.Fatalf("%s, seed %d, step %d: source %d deviates by %d, bound %d", unit, seed, i, s,
+								gap/mixing.One, bound/mixing.One)
 						}
 					}
 				}
 				for s, src := range steps[i].After.Sources {
 					if src.Deficit != deficit(targets[s], placed[s]) {
-						t.Fatalf("%s, seed %d, step %d: the state says source %d has a deficit of %d, it has %d", unit, seed, i, s, src.Deficit, deficit(targets[s], placed[s]))
+						t.Fatalf("%s, seed %d, step %d: the state says source %d has a deficit of %d, it has %d", unit,
+							seed, i, s, src.Deficit, deficit(targets[s], placed[s]))
 					}
 				}
 			}
@@ -210,17 +223,29 @@ func TestMixtureBound(t *testing.T) {
 // TestExactlyFullSaysLast: four documents fill two steps to the token.
 func TestExactlyFullSaysLast(t *testing.T) {
 	spec := plannertest.NewSpec(t, 10, 2, "1")
-	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 20)}}, Epochs: []uint64{1}}
+	c := &plannertest.Corpus{
+		Docs: [][]millrace.SampleMeta{
+			{plannertest.Document(1, 10), plannertest.Document(3, 10), plannertest.Document(5, 20)},
+		},
+		Epochs: []uint64{1},
+	}
 	for _, offers := range []planner.Offers{c, plannertest.NewShy(c, 4)} {
 		steps, out, err := plannertest.Collect(t, spec, progress.New(1), offers, 0)
-		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete || out.Reason != planner.SourcesThrough {
+		if err != nil || len(steps) != 2 || steps[0].Last || !steps[1].Last || steps[1].Incomplete ||
+			out.Reason != planner.SourcesThrough {
 			t.Fatalf("got %d steps, %+v, %v", len(steps), out, err)
 		}
 	}
 }
 
 func TestStops(t *testing.T) {
-	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{{plannertest.Document(1, 7), plannertest.Document(3, 4)}, {plannertest.Document(1, 10)}}, Epochs: []uint64{0, 10}}
+	c := &plannertest.Corpus{
+		Docs: [][]millrace.SampleMeta{
+			{plannertest.Document(1, 7), plannertest.Document(3, 4)},
+			{plannertest.Document(1, 10)},
+		},
+		Epochs: []uint64{0, 10},
+	}
 	for _, tt := range []struct {
 		name   string
 		change func(*planner.Spec)
@@ -256,7 +281,9 @@ func TestStops(t *testing.T) {
 					t.Fatalf("step %d of %d says last %v", i, len(steps), steps[i].Last)
 				}
 			}
-			if _, again, err := plannertest.Collect(t, spec, steps[len(steps)-1].After, c, 0); err != nil || again.Reason != tt.reason || !slices.Equal(again.Unread, tt.unread) {
+			if _, again, err := plannertest.Collect(t, spec, steps[len(steps)-1].After, c, 0); err != nil ||
+				again.Reason != tt.reason ||
+				!slices.Equal(again.Unread, tt.unread) {
 				t.Fatalf("restarted at the end: %+v, %v", again, err)
 			}
 		})
@@ -309,9 +336,11 @@ func TestErrors(t *testing.T) {
 			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
 			spec.Sources[0].OnExhausted = tt.on
 			spec.LastStep = tt.last
-			steps, _, err := plannertest.Collect(t, spec, progress.New(2), plannertest.NewShy(&plannertest.Corpus{Docs: tt.docs, Epochs: tt.epochs}, 1), 50)
+			steps, _, err := plannertest.Collect(t, spec, progress.New(2),
+				plannertest.NewShy(&plannertest.Corpus{Docs: tt.docs, Epochs: tt.epochs}, 1), 50)
 			var typed *planner.ExhaustedError
-			if len(steps) > 0 || !errors.Is(err, tt.is) || errors.As(err, &typed) != tt.typed || tt.typed && typed.Source != "a" {
+			if len(steps) > 0 || !errors.Is(err, tt.is) || errors.As(err, &typed) != tt.typed ||
+				tt.typed && typed.Source != "a" {
 				t.Fatalf("got %d steps and %v", len(steps), err)
 			}
 		})
@@ -324,7 +353,8 @@ func TestAnotherDocument(t *testing.T) {
 	st := progress.New(1)
 	st.Tokens, st.Sources[0] = 10, progress.Source{Offset: 10, Tokens: 10, Samples: 1}
 	for _, docs := range [][]millrace.SampleMeta{{plannertest.Document(1, 10)}, nil} {
-		_, _, err := plannertest.Collect(t, spec, st, &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
+		_, _, err := plannertest.Collect(t, spec, st,
+			&plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) {
 			t.Errorf("%d documents: got %v", len(docs), err)
 		}

@@ -26,7 +26,8 @@ type Selection struct {
 	Incomplete bool // the last step, with empty bins
 
 	Content millrace.Digest
-	Rejects []Rejected // documents rejected in this step, by source and ordinal; the first step of a window has those of all its steps
+	// documents rejected in this step, by source and ordinal; the first step of a window has those of all its steps
+	Rejects []Rejected
 	After   progress.State
 	Legs    []progress.Leg // with the last step of a window: the last argument of Differ.Diff
 	Stats   Stats
@@ -43,10 +44,11 @@ type Stats struct {
 	Tokens  uint64 // of documents
 	Padded  uint64 // with every segment rounded up to the pad multiple
 	FillPPM uint64 // Padded, in millionths of GlobalBatch × SequenceLength
-	Moved   uint64 // steps from where each segment was drawn, summed; carried segments count from the window that drew them
-	Most    int    // the largest of these distances
-	Drawn   int    // with the first step of a window: segments that it was packed from, carried ones included
-	Packs   int    // likewise: runs of the packer
+	// steps from where each segment was drawn, summed; carried segments count from the window that drew them
+	Moved   uint64
+	Most    int // the largest of these distances
+	Drawn   int // with the first step of a window: segments that it was packed from, carried ones included
+	Packs   int // likewise: runs of the packer
 	Sources []SourceStats
 }
 

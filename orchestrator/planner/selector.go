@@ -29,8 +29,9 @@ type Selector struct {
 	skipping *skipping     // a skip under way, or nil
 	skipped  millrace.Step // the step whose skip is over, plus one
 
-	ready []Selection // to be handed out; with last_step drop the newest waits until it is known whether a full step follows
-	err   error       // the stream cannot go on
+	// to be handed out; with last_step drop the newest waits until it is known whether a full step follows
+	ready []Selection
+	err   error // the stream cannot go on
 }
 
 // NewSelector returns a Selector that goes on from a state.
@@ -41,12 +42,19 @@ func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 	if err := st.Validate(len(spec.Sources)); err != nil {
 		return nil, err
 	}
-	return &Selector{spec: spec, names: spec.names(), state: st.Clone(), cut: new(pack.Cutter), division: division{spec: spec}}, nil
+	return &Selector{
+		spec:     spec,
+		names:    spec.names(),
+		state:    st.Clone(),
+		cut:      new(pack.Cutter),
+		division: division{spec: spec},
+	}, nil
 }
 
-// Advance returns the next step's selection, or that metadata is missing, or that the run is over. The selection depends on the metadata
-// only, not on how often Advance had to wait for it. The last step has Last set, because Advance looks whether anything follows. With
-// last_step drop it therefore draws one step ahead of the one that it returns. Errors are final: the stream cannot go on.
+// Advance returns the next step's selection, or that metadata is missing, or that the run is over. The selection
+// depends on the metadata only, not on how often Advance had to wait for it. The last step has Last set, because
+// Advance looks whether anything follows. With last_step drop it therefore draws one step ahead of the one that it
+// returns. Errors are final: the stream cannot go on.
 func (s *Selector) Advance(o Offers) (Selection, Outcome, error) {
 	for {
 		if sel, ok := s.handOut(); ok {
@@ -140,7 +148,8 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	}
 	if w.n == 0 {
 		if s.state.Tokens == 0 {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "plan step %s: no source that can receive weight holds a token; check the paths and the weights",
+			return nil, millrace.Errorf(millrace.ErrInvalid,
+				"plan step %s: no source that can receive weight holds a token; check the paths and the weights",
 				s.state.Step)
 		}
 		s.finish(d)
@@ -161,16 +170,17 @@ func (s *Selector) drawWindow(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// withoutDone leaves out the steps of a window that were over when the state was saved. Their tokens are compared: if source files changed,
-// the window comes out differently.
+// withoutDone leaves out the steps of a window that were over when the state was saved. Their tokens are compared: if
+// source files changed, the window comes out differently.
 func (s *Selector) withoutDone(steps []Selection) ([]Selection, error) {
 	done := s.state.Done
 	if done == (progress.Done{}) {
 		return steps, nil
 	}
 	if int(done.Steps) >= len(steps) || steps[done.Steps-1].After.Done != done {
-		return nil, millrace.Errorf(millrace.ErrMismatch, "plan step %s: the window from step %s on was drawn again, and its first %d steps "+
-			"hold other tokens than before: did source files change? Restore them, or go on from a state outside the window",
+		return nil, millrace.Errorf(millrace.ErrMismatch,
+			"plan step %s: the window from step %s on was drawn again, and its first %d steps hold other tokens "+
+				"than before: did source files change? Restore them, or go on from a state outside the window",
 			s.state.Step, s.state.Begun().Step, done.Steps)
 	}
 	return steps[done.Steps:], nil
@@ -226,7 +236,9 @@ func (s *Selector) drop(sel *Selection) error {
 		return nil
 	}
 	if sel.Step == 0 {
-		return millrace.Errorf(millrace.ErrInvalid, "plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; set last_step: pad",
+		return millrace.Errorf(millrace.ErrInvalid,
+			"plan: the sources hold %d of a step's %d sequences and last_step is drop, so nothing is left to deliver; "+
+				"set last_step: pad",
 			sel.NumBins, sel.GlobalBatch)
 	}
 	return nil
@@ -245,8 +257,8 @@ func (s *Selector) finish(d *draft) {
 	}
 }
 
-// adoptTail adds the documents that the tail consumed to the last step. A stop is seen before the other sources are known, so then only the
-// stop is added.
+// adoptTail adds the documents that the tail consumed to the last step. A stop is seen before the other sources are
+// known, so then only the stop is added.
 func (s *Selector) adoptTail(last *Selection) {
 	if stop, ok := s.spec.stoppedBy(&s.tail.replay.state); ok {
 		last.After.Sources[stop].Finished = true
@@ -299,8 +311,8 @@ func (s *Selector) skip(o Offers) (*missing, error) {
 	return nil, nil
 }
 
-// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so counters and deficits stay.
-// Segments that were carried before are still carried, and no others.
+// skipTo returns the state with its sources at the documents after the skipped steps. Nothing was placed, so counters
+// and deficits stay. Segments that were carried before are still carried, and no others.
 func skipTo(s, after progress.State) progress.State {
 	out := after.Clone()
 	out.Step, out.Tokens, out.Carried = s.Step, s.Tokens, slices.Clone(s.Carried)

@@ -7,8 +7,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// division divides the mixture among the sources that have not ended. It remembers the last result, which is mostly that of the next
-// step as well. One owner; not for concurrent use.
+// division divides the mixture among the sources that have not ended. It remembers the last result, which is mostly
+// that of the next step as well. One owner; not for concurrent use.
 type division struct {
 	spec   *Spec
 	mix    mixing.Proportions
@@ -24,9 +24,9 @@ func NewDiffer(spec *Spec) *progress.Differ {
 	return progress.NewDiffer(spec.Unit, &division{spec: spec})
 }
 
-// At returns the shares in force at a place in the schedule; the caller does not change them. They are all zero when no source can be
-// drawn any more. If the schedule gives every remaining source a weight of 0 now, but some of them a weight later, the next such phase
-// is in force already.
+// At returns the shares in force at a place in the schedule; the caller does not change them. They are all zero when no
+// source can be drawn any more. If the schedule gives every remaining source a weight of 0 now, but some of them a
+// weight later, the next such phase is in force already.
 func (d *division) At(st *progress.State, at progress.Position) []uint32 {
 	schedule := d.spec.Schedule
 	mix, active := schedule.At(at.Step, at.Tokens), d.spec.activeSources(st)
@@ -57,16 +57,17 @@ func hasShare(shares []uint32) bool {
 	return slices.ContainsFunc(shares, func(s uint32) bool { return s > 0 })
 }
 
-// nextPhase returns the distance, in the schedule's own measure, to the next phase in which an active source has weight. A schedule
-// tells only until when a source can still receive weight, so each phase is found by its end, by bisection. The earliest end is that of
-// the next phase if phases follow each other.
+// nextPhase returns the distance, in the schedule's own measure, to the next phase in which an active source has
+// weight. A schedule tells only until when a source can still receive weight, so each phase is found by its end, by
+// bisection. The earliest end is that of the next phase if phases follow each other.
 func nextPhase(schedule *mixing.Schedule, from progress.Position, active []bool) (ahead uint64, ok bool) {
 	const horizon = 1 << 62
 	for i, can := range schedule.CanReceive(from.Step, from.Tokens) {
 		if !can || !active[i] {
 			continue
 		}
-		low, high := uint64(0), uint64(horizon) // the source can receive at low; high is the first place that is not tried
+		// the source can receive at low; high is the first place that is not tried
+		low, high := uint64(0), uint64(horizon)
 		for low+1 < high {
 			if mid := low + (high-low)/2; schedule.CanReceive(from.Step+mid, from.Tokens+mid)[i] {
 				low = mid

@@ -24,7 +24,8 @@ func TestSkipPassesOverSteps(t *testing.T) {
 		if spec.Carry > 0 || spec.Window > 1 { // a plainer run then gives the skipped documents
 			skipping := *spec
 			skipping.Skips = []planner.Skip{{From: 3, To: 9}}
-			got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
+			got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)),
+				plannertest.NewShy(c, seed), steps)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +51,8 @@ func TestSkipPassesOverSteps(t *testing.T) {
 		to := from + 1 + rng.IntN(4)
 		skipping := *spec
 		skipping.Skips = []planner.Skip{{From: millrace.Step(from), To: millrace.Step(to)}}
-		got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), steps)
+		got, _, err := plannertest.Collect(t, &skipping, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed),
+			steps)
 		if err != nil {
 			t.Fatal(err)
 		}

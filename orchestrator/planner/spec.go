@@ -15,8 +15,8 @@ type SourceSpec struct {
 	Filters     string // the filters that may refuse its documents, for people; empty: none
 }
 
-// Spec is the part of the configuration that decides the content of a step. Nothing of the topology is in it. A Selector reads it and
-// never changes it; neither may anyone else.
+// Spec is the part of the configuration that decides the content of a step. Nothing of the topology is in it. A
+// Selector reads it and never changes it; neither may anyone else.
 type Spec struct {
 	// The first stage, from step 0.
 	SequenceLength uint32          // tokens in a bin
@@ -40,17 +40,19 @@ type Spec struct {
 // MaxSkip bounds the steps of one Skip. Metadata of all its documents is held until it is over.
 const MaxSkip = 4096
 
-// Skip leaves out the documents of steps From to To, To excluded. Step From then holds the documents that step To would have held,
-// except that the mixture is that of step From and deficits do not change.
+// Skip leaves out the documents of steps From to To, To excluded. Step From then holds the documents that step To would
+// have held, except that the mixture is that of step From and deficits do not change.
 type Skip struct{ From, To millrace.Step }
 
 // validate returns an error unless the skip can be planned.
 func (k Skip) validate() error {
 	switch {
 	case k.To <= k.From:
-		return millrace.Errorf(millrace.ErrInvalid, "skip steps %s to %s: the second is excluded and has to be larger than the first", k.From, k.To)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"skip steps %s to %s: the second is excluded and has to be larger than the first", k.From, k.To)
 	case k.To-k.From > MaxSkip:
-		return millrace.Errorf(millrace.ErrInvalid, "skip steps %s to %s: one skip passes over at most %d steps: give several", k.From, k.To, MaxSkip)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"skip steps %s to %s: one skip passes over at most %d steps: give several", k.From, k.To, MaxSkip)
 	}
 	return nil
 }
@@ -80,7 +82,8 @@ func (s *Spec) Validate() error {
 		switch src.OnExhausted {
 		case millrace.Repeat, millrace.Renormalize, millrace.StopRun, millrace.FailRun:
 		default:
-			return fail("source %q: on_exhausted %q is none of repeat, renormalize, stop, error", src.Name, src.OnExhausted)
+			return fail("source %q: on_exhausted %q is none of repeat, renormalize, stop, error", src.Name,
+				src.OnExhausted)
 		}
 	}
 	for _, k := range s.Skips {
@@ -100,29 +103,31 @@ func ascending(names []string) bool {
 	return true
 }
 
-// windowAt returns the number of steps of the window that begins at a step. Windows end at absolute multiples; cutsAt may end one
-// earlier.
+// windowAt returns the number of steps of the window that begins at a step. Windows end at absolute multiples; cutsAt
+// may end one earlier.
 func (s *Spec) windowAt(step millrace.Step) int {
 	w := uint64(max(s.Window, 1))
 	return int(w - uint64(step)%w)
 }
 
-// FreeFrom returns the first place in the schedule at which a change may begin in a run that has planned up to a state: the state's own
-// step and tokens, or, inside a window, the window's last step and the most tokens that it may reach. A window under way is drawn again
-// by the settings that it began with.
+// FreeFrom returns the first place in the schedule at which a change may begin in a run that has planned up to a state:
+// the state's own step and tokens, or, inside a window, the window's last step and the most tokens that it may reach. A
+// window under way is drawn again by the settings that it began with.
 func (s *Spec) FreeFrom(st *progress.State) (step millrace.Step, tokens uint64) {
 	if st.Done == (progress.Done{}) {
 		return st.Step, st.Tokens
 	}
 	begin := st.Begun()
 	in, steps := s.stageAt(begin.Position()), s.windowAt(begin.Step)
-	return begin.Step + millrace.Step(steps), begin.Tokens + uint64(steps)*uint64(in.GlobalBatch)*uint64(in.SequenceLength)
+	most := uint64(steps) * uint64(in.GlobalBatch) * uint64(in.SequenceLength)
+	return begin.Step + millrace.Step(steps), begin.Tokens + most
 }
 
-// cutsAt reports whether a window ends between a step and the next, which begin at these places. Steps that are drawn together are of
-// one stage, and their mixture is constant or moves along one ramp.
+// cutsAt reports whether a window ends between a step and the next, which begin at these places. Steps that are drawn
+// together are of one stage, and their mixture is constant or moves along one ramp.
 func (s *Spec) cutsAt(step, next progress.Position) bool {
-	return s.Schedule.HasBreak(step.Step, step.Tokens, next.Step, next.Tokens) || !s.stageAt(step).isAlike(s.stageAt(next)) ||
+	return s.Schedule.HasBreak(step.Step, step.Tokens, next.Step, next.Tokens) ||
+		!s.stageAt(step).isAlike(s.stageAt(next)) ||
 		slices.ContainsFunc(s.Skips, func(k Skip) bool { return uint64(k.From) == next.Step })
 }
 

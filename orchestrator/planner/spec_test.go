@@ -59,7 +59,8 @@ func TestSpecRefused(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if _, err := planner.NewSelector(plannertest.NewSpec(t, 16, 4, "1", "1"), progress.New(3)); !errors.Is(err, millrace.ErrMismatch) {
+	if _, err := planner.NewSelector(plannertest.NewSpec(t, 16, 4, "1", "1"), progress.New(3)); !errors.Is(err,
+		millrace.ErrMismatch) {
 		t.Errorf("a state of three sources: got %v", err)
 	}
 }

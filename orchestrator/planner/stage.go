@@ -15,7 +15,8 @@ type Stage struct {
 	Rampup         millrace.Rampup // counted from the stage's first step
 	Packing        millrace.Packing
 	Filters        uint64 // the bits of SampleMeta.Refused that count in this stage, beside bit 0, which always does
-	MicroBatch     uint32 // rows of a microbatch, for placement only; 0: PlaceOptions decide. It has no effect on content
+	// rows of a microbatch, for placement only; 0: PlaceOptions decide. It has no effect on content
+	MicroBatch uint32
 
 	number int // stages before it in the Spec that it came from
 }
@@ -30,15 +31,15 @@ func (s *Spec) firstStage() Stage {
 	return Stage{SequenceLength: s.SequenceLength, GlobalBatch: s.GlobalBatch, Rampup: s.Rampup, Packing: s.Packing}
 }
 
-// StageAt returns the stage of the step before which so many document tokens have been placed, with the batch size of that step, and the
-// number of stages before it.
+// StageAt returns the stage of the step before which so many document tokens have been placed, with the batch size of
+// that step, and the number of stages before it.
 func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int) {
 	in = s.stageAt(progress.Position{Step: uint64(step), Tokens: tokens})
 	return in, in.number
 }
 
-// stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage by tokens begins with the
-// first step before which they have been placed.
+// stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage by tokens
+// begins with the first step before which they have been placed.
 func (s *Spec) stageAt(at progress.Position) Stage {
 	in := s.firstStage()
 	for i := range s.Stages {
@@ -53,8 +54,8 @@ func (s *Spec) stageAt(at progress.Position) Stage {
 	return in
 }
 
-// isAlike reports whether steps of both may be drawn together. Steps of two stages never are, even if the stages have equal settings:
-// MicroBatch may change when a run goes on, and must not decide about content.
+// isAlike reports whether steps of both may be drawn together. Steps of two stages never are, even if the stages have
+// equal settings: MicroBatch may change when a run goes on, and must not decide about content.
 func (in Stage) isAlike(o Stage) bool {
 	return in.number == o.number && in.GlobalBatch == o.GlobalBatch
 }
@@ -71,7 +72,13 @@ func (s *Spec) carryOf(in *Stage) int {
 
 // packWindow returns the bins of so many steps of the stage.
 func (s *Spec) packWindow(in *Stage, steps int) pack.Window {
-	return pack.Window{Packing: in.Packing, Capacity: s.binUnits(in), Batch: in.GlobalBatch, Steps: steps, Carry: s.carryOf(in)}
+	return pack.Window{
+		Packing:  in.Packing,
+		Capacity: s.binUnits(in),
+		Batch:    in.GlobalBatch,
+		Steps:    steps,
+		Carry:    s.carryOf(in),
+	}
 }
 
 // binUnits returns the pad multiples in a bin.
@@ -123,11 +130,14 @@ func (s *Spec) validateStage(all []Stage, i int) error {
 		return nil
 	}
 	if !leads(r, in.GlobalBatch) {
-		return fail("the ramp of %d sequences by %d over %d does not lead to global_batch_size %d in fewer than %d increments",
-			r.Start, r.Increment, r.Samples, in.GlobalBatch, millrace.MostRampSizes)
+		return fail(
+			"the ramp of %d sequences by %d over %d does not lead to global_batch_size %d in fewer than %d increments",
+			r.Start, r.Increment, r.Samples, in.GlobalBatch, millrace.MostRampSizes,
+		)
 	}
 	if in.From.Measure == mixing.Tokens && r.Samples > 0 {
-		return fail("a ramp counts from the stage's first step, and tokens do not tell which that is: let the stage begin at a step")
+		return fail("a ramp counts from the stage's first step, and tokens do not tell which that is: " +
+			"let the stage begin at a step")
 	}
 	return nil
 }

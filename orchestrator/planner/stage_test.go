@@ -20,7 +20,11 @@ func randomStages(rng *rand.Rand, spec *planner.Spec) {
 		if rng.IntN(2) == 0 {
 			return millrace.Rampup{}
 		}
-		return millrace.Rampup{Start: uint32(batch) / 4, Increment: uint32(batch) / 4, Samples: 1 + rng.Uint64N(uint64(batch)*4)}
+		return millrace.Rampup{
+			Start:     uint32(batch) / 4,
+			Increment: uint32(batch) / 4,
+			Samples:   1 + rng.Uint64N(uint64(batch)*4),
+		}
 	}
 	spec.Rampup = ramp(spec.GlobalBatch)
 	for range 1 + rng.IntN(3) {
@@ -69,8 +73,10 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 			}
 			for _, seg := range sel.Segments {
 				key := [2]uint64{uint64(seg.Source), uint64(seg.Ordinal)}
-				if n := len(held[key]); spec.Carry == 0 && spec.Window < 2 && n > 0 && held[key][n-1].Offset > seg.Offset {
-					t.Fatalf("seed %d step %d: document %v goes on at %d, behind %+v", seed, i, key, seg.Offset, held[key][n-1])
+				if n := len(held[key]); spec.Carry == 0 && spec.Window < 2 && n > 0 &&
+					held[key][n-1].Offset > seg.Offset {
+					t.Fatalf("seed %d step %d: document %v goes on at %d, behind %+v", seed, i, key, seg.Offset,
+						held[key][n-1])
 				}
 				held[key] = append(held[key], seg)
 			}
@@ -106,8 +112,11 @@ func TestStagesHoldEveryTokenOnce(t *testing.T) {
 func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens uint64) {
 	t.Helper()
 	want := dumbStage(spec, uint64(sel.Step), tokens)
-	if sel.SequenceLength != want.SequenceLength && (want.Packing != millrace.Bucketed || sel.SequenceLength > want.SequenceLength) || sel.GlobalBatch != want.GlobalBatch {
-		t.Fatalf("step %s: %d bins of %d, want %d of %d", sel.Step, sel.GlobalBatch, sel.SequenceLength, want.GlobalBatch, want.SequenceLength)
+	if sel.SequenceLength != want.SequenceLength &&
+		(want.Packing != millrace.Bucketed || sel.SequenceLength > want.SequenceLength) ||
+		sel.GlobalBatch != want.GlobalBatch {
+		t.Fatalf("step %s: %d bins of %d, want %d of %d", sel.Step, sel.GlobalBatch, sel.SequenceLength,
+			want.GlobalBatch, want.SequenceLength)
 	}
 	held, inBin := make([]uint64, sel.NumBins), make([]int, sel.NumBins)
 	for i, seg := range sel.Segments {
@@ -115,18 +124,29 @@ func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens
 		if inBin[sel.Bin[i]]++; want.Packing == millrace.Pad && inBin[sel.Bin[i]] > 1 {
 			t.Fatalf("step %s: two segments in bin %d", sel.Step, sel.Bin[i])
 		}
-		if seg.Length == 0 || seg.Length > want.SequenceLength || seg.More && seg.Length != want.SequenceLength && spec.Carry == 0 && want.Packing != millrace.Concat {
+		if seg.Length == 0 || seg.Length > want.SequenceLength ||
+			seg.More && seg.Length != want.SequenceLength && spec.Carry == 0 && want.Packing != millrace.Concat {
 			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
 		}
 	}
 	if slices.Max(held) > uint64(sel.SequenceLength) || sel.NumBins != sel.GlobalBatch && !sel.Incomplete {
-		t.Fatalf("step %s: %d of %d bins, up to %d of %d tokens", sel.Step, sel.NumBins, sel.GlobalBatch, slices.Max(held), sel.SequenceLength)
+		t.Fatalf("step %s: %d of %d bins, up to %d of %d tokens", sel.Step, sel.NumBins, sel.GlobalBatch,
+			slices.Max(held), sel.SequenceLength)
 	}
 }
 
 // dumbStage counts a stage's steps one by one.
 func dumbStage(spec *planner.Spec, step, tokens uint64) planner.Stage {
-	all := append([]planner.Stage{{SequenceLength: spec.SequenceLength, GlobalBatch: spec.GlobalBatch, Rampup: spec.Rampup, Packing: spec.Packing}}, spec.Stages...)
+	all := append(
+		[]planner.Stage{
+			{
+				SequenceLength: spec.SequenceLength,
+				GlobalBatch:    spec.GlobalBatch,
+				Rampup:         spec.Rampup,
+				Packing:        spec.Packing,
+			},
+		},
+		spec.Stages...)
 	i := len(all) - 1
 	for i > 0 && (all[i].From.Measure == mixing.Steps && step < all[i].From.Count || all[i].From.Measure == mixing.Tokens && tokens < all[i].From.Count) {
 		i--
@@ -135,7 +155,11 @@ func dumbStage(spec *planner.Spec, step, tokens uint64) planner.Stage {
 	whole, r, consumed := in.GlobalBatch, in.Rampup, uint64(0)
 	for at := all[i].From.Count; r.Samples > 0 && at <= step; at++ {
 		if in.GlobalBatch = whole; consumed < r.Samples {
-			in.GlobalBatch = int(r.Start) + int(consumed*(uint64(whole)-uint64(r.Start))/uint64(r.Increment)/r.Samples)*int(r.Increment)
+			in.GlobalBatch = int(r.Start) + int(
+				consumed*(uint64(whole)-uint64(r.Start))/uint64(r.Increment)/r.Samples,
+			)*int(
+				r.Increment,
+			)
 		}
 		consumed += uint64(in.GlobalBatch)
 	}

@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// strata is the number of parts into which a window's bins are sorted before its steps take from each. Fewer parts make the bins of one
-// step more alike, so that its microbatches wait less for each other. More parts make the steps more alike. With four parts, steps stay
-// within a tenth of each other, and four microbatches a rank stay balanced.
+// strata is the number of parts into which a window's bins are sorted before its steps take from each. Fewer parts make
+// the bins of one step more alike, so that its microbatches wait less for each other. More parts make the steps more
+// alike. With four parts, steps stay within a tenth of each other, and four microbatches a rank stay balanced.
 const strata = 4
 
-// byStrata assigns a window's bins to its steps. counts are the bins of each step, squares the sum of squared lengths of each bin. Sorted
-// by descending squares, the bins fall into strata. Each step takes a run of neighbours of each, in the order of the steps in one stratum
-// and in reverse in the next. That needs no cost model: full bins have equal sums of lengths, so every model of attention orders them
-// like their squares.
+// byStrata assigns a window's bins to its steps. counts are the bins of each step, squares the sum of squared lengths
+// of each bin. Sorted by descending squares, the bins fall into strata. Each step takes a run of neighbours of each, in
+// the order of the steps in one stratum and in reverse in the next. That needs no cost model: full bins have equal sums
+// of lengths, so every model of attention orders them like their squares.
 func byStrata(counts []int, squares []uint64) (step []uint32) {
 	step = make([]uint32, len(squares))
 	order := make([]uint32, len(squares))
 	for b := range order {
 		order[b] = uint32(b)
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(squares[b], squares[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(order,
+		func(a, b uint32) int { return cmp.Or(cmp.Compare(squares[b], squares[a]), cmp.Compare(a, b)) })
 	next := 0
 	for s := range strata {
 		for k := range counts {

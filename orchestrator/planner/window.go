@@ -10,7 +10,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// window is a draft that is packed into steps. A prefix of its segments is placed or carried. The next window draws the others again.
+// window is a draft that is packed into steps. A prefix of its segments is placed or carried. The next window draws the
+// others again.
 type window struct {
 	*draft
 	names  []string
@@ -146,8 +147,8 @@ func (w *window) stepOfBins() []uint32 {
 	return byStrata(w.counts, squares)
 }
 
-// setStates gives every step the state after it. Inside the window that is the state at its beginning, with the steps that are done. After
-// the last step it is the state at the end of the replay.
+// setStates gives every step the state after it. Inside the window that is the state at its beginning, with the steps
+// that are done. After the last step it is the state at the end of the replay.
 func (w *window) setStates(steps []Selection, end *replay, carried []progress.Carried) {
 	done := progress.Done{}
 	for k := range steps {
@@ -165,8 +166,8 @@ func (w *window) setStates(steps []Selection, end *replay, carried []progress.Ca
 	}
 }
 
-// carried returns the segments that wait, and keeps their metadata in w.waits in the same order. Neighbouring segments of a document
-// become one, which the next window cuts again as it needs.
+// carried returns the segments that wait, and keeps their metadata in w.waits in the same order. Neighbouring segments
+// of a document become one, which the next window cuts again as it needs.
 func (w *window) carried() (list []progress.Carried) {
 	type waiting struct {
 		progress.Carried
@@ -198,7 +199,8 @@ func (w *window) carried() (list []progress.Carried) {
 	return list
 }
 
-// replayKept returns the events before the end of the segments that are placed or carried, and the replay that stands there.
+// replayKept returns the events before the end of the segments that are placed or carried, and the replay that stands
+// there.
 func (w *window) replayKept() ([]passed, *replay, error) {
 	if w.n == len(w.segments) {
 		return w.passed, w.replay, nil

@@ -13,13 +13,19 @@ import (
 // number of units that a microbatch holds. Write c and u for the cost and the units of a piece, M(j) for the most
 // expensive microbatch of column j in descending order, and C for the cost of all pieces.
 //
-//  1. M(j) ≥ x(j), which columnMinima derives from the number and the size of the most expensive pieces.
-//  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let e(j) = max(0, M(j) - L).
-//     A microbatch of column j costs at most M(j), and at most L plus its bonuses. So it costs at most
-//     min(M(j), L) + min(e(j), its bonuses).
-//  3. Choose any t pieces. They lie in at most t microbatches, which use at most the t largest of their limits e(j). The other pieces
-//     use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
-//  4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may stand for M(j).
+// 1. M(j) ≥ x(j), which columnMinima derives from the number and the size of the most expensive pieces. 2. Choose any
+// price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let e(j) = max(0, M(j) - L).
+//
+//	A microbatch of column j costs at most M(j), and at most L plus its bonuses. So it costs at most
+//	min(M(j), L) + min(e(j), its bonuses).
+//
+// 3. Choose any t pieces. They lie in at most t microbatches, which use at most the t largest of their limits e(j). The
+// other pieces
+//
+//	use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
+//
+// 4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may
+// stand for M(j).
 //
 // The bound is the largest over some prices and over the t most expensive pieces. A better choice would raise it; any
 // choice keeps it true. All roundings lower it.

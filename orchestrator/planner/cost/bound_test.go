@@ -14,11 +14,20 @@ func TestBoundOfAnyPlacement(t *testing.T) {
 	reached, cases := 0, 0
 	for range 300 {
 		ranks, columns := 1+rng.Uint32N(3), 1+rng.Uint32N(2)
-		by := Weighing{Cost: Cost{Linear: 1 + rng.Uint64N(200), Quadratic: 1}, Cap: 100, Pad: 1 + rng.Uint32N(8), Stages: 1 + rng.IntN(3)}
+		by := Weighing{
+			Cost:   Cost{Linear: 1 + rng.Uint64N(200), Quadratic: 1},
+			Cap:    100,
+			Pad:    1 + rng.Uint32N(8),
+			Stages: 1 + rng.IntN(3),
+		}
 		if rng.IntN(4) == 0 {
 			by.Cost.Encoder = Encoder{Linear: 1 + rng.Uint64N(300), Quadratic: rng.Uint64N(3)}
 		}
-		plan := &millrace.Plan{Ranks: ranks, Microbatches: columns, Assignments: make([]millrace.Assignment, 1+rng.IntN(6))}
+		plan := &millrace.Plan{
+			Ranks:        ranks,
+			Microbatches: columns,
+			Assignments:  make([]millrace.Assignment, 1+rng.IntN(6)),
+		}
 		for i := range plan.Assignments {
 			a := &plan.Assignments[i]
 			a.Length = 1 + rng.Uint32N(90)>>rng.IntN(5)
@@ -30,7 +39,12 @@ func TestBoundOfAnyPlacement(t *testing.T) {
 		best, bound, some := Overhead{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}, Overhead{}, false
 		everyPlacement(plan, by, func() {
 			w := Weigh(plan, by)
-			best = Overhead{min(best.FSDP, w.Over.FSDP), min(best.DP, w.Over.DP), min(best.PP, w.Over.PP), min(best.Most, w.Over.Most)}
+			best = Overhead{
+				min(best.FSDP, w.Over.FSDP),
+				min(best.DP, w.Over.DP),
+				min(best.PP, w.Over.PP),
+				min(best.Most, w.Over.Most),
+			}
 			if some && w.Bound != bound {
 				t.Fatalf("the bound depends on the placement: %+v and %+v", bound, w.Bound)
 			}
@@ -41,7 +55,8 @@ func TestBoundOfAnyPlacement(t *testing.T) {
 		}
 		cases++
 		if bound.FSDP > best.FSDP || bound.DP > best.DP || bound.PP > best.PP || bound.Most > best.Most {
-			t.Errorf("%d ranks × %d microbatches, %+v, %+v: bound %+v, but %+v can be reached", ranks, columns, by, plan.Assignments, bound, best)
+			t.Errorf("%d ranks × %d microbatches, %+v, %+v: bound %+v, but %+v can be reached", ranks, columns, by,
+				plan.Assignments, bound, best)
 		}
 		if bound.FSDP == best.FSDP {
 			reached++

@@ -30,14 +30,16 @@ func TestModelCost(t *testing.T) {
 	}
 }
 
-// TestWindowsAndEncoders: layers with windows cost less beyond them; an encoder sees twice as much, of one image at most.
+// TestWindowsAndEncoders: layers with windows cost less beyond them; an encoder sees twice as much, of one image at
+// most.
 func TestWindowsAndEncoders(t *testing.T) {
 	m := Model{Layers: 4, Hidden: 8, Heads: 2, HeadDim: 4, FFN: 16, Vocab: 10, Window: 100, WindowLayers: 3}
 	full := m
 	full.Window, full.WindowLayers = 0, 0
 	cost := func(m Model, tokens, patches uint32) [2]uint64 {
 		s := millrace.Segment{Length: tokens, Patches: patches}
-		w := m.Cost().Weigher(Extent{longest: tokens, tokens: uint64(tokens), mostPatches: patches, patches: uint64(patches)})
+		w := m.Cost().
+			Weigher(Extent{longest: tokens, tokens: uint64(tokens), mostPatches: patches, patches: uint64(patches)})
 		e, b := w.Of(&s)
 		return [2]uint64{e, b}
 	}
@@ -82,10 +84,24 @@ func TestSumsFit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for range 2000 {
 		some := func() uint64 { return rng.Uint64() >> rng.IntN(64) * rng.Uint64N(2) }
-		c := Cost{Linear: some(), Quadratic: some(), Windowed: some(), Window: rng.Uint32() >> (8 + rng.IntN(24)), Encoder: Encoder{some(), some()}}
-		s := millrace.Segment{Length: 1 + rng.Uint32N(mostWindow)>>rng.IntN(24), Patches: rng.Uint32() >> (rng.IntN(32))}
+		c := Cost{
+			Linear:    some(),
+			Quadratic: some(),
+			Windowed:  some(),
+			Window:    rng.Uint32() >> (8 + rng.IntN(24)),
+			Encoder:   Encoder{some(), some()},
+		}
+		s := millrace.Segment{
+			Length:  1 + rng.Uint32N(mostWindow)>>rng.IntN(24),
+			Patches: rng.Uint32() >> (rng.IntN(32)),
+		}
 		n := uint64(1) << rng.IntN(23)
-		w := c.Weigher(Extent{longest: s.Length, mostPatches: s.Patches, tokens: n * uint64(s.Length), patches: n * uint64(s.Patches)})
+		w := c.Weigher(Extent{
+			longest:     s.Length,
+			mostPatches: s.Patches,
+			tokens:      n * uint64(s.Length),
+			patches:     n * uint64(s.Patches),
+		})
 		encoder, backbone := w.Of(&s)
 		if c.isZero() {
 			c = Default()

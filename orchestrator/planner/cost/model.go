@@ -56,7 +56,8 @@ func (m Model) Cost() Cost {
 		Quadratic: saturate(product(m.Layers-windowed, m.Heads), product(query+value)),
 	}
 	if windowed > 0 {
-		c.Windowed, c.Window = saturate(product(windowed, m.Heads), product(query+value)), uint32(min(m.Window, mostWindow))
+		c.Windowed = saturate(product(windowed, m.Heads), product(query+value))
+		c.Window = uint32(min(m.Window, mostWindow))
 	}
 	if e := m.Encoder; e != nil {
 		c.Encoder = e.cost()

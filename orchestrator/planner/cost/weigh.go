@@ -43,7 +43,12 @@ func (w *Weight) Gap() Overhead {
 		}
 		return MulDiv(over-bound, million, million+bound)
 	}
-	return Overhead{FSDP: gap(w.Over.FSDP, w.Bound.FSDP), DP: gap(w.Over.DP, w.Bound.DP), PP: gap(w.Over.PP, w.Bound.PP), Most: gap(w.Over.Most, w.Bound.Most)}
+	return Overhead{
+		FSDP: gap(w.Over.FSDP, w.Bound.FSDP),
+		DP:   gap(w.Over.DP, w.Bound.DP),
+		PP:   gap(w.Over.PP, w.Bound.PP),
+		Most: gap(w.Over.Most, w.Bound.Most),
+	}
 }
 
 const million = 1_000_000
@@ -81,7 +86,13 @@ type scale struct {
 func newScale(plan *millrace.Plan, by Weighing) *scale {
 	n := len(plan.Assignments)
 	by.Pad = max(by.Pad, 1)
-	s := &scale{by: by, ranks: int(plan.Ranks), columns: int(plan.Microbatches), bin: make([]uint32, n), units: make([]uint32, n)}
+	s := &scale{
+		by:      by,
+		ranks:   int(plan.Ranks),
+		columns: int(plan.Microbatches),
+		bin:     make([]uint32, n),
+		units:   make([]uint32, n),
+	}
 	for range by.Cost.Phases() {
 		s.phases = append(s.phases, make([]uint64, n))
 	}
@@ -171,7 +182,12 @@ func (s *scale) overhead(t times) Overhead {
 	}
 	bins := ranks * uint64(s.columns)
 	even := s.pipeline(all/ranks, all/bins)
-	return Overhead{FSDP: over(t.fsdp, ranks), DP: over(t.dp, ranks), PP: max(MulDiv(t.pp, million, max(even, 1)), million) - million, Most: over(t.most, bins)}
+	return Overhead{
+		FSDP: over(t.fsdp, ranks),
+		DP:   over(t.dp, ranks),
+		PP:   max(MulDiv(t.pp, million, max(even, 1)), million) - million,
+		Most: over(t.most, bins),
+	}
 }
 
 // parts returns the costs of consecutive groups of so many microbatches, in millionths of their mean.

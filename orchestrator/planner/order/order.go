@@ -15,7 +15,8 @@ func Descending[T uint32 | uint64](loads []T) []uint32 {
 		order[i] = uint32(i)
 	}
 	if len(loads) < many {
-		slices.SortFunc(order, func(a, b uint32) int { return cmp.Or(cmp.Compare(loads[b], loads[a]), cmp.Compare(a, b)) })
+		slices.SortFunc(order,
+			func(a, b uint32) int { return cmp.Or(cmp.Compare(loads[b], loads[a]), cmp.Compare(a, b)) })
 		return order
 	}
 	most, sorted := slices.Max(loads), make([]uint32, len(loads))

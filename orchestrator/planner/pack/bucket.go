@@ -20,8 +20,9 @@ type shelf struct {
 	order  []uint32                       // segments, longest first, equals in draw order
 	waits  [millrace.MostHalvings + 1]int // by bucket: segments that have no step yet
 	bin    []uint32                       // of each segment
-	urgent []bool                         // of each segment: it goes before the others of its bucket, and its bucket before others
-	batch  int                            // rows of a step
+	// of each segment: it goes before the others of its bucket, and its bucket before others
+	urgent []bool
+	batch  int // rows of a step
 }
 
 // shelve assigns segments to the window's steps and returns the number of bins. A step takes the bucket with the most

@@ -27,7 +27,8 @@ func dumbBestFit(capacity uint32, limit int, units []uint32) (bin []uint32, bins
 	for now, i := range order {
 		best := -1
 		for b := range left {
-			if left[b] >= units[i] && (best < 0 || left[b] < left[best] || left[b] == left[best] && changed[b] > changed[best]) {
+			if left[b] >= units[i] &&
+				(best < 0 || left[b] < left[best] || left[b] == left[best] && changed[b] > changed[best]) {
 				best = b
 			}
 		}
@@ -187,7 +188,8 @@ func TestCutIsTheLongestPrefix(t *testing.T) {
 		n, bins := new(Cutter).Cut(units, in, 0, nil)
 		_, wantBins, over := dumbBestFit(100, in.Batch, units[:n])
 		if over > 0 || wantBins != bins {
-			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units), wantBins, over, bins)
+			t.Fatalf("round %d: %d of %d draws need %d bins and leave %d over, cut says %d bins", round, n, len(units),
+				wantBins, over, bins)
 		}
 		if _, _, over := dumbBestFit(100, in.Batch, units[:n+1]); over == 0 {
 			t.Fatalf("round %d: %d of %d draws were taken, one more fits", round, n, len(units))

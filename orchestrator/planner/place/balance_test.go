@@ -64,14 +64,49 @@ func goals() []goal {
 		{"8K-1024x8-pp", plannertest.PretrainShares, 8192, 1024, 8, varlenOptions(millrace.BalancePP, dense8B)},
 		{"32K-128x4", plannertest.PretrainShares, 32768, 128, 4, varlenOptions(millrace.BalanceFSDP, dense8B)},
 		{"128K-128x8", plannertest.LongContextShares, 131072, 128, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
-		{"128K-128x8-strict", plannertest.LongContextShares, 131072, 128, 8, packedOptions(millrace.BalanceFSDP, dense8B)},
+		{
+			"128K-128x8-strict",
+			plannertest.LongContextShares,
+			131072,
+			128,
+			8,
+			packedOptions(millrace.BalanceFSDP, dense8B),
+		},
 		{"128K-128x8-moe", plannertest.LongContextShares, 131072, 128, 8, varlenOptions(millrace.BalanceFSDP, moeA3B)},
 		{"128K-128x8-dp", plannertest.LongContextShares, 131072, 128, 8, varlenOptions(millrace.BalanceDP, dense8B)},
 		{"128K-128x8-pp", plannertest.LongContextShares, 131072, 128, 8, varlenOptions(millrace.BalancePP, dense8B)},
-		{"128K-128x8-split", plannertest.LongContextShares, 131072, 128, 8, split(varlenOptions(millrace.BalanceFSDP, dense8B))},
-		{"128K-128x8-split-moe", plannertest.LongContextShares, 131072, 128, 8, split(varlenOptions(millrace.BalanceFSDP, moeA3B))},
-		{"128K-128x8-split-pp", plannertest.LongContextShares, 131072, 128, 8, split(varlenOptions(millrace.BalancePP, dense8B))},
-		{"8K-1024x8-groups", plannertest.PretrainShares, 8192, 1024, 8, grouped(varlenOptions(millrace.BalanceFSDP, dense8B), 64)},
+		{
+			"128K-128x8-split",
+			plannertest.LongContextShares,
+			131072,
+			128,
+			8,
+			split(varlenOptions(millrace.BalanceFSDP, dense8B)),
+		},
+		{
+			"128K-128x8-split-moe",
+			plannertest.LongContextShares,
+			131072,
+			128,
+			8,
+			split(varlenOptions(millrace.BalanceFSDP, moeA3B)),
+		},
+		{
+			"128K-128x8-split-pp",
+			plannertest.LongContextShares,
+			131072,
+			128,
+			8,
+			split(varlenOptions(millrace.BalancePP, dense8B)),
+		},
+		{
+			"8K-1024x8-groups",
+			plannertest.PretrainShares,
+			8192,
+			1024,
+			8,
+			grouped(varlenOptions(millrace.BalanceFSDP, dense8B), 64),
+		},
 		{"8K-4096x8", plannertest.PretrainShares, 8192, 4096, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
 	}
 }
@@ -122,7 +157,14 @@ func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 		d.costs, d.units, d.total = append(d.costs, cost), append(d.units, a.Columns(by.Pad)/by.Pad), d.total+cost
 	}
 	n := d.ranks * d.columns
-	b := &bins{group: d, order: order.Descending(d.costs), bin: make([]uint32, len(d.costs)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n)}
+	b := &bins{
+		group:  d,
+		order:  order.Descending(d.costs),
+		bin:    make([]uint32, len(d.costs)),
+		load:   make([]uint64, n),
+		left:   make([]uint32, n),
+		target: make([]uint64, n),
+	}
 	for m := range b.left {
 		b.left[m] = by.Cap / by.Pad
 	}
@@ -131,7 +173,8 @@ func gapToEstimate(plan *millrace.Plan, by cost.Weighing) uint64 {
 	columns := sumOfDearest(b.target, d.ranks)
 	b.settle()
 	const million = 1_000_000
-	estimate := cost.MulDiv(max(d.total/uint64(d.ranks), min(columns, sumOfDearest(b.target, d.ranks))), million*uint64(d.ranks), d.total)
+	estimate := cost.MulDiv(max(d.total/uint64(d.ranks), min(columns, sumOfDearest(b.target, d.ranks))),
+		million*uint64(d.ranks), d.total)
 	if takes := million + cost.Weigh(plan, by).Over.FSDP; takes > estimate {
 		return cost.MulDiv(takes-estimate, million, estimate)
 	}

@@ -18,7 +18,14 @@ type bins struct {
 }
 
 func newBins(g *group, n int, room uint32) *bins {
-	b := &bins{group: g, bin: make([]uint32, len(g.pieces)), load: make([]uint64, n), left: make([]uint32, n), target: make([]uint64, n), order: g.descending()}
+	b := &bins{
+		group:  g,
+		bin:    make([]uint32, len(g.pieces)),
+		load:   make([]uint64, n),
+		left:   make([]uint32, n),
+		target: make([]uint64, n),
+		order:  g.descending(),
+	}
 	for m := range b.left {
 		b.left[m] = room
 	}
@@ -58,7 +65,8 @@ func (b *bins) fill() bool {
 		open.push(slot{int64(b.load[m]) - int64(b.target[m]), uint32(m)})
 	}
 	order := b.order[b.seeds:]
-	costs, units := pick(b.costs, order), pick(b.units, order) // copied side by side: reads in draw order would miss the cache
+	// copied side by side: reads in draw order would miss the cache
+	costs, units := pick(b.costs, order), pick(b.units, order)
 	for k, i := range order {
 		u := units[k]
 		for len(waiting) > 0 && b.left[waiting[0].id] >= u {

@@ -48,9 +48,11 @@ func TestContextIsEven(t *testing.T) {
 					whole += uint64(a.Length)
 				}
 			}
-			t.Logf("T=%d cp=%d local %d: %.3f %%, worst microbatch %.3f %%; %.1f %% of tokens whole on one rank", x.seqlen, x.cp, local, float64(all)/1e4, float64(worst)/1e4, float64(whole)*100/float64(tokens))
+			t.Logf("T=%d cp=%d local %d: %.3f %%, worst microbatch %.3f %%; %.1f %% of tokens whole on one rank",
+				x.seqlen, x.cp, local, float64(all)/1e4, float64(worst)/1e4, float64(whole)*100/float64(tokens))
 			if all > 2000 {
-				t.Errorf("T=%d, cp %d, local %d: the dearest ranks are %d millionths over the mean", x.seqlen, x.cp, local, all)
+				t.Errorf("T=%d, cp %d, local %d: the dearest ranks are %d millionths over the mean", x.seqlen, x.cp,
+					local, all)
 			}
 			if local > 0 && whole == 0 {
 				t.Errorf("T=%d, cp %d, local %d: nothing is whole on one rank", x.seqlen, x.cp, local)

@@ -84,7 +84,8 @@ func groupOf(bin, groups int) int {
 
 func (g *group) reserve(n, phases int) {
 	n += n / 8
-	g.pieces, g.bin, g.costs, g.units = make([]piece, 0, n), make([]uint32, 0, n), make([]uint64, 0, n), make([]uint32, 0, n)
+	g.pieces, g.bin = make([]piece, 0, n), make([]uint32, 0, n)
+	g.costs, g.units = make([]uint64, 0, n), make([]uint32, 0, n)
 	if phases > 1 {
 		g.encoder = make([]uint64, 0, n)
 	}

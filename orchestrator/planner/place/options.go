@@ -41,7 +41,12 @@ type Split struct {
 
 // Shape returns the shape of the microbatches that these options give.
 func (o Options) Shape(sequenceLength uint32, dtype millrace.TokenDtype) millrace.Shape {
-	shape := millrace.Shape{SequenceLength: sequenceLength, MicroBatch: o.MicroBatch, Layout: o.Layout, TokenDtype: dtype}
+	shape := millrace.Shape{
+		SequenceLength: sequenceLength,
+		MicroBatch:     o.MicroBatch,
+		Layout:         o.Layout,
+		TokenDtype:     dtype,
+	}
 	if o.Layout == millrace.Varlen {
 		slack := cmp.Or(o.CapPermille, noSlack)
 		shape.CapTokens = uint32(min(uint64(o.MicroBatch)*uint64(sequenceLength)*uint64(slack)/noSlack, 1<<31-1))
@@ -57,13 +62,15 @@ func (o Options) validate(sel *planner.Selection, topo millrace.Topology) (micro
 	fail := func(format string, args ...any) (int, error) {
 		return 0, millrace.Errorf(millrace.ErrInvalid, "place step %s: "+format, append([]any{sel.Step}, args...)...)
 	}
-	row := uint64(o.MicroBatch) * uint64(topo.DP())
+	row, tokens := uint64(o.MicroBatch)*uint64(topo.DP()), uint64(o.MicroBatch)*uint64(sel.SequenceLength)
+	balances := []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone}
 	switch {
 	case row == 0 || uint64(sel.GlobalBatch)%row != 0:
-		return fail("global_batch_size %d does not divide by micro_batch_size %d × dp %d", sel.GlobalBatch, o.MicroBatch, topo.DP())
+		return fail("global_batch_size %d does not divide by micro_batch_size %d × dp %d", sel.GlobalBatch,
+			o.MicroBatch, topo.DP())
 	case o.Layout != millrace.Packed && o.Layout != millrace.Varlen:
 		return fail("layout %q is neither packed nor varlen", o.Layout)
-	case !slices.Contains([]millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone}, o.Balance):
+	case !slices.Contains(balances, o.Balance):
 		return fail("balance %q is none of fsdp, dp, pp, none", o.Balance)
 	case o.CapPermille != 0 && (o.CapPermille < noSlack || o.CapPermille > mostSlack):
 		return fail("cap_slack of %d thousandths lies outside %d … %d", o.CapPermille, noSlack, mostSlack)
@@ -71,8 +78,9 @@ func (o Options) validate(sel *planner.Selection, topo millrace.Topology) (micro
 		return fail("distribute.group %d does not divide the %d data-parallel ranks", o.Group, topo.DP())
 	case o.Split.On && o.Layout != millrace.Varlen:
 		return fail("split_documents needs layout varlen")
-	case o.Layout == millrace.Varlen && uint64(o.MicroBatch)*uint64(sel.SequenceLength)*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
-		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch, sel.SequenceLength)
+	case o.Layout == millrace.Varlen && tokens*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
+		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch,
+			sel.SequenceLength)
 	}
 	return sel.GlobalBatch / int(row), nil
 }

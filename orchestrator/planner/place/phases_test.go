@@ -58,7 +58,12 @@ var imageTextOptions = Options{MicroBatch: 5, Layout: millrace.Varlen, Balance: 
 func TestPhases(t *testing.T) {
 	for withImages, most := range map[int]uint64{6: 5_000, 10: 8_000} { // 10: no document without images fills the gaps
 		for _, image := range []uint64{0, 1024} {
-			sel, topo, opt := imageTextStep(t, 64, withImages), millrace.Topology{Ranks: 64, TP: 1, CP: 1, PP: 1}, imageTextOptions
+			sel, topo, opt := imageTextStep(t, 64, withImages), millrace.Topology{
+				Ranks: 64,
+				TP:    1,
+				CP:    1,
+				PP:    1,
+			}, imageTextOptions
 			opt.Cost = imageTextCost(image)
 			by := opt.Weighing(sel, topo)
 			over := func(prices cost.Cost) uint64 {
@@ -73,7 +78,8 @@ func TestPhases(t *testing.T) {
 			}
 			both, backbone := over(opt.Cost), over(cost.Cost{Linear: opt.Cost.Linear, Quadratic: opt.Cost.Quadratic})
 			if both > most || backbone < 3*both {
-				t.Errorf("%d of 10 with images of %d patches: %d ppm over the mean, %d by the backbone alone", withImages, image, both, backbone)
+				t.Errorf("%d of 10 with images of %d patches: %d ppm over the mean, %d by the backbone alone",
+					withImages, image, both, backbone)
 			}
 		}
 	}
@@ -112,7 +118,12 @@ func TestDirections(t *testing.T) {
 // BenchmarkPhases measures Plan and Weigh of steps with images. Compare ns/op with the number of ranks.
 func BenchmarkPhases(b *testing.B) {
 	for _, ranks := range []int{64, 512, 4096} {
-		sel, topo, opt := imageTextStep(b, ranks, 6), millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, imageTextOptions
+		sel, topo, opt := imageTextStep(b, ranks, 6), millrace.Topology{
+			Ranks: ranks,
+			TP:    1,
+			CP:    1,
+			PP:    1,
+		}, imageTextOptions
 		opt.Cost = imageTextCost(0)
 		b.Run(fmt.Sprintf("%dx%d", ranks, len(sel.Segments)/ranks), func(b *testing.B) {
 			var w cost.Weight

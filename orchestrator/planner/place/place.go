@@ -20,8 +20,8 @@ func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrac
 		return nil, err
 	}
 	plan := &millrace.Plan{
-		Step: sel.Step, Ranks: uint32(topo.DP()), Microbatches: uint32(microbatches), Last: sel.Last, Content: sel.Content,
-		SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
+		Step: sel.Step, Ranks: uint32(topo.DP()), Microbatches: uint32(microbatches), Last: sel.Last,
+		Content: sel.Content, SequenceLength: sel.SequenceLength, MicroBatch: opt.MicroBatch,
 	}
 	var out placement
 	columns := 1
@@ -53,7 +53,8 @@ func (o *placement) assign(sel *planner.Selection, opt Options, ranks, columns i
 	if opt.Layout == millrace.Varlen {
 		high = 1
 	}
-	line := func(w position) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) } // of all rows, in order
+	// of all rows, in order
+	line := func(w position) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) }
 	at := make([]uint32, ranks*columns*high+1)
 	for _, w := range o.where {
 		at[line(w)+1]++
@@ -67,7 +68,8 @@ func (o *placement) assign(sel *planner.Selection, opt Options, ranks, columns i
 		l, p := line(w), &o.pieces[i]
 		a := &out[at[l]]
 		a.Segment = sel.Segments[p.segment]
-		a.Rank, a.Microbatch, a.Row, a.Start, a.Part, a.Parts = millrace.Rank(w.rank), w.microbatch, w.row, start[l], p.part, p.parts
+		a.Rank, a.Microbatch, a.Row, a.Start = millrace.Rank(w.rank), w.microbatch, w.row, start[l]
+		a.Part, a.Parts = p.part, p.parts
 		at[l]++
 		start[l] += a.Columns(sel.PadMultiple)
 	}

@@ -42,7 +42,8 @@ func checkPlan(t *testing.T, sel *planner.Selection, opt Options, plan *millrace
 		}
 	}
 	if held != len(plan.Assignments) || len(slices) != len(sel.Segments) {
-		t.Fatalf("step %s: %d of %d assignments lie in a part, of %d of %d segments", sel.Step, held, len(plan.Assignments), len(slices), len(sel.Segments))
+		t.Fatalf("step %s: %d of %d assignments lie in a part, of %d of %d segments", sel.Step, held,
+			len(plan.Assignments), len(slices), len(sel.Segments))
 	}
 	for _, seg := range sel.Segments {
 		checkSlices(t, opt, slices[seg])
@@ -58,7 +59,8 @@ func checkSlices(t *testing.T, opt Options, of []millrace.Assignment) {
 	ranks, parts := map[millrace.Rank]bool{}, map[uint32]bool{}
 	for _, a := range of {
 		ranks[a.Rank], parts[a.Part] = true, true
-		if a.Microbatch != of[0].Microbatch || a.Parts != of[0].Parts || a.Part >= max(a.Parts, 1) || a.Rank/millrace.Rank(max(opt.Group, 1)) != of[0].Rank/millrace.Rank(max(opt.Group, 1)) && opt.Group > 0 {
+		if a.Microbatch != of[0].Microbatch || a.Parts != of[0].Parts || a.Part >= max(a.Parts, 1) ||
+			a.Rank/millrace.Rank(max(opt.Group, 1)) != of[0].Rank/millrace.Rank(max(opt.Group, 1)) && opt.Group > 0 {
 			t.Fatalf("slices of one segment: %+v", of)
 		}
 	}
@@ -107,7 +109,8 @@ func checkWeight(t *testing.T, plan *millrace.Plan, by cost.Weighing) {
 		t.Fatalf("step %s: ranks cost %v", plan.Step, w.Ranks)
 	}
 	const rounding = 2
-	if w.Over.DP+rounding < w.Bound.DP || w.Over.Most+rounding < w.Bound.Most || w.Over.PP+rounding < w.Bound.PP || w.Over.FSDP+rounding < w.Over.DP {
+	if w.Over.DP+rounding < w.Bound.DP || w.Over.Most+rounding < w.Bound.Most || w.Over.PP+rounding < w.Bound.PP ||
+		w.Over.FSDP+rounding < w.Over.DP {
 		t.Fatalf("step %s: over the mean %+v, the bound %+v", plan.Step, w.Over, w.Bound)
 	}
 }
@@ -166,14 +169,21 @@ func TestNoWorseThanRows(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		spec := plannertest.RandomSpec(t, rng, 1+rng.IntN(3))
-		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength), 0)
+		steps, _, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)),
+			plannertest.RandomCorpus(rng, len(spec.Sources), 200, spec.SequenceLength), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range steps {
 			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP} {
 				for _, cost := range []cost.Cost{{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1}, {Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}}} {
-					opt := Options{MicroBatch: 1, Layout: millrace.Varlen, Balance: balance, CapPermille: []uint32{0, 1150, 2000}[rng.IntN(3)], Cost: cost}
+					opt := Options{
+						MicroBatch:  1,
+						Layout:      millrace.Varlen,
+						Balance:     balance,
+						CapPermille: []uint32{0, 1150, 2000}[rng.IntN(3)],
+						Cost:        cost,
+					}
 					d := newGroups(&steps[i], millrace.Topology{Ranks: 8, TP: 1, CP: 1, PP: 4}, opt)[0]
 					var out placement
 					d.placeInto(&out)
@@ -208,7 +218,12 @@ func TestContentUnderEveryTopology(t *testing.T) {
 		placements := map[millrace.Digest]bool{}
 		for _, ranks := range []int{1, 2, 4, 8, 16} {
 			for _, micro := range []uint32{1, 2} {
-				opt := Options{MicroBatch: micro, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1300}
+				opt := Options{
+					MicroBatch:  micro,
+					Layout:      millrace.Varlen,
+					Balance:     millrace.BalanceFSDP,
+					CapPermille: 1300,
+				}
 				plan, err := Plan(&steps[i], millrace.Topology{Ranks: 2 * ranks, TP: 2, CP: 1, PP: 1}, opt)
 				if err != nil {
 					t.Fatal(err)
@@ -218,7 +233,8 @@ func TestContentUnderEveryTopology(t *testing.T) {
 					segs[j] = a.Segment
 				}
 				if got := seal.Content([]string{"a", "b"}, segs); got != plan.Content || got != steps[i].Content {
-					t.Fatalf("step %d, dp %d, micro batch %d: content %s, %s in the plan, %s selected", i, ranks, micro, got, plan.Content, steps[i].Content)
+					t.Fatalf("step %d, dp %d, micro batch %d: content %s, %s in the plan, %s selected", i, ranks, micro,
+						got, plan.Content, steps[i].Content)
 				}
 				placements[plan.Placement] = true
 			}
@@ -237,20 +253,23 @@ func TestShortLastStep(t *testing.T) {
 	for i := range docs {
 		docs[i] = plannertest.Document(i, uint32(6+i%3))
 	}
-	steps, _, err := plannertest.Collect(t, spec, progress.New(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1),
+		&plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 	if err != nil || len(steps) != 1 || !steps[0].Incomplete || steps[0].NumBins != 5 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}
 	for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 			for last, want := range map[millrace.LastStep]uint32{millrace.PadLast: 8, millrace.ShortLast: 3} {
-				plan, err := Plan(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}, Options{MicroBatch: 1, Balance: balance, Layout: layout, LastStep: last})
+				plan, err := Plan(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1},
+					Options{MicroBatch: 1, Balance: balance, Layout: layout, LastStep: last})
 				if err != nil || plan.Microbatches != want {
 					t.Fatalf("%s %s %s: %d microbatches, %v", balance, layout, last, plan.Microbatches, err)
 				}
 				for m := range uint32(2) {
 					if len(plan.Part(0, m)) != 1 || len(plan.Part(1, m)) != 1 {
-						t.Fatalf("%s %s: column %d holds %d and %d", balance, layout, m, len(plan.Part(0, m)), len(plan.Part(1, m)))
+						t.Fatalf("%s %s: column %d holds %d and %d", balance, layout, m, len(plan.Part(0, m)),
+							len(plan.Part(1, m)))
 					}
 				}
 			}
@@ -290,7 +309,8 @@ func TestArraysFallBack(t *testing.T) {
 	for i, n := range []uint32{7, 5, 6, 6, 4, 4, 4, 9, 3} {
 		docs = append(docs, plannertest.Document(2*i+1, n))
 	}
-	steps, _, err := plannertest.Collect(t, spec, progress.New(1), &plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
+	steps, _, err := plannertest.Collect(t, spec, progress.New(1),
+		&plannertest.Corpus{Docs: [][]millrace.SampleMeta{docs}, Epochs: []uint64{1}}, 0)
 	if err != nil || len(steps) != 1 || steps[0].Stats.FillPPM != 1_000_000 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}

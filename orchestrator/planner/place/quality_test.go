@@ -13,7 +13,13 @@ import (
 )
 
 // shuffled places the selection's bins in random order: cost-blind packing.
-func shuffled(b *testing.B, sel *planner.Selection, topo millrace.Topology, opt Options, rng *rand.Rand) *millrace.Plan {
+func shuffled(
+	b *testing.B,
+	sel *planner.Selection,
+	topo millrace.Topology,
+	opt Options,
+	rng *rand.Rand,
+) *millrace.Plan {
 	blind := *sel
 	blind.Bin = slices.Clone(sel.Bin)
 	to := rng.Perm(sel.NumBins)
@@ -61,7 +67,13 @@ func TestWindowQuality(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt := Options{MicroBatch: 1, Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150, Cost: cost.Cost{Linear: 61000, Quadratic: 1}}
+	opt := Options{
+		MicroBatch:  1,
+		Layout:      millrace.Varlen,
+		Balance:     millrace.BalanceFSDP,
+		CapPermille: 1150,
+		Cost:        cost.Cost{Linear: 61000, Quadratic: 1},
+	}
 	topo := millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}
 	sum, least, most := uint64(0), ^uint64(0), uint64(0)
 	for i := range steps {
@@ -78,6 +90,9 @@ func TestWindowQuality(t *testing.T) {
 	}
 	t.Logf("overhead %d ppm, the dearest step costs %d %% of the cheapest", sum/uint64(len(steps)), most*100/least)
 	if sum/uint64(len(steps)) > 25_000 || most*100/least > 115 {
-		t.Errorf("overhead %d ppm, want at most 2.5 %%; the dearest step costs %d %% of the cheapest, want at most 115 %%", sum/uint64(len(steps)), most*100/least)
+		t.Errorf(
+			"overhead %d ppm, want at most 2.5 %%; the dearest step costs %d %% of the cheapest, want at most 115 %%",
+			sum/uint64(len(steps)), most*100/least,
+		)
 	}
 }

@@ -30,7 +30,10 @@ func (c *Corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta
 
 // Document makes a document of a length. Every second one of length 0 is a reject.
 func Document(record int, length uint32) millrace.SampleMeta {
-	m := millrace.SampleMeta{ID: millrace.SampleID{Shard: 3, Record: uint64(record)}, Lengths: millrace.Lengths{Tokens: length}}
+	m := millrace.SampleMeta{
+		ID:      millrace.SampleID{Shard: 3, Record: uint64(record)},
+		Lengths: millrace.Lengths{Tokens: length},
+	}
 	if length == 0 && record%2 == 0 {
 		m.Reject = "too dull"
 	}
@@ -124,11 +127,13 @@ func Weights(t testing.TB, texts ...string) []mixing.Weight {
 func NewSpec(t testing.TB, seqlen uint32, batch int, weights ...string) *planner.Spec {
 	t.Helper()
 	spec := &planner.Spec{
-		SequenceLength: seqlen, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast,
+		SequenceLength: seqlen, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit,
+		Unit: millrace.UnitTokens, LastStep: millrace.PadLast,
 		Schedule: Constant(t, weights...),
 	}
 	for i := range weights {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: string(rune('a' + i)), OnExhausted: millrace.Renormalize})
+		spec.Sources = append(spec.Sources,
+			planner.SourceSpec{Name: string(rune('a' + i)), OnExhausted: millrace.Renormalize})
 	}
 	return spec
 }
@@ -142,7 +147,10 @@ func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 	spec := NewSpec(t, []uint32{8, 64, 96}[rng.IntN(3)], 16*(1+rng.IntN(2)), weights...)
 	spec.PadMultiple = []uint32{1, 1, 8}[rng.IntN(3)]
 	spec.Unit = []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples}[rng.IntN(2)]
-	spec.Packing = []millrace.Packing{millrace.BestFit, millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(5)]
+	packings := [5]millrace.Packing{
+		millrace.BestFit, millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed,
+	}
+	spec.Packing = packings[rng.IntN(5)]
 	spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast}[rng.IntN(2)]
 	spec.Window = []int{0, 1, 2, 4, 5}[rng.IntN(5)]
 	if spec.Packing == millrace.BestFit || spec.Packing == millrace.Bucketed {
@@ -152,7 +160,9 @@ func RandomSpec(t testing.TB, rng *rand.Rand, sources int) *planner.Spec {
 }
 
 // Collect advances to the end or, if limit is not 0, to that many steps.
-func Collect(t testing.TB, spec *planner.Spec, st progress.State, o planner.Offers, limit int) (steps []planner.Selection, out planner.Outcome, err error) {
+func Collect(
+	t testing.TB, spec *planner.Spec, st progress.State, o planner.Offers, limit int,
+) (steps []planner.Selection, out planner.Outcome, err error) {
 	t.Helper()
 	s, err := planner.NewSelector(spec, st)
 	if err != nil {

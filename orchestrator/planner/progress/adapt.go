@@ -9,16 +9,16 @@ import (
 // Mapping tells how a source of this run continues a source of a saved state.
 type Mapping struct {
 	From int // its index in that state; negative: the source is new
-	// IsReplaced: an ordinal may name another document than before. A document that is placed in part is passed over, carried segments
-	// are dropped, and the seek point is cleared.
+	// IsReplaced: an ordinal may name another document than before. A document that is placed in part is passed over,
+	// carried segments are dropped, and the seek point is cleared.
 	IsReplaced bool
 	// HasNewEnd: the source's end may lie elsewhere than before. A source that had ended is asked again.
 	HasNewEnd bool
 }
 
-// Adapt returns the state for a run with other sources, one Mapping each. A new source starts at ordinal 0 with a deficit of 0. A removed
-// source is forgotten; its tokens stay counted in State.Tokens, and its deficit is divided evenly among the sources that stay, because
-// deficits add up to 0. Call CheckAdaptable first.
+// Adapt returns the state for a run with other sources, one Mapping each. A new source starts at ordinal 0 with a
+// deficit of 0. A removed source is forgotten; its tokens stay counted in State.Tokens, and its deficit is divided
+// evenly among the sources that stay, because deficits add up to 0. Call CheckAdaptable first.
 func (s State) Adapt(mappings []Mapping) State {
 	out := s
 	out.Carried = nil
@@ -53,19 +53,22 @@ func (s State) Adapt(mappings []Mapping) State {
 	return out
 }
 
-// CheckAdaptable returns an error if the state cannot go on with other settings: inside a window, or if it carries segments of a source
-// that isRemoved reports. names are those of the state's sources.
+// CheckAdaptable returns an error if the state cannot go on with other settings: inside a window, or if it carries
+// segments of a source that isRemoved reports. names are those of the state's sources.
 func (s State) CheckAdaptable(names []string, isRemoved func(name string) bool) error {
 	if s.Done != (Done{}) {
 		begin := s.Begun()
-		return millrace.Errorf(millrace.ErrInvalid, "the state lies inside the window of steps that begins at step %s, "+
-			"which only the run that began it can end: go on from the state of step %s, or of the window's last",
+		return millrace.Errorf(millrace.ErrInvalid,
+			"the state lies inside the window of steps that begins at step %s, "+
+				"which only the run that began it can end: go on from the state of step %s, or of the window's last",
 			begin.Step, begin.Step)
 	}
 	for i, c := range s.Carried {
 		if isRemoved(names[c.Source]) && (i == 0 || c.Source != s.Carried[i-1].Source) {
-			return millrace.Errorf(millrace.ErrInvalid, "segments of source %q wait to be placed, and this run has no such source: "+
-				"keep it, with a weight of 0, until they are placed, at most %d steps later", names[c.Source], MostWaits)
+			return millrace.Errorf(millrace.ErrInvalid,
+				"segments of source %q wait to be placed, and this run has no such source: "+
+					"keep it, with a weight of 0, until they are placed, at most %d steps later",
+				names[c.Source], MostWaits)
 		}
 	}
 	return nil
@@ -80,8 +83,8 @@ func (s State) ResetDeficits() State {
 	return s
 }
 
-// balanceDeficits makes the deficits add up to 0. Sources that stay and have not ended share the difference; if all have ended, every
-// source that stays does.
+// balanceDeficits makes the deficits add up to 0. Sources that stay and have not ended share the difference; if all
+// have ended, every source that stays does.
 func (s *State) balanceDeficits(mappings []Mapping) {
 	owed := int64(0)
 	var stay, active []*Source

@@ -12,7 +12,14 @@ import (
 func TestAdapt(t *testing.T) {
 	st := progress.New(3)
 	st.Step, st.Tokens = 9, 60
-	st.Sources[0] = progress.Source{Ordinal: 7, Offset: 64, Tokens: 10, Samples: 8, Deficit: -70, SeekPoint: millrace.SeekPoint{Ordinal: 5}}
+	st.Sources[0] = progress.Source{
+		Ordinal:   7,
+		Offset:    64,
+		Tokens:    10,
+		Samples:   8,
+		Deficit:   -70,
+		SeekPoint: millrace.SeekPoint{Ordinal: 5},
+	}
 	st.Sources[1] = progress.Source{Ordinal: 3, Tokens: 20, Samples: 3, Deficit: 30, Finished: true}
 	st.Sources[2] = progress.Source{Ordinal: 4, Offset: 1, Tokens: 30, Samples: 5, Deficit: 40}
 	same := st.Adapt([]progress.Mapping{{From: 0}, {From: 1}, {From: 2}})
@@ -51,7 +58,10 @@ func TestAdapt(t *testing.T) {
 	}
 	carrying := st.Clone()
 	carrying.Tokens -= 7
-	carrying.Carried = []progress.Carried{{Source: 0, Ordinal: 5, Length: 3, Age: 2}, {Source: 2, Ordinal: 1, Length: 4}}
+	carrying.Carried = []progress.Carried{
+		{Source: 0, Ordinal: 5, Length: 3, Age: 2},
+		{Source: 2, Ordinal: 1, Length: 4},
+	}
 	for _, c := range []struct {
 		fits []progress.Mapping
 		want []progress.Carried
@@ -68,14 +78,17 @@ func TestAdapt(t *testing.T) {
 	if err := carrying.CheckAdaptable(names, func(name string) bool { return name == "b" }); err != nil {
 		t.Error(err)
 	}
-	if err := carrying.CheckAdaptable(names, func(name string) bool { return name == "c" }); err == nil || !strings.Contains(err.Error(), `"c" wait`) {
+	if err := carrying.CheckAdaptable(names, func(name string) bool { return name == "c" }); err == nil ||
+		!strings.Contains(err.Error(), `"c" wait`) {
 		t.Errorf("a source that waits is gone: %v", err)
 	}
 	carrying.Done = progress.Done{Steps: 2, Tokens: 5}
-	if err := carrying.CheckAdaptable(names, func(string) bool { return false }); err == nil || !strings.Contains(err.Error(), "begins at step 7") {
+	if err := carrying.CheckAdaptable(names, func(string) bool { return false }); err == nil ||
+		!strings.Contains(err.Error(), "begins at step 7") {
 		t.Errorf("inside a window: %v", err)
 	}
-	if forgiven := st.ResetDeficits(); forgiven.Sources[0].Deficit != 0 || st.Sources[0].Deficit != -70 || forgiven.Validate(3) != nil {
+	if forgiven := st.ResetDeficits(); forgiven.Sources[0].Deficit != 0 || st.Sources[0].Deficit != -70 ||
+		forgiven.Validate(3) != nil {
 		t.Errorf("forgiven: %s", forgiven)
 	}
 }

@@ -6,23 +6,23 @@ import (
 	"millrace"
 )
 
-// MostWaits is the most steps that a carried segment waits; with longer windows it waits for one window. With bucketed packing, rare
-// lengths may wait longer: after BucketWaits steps they take the next step that has room.
+// MostWaits is the most steps that a carried segment waits; with longer windows it waits for one window. With bucketed
+// packing, rare lengths may wait longer: after BucketWaits steps they take the next step that has room.
 const (
 	MostWaits   = 8
 	BucketWaits = 30
 )
 
 const (
-	// mostCarried is the most segments in a state. It is twice the limit of `carry`, because a stage with shorter bins than the one
-	// before may pack the middle of a waiting segment, which leaves two.
+	// mostCarried is the most segments in a state. It is twice the limit of `carry`, because a stage with shorter bins
+	// than the one before may pack the middle of a waiting segment, which leaves two.
 	mostCarried = 2 * millrace.MostCarried
 
 	maxAge = 1<<5 - 1 // the age has five bits in the compact form
 )
 
-// Carried is a segment that was drawn and charged to its source, and that waits for a later step with room. Its document is read again
-// when the run goes on from the state, so loaders keep documents from State.Floor on.
+// Carried is a segment that was drawn and charged to its source, and that waits for a later step with room. Its
+// document is read again when the run goes on from the state, so loaders keep documents from State.Floor on.
 type Carried struct {
 	Source  uint32           `json:"source"`
 	Ordinal millrace.Ordinal `json:"ordinal"`
@@ -39,7 +39,8 @@ func (c Carried) Compare(o Carried) int {
 
 // Joins reports whether the other segment begins at the end of this one and has waited as long.
 func (c Carried) Joins(o Carried) bool {
-	return c.Source == o.Source && c.Ordinal == o.Ordinal && uint64(c.Offset)+uint64(c.Length) == uint64(o.Offset) && c.Age == o.Age
+	return c.Source == o.Source && c.Ordinal == o.Ordinal && uint64(c.Offset)+uint64(c.Length) == uint64(o.Offset) &&
+		c.Age == o.Age
 }
 
 // Older returns an age after more steps. It stops at 31: segments that old are packed first in any case.

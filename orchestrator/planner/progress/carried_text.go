@@ -13,7 +13,8 @@ const (
 	carriedMore = 1 << 7 // the document goes on behind it
 )
 
-// appendCarried writes the number of segments, then each relative to the one before. sources are those of the same state.
+// appendCarried writes the number of segments, then each relative to the one before. sources are those of the same
+// state.
 func appendCarried(b []byte, list []Carried, sources []Source) []byte {
 	b = binary.AppendUvarint(b, uint64(len(list)))
 	before := Carried{}
@@ -24,8 +25,8 @@ func appendCarried(b []byte, list []Carried, sources []Source) []byte {
 	return b
 }
 
-// appendSegment writes one segment. The first of a source has its distance to the source's next document, the others have theirs to the
-// segment before.
+// appendSegment writes one segment. The first of a source has its distance to the source's next document, the others
+// have theirs to the segment before.
 func appendSegment(b []byte, c, before Carried, sources []Source, first bool) []byte {
 	at := len(b)
 	b = append(b, byte(c.Age))

@@ -10,8 +10,8 @@ import (
 	"millrace"
 )
 
-// The compact form of a State is base64 of varints with a checksum at the end. A source takes 50 to 70 bytes with a seek point, 30 to 40
-// without, and never more than 128.
+// The compact form of a State is base64 of varints with a checksum at the end. A source takes 50 to 70 bytes with a
+// seek point, 30 to 40 without, and never more than 128.
 //
 //	version, step, tokens, number of sources; of each source
 //	  flags, ordinal, offset, epoch, tokens, ordinal-samples (±), deficit (±)
@@ -76,8 +76,8 @@ func appendSource(b []byte, s *Source) []byte {
 	return b
 }
 
-// Parse reads a text that Compact wrote, of any supported version. It refuses a text that was cut off or changed, and a state that
-// Validate refuses.
+// Parse reads a text that Compact wrote, of any supported version. It refuses a text that was cut off or changed, and a
+// state that Validate refuses.
 func Parse(text string) (State, error) {
 	refuse := func(why string) (State, error) {
 		return State{}, millrace.Errorf(millrace.ErrInvalid, "planner state: %s", why)

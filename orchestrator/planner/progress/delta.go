@@ -8,9 +8,9 @@ import (
 	"millrace/mixing"
 )
 
-// Delta is the change of a State by one step, as bytes for the journal: a version, then the sources that differ from the prediction.
-// Every step moves the deficits of all sources. The shares in force and the charges predict them, so a source that was not drawn costs
-// no byte.
+// Delta is the change of a State by one step, as bytes for the journal: a version, then the sources that differ from
+// the prediction. Every step moves the deficits of all sources. The shares in force and the charges predict them, so a
+// source that was not drawn costs no byte.
 //
 //	version  byte: deltaPlain, or deltaWindow if either state is inside a window or carries segments
 //	count    uvarint, sources listed, ascending; each:
@@ -27,8 +27,8 @@ const (
 	deltaWindow = 2
 )
 
-// Shares gives the mixture that was in force when a step was drawn. begin is the state at the beginning of its window. The caller does
-// not change the result and uses it before the next call.
+// Shares gives the mixture that was in force when a step was drawn. begin is the state at the beginning of its window.
+// The caller does not change the result and uses it before the next call.
 type Shares interface {
 	At(begin *State, at Position) []uint32
 }
@@ -40,11 +40,12 @@ type Differ struct {
 	changes []change // memory of the last delta that was read
 }
 
-// NewDiffer returns a Differ for a mixture that counts in a unit. One without shares applies counters only, and cannot make deltas.
+// NewDiffer returns a Differ for a mixture that counts in a unit. One without shares applies counters only, and cannot
+// make deltas.
 func NewDiffer(unit millrace.Unit, shares Shares) *Differ { return &Differ{unit: unit, shares: shares} }
 
-// Diff returns the delta from the state before a step to the state after it. legs are those of a window that ends with the step. The
-// delta was applied once to check that it leads there.
+// Diff returns the delta from the state before a step to the state after it. legs are those of a window that ends with
+// the step. The delta was applied once to check that it leads there.
 func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	if after.Step != before.Step+1 || len(after.Sources) != len(before.Sources) || after.Version != before.Version {
 		return nil, millrace.Errorf(millrace.ErrInvalid,
@@ -80,7 +81,8 @@ func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 // Apply moves a state from before a step to after it. After an error the state is unusable.
 func (d *Differ) Apply(st *State, delta Delta) error {
 	fail := func(err error) error {
-		return millrace.Errorf(millrace.ErrInvalid, "apply the change of step %s to the planner state: %w", st.Step, err)
+		return millrace.Errorf(millrace.ErrInvalid, "apply the change of step %s to the planner state: %w", st.Step,
+			err)
 	}
 	r, err := d.readChanges(delta, len(st.Sources))
 	if err != nil {
@@ -111,7 +113,8 @@ func (d *Differ) Apply(st *State, delta Delta) error {
 	return nil
 }
 
-// moveDeficits adds to each deficit the source's share of all charges and the rest of its field, and subtracts its own charge.
+// moveDeficits adds to each deficit the source's share of all charges and the rest of its field, and subtracts its own
+// charge.
 func (d *Differ) moveDeficits(st *State, window *windowChange) {
 	charged := int64(0)
 	for i := range d.changes {
@@ -126,8 +129,8 @@ func (d *Differ) moveDeficits(st *State, window *windowChange) {
 	}
 }
 
-// drifts predicts the growth of each source's target, leg by leg with the shares of the leg's step. The last leg has the charges that
-// the others leave.
+// drifts predicts the growth of each source's target, leg by leg with the shares of the leg's step. The last leg has
+// the charges that the others leave.
 func (d *Differ) drifts(st *State, window *windowChange, charged int64) []int64 {
 	out := make([]int64, len(st.Sources))
 	begin := st.Begun()

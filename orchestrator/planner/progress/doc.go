@@ -1,14 +1,17 @@
-// Package progress holds the planner's state between two steps: how far each source was drawn, how its tokens compare with the mixture,
-// and which segments wait for a later step. A selection that goes on from a state draws the same documents as one that never stopped.
+// Package progress holds the planner's state between two steps: how far each source was drawn, how its tokens compare
+// with the mixture, and which segments wait for a later step. A selection that goes on from a state draws the same
+// documents as one that never stopped.
 //
-// A [State] has two forms. [State.Compact] is the text that trainers save, and [Parse] reads it back. A [Delta] is the change that one
-// step made, for the journal; a [Differ] computes and applies deltas. [State.Adapt] turns a state into one for other sources.
+// A [State] has two forms. [State.Compact] is the text that trainers save, and [Parse] reads it back. A [Delta] is the
+// change that one step made, for the journal; a [Differ] computes and applies deltas. [State.Adapt] turns a state into
+// one for other sources.
 //
 // The package has no clock, goroutine, file or floating-point number.
 package progress
 
-// PlannerVersion names the algorithms that decide a run's stream. It is part of the state. A change of the selection changes it.
-// Version 1 is version 2 without carry, windows and bucketed packing: its states and stores go on under version 2.
+// PlannerVersion names the algorithms that decide a run's stream. It is part of the state. A change of the selection
+// changes it. Version 1 is version 2 without carry, windows and bucketed packing: its states and stores go on under
+// version 2.
 const PlannerVersion = 2
 
 // oldestVersion is the first version whose runs this program continues with equal plans.

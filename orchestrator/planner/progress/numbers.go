@@ -7,7 +7,8 @@ const (
 	max64 = 1<<64 - 1
 )
 
-// numbers reads varints from the front of rest. After a number that is missing or too large it has failed, and returns zeros.
+// numbers reads varints from the front of rest. After a number that is missing or too large it has failed, and returns
+// zeros.
 type numbers struct {
 	rest   []byte
 	failed bool

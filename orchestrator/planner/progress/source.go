@@ -6,8 +6,8 @@ import (
 	"millrace"
 )
 
-// Source is a source's part of a State: its next document, its counters and its deficit. Counters count draws, carried segments
-// included.
+// Source is a source's part of a State: its next document, its counters and its deficit. Counters count draws, carried
+// segments included.
 type Source struct {
 	Ordinal   millrace.Ordinal   // of the document that the next segment comes from
 	Offset    uint32             // tokens of that document already placed
@@ -19,7 +19,8 @@ type Source struct {
 	SeekPoint millrace.SeekPoint // the newest known at or before State.Floor; zero if the source's order needs none
 }
 
-// PassedOver returns the number of documents that were consumed without a token: refused by filters, empty, or rejected.
+// PassedOver returns the number of documents that were consumed without a token: refused by filters, empty, or
+// rejected.
 func (s *Source) PassedOver() uint64 {
 	begun := uint64(0)
 	if s.Offset > 0 {
@@ -30,11 +31,12 @@ func (s *Source) PassedOver() uint64 {
 
 // drew reports whether a carried segment lies before the source's next token.
 func (s *Source) drew(c Carried) bool {
-	return c.Ordinal < s.Ordinal || c.Ordinal == s.Ordinal && c.More && uint64(c.Offset)+uint64(c.Length) <= uint64(s.Offset)
+	return c.Ordinal < s.Ordinal ||
+		c.Ordinal == s.Ordinal && c.More && uint64(c.Offset)+uint64(c.Length) <= uint64(s.Offset)
 }
 
-// MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished]. With a seek point, [ordinals before the cursor,
-// epoch, ordinals into the epoch, shard, block, record] follow in the same list.
+// MarshalJSON writes [ordinal, offset, epoch, tokens, samples, deficit, finished]. With a seek point, [ordinals before
+// the cursor, epoch, ordinals into the epoch, shard, block, record] follow in the same list.
 func (s Source) MarshalJSON() ([]byte, error) {
 	finished := uint64(0)
 	if s.Finished {

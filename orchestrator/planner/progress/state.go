@@ -9,8 +9,8 @@ import (
 	"millrace/mixing"
 )
 
-// State is the planner's memory between two steps. Inside a window, Sources and Carried are those at the window's beginning: the window
-// is drawn again from the same documents, and Done tells how many of its steps are over.
+// State is the planner's memory between two steps. Inside a window, Sources and Carried are those at the window's
+// beginning: the window is drawn again from the same documents, and Done tells how many of its steps are over.
 type State struct {
 	Version int           `json:"planner"`           // PlannerVersion that made it
 	Step    millrace.Step `json:"step"`              // next to plan
@@ -58,8 +58,8 @@ func (s State) Clone() State {
 // Position returns the state's place in the schedule.
 func (s *State) Position() Position { return Position{uint64(s.Step), s.Tokens} }
 
-// Drawn returns the step and the tokens from which a run that goes on from the state draws. Inside a window these are the window's
-// beginning, otherwise the state's own.
+// Drawn returns the step and the tokens from which a run that goes on from the state draws. Inside a window these are
+// the window's beginning, otherwise the state's own.
 func (s *State) Drawn() (step millrace.Step, tokens uint64) {
 	return s.Step - millrace.Step(s.Done.Steps), s.Tokens - s.Done.Tokens
 }
@@ -71,8 +71,8 @@ func (s State) Begun() State {
 	return s
 }
 
-// Floor returns the first ordinal of a source that a run which goes on from the state reads: that of its first carried segment, or of
-// its next document. Loaders start there and may forget everything below.
+// Floor returns the first ordinal of a source that a run which goes on from the state reads: that of its first carried
+// segment, or of its next document. Loaders start there and may forget everything below.
 func (s *State) Floor(source int) millrace.Ordinal {
 	floor := s.Sources[source].Ordinal
 	i, _ := slices.BinarySearchFunc(s.Carried, Carried{Source: uint32(source)}, Carried.Compare)
@@ -91,26 +91,31 @@ func (s State) Validate(sources int) error {
 		return err
 	}
 	if len(s.Sources) != sources {
-		return millrace.Errorf(millrace.ErrMismatch, "planner state: it has %d sources, the run has %d", len(s.Sources), sources)
+		return millrace.Errorf(millrace.ErrMismatch, "planner state: it has %d sources, the run has %d", len(s.Sources),
+			sources)
 	}
 	if err := s.validateCarried(); err != nil {
 		return err
 	}
 	if uint64(s.Done.Steps) > uint64(s.Step) || s.Done.Tokens > s.Tokens || s.Done.Steps == 0 && s.Done.Tokens > 0 {
-		return millrace.Errorf(millrace.ErrInvalid, "planner state: %d tokens of %d steps of its window are done, of %d in all by step %s",
-			s.Done.Tokens, s.Done.Steps, s.Tokens, s.Step)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"planner state: %d tokens of %d steps of its window are done, of %d in all by step %s", s.Done.Tokens,
+			s.Done.Steps, s.Tokens, s.Step)
 	}
 	tokens := uint64(0)
 	for i, src := range s.Sources {
 		tokens += src.Tokens
 		if src.SeekPoint.Ordinal > s.Floor(i) || src.SeekPoint.EpochStart > src.SeekPoint.Ordinal {
-			return millrace.Errorf(millrace.ErrInvalid, "planner state: source %d is at ordinal %s, its seek point at %s of an epoch from %s",
-				i, s.Floor(i), src.SeekPoint.Ordinal, src.SeekPoint.EpochStart)
+			return millrace.Errorf(millrace.ErrInvalid,
+				"planner state: source %d is at ordinal %s, its seek point at %s of an epoch from %s", i, s.Floor(i),
+				src.SeekPoint.Ordinal, src.SeekPoint.EpochStart)
 		}
 	}
 	placed := s.Tokens - s.Done.Tokens
-	if tokens > placed && tokens-placed > LengthOf(s.Carried) { // fewer are valid: a source may have been removed from the mixture since
-		return millrace.Errorf(millrace.ErrInvalid, "planner state: its sources placed %d tokens, it counts %d", tokens, placed)
+	// fewer are valid: a source may have been removed from the mixture since
+	if tokens > placed && tokens-placed > LengthOf(s.Carried) {
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: its sources placed %d tokens, it counts %d", tokens,
+			placed)
 	}
 	if _, err := s.Apportioner(); err != nil {
 		return millrace.Errorf(millrace.ErrInvalid, "planner state: %w", err)
@@ -118,15 +123,19 @@ func (s State) Validate(sources int) error {
 	return nil
 }
 
-// validateCarried returns an error unless the carried segments are in order and lie before the next documents of their sources.
+// validateCarried returns an error unless the carried segments are in order and lie before the next documents of their
+// sources.
 func (s *State) validateCarried() error {
 	if len(s.Carried) > mostCarried {
-		return millrace.Errorf(millrace.ErrInvalid, "planner state: it carries %d segments, the most is %d", len(s.Carried), mostCarried)
+		return millrace.Errorf(millrace.ErrInvalid, "planner state: it carries %d segments, the most is %d",
+			len(s.Carried), mostCarried)
 	}
 	for i, c := range s.Carried {
 		unordered := i > 0 && s.Carried[i-1].Compare(c) >= 0
-		if int(c.Source) >= len(s.Sources) || unordered || !s.Sources[c.Source].drew(c) || c.Length == 0 || c.Age > maxAge {
-			return millrace.Errorf(millrace.ErrInvalid, "planner state: carried segment %d, %+v, is out of order or was not drawn yet", i, c)
+		if int(c.Source) >= len(s.Sources) || unordered || !s.Sources[c.Source].drew(c) || c.Length == 0 ||
+			c.Age > maxAge {
+			return millrace.Errorf(millrace.ErrInvalid,
+				"planner state: carried segment %d, %+v, is out of order or was not drawn yet", i, c)
 		}
 	}
 	return nil
@@ -135,7 +144,8 @@ func (s *State) validateCarried() error {
 func (s State) checkVersion() error {
 	if s.Version < 0 || s.Version > max32 || !IsSupported(uint32(s.Version)) {
 		return millrace.Errorf(millrace.ErrInvalid,
-			"planner state: it is of planner version %d, this binary plans version %d: go on with the program that saved it",
+			"planner state: it is of planner version %d, this binary plans version %d: "+
+				"go on with the program that saved it",
 			s.Version, PlannerVersion)
 	}
 	return nil

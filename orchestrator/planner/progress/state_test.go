@@ -20,7 +20,14 @@ func bigState() progress.State {
 		}
 		st.Sources[i] = progress.Source{
 			Ordinal: 123_456_789_012, Offset: 1<<24 - 1, Epoch: 1234, Tokens: 98_765_432_109_876, Samples: 123_456_700_000, Deficit: deficit, Finished: i%3 == 0,
-			SeekPoint: millrace.SeekPoint{Ordinal: 123_456_700_000, Epoch: 1234, EpochStart: 123_400_000_000, Shard: 99_999, Block: 123_456, Record: 9_999_999_999},
+			SeekPoint: millrace.SeekPoint{
+				Ordinal:    123_456_700_000,
+				Epoch:      1234,
+				EpochStart: 123_400_000_000,
+				Shard:      99_999,
+				Block:      123_456,
+				Record:     9_999_999_999,
+			},
 		}
 		st.Tokens += st.Sources[i].Tokens
 	}
@@ -36,8 +43,15 @@ func hugeState() progress.State {
 		if i%2 == 0 {
 			deficit = -deficit
 		}
-		st.Sources[i] = progress.Source{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1<<58 - 1, Deficit: deficit, Finished: true,
-			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}
+		st.Sources[i] = progress.Source{
+			Ordinal:   1<<64 - 1,
+			Offset:    1<<32 - 1,
+			Epoch:     1<<32 - 1,
+			Tokens:    1<<58 - 1,
+			Deficit:   deficit,
+			Finished:  true,
+			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1},
+		}
 	}
 	return st
 }
@@ -48,7 +62,14 @@ func carrying(st progress.State) progress.State {
 	st.Tokens += st.Done.Tokens
 	for i := range millrace.MostCarried {
 		at := &st.Sources[i/8]
-		st.Carried = append(st.Carried, progress.Carried{Source: uint32(i / 8), Ordinal: at.Ordinal - 1_000_000 + millrace.Ordinal(i%8)*20_000, Offset: 1 << 20, Length: 1 << 20, Age: 8, More: i%2 == 0})
+		st.Carried = append(st.Carried, progress.Carried{
+			Source:  uint32(i / 8),
+			Ordinal: at.Ordinal - 1_000_000 + millrace.Ordinal(i%8)*20_000,
+			Offset:  1 << 20,
+			Length:  1 << 20,
+			Age:     8,
+			More:    i%2 == 0,
+		})
 	}
 	for i := range st.Sources {
 		st.Sources[i].SeekPoint.Ordinal = min(st.Sources[i].SeekPoint.Ordinal, st.Floor(i))
@@ -127,7 +148,8 @@ func TestStateRefused(t *testing.T) {
 		{"a number is missing", resum(good[:len(good)-1]), "other numbers"},
 		{"more sources than there are", resum([]byte{1, 3, 7, 200}), "other numbers"},
 	} {
-		if _, err := progress.Parse(c.text); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if _, err := progress.Parse(c.text); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

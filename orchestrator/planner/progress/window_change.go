@@ -7,8 +7,9 @@ import (
 	"millrace"
 )
 
-// Leg is one step's share of a window's draws: their total charge and their document tokens. The draws of a step follow the mixture of
-// that step, in whichever step of the window they are placed. A Differ needs the legs to predict how far deficits moved.
+// Leg is one step's share of a window's draws: their total charge and their document tokens. The draws of a step follow
+// the mixture of that step, in whichever step of the window they are placed. A Differ needs the legs to predict how far
+// deficits moved.
 type Leg struct {
 	Charge int64
 	Tokens uint64
@@ -16,13 +17,13 @@ type Leg struct {
 
 // windowChange is the part of a Delta about windows and carried segments.
 //
-//	inside  byte: 1 if the window goes on after the step; then the document tokens that the step placed follow, and nothing else
-//	legs    uvarint, number of legs of the window that ends, less one; charge and tokens of each but the last, uvarints
-//	packed  uvarint, number of segments that are no longer carried; of each, ascending, how many are passed over since the one before
+//	inside  byte: 1 if the window goes on after the step; then only the document tokens that the step placed follow
+//	legs    uvarint, legs of the window that ends, less one; charge and tokens of each but the last, uvarints
+//	packed  uvarint, segments that are no longer carried; of each, ascending, the segments passed over before it
 //	waits   uvarint, number of newly carried segments; each as in a State
 //
-// Segments that stay grow older by the window's steps. A window places everything that was drawn and carried before, less the segments
-// that are carried after it.
+// Segments that stay grow older by the window's steps. A window places everything that was drawn and carried before,
+// less the segments that are carried after it.
 type windowChange struct {
 	inside bool
 	placed uint64 // only if inside
@@ -31,8 +32,8 @@ type windowChange struct {
 	waits  []Carried
 }
 
-// windowChangeOf returns the change of windows and carried segments; nil if both states are plain. A window has drawn nothing until it
-// ends.
+// windowChangeOf returns the change of windows and carried segments; nil if both states are plain. A window has drawn
+// nothing until it ends.
 func windowChangeOf(before, after *State, legs []Leg) *windowChange {
 	if before.isPlain() && after.isPlain() {
 		return nil
@@ -104,8 +105,8 @@ func (w *windowChange) readWaits(r *numbers, sources []Source) {
 	}
 }
 
-// advance changes everything of a state but its sources; drawn is the number of tokens that these drew. It reports whether the change
-// fits the state.
+// advance changes everything of a state but its sources; drawn is the number of tokens that these drew. It reports
+// whether the change fits the state.
 func (w *windowChange) advance(st *State, drawn uint64) bool {
 	st.Step++
 	if w.inside { // sources may have moved over a skip

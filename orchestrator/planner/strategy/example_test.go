@@ -17,8 +17,12 @@ type lengths [][]uint32
 func (l lengths) Peek(source int, n millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
 	of := l[source]
 	record := uint64(n) % uint64(len(of))
-	return millrace.SampleMeta{Ordinal: n, Epoch: millrace.Epoch(uint64(n) / uint64(len(of))), ID: millrace.SampleID{Record: record},
-		Lengths: millrace.Lengths{Tokens: of[record]}}, planner.Ready
+	return millrace.SampleMeta{
+		Ordinal: n,
+		Epoch:   millrace.Epoch(uint64(n) / uint64(len(of))),
+		ID:      millrace.SampleID{Record: record},
+		Lengths: millrace.Lengths{Tokens: of[record]},
+	}, planner.Ready
 }
 
 // Ten steps of two sources for eight ranks, planned from lengths alone.
@@ -34,7 +38,10 @@ func ExampleStrategy() {
 	}
 	strategy := strategy.Strategy{
 		Mix: planner.Spec{
-			Sources:        []planner.SourceSpec{{Name: "code", OnExhausted: millrace.Repeat}, {Name: "web", OnExhausted: millrace.Repeat}},
+			Sources: []planner.SourceSpec{
+				{Name: "code", OnExhausted: millrace.Repeat},
+				{Name: "web", OnExhausted: millrace.Repeat},
+			},
 			Schedule:       schedule,
 			Unit:           millrace.UnitTokens,
 			SequenceLength: 4096,
@@ -44,9 +51,17 @@ func ExampleStrategy() {
 			StopSteps:      10,
 		},
 		Distribute: strategy.Distribute{Layout: millrace.Varlen, CapPermille: 1150},
-		Cost:       cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}.Cost(),
-		Balance:    millrace.BalanceFSDP,
-		Broadcast:  millrace.Broadcast{TP: true},
+		Cost: cost.Model{
+			Layers:  32,
+			Hidden:  4096,
+			Heads:   32,
+			KVHeads: 8,
+			HeadDim: 128,
+			FFN:     14336,
+			Vocab:   128256,
+		}.Cost(),
+		Balance:   millrace.BalanceFSDP,
+		Broadcast: millrace.Broadcast{TP: true},
 	}
 	topology := millrace.Topology{Ranks: 16, TP: 2, CP: 1, PP: 1}
 	plans, err := strategy.Plans(topology, progress.New(2))
@@ -71,8 +86,8 @@ func ExampleStrategy() {
 		}
 		if step.Step%3 == 0 {
 			weight := cost.Weigh(step.Plan, strategy.Options().Weighing(step.Selection, topology))
-			fmt.Printf("step %s: %d ranks of %d microbatches, %.1f%% full, overhead below one percent: %v\n", step.Step, step.Plan.Ranks, step.Plan.Microbatches,
-				float64(step.Stats.FillPPM)/1e4, weight.Over.FSDP < 10_000)
+			fmt.Printf("step %s: %d ranks of %d microbatches, %.1f%% full, overhead below one percent: %v\n", step.Step,
+				step.Plan.Ranks, step.Plan.Microbatches, float64(step.Stats.FillPPM)/1e4, weight.Over.FSDP < 10_000)
 		}
 	}
 	// Output:

@@ -27,8 +27,8 @@ func goldenLengths(source, n int) []millrace.SampleMeta {
 	return docs
 }
 
-// TestGolden compares plans of a fixed table with the ones checked in. It fails on every change of the stream: such a change needs a new PlannerVersion, on any host
-// it is a bug.
+// TestGolden compares plans of a fixed table with the ones checked in. It fails on every change of the stream: such a
+// change needs a new PlannerVersion, on any host it is a bug.
 func TestGolden(t *testing.T) {
 	var out strings.Builder
 	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {
@@ -57,33 +57,52 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// golden writes one run: for every step its content, its placements and the state after it; the first step of each kind in full.
+// golden writes one run: for every step its content, its placements and the state after it; the first step of each kind
+// in full.
 func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing millrace.Packing) {
 	spec := plannertest.NewSpec(t, 64, 16, "1", "1", "1")
 	spec.Unit, spec.Packing, spec.PadMultiple, spec.LastStep = unit, packing, 4, millrace.ShortLast
-	spec.Schedule = plannertest.Schedule(t,
+	spec.Schedule = plannertest.Schedule(
+		t,
 		mixing.Milestone{Weights: plannertest.Weights(t, "5", "3", "2")},
-		mixing.Milestone{From: mixing.Point{Count: 3}, Weights: plannertest.Weights(t, "1", "1", "4"), Ramp: mixing.RampCosine, Over: mixing.Point{Count: 4}})
-	c := &plannertest.Corpus{Docs: [][]millrace.SampleMeta{goldenLengths(0, 90), goldenLengths(1, 70), goldenLengths(2, 40)}, Epochs: []uint64{1, 2, 1}}
+		mixing.Milestone{
+			From:    mixing.Point{Count: 3},
+			Weights: plannertest.Weights(t, "1", "1", "4"),
+			Ramp:    mixing.RampCosine,
+			Over:    mixing.Point{Count: 4},
+		},
+	)
+	c := &plannertest.Corpus{
+		Docs:   [][]millrace.SampleMeta{goldenLengths(0, 90), goldenLengths(1, 70), goldenLengths(2, 40)},
+		Epochs: []uint64{1, 2, 1},
+	}
 	steps, _, err := plannertest.Collect(t, spec, progress.New(3), c, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range steps {
 		sel := &steps[i]
-		fmt.Fprintf(out, "%s %s step %s: %d segments, %d bins, %d ppm, last %v\n  content %s\n  after %s\n",
-			unit, packing, sel.Step, len(sel.Segments), sel.NumBins, sel.Stats.FillPPM, sel.Last, sel.Content, sel.After)
+		fmt.Fprintf(out, "%s %s step %s: %d segments, %d bins, %d ppm, last %v\n  content %s\n  after %s\n", unit,
+			packing, sel.Step, len(sel.Segments), sel.NumBins, sel.Stats.FillPPM, sel.Last, sel.Content, sel.After)
 		for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
 			for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
-				opt := place.Options{MicroBatch: 2, Layout: layout, Balance: balance, CapPermille: 1250, LastStep: spec.LastStep}
+				opt := place.Options{
+					MicroBatch:  2,
+					Layout:      layout,
+					Balance:     balance,
+					CapPermille: 1250,
+					LastStep:    spec.LastStep,
+				}
 				plan, err := place.Plan(sel, millrace.Topology{Ranks: 4, TP: 1, CP: 2, PP: 1}, opt)
 				if err != nil {
 					t.Fatal(err)
 				}
-				fmt.Fprintf(out, "  %s %s: %d × %d, %s\n", balance, layout, plan.Ranks, plan.Microbatches, plan.Placement)
+				fmt.Fprintf(out, "  %s %s: %d × %d, %s\n", balance, layout, plan.Ranks, plan.Microbatches,
+					plan.Placement)
 				if i == 0 && balance == millrace.BalanceFSDP && packing == millrace.BestFit {
 					for _, a := range plan.Assignments {
-						fmt.Fprintf(out, "    %d/%d row %d at %d: %c%d %d+%d\n", a.Rank, a.Microbatch, a.Row, a.Start, 'a'+a.Source, a.Ordinal, a.Offset, a.Length)
+						fmt.Fprintf(out, "    %d/%d row %d at %d: %c%d %d+%d\n", a.Rank, a.Microbatch, a.Row, a.Start,
+							'a'+a.Source, a.Ordinal, a.Offset, a.Length)
 					}
 				}
 			}

@@ -36,8 +36,17 @@ type Distribute struct {
 // Options returns the options of placement.
 func (s *Strategy) Options() place.Options {
 	d := &s.Distribute
-	return place.Options{MicroBatch: cmp.Or(d.MicroBatch, 1), Layout: cmp.Or(d.Layout, millrace.Packed), Balance: cmp.Or(s.Balance, millrace.BalanceFSDP), Cost: s.Cost,
-		CapPermille: d.CapPermille, Local: d.Local, LastStep: s.Mix.LastStep, Group: d.Group, Split: d.Split}
+	return place.Options{
+		MicroBatch:  cmp.Or(d.MicroBatch, 1),
+		Layout:      cmp.Or(d.Layout, millrace.Packed),
+		Balance:     cmp.Or(s.Balance, millrace.BalanceFSDP),
+		Cost:        s.Cost,
+		CapPermille: d.CapPermille,
+		Local:       d.Local,
+		LastStep:    s.Mix.LastStep,
+		Group:       d.Group,
+		Split:       d.Split,
+	}
 }
 
 // Plans plans one step after the other of one stream. One owner; not for concurrent use.

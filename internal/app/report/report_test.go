@@ -1,0 +1,74 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"millrace/internal/app/supervisor"
+	"millrace/proto"
+)
+
+func TestNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		Count(0): "0", Count(999): "999", Count(1234567): "1,234,567", About(1000, false): "~1,000", About(1000, true): "1,000",
+		Size(1023): "1023 B", Size(1536): "1.5 KiB", Size(3 << 30): "3.0 GiB", Percent(0.1234): "12.34%",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestEnding(t *testing.T) {
+	for reason, want := range map[string]string{
+		"sources": "its sources are exhausted", "steps": "stop.steps is reached", "another": "another",
+		"stop; not read to their end: web": "a source with on_exhausted: stop is exhausted; not read to their end: web",
+	} {
+		if got := ending(reason); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestStatusHasItsKeys: scripts find every key, also in a run that has not answered.
+func TestStatusHasItsKeys(t *testing.T) {
+	v := NewStatus([]supervisor.Role{{Role: "loader", Name: "loader-0"}}, true)
+	v.Unanswered(errors.New("it is being started"))
+	var b bytes.Buffer
+	if err := Encode(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	var keys map[string]any
+	if err := json.Unmarshal(b.Bytes(), &keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"running", "roles", "step", "planned", "attempt", "sources", "quarantined", "waiting", "alerts", "stripes", "mixture", "masked"} {
+		if _, ok := keys[key]; !ok {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	if keys["step"] != nil || !strings.Contains(v.Waiting, "is being started") {
+		t.Errorf("step %v, waiting %q", keys["step"], v.Waiting)
+	}
+}
+
+// TestStatusNamesTheShuffle: a source that is not shuffled as asked says how it is shuffled and why.
+func TestStatusNamesTheShuffle(t *testing.T) {
+	v := NewStatus(nil, true)
+	v.Answer(&proto.StatusReply{Sources: map[string]*proto.SourceStatus{
+		"web": {Tokens: 1000, Shuffle: "blocks", Why: "a.jsonl.gz can only be streamed"}, "code": {Shuffle: "global"},
+	}})
+	var b bytes.Buffer
+	if err := v.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "web is shuffled in blocks, not as the mixture file asks: a.jsonl.gz can only be streamed\n"; !strings.Contains(b.String(), want) {
+		t.Errorf("no line %q in\n%s", want, &b)
+	}
+	if strings.Contains(b.String(), "code is shuffled") {
+		t.Error("a source that is shuffled as asked has a line")
+	}
+}

@@ -29,8 +29,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen measures opening a store of 2000 steps (4 KiB records, 4 KiB plans), finding the newest snapshot and replaying 100
-// records.
+// BenchmarkOpen measures opening a store of 2000 steps (4 KiB records, 4 KiB plans), finding the newest snapshot and
+// replaying 100 records.
 func BenchmarkOpen(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "checkpoint")
 	s, err := Open(Config{Dir: dir})

@@ -33,8 +33,18 @@ func (x *scissors) String() string { return "scissors" }
 
 func (x *scissors) MaybeError(op errorfs.Op) error {
 	switch op.Kind {
-	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileWrite, errorfs.OpFileWriteAt, errorfs.OpRename, errorfs.OpCreate, errorfs.OpRemove,
-		errorfs.OpRemoveAll, errorfs.OpReuseForWrite, errorfs.OpLink, errorfs.OpMkdirAll:
+	case errorfs.OpFileSync,
+		errorfs.OpFileSyncData,
+		errorfs.OpFileSyncTo,
+		errorfs.OpFileWrite,
+		errorfs.OpFileWriteAt,
+		errorfs.OpRename,
+		errorfs.OpCreate,
+		errorfs.OpRemove,
+		errorfs.OpRemoveAll,
+		errorfs.OpReuseForWrite,
+		errorfs.OpLink,
+		errorfs.OpMkdirAll:
 	default:
 		return nil
 	}
@@ -48,7 +58,8 @@ func (x *scissors) cut(where string) {
 	defer x.mu.Unlock()
 	for _, kept := range []int{0, 50, 100} {
 		seed := uint64(len(x.cuts))
-		x.cuts = append(x.cuts, cut{disktest.Crash(x.disk, kept, seed), x.acked, x.begun, fmt.Sprintf("%s, %d %% kept", where, kept)})
+		x.cuts = append(x.cuts,
+			cut{disktest.Crash(x.disk, kept, seed), x.acked, x.begun, fmt.Sprintf("%s, %d %% kept", where, kept)})
 	}
 }
 
@@ -65,9 +76,10 @@ func (x *scissors) do(t *testing.T, f func() error) {
 	x.mu.Unlock()
 }
 
-// TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history. The history has every
-// operation of a store: creation, commits, snapshots, flushes, truncations, dropped plans and snapshots, compactions and reopenings. An
-// operation that had returned must be in the store. One that had not must be in it as a whole or not at all. The store must verify.
+// TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history. The history
+// has every operation of a store: creation, commits, snapshots, flushes, truncations, dropped plans and snapshots,
+// compactions and reopenings. An operation that had returned must be in the store. One that had not must be in it as a
+// whole or not at all. The store must verify.
 func TestCrashAnywhere(t *testing.T) {
 	x := &scissors{disk: disktest.NewMemory()}
 	watched := disk.New(errorfs.Wrap(x.disk.FS(), x), 0)
@@ -151,7 +163,8 @@ func survives(t *testing.T, c cut, history []*model) {
 	defer mustClose(t, s)
 	old, begun := history[c.acked].differs(s), history[min(c.begun, len(history)-1)].differs(s)
 	if old != nil && begun != nil {
-		t.Fatalf("%s: with %d operations acknowledged and %d begun the store holds neither: %v; %v", c.where, c.acked, c.begun, old, begun)
+		t.Fatalf("%s: with %d operations acknowledged and %d begun the store holds neither: %v; %v", c.where, c.acked,
+			c.begun, old, begun)
 	}
 	if r, err := s.Verify(); err != nil || !r.OK() {
 		t.Fatalf("%s: %v %v", c.where, err, r.Problems)

@@ -15,7 +15,10 @@ import (
 // readAll calls every read method, and returns the errors.
 func readAll(s *Store, steps uint64) error {
 	first, _ := s.Bounds()
-	errs := []error{s.Replay(first, func(Record) error { return nil }), s.Ledger(StepKey{}, StepKey{}, func(Entry) error { return nil })}
+	errs := []error{
+		s.Replay(first, func(Record) error { return nil }),
+		s.Ledger(StepKey{}, StepKey{}, func(Entry) error { return nil }),
+	}
 	_, _, err := s.NewestSnapshot()
 	errs = append(errs, err)
 	for step := uint64(0); step <= steps; step++ {
@@ -25,8 +28,8 @@ func readAll(s *Store, steps uint64) error {
 	return errors.Join(errs...)
 }
 
-// TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and stores values under
-// other keys.
+// TestFlippedBitInValue flips every bit of one value of each kind, beneath our checksums but above Pebble's, and stores
+// values under other keys.
 func TestFlippedBitInValue(t *testing.T) {
 	s := mustOpen(t, disktest.NewMemory())
 	defer mustClose(t, s)
@@ -55,7 +58,9 @@ func TestFlippedBitInValue(t *testing.T) {
 			}
 			where, _, _ := strings.Cut(name, " tr")
 			where, _, _ = strings.Cut(where, " sw")
-			if err := readAll(s, 3); name != "format page" && (!errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), memDir) || !strings.Contains(err.Error(), "restore")) {
+			says := func(err error, word string) bool { return strings.Contains(err.Error(), word) }
+			if err := readAll(s, 3); name != "format page" &&
+				(!errors.Is(err, ErrCorrupt) || !says(err, where) || !says(err, memDir) || !says(err, "restore")) {
 				t.Fatalf("%s: read says %v; want ErrCorrupt, place, directory and cure", name, err)
 			}
 			if r, err := s.Verify(); err != nil || r.OK() || !strings.Contains(strings.Join(r.Problems, "\n"), where) {
@@ -110,7 +115,9 @@ func TestWrongStructure(t *testing.T) {
 			}
 			s.journal.witness(0)
 		}, "before the newest snapshot", false},
-		"lost entry": {func(t *testing.T, s *Store) { drop(t, s, stepKey(tagEntry, key(2))) }, "it has no ledger entry", true},
+		"lost entry": {func(t *testing.T, s *Store) {
+			drop(t, s, stepKey(tagEntry, key(2)))
+		}, "it has no ledger entry", true},
 		"other plan": {func(t *testing.T, s *Store) {
 			k := stepKey(tagPlan, key(2))
 			put(t, s, k, encodeBare(k, []byte("another")))
@@ -154,7 +161,8 @@ func TestWrongStructure(t *testing.T) {
 				t.Errorf("verify says %q, %v, want %q", r.Problems, err, c.says)
 			}
 			if name == "hole" {
-				if err := s.Replay(1, func(Record) error { return nil }); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "journal record 3") {
+				if err := s.Replay(1, func(Record) error { return nil }); !errors.Is(err, ErrCorrupt) ||
+					!strings.Contains(err.Error(), "journal record 3") {
 					t.Errorf("replay over a hole: %v", err)
 				}
 			}
@@ -176,7 +184,8 @@ func put(t *testing.T, s *Store, k, v []byte) {
 	}
 }
 
-// TestFlippedBitInFile flips bits in the files of a closed store. Each flip is reported or changes no read, and none causes a panic.
+// TestFlippedBitInFile flips bits in the files of a closed store. Each flip is reported or changes no read, and none
+// causes a panic.
 func TestFlippedBitInFile(t *testing.T) {
 	const n = 12
 	disk, m := disktest.NewMemory(), newModel()

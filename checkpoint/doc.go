@@ -1,19 +1,22 @@
 // Package checkpoint keeps a run's journal of facts, its snapshots of full state, and the ledger of its sealed steps.
 //
-// All of them lie in one Pebble database; docs/format.md describes its keys and values. A body is opaque bytes to this package, a step
-// is a number and a stream is a name. Only the tree of this package imports Pebble.
+// All of them lie in one Pebble database; docs/format.md describes its keys and values. A body is opaque bytes to this
+// package, a step is a number and a stream is a name. Only the tree of this package imports Pebble.
 //
 // # Guarantees
 //
-//  1. Append and Commit return after the fsync. A commit that returned survives a crash at any later moment. A commit that did not
-//     return is in the store as a whole or not at all.
-//  2. The journal is one sequence without holes. Replay returns it in order and stops at the first damaged or missing record.
-//  3. Records, ledger entries and plans of one Commit are one atomic batch.
-//  4. A step is sealed once: sealing it again with another digest is ErrConflict.
-//  5. Truncate drops only records that a snapshot covers.
-//  6. The folder's lock is the solo lease: a second process that opens the store gets ErrLocked.
-//  7. A failed write or fsync of the log ends the process (Config.Fatal), because the content of the disk is unknown after it. A full
-//     disk is noticed earlier: Commit returns ErrDiskFull, and works again when there is room.
+// 1. Append and Commit return after the fsync. A commit that returned survives a crash at any later moment. A commit
+// that did not
+//
+//	return is in the store as a whole or not at all.
+//
+// 2. The journal is one sequence without holes. Replay returns it in order and stops at the first damaged or missing
+// record. 3. Records, ledger entries and plans of one Commit are one atomic batch. 4. A step is sealed once: sealing it
+// again with another digest is ErrConflict. 5. Truncate drops only records that a snapshot covers. 6. The folder's lock
+// is the solo lease: a second process that opens the store gets ErrLocked. 7. A failed write or fsync of the log ends
+// the process (Config.Fatal), because the content of the disk is unknown after it. A full
+//
+//	disk is noticed earlier: Commit returns ErrDiskFull, and works again when there is room.
 //
 // # Files, each of which uses only later ones
 //

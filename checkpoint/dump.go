@@ -25,8 +25,8 @@ const (
 type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
-	// Describe, if set, turns a body into a few words. The argument what is "snapshot", "record", "entry", "plan" or "indexEntry".
-	// kind is a record's Kind, else 0. For an entry, body is the digest.
+	// Describe, if set, turns a body into a few words. The argument what is "snapshot", "record", "entry", "plan" or
+	// "indexEntry". kind is a record's Kind, else 0. For an entry, body is the digest.
 	Describe func(what string, kind uint8, body []byte) string
 }
 
@@ -99,7 +99,11 @@ func bodyDigest(body []byte) string {
 
 func (d *dumper) format(key, value []byte) (dumpLine, error) {
 	version, by, err := decodeFormat(key, value)
-	return dumpLine{What: dumpFormat, Size: len(value), Says: fmt.Sprintf("version %d, created by %s", version, by)}, err
+	return dumpLine{
+		What: dumpFormat,
+		Size: len(value),
+		Says: fmt.Sprintf("version %d, created by %s", version, by),
+	}, err
 }
 
 func (d *dumper) snapshot(key, value []byte) (dumpLine, error) {
@@ -120,7 +124,8 @@ func (d *dumper) record(key, value []byte) (dumpLine, error) {
 	if err != nil {
 		return l, err
 	}
-	l.Step, l.Kind, l.Size, l.Digest, l.Says = &r.Step, &r.Kind, len(r.Body), bodyDigest(r.Body), d.says(dumpRecord, r.Kind, r.Body)
+	l.Step, l.Kind, l.Size, l.Digest = &r.Step, &r.Kind, len(r.Body), bodyDigest(r.Body)
+	l.Says = d.says(dumpRecord, r.Kind, r.Body)
 	return l, nil
 }
 
@@ -130,7 +135,8 @@ func (d *dumper) entry(key, value []byte) (dumpLine, error) {
 	if err != nil {
 		return l, err
 	}
-	l.Index, l.Size, l.Digest, l.Says = &e.Index, int(e.PlanSize), hex.EncodeToString(e.Digest), d.says(dumpEntry, 0, e.Digest)
+	l.Index, l.Size, l.Digest = &e.Index, int(e.PlanSize), hex.EncodeToString(e.Digest)
+	l.Says = d.says(dumpEntry, 0, e.Digest)
 	return l, nil
 }
 

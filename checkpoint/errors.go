@@ -43,7 +43,8 @@ const (
 
 // The cures that errors name.
 const (
-	corruptCure  = "restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint"
+	corruptCure = "restore the directory from a copy, " +
+		"or start a new run directory from the trainer's newest checkpoint"
 	notFoundCure = "name the directory of a run that was started before"
 )
 
@@ -53,7 +54,9 @@ func corrupt(dir, where, what string) error {
 }
 
 func diskFull(dir string, cause error) error {
-	return fmt.Errorf("write to %s: %w (%v); free some space on that file system, everything acknowledged so far is kept", dir, ErrDiskFull, cause)
+	return fmt.Errorf(
+		"write to %s: %w (%v); free some space on that file system, everything acknowledged so far is kept", dir,
+		ErrDiskFull, cause)
 }
 
 // classify turns an error of Pebble about dir into one of our classes.
@@ -66,7 +69,8 @@ func classify(act, dir string, err error) error {
 	case disk.IsFull(err):
 		return diskFull(dir, err)
 	case errors.Is(err, pebble.ErrDBDoesNotExist) && act == actOpen:
-		return fmt.Errorf("%s %s: %w, but other files are there: name a new directory, or %s", act, dir, ErrNotFound, corruptCure)
+		return fmt.Errorf("%s %s: %w, but other files are there: name a new directory, or %s", act, dir, ErrNotFound,
+			corruptCure)
 	case errors.Is(err, pebble.ErrDBDoesNotExist), errors.Is(err, fs.ErrNotExist) && act == actOpenReadOnly:
 		return fmt.Errorf("%s: %w in %s: %s", act, ErrNotFound, dir, notFoundCure)
 	case strings.Contains(err.Error(), "unknown format major version"):

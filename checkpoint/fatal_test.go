@@ -189,7 +189,8 @@ func TestLock(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Open(Config{Dir: dir})
-		if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint("process ", cmd.Process.Pid)) || !strings.Contains(err.Error(), dir) {
+		if !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint("process ", cmd.Process.Pid)) ||
+			!strings.Contains(err.Error(), dir) {
 			t.Errorf("open of a held store: %v, want ErrLocked with the directory and process %d", err, cmd.Process.Pid)
 		}
 		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
@@ -226,7 +227,9 @@ func TestDiskFull(t *testing.T) {
 		t.Fatalf("the commit that met the full disk: %v, want it saved by the reserve", err)
 	}
 	for range 3 {
-		if _, err := s.Commit(stepCommit(5, 500)); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), memDir) || !strings.Contains(err.Error(), "free some space") {
+		if _, err := s.Commit(stepCommit(5, 500)); !errors.Is(err, ErrDiskFull) ||
+			!strings.Contains(err.Error(), memDir) ||
+			!strings.Contains(err.Error(), "free some space") {
 			t.Fatalf("commit on a full disk: %v, want ErrDiskFull with directory and cure", err)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator stores. It rises with every
-// change to that page.
+// formatVersion is the version of the layout in docs/format.md, and of the bodies that the orchestrator stores. It
+// rises with every change to that page.
 const formatVersion = 2
 
 // NoStep is the Step of a record or snapshot that belongs to no step.
@@ -45,7 +45,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// StepKey is the permanent name of a step: a step of one attempt of one stream. Keys are ordered by stream, then attempt, then step.
+// StepKey is the permanent name of a step: a step of one attempt of one stream. Keys are ordered by stream, then
+// attempt, then step.
 type StepKey struct {
 	Stream  string // 1 to 255 bytes, no zero byte
 	Attempt uint32
@@ -95,7 +96,11 @@ func parseStepKey(key []byte) (StepKey, bool) {
 	if n < 2 || key[n] != 0 {
 		return StepKey{}, false
 	}
-	k := StepKey{Stream: string(key[1:n]), Attempt: binary.BigEndian.Uint32(key[n+1:]), Step: binary.BigEndian.Uint64(key[n+5:])}
+	k := StepKey{
+		Stream:  string(key[1:n]),
+		Attempt: binary.BigEndian.Uint32(key[n+1:]),
+		Step:    binary.BigEndian.Uint64(key[n+5:]),
+	}
 	return k, k.validate() == nil
 }
 

@@ -13,7 +13,8 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// lockDir takes the folder's lock, which is the solo lease of a run. The kernel releases it when the process ends, also by a crash.
+// lockDir takes the folder's lock, which is the solo lease of a run. The kernel releases it when the process ends, also
+// by a crash.
 func lockDir(d *disk.Disk, dir string) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(dir, d.FS())
 	var file *os.PathError
@@ -21,13 +22,14 @@ func lockDir(d *disk.Disk, dir string) (*pebble.Lock, error) {
 		return lock, err // taken, or the lock's file could not be created
 	}
 	by := ""
-	// The kernel refuses only another process. If this process has the lock itself, opening the file here would lose it: an fcntl
-	// lock ends with any close of its file.
+	// The kernel refuses only another process. If this process has the lock itself, opening the file here would lose
+	// it: an fcntl lock ends with any close of its file.
 	var refused syscall.Errno
 	if errors.As(err, &refused) && d.IsSystem() {
 		by = holder(d.FS().PathJoin(dir, "LOCK"))
 	}
-	return nil, fmt.Errorf("%w by another `millrace up`%s: stop that one first, or give this run a directory of its own", ErrLocked, by)
+	return nil, fmt.Errorf(
+		"%w by another `millrace up`%s: stop that one first, or give this run a directory of its own", ErrLocked, by)
 }
 
 // holder names the process that has the lock, "" if the system does not tell.
@@ -44,8 +46,9 @@ func holder(path string) string {
 	return fmt.Sprintf(" (process %d)", lock.Pid)
 }
 
-// gate lets calls into an open store, one writer at a time, and lets close wait for all of them. Unlike a read lock it may be entered
-// again from within a call, for example by a Replay whose function commits. While close waits, such an inner call is refused.
+// gate lets calls into an open store, one writer at a time, and lets close wait for all of them. Unlike a read lock it
+// may be entered again from within a call, for example by a Replay whose function commits. While close waits, such an
+// inner call is refused.
 type gate struct {
 	readOnly bool
 	// writing is held during the whole of a write, fsync included.

@@ -141,14 +141,16 @@ func replay(c *cursor, next, last uint64, f func(Record) error) error {
 	return nil
 }
 
-// truncation returns a batch that drops all records below index before; nil if there are none, or if no snapshot covers them.
+// truncation returns a batch that drops all records below index before; nil if there are none, or if no snapshot covers
+// them.
 func (j *journal) truncation(before uint64) (*pebble.Batch, error) {
 	if before <= j.first {
 		return nil, nil
 	}
 	if !j.hasSnapshot || before > j.snapshot+1 {
-		return nil, fmt.Errorf("truncate journal in %s before record %d: %w: save a snapshot of record %d or later first",
-			j.db.dir, before, ErrNotCovered, before-1)
+		return nil, fmt.Errorf(
+			"truncate journal in %s before record %d: %w: save a snapshot of record %d or later first", j.db.dir,
+			before, ErrNotCovered, before-1)
 	}
 	batch := j.db.pebble.NewBatch()
 	if err := batch.DeleteRange(indexKey(tagRecord, 0), indexKey(tagRecord, before), nil); err != nil {

@@ -38,16 +38,23 @@ func (p Plan) validate() error {
 
 // entry returns the entry of p.
 func (p Plan) entry(index uint64) Entry {
-	return Entry{Key: p.Key, Index: index, PlanSize: uint32(len(p.Body)), PlanCRC: crc32.Checksum(p.Body, castagnoli), Digest: p.Digest}
+	return Entry{
+		Key:      p.Key,
+		Index:    index,
+		PlanSize: uint32(len(p.Body)),
+		PlanCRC:  crc32.Checksum(p.Body, castagnoli),
+		Digest:   p.Digest,
+	}
 }
 
-// sameContent reports whether two entries are of the same plan. An entry is written once, but the same step may be sealed again.
+// sameContent reports whether two entries are of the same plan. An entry is written once, but the same step may be
+// sealed again.
 func (e Entry) sameContent(o Entry) bool {
 	return e.PlanSize == o.PlanSize && e.PlanCRC == o.PlanCRC && bytes.Equal(e.Digest, o.Digest)
 }
 
-// IndexEntry is a mark that a writer leaves beside the ledger for ever, to search the ledger later: few of them, far apart. The key's
-// step need not be sealed.
+// IndexEntry is a mark that a writer leaves beside the ledger for ever, to search the ledger later: few of them, far
+// apart. The key's step need not be sealed.
 type IndexEntry struct {
 	Key  StepKey
 	Body []byte
@@ -65,7 +72,8 @@ func (l ledger) seal(batch *pebble.Batch, index uint64, plans []Plan) error {
 			return err
 		}
 		if sealed && !old.sameContent(e) {
-			return fmt.Errorf("seal step %s in %s: %w: %d bytes with digest %x were sealed at record %d, now come %d bytes with digest %x",
+			return fmt.Errorf("seal step %s in %s: %w: "+
+				"%d bytes with digest %x were sealed at record %d, now come %d bytes with digest %x",
 				p.Key, l.db.dir, ErrConflict, old.PlanSize, old.Digest, old.Index, e.PlanSize, e.Digest)
 		}
 		if !sealed {

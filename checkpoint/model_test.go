@@ -25,7 +25,14 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{first: 1, records: map[uint64]Record{}, snapshots: map[uint64]Snapshot{}, entries: map[StepKey]Entry{}, plans: map[StepKey][]byte{}, indexEntries: map[StepKey][]byte{}}
+	return &model{
+		first:        1,
+		records:      map[uint64]Record{},
+		snapshots:    map[uint64]Snapshot{},
+		entries:      map[StepKey]Entry{},
+		plans:        map[StepKey][]byte{},
+		indexEntries: map[StepKey][]byte{},
+	}
 }
 
 func (m *model) newest() (Snapshot, bool) {
@@ -60,7 +67,15 @@ func (m *model) commit(c Commit) error {
 
 // clone returns an independent copy.
 func (m *model) clone() *model {
-	return &model{m.first, m.last, maps.Clone(m.records), maps.Clone(m.snapshots), maps.Clone(m.entries), maps.Clone(m.plans), maps.Clone(m.indexEntries)}
+	return &model{
+		m.first,
+		m.last,
+		maps.Clone(m.records),
+		maps.Clone(m.snapshots),
+		maps.Clone(m.entries),
+		maps.Clone(m.plans),
+		maps.Clone(m.indexEntries),
+	}
 }
 
 // differs compares everything that can be read.
@@ -86,7 +101,8 @@ func (m *model) differs(s *Store) error {
 	}
 	want, wantOK := m.newest()
 	got, ok, err := s.NewestSnapshot()
-	if err != nil || ok != wantOK || got.Index != want.Index || got.Step != want.Step || !bytes.Equal(got.Body, want.Body) {
+	if err != nil || ok != wantOK || got.Index != want.Index || got.Step != want.Step ||
+		!bytes.Equal(got.Body, want.Body) {
 		return errors.Join(err, errors.New("newest snapshot differs"))
 	}
 	seen := map[StepKey]Entry{}
@@ -132,7 +148,11 @@ func drawCommit(t *rapid.T) Commit {
 	}
 	steps := rapid.SliceOfNDistinct(rapid.Uint64Range(0, 12), 0, 2, rapid.ID).Draw(t, "plans")
 	for _, step := range steps {
-		k := StepKey{rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"), rapid.Uint32Range(0, 2).Draw(t, "attempt"), step}
+		k := StepKey{
+			rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"),
+			rapid.Uint32Range(0, 2).Draw(t, "attempt"),
+			step,
+		}
 		c.Plans = append(c.Plans, Plan{Key: k, Body: bytesOf("plan", 400), Digest: bytesOf("digest", 4)})
 		if rapid.Bool().Draw(t, "indexEntry") {
 			c.LedgerIndex = append(c.LedgerIndex, IndexEntry{Key: k, Body: bytesOf("indexEntry", 4)})
@@ -169,13 +189,18 @@ func TestModel(t *testing.T) {
 				if len(m.plans) == 0 {
 					return // nothing to seal again yet
 				}
-				k := rapid.SampledFrom(slices.SortedFunc(maps.Keys(m.plans), func(a, b StepKey) int { return bytes.Compare(stepKey(0, a), stepKey(0, b)) })).Draw(t, "key")
+				byBytes := func(a, b StepKey) int { return bytes.Compare(stepKey(0, a), stepKey(0, b)) }
+				k := rapid.SampledFrom(slices.SortedFunc(maps.Keys(m.plans), byBytes)).Draw(t, "key")
 				c := Commit{Plans: []Plan{{Key: k, Body: m.plans[k], Digest: m.entries[k].Digest}}}
 				_, err := s.Commit(c)
 				same(t, err, m.commit(c))
 			},
 			"snapshot": func(t *rapid.T) {
-				snap := Snapshot{Index: rapid.Uint64Range(0, m.last+1).Draw(t, "index"), Step: rapid.Int64Range(-1, 9).Draw(t, "step"), Body: []byte("state")}
+				snap := Snapshot{
+					Index: rapid.Uint64Range(0, m.last+1).Draw(t, "index"),
+					Step:  rapid.Int64Range(-1, 9).Draw(t, "step"),
+					Body:  []byte("state"),
+				}
 				var want error
 				if newest, ok := m.newest(); snap.Index > m.last || ok && snap.Index < newest.Index {
 					want = ErrNotCovered
@@ -197,8 +222,11 @@ func TestModel(t *testing.T) {
 				same(t, s.Truncate(before), want)
 			},
 			"drop plans": func(t *rapid.T) {
-				stream, before := rapid.SampledFrom([]string{"train", "eval"}).Draw(t, "stream"), rapid.Uint64Range(0, 13).Draw(t, "before")
-				maps.DeleteFunc(m.plans, func(k StepKey, _ []byte) bool { return k.Stream == stream && k.Step < before })
+				stream := rapid.SampledFrom([]string{"train", "eval"}).Draw(t, "stream")
+				before := rapid.Uint64Range(0, 13).Draw(t, "before")
+				maps.DeleteFunc(m.plans, func(k StepKey, _ []byte) bool {
+					return k.Stream == stream && k.Step < before
+				})
 				same(t, s.DropPlans(stream, before), nil)
 			},
 			"drop snapshots": func(t *rapid.T) {
@@ -225,12 +253,17 @@ func TestModel(t *testing.T) {
 				same(t, s.Compact(context.Background()), nil)
 			},
 			"entry before": func(t *rapid.T) {
-				k := StepKey{rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"), rapid.Uint32Range(0, 2).Draw(t, "attempt"), rapid.Uint64Range(0, 13).Draw(t, "step")}
+				k := StepKey{
+					rapid.SampledFrom([]string{"train", "eval", "trainer"}).Draw(t, "stream"),
+					rapid.Uint32Range(0, 2).Draw(t, "attempt"),
+					rapid.Uint64Range(0, 13).Draw(t, "step"),
+				}
 				got, ok, err := s.EntryBefore(k)
 				same(t, err, nil)
 				var want StepKey
 				for o := range m.entries {
-					if o.Stream == k.Stream && bytes.Compare(stepKey(0, o), stepKey(0, k)) <= 0 && (want == (StepKey{}) || bytes.Compare(stepKey(0, o), stepKey(0, want)) > 0) {
+					if o.Stream == k.Stream && bytes.Compare(stepKey(0, o), stepKey(0, k)) <= 0 &&
+						(want == (StepKey{}) || bytes.Compare(stepKey(0, o), stepKey(0, want)) > 0) {
 						want = o
 					}
 				}
@@ -258,7 +291,8 @@ func TestModel(t *testing.T) {
 				}
 			},
 		})
-		if r, err := s.Verify(); err != nil || !r.OK() || int(r.Plans) != len(m.plans) || int(r.Records) != len(m.records) {
+		if r, err := s.Verify(); err != nil || !r.OK() || int(r.Plans) != len(m.plans) ||
+			int(r.Records) != len(m.records) {
 			t.Fatalf("verify: %+v, %v", r, err)
 		}
 	})

@@ -27,8 +27,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Fail has the failpoints of tests, between the stages of a write and in the disk beneath; nil has none.
 	Fail *failpoint.Set
-	// Fatal ends the process when the disk fails beneath the journal. It gets a one-line error with the directory and the cure. If it
-	// is nil or returns, the line goes to standard error and the process exits with status 1.
+	// Fatal ends the process when the disk fails beneath the journal. It gets a one-line error with the directory and
+	// the cure. If it is nil or returns, the line goes to standard error and the process exits with status 1.
 	Fatal func(error)
 }
 
@@ -78,8 +78,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenReadOnly opens an existing store for Verify, Dump and all other reads. It changes nothing in the store, and opens a damaged store
-// as far as it can be read. It takes the same lock as Open.
+// OpenReadOnly opens an existing store for Verify, Dump and all other reads. It changes nothing in the store, and opens
+// a damaged store as far as it can be read. It takes the same lock as Open.
 func OpenReadOnly(cfg Config) (*Store, error) {
 	return open(cfg, actOpenReadOnly, true)
 }
@@ -90,7 +90,8 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 	}
 	cfg = cfg.withDefaults()
 	s = &Store{
-		dir: cfg.Dir, disk: cfg.Disk, fail: cfg.Fail, gate: newGate(readOnly), reserve: cfg.Disk.Reserve(cfg.Dir, cfg.Logger),
+		dir: cfg.Dir, disk: cfg.Disk, fail: cfg.Fail, gate: newGate(readOnly),
+		reserve: cfg.Disk.Reserve(cfg.Dir, cfg.Logger),
 	}
 	defer func() {
 		if err != nil {
@@ -203,12 +204,15 @@ func checkFormat(db *database, createdBy string, readOnly bool) error {
 		return corrupt(db.dir, "the format page", err.Error())
 	}
 	if version > formatVersion {
-		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program knows formats "+
-			"up to %d; use that version or a newer one", db.dir, ErrNewerFormat, version, by, formatVersion)
+		return fmt.Errorf(
+			"open run directory %s: %w: it has format %d, made by millrace %s, and this program knows formats "+
+				"up to %d; use that version or a newer one",
+			db.dir, ErrNewerFormat, version, by, formatVersion)
 	}
 	if version < formatVersion {
-		return fmt.Errorf("open run directory %s: %w: it has format %d, made by millrace %s, and this program reads format %d; "+
-			"finish the run with that version, or start a new run directory from the trainer's newest checkpoint",
+		return fmt.Errorf(
+			"open run directory %s: %w: it has format %d, made by millrace %s, and this program reads format %d; "+
+				"finish the run with that version, or start a new run directory from the trainer's newest checkpoint",
 			db.dir, ErrOlderFormat, version, by, formatVersion)
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// sink is Pebble's logger and event listener. For Pebble a failed write or fsync of its log or manifest is fatal; sink reports it in one
-// line and ends the process. It must not call the store: Pebble calls it with its own locks held.
+// sink is Pebble's logger and event listener. For Pebble a failed write or fsync of its log or manifest is fatal; sink
+// reports it in one line and ends the process. It must not call the store: Pebble calls it with its own locks held.
 type sink struct {
 	dir    string
 	logger *slog.Logger
@@ -45,11 +45,14 @@ func (s *sink) IsTracingEnabled(ctx context.Context) bool { return false }
 func (s *sink) end(err error) {
 	switch {
 	case disk.IsFull(err):
-		s.fatal(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
+		s.fatal(fmt.Errorf("write to %s: %w (%s); free some space on that file system and start again, "+
+			"everything acknowledged so far is kept", s.dir, ErrDiskFull, oneLine("%v", err)))
 	case pebble.IsCorruptionError(err):
 		s.fatal(fmt.Errorf("read %s: %w: %s; %s", s.dir, ErrCorrupt, oneLine("%v", err), corruptCure))
 	default:
-		s.fatal(fmt.Errorf("write to %s: %s; stopped, because the content of the disk is unknown after a failed write: check the disk and start again, everything acknowledged so far is kept", s.dir, oneLine("%v", err)))
+		s.fatal(fmt.Errorf("write to %s: %s; stopped, because the content of the disk is unknown after "+
+			"a failed write: check the disk and start again, everything acknowledged so far is kept",
+			s.dir, oneLine("%v", err)))
 	}
 }
 
@@ -64,7 +67,8 @@ func (s *sink) listener() *pebble.EventListener {
 		},
 		// A read that finds damage returns it to its caller; here it is only logged.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
-			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err", oneLine("%v", info.Details))
+			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err",
+				oneLine("%v", info.Details))
 		},
 		FlushEnd: func(info pebble.FlushInfo) {
 			if info.Err != nil && info.Err.Error() != emptyFlush {

@@ -80,5 +80,9 @@ func decodeSnapshot(key, value []byte) (Snapshot, error) {
 	if !ok {
 		return Snapshot{}, errShort
 	}
-	return Snapshot{Index: index, Step: int64(binary.LittleEndian.Uint64(value[crcSize:])), Body: value[snapshotHead:]}, nil
+	return Snapshot{
+		Index: index,
+		Step:  int64(binary.LittleEndian.Uint64(value[crcSize:])),
+		Body:  value[snapshotHead:],
+	}, nil
 }

@@ -13,7 +13,8 @@ import (
 	"millrace/internal/failpoint"
 )
 
-// Store is an open checkpoint store. Its methods may be called from several goroutines. Writes are made one after the other.
+// Store is an open checkpoint store. Its methods may be called from several goroutines. Writes are made one after the
+// other.
 type Store struct {
 	dir     string
 	disk    *disk.Disk
@@ -63,9 +64,9 @@ func (s *Store) Append(records ...Record) (last uint64, err error) {
 	return s.Commit(Commit{Records: records})
 }
 
-// Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. It keeps no body.
-// All bodies together have at most 256 MiB. On error nothing of c was written. The error is ErrConflict if a step is sealed already
-// with other content, and ErrDiskFull if there is no room.
+// Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. It
+// keeps no body. All bodies together have at most 256 MiB. On error nothing of c was written. The error is ErrConflict
+// if a step is sealed already with other content, and ErrDiskFull if there is no room.
 func (s *Store) Commit(c Commit) (last uint64, err error) {
 	if err := c.validate(); err != nil {
 		return 0, fmt.Errorf("commit to journal: %w", err)
@@ -108,9 +109,9 @@ func (s *Store) currentBounds() bounds {
 	return s.journal.bounds
 }
 
-// Replay calls f with every record from index from on, in order, as of now; from may be one past the last. A Body is valid until f
-// returns. The first error of f ends the replay and is returned unchanged. A from that was truncated is ErrNotCovered; a hole or a wrong
-// checksum is ErrCorrupt.
+// Replay calls f with every record from index from on, in order, as of now; from may be one past the last. A Body is
+// valid until f returns. The first error of f ends the replay and is returned unchanged. A from that was truncated is
+// ErrNotCovered; a hole or a wrong checksum is ErrCorrupt.
 func (s *Store) Replay(from uint64, f func(Record) error) error {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -127,8 +128,8 @@ func (s *Store) Replay(from uint64, f func(Record) error) error {
 	return replay(c, from, last, f)
 }
 
-// Truncate drops all records below index before. If the newest snapshot does not cover them, it is ErrNotCovered. It does nothing if
-// the records are gone already.
+// Truncate drops all records below index before. If the newest snapshot does not cover them, it is ErrNotCovered. It
+// does nothing if the records are gone already.
 func (s *Store) Truncate(before uint64) error {
 	leave, err := s.gate.enterWrite()
 	if err != nil {
@@ -148,8 +149,8 @@ func (s *Store) Truncate(before uint64) error {
 	return nil
 }
 
-// SaveSnapshot makes the state after record index durable. Snapshots are taken in order: index is not below the newest snapshot's and
-// not above the journal's end. Older snapshots stay until DropSnapshots.
+// SaveSnapshot makes the state after record index durable. Snapshots are taken in order: index is not below the newest
+// snapshot's and not above the journal's end. Older snapshots stay until DropSnapshots.
 func (s *Store) SaveSnapshot(index uint64, step int64, body []byte) error {
 	leave, err := s.gate.enterWrite()
 	if err != nil {
@@ -179,7 +180,8 @@ func (s *Store) SaveSnapshot(index uint64, step int64, body []byte) error {
 // NewestSnapshot returns the snapshot to start from, and whether there is one. The Body is the caller's.
 func (s *Store) NewestSnapshot() (Snapshot, bool, error) { return s.SnapshotBefore(math.MaxUint64) }
 
-// SnapshotBefore returns the newest snapshot at or before record index, and whether there is one. The Body is the caller's.
+// SnapshotBefore returns the newest snapshot at or before record index, and whether there is one. The Body is the
+// caller's.
 func (s *Store) SnapshotBefore(index uint64) (Snapshot, bool, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -218,7 +220,8 @@ func (s *Store) Entry(k StepKey) (Entry, bool, error) {
 	return s.ledger.entry(k)
 }
 
-// EntryBefore returns the newest entry of a stream at or before a key, in the order of the keys, and whether there is one.
+// EntryBefore returns the newest entry of a stream at or before a key, in the order of the keys, and whether there is
+// one.
 func (s *Store) EntryBefore(k StepKey) (Entry, bool, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -228,7 +231,8 @@ func (s *Store) EntryBefore(k StepKey) (Entry, bool, error) {
 	return s.ledger.entryBefore(k)
 }
 
-// IndexEntryBefore returns the newest index entry of the key's stream and attempt at or before its step, and whether there is one.
+// IndexEntryBefore returns the newest index entry of the key's stream and attempt at or before its step, and whether
+// there is one.
 func (s *Store) IndexEntryBefore(k StepKey) (IndexEntry, bool, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -248,8 +252,8 @@ func (s *Store) Plan(k StepKey) ([]byte, bool, error) {
 	return s.ledger.plan(k)
 }
 
-// Ledger calls f with every entry from key from on and before key to, in the order of the keys, as of now. The zero from is the first
-// key, the zero to is after the last. The first error of f ends the call and is returned unchanged.
+// Ledger calls f with every entry from key from on and before key to, in the order of the keys, as of now. The zero
+// from is the first key, the zero to is after the last. The first error of f ends the call and is returned unchanged.
 func (s *Store) Ledger(from, to StepKey, f func(Entry) error) error {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -280,8 +284,8 @@ func (s *Store) DropPlans(stream string, before uint64) error {
 	return s.db.apply("drop plans in", batch)
 }
 
-// Compact rewrites the files so that they hold only data that is still in the store. It takes as long as reading and writing that data.
-// Commits go on meanwhile. Full logs, some MiB, are kept for reuse until the store is opened again.
+// Compact rewrites the files so that they hold only data that is still in the store. It takes as long as reading and
+// writing that data. Commits go on meanwhile. Full logs, some MiB, are kept for reuse until the store is opened again.
 func (s *Store) Compact(ctx context.Context) error {
 	if s.gate.readOnly {
 		return ErrReadOnly
@@ -299,7 +303,8 @@ func (s *Store) Compact(ctx context.Context) error {
 	})
 }
 
-// Room returns the bytes that the store's file system has left and has in all. The store's own reserve does not count as left.
+// Room returns the bytes that the store's file system has left and has in all. The store's own reserve does not count
+// as left.
 func (s *Store) Room() (free, total uint64, err error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -320,8 +325,8 @@ func (s *Store) hasRoom() error {
 	return nil
 }
 
-// Verify reads everything and checks the invariants of docs/format.md. The report has the problems; the error says only that Verify
-// could not run. No other call should run meanwhile: open the store with OpenReadOnly.
+// Verify reads everything and checks the invariants of docs/format.md. The report has the problems; the error says only
+// that Verify could not run. No other call should run meanwhile: open the store with OpenReadOnly.
 func (s *Store) Verify() (Report, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -331,8 +336,8 @@ func (s *Store) Verify() (Report, error) {
 	return verify(s.db, s.currentBounds()), nil
 }
 
-// Dump prints everything in the store, one line each: the format page, snapshots, journal, ledger entries, plans and index entries. It
-// prints a damaged value as damaged, goes on, and returns ErrCorrupt at the end.
+// Dump prints everything in the store, one line each: the format page, snapshots, journal, ledger entries, plans and
+// index entries. It prints a damaged value as damaged, goes on, and returns ErrCorrupt at the end.
 func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	leave, err := s.gate.enter()
 	if err != nil {

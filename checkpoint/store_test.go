@@ -19,16 +19,20 @@ import (
 // TestLayout pins the bytes of docs/format.md.
 func TestLayout(t *testing.T) {
 	k := StepKey{"ev", 0x01020304, 0x05060708090a0b0c}
-	record, entry, plan, snapshot := indexKey(tagRecord, 258), stepKey(tagEntry, k), stepKey(tagPlan, k), indexKey(tagSnapshot, 2)
+	record, snapshot := indexKey(tagRecord, 258), indexKey(tagSnapshot, 2)
+	entry, plan := stepKey(tagEntry, k), stepKey(tagPlan, k)
 	for _, c := range []struct {
 		name       string
 		key, value []byte
 		want       string
 	}{
 		{"format", []byte{tagFormat}, encodeFormat([]byte{tagFormat}, 1, "v1"), "01|bb621328010000007631"},
-		{"record", record, encodeRecord(record, Record{Step: -1, Kind: 7, Body: []byte{0xaa}}), "020000000000000102|b0c1329407ffffffffffffffffaa"},
-		{"snapshot", snapshot, encodeSnapshot(snapshot, Snapshot{Step: 3, Body: []byte{0xbb}}), "030000000000000002|399fed790300000000000000bb"},
-		{"entry", entry, encodeEntry(entry, Entry{Index: 5, PlanSize: 6, PlanCRC: 7, Digest: []byte{0xcc}}), "046576000102030405060708090a0b0c|10fd19bb05000000000000000600000007000000cc"},
+		{"record", record, encodeRecord(record, Record{Step: -1, Kind: 7, Body: []byte{0xaa}}),
+			"020000000000000102|b0c1329407ffffffffffffffffaa"},
+		{"snapshot", snapshot, encodeSnapshot(snapshot, Snapshot{Step: 3, Body: []byte{0xbb}}),
+			"030000000000000002|399fed790300000000000000bb"},
+		{"entry", entry, encodeEntry(entry, Entry{Index: 5, PlanSize: 6, PlanCRC: 7, Digest: []byte{0xcc}}),
+			"046576000102030405060708090a0b0c|10fd19bb05000000000000000600000007000000cc"},
 		{"plan", plan, encodeBare(plan, []byte{0xdd}), "056576000102030405060708090a0b0c|260c0621dd"},
 	} {
 		if got := hex.EncodeToString(c.key) + "|" + hex.EncodeToString(c.value); got != c.want {
@@ -38,7 +42,15 @@ func TestLayout(t *testing.T) {
 }
 
 func TestStepKeysSortAndParse(t *testing.T) {
-	keys := []StepKey{{"a", 0, 0}, {"a", 0, 256}, {"a", 1, 1}, {"a", 256, 0}, {"a\x01", 0, 0}, {"aa", 0, 0}, {"b", 1<<32 - 1, 1<<64 - 1}}
+	keys := []StepKey{
+		{"a", 0, 0},
+		{"a", 0, 256},
+		{"a", 1, 1},
+		{"a", 256, 0},
+		{"a\x01", 0, 0},
+		{"aa", 0, 0},
+		{"b", 1<<32 - 1, 1<<64 - 1},
+	}
 	for i, k := range keys {
 		b := stepKey(tagEntry, k)
 		if got, ok := parseStepKey(b); !ok || got != k {
@@ -61,18 +73,21 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := func(c Commit) error { _, err := s.Commit(c); return err }
+	seal := func(plans ...Plan) error { return commit(Commit{Plans: plans}) }
+	otherDigest := Plan{Key: key(2), Body: body(1002, 10), Digest: []byte{9}}
+	otherPlan := Plan{Key: key(2), Body: []byte("x"), Digest: []byte{2, 2, 3}}
 	nothing := func(Record) error { return nil }
 	for name, c := range map[string]struct {
 		err   error
 		class error
 		says  string
 	}{
-		"other digest":      {commit(Commit{Plans: []Plan{{Key: key(2), Body: body(1002, 10), Digest: []byte{9}}}}), ErrConflict, "train/0/2"},
-		"other plan":        {commit(Commit{Plans: []Plan{{Key: key(2), Body: []byte("x"), Digest: []byte{2, 2, 3}}}}), ErrConflict, "record 2"},
-		"twice":             {commit(Commit{Plans: []Plan{{Key: key(9)}, {Key: key(9)}}}), nil, "twice in one commit"},
-		"long digest":       {commit(Commit{Plans: []Plan{{Key: key(9), Digest: make([]byte, MaxDigest+1)}}}), nil, "2049 bytes"},
-		"no stream":         {commit(Commit{Plans: []Plan{{}}}), nil, "no name"},
-		"zero in stream":    {commit(Commit{Plans: []Plan{{Key: StepKey{Stream: "a\x00"}}}}), nil, "zero byte"},
+		"other digest":      {seal(otherDigest), ErrConflict, "train/0/2"},
+		"other plan":        {seal(otherPlan), ErrConflict, "record 2"},
+		"twice":             {seal(Plan{Key: key(9)}, Plan{Key: key(9)}), nil, "twice in one commit"},
+		"long digest":       {seal(Plan{Key: key(9), Digest: make([]byte, MaxDigest+1)}), nil, "2049 bytes"},
+		"no stream":         {seal(Plan{}), nil, "no name"},
+		"zero in stream":    {seal(Plan{Key: StepKey{Stream: "a\x00"}}), nil, "zero byte"},
 		"long stream":       {s.DropPlans(strings.Repeat("x", 256), 1), nil, "256 bytes"},
 		"step":              {commit(Commit{Records: []Record{{Step: -2}}}), nil, "step -2"},
 		"too big":           {commit(Commit{Records: []Record{{Body: make([]byte, maxCommit+1)}}}), nil, "at most"},
@@ -141,7 +156,8 @@ func TestLedgerRange(t *testing.T) {
 		{StepKey{"train", 1, 0}, StepKey{"train", 0, 0}, ""},
 	} {
 		var got []string
-		if err := s.Ledger(c.from, c.to, func(e Entry) error { got = append(got, e.Key.String()); return nil }); err != nil {
+		collect := func(e Entry) error { got = append(got, e.Key.String()); return nil }
+		if err := s.Ledger(c.from, c.to, collect); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Join(got, " ") != c.want {
@@ -150,7 +166,8 @@ func TestLedgerRange(t *testing.T) {
 	}
 }
 
-// TestCallsWithinCalls: the function of a Replay may commit. Close waits for the Replay; a commit during Close fails at once.
+// TestCallsWithinCalls: the function of a Replay may commit. Close waits for the Replay; a commit during Close fails at
+// once.
 func TestCallsWithinCalls(t *testing.T) {
 	s := mustOpen(t, disktest.NewMemory())
 	steps(t, s, 1, 3, 10)
@@ -181,7 +198,8 @@ func TestCallsWithinCalls(t *testing.T) {
 		t.Errorf("replay ended with %v after %d records, close with %v; want ErrClosed after 3, nil", err, seen, closed)
 	}
 	for name, err := range map[string]error{
-		"close": s.Close(), "replay": s.Replay(1, nil), "truncate": s.Truncate(1), "drop": s.DropPlans("train", 1), "ledger": s.Ledger(StepKey{}, StepKey{}, nil), "dump": s.Dump(nil, DumpOptions{}),
+		"close": s.Close(), "replay": s.Replay(1, nil), "truncate": s.Truncate(1), "drop": s.DropPlans("train", 1),
+		"ledger": s.Ledger(StepKey{}, StepKey{}, nil), "dump": s.Dump(nil, DumpOptions{}),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s after close: %v", name, err)
@@ -202,11 +220,15 @@ func TestReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := verified(t, s); r.Records != 3 || r.Plans != 3 || r.Entries != 3 || r.CreatedBy != "test" || r.Format != formatVersion {
+	if r := verified(t, s); r.Records != 3 || r.Plans != 3 || r.Entries != 3 || r.CreatedBy != "test" ||
+		r.Format != formatVersion {
 		t.Errorf("report %+v", r)
 	}
 	_, err = s.Append(Record{})
-	for name, err := range map[string]error{"append": err, "snapshot": s.SaveSnapshot(1, 1, nil), "truncate": s.Truncate(1), "drop plans": s.DropPlans("train", 1), "drop snapshots": s.DropSnapshots(1), "compact": s.Compact(t.Context())} {
+	for name, err := range map[string]error{
+		"append": err, "snapshot": s.SaveSnapshot(1, 1, nil), "truncate": s.Truncate(1),
+		"drop plans": s.DropPlans("train", 1), "drop snapshots": s.DropSnapshots(1), "compact": s.Compact(t.Context()),
+	} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("%s: %v, want ErrReadOnly", name, err)
 		}
@@ -223,7 +245,8 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		s := mustOpen(t, disk)
 		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, formatVersion+1, "v99"))
 		mustClose(t, s)
-		if _, err := Open(memConfig(disk)); !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), "v99") || !strings.Contains(err.Error(), "format 3") {
+		if _, err := Open(memConfig(disk)); !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), "v99") ||
+			!strings.Contains(err.Error(), "format 3") {
 			t.Errorf("open: %v", err)
 		}
 	})
@@ -233,7 +256,9 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		put(t, s, []byte{tagFormat}, encodeFormat([]byte{tagFormat}, 1, "v0"))
 		mustClose(t, s)
 		for _, open := range []func(Config) (*Store, error){Open, OpenReadOnly} {
-			if _, err := open(memConfig(disk)); !errors.Is(err, ErrOlderFormat) || !strings.Contains(err.Error(), "v0") || !strings.Contains(err.Error(), "new run directory") {
+			if _, err := open(memConfig(disk)); !errors.Is(err, ErrOlderFormat) ||
+				!strings.Contains(err.Error(), "v0") ||
+				!strings.Contains(err.Error(), "new run directory") {
 				t.Errorf("open: %v", err)
 			}
 		}
@@ -247,7 +272,9 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 		}
 		for _, n := range names {
 			if strings.HasPrefix(n, "marker.format-version.") {
-				if err := disk.FS().Rename(disk.FS().PathJoin(memDir, n), disk.FS().PathJoin(memDir, n[:strings.LastIndex(n, ".")]+".999")); err != nil {
+				newer := n[:strings.LastIndex(n, ".")] + ".999"
+				join := disk.FS().PathJoin
+				if err := disk.FS().Rename(join(memDir, n), join(memDir, newer)); err != nil {
 					t.Fatal(err)
 				}
 			}

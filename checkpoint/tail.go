@@ -11,9 +11,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The file TAIL has 12 bytes: the index of the last acknowledged record (u64) and a CRC32C of these eight bytes. It is written after
-// the commit's fsync and synced only at a clean stop, so its index is true but may be old. Pebble takes damage near the end of its log
-// for a torn write that was never acknowledged, and drops it. The file shows that more was acknowledged.
+// The file TAIL has 12 bytes: the index of the last acknowledged record (u64) and a CRC32C of these eight bytes. It is
+// written after the commit's fsync and synced only at a clean stop, so its index is true but may be old. Pebble takes
+// damage near the end of its log for a torn write that was never acknowledged, and drops it. The file shows that more
+// was acknowledged.
 const (
 	tailName = "TAIL"
 	tailSize = 8 + crcSize

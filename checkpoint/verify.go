@@ -132,7 +132,8 @@ func (v *verifier) entries() {
 		if err != nil {
 			v.problem("ledger entry "+describeStepKey(key), "%v", err)
 		} else if e.Index > v.Last {
-			v.problem("ledger entry "+describeStepKey(key), "sealed at record %d, but the journal ends at %d", e.Index, v.Last)
+			v.problem("ledger entry "+describeStepKey(key),
+				"sealed at record %d, but the journal ends at %d", e.Index, v.Last)
 		}
 	})
 }
@@ -176,7 +177,11 @@ func (v *verifier) ledgerIndex() {
 
 // nothingElse looks for keys that this format does not have.
 func (v *verifier) nothingElse() {
-	for _, c := range []*cursor{v.db.scan(nil, []byte{tagFormat}), v.db.scan([]byte{tagFormat, 0}, []byte{tagRecord}), v.db.scan([]byte{tagEnd}, nil)} {
+	for _, c := range []*cursor{
+		v.db.scan(nil, []byte{tagFormat}),
+		v.db.scan([]byte{tagFormat, 0}, []byte{tagRecord}),
+		v.db.scan([]byte{tagEnd}, nil),
+	} {
 		for c.next() {
 			v.problem("keys", "%x is no key of this store", c.key())
 		}

@@ -7,8 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// creatingName is a file that exists while a store is created. Pebble creates a database in several steps. A power cut between them
-// leaves a database that does not open. Such a store has acknowledged nothing yet, so it may be created again.
+// creatingName is a file that exists while a store is created. Pebble creates a database in several steps. A power cut
+// between them leaves a database that does not open. Such a store has acknowledged nothing yet, so it may be created
+// again.
 const creatingName = "CREATING"
 
 // MakeDir creates a folder with its parents, and syncs every folder that got a new entry.
@@ -38,8 +39,8 @@ func (d *Disk) HasStore(dir string) (bool, error) {
 	return files && !slices.Contains(names, creatingName), nil
 }
 
-// BeginCreation marks an empty folder as a store whose creation has begun, and reports true. It first empties a folder whose creation
-// never ended. It leaves every other folder as it is, and reports false.
+// BeginCreation marks an empty folder as a store whose creation has begun, and reports true. It first empties a folder
+// whose creation never ended. It leaves every other folder as it is, and reports false.
 func (d *Disk) BeginCreation(dir string) (fresh bool, err error) {
 	names, err := d.fs.List(dir)
 	if err != nil {

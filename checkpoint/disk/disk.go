@@ -1,6 +1,6 @@
-// Package disk is the file system beneath a checkpoint store. It does three things that Pebble leaves to its caller. It creates a store's
-// folder so that an interrupted creation is detected. It turns a full disk into an error before Pebble ends the process. It injects
-// faults for tests.
+// Package disk is the file system beneath a checkpoint store. It does three things that Pebble leaves to its caller. It
+// creates a store's folder so that an interrupted creation is detected. It turns a full disk into an error before
+// Pebble ends the process. It injects faults for tests.
 //
 //	disk.go      Disk: a file system and the size of its reserve
 //	creation.go  the folder of a store: made, marked as unfinished, finished
@@ -39,8 +39,8 @@ func (d *Disk) FS() vfs.FS { return d.fs }
 // IsSystem reports whether this is the operating system's file system, unwrapped.
 func (d *Disk) IsSystem() bool { return d.fs == vfs.Default }
 
-// WithFailpoints returns the disk with the failpoints checkpoint/write, checkpoint/sync and checkpoint/create in it. If fail arms none
-// of the store's points, it returns d itself.
+// WithFailpoints returns the disk with the failpoints checkpoint/write, checkpoint/sync and checkpoint/create in it. If
+// fail arms none of the store's points, it returns d itself.
 func (d *Disk) WithFailpoints(fail *failpoint.Set) *Disk {
 	if !fail.Arms("checkpoint/") {
 		return d

@@ -6,9 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// orderedFS syncs a folder before a marker is created or removed in it. A marker names another file of its folder, and Pebble syncs the
-// folder only after both exist. A file system may write directory entries in any order, so a power cut could leave a marker that names
-// a missing file, and the database would not open.
+// orderedFS syncs a folder before a marker is created or removed in it. A marker names another file of its folder, and
+// Pebble syncs the folder only after both exist. A file system may write directory entries in any order, so a power cut
+// could leave a marker that names a missing file, and the database would not open.
 type orderedFS struct{ vfs.FS }
 
 // Create syncs the folder before it creates a marker.

@@ -13,9 +13,9 @@ import (
 
 const reserveName = "BALLAST"
 
-// Reserve is a file that only takes up room. When a write finds the file system full, the reserve deletes the file and the write is
-// tried again and succeeds. From then on Restore fails until the file could be written again. So a store learns that its disk is full
-// before a write of Pebble fails, which would end the process.
+// Reserve is a file that only takes up room. When a write finds the file system full, the reserve deletes the file and
+// the write is tried again and succeeds. From then on Restore fails until the file could be written again. So a store
+// learns that its disk is full before a write of Pebble fails, which would end the process.
 type Reserve struct {
 	fs     vfs.FS // beneath the wrapper that notices a full disk
 	path   string
@@ -31,8 +31,8 @@ func (d *Disk) Reserve(dir string, logger *slog.Logger) *Reserve {
 	return &Reserve{fs: d.fs, path: d.fs.PathJoin(dir, reserveName), size: d.reserve, logger: logger}
 }
 
-// FS returns the file system for a database that writes. It spends the reserve when the disk is full, and writes directory entries in
-// the order that the database needs.
+// FS returns the file system for a database that writes. It spends the reserve when the disk is full, and writes
+// directory entries in the order that the database needs.
 func (r *Reserve) FS() vfs.FS {
 	if r.size == 0 {
 		return orderedFS{r.fs}
@@ -49,7 +49,8 @@ func (r *Reserve) spend() {
 	r.logger.Error("checkpoint: disk full, running on the reserve", "path", r.path, "reserve_bytes", r.size, "err", err)
 }
 
-// Prepare writes the reserve if it is missing. A disk without room for it is no error: the reserve counts as spent then.
+// Prepare writes the reserve if it is missing. A disk without room for it is no error: the reserve counts as spent
+// then.
 func (r *Reserve) Prepare() error {
 	err := r.write()
 	if IsFull(err) {

@@ -14,8 +14,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// Record is one act of a role. Seq counts from 1 in the process. Nanos is the monotonic time since boot, so the records of several
-// processes of a host can be merged.
+// Record is one act of a role. Seq counts from 1 in the process. Nanos is the monotonic time since boot, so the records
+// of several processes of a host can be merged.
 type Record struct {
 	Seq     uint64 `json:"seq"`
 	Nanos   int64  `json:"boottime_ns"`
@@ -37,8 +37,8 @@ type Record struct {
 	Goroutines int   `json:"goroutines,omitempty"` // of the Go runtime
 }
 
-// Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating system before
-// Write returns, so a kill -9 loses none.
+// Log appends records to a file; a nil Log drops them. Safe for concurrent use. Every record reaches the operating
+// system before Write returns, so a kill -9 loses none.
 type Log struct {
 	role  string
 	clock seam.Clock
@@ -61,7 +61,8 @@ func Open(dir, role string, clock seam.Clock) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", role, os.Getpid())), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", role, os.Getpid())),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
 	}

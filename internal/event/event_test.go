@@ -23,7 +23,17 @@ func TestRecordsAreNumberedAndInOrder(t *testing.T) {
 	for w := range writers {
 		group.Go(func() {
 			for i := range each {
-				l.Write(Record{Event: "fetch", Seq: 99, Role: "forged", Step: int64(i), Rank: w, Micro: -1, Key: "web \"quoted\"\n"})
+				l.Write(
+					Record{
+						Event: "fetch",
+						Seq:   99,
+						Role:  "forged",
+						Step:  int64(i),
+						Rank:  w,
+						Micro: -1,
+						Key:   "web \"quoted\"\n",
+					},
+				)
 			}
 		})
 	}
@@ -35,7 +45,8 @@ func TestRecordsAreNumberedAndInOrder(t *testing.T) {
 	}
 	next := make([]int64, writers)
 	for i, r := range records {
-		if r.Seq != uint64(i)+1 || r.Role != "loader-0" || r.Pid != os.Getpid() || r.Key != "web \"quoted\"\n" || r.Micro != -1 {
+		if r.Seq != uint64(i)+1 || r.Role != "loader-0" || r.Pid != os.Getpid() || r.Key != "web \"quoted\"\n" ||
+			r.Micro != -1 {
 			t.Fatalf("record %d is %+v", i, r)
 		}
 		if i > 0 && r.Nanos < records[i-1].Nanos {

@@ -1,5 +1,5 @@
-// Package failpoint stops, delays or kills a role at a named point, or makes its disk fail there, for tests. Without a specification a
-// point does nothing. docs/failpoints.md lists the points.
+// Package failpoint stops, delays or kills a role at a named point, or makes its disk fail there, for tests. Without a
+// specification a point does nothing. docs/failpoints.md lists the points.
 package failpoint
 
 import (
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Env is the variable with a role's points: `name=action[:<file>][@n]`, separated by `;`. The action is taken at the n-th hit: 1 by
-// default, every hit if n is 0. The prefix `<role name>:` of a name selects one process. An action with a file is taken once over all
-// processes: by the one that creates the file. The actions are
+// Env is the variable with a role's points: `name=action[:<file>][@n]`, separated by `;`. The action is taken at the
+// n-th hit: 1 by default, every hit if n is 0. The prefix `<role name>:` of a name selects one process. An action with
+// a file is taken once over all processes: by the one that creates the file. The actions are
 //
 //	kill             SIGKILL to the process itself
 //	stop             SIGSTOP to the process itself
@@ -92,13 +92,15 @@ func parsePoint(item string) (string, *point, error) {
 		}
 		words = words[1:]
 	default:
-		return "", nil, fmt.Errorf("parse failpoint %q: action is kill, stop, panic, sleep:<duration>, eio, enospc or torn", item)
+		return "", nil, fmt.Errorf(
+			"parse failpoint %q: action is kill, stop, panic, sleep:<duration>, eio, enospc or torn", item)
 	}
 	p.once = strings.Join(words, ":")
 	return name, p, nil
 }
 
-// OnTaken sets a function that is called before every action, in the goroutine of the hit. Call it before the first hit.
+// OnTaken sets a function that is called before every action, in the goroutine of the hit. Call it before the first
+// hit.
 func (s *Set) OnTaken(told func(point, action string)) {
 	if s != nil {
 		s.taken = told

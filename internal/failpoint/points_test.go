@@ -17,7 +17,8 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var listed []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [a-z, ]+ \\| .+ \\|$").FindAllStringSubmatch(string(page), -1) {
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| [a-z, ]+ \\| .+ \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(page), -1) {
 		if slices.Contains(listed, m[1]) {
 			t.Errorf("%s is in the table twice", m[1])
 		}
@@ -42,7 +43,8 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 	}
 }
 
-// sourcePoints returns the names that the source passes to Hit, Fault and Write. Each kind of a sidecar's events is a point, too.
+// sourcePoints returns the names that the source passes to Hit, Fault and Write. Each kind of a sidecar's events is a
+// point, too.
 func sourcePoints(t *testing.T) map[string][]string {
 	t.Helper()
 	name := regexp.MustCompile(`(?:\b[hH]it|\bFault|\bWrite)\("([a-z]+/[a-z/]+)"`)
@@ -55,7 +57,8 @@ func sourcePoints(t *testing.T) map[string][]string {
 		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 || d.Name() == "build") {
 			return filepath.SkipDir
 		}
-		if d.IsDir() || strings.HasSuffix(path, "_test.go") || !strings.HasSuffix(path, ".go") && !strings.Contains(path, "clients/python/src/") {
+		if d.IsDir() || strings.HasSuffix(path, "_test.go") ||
+			!strings.HasSuffix(path, ".go") && !strings.Contains(path, "clients/python/src/") {
 			return nil
 		}
 		text, err := os.ReadFile(path)

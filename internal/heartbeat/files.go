@@ -82,7 +82,8 @@ func (Files) Create(path string) (*Page, error) {
 	return p, nil
 }
 
-// Open maps the page of a process of this host. It fails if the process is dead: the page is gone, or belongs to another process.
+// Open maps the page of a process of this host. It fails if the process is dead: the page is gone, or belongs to
+// another process.
 func (Files) Open(path string) (*Monitor, error) {
 	pid, err := owner(path)
 	if err != nil {
@@ -118,7 +119,8 @@ func (Files) Open(path string) (*Monitor, error) {
 // exiting is the kernel's PF_EXITING among a thread's flags. A process with much memory stays in this state for long.
 const exiting = 0x4
 
-// isDown reads the state of a process's first thread (proc(5), stat). The open file is bound to that process, not to its number.
+// isDown reads the state of a process's first thread (proc(5), stat). The open file is bound to that process, not to
+// its number.
 func isDown(state io.ReaderAt) bool {
 	var buf [512]byte
 	n, err := state.ReadAt(buf[:], 0)
@@ -136,8 +138,8 @@ func isDown(state io.ReaderAt) bool {
 
 // hasRun returns a function that reports whether a process had processor time since the call before.
 func hasRun(pid int) func() bool {
-	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED). It counts nanoseconds of all its
-	// threads; /proc counts only hundredths of a second.
+	// The number of another process's clock (clock_getcpuclockid(3), the kernel's CPUCLOCK_SCHED). It counts
+	// nanoseconds of all its threads; /proc counts only hundredths of a second.
 	clock := int32(^pid<<3 | 2)
 	var last unix.Timespec
 	return func() bool {
@@ -151,7 +153,8 @@ func hasRun(pid int) func() bool {
 	}
 }
 
-// sleep keeps the calling thread. A goroutine that waits for a timer of the runtime may be woken late, by another thread.
+// sleep keeps the calling thread. A goroutine that waits for a timer of the runtime may be woken late, by another
+// thread.
 func sleep(_ context.Context, d time.Duration) {
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil) // a signal ends it early, which costs an extra beat
@@ -164,6 +167,6 @@ func keepThread() (free func()) {
 	return runtime.UnlockOSThread
 }
 
-// prefer asks the kernel to wake this thread before others. The kernel refuses most users. Beats of a busy host are late then, which
-// Judge tolerates.
+// prefer asks the kernel to wake this thread before others. The kernel refuses most users. Beats of a busy host are
+// late then, which Judge tolerates.
 func prefer() { _ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10) }

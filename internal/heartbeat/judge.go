@@ -36,12 +36,13 @@ const (
 
 // Judge turns readings of one page into verdicts. It is pure: time comes from its caller. Not safe for concurrent use.
 //
-// A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of processor time, so signs
-// of life decide: a beat, or processor time. A beat alone would not do: garbage collection or a large copy may delay beats for long. A
-// process that runs without progress is stuck, not silent.
+// A process that the kernel has stopped or is ending is silent at once. Any other process may only be short of
+// processor time, so signs of life decide: a beat, or processor time. A beat alone would not do: garbage collection or
+// a large copy may delay beats for long. A process that runs without progress is stuck, not silent.
 //
-// Every look without a sign of life adds to the silence, at most the time Look. If the host delayed the watcher for longer, it may have
-// delayed the watched process, too. Earlier late beats raise the allowance for the next beat, and so do earlier suspicions (Caution).
+// Every look without a sign of life adds to the silence, at most the time Look. If the host delayed the watcher for
+// longer, it may have delayed the watched process, too. Earlier late beats raise the allowance for the next beat, and
+// so do earlier suspicions (Caution).
 type Judge struct {
 	deadline time.Duration
 	caution  *Caution
@@ -55,8 +56,8 @@ type Judge struct {
 	still   time.Duration // counted since the last progress, with requests pending
 }
 
-// NewJudge returns a judge. Its verdict is Stuck when requests are pending and there was no progress for the deadline. Judges of one host
-// share a caution.
+// NewJudge returns a judge. Its verdict is Stuck when requests are pending and there was no progress for the deadline.
+// Judges of one host share a caution.
 func NewJudge(deadline time.Duration, caution *Caution) *Judge {
 	return &Judge{deadline: deadline, caution: caution}
 }

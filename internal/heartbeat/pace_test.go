@@ -56,7 +56,8 @@ func TestBeatsSlowDown(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if v, d := heartbeat.Watch(m, j, time.Minute); v != heartbeat.Silent || d > heartbeat.Idle+heartbeat.Overdue+heartbeat.Look {
+		if v, d := heartbeat.Watch(m, j, time.Minute); v != heartbeat.Silent ||
+			d > heartbeat.Idle+heartbeat.Overdue+heartbeat.Look {
 			t.Errorf("after its end it is %v, seen after %v", v, d)
 		}
 		if err := errors.Join(p.Close(), m.Close()); err != nil {

@@ -21,8 +21,9 @@ const Size = 4096
 // magic is "MRBEAT01" read as a little-endian word.
 const magic = 0x313054414542524d
 
-// Words is the shared memory of a page: 64-bit words, little-endian on the machines that this program supports. Words of different
-// threads lie on different cache lines. Each word is read and written as a whole; a reader sees no order between them.
+// Words is the shared memory of a page: 64-bit words, little-endian on the machines that this program supports. Words
+// of different threads lie on different cache lines. Each word is read and written as a whole; a reader sees no order
+// between them.
 type Words struct {
 	magic    atomic.Uint64 // offset 0; written last: a page without it is not ready
 	pid      atomic.Uint64 // 8
@@ -115,7 +116,8 @@ func (p *Page) End() {
 	}
 }
 
-// Close removes the page's name; a monitor that is open keeps the memory. Run must have returned, and nothing is counted afterwards.
+// Close removes the page's name; a monitor that is open keeps the memory. Run must have returned, and nothing is
+// counted afterwards.
 func (p *Page) Close() error {
 	if p == nil {
 		return nil
@@ -131,7 +133,8 @@ type Reading struct {
 	Progress uint64        // pieces of work done
 	Pending  uint64        // requests in flight
 	Down     bool          // stopped, ending or gone, according to the kernel; asked only if there was no new beat
-	Ran      bool          // had processor time since the last question, according to the kernel; asked only if there was no new beat
+	// had processor time since the last question, according to the kernel; asked only if there was no new beat
+	Ran bool
 }
 
 // Kernel answers about the process that a monitor watches.

@@ -41,8 +41,8 @@ func (h *hasher) sum() (d millrace.Digest) {
 	return d
 }
 
-// Content returns the content digest of a step. names are the run's sources in sorted order, which Segment.Source indexes. The segments
-// may have any order and are not changed.
+// Content returns the content digest of a step. names are the run's sources in sorted order, which Segment.Source
+// indexes. The segments may have any order and are not changed.
 func Content(names []string, segments []millrace.Segment) millrace.Digest {
 	h := newHasher()
 	buf := make([]byte, 0, flushAt+256)
@@ -62,8 +62,8 @@ func Content(names []string, segments []millrace.Segment) millrace.Digest {
 	return h.sum()
 }
 
-// contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are in order within their source, so
-// it only groups them by source.
+// contentOrder returns the segments' indices by (source, ordinal, offset). Segments in draw order are in order within
+// their source, so it only groups them by source.
 func contentOrder(sources int, segments []millrace.Segment) []uint32 {
 	starts, newest, sorted := make([]int, sources+1), make([]*millrace.Segment, sources), true
 	for i := range segments {

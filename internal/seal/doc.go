@@ -1,5 +1,5 @@
-// Package seal computes the digests that seal a step: the content digest, equal under every topology, and the Merkle tree over
-// rank × microbatch that lets a constructor verify its own part.
+// Package seal computes the digests that seal a step: the content digest, equal under every topology, and the Merkle
+// tree over rank × microbatch that lets a constructor verify its own part.
 //
 // All digests are blake2b-128; integers are little-endian; u32 and u64 are 4 and 8 bytes.
 //
@@ -17,14 +17,14 @@
 //	node = H(0x01 left:16 right:16)
 //	root = H(0x02 step:u64 ranks:u32 microbatches:u32 rows:u32 sequence_length:u32 layout NUL top:16)
 //
-// Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left; a last one without a neighbour
-// moves up unchanged. top is the only node of the highest level.
+// Leaves are rank-major: leaf rank*microbatches + microbatch. A level pairs neighbours from the left; a last one
+// without a neighbour moves up unchanged. top is the only node of the highest level.
 //
 //	flags   1: the document continues; 2: part, parts and holder follow; 4: patches follow
 //	source  index into the run's sources, sorted by name
 //	ranks   data-parallel ranks, the only axis along which segments are distributed
 //	rows    micro_batch_size
 //
-// The digest does not cover stream, attempt, term, element type and whether the step is the last. They do not place a segment, and a
-// replay must have the same root.
+// The digest does not cover stream, attempt, term, element type and whether the step is the last. They do not place a
+// segment, and a replay must have the same root.
 package seal

@@ -13,8 +13,8 @@ const (
 	rootTag = 0x02
 )
 
-// Placement returns the leaves of a step's placement, rank-major, and their root. The caller stores both in the plan. Assignments must
-// be ordered by (rank, microbatch, row, start), as in every plan.
+// Placement returns the leaves of a step's placement, rank-major, and their root. The caller stores both in the plan.
+// Assignments must be ordered by (rank, microbatch, row, start), as in every plan.
 func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest, root millrace.Digest) {
 	h := newHasher()
 	buf := make([]byte, 0, flushAt)
@@ -34,22 +34,25 @@ func Placement(p *millrace.Plan, shape millrace.Shape) (leaves []millrace.Digest
 	return leaves, rootOf(h, p, shape, leaves)
 }
 
-// VerifyPart checks one microbatch of one rank against the plan's leaf. It reads only the plan's step, dimensions, leaves and the
-// assignments of that part, so a constructor can check the part that it received. VerifyRoot checks the leaves.
+// VerifyPart checks one microbatch of one rank against the plan's leaf. It reads only the plan's step, dimensions,
+// leaves and the assignments of that part, so a constructor can check the part that it received. VerifyRoot checks the
+// leaves.
 func VerifyPart(p *millrace.Plan, rank millrace.Rank, microbatch uint32) error {
 	if err := dimensions(p); err != nil {
 		return err
 	}
 	if uint32(rank) >= p.Ranks || microbatch >= p.Microbatches {
-		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: rank %d microbatch %d lies outside %d ranks × %d microbatches",
-			p.Step, rank, microbatch, p.Ranks, p.Microbatches)
+		return millrace.Errorf(millrace.ErrMismatch,
+			"verify step %s: rank %d microbatch %d lies outside %d ranks × %d microbatches", p.Step, rank, microbatch,
+			p.Ranks, p.Microbatches)
 	}
 	want := p.Leaves[int(rank)*int(p.Microbatches)+int(microbatch)]
 	part := p.Part(rank, microbatch)
 	got := newHasher().digest(appendLeaf(make([]byte, 0, flushAt), p.Step, rank, microbatch, part))
 	if got != want {
-		return millrace.Errorf(millrace.ErrMismatch, "verify step %s rank %d microbatch %d: its %d segments have digest %s, the plan says %s",
-			p.Step, rank, microbatch, len(part), got, want)
+		return millrace.Errorf(millrace.ErrMismatch,
+			"verify step %s rank %d microbatch %d: its %d segments have digest %s, the plan says %s", p.Step, rank,
+			microbatch, len(part), got, want)
 	}
 	return nil
 }
@@ -60,7 +63,8 @@ func VerifyRoot(p *millrace.Plan, shape millrace.Shape) error {
 		return err
 	}
 	if got := rootOf(newHasher(), p, shape, p.Leaves); got != p.Placement {
-		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: its leaves have root %s, the plan says %s", p.Step, got, p.Placement)
+		return millrace.Errorf(millrace.ErrMismatch, "verify step %s: its leaves have root %s, the plan says %s",
+			p.Step, got, p.Placement)
 	}
 	return nil
 }
@@ -110,7 +114,8 @@ func merkle(h *hasher, leaves []millrace.Digest) millrace.Digest {
 	return level[0]
 }
 
-func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uint32, part []millrace.Assignment) []byte {
+func appendLeaf(b []byte, step millrace.Step, rank millrace.Rank, microbatch uint32,
+	part []millrace.Assignment) []byte {
 	le := binary.LittleEndian
 	b = append(b, leafTag)
 	b = le.AppendUint64(b, uint64(step))

@@ -27,13 +27,19 @@ func TestContentKnown(t *testing.T) {
 	}
 }
 
-// TestContentOrder: the digest does not depend on the order of the segments, and changes with any of them; also beyond one flush.
+// TestContentOrder: the digest does not depend on the order of the segments, and changes with any of them; also beyond
+// one flush.
 func TestContentOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "bb", "ccc"}
 	segs := make([]millrace.Segment, 3000)
 	for i := range segs {
-		segs[i] = millrace.Segment{Source: uint32(i % 3), Ordinal: millrace.Ordinal(i / 6), Offset: uint32(i % 2), Length: 1 + rng.Uint32N(9)}
+		segs[i] = millrace.Segment{
+			Source:  uint32(i % 3),
+			Ordinal: millrace.Ordinal(i / 6),
+			Offset:  uint32(i % 2),
+			Length:  1 + rng.Uint32N(9),
+		}
 	}
 	want := Content(names, segs)
 	for range 5 {
@@ -53,8 +59,14 @@ func testPlan(ranks, microbatches uint32) (*millrace.Plan, millrace.Shape) {
 	for r := range ranks {
 		for m := range microbatches {
 			for i := range (r + m) % 3 { // some parts are empty
-				seg := millrace.Segment{Source: i, Ordinal: millrace.Ordinal(r*100 + m), Length: 9, ID: millrace.SampleID{Shard: r, Record: 4}}
-				p.Assignments = append(p.Assignments, millrace.Assignment{Segment: seg, Rank: millrace.Rank(r), Microbatch: m, Start: 9 * i})
+				seg := millrace.Segment{
+					Source:  i,
+					Ordinal: millrace.Ordinal(r*100 + m),
+					Length:  9,
+					ID:      millrace.SampleID{Shard: r, Record: 4},
+				}
+				p.Assignments = append(p.Assignments,
+					millrace.Assignment{Segment: seg, Rank: millrace.Rank(r), Microbatch: m, Start: 9 * i})
 			}
 		}
 	}
@@ -92,16 +104,18 @@ func TestVerify(t *testing.T) {
 
 func TestVerifyRefuses(t *testing.T) {
 	for name, change := range map[string]func(*millrace.Plan, *millrace.Shape){
-		"segment":      func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Length++ },
-		"start":        func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Start++ },
-		"row":          func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Row++ },
-		"more":         func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].More = true },
-		"epoch":        func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Epoch++ },
-		"record":       func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].ID.Record++ },
-		"step":         func(p *millrace.Plan, _ *millrace.Shape) { p.Step++ },
-		"left out":     func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments = p.Assignments[1:] },
-		"patches":      func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Patches++ },
-		"part":         func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Parts, p.Assignments[0].Part = 3, 1 },
+		"segment":  func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Length++ },
+		"start":    func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Start++ },
+		"row":      func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Row++ },
+		"more":     func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].More = true },
+		"epoch":    func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Epoch++ },
+		"record":   func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].ID.Record++ },
+		"step":     func(p *millrace.Plan, _ *millrace.Shape) { p.Step++ },
+		"left out": func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments = p.Assignments[1:] },
+		"patches":  func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Patches++ },
+		"part": func(p *millrace.Plan, _ *millrace.Shape) {
+			p.Assignments[0].Parts, p.Assignments[0].Part = 3, 1
+		},
 		"moved":        func(p *millrace.Plan, _ *millrace.Shape) { p.Assignments[0].Microbatch = 0 },
 		"leaf":         func(p *millrace.Plan, _ *millrace.Shape) { p.Leaves[3][0]++ },
 		"leaves":       func(p *millrace.Plan, _ *millrace.Shape) { p.Leaves = p.Leaves[:3] },
@@ -137,7 +151,8 @@ func BenchmarkSeal(b *testing.B) {
 	for i := range uint32(1 << 16) {
 		seg := millrace.Segment{Ordinal: millrace.Ordinal(i), Length: 900}
 		segs = append(segs, seg)
-		p.Assignments = append(p.Assignments, millrace.Assignment{Segment: seg, Rank: millrace.Rank(i / 64), Microbatch: i / 8 % 8})
+		p.Assignments = append(p.Assignments,
+			millrace.Assignment{Segment: seg, Rank: millrace.Rank(i / 64), Microbatch: i / 8 % 8})
 	}
 	b.Run("content", func(b *testing.B) {
 		for b.Loop() {

@@ -1,5 +1,5 @@
-// Package seam holds the interfaces through which roles use the clock and the network, so that a simulation can replace both. The
-// interface for files is in package sources.
+// Package seam holds the interfaces through which roles use the clock and the network, so that a simulation can replace
+// both. The interface for files is in package sources.
 package seam
 
 import (
@@ -51,8 +51,8 @@ type UnixNet struct{}
 // maxPath is the longest socket path that the kernel accepts, without the final zero.
 const maxPath = 107
 
-// Listen binds a path with mode 0600, and replaces a stale socket of our own. The caller's directory is private (0700), so no other
-// user reaches the socket before its mode is set.
+// Listen binds a path with mode 0600, and replaces a stale socket of our own. The caller's directory is private (0700),
+// so no other user reaches the socket before its mode is set.
 func (UnixNet) Listen(address string) (net.Listener, error) {
 	if err := os.Remove(address); err != nil && !os.IsNotExist(err) {
 		return nil, err
@@ -85,7 +85,8 @@ func (UnixNet) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", short)
 }
 
-// shorten returns a path through the directory's descriptor that fits a socket address. The returned function releases the descriptor.
+// shorten returns a path through the directory's descriptor that fits a socket address. The returned function releases
+// the descriptor.
 func shorten(path string) (string, func(), error) {
 	if len(path) <= maxPath {
 		return path, func() {}, nil

@@ -29,7 +29,9 @@ func TestPayloadIsTheSameOnTheWire(t *testing.T) {
 		}
 		var got proto.FetchReply
 		cut := len(raw) / 2
-		if err := c.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw[:cut]), mem.SliceBuffer(raw[cut:])}, &got); err != nil || !bytes.Equal(got.Arrow, want.Arrow) {
+		parts := mem.BufferSlice{mem.SliceBuffer(raw[:cut]), mem.SliceBuffer(raw[cut:])}
+		if err := c.Unmarshal(parts, &got); err != nil ||
+			!bytes.Equal(got.Arrow, want.Arrow) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 	}

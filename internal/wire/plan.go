@@ -17,7 +17,8 @@ func PlanToProto(p *millrace.Plan, state []byte) *proto.Plan {
 		Fence: &proto.Fence{Stream: string(p.Stream), Attempt: uint32(p.Attempt), Term: uint64(p.Term)},
 		Step:  uint64(p.Step), Ranks: p.Ranks, Microbatches: p.Microbatches,
 		Assignments:    assignmentsToProto(p.Assignments),
-		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Content: p.Content[:], Placement: p.Placement[:], Leaves: leaves, Last: p.Last, State: state,
+		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch, Content: p.Content[:], Placement: p.Placement[:],
+		Leaves: leaves, Last: p.Last, State: state,
 	}
 }
 
@@ -32,7 +33,8 @@ func assignmentsToProto(as []millrace.Assignment) *proto.Assignments {
 		a := &as[i]
 		out.Source[i], out.Ordinal[i], out.Epoch[i] = a.Source, uint64(a.Ordinal), uint32(a.Epoch)
 		out.Shard[i], out.Record[i], out.Offset[i], out.Length[i] = a.ID.Shard, a.ID.Record, a.Offset, a.Length
-		out.More[i], out.Rank[i], out.Microbatch[i], out.Row[i], out.Start[i] = a.More, uint32(a.Rank), a.Microbatch, a.Row, a.Start
+		out.More[i], out.Rank[i], out.Microbatch[i], out.Row[i], out.Start[i] = a.More, uint32(
+			a.Rank), a.Microbatch, a.Row, a.Start
 	}
 	out.Part = column(as, func(a *millrace.Assignment) uint32 { return a.Part })
 	out.Parts = column(as, func(a *millrace.Assignment) uint32 { return a.Parts })
@@ -81,8 +83,11 @@ func PlanFromProto(m *proto.Plan) (*millrace.Plan, error) {
 
 func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 	n := len(m.GetSource())
-	for _, l := range []int{len(m.GetOrdinal()), len(m.GetEpoch()), len(m.GetShard()), len(m.GetRecord()), len(m.GetOffset()),
-		len(m.GetLength()), len(m.GetMore()), len(m.GetRank()), len(m.GetMicrobatch()), len(m.GetRow()), len(m.GetStart())} {
+	for _, l := range []int{
+		len(m.GetOrdinal()), len(m.GetEpoch()), len(m.GetShard()), len(m.GetRecord()), len(m.GetOffset()),
+		len(m.GetLength()),
+		len(m.GetMore()), len(m.GetRank()), len(m.GetMicrobatch()), len(m.GetRow()), len(m.GetStart()),
+	} {
 		if l != n {
 			return nil, fmt.Errorf("%d entries in one column, %d in another", n, l)
 		}
@@ -101,8 +106,19 @@ func assignmentsFromProto(m *proto.Assignments) ([]millrace.Assignment, error) {
 	out := make([]millrace.Assignment, n)
 	for i := range out {
 		out[i] = millrace.Assignment{
-			Segment: millrace.Segment{Source: m.Source[i], Ordinal: millrace.Ordinal(m.Ordinal[i]), Epoch: millrace.Epoch(m.Epoch[i]),
-				ID: millrace.SampleID{Shard: m.Shard[i], Record: m.Record[i]}, Offset: m.Offset[i], Length: m.Length[i], Patches: at(m.Patches, i), More: m.More[i]},
+			Segment: millrace.Segment{
+				Source:  m.Source[i],
+				Ordinal: millrace.Ordinal(m.Ordinal[i]),
+				Epoch:   millrace.Epoch(m.Epoch[i]),
+				ID: millrace.SampleID{
+					Shard:  m.Shard[i],
+					Record: m.Record[i],
+				},
+				Offset:  m.Offset[i],
+				Length:  m.Length[i],
+				Patches: at(m.Patches, i),
+				More:    m.More[i],
+			},
 			Rank: millrace.Rank(m.Rank[i]), Microbatch: m.Microbatch[i], Row: m.Row[i], Start: m.Start[i],
 			Part: at(m.Part, i), Parts: at(m.Parts, i), Holder: at(m.Holder, i),
 		}

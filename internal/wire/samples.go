@@ -47,7 +47,9 @@ func collect(to []*proto.Quarantine, err error) []*proto.Quarantine {
 	switch e := err.(type) {
 	case sampled:
 		ordinal, q := e.Sample()
-		return append(to, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(ordinal)})
+		return append(to, &proto.Quarantine{
+			Source: q.Source, Id: q.ID, Offset: q.Offset, Reason: q.Reason, Ordinal: uint64(ordinal),
+		})
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
 			to = collect(to, part)

@@ -7,20 +7,47 @@ import (
 
 // ManifestToProto encodes a manifest.
 func ManifestToProto(m *millrace.Manifest) *proto.Manifest {
-	out := &proto.Manifest{Source: m.Source, Format: m.Format, Shuffle: string(m.Shuffle), Why: m.Why, Fingerprint: m.Fingerprint[:]}
+	out := &proto.Manifest{
+		Source:      m.Source,
+		Format:      m.Format,
+		Shuffle:     string(m.Shuffle),
+		Why:         m.Why,
+		Fingerprint: m.Fingerprint[:],
+	}
 	for i := range m.Shards {
 		s := &m.Shards[i]
-		out.Shards = append(out.Shards, &proto.Shard{Name: s.Name, Path: s.Path, Size: s.Size, Digest: s.Digest[:], Count: s.Count, Counted: s.Counted})
+		out.Shards = append(
+			out.Shards,
+			&proto.Shard{
+				Name:    s.Name,
+				Path:    s.Path,
+				Size:    s.Size,
+				Digest:  s.Digest[:],
+				Count:   s.Count,
+				Counted: s.Counted,
+			},
+		)
 	}
 	return out
 }
 
 // ManifestFromProto decodes a manifest.
 func ManifestFromProto(m *proto.Manifest) *millrace.Manifest {
-	out := &millrace.Manifest{Source: m.GetSource(), Format: m.GetFormat(), Shuffle: millrace.Shuffle(m.GetShuffle()), Why: m.GetWhy()}
+	out := &millrace.Manifest{
+		Source:  m.GetSource(),
+		Format:  m.GetFormat(),
+		Shuffle: millrace.Shuffle(m.GetShuffle()),
+		Why:     m.GetWhy(),
+	}
 	copy(out.Fingerprint[:], m.GetFingerprint())
 	for _, s := range m.GetShards() {
-		sh := millrace.Shard{Name: s.GetName(), Path: s.GetPath(), Size: s.GetSize(), Count: s.GetCount(), Counted: s.GetCounted()}
+		sh := millrace.Shard{
+			Name:    s.GetName(),
+			Path:    s.GetPath(),
+			Size:    s.GetSize(),
+			Count:   s.GetCount(),
+			Counted: s.GetCounted(),
+		}
 		copy(sh.Digest[:], s.GetDigest())
 		out.Shards = append(out.Shards, sh)
 	}
@@ -29,11 +56,19 @@ func ManifestFromProto(m *proto.Manifest) *millrace.Manifest {
 
 // SeekPointToProto encodes a seek point.
 func SeekPointToProto(a millrace.SeekPoint) *proto.SeekPoint {
-	return &proto.SeekPoint{Ordinal: uint64(a.Ordinal), Epoch: uint32(a.Epoch), EpochStart: uint64(a.EpochStart), Shard: a.Shard, Block: a.Block, Record: a.Record}
+	return &proto.SeekPoint{
+		Ordinal:    uint64(a.Ordinal),
+		Epoch:      uint32(a.Epoch),
+		EpochStart: uint64(a.EpochStart),
+		Shard:      a.Shard,
+		Block:      a.Block,
+		Record:     a.Record,
+	}
 }
 
 // SeekPointFromProto decodes a seek point; nil is the zero seek point.
 func SeekPointFromProto(a *proto.SeekPoint) millrace.SeekPoint {
 	return millrace.SeekPoint{Ordinal: millrace.Ordinal(a.GetOrdinal()), Epoch: millrace.Epoch(a.GetEpoch()),
-		EpochStart: millrace.Ordinal(a.GetEpochStart()), Shard: a.GetShard(), Block: a.GetBlock(), Record: a.GetRecord()}
+		EpochStart: millrace.Ordinal(
+			a.GetEpochStart()), Shard: a.GetShard(), Block: a.GetBlock(), Record: a.GetRecord()}
 }

@@ -13,11 +13,43 @@ import (
 )
 
 func TestPlanRoundTrip(t *testing.T) {
-	p := &millrace.Plan{Stream: millrace.Train, Attempt: 2, Step: 41200, Term: 7, Ranks: 2, Microbatches: 1, SequenceLength: 2048, MicroBatch: 4, Last: true,
-		Content: millrace.Digest{1}, Placement: millrace.Digest{2}, Leaves: []millrace.Digest{{3}, {4}}}
+	p := &millrace.Plan{
+		Stream:         millrace.Train,
+		Attempt:        2,
+		Step:           41200,
+		Term:           7,
+		Ranks:          2,
+		Microbatches:   1,
+		SequenceLength: 2048,
+		MicroBatch:     4,
+		Last:           true,
+		Content:        millrace.Digest{1},
+		Placement:      millrace.Digest{2},
+		Leaves:         []millrace.Digest{{3}, {4}},
+	}
 	for i := range 9 {
-		p.Assignments = append(p.Assignments, millrace.Assignment{Rank: millrace.Rank(i / 5), Row: uint32(i), Start: 3, Microbatch: 1, Part: uint32(i % 2), Parts: 2, Holder: uint32(i),
-			Segment: millrace.Segment{Source: 1, Ordinal: 1 << 40, Epoch: 3, ID: millrace.SampleID{Shard: 5, Record: 1 << 33}, Offset: 2048, Length: 17, Patches: uint32(i % 3), More: i%2 == 0}})
+		p.Assignments = append(
+			p.Assignments,
+			millrace.Assignment{
+				Rank:       millrace.Rank(i / 5),
+				Row:        uint32(i),
+				Start:      3,
+				Microbatch: 1,
+				Part:       uint32(i % 2),
+				Parts:      2,
+				Holder:     uint32(i),
+				Segment: millrace.Segment{
+					Source:  1,
+					Ordinal: 1 << 40,
+					Epoch:   3,
+					ID:      millrace.SampleID{Shard: 5, Record: 1 << 33},
+					Offset:  2048,
+					Length:  17,
+					Patches: uint32(i % 3),
+					More:    i%2 == 0,
+				},
+			},
+		)
 	}
 	raw, err := pb.Marshal(PlanToProto(p, []byte("{}")))
 	if err != nil {
@@ -41,8 +73,16 @@ func TestPlanRoundTrip(t *testing.T) {
 }
 
 func TestManifestAndSeekPointRoundTrip(t *testing.T) {
-	m := &millrace.Manifest{Source: "web", Format: "jsonl", Shuffle: millrace.Blocks, Why: "a.gz can only be streamed", Fingerprint: millrace.Digest{9},
-		Shards: []millrace.Shard{{Name: "a.gz", Path: "/x/a.gz", Size: 9, Digest: millrace.Digest{8}, Count: 3, Counted: true}}}
+	m := &millrace.Manifest{
+		Source:      "web",
+		Format:      "jsonl",
+		Shuffle:     millrace.Blocks,
+		Why:         "a.gz can only be streamed",
+		Fingerprint: millrace.Digest{9},
+		Shards: []millrace.Shard{
+			{Name: "a.gz", Path: "/x/a.gz", Size: 9, Digest: millrace.Digest{8}, Count: 3, Counted: true},
+		},
+	}
 	if got := ManifestFromProto(ManifestToProto(m)); !reflect.DeepEqual(got, m) {
 		t.Fatalf("got %+v", got)
 	}
@@ -68,7 +108,8 @@ func TestBadSamplesAreNamed(t *testing.T) {
 		many = errors.Join(many, fmt.Errorf("fetch: %w", &unread{i}))
 	}
 	var bad *BadSamples
-	if got := FromStatus(ToStatus(many)); !errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) || len(bad.Samples) != maxSamples {
+	if got := FromStatus(ToStatus(many)); !errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) ||
+		len(bad.Samples) != maxSamples {
 		t.Fatalf("%d samples came", len(bad.Samples))
 	}
 	for i, q := range bad.Samples {
@@ -76,7 +117,8 @@ func TestBadSamplesAreNamed(t *testing.T) {
 			t.Fatalf("sample %d is %v", i, q)
 		}
 	}
-	if got := FromStatus(ToStatus(millrace.Errorf(millrace.ErrBadSample, "x"))); errors.As(got, &bad) || !errors.Is(got, millrace.ErrBadSample) {
+	if got := FromStatus(ToStatus(millrace.Errorf(millrace.ErrBadSample, "x"))); errors.As(got, &bad) ||
+		!errors.Is(got, millrace.ErrBadSample) {
 		t.Fatalf("without a name it is %v", got)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // Disk is the disk of a store.
 type Disk = disk.Disk
 
-// NewMemory returns an empty disk in memory. It remembers which bytes were synced (see Crash), has ample room and keeps no reserve.
+// NewMemory returns an empty disk in memory. It remembers which bytes were synced (see Crash), has ample room and keeps
+// no reserve.
 func NewMemory() *Disk {
 	return NewRoomy(func() (free, total uint64) { return 1 << 40, 1 << 40 })
 }
@@ -22,8 +23,9 @@ func NewRoomy(room func() (free, total uint64)) *Disk {
 	return disk.New(roomyFS{vfs.NewCrashableMem(), room}, 0)
 }
 
-// Crash returns a memory disk as a power cut at this moment would leave it: all synced data, and each unsynced block and directory
-// entry with a chance of unsyncedPercent (0 to 100), drawn from seed. The given disk stays as it is and usable.
+// Crash returns a memory disk as a power cut at this moment would leave it: all synced data, and each unsynced block
+// and directory entry with a chance of unsyncedPercent (0 to 100), drawn from seed. The given disk stays as it is and
+// usable.
 func Crash(d *Disk, unsyncedPercent int, seed uint64) *Disk {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	cut := Memory(d).CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})

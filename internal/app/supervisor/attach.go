@@ -53,8 +53,8 @@ func Attach(runDir string) (*Life, error) {
 	return l, nil
 }
 
-// adopt makes an inherited descriptor private to this process and usable with deadlines. It opens a shared one anew: the blocking mode
-// belongs to the open file, and the supervisor resets it for every child that it starts.
+// adopt makes an inherited descriptor private to this process and usable with deadlines. It opens a shared one anew:
+// the blocking mode belongs to the open file, and the supervisor resets it for every child that it starts.
 func adopt(text string, shared bool) (*os.File, error) {
 	fd, err := strconv.Atoi(text)
 	if err != nil {
@@ -77,10 +77,10 @@ func adopt(text string, shared bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "supervisor"), nil
 }
 
-// Context returns a context that ends with the parent, with the cause ErrStopped at SIGTERM or SIGINT, and with ErrOrphaned when the
-// supervisor is gone. An orphan must call the cancel function within leaveGrace; otherwise the process is ended. The runtime files of the
-// run, sockets included, are removed then. A role must not remove them itself: once the lock is released, they may belong to a successor.
-// Call Context once.
+// Context returns a context that ends with the parent, with the cause ErrStopped at SIGTERM or SIGINT, and with
+// ErrOrphaned when the supervisor is gone. An orphan must call the cancel function within leaveGrace; otherwise the
+// process is ended. The runtime files of the run, sockets included, are removed then. A role must not remove them
+// itself: once the lock is released, they may belong to a successor. Call Context once.
 func (l *Life) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -132,8 +132,8 @@ func (l *Life) ReportReady() error { return l.report("ready\n") }
 // ReportTerm tells the supervisor the term under which this role acts, for `millrace status`.
 func (l *Life) ReportTerm(t millrace.Term) error { return l.report(fmt.Sprintf("term %d\n", t)) }
 
-// ReportFenced tells the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its place at once. Only
-// the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
+// ReportFenced tells the supervisor that a process of a child is fenced. The supervisor starts a fresh one in its place
+// at once. Only the orchestrator's report counts. A report about a process that has died meanwhile has no effect.
 func (l *Life) ReportFenced(name string, pid int64) error {
 	return l.report(fmt.Sprintf("fenced %s %d\n", name, pid))
 }

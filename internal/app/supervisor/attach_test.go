@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The supervisor's end of the lifeline becomes blocking again whenever it starts another child. A child that leaves must not wait for
-// the death of the supervisor then.
+// The supervisor's end of the lifeline becomes blocking again whenever it starts another child. A child that leaves
+// must not wait for the death of the supervisor then.
 func TestLeaveWhileTheLifelineBlocks(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {

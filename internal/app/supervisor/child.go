@@ -43,7 +43,7 @@ type Verdict int
 const (
 	Restart Verdict = iota // restart it; after too many restarts the run has failed
 	Again                  // it was asked to leave: restart it, without limit
-	Await                  // it waits for something, named in its last line: restart it with growing delays, without limit
+	Await                  // it waits for the thing in its last line: restart it with growing delays, without limit
 	Finish                 // the run is complete
 	Fail                   // the run has failed; the child's last line is the reason
 )

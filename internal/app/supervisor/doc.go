@@ -1,20 +1,22 @@
-// Package supervisor runs the roles of one host as child processes of one binary. It restarts children that die, stops all of them in
-// order, and leaves no process and no socket behind.
+// Package supervisor runs the roles of one host as child processes of one binary. It restarts children that die, stops
+// all of them in order, and leaves no process and no socket behind.
 //
-// A pure state machine decides: it takes an event and returns actions. [Run] is the shell around it. [Attach] is the child's side.
-// Parent and child share three descriptors:
+// A pure state machine decides: it takes an event and returns actions. [Run] is the shell around it. [Attach] is the
+// child's side. Parent and child share three descriptors:
 //
-//	3  lifeline   read end of a pipe. Only the supervisor has the write end, so end of file means that the supervisor is gone.
+//	3  lifeline   read end of a pipe. Only the supervisor has the write end, so end of file means that the
+//	              supervisor is gone.
 //	4  reports    the child writes "ready", "term N" and, if it is the orchestrator, "fenced NAME PID", one per line
-//	5  lock       the open, flocked run directory. It stays locked until the last child has left, so an orphan that cleans up
-//	              never removes files of a successor.
+//	5  lock       the open, flocked run directory. It stays locked until the last child has left, so an orphan
+//	              that cleans up never removes files of a successor.
 //
-// The supervisor does not use the kernel's parent-death signal. That signal follows the death of a thread, not of the process, and it
-// would arrive before the child could clean up. A stopped child is no gap: the kernel sends SIGHUP and SIGCONT to a newly orphaned
-// process group with stopped members.
+// The supervisor does not use the kernel's parent-death signal. That signal follows the death of a thread, not of the
+// process, and it would arrive before the child could clean up. A stopped child is no gap: the kernel sends SIGHUP and
+// SIGCONT to a newly orphaned process group with stopped members.
 //
-// A process that the orchestrator has fenced is replaced at once, even if it still exists. It has a minute to leave. A child that is
-// killed from outside, or asked to leave, is restarted without limit. A child that dies again and again by its own fault ends the run.
+// A process that the orchestrator has fenced is replaced at once, even if it still exists. It has a minute to leave. A
+// child that is killed from outside, or asked to leave, is restarted without limit. A child that dies again and again
+// by its own fault ends the run.
 //
 // Invariants:
 //

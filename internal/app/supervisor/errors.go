@@ -33,9 +33,11 @@ type leftoverError struct {
 
 func (e *leftoverError) Error() string {
 	if len(e.pids) == 0 {
-		return fmt.Sprintf("run directory %s is locked by a process that is not visible here: stop the process that uses it, or name another --run-dir", e.dir)
+		return fmt.Sprintf("run directory %s is locked by a process that is not visible here: "+
+			"stop the process that uses it, or name another --run-dir", e.dir)
 	}
-	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
+	return fmt.Sprintf("run directory %s is held by processes of a killed `millrace up` that a kill does not end: %v: "+
+		"thaw them if they are frozen, or name another --run-dir", e.dir, e.pids)
 }
 
 func (e *leftoverError) Is(target error) bool { return target == ErrInUse }
@@ -47,7 +49,8 @@ type FailedError struct {
 	Verdict string // why the child is not restarted; "" if its exit is the run's failure
 }
 
-// Error returns the child's last line if its exit is the run's failure, and a sentence about the child if it died too often.
+// Error returns the child's last line if its exit is the run's failure, and a sentence about the child if it died too
+// often.
 func (e *FailedError) Error() string {
 	if e.Verdict == "" && e.Exit.LastLine != "" && e.Exit.Crash == "" {
 		return e.Exit.LastLine

@@ -39,7 +39,7 @@ type (
 type action interface{}
 
 type (
-	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; no effect during a stop
+	acStart  struct{ child int } // answered by evStarted or evStartFailed before any other event; not during a stop
 	acSignal struct {
 		pid    int
 		signal syscall.Signal

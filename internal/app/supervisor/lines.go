@@ -21,7 +21,8 @@ const (
 )
 
 // runtimeDump matches the first line that the Go runtime prints when a program crashes.
-var runtimeDump = regexp.MustCompile(`^(panic: |fatal error: |goroutine \d+ |runtime: |SIG[A-Z]+: |unexpected fault address |\[signal SIG)`)
+var runtimeDump = regexp.MustCompile(
+	`^(panic: |fatal error: |goroutine \d+ |runtime: |SIG[A-Z]+: |unexpected fault address |\[signal SIG)`)
 
 // headline matches the line of a dump that names the fault.
 var headline = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: )`)
@@ -38,8 +39,8 @@ func (s *syncWriter) line(b []byte) {
 	_, _ = s.w.Write(append(b, '\n')) // without stderr the error cannot be reported
 }
 
-// heard is the output of earlier short lives of a child that waits for something. The child repeats it in every life, and the user
-// should read it once.
+// heard is the output of earlier short lives of a child that waits for something. The child repeats it in every life,
+// and the user should read it once.
 type heard struct {
 	lines map[string]bool // without the logger's time
 	last  string          // the last line, without digits: it may name another file each time
@@ -77,8 +78,8 @@ func (h *heard) with(last string, said map[string]bool) heard {
 	return out
 }
 
-// lineWriter writes one process's output line by line and keeps the last line. From the first line of a runtime dump on, lines go to a
-// crash file instead. One goroutine writes; the fields are read after its end.
+// lineWriter writes one process's output line by line and keeps the last line. From the first line of a runtime dump
+// on, lines go to a crash file instead. One goroutine writes; the fields are read after its end.
 type lineWriter struct {
 	out  *syncWriter
 	dir  string // run directory, for the crash file

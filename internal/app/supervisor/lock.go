@@ -21,7 +21,8 @@ import (
 const (
 	// orphanGrace is the time that they have to leave by themselves. They need [leaveGrace].
 	orphanGrace = 2 * time.Second
-	// killGrace is the time that they have to die. A process that survives it hangs in the kernel or is frozen from outside.
+	// killGrace is the time that they have to die. A process that survives it hangs in the kernel or is frozen from
+	// outside.
 	killGrace = 8 * time.Second
 	// dyingGrace is the time for which an `up` that looks alive may be dying of a kill.
 	dyingGrace = 300 * time.Millisecond
@@ -49,8 +50,8 @@ func lockDir(runDir string, clock seam.Clock, say io.Writer) (*os.File, error) {
 	return dir, nil
 }
 
-// makeOurs makes a directory of this user accessible if its mode excludes its owner. For a directory of another user, the next step
-// reports the error.
+// makeOurs makes a directory of this user accessible if its mode excludes its owner. For a directory of another user,
+// the next step reports the error.
 func makeOurs(runDir string) error {
 	st, err := os.Stat(runDir)
 	if err != nil || !st.IsDir() || st.Mode().Perm()&0o700 == 0o700 {
@@ -84,7 +85,8 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 		}
 		if waited > quietWait && !told {
 			told = true
-			fmt.Fprintf(say, "waiting for processes of a killed `millrace up` to leave %s: %v\n", runDir, orphans(runDir))
+			fmt.Fprintf(say, "waiting for processes of a killed `millrace up` to leave %s: %v\n", runDir,
+				orphans(runDir))
 		}
 		if waited > orphanGrace && !killed {
 			killed = true
@@ -100,8 +102,9 @@ func takeLock(dir *os.File, runDir string, clock seam.Clock, say io.Writer) erro
 	}
 }
 
-// holder returns the `up` that has the directory, and whether it is alive. An `up` that has not written its pid yet counts as dead until
-// a later look. The pid of a dead `up` may be a zombie or belong to another process by now; neither has the directory open.
+// holder returns the `up` that has the directory, and whether it is alive. An `up` that has not written its pid yet
+// counts as dead until a later look. The pid of a dead `up` may be a zombie or belong to another process by now;
+// neither has the directory open.
 func holder(runDir string) (pid int, alive bool) {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), pidName))
 	if err != nil {
@@ -128,7 +131,8 @@ func orphans(runDir string) []int {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if args := strings.Split(string(line), "\x00"); err != nil || args[0] != argv0 || !slices.Contains(args, runDir) {
+		if args := strings.Split(string(line), "\x00"); err != nil || args[0] != argv0 ||
+			!slices.Contains(args, runDir) {
 			continue
 		}
 		if open, _ := hasOpen(pid, runDir); open {
@@ -138,8 +142,8 @@ func orphans(runDir string) []int {
 	return out
 }
 
-// hasOpen reports whether a process has the run directory itself open, like an `up` and its children. known is false if this user may not
-// look at the process.
+// hasOpen reports whether a process has the run directory itself open, like an `up` and its children. known is false if
+// this user may not look at the process.
 func hasOpen(pid int, runDir string) (open, known bool) {
 	want, err := os.Stat(runDir)
 	if err != nil {

@@ -162,7 +162,10 @@ func (m *machine) restart(now time.Time, i int, exit Exit) []action {
 		c.told = why == lacking
 	}
 	if why == outside && c.streak == loudStreak {
-		out = append(out, acNotice{fmt.Sprintf("%s was killed %d times in a row, never living %v: is a memory limit too small for it?", c.Name, c.streak, healthy)})
+		out = append(out, acNotice{
+			fmt.Sprintf("%s was killed %d times in a row, never living %v: is a memory limit too small for it?",
+				c.Name, c.streak, healthy),
+		})
 	}
 	if delay > 0 {
 		c.due = now.Add(delay)
@@ -247,7 +250,8 @@ func (m *machine) fail(now time.Time, err error) []action {
 }
 
 // stopReason is the reason that trainers read when a user stopped the run.
-const stopReason = "the run was stopped (Ctrl-C or SIGTERM of millrace up): start millrace up again on the same run directory, " +
+const stopReason = "the run was stopped (Ctrl-C or SIGTERM of millrace up): " +
+	"start millrace up again on the same run directory, " +
 	`then load a saved state or connect(start="latest")`
 
 // interrupt stops the run at the request of the user.
@@ -295,7 +299,8 @@ func (m *machine) replace(now time.Time, ev evFenced) []action {
 // fencer is the role whose reports of fenced processes count.
 const fencer = "orchestrator"
 
-// buryFormer records the death of a replaced process. It counts as a fault of the child only if the process died by itself.
+// buryFormer records the death of a replaced process. It counts as a fault of the child only if the process died by
+// itself.
 func (m *machine) buryFormer(now time.Time, ev evExited) []action {
 	f, ok := m.replaced.take(ev.pid)
 	if !ok || m.stopping {
@@ -315,7 +320,15 @@ func (m *machine) roles() []Role {
 	out := make([]Role, len(m.children))
 	for i := range m.children {
 		c := &m.children[i]
-		out[i] = Role{Role: c.Role, Name: c.Name, Pid: c.pid, State: c.state, Term: c.term, Restarts: c.restarts, Lacks: c.lacks}
+		out[i] = Role{
+			Role:     c.Role,
+			Name:     c.Name,
+			Pid:      c.pid,
+			State:    c.state,
+			Term:     c.term,
+			Restarts: c.restarts,
+			Lacks:    c.lacks,
+		}
 	}
 	return out
 }

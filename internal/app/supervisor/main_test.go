@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 }
 
 var parts = map[string]func(runDir string) int{
-	"serve": serve, "stubborn": stubborn, "crash": crash, "fail": fail, "finish": finish, "blow": blow, "up": up, "deaf": deaf, "fencer": fencing, "full": full,
+	"serve": serve, "stubborn": stubborn, "crash": crash, "fail": fail, "finish": finish, "blow": blow,
+	"up": up, "deaf": deaf, "fencer": fencing, "full": full,
 }
 
 // attach begins every part.

@@ -37,8 +37,9 @@ type lives struct {
 	faults   []time.Time // recent deaths by own fault, oldest first
 }
 
-// died counts a death at now after a life of lived, and returns the delay of the restart. A non-empty verdict means that the child is not
-// restarted. Only its own faults lead to a verdict: kills from outside are no fault of it, and room on a disk may appear at any time.
+// died counts a death at now after a life of lived, and returns the delay of the restart. A non-empty verdict means
+// that the child is not restarted. Only its own faults lead to a verdict: kills from outside are no fault of it, and
+// room on a disk may appear at any time.
 func (l *lives) died(now time.Time, lived time.Duration, why blame) (delay time.Duration, verdict string) {
 	if lived >= healthy {
 		l.streak, l.waits, l.faults = 0, 0, nil

@@ -33,14 +33,21 @@ func TestRestartPolicy(t *testing.T) {
 			{0, own, 0, false}, {0, own, 50 * ms, false}, {0, own, 100 * ms, false}, {0, own, 200 * ms, false},
 			{0, own, 400 * ms, false}, {0, own, 800 * ms, false}, {0, own, 1600 * ms, false}, {0, own, 0, true},
 		},
-		"a healthy life forgets the deaths, not yet the delays": append(append(repeat(1, death{0, own, 0, false}), death{0, own, 50 * ms, false}),
+		"a healthy life forgets the deaths, not yet the delays": append(
+			append(repeat(1, death{0, own, 0, false}), death{0, own, 50 * ms, false}),
 			death{5 * s, own, 100 * ms, false}, death{10 * s, own, 0, false}, death{0, own, 50 * ms, false}),
-		"killed once a second for an hour restarts at once":        repeat(3600, death{s, outside, 0, false}),
-		"killed from outside at birth backs off and goes on":       append(repeat(500, death{0, outside, -1, false}), death{0, outside, maxDelay, false}, death{s, outside, -1, false}, death{s, outside, 0, false}),
-		"deaths far apart are no loop":                             repeat(40, death{4900 * ms, own, -1, false}),
-		"kills between own faults do not hide them":                append(slices.Concat(slices.Repeat([]death{{0, own, -1, false}, {0, outside, -1, false}}, 7)), death{0, own, 0, true}),
-		"what lacks is asked for later and later, without end":     slices.Concat([]death{{0, lacking, 50 * ms, false}, {0, lacking, 100 * ms, false}, {0, lacking, 200 * ms, false}}, repeat(500, death{0, lacking, -1, false}), repeat(1, death{0, lacking, maxDelay, false})),
-		"own faults after a long lack begin their count from zero": append(repeat(50, death{0, lacking, -1, false}), death{0, own, 0, false}, death{0, own, 50 * ms, false}),
+		"killed once a second for an hour restarts at once": repeat(3600, death{s, outside, 0, false}),
+		"killed from outside at birth backs off and goes on": append(repeat(500, death{0, outside, -1, false}),
+			death{0, outside, maxDelay, false}, death{s, outside, -1, false}, death{s, outside, 0, false}),
+		"deaths far apart are no loop": repeat(40, death{4900 * ms, own, -1, false}),
+		"kills between own faults do not hide them": append(
+			slices.Concat(slices.Repeat([]death{{0, own, -1, false}, {0, outside, -1, false}}, 7)),
+			death{0, own, 0, true}),
+		"what lacks is asked for later and later, without end": slices.Concat(
+			[]death{{0, lacking, 50 * ms, false}, {0, lacking, 100 * ms, false}, {0, lacking, 200 * ms, false}},
+			repeat(500, death{0, lacking, -1, false}), repeat(1, death{0, lacking, maxDelay, false})),
+		"own faults after a long lack begin their count from zero": append(repeat(50, death{0, lacking, -1, false}),
+			death{0, own, 0, false}, death{0, own, 50 * ms, false}),
 	}
 	for name, deaths := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +88,8 @@ func script(m *machine, now *time.Time, events ...any) string {
 			case acStart:
 				if !m.stopping {
 					out = append(out, "start "+m.children[a.child].Name)
-					todo = append(todo, m.step(*now, evStarted{a.child, 100 + a.child + 10*m.children[a.child].restarts})...)
+					pid := 100 + a.child + 10*m.children[a.child].restarts
+					todo = append(todo, m.step(*now, evStarted{a.child, pid})...)
 				}
 			case acSignal:
 				out = append(out, fmt.Sprintf("%v %s", Exit{Signal: a.signal}, pids[a.pid]))
@@ -97,8 +105,16 @@ func script(m *machine, now *time.Time, events ...any) string {
 
 func TestStopWaves(t *testing.T) {
 	now := time.Unix(1000, 0)
-	m := newMachine([]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}, {Role: "sidecar", Name: "s"}},
-		verdicts, 3*time.Second)
+	m := newMachine(
+		[]Child{
+			{Role: "orchestrator", Name: "o"},
+			{Role: "loader", Name: "l0"},
+			{Role: "loader", Name: "l1"},
+			{Role: "sidecar", Name: "s"},
+		},
+		verdicts,
+		3*time.Second,
+	)
 	check := func(want string, events ...any) {
 		t.Helper()
 		if got := script(m, &now, events...); got != want {
@@ -113,7 +129,8 @@ func TestStopWaves(t *testing.T) {
 	check("all ready", evReady{2, 112})
 	check("", evReady{2, 112})
 	check("start l0", evExited{1, 101, Exit{Code: 2}})
-	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{}) // l0 waits for its delay and is not started any more
+	// l0 waits for its delay and is not started any more
+	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{})
 	check("", 999*time.Millisecond)
 	check("SIGTERM l1", time.Millisecond) // the part of the sidecar is over
 	check("SIGTERM o", evExited{2, 112, Exit{}}, time.Second)
@@ -172,7 +189,9 @@ func TestLinesStayWhole(t *testing.T) {
 // fleet returns a started machine with an orchestrator and two loaders, pids 100 to 102. Each restart adds 10 to a pid.
 func fleet(t *testing.T) (m *machine, check func(want string, events ...any)) {
 	now := time.Unix(1000, 0)
-	m = newMachine([]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}}, verdicts, 3*time.Second)
+	m = newMachine(
+		[]Child{{Role: "orchestrator", Name: "o"}, {Role: "loader", Name: "l0"}, {Role: "loader", Name: "l1"}},
+		verdicts, 3*time.Second)
 	script(m, &now, evBegin{}, evReady{0, 100}, evReady{1, 101}, evReady{2, 102})
 	return m, func(want string, events ...any) {
 		t.Helper()
@@ -240,7 +259,9 @@ func TestFencingHidesNoFault(t *testing.T) {
 
 // TestCausesFromOutsideEndNoRun: kills, requests to leave and full disks.
 func TestCausesFromOutsideEndNoRun(t *testing.T) {
-	for name, exit := range map[string]Exit{"killed": {Signal: syscall.SIGKILL}, "left": {Code: 3}, "full": {Code: 4, LastLine: "no room on /x"}} {
+	for name, exit := range map[string]Exit{
+		"killed": {Signal: syscall.SIGKILL}, "left": {Code: 3}, "full": {Code: 4, LastLine: "no room on /x"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			m, check := fleet(t)
 			check("start o", time.Second, evExited{0, 100, Exit{Code: 3}})

@@ -103,8 +103,8 @@ func zombie(pid int) bool {
 	return err != nil || strings.Contains(string(b), ") Z ")
 }
 
-// A successor starts while the orphans of a killed supervisor still hold the run directory. It waits for them, and they do not remove
-// its files.
+// A successor starts while the orphans of a killed supervisor still hold the run directory. It waits for them, and they
+// do not remove its files.
 func TestSuccessorOfAKilledSupervisor(t *testing.T) {
 	cmd, dir, _ := startUp(t, "deaf")
 	if err := cmd.Process.Kill(); err != nil {
@@ -112,19 +112,27 @@ func TestSuccessorOfAKilledSupervisor(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	ctx, cancel := context.WithCancel(context.Background())
-	result, err := Run(ctx, Config{RunDir: dir, Stderr: &text{}, Children: []Child{child("loader", "loader-0", "serve", dir)}, OnReady: func() {
-		if _, err := os.Stat(filepath.Join(dir, "rank-0.sock")); err != nil {
-			t.Errorf("the socket: %v", err)
-		}
-		cancel()
-	}})
+	result, err := Run(
+		ctx,
+		Config{
+			RunDir:   dir,
+			Stderr:   &text{},
+			Children: []Child{child("loader", "loader-0", "serve", dir)},
+			OnReady: func() {
+				if _, err := os.Stat(filepath.Join(dir, "rank-0.sock")); err != nil {
+					t.Errorf("the socket: %v", err)
+				}
+				cancel()
+			},
+		},
+	)
 	if result != Stopped || err != nil {
 		t.Fatalf("got %v, %v", result, err)
 	}
 }
 
-// A stopped child does not hold the directory after its supervisor was killed, even if it was stopped earlier and replaced. A successor
-// is ready within a second.
+// A stopped child does not hold the directory after its supervisor was killed, even if it was stopped earlier and
+// replaced. A successor is ready within a second.
 func TestSuccessorWhileAnOrphanIsStopped(t *testing.T) {
 	cmd, dir, pids := startUp(t, "serve")
 	if err := syscall.Kill(pids[1], syscall.SIGSTOP); err != nil {
@@ -167,7 +175,8 @@ func TestSuccessorKillsWhatDoesNotLeave(t *testing.T) {
 	if gone(reader.Process.Pid) || zombie(reader.Process.Pid) {
 		t.Error("a bystander was killed")
 	}
-	if want := fmt.Sprintf("process %d of a killed `millrace up` does not leave; killing it\n", pids[1]); !strings.Contains(said, want) {
+	want := fmt.Sprintf("process %d of a killed `millrace up` does not leave; killing it\n", pids[1])
+	if !strings.Contains(said, want) {
 		t.Errorf("said %q", said)
 	}
 }
@@ -177,7 +186,15 @@ func succeed(t *testing.T, dir string) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	said := &text{}
-	result, err := Run(ctx, Config{RunDir: dir, Stderr: said, Children: []Child{child("loader", "loader-0", "serve", dir)}, OnReady: cancel})
+	result, err := Run(
+		ctx,
+		Config{
+			RunDir:   dir,
+			Stderr:   said,
+			Children: []Child{child("loader", "loader-0", "serve", dir)},
+			OnReady:  cancel,
+		},
+	)
 	if result != Stopped || err != nil {
 		t.Fatalf("got %v, %v", result, err)
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// formerGrace is the time that a replaced process has to leave. A stopped process that resumes learns that its terms are over.
+	// formerGrace is the time that a replaced process has to leave. A stopped process that resumes learns that its
+	// terms are over.
 	formerGrace = 60 * time.Second
 	// maxFormer bounds the replaced processes of one child that still exist, and so the memory they hold.
 	maxFormer = 4

@@ -59,7 +59,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// run is the shell. It turns processes, signals and time into events, and carries out the machine's actions. One goroutine owns it.
+// run is the shell. It turns processes, signals and time into events, and carries out the machine's actions. One
+// goroutine owns it.
 type run struct {
 	cfg       Config
 	machine   *machine
@@ -72,9 +73,9 @@ type run struct {
 	unwritten string  // the error of writing it that the user was told
 }
 
-// Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run. A second signal
-// kills at once. No child is left when it returns. The error is ErrInUse if another supervisor has the run directory, a *FailedError if a
-// child made the run fail, and nil with the results Stopped and Finished.
+// Run starts all children and keeps them running until a verdict, the context, SIGINT, SIGTERM or SIGHUP ends the run.
+// A second signal kills at once. No child is left when it returns. The error is ErrInUse if another supervisor has the
+// run directory, a *FailedError if a child made the run fail, and nil with the results Stopped and Finished.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	lock, err := lockDir(cfg.RunDir, cfg.Clock, cfg.Stderr)
@@ -172,7 +173,8 @@ func (r *run) feed(ev event) {
 	r.publish()
 }
 
-// bury forgets a process. It keeps the output of a short life that ended in a wait, because the next life will repeat it.
+// bury forgets a process. It keeps the output of a short life that ended in a wait, because the next life will repeat
+// it.
 func (r *run) bury(gone evExited) {
 	p, c := r.processes[gone.pid], &r.machine.children[gone.child]
 	delete(r.processes, gone.pid)

@@ -108,8 +108,17 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 
 func TestKilledChildIsRestarted(t *testing.T) {
 	ready := make(chan struct{})
-	h := startHouse(t, Config{OnReady: func() { close(ready) }},
-		[3]string{"orchestrator", "orchestrator", "serve"}, [3]string{"loader", "loader-0", "serve"}, [3]string{"sidecar", "sidecar", "serve"})
+	h := startHouse(
+		t,
+		Config{OnReady: func() { close(ready) }},
+		[3]string{
+			"orchestrator",
+			"orchestrator",
+			"serve",
+		},
+		[3]string{"loader", "loader-0", "serve"},
+		[3]string{"sidecar", "sidecar", "serve"},
+	)
 	<-ready // a second close would panic
 	pids := []int{h.role("orchestrator", 0).Pid, h.role("sidecar", 0).Pid}
 	for n := 1; n <= 3; n++ {
@@ -173,7 +182,8 @@ func verdicts(c Child, e Exit) Verdict {
 }
 
 func TestFinished(t *testing.T) {
-	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "finish"}, [3]string{"sidecar", "sidecar", "serve"})
+	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "finish"},
+		[3]string{"sidecar", "sidecar", "serve"})
 	h.wait()
 	if h.result != Finished || h.err != nil {
 		t.Fatalf("got %v, %v", h.result, h.err)
@@ -182,7 +192,8 @@ func TestFinished(t *testing.T) {
 }
 
 func TestFailedReasonIsTheLastLine(t *testing.T) {
-	h := startHouse(t, Config{Final: verdicts}, [3]string{"sidecar", "sidecar", "serve"}, [3]string{"orchestrator", "orchestrator", "fail"})
+	h := startHouse(t, Config{Final: verdicts}, [3]string{"sidecar", "sidecar", "serve"},
+		[3]string{"orchestrator", "orchestrator", "fail"})
 	h.wait()
 	if h.result != Failed || h.err == nil || h.err.Error() != "source web: no such file" {
 		t.Fatalf("got %v, %v", h.result, h.err)
@@ -194,7 +205,8 @@ func TestPanicIsOneLine(t *testing.T) {
 	h := startHouse(t, Config{}, [3]string{"loader", "loader-0", "crash"})
 	h.role("loader-0", 1)
 	stack := filepath.Join(h.dir, "crash-loader-0-1.log")
-	want := fmt.Sprintf("reading web/part-0.jsonl\nloader-0 crashed (panic: boom in the decoder); restarted; stack in %s\n", stack)
+	want := fmt.Sprintf(
+		"reading web/part-0.jsonl\nloader-0 crashed (panic: boom in the decoder); restarted; stack in %s\n", stack)
 	if got := h.stderr.String(); got != want {
 		t.Errorf("the user saw\n%s\nwant\n%s", got, want)
 	}
@@ -250,7 +262,8 @@ func (h *handClock) move(d time.Duration) {
 
 func TestStubbornChildIsKilledAfterTheGrace(t *testing.T) {
 	clock := &handClock{now: time.Now()}
-	h := startHouse(t, Config{StopGrace: 10 * time.Second, Clock: clock}, [3]string{"loader", "loader-0", "serve"}, [3]string{"sidecar", "sidecar", "stubborn"})
+	h := startHouse(t, Config{StopGrace: 10 * time.Second, Clock: clock}, [3]string{"loader", "loader-0", "serve"},
+		[3]string{"sidecar", "sidecar", "stubborn"})
 	pid := h.role("sidecar", 0).Pid
 	h.role("loader-0", 0)
 	h.stop()
@@ -319,17 +332,26 @@ func TestStaleLeftoversAreRemoved(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	looked := false
 	prepare := func() error { return os.WriteFile(filepath.Join(RuntimeDir(dir), "config.json"), nil, 0o600) }
-	_, err := Run(ctx, Config{RunDir: dir, Prepare: prepare, Stderr: &text{}, Children: []Child{child("loader", "loader-0", "serve", dir)}, OnReady: func() {
-		if _, err := os.Stat(filepath.Join(RuntimeDir(dir), "config.json")); err != nil {
-			t.Errorf("the prepared file: %v", err)
-		}
-		info, err := os.Stat(RuntimeDir(dir))
-		looked = err == nil && info.Mode().Perm() == 0o700
-		if _, err := os.Stat(filepath.Join(dir, "rank-3.sock")); !errors.Is(err, fs.ErrNotExist) {
-			t.Error("a stale socket survived the start")
-		}
-		cancel()
-	}})
+	_, err := Run(
+		ctx,
+		Config{
+			RunDir:   dir,
+			Prepare:  prepare,
+			Stderr:   &text{},
+			Children: []Child{child("loader", "loader-0", "serve", dir)},
+			OnReady: func() {
+				if _, err := os.Stat(filepath.Join(RuntimeDir(dir), "config.json")); err != nil {
+					t.Errorf("the prepared file: %v", err)
+				}
+				info, err := os.Stat(RuntimeDir(dir))
+				looked = err == nil && info.Mode().Perm() == 0o700
+				if _, err := os.Stat(filepath.Join(dir, "rank-3.sock")); !errors.Is(err, fs.ErrNotExist) {
+					t.Error("a stale socket survived the start")
+				}
+				cancel()
+			},
+		},
+	)
 	if err != nil || !looked {
 		t.Fatalf("err %v, runtime directory private: %v", err, looked)
 	}
@@ -338,9 +360,11 @@ func TestStaleLeftoversAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAStoppedProcessIsReplaced: a fresh process runs in the place of a stopped one. Both are gone at the end of the run.
+// TestAStoppedProcessIsReplaced: a fresh process runs in the place of a stopped one. Both are gone at the end of the
+// run.
 func TestAStoppedProcessIsReplaced(t *testing.T) {
-	h := startHouse(t, Config{}, [3]string{"orchestrator", "orchestrator", "fencer"}, [3]string{"loader", "loader-0", "serve"})
+	h := startHouse(t, Config{}, [3]string{"orchestrator", "orchestrator", "fencer"},
+		[3]string{"loader", "loader-0", "serve"})
 	old := h.role("loader-0", 0).Pid
 	if err := syscall.Kill(old, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -362,7 +386,8 @@ func TestAStoppedProcessIsReplaced(t *testing.T) {
 
 // TestAFullDiskIsWaitedFor: the missing thing is reported once and shown, and the child serves when it is available.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
-	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "full"}, [3]string{"loader", "loader-0", "serve"})
+	h := startHouse(t, Config{Final: verdicts}, [3]string{"orchestrator", "orchestrator", "full"},
+		[3]string{"loader", "loader-0", "serve"})
 	var lacking Role
 	eventually(t, "some lives", func() bool {
 		roles, _ := ReadRoles(h.dir)

@@ -72,8 +72,8 @@ func replaceFile(path string, b []byte) error {
 // page is the unit of the size of exchangeFile's files, in bytes.
 const page = 4096
 
-// exchangeFile is replaceFile for a file that is written often and must be writable on a full disk. Two files take turns, and neither
-// releases its blocks. Spaces fill the rest of the last block.
+// exchangeFile is replaceFile for a file that is written often and must be writable on a full disk. Two files take
+// turns, and neither releases its blocks. Spaces fill the rest of the last block.
 func exchangeFile(path string, b []byte) error {
 	spare := path + ".tmp"
 	f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, 0o600)
@@ -90,14 +90,15 @@ func exchangeFile(path string, b []byte) error {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // the first time, or an unsupported file system
+	// the first time, or an unsupported file system
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		err = os.Rename(spare, path)
 	}
 	return err
 }
 
-// Reason returns why the run ends, for a role that must tell its clients. It is empty if only this role is asked to leave, and if the
-// run is finished.
+// Reason returns why the run ends, for a role that must tell its clients. It is empty if only this role is asked to
+// leave, and if the run is finished.
 func Reason(runDir string) string {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), reasonName))
 	if err != nil {
@@ -106,7 +107,8 @@ func Reason(runDir string) string {
 	return string(b)
 }
 
-// ReadRoles returns the roles that the supervisor of a run directory wrote last. The error is fs.ErrNotExist if no `up` runs.
+// ReadRoles returns the roles that the supervisor of a run directory wrote last. The error is fs.ErrNotExist if no `up`
+// runs.
 func ReadRoles(runDir string) ([]Role, error) {
 	b, err := os.ReadFile(filepath.Join(RuntimeDir(runDir), rolesName))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// wave is the children of one role during a stop. They are asked to leave at the time at, or earlier when all waves before are gone.
-// They are killed at the time kill.
+// wave is the children of one role during a stop. They are asked to leave at the time at, or earlier when all waves
+// before are gone. They are killed at the time kill.
 type wave struct {
 	children []int
 	at, kill time.Time
@@ -22,8 +22,9 @@ func (w *wave) next() time.Time {
 	return w.kill
 }
 
-// shutdown asks the roles to leave one after the other, in the reverse of their starting order. So a consumer is gone before its
-// producers. The waves share the grace: each waits at most its part for the one before. All are killed at the end of the grace.
+// shutdown asks the roles to leave one after the other, in the reverse of their starting order. So a consumer is gone
+// before its producers. The waves share the grace: each waits at most its part for the one before. All are killed at
+// the end of the grace.
 type shutdown struct{ waves []wave }
 
 // newShutdown returns the shutdown of children with these roles, in starting order.
@@ -45,8 +46,8 @@ func newShutdown(roles []string, now time.Time, grace time.Duration) shutdown {
 	return s
 }
 
-// signals asks the next wave to leave when the earlier ones are gone or late, and kills the children that outlived the grace. pidOf
-// returns the process of a child, 0 if it has none.
+// signals asks the next wave to leave when the earlier ones are gone or late, and kills the children that outlived the
+// grace. pidOf returns the process of a child, 0 if it has none.
 func (s shutdown) signals(now time.Time, pidOf func(child int) int) []action {
 	var out []action
 	earlierGone := true

@@ -50,7 +50,8 @@ func TestSizes(t *testing.T) {
 				continue
 			}
 			if n := s.line(f.End()) - s.line(f.Pos()) + 1; n > maxFuncLines && longFuncs[s.name+":"+f.Name.Name] == "" {
-				t.Errorf("%s:%d: %s has %d lines, the limit is %d", s.name, s.line(f.Pos()), f.Name.Name, n, maxFuncLines)
+				t.Errorf("%s:%d: %s has %d lines, the limit is %d", s.name, s.line(f.Pos()), f.Name.Name, n,
+					maxFuncLines)
 			}
 		}
 	}
@@ -150,10 +151,12 @@ func constantByNature(name string, value ast.Expr) bool {
 }
 
 func isEmbedded(doc *ast.CommentGroup) bool {
-	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+	return doc != nil &&
+		slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
-// TestGoStatements prints the places of go statements and bounds their number. A reader must check that each stands beside its waiter.
+// TestGoStatements prints the places of go statements and bounds their number. A reader must check that each stands
+// beside its waiter.
 func TestGoStatements(t *testing.T) {
 	lines, found := 0, 0
 	for _, s := range parseAll(t) {

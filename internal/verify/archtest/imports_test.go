@@ -119,7 +119,8 @@ func TestImports(t *testing.T) {
 
 // refused returns why a package of room r may not import a package, "" if it may.
 func refused(from string, r room, imported string) string {
-	if matches(imported, testOnly) || slices.ContainsFunc(testOnly, func(l string) bool { return strings.HasPrefix(imported, l+"/") }) {
+	if matches(imported, testOnly) ||
+		slices.ContainsFunc(testOnly, func(l string) bool { return strings.HasPrefix(imported, l+"/") }) {
 		if strings.HasSuffix(path.Base(from), "test") || strings.Contains(from, "test/") {
 			return ""
 		}
@@ -142,7 +143,9 @@ func refused(from string, r room, imported string) string {
 			return "only " + strings.Join(o.rooms, ", ") + " may"
 		}
 	}
-	if matches("*", r.theirs) || slices.ContainsFunc(r.theirs, func(l string) bool { return imported == l || strings.HasPrefix(imported, l+"/") }) {
+	if matches("*", r.theirs) ||
+		slices.ContainsFunc(r.theirs,
+			func(l string) bool { return imported == l || strings.HasPrefix(imported, l+"/") }) {
 		return ""
 	}
 	return "the table allows " + r.path + " no such library"

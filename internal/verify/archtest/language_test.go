@@ -22,7 +22,8 @@ func longLines(t *testing.T, _ []source) []offender {
 
 func columns(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
 
-// nounClause finds clauses that name a thing by a question: "what is read", "what it was". docs/glossary.md has nouns for them.
+// nounClause finds clauses that name a thing by a question: "what is read", "what it was". docs/glossary.md has nouns
+// for them.
 var nounClause = regexp.MustCompile(`(?i)\bwhat (is|it|was|has|are|were|they|nobody|no)\b`)
 
 // clausesInComments returns how many of 1,000 lines of comments and docstrings have such a clause, rounded up.

@@ -49,8 +49,8 @@ func exportsOfPackages(_ *testing.T, sources []source) []offender {
 	return offenders(count)
 }
 
-// upwardArrows returns the percentage of each package's arrows between files that run against the best order of the files.
-// A greedy rule finds the order (Eades, Lin and Smyth, "A fast and effective heuristic for the feedback arc set
+// upwardArrows returns the percentage of each package's arrows between files that run against the best order of the
+// files. A greedy rule finds the order (Eades, Lin and Smyth, "A fast and effective heuristic for the feedback arc set
 // problem", 1993). An arrow leads from a file to a file that declares a name which the first one uses.
 func upwardArrows(_ *testing.T, sources []source) []offender {
 	var out []offender
@@ -71,8 +71,8 @@ func upwardArrows(_ *testing.T, sources []source) []offender {
 	return out
 }
 
-// arrowsBetween returns the pairs (user, declarer) of files. A local variable is no use of a package's name, and a selector
-// is a use of a method only if one file alone declares a method of that name.
+// arrowsBetween returns the pairs (user, declarer) of files. A local variable is no use of a package's name, and a
+// selector is a use of a method only if one file alone declares a method of that name.
 func arrowsBetween(files []source) map[[2]string]bool {
 	names, methods := map[string]string{}, map[string]string{}
 	for _, s := range files {
@@ -162,7 +162,8 @@ func greedyOrder(files []source, arrows map[[2]string]bool) map[string]int {
 	return rank
 }
 
-// exportsForTests counts exported functions and methods that only tests use. Methods of well-known interfaces count as used.
+// exportsForTests counts exported functions and methods that only tests use. Methods of well-known interfaces count as
+// used.
 func exportsForTests(t *testing.T, sources []source) []offender {
 	used, inside := map[string]int{}, map[string]int{}
 	for _, s := range sources {
@@ -201,16 +202,19 @@ func exportsForTests(t *testing.T, sources []source) []offender {
 
 // testSupport reports whether a package exists for tests. Only tests and other such packages may import it.
 func testSupport(path string) bool {
-	return strings.HasPrefix(path, "internal/verify/") || strings.HasSuffix(path, "test") || strings.Contains(path, "test/")
+	return strings.HasPrefix(path, "internal/verify/") || strings.HasSuffix(path, "test") ||
+		strings.Contains(path, "test/")
 }
 
 // byInterface lists methods that the standard library, gRPC and other libraries call through interfaces.
 var byInterface = map[string]bool{
-	"String": true, "Error": true, "Unwrap": true, "Is": true, "As": true, "MarshalJSON": true, "UnmarshalJSON": true, "MarshalText": true, "UnmarshalText": true,
-	"MarshalYAML": true, "UnmarshalYAML": true, "Len": true, "Less": true, "Swap": true, "Push": true, "Pop": true, "Read": true, "Write": true, "Close": true,
-	"JSONSchema": true, "JSONSchemaExtend": true, "GoString": true, "Format": true, "LogValue": true, "Deadline": true, "Done": true, "Value": true,
-	"Load": true, "Serve": true, "Status": true, "Ledger": true, "Mix": true, "Fetch": true, "Marshal": true, "Unmarshal": true, "Name": true,
-	"Infof": true, "Errorf": true, "Fatalf": true, "Eventf": true, "IsTracingEnabled": true,
+	"String": true, "Error": true, "Unwrap": true, "Is": true, "As": true, "MarshalJSON": true, "UnmarshalJSON": true,
+	"MarshalText": true, "UnmarshalText": true, "MarshalYAML": true, "UnmarshalYAML": true, "Len": true, "Less": true,
+	"Swap": true, "Push": true, "Pop": true, "Read": true, "Write": true, "Close": true, "JSONSchema": true,
+	"JSONSchemaExtend": true, "GoString": true, "Format": true, "LogValue": true, "Deadline": true, "Done": true,
+	"Value": true, "Load": true, "Serve": true, "Status": true, "Ledger": true, "Mix": true, "Fetch": true,
+	"Marshal": true, "Unmarshal": true, "Name": true, "Infof": true, "Errorf": true, "Fatalf": true, "Eventf": true,
+	"IsTracingEnabled": true,
 }
 
 func receiver(f *ast.FuncDecl) string {
@@ -284,7 +288,9 @@ func written(t *testing.T, endings ...string) (names []string) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") && name != ".ci" || name == "build" || name == "testdata" || name == "node_modules") {
+			if path != root &&
+				(strings.HasPrefix(name, ".") && name != ".ci" ||
+					name == "build" || name == "testdata" || name == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -323,7 +329,13 @@ func readLines(t *testing.T, name string) (lines []string) {
 // TestGreedyOrder: one arrow against a chain is upward.
 func TestGreedyOrder(t *testing.T) {
 	files := []source{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}}
-	arrows := map[[2]string]bool{{"a", "b"}: true, {"b", "c"}: true, {"c", "d"}: true, {"a", "c"}: true, {"d", "b"}: true}
+	arrows := map[[2]string]bool{
+		{"a", "b"}: true,
+		{"b", "c"}: true,
+		{"c", "d"}: true,
+		{"a", "c"}: true,
+		{"d", "b"}: true,
+	}
 	rank := greedyOrder(files, arrows)
 	up := 0
 	for a := range arrows {
@@ -338,7 +350,8 @@ func TestGreedyOrder(t *testing.T) {
 
 func TestMethodsCountOverFiles(t *testing.T) {
 	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, "x.go", "package x\ntype T[K any] struct{}\nfunc (t *T[K]) A() {}\nfunc (t T[K]) B() {}\n", 0)
+	f, err := parser.ParseFile(fset, "x.go",
+		"package x\ntype T[K any] struct{}\nfunc (t *T[K]) A() {}\nfunc (t T[K]) B() {}\n", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

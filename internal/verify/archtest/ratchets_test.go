@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A ratchet holds one measure of the code. limit is the worst value that passes today, goal the value that we want. A change may lower a
-// limit, and never raises one.
+// A ratchet holds one measure of the code. limit is the worst value that passes today, goal the value that we want. A
+// change may lower a limit, and never raises one.
 type ratchet struct {
 	name    string
 	measure func(*testing.T, []source) []offender // worst first
@@ -37,7 +37,8 @@ func TestRatchets(t *testing.T) {
 	sources := parseAll(t)
 	for _, r := range ratchets {
 		found := r.measure(t, sources)
-		sort.SliceStable(found, func(i, j int) bool { return !found[i].isPlace && found[j].isPlace || found[i].value > found[j].value })
+		sort.SliceStable(found,
+			func(i, j int) bool { return !found[i].isPlace && found[j].isPlace || found[i].value > found[j].value })
 		worst := 0
 		if len(found) > 0 {
 			worst = found[0].value

@@ -117,7 +117,8 @@ def f():
     The last."""
     return """no docstring"""`, "\n")
 	var got []string
-	for _, s := range append(pythonComments(python), pageLines(strings.Split("# Title\n```\ncode\n```\n\ntext", "\n"))...) {
+	page := strings.Split("# Title\n```\ncode\n```\n\ntext", "\n")
+	for _, s := range append(pythonComments(python), pageLines(page)...) {
 		got = append(got, s.text)
 	}
 	if want := "One line.|a comment|The first.|The last.|# Title|text"; strings.Join(got, "|") != want {

@@ -100,7 +100,9 @@ func (b *bench) sim(ctx context.Context, dir string, files map[string]string) (v
 	}
 	play := exec.CommandContext(ctx, binary, "-test.run=^TestSeeds$", "-judge", fmt.Sprint("-seeds=", b.seeds))
 	play.Dir = dir
-	return judged(play, regexp.MustCompile(`(?m)judged: (.*)|(workload \d+ without faults: .*)|^(panic: .*|fatal error: .*)`), fmt.Sprintf("%d seeds", b.seeds))
+	return judged(play,
+		regexp.MustCompile(`(?m)judged: (.*)|(workload \d+ without faults: .*)|^(panic: .*|fatal error: .*)`),
+		fmt.Sprintf("%d seeds", b.seeds))
 }
 
 // tests runs the tests of one package.
@@ -116,7 +118,8 @@ func (b *bench) tests(ctx context.Context, dir string, files map[string]string, 
 	}
 	play := exec.CommandContext(ctx, binary, flags...)
 	play.Dir = filepath.Join(b.root, tested)
-	return judged(play, regexp.MustCompile(`(?m)^--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)`), "the tests of "+tested)
+	return judged(play, regexp.MustCompile(`(?m)^--- FAIL: (.*) \(|^(panic: .*|fatal error: .*)`),
+		"the tests of "+tested)
 }
 
 // chaos injects faults into real processes. It compares them with fault-free runs of the unchanged product.
@@ -139,11 +142,17 @@ func (b *bench) chaos(ctx context.Context, dir string, files map[string]string, 
 			}
 		}
 	}
-	play := exec.CommandContext(ctx, filepath.Join(b.root, ".venv-e2e/bin/python"), filepath.Join(b.root, "e2e/chaos.py"),
-		fmt.Sprint("--faults=", b.faults), "--seed=1", "--beside=2", "--stop", "--stage", filepath.Join(b.scratch, "stage"))
+	play := exec.CommandContext(ctx, filepath.Join(b.root, ".venv-e2e/bin/python"),
+		filepath.Join(b.root, "e2e/chaos.py"), fmt.Sprint("--faults=", b.faults), "--seed=1", "--beside=2", "--stop",
+		"--stage", filepath.Join(b.scratch, "stage"))
 	play.Dir = dir
 	play.Env = append(os.Environ(), "MILLRACE="+binary, "MILLRACE_CLIENT="+path, "TMPDIR="+dir)
-	return judged(play, regexp.MustCompile(`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: [^\n]*\n?[^\n]*)|^(\w+Error: .*)`), fmt.Sprintf("%d faults", b.faults))
+	return judged(
+		play,
+		regexp.MustCompile(
+			`(?m)^ +(P\d+: .*|nothing happened .*|`+"`up`"+` .*|AssertionError: [^\n]*\n?[^\n]*)|^(\w+Error: .*)`),
+		fmt.Sprintf("%d faults", b.faults),
+	)
 }
 
 // judged runs a judge. The judge exits with 0 if it found nothing. finding matches its output about a finding.

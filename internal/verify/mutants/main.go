@@ -26,7 +26,8 @@ func main() {
 	}
 }
 
-// run judges the unchanged product and then the mutants, and prints a row for each. It fails if a mutant was not caught.
+// run judges the unchanged product and then the mutants, and prints a row for each. It fails if a mutant was not
+// caught.
 func run(out io.Writer, only string, seeds, faults int) error {
 	root, err := os.Getwd()
 	if err != nil {
@@ -81,7 +82,8 @@ func (b *bench) all(ctx context.Context, out io.Writer, list []*mutant) error {
 		}
 	}
 	if len(survivors) > 0 {
-		return fmt.Errorf("%d of %d mutants were not caught: %s", len(survivors), len(list), strings.Join(survivors, ", "))
+		return fmt.Errorf("%d of %d mutants were not caught: %s", len(survivors), len(list),
+			strings.Join(survivors, ", "))
 	}
 	return nil
 }

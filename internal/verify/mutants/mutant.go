@@ -1,5 +1,6 @@
-// Command mutants checks the checkers. Each patch in its folder breaks the product in one place. The simulation, the tests of a package, or
-// the checker of histories over real processes must notice. A mutant that survives shows a gap in them.
+// Command mutants checks the checkers. Each patch in its folder breaks the product in one place. The simulation, the
+// tests of a package, or the checker of histories over real processes must notice. A mutant that survives shows a gap
+// in them.
 //
 //	go run ./internal/verify/mutants [-only name,name] [-seeds 1000] [-faults 150]
 //
@@ -54,8 +55,8 @@ func load(dir string) (out []*mutant, err error) {
 	return out, nil
 }
 
-// parse reads a patch. Its first line describes the mistake, the second names the judge. Then, for each file, come a line `--- path` and
-// hunks. A hunk begins with a line `@@`. Its lines are kept (' '), removed ('-') or added ('+').
+// parse reads a patch. Its first line describes the mistake, the second names the judge. Then, for each file, come a
+// line `--- path` and hunks. A hunk begins with a line `@@`. Its lines are kept (' '), removed ('-') or added ('+').
 func parse(name, text string) (*mutant, error) {
 	m := &mutant{name: name}
 	file := ""
@@ -102,7 +103,8 @@ func (m *mutant) apply(root string) (map[string]string, error) {
 			text = string(raw)
 		}
 		if n := strings.Count("\n"+text, "\n"+h.was); n != 1 {
-			return nil, fmt.Errorf("apply %s: %s has the text of a hunk %d times, want once: write the patch anew:\n%s", m.name, h.file, n, h.was)
+			return nil, fmt.Errorf("apply %s: %s has the text of a hunk %d times, want once: write the patch anew:\n%s",
+				m.name, h.file, n, h.was)
 		}
 		out[h.file] = strings.TrimPrefix(strings.Replace("\n"+text, "\n"+h.was, "\n"+h.is, 1), "\n")
 	}

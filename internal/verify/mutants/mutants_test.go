@@ -55,7 +55,10 @@ func TestPatchesFit(t *testing.T) {
 
 // TestPatchesAreRead: a malformed patch, or one that applies twice or never, is an error and not a surviving mutant.
 func TestPatchesAreRead(t *testing.T) {
-	for _, text := range []string{"", "it\n", "it\njudge: me\n--- go.mod\n@@\n-module millrace\n", "it\njudge: sim\n@@\n-a\n", "it\njudge: sim\n--- go.mod\n-a\n", "it\njudge: sim\n--- go.mod\n@@\n\n", "it\njudge: sim\n"} {
+	for _, text := range []string{
+		"", "it\n", "it\njudge: me\n--- go.mod\n@@\n-module millrace\n", "it\njudge: sim\n@@\n-a\n",
+		"it\njudge: sim\n--- go.mod\n-a\n", "it\njudge: sim\n--- go.mod\n@@\n\n", "it\njudge: sim\n",
+	} {
 		if _, err := parse("x", text); err == nil {
 			t.Errorf("%q is a patch", text)
 		}
@@ -71,11 +74,12 @@ func TestPatchesAreRead(t *testing.T) {
 	}
 }
 
-// TestSomeMutantsAreCaught: the simulation catches a few mutants, already without faults, so not by luck. It finds nothing in the unchanged
-// product. A patch that breaks nothing is not caught, and that is an error.
+// TestSomeMutantsAreCaught: the simulation catches a few mutants, already without faults, so not by luck. It finds
+// nothing in the unchanged product. A patch that breaks nothing is not caught, and that is an error.
 func TestSomeMutantsAreCaught(t *testing.T) {
 	root, list := patchesHere(t)
-	harmless, err := parse("harmless", "Nothing\njudge: sim\n--- checkpoint/doc.go\n@@\n package checkpoint\n+\n+// Nothing is changed.\n")
+	harmless, err := parse("harmless",
+		"Nothing\njudge: sim\n--- checkpoint/doc.go\n@@\n package checkpoint\n+\n+// Nothing is changed.\n")
 	if err != nil {
 		t.Fatal(err)
 	}

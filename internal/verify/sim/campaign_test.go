@@ -69,12 +69,26 @@ func (c *campaign) report(t *testing.T) {
 		came = append(came, fmt.Sprintf("%s %d", kind, c.seen[kind]))
 	}
 	wall := time.Since(c.began)
-	fmt.Printf("%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v (%.1f seeds/s, %.1f ms of processor a seed): %s; seeds: %s\n", c.played, c.failed, faults, c.steps,
-		c.virtual.Round(time.Second), wall.Round(time.Second), float64(c.played)/wall.Seconds(), float64(cpu.Milliseconds())/float64(max(c.played, 1)), strings.Join(kinds, ", "), strings.Join(came, ", "))
+	fmt.Printf(
+		"%d seeds, %d failed, %d faults, %d steps, %v of virtual time in %v "+
+			"(%.1f seeds/s, %.1f ms of processor a seed): %s; seeds: %s\n",
+		c.played,
+		c.failed,
+		faults,
+		c.steps,
+		c.virtual.Round(time.Second),
+		wall.Round(time.Second),
+		float64(c.played)/wall.Seconds(),
+		float64(cpu.Milliseconds())/float64(max(c.played, 1)),
+		strings.Join(kinds, ", "),
+		strings.Join(came, ", "),
+	)
 	if *totals == "" {
 		return
 	}
-	row := fmt.Sprintf("| %s | %s | %d-%d | %d | %d | %.2f | %s; seeds: %s |\n", c.began.UTC().Format(time.DateOnly), commit(), *from, *from+*seeds-1, faults, c.failed, cpu.Hours(), strings.Join(kinds, ", "), strings.Join(came, ", "))
+	row := fmt.Sprintf("| %s | %s | %d-%d | %d | %d | %.2f | %s; seeds: %s |\n", c.began.UTC().Format(time.DateOnly),
+		commit(), *from, *from+*seeds-1, faults, c.failed, cpu.Hours(), strings.Join(kinds, ", "),
+		strings.Join(came, ", "))
 	f, err := os.OpenFile(*totals, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"millrace/internal/seam"
 )
 
-// clock is the clock of one process. Its wall time may jump, its timers may be late, and a frozen process gets no timers.
+// clock is the clock of one process. Its wall time may jump, its timers may be late, and a frozen process gets no
+// timers.
 type clock struct {
 	mu     sync.Mutex
 	rng    *rand.Rand

@@ -20,8 +20,8 @@ import (
 	"millrace/orchestrator/facts"
 )
 
-// judgeJournal stops the orchestrator, and compares the states that its journal restores before and after. Before, there are the newest
-// snapshot and records since; after, the last snapshot alone.
+// judgeJournal stops the orchestrator, and compares the states that its journal restores before and after. Before,
+// there are the newest snapshot and records since; after, the last snapshot alone.
 func (w *world) judgeJournal(stop func()) {
 	synctest.Wait()
 	before := w.disk.take()
@@ -90,13 +90,18 @@ func (w *world) restore(disk *disktest.Disk) (state []string, report *checkpoint
 	} else {
 		w.promotions(s)
 		if n := len(s.Through); w.verdict.Violated == "" && s.Ended != nil && n < w.load.ranks {
-			w.fail("the journal knows who is through", "%d of %d ranks: the run would wait for others that do not come back", n, w.load.ranks)
+			w.fail("the journal knows the ranks that took the last step",
+				"%d of %d ranks: the run would wait for others that do not come back", n, w.load.ranks)
 		}
 		if s.Attempt != nil { // a snapshot keeps only the state at the watermark, which is Base
 			s.Attempt.State = nil
 		}
-		for _, part := range []any{s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined, s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity,
-			s.QuarantinedBelow, s.Masks, s.Mixed, s.Consumed, s.Chain, slices.Sorted(maps.Values(holders(s)))} {
+		for _, part := range []any{
+			s.Term, s.AssignTerm, s.Attempt, s.Base, s.Watermark, s.Next, s.Sealed, s.Ended, s.Through, s.Quarantined,
+			s.Recent, s.Saved, s.HasSaved, s.Manifests, s.Identity, s.QuarantinedBelow, s.Masks, s.Mixed, s.Consumed,
+			s.Chain,
+			slices.Sorted(maps.Values(holders(s))),
+		} {
 			text, err := json.Marshal(part)
 			if err != nil {
 				w.fail("the journal restores", "%v", err)
@@ -160,11 +165,14 @@ func (e *witness) Write(line []byte) (int, error) {
 	switch held := e.holds[r.Key]; {
 	case r.Event == "reading":
 		if r.Term < held.Term {
-			e.w.fail("terms never go down", "%s, life %d: stripe %s is read under term %d after %d", e.p.slot, e.p.life, r.Key, r.Term, held.Term)
+			e.w.fail("terms never go down", "%s, life %d: stripe %s is read under term %d after %d", e.p.slot, e.p.life,
+				r.Key, r.Term, held.Term)
 		}
 		e.holds[r.Key] = r
 	case r.Event == "fetch" && r.Term != held.Term && r.Nanos > held.Nanos: // at one moment, both orders are right
-		e.w.fail("nobody is answered under a term that is over", "%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key, held.Term, r.Term)
+		e.w.fail("nobody is answered under a term that is over",
+			"%s, life %d: stripe %s is held by term %d, and was answered under %d", e.p.slot, e.p.life, r.Key,
+			held.Term, r.Term)
 	}
 	return len(line), nil
 }

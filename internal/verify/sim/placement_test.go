@@ -5,8 +5,9 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// placed checks a plan against its selection. The plan has each segment once, whole or in all its slices. Different ranks have the slices,
-// in one microbatch. No row or array exceeds the shape, and a complete step has no empty microbatch.
+// placed checks a plan against its selection. The plan has each segment once, whole or in all its slices. Different
+// ranks have the slices, in one microbatch. No row or array exceeds the shape, and a complete step has no empty
+// microbatch.
 func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) error {
 	slices, columns := map[millrace.Segment][]millrace.Assignment{}, map[[3]uint32]uint32{}
 	most := shape.SequenceLength
@@ -17,7 +18,8 @@ func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) e
 		slices[a.Segment] = append(slices[a.Segment], a)
 		row := [3]uint32{uint32(a.Rank), a.Microbatch, a.Row}
 		if columns[row] += a.Columns(sel.PadMultiple); columns[row] > most {
-			return millrace.Errorf(millrace.ErrMismatch, "step %s: %v has %d columns of %d", sel.Step, row, columns[row], most)
+			return millrace.Errorf(millrace.ErrMismatch, "step %s: %v has %d columns of %d", sel.Step, row,
+				columns[row], most)
 		}
 	}
 	for _, s := range sel.Segments {
@@ -35,12 +37,14 @@ func placed(sel *planner.Selection, plan *millrace.Plan, shape millrace.Shape) e
 	for r := range millrace.Rank(plan.Ranks) {
 		for m := range plan.Microbatches {
 			if len(plan.Part(r, m)) == 0 && !sel.Incomplete {
-				return millrace.Errorf(millrace.ErrMismatch, "step %s: rank %d has nothing in microbatch %d", sel.Step, r, m)
+				return millrace.Errorf(millrace.ErrMismatch, "step %s: rank %d has nothing in microbatch %d", sel.Step,
+					r, m)
 			}
 		}
 	}
 	if len(slices) != len(sel.Segments) {
-		return millrace.Errorf(millrace.ErrMismatch, "step %s: %d segments are placed of %d", sel.Step, len(slices), len(sel.Segments))
+		return millrace.Errorf(millrace.ErrMismatch, "step %s: %d segments are placed of %d", sel.Step, len(slices),
+			len(sel.Segments))
 	}
 	return nil
 }

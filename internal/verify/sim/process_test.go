@@ -21,10 +21,11 @@ type process struct {
 	clock        *clock
 	ctx          context.Context
 	cancel       context.CancelFunc
-	struck       func()        // called by a kill: takes the disk away
-	gone         chan struct{} // closed when the slot may be filled again: after a kill, an end, or to start another beside it
-	ended        chan struct{} // closed when its goroutines have returned
-	leave        chan struct{} // closed to ask it to leave: a loader hands over first
+	struck       func() // called by a kill: takes the disk away
+	// closed when the slot may be filled again: after a kill, an end, or to start another beside it
+	gone  chan struct{}
+	ended chan struct{} // closed when its goroutines have returned
+	leave chan struct{} // closed to ask it to leave: a loader hands over first
 
 	mu     sync.Mutex
 	killed bool
@@ -97,7 +98,8 @@ func (p *process) freeze() (thaw func()) {
 	return sync.OnceFunc(func() { host(); clock() })
 }
 
-// role starts a process. It returns a function that runs the process until its context ends, and one that cleans up afterwards.
+// role starts a process. It returns a function that runs the process until its context ends, and one that cleans up
+// afterwards.
 type role func(p *process) (run func(context.Context) error, after func(), err error)
 
 // slot is a process that the supervisor keeps running.
@@ -153,8 +155,17 @@ func (w *world) begin(s *slot) *process {
 	life := s.lives
 	s.mu.Unlock() // a start may wait, and waiting for a lock stops the clock of a bubble
 	seed := w.script.Seed<<16 ^ uint64(life)<<8 ^ uint64(len(s.name)) ^ uint64(s.name[len(s.name)-1])
-	p := &process{slot: s.name, life: life, rng: rand.New(rand.NewPCG(seed, 2)), host: w.net.Host(s.name), clock: newClock(seed),
-		gone: make(chan struct{}), ended: make(chan struct{}), leave: make(chan struct{}), again: again}
+	p := &process{
+		slot:  s.name,
+		life:  life,
+		rng:   rand.New(rand.NewPCG(seed, 2)),
+		host:  w.net.Host(s.name),
+		clock: newClock(seed),
+		gone:  make(chan struct{}),
+		ended: make(chan struct{}),
+		leave: make(chan struct{}),
+		again: again,
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.mu.Lock()
 	w.alive = append(w.alive, p)

@@ -11,17 +11,19 @@ import (
 	"millrace/sidecar"
 )
 
-// answered is the time limit for the answer to a change of the mixture. An unanswered change may still have taken effect.
+// answered is the time limit for the answer to a change of the mixture. An unanswered change may still have taken
+// effect.
 const answered = time.Second
 
-// remix asks an orchestrator to change the mixture from a step that no trainer has reached. If the step is sealed already, nothing
-// changes.
+// remix asks an orchestrator to change the mixture from a step that no trainer has reached. If the step is sealed
+// already, nothing changes.
 func (w *world) remix(p *process, size int) {
 	o := p.orchestrator.Load()
 	if o == nil {
 		return
 	}
-	// A change cuts its window and so affects all steps of the window. No trainer may have reached one of them in an earlier attempt.
+	// A change cuts its window and so affects all steps of the window. No trainer may have reached one of them in an
+	// earlier attempt.
 	window := millrace.Step(max(w.load.config.Spec.Window, 1))
 	w.mu.Lock()
 	begin := (w.furthest + window - 1) / window * window
@@ -51,7 +53,8 @@ func (w *world) remix(p *process, size int) {
 	}
 }
 
-// remixed reports whether a change of the mixture may affect a step's content. It checks that all ranks and attempts get the same content.
+// remixed reports whether a change of the mixture may affect a step's content. It checks that all ranks and attempts
+// get the same content.
 func (w *world) remixed(p *sidecar.StepPlan) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

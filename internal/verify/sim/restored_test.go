@@ -46,7 +46,8 @@ type history struct {
 	begun   *proto.Begin
 }
 
-// run plays the real orchestrator and the real constructor in one goroutine. Its loaders read streams and its ranks take every step.
+// run plays the real orchestrator and the real constructor in one goroutine. Its loaders read streams and its ranks
+// take every step.
 type run struct {
 	t       *testing.T
 	x       *setting
@@ -78,11 +79,23 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	options := x.options
 	options.MicroBatch = uint32(p.micro)
 	topology := x.topology(p.ranks)
-	cfg := orchestrator.Config{Stream: millrace.Train, Spec: x.spec, Placing: &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)}, Ranks: topology.Ranks, Identity: []byte(`{}`), Runway: p.runway,
-		By: "sim", Up: "1", Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
-		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }}
+	cfg := orchestrator.Config{
+		Stream:   millrace.Train,
+		Spec:     x.spec,
+		Placing:  &proto.Placing{Ranks: uint32(topology.Ranks), MicroBatch: uint32(p.micro)},
+		Ranks:    topology.Ranks,
+		Identity: []byte(`{}`),
+		Runway:   p.runway,
+		By:       "sim",
+		Up:       "1",
+		Log:      slog.New(slog.DiscardHandler),
+		Compare:  sources.Compare,
+		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
+		Place:    func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
+	}
 	var shapes []millrace.Shape
-	for _, s := range append([]planner.Stage{{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}}, x.spec.Stages...) {
+	first := planner.Stage{SequenceLength: x.spec.SequenceLength, Packing: x.spec.Packing}
+	for _, s := range append([]planner.Stage{first}, x.spec.Stages...) {
 		own := options
 		own.MicroBatch = cmp.Or(s.MicroBatch, options.MicroBatch)
 		shapes = append(shapes, own.Shape(s.SequenceLength, millrace.Int32))
@@ -95,7 +108,8 @@ func (x *setting) resume(t *testing.T, p placing, state []byte, steps int) *hist
 	}
 	r := &run{t: t, x: x, p: p, topology: topology, shapes: constructors.NewSet(shapes, x.spec.PadMultiple)}
 	for i := range p.loaders {
-		r.loaders = append(r.loaders, &reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
+		r.loaders = append(r.loaders,
+			&reader{name: fmt.Sprintf("loader-%d", i), reads: map[string]*read{}, wants: map[string]uint64{}})
 	}
 	for _, s := range x.spec.Sources {
 		source := orchestrator.Source{Name: s.Name, Allowed: func(bool, uint64) uint64 { return 1 << 30 }}
@@ -153,7 +167,8 @@ func (r *run) turn(steps int) bool {
 		return false
 	}
 	if d.IsEmpty() && !acted {
-		r.t.Fatalf("%s: the run stands still at step %d: %s", r.x.name, r.out.from+uint64(len(r.out.steps)), r.m.Waiting())
+		r.t.Fatalf("%s: the run stands still at step %d: %s", r.x.name, r.out.from+uint64(len(r.out.steps)),
+			r.m.Waiting())
 	}
 	return true
 }
@@ -174,7 +189,8 @@ func (r *run) perform() bool {
 func (r *run) load(l *reader, order *proto.LoaderOrder) {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
-		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: r.x.streams[o.Open.Source].manifest}})
+		manifest := &proto.LoaderEvent_Manifest{Manifest: r.x.streams[o.Open.Source].manifest}
+		r.m.LoaderEvent(l, l.name, &proto.LoaderEvent{Event: manifest})
 	case *proto.LoaderOrder_Read:
 		rd := &read{stream: r.x.streams[o.Read.Source], order: o.Read, next: o.Read.Ordinal}
 		if err := rd.check(); err != nil {
@@ -226,7 +242,16 @@ func (r *run) take(msg *proto.Plan) {
 		}
 		r.m.Committed(&silentSession{}, &proto.Commit{Rank: uint32(rank), Attempt: msg.Fence.Attempt, Step: msg.Step})
 	}
-	r.out.steps = append(r.out.steps, planned{content: p.Content.String(), state: bare(r.t, msg.State), bytes: fmt.Sprintf("%x", h.Sum(nil)[:8]), place: p.Placement.String(), micro: p.Microbatches})
+	r.out.steps = append(
+		r.out.steps,
+		planned{
+			content: p.Content.String(),
+			state:   bare(r.t, msg.State),
+			bytes:   fmt.Sprintf("%x", h.Sum(nil)[:8]),
+			place:   p.Placement.String(),
+			micro:   p.Microbatches,
+		},
+	)
 }
 
 // tokens returns the tokens of segments. A token depends only on its document and its position there.
@@ -271,7 +296,11 @@ func given(state string, micro uint32, placement string) []byte {
 func first(got, want []planned, from uint64) string {
 	for i := range got {
 		var names []string
-		for name, differs := range map[string]bool{"content": got[i].content != want[i].content, "state": got[i].state != want[i].state, "bytes": got[i].bytes != want[i].bytes} {
+		for name, differs := range map[string]bool{
+			"content": got[i].content != want[i].content,
+			"state":   got[i].state != want[i].state,
+			"bytes":   got[i].bytes != want[i].bytes,
+		} {
 			if differs {
 				names = append(names, name)
 			}

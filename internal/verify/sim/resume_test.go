@@ -45,64 +45,179 @@ func settings(t *testing.T) []*setting {
 	packed := place.Options{Layout: millrace.Packed, Balance: millrace.BalanceFSDP}
 	return []*setting{
 		{name: "best fit, global, one epoch", shuffle: millrace.Global, epochs: 1, milestones: plain, options: packed},
-		{name: "varlen, dp, blocks, two epochs, last step short", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
-			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceDP, CapPermille: 1250},
-			change:  func(s *planner.Spec) { s.LastStep, s.PadMultiple = millrace.ShortLast, 8 }},
+		{
+			name:       "varlen, dp, blocks, two epochs, last step short",
+			shuffle:    millrace.Blocks,
+			epochs:     2,
+			milestones: plain,
+			options:    place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceDP, CapPermille: 1250},
+			change:     func(s *planner.Spec) { s.LastStep, s.PadMultiple = millrace.ShortLast, 8 },
+		},
 		{name: "varlen, documents split over ranks, an encoder", shuffle: millrace.Global, epochs: 1, milestones: plain,
-			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1500, Split: place.Split{On: true},
-				Cost: cost.Cost{Linear: 1, Quadratic: 3, Encoder: cost.Encoder{Linear: 5}}}},
-		{name: "two pipeline stages of four context-parallel ranks that hold short documents whole", shuffle: millrace.Global, epochs: 1, milestones: plain,
-			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, Local: 40}, axes: millrace.Topology{TP: 1, CP: 4, PP: 2},
-			change: func(s *planner.Spec) { s.PadMultiple = 8 }},
-		{name: "pad, no shuffle, no balance, samples, last step dropped, bad records", shuffle: millrace.InFileOrder, epochs: 1, bad: true, milestones: plain,
-			options: place.Options{Layout: millrace.Packed, Balance: millrace.BalanceNone},
+			options: place.Options{
+				Layout:      millrace.Varlen,
+				Balance:     millrace.BalanceFSDP,
+				CapPermille: 1500,
+				Split:       place.Split{On: true},
+				Cost:        cost.Cost{Linear: 1, Quadratic: 3, Encoder: cost.Encoder{Linear: 5}},
+			}},
+		{
+			name:       "two pipeline stages of four context-parallel ranks that hold short documents whole",
+			shuffle:    millrace.Global,
+			epochs:     1,
+			milestones: plain,
+			options: place.Options{
+				Layout:  millrace.Varlen,
+				Balance: millrace.BalanceFSDP,
+				Local:   40,
+			},
+			axes:   millrace.Topology{TP: 1, CP: 4, PP: 2},
+			change: func(s *planner.Spec) { s.PadMultiple = 8 },
+		},
+		{
+			name:       "pad, no shuffle, no balance, samples, last step dropped, bad records",
+			shuffle:    millrace.InFileOrder,
+			epochs:     1,
+			bad:        true,
+			milestones: plain,
+			options:    place.Options{Layout: millrace.Packed, Balance: millrace.BalanceNone},
 			change: func(s *planner.Spec) {
 				s.Packing, s.Unit, s.LastStep = millrace.Pad, millrace.UnitSamples, millrace.DropLast
-			}},
-		{name: "endless, milestones and ramps by steps, so many steps, bad records, blocks", shuffle: millrace.Blocks, bad: true, options: packed,
-			milestones: []mixing.Milestone{{Weights: w("1", "0", "1")}, {From: steps(20), Weights: w("1", "3", "0"), Ramp: mixing.RampLinear, Over: steps(30)},
-				{From: steps(70), Weights: w("0", "1", "0")}, {From: steps(90), Weights: w("2", "1", "5"), Ramp: mixing.RampCosine, Over: steps(40)}},
-			change: func(s *planner.Spec) { s.StopSteps = 150 }},
+			},
+		},
+		{
+			name:    "endless, milestones and ramps by steps, so many steps, bad records, blocks",
+			shuffle: millrace.Blocks,
+			bad:     true,
+			options: packed,
+			milestones: []mixing.Milestone{
+				{Weights: w("1", "0", "1")},
+				{From: steps(20), Weights: w("1", "3", "0"), Ramp: mixing.RampLinear, Over: steps(30)},
+				{
+					From:    steps(70),
+					Weights: w("0", "1", "0"),
+				},
+				{From: steps(90), Weights: w("2", "1", "5"), Ramp: mixing.RampCosine, Over: steps(40)},
+			},
+			change: func(s *planner.Spec) { s.StopSteps = 150 },
+		},
 		{name: "endless, a ramp by tokens, so many tokens, samples", shuffle: millrace.Global, options: packed,
-			milestones: []mixing.Milestone{{From: tokens(0), Weights: w("1", "1", "1")}, {From: tokens(30_000), Weights: w("0.1", "5", "1"), Ramp: mixing.RampLinear, Over: tokens(50_000)}},
-			change:     func(s *planner.Spec) { s.StopTokens, s.Unit = 120_000, millrace.UnitSamples }},
-		{name: "stages by steps, batches ramped, longer sequences, another packing", shuffle: millrace.Global, epochs: 2, bad: true, milestones: plain, options: packed,
+			milestones: []mixing.Milestone{
+				{From: tokens(0), Weights: w("1", "1", "1")},
+				{From: tokens(30_000), Weights: w("0.1", "5", "1"), Ramp: mixing.RampLinear, Over: tokens(50_000)},
+			},
+			change: func(s *planner.Spec) { s.StopTokens, s.Unit = 120_000, millrace.UnitSamples }},
+		{
+			name:       "stages by steps, batches ramped, longer sequences, another packing",
+			shuffle:    millrace.Global,
+			epochs:     2,
+			bad:        true,
+			milestones: plain,
+			options:    packed,
 			change: func(s *planner.Spec) {
-				s.SequenceLength, s.GlobalBatch, s.Rampup = 32, 64, millrace.Rampup{Start: 16, Increment: 16, Samples: 700}
+				s.SequenceLength, s.GlobalBatch, s.Rampup = 32, 64, millrace.Rampup{
+					Start:     16,
+					Increment: 16,
+					Samples:   700,
+				}
 				s.Stages = []planner.Stage{
 					{From: steps(30), SequenceLength: 128, GlobalBatch: 16, Packing: millrace.BestFit, MicroBatch: 2},
-					{From: steps(45), SequenceLength: 64, GlobalBatch: 48, Rampup: millrace.Rampup{Start: 16, Increment: 32, Samples: 100}, Packing: millrace.Pad, MicroBatch: 1},
+					{
+						From:           steps(45),
+						SequenceLength: 64,
+						GlobalBatch:    48,
+						Rampup:         millrace.Rampup{Start: 16, Increment: 32, Samples: 100},
+						Packing:        millrace.Pad,
+						MicroBatch:     1,
+					},
 					{From: steps(70), SequenceLength: 64, GlobalBatch: 16, Packing: millrace.BestFit},
 				}
-			}},
+			},
+		},
 		{name: "stages by tokens, varlen, samples", shuffle: millrace.Blocks, epochs: 2, milestones: plain,
 			options: place.Options{Layout: millrace.Varlen, Balance: millrace.BalanceFSDP, CapPermille: 1150},
 			change: func(s *planner.Spec) {
 				s.Unit = millrace.UnitSamples
 				s.Stages = []planner.Stage{
-					{From: tokens(30_000), SequenceLength: 256, GlobalBatch: 16, Packing: millrace.BestFit, MicroBatch: 1},
-					{From: tokens(70_000), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.BestFit, MicroBatch: 4},
+					{
+						From:           tokens(30_000),
+						SequenceLength: 256,
+						GlobalBatch:    16,
+						Packing:        millrace.BestFit,
+						MicroBatch:     1,
+					},
+					{
+						From:           tokens(70_000),
+						SequenceLength: 32,
+						GlobalBatch:    32,
+						Packing:        millrace.BestFit,
+						MicroBatch:     4,
+					},
 				}
 			}},
-		{name: "filters of sources and of a stage, bounds that hold from the start", shuffle: millrace.Blocks, epochs: 2, bad: true, refused: true, milestones: plain, options: packed,
+		{
+			name:       "filters of sources and of a stage, bounds that hold from the start",
+			shuffle:    millrace.Blocks,
+			epochs:     2,
+			bad:        true,
+			refused:    true,
+			milestones: plain,
+			options:    packed,
 			change: func(s *planner.Spec) {
-				s.Stages = []planner.Stage{{From: steps(25), SequenceLength: 64, GlobalBatch: 16, Packing: millrace.BestFit, Filters: 2}, {From: steps(60), SequenceLength: 64, GlobalBatch: 16, Packing: millrace.BestFit}}
-				s.Schedule.Bound(mixing.Bounds{Most: []uint64{mixing.Whole / 5 * 2, 0, 0}, Least: []uint64{0, mixing.Whole / 4, 0}})
-			}},
-		{name: "windows under a ramp, carry, bad records", shuffle: millrace.Global, epochs: 2, bad: true, options: packed,
-			milestones: []mixing.Milestone{{Weights: w("1", "1", "1")}, {From: steps(20), Weights: w("1", "3", "0.5"), Ramp: mixing.RampLinear, Over: steps(25)}},
-			change:     func(s *planner.Spec) { s.Window, s.Carry = 4, 24 }},
-		{name: "concatenated documents, windows, samples", shuffle: millrace.Blocks, epochs: 2, bad: true, milestones: plain, options: packed,
+				s.Stages = []planner.Stage{
+					{From: steps(25), SequenceLength: 64, GlobalBatch: 16, Packing: millrace.BestFit, Filters: 2},
+					{From: steps(60), SequenceLength: 64, GlobalBatch: 16, Packing: millrace.BestFit},
+				}
+				s.Schedule.Bound(
+					mixing.Bounds{Most: []uint64{mixing.Whole / 5 * 2, 0, 0}, Least: []uint64{0, mixing.Whole / 4, 0}})
+			},
+		},
+		{
+			name:    "windows under a ramp, carry, bad records",
+			shuffle: millrace.Global,
+			epochs:  2,
+			bad:     true,
+			options: packed,
+			milestones: []mixing.Milestone{
+				{Weights: w("1", "1", "1")},
+				{From: steps(20), Weights: w("1", "3", "0.5"), Ramp: mixing.RampLinear, Over: steps(25)},
+			},
+			change: func(s *planner.Spec) { s.Window, s.Carry = 4, 24 },
+		},
+		{
+			name:       "concatenated documents, windows, samples",
+			shuffle:    millrace.Blocks,
+			epochs:     2,
+			bad:        true,
+			milestones: plain,
+			options:    packed,
 			change: func(s *planner.Spec) {
 				s.Packing, s.Window, s.Unit, s.LastStep = millrace.Concat, 3, millrace.UnitSamples, millrace.ShortLast
-			}},
-		{name: "buckets of lengths, windows, carry, then a stage of shorter bins", shuffle: millrace.Global, epochs: 2, bad: true, milestones: plain, options: packed,
+			},
+		},
+		{
+			name:       "buckets of lengths, windows, carry, then a stage of shorter bins",
+			shuffle:    millrace.Global,
+			epochs:     2,
+			bad:        true,
+			milestones: plain,
+			options:    packed,
 			change: func(s *planner.Spec) {
 				s.Packing, s.Window, s.Carry, s.PadMultiple, s.GlobalBatch = millrace.Bucketed, 3, 40, 2, 32
-				s.Stages = []planner.Stage{{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.Bucketed}}
-			}},
-		{name: "a source that stops the run", shuffle: millrace.InFileOrder, epochs: 2, bad: true, milestones: plain, options: place.Options{Layout: millrace.Packed, Balance: millrace.BalancePP},
-			change: func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun }},
+				s.Stages = []planner.Stage{
+					{From: steps(60), SequenceLength: 32, GlobalBatch: 32, Packing: millrace.Bucketed},
+				}
+			},
+		},
+		{
+			name:       "a source that stops the run",
+			shuffle:    millrace.InFileOrder,
+			epochs:     2,
+			bad:        true,
+			milestones: plain,
+			options:    place.Options{Layout: millrace.Packed, Balance: millrace.BalancePP},
+			change:     func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun },
+		},
 	}
 }
 
@@ -113,7 +228,15 @@ func (x *setting) prepare(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.spec = &planner.Spec{SequenceLength: 64, GlobalBatch: 16, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, Schedule: schedule, LastStep: millrace.PadLast}
+	x.spec = &planner.Spec{
+		SequenceLength: 64,
+		GlobalBatch:    16,
+		PadMultiple:    1,
+		Packing:        millrace.BestFit,
+		Unit:           millrace.UnitTokens,
+		Schedule:       schedule,
+		LastStep:       millrace.PadLast,
+	}
 	x.streams = map[string]*stream{}
 	for _, name := range []string{"books", "code", "web"} {
 		on := millrace.Renormalize
@@ -144,10 +267,11 @@ func placings() (out []placing) {
 	return out
 }
 
-// TestEveryStateContinues restores the state of every step on another number of ranks, with another microbatch size, other loaders, and
-// with and without prefetch. The run continues with equal content, with the bytes of an uninterrupted run on that many ranks, and with
-// equal states. Every state is restored, so equal states make all later steps equal; every 25th state continues to the end of the run. A
-// state from the middle of a step continues on the same placement and is refused on another.
+// TestEveryStateContinues restores the state of every step on another number of ranks, with another microbatch size,
+// other loaders, and with and without prefetch. The run continues with equal content, with the bytes of an
+// uninterrupted run on that many ranks, and with equal states. Every state is restored, so equal states make all later
+// steps equal; every 25th state continues to the end of the run. A state from the middle of a step continues on the
+// same placement and is refused on another.
 func TestEveryStateContinues(t *testing.T) {
 	dir := t.TempDir()
 	for _, source := range []string{"books", "code", "web"} {
@@ -216,11 +340,14 @@ func (x *setting) inside(t *testing.T, state string, ahead []planned, p placing,
 		}
 		return
 	}
-	if got.begun == nil || got.begun.Step != step || got.begun.Microbatch != taken || first(got.steps, ahead, step) != "" {
+	if got.begun == nil || got.begun.Step != step || got.begun.Microbatch != taken ||
+		first(got.steps, ahead, step) != "" {
 		t.Fatalf("inside step %d: %s%s, begins at %+v", step, first(got.steps, ahead, step), got.refusal, got.begun)
 	}
 	p.ranks = map[int]int{1: 2, 2: 8, 8: 1}[p.ranks]
-	if got := x.resume(t, p, text, 1); got.begun != nil || !strings.Contains(got.refusal, fmt.Sprintf("inside step %d", step)) || !strings.Contains(got.refusal, "placement") {
+	if got := x.resume(t, p, text, 1); got.begun != nil ||
+		!strings.Contains(got.refusal, fmt.Sprintf("inside step %d", step)) ||
+		!strings.Contains(got.refusal, "placement") {
 		t.Fatalf("inside step %d on %d ranks: %q, begins at %+v", step, p.ranks, got.refusal, got.begun)
 	}
 }

@@ -80,7 +80,8 @@ func (d *runDisk) fault(p *process, act disktest.Act, path string) error {
 	case act == disktest.Write && d.full && reserve:
 		return syscall.ENOSPC
 	case act == disktest.Write && d.full && !d.spent:
-		if dies = d.refused == p; !dies { // after the first refusal Pebble spends the reserve and retries; a second one ends the process
+		// after the first refusal Pebble spends the reserve and retries; a second one ends the process
+		if dies = d.refused == p; !dies {
 			d.refused = p
 			return syscall.ENOSPC
 		}
@@ -103,12 +104,15 @@ func (w *world) orchestrate(p *process) (func(context.Context) error, func(), er
 		w.mu.Unlock()
 		w.disk.crash(percent, seed)
 	}
-	disk := disktest.NewFaulty(w.disk.take(), reserveBytes, func(act disktest.Act, path string) error { return w.disk.fault(p, act, path) })
-	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }})
+	disk := disktest.NewFaulty(w.disk.take(), reserveBytes,
+		func(act disktest.Act, path string) error { return w.disk.fault(p, act, path) })
+	store, err := checkpoint.Open(
+		checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: disk, Fatal: func(err error) { panic(err) }})
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := orchestrator.New(context.Background(), w.load.config, orchestrator.Options{Store: store, Lines: io.Discard, Snapshots: snapshots})
+	o, err := orchestrator.New(context.Background(), w.load.config,
+		orchestrator.Options{Store: store, Lines: io.Discard, Snapshots: snapshots})
 	if err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
@@ -161,13 +165,31 @@ func (w *world) serve(p *process) (func(context.Context) error, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l := loader.New(loader.Config{Name: p.slot, Beat: page, Leave: p.leave, Address: fmt.Sprintf("%s.%d", p.slot, p.life), Orchestrator: orchestratorName,
-		Version: version(), Pid: int64(p.life), Standby: strings.HasPrefix(p.slot, shadowName), Memory: w.load.memory, Parallel: 1, Net: p.host, Clock: p.clock,
-		Events: event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock), Log: slog.New(slog.DiscardHandler), Ready: func() {}, Term: func(millrace.Term) {}, Spec: func(source string) (sources.Spec, error) {
-			spec, err := w.load.spec(source)
-			spec.Format = numbers{rot: w.rot, p: p}
-			return spec, err
-		}})
+	l := loader.New(
+		loader.Config{
+			Name:         p.slot,
+			Beat:         page,
+			Leave:        p.leave,
+			Address:      fmt.Sprintf("%s.%d", p.slot, p.life),
+			Orchestrator: orchestratorName,
+			Version:      version(),
+			Pid:          int64(p.life),
+			Standby:      strings.HasPrefix(p.slot, shadowName),
+			Memory:       w.load.memory,
+			Parallel:     1,
+			Net:          p.host,
+			Clock:        p.clock,
+			Events:       event.To(&witness{w: w, p: p, holds: map[string]event.Record{}}, p.slot, p.clock),
+			Log:          slog.New(slog.DiscardHandler),
+			Ready:        func() {},
+			Term:         func(millrace.Term) {},
+			Spec: func(source string) (sources.Spec, error) {
+				spec, err := w.load.spec(source)
+				spec.Format = numbers{rot: w.rot, p: p}
+				return spec, err
+			},
+		},
+	)
 	return l.Run, func() { _ = page.Close() }, nil // Close never fails
 }
 
@@ -185,8 +207,21 @@ func (w *world) deliver(p *process) (func(context.Context) error, func(), error)
 		}
 	}
 	watch := &watcher{w: w, p: p, terms: map[string]uint64{}}
-	l := link.New(link.Config{Name: p.slot, Pages: w.pages, Events: event.To(watch, p.slot, p.clock), Orchestrator: orchestratorName, Version: version(), Topology: w.load.axes, Ranks: ranks, Net: p.host, Clock: p.clock,
-		Log: slog.New(watch), Term: w.rising(p, "a term of the orchestrator")})
+	l := link.New(
+		link.Config{
+			Name:         p.slot,
+			Pages:        w.pages,
+			Events:       event.To(watch, p.slot, p.clock),
+			Orchestrator: orchestratorName,
+			Version:      version(),
+			Topology:     w.load.axes,
+			Ranks:        ranks,
+			Net:          p.host,
+			Clock:        p.clock,
+			Log:          slog.New(watch),
+			Term:         w.rising(p, "a term of the orchestrator"),
+		},
+	)
 	w.hosts[host].put(l, p.ctx)
 	return l.Run, func() {}, nil
 }
@@ -254,6 +289,8 @@ func (s *endpoint) after(ctx context.Context, old *link.Link) (*link.Link, conte
 
 // isExcused reports whether a fault explains the end, or the failed start, of a process.
 func (w *world) isExcused(p *process, err error) bool {
-	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) || errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
-		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar") // a replaced loader leaves
+	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) ||
+		errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
+		// a replaced loader leaves
+		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar")
 }

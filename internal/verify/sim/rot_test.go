@@ -26,7 +26,8 @@ type piece struct {
 	masked bool
 }
 
-// rot makes records go bad on disk during the run. It takes records that are planned already, so that later steps do not change.
+// rot makes records go bad on disk during the run. It takes records that are planned already, so that later steps do
+// not change.
 type rot struct {
 	mu    sync.Mutex
 	armed *fault              // injected at the next plan with a record that may go bad
@@ -74,8 +75,8 @@ func (w *world) know(p *sidecar.StepPlan) {
 // ahead is the most documents of a source that the last step may have examined and left.
 const ahead = 16
 
-// settle forgets the records that may be drawn again, also for a step that no rank reaches. These are the records of sources that are not
-// well within their first epoch at the end of the run without faults.
+// settle forgets the records that may be drawn again, also for a step that no rank reaches. These are the records of
+// sources that are not well within their first epoch at the end of the run without faults.
 func (w *world) settle() error {
 	store, err := checkpoint.Open(checkpoint.Config{Dir: journalDir, CreatedBy: "sim", Disk: w.disk.take()})
 	if err != nil {
@@ -88,21 +89,23 @@ func (w *world) settle() error {
 	}
 	for i, src := range at.Sources {
 		if int(src.Ordinal)+ahead > w.load.records[i] {
-			maps.DeleteFunc(w.documents, func(record string, _ *document) bool { return strings.HasPrefix(record, name(i)+"/") })
+			maps.DeleteFunc(w.documents,
+				func(record string, _ *document) bool { return strings.HasPrefix(record, name(i)+"/") })
 		}
 	}
 	return nil
 }
 
-// decay makes a record of a plan go bad if a fault is due. No other plan asks for the record. It goes bad for all processes or for one;
-// all others that may hold it are killed, so that it is read again.
+// decay makes a record of a plan go bad if a fault is due. No other plan asks for the record. It goes bad for all
+// processes or for one; all others that may hold it are killed, so that it is read again.
 func (w *world) decay(p *sidecar.StepPlan) {
 	who, did := w.spoil(p)
 	if !did {
 		return
 	}
 	for _, s := range w.slots {
-		if p := s.process(); p != nil && p != who && (strings.HasPrefix(s.name, "loader") || strings.HasPrefix(s.name, shadowName)) {
+		if p := s.process(); p != nil && p != who &&
+			(strings.HasPrefix(s.name, "loader") || strings.HasPrefix(s.name, shadowName)) {
 			p.kill(again, 0)
 		}
 	}
@@ -143,7 +146,10 @@ func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []pi
 		}
 		hidden := payload.Masked(x.part(), micro)
 		for i, a := range p.Part(x.part(), micro) {
-			s := piece{of: recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record), masked: hidden != nil && hidden[i]}
+			s := piece{
+				of:     recordName(p.Sources[a.Source].Name, a.ID.Shard, a.ID.Record),
+				masked: hidden != nil && hidden[i],
+			}
 			if s.sum = fmt.Sprintf("%d/%d/%d %v", micro, a.Row, a.Start, tokens[i]); s.masked {
 				s.sum, masked = "", true
 			}
@@ -153,20 +159,25 @@ func (x *trainer) pieces(p *sidecar.StepPlan, payload sidecar.Payload) (out []pi
 	return out, masked, nil
 }
 
-// judge compares a batch with masked segments with the batch of the run without faults. Only bad records are masked, and they stay masked.
+// judge compares a batch with masked segments with the batch of the run without faults. Only bad records are masked,
+// and they stay masked.
 func (x *trainer) judge(p *sidecar.StepPlan, got []piece) error {
 	want, before := x.w.whole[x.rank][p.Step], x.pieced[p.Step]
 	if len(got) != len(want) {
-		return fmt.Errorf("step %d of attempt %d has %d segments, without faults it has %d", p.Step, p.Attempt, len(got), len(want))
+		return fmt.Errorf("step %d of attempt %d has %d segments, without faults it has %d", p.Step, p.Attempt,
+			len(got), len(want))
 	}
 	for i, s := range got {
 		switch {
 		case s.of != want[i].of || !s.masked && s.sum != want[i].sum:
-			return fmt.Errorf("step %d of attempt %d: segment %d of %s differs from that of a run without faults", p.Step, p.Attempt, i, s.of)
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s differs from that of a run without faults",
+				p.Step, p.Attempt, i, s.of)
 		case s.masked && !x.w.rot.has(s.of):
-			return fmt.Errorf("step %d of attempt %d: segment %d of %s is masked, and its record can be read", p.Step, p.Attempt, i, s.of)
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s is masked, and its record can be read", p.Step,
+				p.Attempt, i, s.of)
 		case before != nil && before[i].masked && !s.masked:
-			return fmt.Errorf("step %d of attempt %d: segment %d of %s was masked and is so no more", p.Step, p.Attempt, i, s.of)
+			return fmt.Errorf("step %d of attempt %d: segment %d of %s was masked and is so no more", p.Step, p.Attempt,
+				i, s.of)
 		}
 	}
 	return nil

@@ -40,10 +40,12 @@ type fault struct {
 
 // The kinds of fault.
 const (
-	crash      = "crash"      // kill -9; the disk keeps Size percent of the unsynced data; the process restarts after For
-	stop       = "stop"       // SIGTERM: the orchestrator ends in order, and the next begins
-	leave      = "leave"      // SIGTERM: a loader hands over its stripes and exits
-	rotten     = "rot"        // a planned record goes bad: for all, or, with To, only for the process at At; the other readers are killed
+	// kill -9; the disk keeps Size percent of the unsynced data; the process restarts after For
+	crash = "crash"
+	stop  = "stop"  // SIGTERM: the orchestrator ends in order, and the next begins
+	leave = "leave" // SIGTERM: a loader hands over its stripes and exits
+	// a planned record goes bad: for all, or, with To, only for the process at At; the other readers are killed
+	rotten     = "rot"
 	vanish     = "vanish"     // a crash that other processes notice only after For
 	freeze     = "freeze"     // SIGSTOP for For
 	zombie     = "zombie"     // a loader is frozen for For, and another process takes its slot
@@ -80,15 +82,20 @@ func newScript(seed uint64, all []*workload) *script {
 	return s
 }
 
-// remix adds changes of the mixture to one script in four. A script with bad records gets none: masks are judged by the run without
-// changes.
+// remix adds changes of the mixture to one script in four. A script with bad records gets none: masks are judged by the
+// run without changes.
 func (s *script) remix(rng *rand.Rand) {
 	if rng.IntN(4) > 0 || slices.ContainsFunc(s.Faults, func(f fault) bool { return f.Kind == rotten }) {
 		return
 	}
 	for range 1 + rng.IntN(3) {
 		at := rng.IntN(len(s.Faults) + 1)
-		f := fault{Kind: remix, At: orchestratorName, Size: rng.IntN(1000), Delay: time.Duration(rng.IntN(5000)) * time.Microsecond}
+		f := fault{
+			Kind:  remix,
+			At:    orchestratorName,
+			Size:  rng.IntN(1000),
+			Delay: time.Duration(rng.IntN(5000)) * time.Microsecond,
+		}
 		if at > 0 {
 			f.After = s.Faults[at-1].After
 		}

@@ -80,7 +80,8 @@ func (b *bench) delivered() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// TestFailedSeeds replays seeds that failed once, several times each, because a seed does not decide the order of goroutines.
+// TestFailedSeeds replays seeds that failed once, several times each, because a seed does not decide the order of
+// goroutines.
 func TestFailedSeeds(t *testing.T) {
 	b := newBench(t)
 	for _, f := range kept(t) {
@@ -126,7 +127,8 @@ func TestSeeds(t *testing.T) {
 	c.report(t)
 }
 
-// TestScriptsFollowFromSeeds: a seed gives the same script each time, and writing and reading a script does not change it.
+// TestScriptsFollowFromSeeds: a seed gives the same script each time, and writing and reading a script does not change
+// it.
 func TestScriptsFollowFromSeeds(t *testing.T) {
 	b := newBench(t)
 	for seed := range uint64(200) {

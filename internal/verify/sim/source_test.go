@@ -14,8 +14,8 @@ import (
 	"millrace/sources"
 )
 
-// numbers is a format of tokens. Each line is the length of a record, or marks it as bad. A file that begins with `streams` can only be
-// streamed.
+// numbers is a format of tokens. Each line is the length of a record, or marks it as bad. A file that begins with
+// `streams` can only be streamed.
 type numbers struct {
 	rot *rot // nil: no record goes bad
 	p   *process
@@ -28,7 +28,8 @@ const (
 
 func (numbers) Name() string { return "jsonl" }
 
-func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits, _ []byte) (sources.Shard, error) {
+func (n numbers) Open(_ context.Context, f sources.File, _ sources.Field, _ sources.Limits,
+	_ []byte) (sources.Shard, error) {
 	raw, err := io.ReadAll(sources.NewReader(f, 0, f.Size()))
 	if err != nil {
 		return nil, err
@@ -87,7 +88,9 @@ func (s *shard) Read(_ context.Context, records []uint64, fn func(sources.Record
 
 func (s *shard) record(i uint64) sources.Record {
 	r := sources.Record{Number: i, Offset: -1, Raw: 1}
-	if s.lengths[i] < 0 || !s.numbers.rot.reads(s.numbers.p, fmt.Sprintf("%s/%s#%d", filepath.Base(filepath.Dir(s.name)), filepath.Base(s.name), i)) {
+	if s.lengths[i] < 0 ||
+		!s.numbers.rot.reads(s.numbers.p,
+			fmt.Sprintf("%s/%s#%d", filepath.Base(filepath.Dir(s.name)), filepath.Base(s.name), i)) {
 		r.Err = millrace.Errorf(millrace.ErrBadSample, "%s#%d is no number", s.name, i)
 		return r
 	}

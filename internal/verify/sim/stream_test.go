@@ -32,7 +32,9 @@ func files(t *testing.T, dir, source string) {
 	for i := range 12 {
 		var text strings.Builder
 		for range 45 {
-			fmt.Fprintln(&text, []int{0, 1, 64, 128, 300, 1 + rng.IntN(200), 1 + rng.IntN(60), 1 + rng.IntN(60), 1 + rng.IntN(60)}[rng.IntN(9)])
+			short := func() int { return 1 + rng.IntN(60) }
+			lengths := []int{0, 1, 64, 128, 300, 1 + rng.IntN(200), short(), short(), short()}
+			fmt.Fprintln(&text, lengths[rng.IntN(len(lengths))])
 		}
 		path := filepath.Join(dir, source, fmt.Sprintf("%02d.jsonl", i))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -48,7 +50,19 @@ func files(t *testing.T, dir, source string) {
 func readStream(t *testing.T, dir, name string, shuffle millrace.Shuffle, epochs uint32, upTo int, bad bool) *stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	src, err := sources.Open(ctx, sources.Spec{Name: name, Format: numbers{}, Base: filepath.Join(dir, name), Patterns: []string{"."}, Shuffle: shuffle, Seed: 7, Epochs: epochs}, sources.OpenOptions{})
+	src, err := sources.Open(
+		ctx,
+		sources.Spec{
+			Name:     name,
+			Format:   numbers{},
+			Base:     filepath.Join(dir, name),
+			Patterns: []string{"."},
+			Shuffle:  shuffle,
+			Seed:     7,
+			Epochs:   epochs,
+		},
+		sources.OpenOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +109,13 @@ func (r *read) offer(until uint64) *proto.Offers {
 		if o.Ordinal.Stripe(uint64(r.order.Stripes)) != uint64(r.order.Stripe) {
 			continue
 		}
-		m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, uint64(o.Ordinal)), append(m.Epoch, uint32(o.Epoch)), append(m.Shard, o.ID.Shard)
-		m.Record, m.Tokens, m.Refused = append(m.Record, o.ID.Record), append(m.Tokens, o.Lengths.Tokens), append(m.Refused, o.Refused)
+		m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, uint64(o.Ordinal)), append(m.Epoch, uint32(o.Epoch)), append(
+			m.Shard, o.ID.Shard)
+		m.Record, m.Tokens, m.Refused = append(m.Record, o.ID.Record), append(m.Tokens, o.Lengths.Tokens), append(
+			m.Refused, o.Refused)
 		if q := o.Quarantine; q != nil {
-			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: q.Source, Id: q.ID, Offset: -1, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
+			m.Rejects = append(m.Rejects,
+				&proto.Quarantine{Source: q.Source, Id: q.ID, Offset: -1, Reason: q.Reason, Ordinal: uint64(o.Ordinal)})
 		}
 	}
 	for _, a := range r.seekPoints {
@@ -118,7 +135,8 @@ func (r *read) check() error {
 		}
 	}
 	if got := wire.SeekPointFromProto(r.order.SeekPoint); got != want {
-		return fmt.Errorf("source %s is read from ordinal %d with the seek point %+v, want %+v", r.order.Source, r.order.Ordinal, got, want)
+		return fmt.Errorf("source %s is read from ordinal %d with the seek point %+v, want %+v", r.order.Source,
+			r.order.Ordinal, got, want)
 	}
 	return nil
 }

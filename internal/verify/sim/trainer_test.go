@@ -104,7 +104,8 @@ func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	switch start.Kind {
 	case sidecar.StartContinue:
 		if b.Attempt != x.attempt || b.Step != x.step {
-			return fmt.Errorf("it stood at step %d of attempt %d and goes on at %d of %d", x.step, x.attempt, b.Step, b.Attempt)
+			return fmt.Errorf("it stood at step %d of attempt %d and goes on at %d of %d", x.step, x.attempt, b.Step,
+				b.Attempt)
 		}
 	case sidecar.StartFresh:
 		if b.Step != 0 {
@@ -123,7 +124,8 @@ func (x *trainer) begun(start sidecar.Start, b sidecar.Begin) error {
 	return nil
 }
 
-// take checks a step's bytes against those of the run without faults, and against those of the same step in an earlier attempt.
+// take checks a step's bytes against those of the run without faults, and against those of the same step in an earlier
+// attempt.
 func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 	if p.Step != x.step || p.Attempt != x.attempt {
 		return fmt.Errorf("it asked for step %d of attempt %d and got %d of %d", x.step, x.attempt, p.Step, p.Attempt)
@@ -160,7 +162,8 @@ func (x *trainer) take(p *sidecar.StepPlan, payload sidecar.Payload) error {
 		return err
 	}
 	if x.w.golden != nil && !remixed && x.w.golden[x.rank][p.Step] != sum {
-		return fmt.Errorf("step %d of attempt %d is %s, without faults it is %s", p.Step, p.Attempt, sum, x.w.golden[x.rank][p.Step])
+		return fmt.Errorf("step %d of attempt %d is %s, without faults it is %s", p.Step, p.Attempt, sum,
+			x.w.golden[x.rank][p.Step])
 	}
 	x.got[p.Step], x.states[p.Step+1] = sum, p.State
 	return nil

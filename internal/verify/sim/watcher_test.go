@@ -22,7 +22,8 @@ const (
 	lostByTerm = "promoted: asked to leave"
 )
 
-// watcher reads a sidecar's event records and log: the loaders that it asks, under terms that never go down, and its reasons to switch.
+// watcher reads a sidecar's event records and log: the loaders that it asks, under terms that never go down, and its
+// reasons to switch.
 type watcher struct {
 	w     *world
 	p     *process
@@ -55,7 +56,8 @@ func (x *watcher) follow(r event.Record) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if r.Term < x.terms[of] && r.Event != "heard" { // rows may be in flight when another loader is asked
-		x.w.fail("terms never go down", "%s, life %d: stripe %s is asked under term %d after %d (%s)", x.p.slot, x.p.life, of, r.Term, x.terms[of], r.Event)
+		x.w.fail("terms never go down", "%s, life %d: stripe %s is asked under term %d after %d (%s)", x.p.slot,
+			x.p.life, of, r.Term, x.terms[of], r.Event)
 	}
 	x.terms[of] = max(x.terms[of], r.Term)
 }

@@ -45,15 +45,24 @@ type workload struct {
 func newWorkload(t *testing.T, dir string, number int) *workload {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(number), 11))
-	w := &workload{number: number, dir: filepath.Join(dir, fmt.Sprint(number)), loaders: 1 + rng.IntN(3), ranks: 1 + rng.IntN(3), steps: millrace.Step(5 + rng.IntN(4)), ends: rng.IntN(2) == 0}
+	w := &workload{
+		number:  number,
+		dir:     filepath.Join(dir, fmt.Sprint(number)),
+		loaders: 1 + rng.IntN(3),
+		ranks:   1 + rng.IntN(3),
+		steps:   millrace.Step(5 + rng.IntN(4)),
+		ends:    rng.IntN(2) == 0,
+	}
 	w.hosts = 1 + rng.IntN(min(w.ranks, 2))
 	w.axes = axes(w.ranks, number)
 	for i := range 2 + rng.IntN(4) {
-		shuffle := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}[rng.IntN(4)]
+		orders := []millrace.Shuffle{millrace.Global, millrace.Global, millrace.Blocks, millrace.InFileOrder}
+		shuffle := orders[rng.IntN(len(orders))]
 		if i == 0 {
 			shuffle = millrace.Global
 		}
-		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3)) // some sources are exhausted
+		// some sources are exhausted
+		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3))
 		w.stripes = append(w.stripes, 1+rng.IntN(w.loaders))
 		w.write(t, rng, i)
 	}
@@ -97,7 +106,8 @@ func (w *workload) pack(spec *planner.Spec) {
 	case 18:
 		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
 	}
-	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 { // all drawn records are delivered, so no bad record affects later steps
+	// all drawn records are delivered, so no bad record affects later steps
+	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 {
 		w.steps += millrace.Step(spec.Window) - within
 	}
 	if w.ends {
@@ -143,7 +153,15 @@ func (w *workload) write(t *testing.T, rng *rand.Rand, source int) {
 func (w *workload) spec(source string) (sources.Spec, error) {
 	for i, shuffle := range w.sources {
 		if name(i) == source {
-			return sources.Spec{Name: source, Format: numbers{}, Base: filepath.Join(w.dir, source), Patterns: []string{"."}, Shuffle: shuffle, Seed: 7, Epochs: w.epochs[i]}, nil
+			return sources.Spec{
+				Name:     source,
+				Format:   numbers{},
+				Base:     filepath.Join(w.dir, source),
+				Patterns: []string{"."},
+				Shuffle:  shuffle,
+				Seed:     7,
+				Epochs:   w.epochs[i],
+			}, nil
 		}
 	}
 	return sources.Spec{}, millrace.Errorf(millrace.ErrInvalid, "source %s", source)
@@ -153,17 +171,40 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 	t.Helper()
 	length := uint32(32 << rng.IntN(3))
 	batch := w.ranks * (1 + rng.IntN(3))
-	spec := &planner.Spec{SequenceLength: length, GlobalBatch: batch, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, Schedule: w.schedule(t, rng), LastStep: millrace.PadLast}
+	spec := &planner.Spec{
+		SequenceLength: length,
+		GlobalBatch:    batch,
+		PadMultiple:    1,
+		Packing:        millrace.BestFit,
+		Unit:           millrace.UnitTokens,
+		Schedule:       w.schedule(t, rng),
+		LastStep:       millrace.PadLast,
+	}
 	micro := uint32(1)
 	if perRank := batch / w.ranks; perRank > 1 && rng.IntN(2) == 0 {
 		micro = uint32(perRank)
 	}
-	options := place.Options{MicroBatch: micro, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast}
+	options := place.Options{
+		MicroBatch: micro,
+		Layout:     millrace.Packed,
+		Balance:    millrace.BalanceFSDP,
+		LastStep:   millrace.PadLast,
+	}
 	if w.number%5 == 2 { // with long documents in slices, if ranks can share them
 		options.Layout, options.CapPermille, options.Split = millrace.Varlen, 1050, place.Split{On: true}
 	}
-	c := orchestrator.Config{Stream: millrace.Train, Spec: spec, Placing: &proto.Placing{Ranks: uint32(w.axes.Ranks)}, Ranks: w.axes.Ranks, Identity: []byte(`{}`), Runway: 2 + rng.IntN(4), By: "sim", Up: "sim",
-		Log: slog.New(slog.DiscardHandler), Compare: sources.Compare, Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
+	c := orchestrator.Config{
+		Stream:   millrace.Train,
+		Spec:     spec,
+		Placing:  &proto.Placing{Ranks: uint32(w.axes.Ranks)},
+		Ranks:    w.axes.Ranks,
+		Identity: []byte(`{}`),
+		Runway:   2 + rng.IntN(4),
+		By:       "sim",
+		Up:       "sim",
+		Log:      slog.New(slog.DiscardHandler),
+		Compare:  sources.Compare,
+		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) {
 			plan, err := place.Plan(sel, w.axes, options)
 			if err == nil {
@@ -172,7 +213,8 @@ func (w *workload) configure(t *testing.T, rng *rand.Rand) orchestrator.Config {
 				err = placed(sel, plan, own.Shape(plan.SequenceLength, millrace.Int32))
 			}
 			return plan, err
-		}}
+		},
+	}
 	for i := range w.sources {
 		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: name(i), OnExhausted: millrace.Renormalize})
 		src := orchestrator.Source{Name: name(i), Allowed: func(bool, uint64) uint64 { return 1000 }}
@@ -193,9 +235,21 @@ func (w *workload) stage(spec *planner.Spec) {
 	ranks := uint32(w.ranks)
 	from := func(step uint64) mixing.Point { return mixing.Point{Measure: mixing.Steps, Count: step} }
 	spec.Stages = []planner.Stage{
-		{From: from(2), SequenceLength: 2 * spec.SequenceLength, GlobalBatch: 2 * w.ranks, Packing: millrace.BestFit, MicroBatch: 2},
-		{From: from(4), SequenceLength: spec.SequenceLength / 2, GlobalBatch: 3 * w.ranks, Rampup: millrace.Rampup{Start: ranks, Increment: ranks, Samples: uint64(4 * ranks)},
-			Packing: millrace.Pad, MicroBatch: 1},
+		{
+			From:           from(2),
+			SequenceLength: 2 * spec.SequenceLength,
+			GlobalBatch:    2 * w.ranks,
+			Packing:        millrace.BestFit,
+			MicroBatch:     2,
+		},
+		{
+			From:           from(4),
+			SequenceLength: spec.SequenceLength / 2,
+			GlobalBatch:    3 * w.ranks,
+			Rampup:         millrace.Rampup{Start: ranks, Increment: ranks, Samples: uint64(4 * ranks)},
+			Packing:        millrace.Pad,
+			MicroBatch:     1,
+		},
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in memory, and virtual
-// time. A script of faults follows from a seed.
+// Package sim runs the whole system in one process: real gRPC over a network in memory, a real journal on a disk in
+// memory, and virtual time. A script of faults follows from a seed.
 package sim
 
 import (
@@ -19,8 +19,8 @@ import (
 	"millrace/internal/verify/sim/memnet"
 )
 
-// patience is the virtual time after which a run counts as stuck. The longest script has about a minute of faults and a minute of slow
-// trainers.
+// patience is the virtual time after which a run counts as stuck. The longest script has about a minute of faults and a
+// minute of slow trainers.
 const patience = 2 * time.Minute
 
 // world is one run under one script.
@@ -74,8 +74,21 @@ type verdict struct {
 
 // newWorld returns a world in which nothing runs yet. It must be made in the synctest bubble in which it runs.
 func newWorld(load *workload, s *script, calm *world) *world {
-	w := &world{load: load, script: s, documents: map[string]*document{}, rot: &rot{bad: map[string]*process{}}, net: memnet.New(), disk: &runDisk{disk: disktest.NewMemory()}, pages: heartbeattest.NewMemory(seam.System{}), changed: make(chan struct{}), unsynced: 100, contents: map[millrace.Step]millrace.Digest{}, mixed: load.steps,
-		verdict: verdict{Struck: map[string]int{}, Seen: map[string]int{}}, history: sha256.New()}
+	w := &world{
+		load:      load,
+		script:    s,
+		documents: map[string]*document{},
+		rot:       &rot{bad: map[string]*process{}},
+		net:       memnet.New(),
+		disk:      &runDisk{disk: disktest.NewMemory()},
+		pages:     heartbeattest.NewMemory(seam.System{}),
+		changed:   make(chan struct{}),
+		unsynced:  100,
+		contents:  map[millrace.Step]millrace.Digest{},
+		mixed:     load.steps,
+		verdict:   verdict{Struck: map[string]int{}, Seen: map[string]int{}},
+		history:   sha256.New(),
+	}
 	if calm != nil {
 		w.documents = calm.documents
 		for _, x := range calm.trainers {
@@ -90,7 +103,16 @@ func newWorld(load *workload, s *script, calm *world) *world {
 		w.hosts = append(w.hosts, &endpoint{changed: make(chan struct{})})
 	}
 	for r := range load.ranks {
-		w.trainers = append(w.trainers, &trainer{w: w, rank: millrace.Rank(r), got: map[millrace.Step]string{}, pieced: map[millrace.Step][]piece{}, states: map[millrace.Step][]byte{}})
+		w.trainers = append(
+			w.trainers,
+			&trainer{
+				w:      w,
+				rank:   millrace.Rank(r),
+				got:    map[millrace.Step]string{},
+				pieced: map[millrace.Step][]piece{},
+				states: map[millrace.Step][]byte{},
+			},
+		)
 	}
 	return w
 }
@@ -195,8 +217,8 @@ func (w *world) pass() {
 	w.changed = make(chan struct{})
 }
 
-// finished notes that the run is complete, and ends the world after a grace. Trainers whose last answer was lost learn of the end by it,
-// like those of a real run by the end of the command.
+// finished notes that the run is complete, and ends the world after a grace. Trainers whose last answer was lost learn
+// of the end by it, like those of a real run by the end of the command.
 func (w *world) finished() { time.AfterFunc(farewellGrace, w.complete) }
 
 // standing describes the position of every process, for a run that is stuck.

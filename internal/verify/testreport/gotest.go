@@ -30,7 +30,13 @@ type goReader struct {
 }
 
 func newGoReader(step string, r *report) *goReader {
-	return &goReader{step: step, r: r, output: map[string]*strings.Builder{}, parents: map[string]bool{}, broken: map[string]int{}}
+	return &goReader{
+		step:    step,
+		r:       r,
+		output:  map[string]*strings.Builder{},
+		parents: map[string]bool{},
+		broken:  map[string]int{},
+	}
 }
 
 // read takes events until the end and returns the lines that are not events.
@@ -124,7 +130,8 @@ func (g *goReader) endTest(e goEvent, key string) {
 	}
 }
 
-// endPackage reports a package. A package that failed without a failing test is a failure itself: it did not build, or it crashed.
+// endPackage reports a package. A package that failed without a failing test is a failure itself: it did not build, or
+// it crashed.
 func (g *goReader) endPackage(e goEvent, key string) {
 	if e.Action == "skip" {
 		return // no test files

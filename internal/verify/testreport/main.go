@@ -1,5 +1,5 @@
-// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages, a table of skipped
-// tests, and one line with the totals.
+// Command testreport runs test steps one after the other. It prints failures as they happen, then slow packages, a
+// table of skipped tests, and one line with the totals.
 //
 //	testreport [-skips FILE] KIND:NAME=VALUE ...
 //
@@ -8,8 +8,8 @@
 //	pytest:NAME=COMMAND   writes a JUnit file at $JUNIT, as pytest --junitxml=$JUNIT does
 //	skip:NAME=REASON      one test that cannot run here
 //
-// bash runs the commands, without standard input. A failure does not stop the later commands. A skipped test that FILE does not list
-// counts as failed. Exit status: 0 all passed, 1 a test failed, 2 wrong usage.
+// bash runs the commands, without standard input. A failure does not stop the later commands. A skipped test that FILE
+// does not list counts as failed. Exit status: 0 all passed, 1 a test failed, 2 wrong usage.
 package main
 
 import (

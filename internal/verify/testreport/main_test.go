@@ -57,7 +57,8 @@ func TestGoEvents(t *testing.T) {
 
 func TestSteps(t *testing.T) {
 	dir := t.TempDir()
-	junit := `<testsuites><testsuite time="1.5"><testcase classname="t" name="good"/><testcase classname="t" name="bad"><failure>assert 1 == 2</failure></testcase></testsuite></testsuites>`
+	junit := `<testsuites><testsuite time="1.5"><testcase classname="t" name="good"/>` +
+		`<testcase classname="t" name="bad"><failure>assert 1 == 2</failure></testcase></testsuite></testsuites>`
 	file := filepath.Join(dir, "canned.xml")
 	if err := os.WriteFile(file, []byte(junit), 0o600); err != nil {
 		t.Fatal(err)
@@ -65,13 +66,16 @@ func TestSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		step, totals, shows string
 	}{
-		"check passes":              {"check:x=true", "1 passed, 0 failed, 0 skipped", ""},
-		"check fails":               {"check:x=echo the reason; false", "0 passed, 1 failed, 0 skipped", "the reason"},
-		"go that is not there":      {"go:go=no-such-program", "0 passed, 1 failed, 0 skipped", "no-such-program"},
-		"go that fails untold":      {"go:go=echo odd; exit 3", "0 passed, 1 failed, 0 skipped", "odd"},
-		"pytest":                    {"pytest:py=cp " + file + " $JUNIT; exit 1", "1 passed, 1 failed, 0 skipped", "assert 1 == 2"},
-		"pytest that never ran":     {"pytest:py=echo no module named pytest; exit 1", "0 passed, 1 failed, 0 skipped", "no module"},
-		"pytest without a test":     {"pytest:py=echo '<testsuites/>' > $JUNIT", "0 passed, 1 failed, 0 skipped", "no tests ran"},
+		"check passes":         {"check:x=true", "1 passed, 0 failed, 0 skipped", ""},
+		"check fails":          {"check:x=echo the reason; false", "0 passed, 1 failed, 0 skipped", "the reason"},
+		"go that is not there": {"go:go=no-such-program", "0 passed, 1 failed, 0 skipped", "no-such-program"},
+		"go that fails untold": {"go:go=echo odd; exit 3", "0 passed, 1 failed, 0 skipped", "odd"},
+		"pytest": {"pytest:py=cp " + file + " $JUNIT; exit 1",
+			"1 passed, 1 failed, 0 skipped", "assert 1 == 2"},
+		"pytest that never ran": {"pytest:py=echo no module named pytest; exit 1",
+			"0 passed, 1 failed, 0 skipped", "no module"},
+		"pytest without a test": {"pytest:py=echo '<testsuites/>' > $JUNIT",
+			"0 passed, 1 failed, 0 skipped", "no tests ran"},
 		"skip that is listed":       {"skip:arm64=no qemu", "0 passed, 0 failed, 1 skipped", "arm64: no qemu"},
 		"skip that is not expected": {"skip:other=no reason", "0 passed, 1 failed, 1 skipped", "not in the list"},
 	} {

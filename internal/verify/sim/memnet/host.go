@@ -40,7 +40,8 @@ func (h *Host) Listen(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial implements seam.Net. It takes one round trip. It waits for an unreachable host, and fails at once if the host does not listen.
+// Dial implements seam.Net. It takes one round trip. It waits for an unreachable host, and fails at once if the host
+// does not listen.
 func (h *Host) Dial(ctx context.Context, address string) (net.Conn, error) {
 	h.net.mu.Lock()
 	l := h.net.listeners[address]
@@ -90,8 +91,8 @@ func (h *Host) Die() {
 	}
 }
 
-// Vanish plays a power cut: like Die, but the other ends of the connections do not notice. They stay open and silent until the returned
-// function resets them, like a kernel after its timeout.
+// Vanish plays a power cut: like Die, but the other ends of the connections do not notice. They stay open and silent
+// until the returned function resets them, like a kernel after its timeout.
 func (h *Host) Vanish() (giveUp func()) {
 	conns := h.end()
 	for _, c := range conns {

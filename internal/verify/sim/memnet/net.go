@@ -1,5 +1,6 @@
-// Package memnet is a network in memory, for tests that run roles in one process. Its streams of bytes are late, delayed, cut and reset,
-// by the weather and by the caller. It waits with package time, so its time is virtual inside a synctest bubble.
+// Package memnet is a network in memory, for tests that run roles in one process. Its streams of bytes are late,
+// delayed, cut and reset, by the weather and by the caller. It waits with package time, so its time is virtual inside a
+// synctest bubble.
 package memnet
 
 import (
@@ -20,7 +21,8 @@ type Weather struct {
 	Jitter  time.Duration // each write draws a delay from 0 to this; writes stay in order
 	Bytes   int           // bytes per second in one direction; 0: no limit
 	Read    int           // most bytes that one Read returns; 0: no limit
-	Fuse    int           // a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
+	// a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
+	Fuse int
 }
 
 // Net is a network. It is also the seam of one host without faults; Host makes other hosts.
@@ -42,7 +44,13 @@ var _ seam.Net = (*Net)(nil)
 
 // New returns a network with the zero weather and without listeners.
 func New() *Net {
-	n := &Net{listeners: map[string]*listener{}, rng: rand.New(rand.NewPCG(0, 0)), held: map[way]int{}, frozen: map[*Host]int{}, changed: make(chan struct{})}
+	n := &Net{
+		listeners: map[string]*listener{},
+		rng:       rand.New(rand.NewPCG(0, 0)),
+		held:      map[way]int{},
+		frozen:    map[*Host]int{},
+		changed:   make(chan struct{}),
+	}
 	n.home = n.Host("")
 	return n
 }
@@ -62,7 +70,8 @@ func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return n.home.Dial(ctx, address)
 }
 
-// Cut ends all connections that an address has accepted, in order. Bytes written before still arrive. The listener stays.
+// Cut ends all connections that an address has accepted, in order. Bytes written before still arrive. The listener
+// stays.
 func (n *Net) Cut(address string) error {
 	for _, c := range n.accepted(address) {
 		_ = c.Close() // Close never fails

@@ -75,7 +75,8 @@ func TestHoldsDelayAndLoseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()
 		near, far, a, b := pair(t, n)
-		for name, hold := range map[string]func() func(){"one way": func() func() { return n.Hold("a", "b") }, "a": a.Freeze, "b": b.Freeze} {
+		oneWay := func() func() { return n.Hold("a", "b") }
+		for name, hold := range map[string]func() func(){"one way": oneWay, "a": a.Freeze, "b": b.Freeze} {
 			release := hold()
 			time.AfterFunc(time.Second, release)
 			send(t, near, "held")
@@ -122,7 +123,8 @@ func TestDeadHosts(t *testing.T) {
 		giveUp := b.Vanish()
 		time.AfterFunc(time.Minute, giveUp)
 		start := time.Now()
-		if _, err := near.Read(make([]byte, 9)); !errors.Is(err, syscall.ECONNRESET) || time.Since(start) != time.Minute {
+		if _, err := near.Read(make([]byte, 9)); !errors.Is(err, syscall.ECONNRESET) ||
+			time.Since(start) != time.Minute {
 			t.Errorf("of a host that vanished: %v after %v", err, time.Since(start))
 		}
 		if _, err := far.Read(make([]byte, 9)); err == nil {

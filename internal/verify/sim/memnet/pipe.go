@@ -55,7 +55,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// wait blocks until the channel has a token, the time has come (never if it is zero), or a hold ends. The pipe is not locked.
+// wait blocks until the channel has a token, the time has come (never if it is zero), or a hold ends. The pipe is not
+// locked.
 func wait(token <-chan struct{}, until time.Time, changed <-chan struct{}) {
 	if until.IsZero() {
 		select {

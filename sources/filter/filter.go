@@ -36,8 +36,9 @@ const (
 
 // functions returns the functions with the same answer on every host and in bounded time.
 func functions() []string {
-	return []string{"all", "none", "any", "one", "count", "len", "abs", "ceil", "floor", "round", "int", "float", "string", "trim", "trimPrefix", "trimSuffix",
-		"upper", "lower", "split", "hasPrefix", "hasSuffix", "indexOf", "lastIndexOf", "min", "max"}
+	return []string{"all", "none", "any", "one", "count", "len", "abs", "ceil", "floor", "round", "int", "float",
+		"string", "trim", "trimPrefix", "trimSuffix", "upper", "lower", "split", "hasPrefix", "hasSuffix", "indexOf",
+		"lastIndexOf", "min", "max"}
 }
 
 // Filter is one compiled expression. It is read-only and safe for concurrent use.
@@ -59,7 +60,8 @@ func Compile(text string) (*Filter, error) {
 		return fail("it has %d bytes, at most %d are read", len(text), mostBytes)
 	}
 	n := &names{}
-	options := []expr.Option{expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), expr.AsBool(), expr.MaxNodes(mostNodes), expr.DisableAllBuiltins(), expr.Patch(n)}
+	options := []expr.Option{expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), expr.AsBool(),
+		expr.MaxNodes(mostNodes), expr.DisableAllBuiltins(), expr.Patch(n)}
 	for _, f := range functions() {
 		options = append(options, expr.EnableBuiltin(f))
 	}

@@ -11,7 +11,16 @@ import (
 )
 
 func TestFiltersKeepAndRefuse(t *testing.T) {
-	record := map[string]any{"quality": 0.75, "language": "en", "meta.year": 2021, "ok": true, "gone": nil, "my field": "x", "nan": math.NaN(), "big": 1 << 53}
+	record := map[string]any{
+		"quality":   0.75,
+		"language":  "en",
+		"meta.year": 2021,
+		"ok":        true,
+		"gone":      nil,
+		"my field":  "x",
+		"nan":       math.NaN(),
+		"big":       1 << 53,
+	}
 	for text, keep := range map[string]bool{
 		`quality > 0.5 && language == "en"`:                true,
 		`quality > 0.5 and language in ["de", "fr"]`:       false,
@@ -74,7 +83,8 @@ func TestBadExpressionsAreRefused(t *testing.T) {
 		if err == nil && want == "" {
 			continue
 		}
-		if err == nil || !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
@@ -94,7 +104,8 @@ func TestFiltersFailOnUnfitRecords(t *testing.T) {
 		}
 		set, _ := NewSet(f)
 		_, err = set.Judge().Refused(values, 1, 1)
-		if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), text) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", text, err)
 		}
 		if values[0] == nil && !strings.Contains(err.Error(), "the record has no quality") {
@@ -112,7 +123,8 @@ func TestSetsAnswerByBits(t *testing.T) {
 		return f
 	}
 	set, err := NewSet(compile("b > 1"), nil, compile("a.x == 2 && b < 5"), compile("tokens > 3"))
-	if err != nil || !slices.Equal(set.Fields(), []string{"a.x", "b"}) || !slices.Equal(set.Texts(), []string{"b > 1", "", "a.x == 2 && b < 5", "tokens > 3"}) {
+	if err != nil || !slices.Equal(set.Fields(), []string{"a.x", "b"}) ||
+		!slices.Equal(set.Texts(), []string{"b > 1", "", "a.x == 2 && b < 5", "tokens > 3"}) {
 		t.Fatal(set.Fields(), set.Texts(), err)
 	}
 	j := set.Judge()

@@ -24,7 +24,8 @@ type Set struct {
 // NewSet returns the set of filters, nil if there are none. A nil filter refuses nothing and keeps its bit.
 func NewSet(filters ...*Filter) (*Set, error) {
 	if len(filters) > MostOfASource {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "%d filters of one source, at most %d are possible", len(filters), MostOfASource)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%d filters of one source, at most %d are possible",
+			len(filters), MostOfASource)
 	}
 	s := &Set{filters: filters}
 	some := false
@@ -118,7 +119,8 @@ func (j *Judge) fail(f *Filter, why string) error {
 		}
 	}
 	if len(missing) > 0 {
-		why += "; the record has no " + strings.Join(missing, ", ") + ": write `??` and a value behind a field that may be missing"
+		why += fmt.Sprintf("; the record has no %s: write `??` and a value behind a field that may be missing",
+			strings.Join(missing, ", "))
 	}
 	return millrace.Errorf(millrace.ErrBadSample, "filter `%s`: %s", f.text, why)
 }

@@ -28,7 +28,8 @@ func (f *sifter) skip(path, reason string, args ...any) {
 }
 
 func (f *sifter) skipSide(path string) {
-	f.skipped = append(f.skipped, Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
+	f.skipped = append(f.skipped,
+		Skipped{Path: path, Reason: "it describes a dataset and holds no records", Side: true})
 }
 
 // skipHidden lists a hidden file if its name is that of the source's data.
@@ -80,8 +81,9 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 }
 
 func unreadError(file string, k kind) error {
-	return millrace.Errorf(millrace.ErrInvalid, "read %s: it is %s packed with %s, which is not read; %s, or take it out of the path",
-		file, k.format, k.unread, unpack)
+	return millrace.Errorf(millrace.ErrInvalid,
+		"read %s: it is %s packed with %s, which is not read; %s, or take it out of the path", file, k.format, k.unread,
+		unpack)
 }
 
 // belongsToDataset reports whether a .bin or .idx names a shard. A .bin with its .idx beside it does. Other programs

@@ -49,7 +49,10 @@ func patternFormat(pattern string) (format string, _ *Unclear) {
 	if open < 0 || end < open || strings.ContainsAny(pattern[open+1:end], "{\\") {
 		k := kindOf(strings.TrimSuffix(pattern, "*"))
 		if k.unread != "" {
-			return "", &Unclear{fmt.Sprintf("is %s packed with %s in `%s`, which is not read", k.format, k.unread, pattern), unpack}
+			return "", &Unclear{
+				fmt.Sprintf("is %s packed with %s in `%s`, which is not read", k.format, k.unread, pattern),
+				unpack,
+			}
 		}
 		return k.format, nil
 	}

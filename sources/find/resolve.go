@@ -80,7 +80,8 @@ func name(found []match, root string) ([]File, error) {
 		}
 		rel, err := filepath.Rel(from, m.path)
 		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "name %s: it is not below the root %s: set `root:` to a directory above it", m.path, from)
+			return nil, millrace.Errorf(millrace.ErrInvalid,
+				"name %s: it is not below the root %s: set `root:` to a directory above it", m.path, from)
 		}
 		if !utf8.ValidString(rel) {
 			return nil, millrace.Errorf(millrace.ErrInvalid, "name %q: not valid UTF-8; rename the file", m.path)
@@ -92,7 +93,9 @@ func name(found []match, root string) ([]File, error) {
 	})
 	for i := 1; i < len(files); i++ {
 		if a, b := files[i-1], files[i]; a.Name == b.Name {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "name files: %s and %s would both be %q: set `root:` of the source to a directory above both", a.Path, b.Path, a.Name)
+			return nil, millrace.Errorf(millrace.ErrInvalid,
+				"name files: %s and %s would both be %q: set `root:` of the source to a directory above both", a.Path,
+				b.Path, a.Name)
 		}
 	}
 	return files, nil

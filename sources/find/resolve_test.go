@@ -39,13 +39,11 @@ func namesOf(files []find.File) string {
 }
 
 func TestResolve(t *testing.T) {
-	base := tree(t,
-		"web/part-0.jsonl.zst", "web/part-1.jsonl.zst", "web/part-10.jsonl.zst", "web/README.md", "web/.hidden.jsonl", "web/deep/er/x.ndjson",
-		"spark.jsonl/part-0.json.gz", "spark.jsonl/_SUCCESS", "one.jsonl",
-		"code/a.parquet", "code/b/a.parquet",
-		"books/corpus.bin", "books/corpus.idx", "books/other.bin", "books/other.idx", "books/x.jsonl", "books/x.jsonl.idx",
-		"odd/a[1].jsonl", "odd/a1.jsonl", "tar/x-0099.jsonl", "tar/x-0100.jsonl", "tar/x-0101.jsonl",
-	)
+	base := tree(t, "web/part-0.jsonl.zst", "web/part-1.jsonl.zst", "web/part-10.jsonl.zst", "web/README.md",
+		"web/.hidden.jsonl", "web/deep/er/x.ndjson", "spark.jsonl/part-0.json.gz", "spark.jsonl/_SUCCESS", "one.jsonl",
+		"code/a.parquet", "code/b/a.parquet", "books/corpus.bin", "books/corpus.idx", "books/other.bin",
+		"books/other.idx", "books/x.jsonl", "books/x.jsonl.idx", "odd/a[1].jsonl", "odd/a1.jsonl", "tar/x-0099.jsonl",
+		"tar/x-0100.jsonl", "tar/x-0101.jsonl")
 	for _, c := range []struct {
 		name, patterns, root, format string
 		want                         string
@@ -53,12 +51,14 @@ func TestResolve(t *testing.T) {
 		{"glob", "web/*.jsonl.zst", "", "jsonl", "part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
 		{"double star", "web/**/*.ndjson", "", "jsonl", "deep/er/x.ndjson"},
 		{"directory", "web", "", "jsonl", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
-		{"directory with a slash", "web/", "", "jsonl", "deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
+		{"directory with a slash", "web/", "", "jsonl",
+			"deep/er/x.ndjson part-0.jsonl.zst part-1.jsonl.zst part-10.jsonl.zst"},
 		{"plain file", "web/part-0.jsonl.zst", "", "jsonl", "part-0.jsonl.zst"},
 		{"file twice", "web/part-0.jsonl.zst|web/part-0*|web/../web/part-0.jsonl.zst", "", "jsonl", "part-0.jsonl.zst"},
 		{"explicit root", "web/part-0.jsonl.zst|one.jsonl", ".", "jsonl", "one.jsonl web/part-0.jsonl.zst"},
 		{"directory named like a file", "*.jsonl", "", "jsonl", "one.jsonl spark.jsonl/part-0.json.gz"},
-		{"brace list", "{web,spark.jsonl}/*0.json*", "", "jsonl", "spark.jsonl/part-0.json.gz web/part-0.jsonl.zst web/part-10.jsonl.zst"},
+		{"brace list", "{web,spark.jsonl}/*0.json*", "", "jsonl",
+			"spark.jsonl/part-0.json.gz web/part-0.jsonl.zst web/part-10.jsonl.zst"},
 		{"brace range", "tar/x-{0099..0101}.jsonl", "", "jsonl", "x-0099.jsonl x-0100.jsonl x-0101.jsonl"},
 		{"nested braces", "{web/part-{0,1},one}.jsonl{.zst,}", "", "jsonl", ""},
 		{"literal before pattern", "odd/a[1].jsonl", "", "jsonl", "a[1].jsonl"},
@@ -116,7 +116,8 @@ func TestResolveRefuses(t *testing.T) {
 // TestSkipped: each file below a directory is read, or listed with the reason.
 func TestSkipped(t *testing.T) {
 	base := tree(t, "d/a.jsonl", "d/b.parquet.xz", "d/e.jsonl.1", "d/dataset_info.json", "d/README.md", "d/.b.jsonl",
-		"d/.git/config", "d/corpus.bin", "d/corpus.idx", "d/alone.bin", "d/x.jsonl", "d/x.jsonl.idx", "d/t.parquet", "other/a.jsonl")
+		"d/.git/config", "d/corpus.bin", "d/corpus.idx", "d/alone.bin", "d/x.jsonl", "d/x.jsonl.idx", "d/t.parquet",
+		"other/a.jsonl")
 	for link, to := range map[string]string{"d/linked": "../other", "d/lost.txt": "nowhere"} {
 		if err := os.Symlink(to, filepath.Join(base, link)); err != nil {
 			t.Fatal(err)
@@ -128,10 +129,12 @@ func TestSkipped(t *testing.T) {
 	}{
 		{"d", "jsonl", []string{
 			".b.jsonl: its name begins with a dot", "README.md: it describes a dataset and holds no records",
-			"alone.bin: alone.idx is not beside it", "b.parquet.xz: its name is that of a parquet file, and the source reads jsonl",
+			"alone.bin: alone.idx is not beside it",
+			"b.parquet.xz: its name is that of a parquet file, and the source reads jsonl",
 			"corpus.bin: it belongs to a Megatron dataset, and the source reads jsonl",
 			"corpus.idx: it belongs to a Megatron dataset, and the source reads jsonl",
-			"dataset_info.json: it describes a dataset and holds no records", "e.jsonl.1: its name does not tell a format",
+			"dataset_info.json: it describes a dataset and holds no records",
+			"e.jsonl.1: its name does not tell a format",
 			"linked: a link to a directory is not followed", "lost.txt: it is a link that leads nowhere",
 			"t.parquet: its name is that of a parquet file, and the source reads jsonl",
 			"x.jsonl.idx: x.jsonl.bin is not beside it",
@@ -159,14 +162,19 @@ func TestSkipped(t *testing.T) {
 }
 
 func TestFormat(t *testing.T) {
-	base := tree(t, "web/a.jsonl.zst", "web/README.md", "web/dataset_info.json", "c4/c4-train.00000-of-00512.json.gz", "mixed/a.jsonl",
-		"mixed/b.parquet", "hub/data/train-00000.parquet", "hub/metadata.json", "docs/a.json", "books/corpus.bin", "books/corpus.idx", "none/a.txt")
+	base := tree(t, "web/a.jsonl.zst", "web/README.md", "web/dataset_info.json", "c4/c4-train.00000-of-00512.json.gz",
+		"mixed/a.jsonl", "mixed/b.parquet", "hub/data/train-00000.parquet", "hub/metadata.json", "docs/a.json",
+		"books/corpus.bin", "books/corpus.idx", "none/a.txt")
 	for patterns, want := range map[string]string{
-		"x.jsonl": "jsonl", "x.{jsonl,ndjson}.gz": "jsonl", "x*.json.gz": "jsonl", "x.json": "jsonl", "part-*.parquet": "parquet", "a.jsonl*": "jsonl",
-		"web": "jsonl", "web/*": "jsonl", "c4": "jsonl", "hub": "parquet", "docs": "jsonl", "books/corpus": "megatron", "books": "megatron",
+		"x.jsonl": "jsonl", "x.{jsonl,ndjson}.gz": "jsonl", "x*.json.gz": "jsonl", "x.json": "jsonl",
+		"part-*.parquet": "parquet", "a.jsonl*": "jsonl",
+		"web": "jsonl", "web/*": "jsonl", "c4": "jsonl", "hub": "parquet", "docs": "jsonl", "books/corpus": "megatron",
+		"books":             "megatron",
 		"x.{jsonl,parquet}": "? cannot be told from", "a.jsonl|b.parquet": "? is not one: jsonl and parquet",
-		"mixed": "? is not one: there are jsonl and parquet files", "none": "? cannot be told", "web/a": "? cannot be told",
-		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? cannot be told", "x.parquet.gz": "? is parquet packed with gzip",
+		"mixed": "? is not one: there are jsonl and parquet files", "none": "? cannot be told",
+		"web/a":      "? cannot be told",
+		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? cannot be told",
+		"x.parquet.gz": "? is parquet packed with gzip",
 	} {
 		got, unclear := find.Format(base, strings.Split(patterns, "|"))
 		if unclear != nil {

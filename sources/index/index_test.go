@@ -222,7 +222,8 @@ func TestOpenFailsWithTheCure(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := index.Open(filepath.Join(file, "d"), index.Options{}); err == nil || !strings.Contains(err.Error(), "index_dir") {
+	if _, err := index.Open(filepath.Join(file, "d"), index.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "index_dir") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -67,7 +67,8 @@ func (s *Store) lengths(shard, transform millrace.Digest, count uint64, kind kin
 		return nil, millrace.Errorf(millrace.ErrInvalid, "open length store: %d records are too many", count)
 	}
 	head := lengthsHeader(kind.magic, shard, transform, count)
-	salt := xxh3.Hash(lengthsHeader(lengthsMagic, shard, transform, count)) // of both kinds, so that words can be copied
+	// of both kinds, so that words can be copied
+	salt := xxh3.Hash(lengthsHeader(lengthsMagic, shard, transform, count))
 	bare := shard.String() + "-" + transform.String()
 	path := filepath.Join(s.dir, bare+kind.ext)
 	l, err := openLengths(path, head, salt, count, kind)
@@ -101,7 +102,8 @@ func (s *Store) lengths(shard, transform millrace.Digest, count uint64, kind kin
 func (s *Store) copyPlain(f TempFile, shard, transform millrace.Digest, count uint64) error {
 	kind := plainLengths()
 	head := lengthsHeader(kind.magic, shard, transform, count)
-	old, err := openLengths(filepath.Join(s.dir, shard.String()+"-"+transform.String()+kind.ext), head, xxh3.Hash(head), count, kind)
+	old, err := openLengths(filepath.Join(s.dir, shard.String()+"-"+transform.String()+kind.ext), head, xxh3.Hash(head),
+		count, kind)
 	if err != nil || count == 0 {
 		return f.Reserve(lengthsHead + int64(count)*checkedLengths().entry)
 	}

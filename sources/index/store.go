@@ -41,7 +41,9 @@ type Store struct {
 	fs  FS
 	log *slog.Logger
 
-	stale sync.Once // files of writers that died are removed before the first write; a process that only reads does not list the directory
+	// files of writers that died are removed before the first write; a process that only reads does not list the
+	// directory
+	stale sync.Once
 
 	mu     sync.Mutex
 	loaded map[string][]byte // whole files, mapped, by name

@@ -32,10 +32,14 @@ func oracle(line []byte, path []string) (text string, ok bool) {
 }
 
 var seeds = []string{
-	`{"text":"x"}`, `{"a":{"text":"x"},"text":"y"}`, `{"text":"\u00e9\ud83d\ude00"}`, `{"text":"\ud800"}`, `{"text":"\ud800\ud800\udc00"}`,
-	`{"meta":{"body":"b"},"meta":{"x":1}}`, `{"meta":{"body":"b","body":null}}`, `{"meta":[{"body":"b"}]}`, `{"meta":{"body":{"body":"b"}}}`,
-	`{"text":"a","t":-0.0e+1}`, `{"text":1e5,"t":-}`, `{"t":1.,"text":""}`, `{"text":tru}`, `{"text":"a"`, `{"text":"a\`, `{"text":"a\u12`, `[[[[]]]]`,
-	`{"text":"aaaaaaaaaaaaaaa\"aaaaaaaaaa\\"}`, `{"":""}`, `{"text":"a" "b":1}`, `{"text" "a"}`, `{"text":,}`, `{,}`, `[,]`, `[1,]`, `nul`, ``, ` `, `{"\u0074ext":"k"}`,
+	`{"text":"x"}`, `{"a":{"text":"x"},"text":"y"}`, `{"text":"\u00e9\ud83d\ude00"}`, `{"text":"\ud800"}`,
+	`{"text":"\ud800\ud800\udc00"}`,
+	`{"meta":{"body":"b"},"meta":{"x":1}}`, `{"meta":{"body":"b","body":null}}`, `{"meta":[{"body":"b"}]}`,
+	`{"meta":{"body":{"body":"b"}}}`,
+	`{"text":"a","t":-0.0e+1}`, `{"text":1e5,"t":-}`, `{"t":1.,"text":""}`, `{"text":tru}`, `{"text":"a"`,
+	`{"text":"a\`, `{"text":"a\u12`, `[[[[]]]]`,
+	`{"text":"aaaaaaaaaaaaaaa\"aaaaaaaaaa\\"}`, `{"":""}`, `{"text":"a" "b":1}`, `{"text" "a"}`, `{"text":,}`, `{,}`,
+	`[,]`, `[1,]`, `nul`, ``, ` `, `{"\u0074ext":"k"}`,
 }
 
 // FuzzJSONL compares the extractor with encoding/json on single lines.
@@ -54,7 +58,8 @@ func FuzzJSONL(f *testing.F) {
 		switch {
 		case err != nil && !errors.Is(err, millrace.ErrBadSample):
 			t.Fatalf("%q: %v is no bad sample", line, err)
-		case err != nil && (strings.Contains(err.Error(), "lone surrogate") || strings.Contains(err.Error(), "nested deeper")):
+		case err != nil && (strings.Contains(err.Error(), "lone surrogate") ||
+			strings.Contains(err.Error(), "nested deeper")):
 			// encoding/json puts U+FFFD in place of surrogates and nests 10,000 deep.
 		case (err == nil) != ok || string(got) != want && !strings.Contains(string(line), `\u`):
 			t.Fatalf("%q, field %s: got %q, %v, want %q, %v", line, field, got, err, want, ok)
@@ -74,7 +79,8 @@ func TestMutatedLines(t *testing.T) {
 		}
 		for _, s := range seeds {
 			for i := range s {
-				for _, c := range []string{"", s[i:i+1] + s[i:i+1], `"`, `\`, "{", "]", "0", " ", "\x1f", "\x7f", "\xff", "u", ","} {
+				for _, c := range []string{"", s[i:i+1] + s[i:i+1], `"`, `\`, "{", "]", "0", " ", "\x1f", "\x7f",
+					"\xff", "u", ","} {
 					line := []byte(s[:i] + c + s[i+1:])
 					got, err := x.text(line)
 					want, ok := oracle(line, x.path)
@@ -117,9 +123,13 @@ func TestExtractorDoesNotAllocate(t *testing.T) {
 // BenchmarkExtract measures raw bytes a second of prose with a line break every 80 characters, in ASCII and in other
 // scripts.
 func BenchmarkExtract(b *testing.B) {
-	for name, word := range map[string]string{"ascii": "the quick brown fox jumps over the lazy dog, and it was all the same to him\n", "mixed": "die süße Öde — 速い茶色の狐が怠け者の犬を飛び越え и снова назад\n"} {
+	for name, word := range map[string]string{
+		"ascii": "the quick brown fox jumps over the lazy dog, and it was all the same to him\n",
+		"mixed": "die süße Öde — 速い茶色の狐が怠け者の犬を飛び越え и снова назад\n",
+	} {
 		b.Run(name, func(b *testing.B) {
-			line, err := json.Marshal(map[string]any{"id": "0123456789", "text": strings.Repeat(word, 28), "url": "https://example.org/a/b"})
+			line, err := json.Marshal(
+				map[string]any{"id": "0123456789", "text": strings.Repeat(word, 28), "url": "https://example.org/a/b"})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -25,8 +25,8 @@ const mostWindow = 128 << 20
 type windowError struct{ bytes int64 }
 
 func (e *windowError) Error() string {
-	return fmt.Sprintf("its zstd window has %d MiB, at most %d MiB are read; compress the file again without --long, or with --long=27",
-		(e.bytes+1<<20-1)>>20, mostWindow>>20)
+	return fmt.Sprintf("its zstd window has %d MiB, at most %d MiB are read; "+
+		"compress the file again without --long, or with --long=27", (e.bytes+1<<20-1)>>20, mostWindow>>20)
 }
 
 // damaged returns the error of a compressed file that cannot be read on. off is the byte of the file, not of its

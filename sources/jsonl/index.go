@@ -172,8 +172,10 @@ func (x *index) pointsOf(f sources.File) ([]point, error) {
 	var packed, at int64
 	for i := range points {
 		p := x.pointAt(i)
-		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at || p.at > x.plain {
-			return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: restart point %d is out of place", f.Name(), i)
+		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at ||
+			p.at > x.plain {
+			return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: restart point %d is out of place",
+				f.Name(), i)
 		}
 		packed, at = p.packed+p.size, p.at
 		points[i] = p

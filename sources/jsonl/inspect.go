@@ -36,17 +36,21 @@ func isZstd(head []byte) bool {
 // knows other packings by their first bytes. A name that ends in .gz or .zst needs a file that begins so, or as JSON.
 func refuse(f sources.File, head []byte) error {
 	for _, other := range []struct{ magic, name string }{
-		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"}, {"PAR1", "Parquet"},
+		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"},
+		{"PAR1", "Parquet"},
 		{"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
 	} {
 		if bytes.HasPrefix(head, []byte(other.magic)) {
-			return millrace.Errorf(millrace.ErrDamaged, "open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd", f.Name(), other.name)
+			return millrace.Errorf(millrace.ErrDamaged,
+				"open %s: it is %s; JSON lines are read as UTF-8, plain or packed with gzip or zstd", f.Name(),
+				other.name)
 		}
 	}
 	switch ext := strings.ToLower(path.Ext(f.Name())); ext {
 	case ".gz", ".bgz", ".zst", ".zstd":
 		if first := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n"); !bytes.HasPrefix(first, []byte("{")) {
-			return millrace.Errorf(millrace.ErrDamaged, "open %s: it does not begin as a %s file does, nor as JSON", f.Name(), ext)
+			return millrace.Errorf(millrace.ErrDamaged, "open %s: it does not begin as a %s file does, nor as JSON",
+				f.Name(), ext)
 		}
 	}
 	return nil

@@ -26,7 +26,8 @@ const defaultSampleBytes = 64 << 20
 
 // Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames, up to the
 // first that cannot be a restart point.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, blob []byte) (sources.Shard, error) {
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+	blob []byte) (sources.Shard, error) {
 	if _, err := newFields(field); err != nil {
 		return nil, err
 	}

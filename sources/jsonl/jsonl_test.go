@@ -173,7 +173,13 @@ func seekTable() []byte {
 }
 
 func fixture(name string, b []byte, want []sourcetest.Want, seekable bool) sourcetest.Fixture {
-	return sourcetest.Fixture{Name: name, Files: sourcetest.Files{fileName(name): b}, Want: want, Seekable: seekable, Limits: sources.Limits{SampleBytes: 1 << 20}}
+	return sourcetest.Fixture{
+		Name:     name,
+		Files:    sourcetest.Files{fileName(name): b},
+		Want:     want,
+		Seekable: seekable,
+		Limits:   sources.Limits{SampleBytes: 1 << 20},
+	}
 }
 
 func fileName(name string) string {
@@ -211,9 +217,17 @@ func TestContract(t *testing.T) {
 		nested(fixture("pages zstd one small frame", streamed(t, p), pWant, true)),
 		nested(fixture("pages zstd frame too large", zstded(t, many, 9<<20), manyWant, false)),
 		nested(fixture("pages zstd streamed", streamed(t, many), manyWant, false)),
-		nested(fixture("pages gzip members cut anywhere", append(gzipped(t, p[:half], nil, p[half:]), make([]byte, 700)...), pWant, false)),
-		nested(fixture("pages gzip padded between", append(append(gzipped(t, p[:half]), 0, 0), gzipped(t, p[half:])...), pWant, false)),
-		nested(fixture("pages bgzf then gzip", append(bgzipped(t, p[:half], 5000), gzipped(t, p[half:])...), pWant, false)),
+		nested(
+			fixture("pages gzip members cut anywhere",
+				append(gzipped(t, p[:half], nil, p[half:]), make([]byte, 700)...), pWant, false),
+		),
+		nested(
+			fixture("pages gzip padded between", append(append(gzipped(t, p[:half]), 0, 0), gzipped(t, p[half:])...),
+				pWant, false),
+		),
+		nested(
+			fixture("pages bgzf then gzip", append(bgzipped(t, p[:half], 5000), gzipped(t, p[half:])...), pWant, false),
+		),
 	})
 }
 
@@ -248,12 +262,16 @@ func TestDamageSaysWhere(t *testing.T) {
 	} {
 		f := nested(fixture(name, b[:len(b)-len(b)/3], want, false))
 		err := sourcetest.Open(t, format, f)
-		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), fileName(name)) || !strings.Contains(err.Error(), "byte") {
+		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), fileName(name)) ||
+			!strings.Contains(err.Error(), "byte") {
 			t.Errorf("%s cut: got %v", name, err)
 		}
 	}
-	for name, b := range map[string]string{"xz": "\xfd7zXZ\x00\x00", "bzip2": "BZh91AY", "UTF-16": "\xff\xfe{\x00", "does not begin": ""} {
-		if err := sourcetest.Open(t, format, fixture("gzip", []byte(b), nil, true)); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), name) {
+	for name, b := range map[string]string{"xz": "\xfd7zXZ\x00\x00", "bzip2": "BZh91AY", "UTF-16": "\xff\xfe{\x00",
+		"does not begin": ""} {
+		if err := sourcetest.Open(t, format, fixture("gzip", []byte(b), nil, true)); !errors.Is(err,
+			millrace.ErrDamaged) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -269,7 +287,8 @@ func TestDocuments(t *testing.T) {
 		{"{\n  \"builder_name\": \"text\"\n}\n", "one JSON object over several lines"},
 		{"PAR1....", "Parquet"},
 	} {
-		for name, b := range map[string][]byte{"plain": []byte(c.text), "gzip": gzipped(t, []byte(c.text)), "zstd": zstded(t, []byte(c.text), 1<<20)} {
+		for name, b := range map[string][]byte{"plain": []byte(c.text), "gzip": gzipped(t, []byte(c.text)),
+			"zstd": zstded(t, []byte(c.text), 1<<20)} {
 			if name != "plain" && c.says == "Parquet" {
 				continue
 			}
@@ -294,7 +313,8 @@ func TestLargeWindow(t *testing.T) {
 		"300 MB":  frame(0xa0, 0, 0xa3, 0xe1, 0x11), // a single segment's content is its window
 	} {
 		err := sourcetest.Open(t, format, fixture("zstd", b, nil, false))
-		if !errors.Is(err, millrace.ErrInvalid) || errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "--long=27") {
+		if !errors.Is(err, millrace.ErrInvalid) || errors.Is(err, millrace.ErrDamaged) ||
+			!strings.Contains(err.Error(), "--long=27") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -322,7 +342,8 @@ func TestBomb(t *testing.T) {
 // FuzzFile feeds whole files. Their first bytes decide how they are read.
 func FuzzFile(f *testing.F) {
 	p, _ := pages(f, 5)
-	for _, b := range [][]byte{p, gzipped(f, p[:99], p[99:]), bgzipped(f, p, 500), zstded(f, p, 500), append(seekTable(), streamed(f, p)...)} {
+	for _, b := range [][]byte{p, gzipped(f, p[:99], p[99:]), bgzipped(f, p, 500), zstded(f, p, 500),
+		append(seekTable(), streamed(f, p)...)} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -332,7 +353,12 @@ func FuzzFile(f *testing.F) {
 
 // BenchmarkScan measures uncompressed bytes a second from memory, extraction included.
 func BenchmarkScan(b *testing.B) {
-	line, err := json.Marshal(map[string]any{"id": "0123456789", "text": strings.Repeat("the quick brown fox jumps over the lazy dog, and it was all the same to him\n", 28)})
+	line, err := json.Marshal(
+		map[string]any{
+			"id":   "0123456789",
+			"text": strings.Repeat("the quick brown fox jumps over the lazy dog, and it was all the same to him\n", 28),
+		},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,7 +66,8 @@ func (x *extractor) scalar(line []byte) (any, error) {
 	case 't', 'f':
 		return c == 't', nil
 	case '{', '[':
-		return nil, bad("field %q is no string, number or boolean, so that no filter can look at it", strings.Join(x.path, "."))
+		return nil, bad("field %q is no string, number or boolean, so that no filter can look at it",
+			strings.Join(x.path, "."))
 	}
 	text := string(x.raw)
 	if n, err := strconv.Atoi(text); err == nil {

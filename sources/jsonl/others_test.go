@@ -40,7 +40,10 @@ func TestOtherFields(t *testing.T) {
 		`{"text": 5, "a": 1}`:                 `field "text" is not a string`,
 	} {
 		r := sources.Record{}
-		if f.setContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) || !strings.Contains(fmt.Sprint(r.Err), want) || r.Text != nil || r.Others != nil {
+		if f.setContent(&r, []byte(line)); !errors.Is(r.Err, millrace.ErrBadSample) ||
+			!strings.Contains(fmt.Sprint(r.Err), want) ||
+			r.Text != nil ||
+			r.Others != nil {
 			t.Errorf("%s: %v %v, want %q", line, r.Others, r.Err, want)
 		}
 	}
@@ -62,7 +65,8 @@ func TestReasonsNameTheFields(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := x.text([]byte(c.line)); err == nil || err.Error() != c.want || !errors.Is(err, millrace.ErrBadSample) {
+		if _, err := x.text([]byte(c.line)); err == nil || err.Error() != c.want ||
+			!errors.Is(err, millrace.ErrBadSample) {
 			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
 		}
 	}
@@ -72,7 +76,13 @@ func TestReasonsNameTheFields(t *testing.T) {
 func TestScalarsAsEncodingJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.MapOf(rapid.SampledFrom([]string{"a", "b", "text"}), rapid.OneOf(
-			rapid.String().AsAny(), rapid.Float64().AsAny(), rapid.Bool().AsAny(), rapid.Just[any](nil), rapid.Int32().AsAny())).Draw(t, "values")
+			rapid.String().
+				AsAny(),
+			rapid.Float64().AsAny(),
+			rapid.Bool().AsAny(),
+			rapid.Just[any](nil),
+			rapid.Int32().AsAny(),
+		)).Draw(t, "values")
 		line, err := json.Marshal(values)
 		if err != nil {
 			t.Fatal(err)

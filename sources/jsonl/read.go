@@ -24,7 +24,8 @@ type span struct{ start, end int64 }
 // frame once.
 func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Record) error) error {
 	if s.index == nil || !s.Seekable() {
-		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: no index was given, or the file only streams", s.f.Name())
+		return millrace.Errorf(millrace.ErrInvalid, "read records of %s: no index was given, or the file only streams",
+			s.f.Name())
 	}
 	spans := make([]span, len(numbers))
 	for i, n := range numbers {
@@ -111,7 +112,8 @@ func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 }
 
 func (s *shard) gone(off int64) error {
-	return millrace.Errorf(millrace.ErrDamaged, "read %s at uncompressed byte %d: its index says that a record is there", s.f.Name(), off)
+	return millrace.Errorf(millrace.ErrDamaged,
+		"read %s at uncompressed byte %d: its index says that a record is there", s.f.Name(), off)
 }
 
 // window holds a stretch of the uncompressed file that moves forward.

@@ -47,7 +47,8 @@ func (s *shard) newRecord(x *fields, number uint64, ln line) sources.Record {
 }
 
 func (s *shard) astray(number uint64) error {
-	return millrace.Errorf(millrace.ErrMismatch, "find record %d of %s: its index does not fit the file", number, s.f.Name())
+	return millrace.Errorf(millrace.ErrMismatch, "find record %d of %s: its index does not fit the file", number,
+		s.f.Name())
 }
 
 // stream reads the uncompressed file from some byte on.
@@ -84,7 +85,8 @@ func (s *shard) openFrames(ctx context.Context, off int64) (*stream, error) {
 	if off > 0 {
 		i := s.index.holding(off)
 		if i < 0 {
-			return nil, millrace.Errorf(millrace.ErrMismatch, "find byte %d of %s: its index does not fit the file", off, s.f.Name())
+			return nil, millrace.Errorf(millrace.ErrMismatch, "find byte %d of %s: its index does not fit the file",
+				off, s.f.Name())
 		}
 		points, skip = points[i:], off-points[i].at
 	}

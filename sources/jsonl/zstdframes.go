@@ -183,7 +183,8 @@ func zstdPoints(f sources.File) ([]point, error) {
 		}
 		off += skip
 		if off > f.Size() {
-			return nil, damaged(f, f.Size(), fmt.Errorf("the file ends inside a zstd frame that begins at byte %d", start))
+			return nil, damaged(f, f.Size(),
+				fmt.Errorf("the file ends inside a zstd frame that begins at byte %d", start))
 		}
 		if z.part == atBlock || z.data {
 			if !z.fits() {

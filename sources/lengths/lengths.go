@@ -29,12 +29,15 @@ var (
 func (Format) Name() string { return "lengths" }
 
 // Open reads the whole file. There is no index to keep.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, _ sources.Limits, _ []byte) (sources.Shard, error) {
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, _ sources.Limits,
+	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if len(field.Others) > 0 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open %s: its documents have lengths and no field %s: a filter can ask for tokens alone", f.Name(), field.Others[0])
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"open %s: its documents have lengths and no field %s: a filter can ask for tokens alone", f.Name(),
+			field.Others[0])
 	}
 	runs, err := read(ctx, f)
 	if err != nil {

@@ -14,7 +14,12 @@ import (
 func format(sources.FS) sources.Format { return lengths.Format{} }
 
 func fixture(name, text string, want ...int) sourcetest.Fixture {
-	f := sourcetest.Fixture{Name: name, Files: sourcetest.Files{"d/x.csv": []byte(text)}, Path: "d/x.csv", Seekable: true}
+	f := sourcetest.Fixture{
+		Name:     name,
+		Files:    sourcetest.Files{"d/x.csv": []byte(text)},
+		Path:     "d/x.csv",
+		Seekable: true,
+	}
 	for _, n := range want {
 		f.Want = append(f.Want, sourcetest.Want{Tokens: make([]uint32, n)})
 	}
@@ -62,7 +67,8 @@ func TestBadLengthsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = lengths.Format{}.Open(t.Context(), file, sources.Field{}, sources.Limits{}, nil)
-		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "read x.csv: ") || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "read x.csv: ") ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%q: got %v, want %q", text, err, says)
 		}
 	}

@@ -32,7 +32,8 @@ func dtypeOf(idx sources.File, code byte) (*dtype, error) {
 	case 5:
 		return &dtype{"i64", 8, true}, nil
 	case 6, 7:
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), which holds no tokens; write the dataset with an integer dtype", idx.Name(), code)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "open index %s: its dtype is floating point (code %d), "+
+			"which holds no tokens; write the dataset with an integer dtype", idx.Name(), code)
 	case 8:
 		return &dtype{"u16", 2, false}, nil
 	}

@@ -84,8 +84,10 @@ func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, 
 	}
 	sequences, boundaries := le.Uint64(head[18:]), le.Uint64(head[26:])
 	rest := uint64(idx.Size() - headSize)
-	if boundaries < 1 || sequences > rest/12 || boundaries > rest/8 || sequences*12+boundaries*8 != rest && sequences*13+boundaries*8 != rest {
-		return nil, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences, boundaries, idx.Size())
+	if boundaries < 1 || sequences > rest/12 || boundaries > rest/8 ||
+		sequences*12+boundaries*8 != rest && sequences*13+boundaries*8 != rest {
+		return nil, nil, misfit(idx, "%d sequences and %d document boundaries do not make its %d bytes", sequences,
+			boundaries, idx.Size())
 	}
 	w := &walk{
 		ctx: ctx, idx: idx, bin: bin, dtype: dt, sequences: sequences,
@@ -126,7 +128,8 @@ func (w *walk) documents(count uint64) (*documents, error) {
 			return nil, err
 		}
 		if end < int64(w.sequence) || uint64(end) > w.sequences {
-			return nil, misfit(w.idx, "document %d goes from sequence %d to %d of %d", doc, w.sequence, end, w.sequences)
+			return nil, misfit(w.idx, "document %d goes from sequence %d to %d of %d", doc, w.sequence, end,
+				w.sequences)
 		}
 		length, err := w.upTo(uint64(end))
 		if err != nil {
@@ -161,12 +164,14 @@ func (w *walk) upTo(end uint64) (length uint64, err error) {
 			return 0, misfit(w.idx, "sequence %d has %d tokens", w.sequence, n)
 		}
 		if pointer != int64(w.offset) {
-			return 0, misfit(w.idx, "sequence %d begins at byte %d of the .bin, want %d behind the one before", w.sequence, pointer, w.offset)
+			return 0, misfit(w.idx, "sequence %d begins at byte %d of the .bin, want %d behind the one before",
+				w.sequence, pointer, w.offset)
 		}
 		length += uint64(n)
 		w.offset += uint64(n) * uint64(w.dtype.size)
 		if w.offset > uint64(w.bin.Size()) {
-			return 0, misfit(w.idx, "sequence %d ends at byte %d, but %s has %d", w.sequence, w.offset, w.bin.Name(), w.bin.Size())
+			return 0, misfit(w.idx, "sequence %d ends at byte %d, but %s has %d", w.sequence, w.offset, w.bin.Name(),
+				w.bin.Size())
 		}
 	}
 	return length, nil

@@ -41,16 +41,20 @@ func indexPath(path string) string { return strings.TrimSuffix(path, ".bin") + "
 const defaultSampleBytes = 64 << 20
 
 // Open reads and checks the whole .idx. f is the .bin. There is no index to keep.
-func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
+func (m Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if len(field.Others) > 0 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "open %s: its documents have tokens and no field %s: a filter can ask for tokens alone", f.Name(), field.Others[0])
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"open %s: its documents have tokens and no field %s: a filter can ask for tokens alone", f.Name(),
+			field.Others[0])
 	}
 	idx, err := m.fs.Open(indexPath(f.Name()))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: its index is not beside it: %w; copy the .idx there", f.Name(), err)
+		return nil, millrace.Errorf(millrace.ErrDamaged, "open %s: its index is not beside it: %w; copy the .idx there",
+			f.Name(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the index of %s: %w", f.Name(), err)
@@ -122,7 +126,8 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	r := &reader{shard: s}
 	for i, n := range numbers {
 		if n >= s.docs.count {
-			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.bin.Name(), s.docs.count)
+			return millrace.Errorf(millrace.ErrInvalid, "read record %d of %s: it has %d", n, s.bin.Name(),
+				s.docs.count)
 		}
 		run := uint64(1)
 		for i+int(run) < len(numbers) && numbers[i+int(run)] == n+run {
@@ -171,7 +176,8 @@ func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record)
 	if ok {
 		rec.Tokens = tokens
 	} else {
-		rec.Err = millrace.Errorf(millrace.ErrBadSample, "token %d of the document is %d, which is no token id", at, wrong)
+		rec.Err = millrace.Errorf(millrace.ErrBadSample, "token %d of the document is %d, which is no token id", at,
+			wrong)
 	}
 	return fn(rec)
 }

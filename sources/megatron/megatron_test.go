@@ -40,7 +40,14 @@ func dataset(code byte, size int, docs ...[][]int64) (idx, bin []byte) {
 
 func fixture(name string, code byte, size int, want []sourcetest.Want, docs ...[][]int64) sourcetest.Fixture {
 	idx, bin := dataset(code, size, docs...)
-	return sourcetest.Fixture{Name: name, Files: sourcetest.Files{"d/x.idx": idx, "d/x.bin": bin}, Path: "d/x.bin", Want: want, Seekable: true, Limits: sources.Limits{SampleBytes: 4096}}
+	return sourcetest.Fixture{
+		Name:     name,
+		Files:    sourcetest.Files{"d/x.idx": idx, "d/x.bin": bin},
+		Path:     "d/x.bin",
+		Want:     want,
+		Seekable: true,
+		Limits:   sources.Limits{SampleBytes: 4096},
+	}
 }
 
 func tokens(t ...uint32) sourcetest.Want {
@@ -76,15 +83,20 @@ func TestContract(t *testing.T) {
 	multimodal.Files["d/x.idx"] = append(multimodal.Files["d/x.idx"], 0, 1)
 	sourcetest.Run(t, format, []sourcetest.Fixture{
 		// The example of the format's description: 3 sequences, 2 documents, an index of 94 bytes.
-		fixture("described", 8, 2, []sourcetest.Want{tokens(1, 2, 3, 4, 5), tokens(6)}, [][]int64{{1, 2, 3}, {4, 5}}, [][]int64{{6}}),
+		fixture("described", 8, 2, []sourcetest.Want{tokens(1, 2, 3, 4, 5), tokens(6)}, [][]int64{{1, 2, 3}, {4, 5}},
+			[][]int64{{6}}),
 		fixture("no documents", 8, 2, nil),
-		fixture("empty documents", 4, 4, []sourcetest.Want{tokens(), tokens(), tokens(7), tokens()}, nil, [][]int64{{}}, [][]int64{{}, {7}, {}}, nil),
+		fixture("empty documents", 4, 4, []sourcetest.Want{tokens(), tokens(), tokens(7), tokens()}, nil, [][]int64{{}},
+			[][]int64{{}, {7}, {}}, nil),
 		fixture("u8", 1, 1, []sourcetest.Want{tokens(0, 255)}, [][]int64{{0, 255}}),
 		fixture("i8", 2, 1, []sourcetest.Want{tokens(0, 127), bad}, [][]int64{{0, 127}}, [][]int64{{0, -1}}),
 		fixture("i16", 3, 2, []sourcetest.Want{tokens(0, 32767), bad}, [][]int64{{0, 32767}}, [][]int64{{-1}}),
-		fixture("i32", 4, 4, []sourcetest.Want{tokens(0, 1<<31-1), bad, tokens(3)}, [][]int64{{0, 1<<31 - 1}}, [][]int64{{-5}}, [][]int64{{3}}),
-		fixture("i64", 5, 8, []sourcetest.Want{tokens(1<<31 - 1), bad, bad}, [][]int64{{1<<31 - 1}}, [][]int64{{1 << 31}}, [][]int64{{-1}}),
-		fixture("too long", 8, 2, []sourcetest.Want{tokens(make([]uint32, 2048)...), {Bad: "sample_bytes"}, tokens(9)}, [][]int64{make([]int64, 2048)}, [][]int64{make([]int64, 2000), make([]int64, 49)}, [][]int64{{9}}),
+		fixture("i32", 4, 4, []sourcetest.Want{tokens(0, 1<<31-1), bad, tokens(3)}, [][]int64{{0, 1<<31 - 1}},
+			[][]int64{{-5}}, [][]int64{{3}}),
+		fixture("i64", 5, 8, []sourcetest.Want{tokens(1<<31 - 1), bad, bad}, [][]int64{{1<<31 - 1}},
+			[][]int64{{1 << 31}}, [][]int64{{-1}}),
+		fixture("too long", 8, 2, []sourcetest.Want{tokens(make([]uint32, 2048)...), {Bad: "sample_bytes"}, tokens(9)},
+			[][]int64{make([]int64, 2048)}, [][]int64{make([]int64, 2000), make([]int64, 49)}, [][]int64{{9}}),
 		multimodal,
 		many(),
 	})
@@ -93,7 +105,8 @@ func TestContract(t *testing.T) {
 // TestDamage: the .bin has no checksums, so a record may change. TestMisfits has the faults that the index must show.
 func TestDamage(t *testing.T) {
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
-		fixture("documents", 4, 4, nil, [][]int64{{1, 2, 3}, {4}}, nil, [][]int64{{5}, {}, {6, 7}}, [][]int64{make([]int64, 300)}),
+		fixture("documents", 4, 4, nil, [][]int64{{1, 2, 3}, {4}}, nil, [][]int64{{5}, {}, {6, 7}},
+			[][]int64{make([]int64, 300)}),
 	}, 8<<20)
 }
 
@@ -103,16 +116,20 @@ func TestMisfits(t *testing.T) {
 		spoil func(idx, bin []byte) ([]byte, []byte)
 		says  string
 	}{
-		"magic":            {func(i, b []byte) ([]byte, []byte) { i[0] = 'X'; return i, b }, "begin"},
-		"version":          {func(i, b []byte) ([]byte, []byte) { i[9] = 2; return i, b }, "version 2"},
-		"dtype":            {func(i, b []byte) ([]byte, []byte) { i[17] = 9; return i, b }, "dtype"},
-		"sequences":        {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[18:], 1<<60); return i, b }, "sequences"},
-		"documents":        {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[26:], 0); return i, b }, "boundaries"},
-		"negative length":  {func(i, b []byte) ([]byte, []byte) { le.PutUint32(i[34:], 1<<31); return i, b }, "tokens"},
-		"pointer":          {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[34+12+8:], 4); return i, b }, "begins at byte 4"},
-		"first document":   {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[70:], 1); return i, b }, "first document"},
-		"order":            {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[78:], 9); return i, b }, "document 0"},
-		"last document":    {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[86:], 2); return i, b }, "end at sequence"},
+		"magic":   {func(i, b []byte) ([]byte, []byte) { i[0] = 'X'; return i, b }, "begin"},
+		"version": {func(i, b []byte) ([]byte, []byte) { i[9] = 2; return i, b }, "version 2"},
+		"dtype":   {func(i, b []byte) ([]byte, []byte) { i[17] = 9; return i, b }, "dtype"},
+		"sequences": {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[18:], 1<<60); return i, b },
+			"sequences"},
+		"documents":       {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[26:], 0); return i, b }, "boundaries"},
+		"negative length": {func(i, b []byte) ([]byte, []byte) { le.PutUint32(i[34:], 1<<31); return i, b }, "tokens"},
+		"pointer": {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[34+12+8:], 4); return i, b },
+			"begins at byte 4"},
+		"first document": {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[70:], 1); return i, b },
+			"first document"},
+		"order": {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[78:], 9); return i, b }, "document 0"},
+		"last document": {func(i, b []byte) ([]byte, []byte) { le.PutUint64(i[86:], 2); return i, b },
+			"end at sequence"},
 		"bin cut":          {func(i, b []byte) ([]byte, []byte) { return i, b[:10] }, "x.bin has 10"},
 		"bin with more":    {func(i, b []byte) ([]byte, []byte) { return i, append(b, 0) }, "x.bin has 13"},
 		"index with more":  {func(i, b []byte) ([]byte, []byte) { return append(i, 0), b }, "95 bytes"},
@@ -125,12 +142,14 @@ func TestMisfits(t *testing.T) {
 		if idx == nil {
 			delete(f.Files, "d/x.idx")
 		}
-		if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), c.says) {
+		if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrDamaged) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want ErrDamaged with %q", name, err, c.says)
 		}
 	}
 	f := fixture("floats", 7, 4, nil, [][]int64{{1}})
-	if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "floating point") {
+	if err := sourcetest.Open(t, format, f); !errors.Is(err, millrace.ErrInvalid) ||
+		!strings.Contains(err.Error(), "floating point") {
 		t.Errorf("f32: got %v", err)
 	}
 }
@@ -142,6 +161,7 @@ func FuzzMegatron(f *testing.F) {
 	f.Add(idx, bin)
 	f.Add([]byte("MMIDIDX\x00\x00"), []byte{})
 	f.Fuzz(func(t *testing.T, idx, bin []byte) {
-		sourcetest.Fuzz(t, format, sourcetest.Fixture{Files: sourcetest.Files{"x.idx": idx, "x.bin": bin}, Path: "x.bin"})
+		sourcetest.Fuzz(t, format,
+			sourcetest.Fixture{Files: sourcetest.Files{"x.idx": idx, "x.bin": bin}, Path: "x.bin"})
 	})
 }

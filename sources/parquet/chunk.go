@@ -78,11 +78,13 @@ func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64)
 func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end int64) error {
 	m := &cc.MetaData
 	if len(cc.EncryptedColumnMetadata) > 0 || cc.CryptoMetadata.Value != nil {
-		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is encrypted, and encrypted columns are not read; write the file without encryption",
+		return millrace.Errorf(millrace.ErrInvalid,
+			"read %s: column %v is encrypted, and encrypted columns are not read; write the file without encryption",
 			f.Name(), col.path)
 	}
 	if cc.FilePath != "" {
-		return millrace.Errorf(millrace.ErrInvalid, "read %s: column %v is in another file, %s, and such columns are not read; write all columns to one file",
+		return millrace.Errorf(millrace.ErrInvalid,
+			"read %s: column %v is in another file, %s, and such columns are not read; write all columns to one file",
 			f.Name(), col.path, cc.FilePath)
 	}
 	if c.rows == 0 {
@@ -90,7 +92,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	}
 	switch {
 	case m.Type != col.kind || !slices.Equal(m.PathInSchema, col.path):
-		return damaged(f, "row group %d: column %d is %v %v, want %v of %v", c.group, col.leaf, m.Type, m.PathInSchema, col.kind, col.path)
+		return damaged(f, "row group %d: column %d is %v %v, want %v of %v", c.group, col.leaf, m.Type, m.PathInSchema,
+			col.kind, col.path)
 	case m.NumValues != c.rows:
 		return damaged(f, "row group %d: %d values in %d rows", c.group, m.NumValues, c.rows)
 	}
@@ -99,7 +102,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 		c.start = d
 	}
 	if m.TotalCompressedSize < 0 || c.start < 4 || c.start > end || m.TotalCompressedSize > end-c.start {
-		return damaged(f, "row group %d: column %v is said to lie at byte %d with %d bytes, pages end at %d", c.group, col.path, c.start, m.TotalCompressedSize, end)
+		return damaged(f, "row group %d: column %v is said to lie at byte %d with %d bytes, pages end at %d", c.group,
+			col.path, c.start, m.TotalCompressedSize, end)
 	}
 	c.end = c.start + m.TotalCompressedSize
 	return nil
@@ -113,7 +117,8 @@ func (c *chunk) walk(f sources.File) (*pages, error) {
 	row := int64(0)
 	for off := c.start; row < c.rows; {
 		if off >= c.end {
-			return nil, damaged(f, "row group %d: its pages end at byte %d with %d of %d rows", c.group, off, row, c.rows)
+			return nil, damaged(f, "row group %d: its pages end at byte %d with %d of %d rows", c.group, off, row,
+				c.rows)
 		}
 		h, n, err := hr.read(off, c.end)
 		if err != nil {
@@ -128,7 +133,8 @@ func (c *chunk) walk(f sources.File) (*pages, error) {
 		switch h.Type {
 		case format.DictionaryPage:
 			if p.dictionary.header != nil || row > 0 {
-				return nil, damaged(f, "row group %d, page at byte %d: a dictionary behind other pages", c.group, ref.off-n)
+				return nil, damaged(f, "row group %d, page at byte %d: a dictionary behind other pages", c.group,
+					ref.off-n)
 			}
 			p.dictionary = ref
 		case format.DataPage, format.DataPageV2:
@@ -167,7 +173,8 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 		d := &h.DataPageHeaderV2
 		d.V.Statistics = format.Statistics{}
 		levels := int64(d.V.DefinitionLevelsByteLength) + int64(d.V.RepetitionLevelsByteLength)
-		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values || d.V.DefinitionLevelsByteLength < 0 || d.V.RepetitionLevelsByteLength < 0 || levels > packed || levels > size {
+		if values = d.V.NumValues; !d.Valid || d.V.NumRows != values || d.V.DefinitionLevelsByteLength < 0 ||
+			d.V.RepetitionLevelsByteLength < 0 || levels > packed || levels > size {
 			return 0, fmt.Errorf("its header does not fit itself")
 		}
 		rows = int64(values)

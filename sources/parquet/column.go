@@ -87,7 +87,8 @@ func findText(f sources.File, schema []format.SchemaElement, field string) (*col
 func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	c, err := findColumn(f, schema, field)
 	if err == nil && c.width() < 0 {
-		return nil, wrongColumn(f, "column %q has type %v, filters look at strings, numbers and booleans", field, c.kind)
+		return nil, wrongColumn(f, "column %q has type %v, filters look at strings, numbers and booleans", field,
+			c.kind)
 	}
 	return c, err
 }
@@ -111,7 +112,8 @@ func findColumn(f sources.File, schema []format.SchemaElement, field string) (*c
 	for i, part := range path {
 		below := at.child(part)
 		if below == nil {
-			return nil, wrongColumn(f, "has no column %q; there are: %s", strings.Join(path[:i+1], "."), at.list(path[:i]))
+			return nil, wrongColumn(f, "has no column %q; there are: %s", strings.Join(path[:i+1], "."),
+				at.list(path[:i]))
 		}
 		at = below
 		switch at.RepetitionType.V {

@@ -38,10 +38,12 @@ func readFooter(f sources.File) (meta *format.FileMetaData, end int64, err error
 		return nil, 0, err
 	}
 	if string(head[:]) == encryptedMagic || string(tail[4:]) == encryptedMagic {
-		return nil, 0, millrace.Errorf(millrace.ErrInvalid, "read %s: it is encrypted, and encrypted files are not read; write it without encryption", f.Name())
+		return nil, 0, millrace.Errorf(millrace.ErrInvalid,
+			"read %s: it is encrypted, and encrypted files are not read; write it without encryption", f.Name())
 	}
 	if string(head[:]) != magic || string(tail[4:]) != magic {
-		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file", head[:], tail[4:], magic)
+		return nil, 0, damaged(f, "it begins with %q and ends with %q, want %q: cut off or no Parquet file", head[:],
+			tail[4:], magic)
 	}
 	size := int64(binary.LittleEndian.Uint32(tail[:]))
 	if size > mostFooter || size > f.Size()-4-tailSize {

@@ -106,7 +106,9 @@ func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 		head[i], b = v, b[size:]
 	}
 	block, minis, count := head[0], head[1], head[2]
-	if count != uint64(want) || minis == 0 || minis > 1<<16 || block > 1<<24 || block%minis != 0 || block/minis%32 != 0 || block == 0 {
+	if count != uint64(want) || minis == 0 || minis > 1<<16 || block > 1<<24 || block%minis != 0 ||
+		block/minis%32 != 0 ||
+		block == 0 {
 		return nil, nil, errValues
 	}
 	value := unzigzag(head[3])
@@ -128,7 +130,8 @@ func deltas[T int32 | int64](b []byte, want int, out []T) ([]T, []byte, error) {
 			if w > 64 || len(b) < bytes {
 				return nil, nil, errValues
 			}
-			out, value = appendDeltas(out, b[:bytes], int(w), min(int(block/minis), want-len(out)), value, unzigzag(least))
+			out, value = appendDeltas(out, b[:bytes], int(w), min(int(block/minis), want-len(out)), value,
+				unzigzag(least))
 			b = b[bytes:]
 		}
 	}

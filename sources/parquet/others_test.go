@@ -44,7 +44,16 @@ func (f file) Size() int64  { return f.Reader.Size() }
 func rowsOf(n int) []table {
 	out := make([]table, n)
 	for i := range out {
-		out[i] = table{Text: strings.Repeat("t", i%7), Int: int32(i*i) - 50, Long: int64(i) << 40, Plain: -int64(i), Coded: int64(i % 3), Double: float64(i) / 3, Flag: i%5 == 0, Inner: inner{Year: int32(2000 + i%20)}}
+		out[i] = table{
+			Text:   strings.Repeat("t", i%7),
+			Int:    int32(i*i) - 50,
+			Long:   int64(i) << 40,
+			Plain:  -int64(i),
+			Coded:  int64(i % 3),
+			Double: float64(i) / 3,
+			Flag:   i%5 == 0,
+			Inner:  inner{Year: int32(2000 + i%20)},
+		}
 		if i%4 != 0 {
 			f, w := float32(i)/2, []string{"en", "de", "fr"}[i%3]
 			out[i].Float, out[i].Word = &f, &w
@@ -64,13 +73,15 @@ func TestOtherColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := []string{"int", "long", "plain", "coded", "double", "float", "flag", "word", "inner.year"}
-	s, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()), sources.Field{Text: "text", Others: names}, sources.Limits{}, nil)
+	s, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
+		sources.Field{Text: "text", Others: names}, sources.Limits{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(r sources.Record) error {
 		row := &rows[r.Number]
-		want := []any{int(row.Int), int(row.Long), int(row.Plain), int(row.Coded), row.Double, nil, row.Flag, nil, int(row.Inner.Year)}
+		want := []any{int(row.Int), int(row.Long), int(row.Plain), int(row.Coded), row.Double, nil, row.Flag, nil,
+			int(row.Inner.Year)}
 		if row.Float != nil {
 			want[5], want[7] = float64(*row.Float), *row.Word
 		}
@@ -87,8 +98,10 @@ func TestOtherColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"list.list.element": "is a list", "inner": "holds: inner.year", "nothing": "has no column \"nothing\"; there are: "} {
-		_, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()), sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}, nil)
+	for name, want := range map[string]string{"list.list.element": "is a list", "inner": "holds: inner.year",
+		"nothing": "has no column \"nothing\"; there are: "} {
+		_, err := parquet.Format{}.Open(context.Background(), memoryFile(b.Bytes()),
+			sources.Field{Text: "text", Others: []string{name}}, sources.Limits{}, nil)
 		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

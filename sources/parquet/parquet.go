@@ -27,7 +27,8 @@ func (Format) Name() string { return "parquet" }
 const defaultSampleBytes = 64 << 20
 
 // Open reads the footer. There is no index to keep: the footer has the counts, and page headers lead to the pages.
-func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits, _ []byte) (sources.Shard, error) {
+func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
+	_ []byte) (sources.Shard, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -53,7 +53,8 @@ func wants(rows []*string) []sourcetest.Want {
 // byArrow writes rows with Apache Arrow's writer: a column before the text, the text, and the text again in a struct
 // that may be null.
 func byArrow(t testing.TB, rows []*string, groupRows int64, props ...apq.WriterProperty) []byte {
-	inner := arrow.StructOf(arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, arrow.Field{Name: "body", Type: arrow.BinaryTypes.String, Nullable: true})
+	inner := arrow.StructOf(arrow.Field{Name: "n", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		arrow.Field{Name: "body", Type: arrow.BinaryTypes.String, Nullable: true})
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
@@ -86,7 +87,8 @@ func byArrow(t testing.TB, rows []*string, groupRows int64, props ...apq.WriterP
 	table := array.NewTableFromRecords(schema, []arrow.Record{rec})
 	defer table.Release()
 	var out bytes.Buffer
-	if err := pqarrow.WriteTable(table, &out, groupRows, apq.NewWriterProperties(props...), pqarrow.DefaultWriterProps()); err != nil {
+	if err := pqarrow.WriteTable(table, &out, groupRows, apq.NewWriterProperties(props...),
+		pqarrow.DefaultWriterProps()); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -113,7 +115,14 @@ func byParquetGo[T any](t testing.TB, rows []T, o ...pq.WriterOption) []byte {
 }
 
 func fixture(name, field string, b []byte, want []sourcetest.Want) sourcetest.Fixture {
-	return sourcetest.Fixture{Name: name, Files: sourcetest.Files{name + ".parquet": b}, Field: sources.Field{Text: field}, Want: want, Seekable: true, Limits: sources.Limits{SampleBytes: 1 << 20}}
+	return sourcetest.Fixture{
+		Name:     name,
+		Files:    sourcetest.Files{name + ".parquet": b},
+		Field:    sources.Field{Text: field},
+		Want:     want,
+		Seekable: true,
+		Limits:   sources.Limits{SampleBytes: 1 << 20},
+	}
 }
 
 func v(version apq.DataPageVersion) apq.WriterProperty { return apq.WithDataPageVersion(version) }
@@ -123,17 +132,21 @@ func TestContractArrow(t *testing.T) {
 	whole := texts(600, false)
 	var fixtures []sourcetest.Fixture
 	for name, codec := range map[string]compress.Compression{
-		"none": compress.Codecs.Uncompressed, "snappy": compress.Codecs.Snappy, "zstd": compress.Codecs.Zstd, "gzip": compress.Codecs.Gzip,
+		"none": compress.Codecs.Uncompressed, "snappy": compress.Codecs.Snappy, "zstd": compress.Codecs.Zstd,
+		"gzip":   compress.Codecs.Gzip,
 		"brotli": compress.Codecs.Brotli,
 	} {
 		for _, dictionary := range []bool{false, true} {
 			for version, ver := range map[string]apq.DataPageVersion{"v1": apq.DataPageV1, "v2": apq.DataPageV2} {
-				b := byArrow(t, rows, 250, apq.WithCompression(codec), apq.WithDictionaryDefault(dictionary), v(ver), apq.WithDataPageSize(3000), apq.WithBatchSize(16))
-				fixtures = append(fixtures, fixture(fmt.Sprintf("%s %s dictionary=%v", name, version, dictionary), "text", b, wants(rows)))
+				b := byArrow(t, rows, 250, apq.WithCompression(codec), apq.WithDictionaryDefault(dictionary), v(ver),
+					apq.WithDataPageSize(3000), apq.WithBatchSize(16))
+				fixtures = append(fixtures,
+					fixture(fmt.Sprintf("%s %s dictionary=%v", name, version, dictionary), "text", b, wants(rows)))
 			}
 		}
 	}
-	mixed := byArrow(t, whole, 600, apq.WithDictionaryPageSizeLimit(2000), apq.WithDataPageSize(2000), apq.WithBatchSize(16))
+	mixed := byArrow(t, whole, 600, apq.WithDictionaryPageSizeLimit(2000), apq.WithDataPageSize(2000),
+		apq.WithBatchSize(16))
 	nested := byArrow(t, rows, 400, v(apq.DataPageV2))
 	binary := byArrow(t, whole, 400)
 	fixtures = append(fixtures,
@@ -184,10 +197,12 @@ func TestContractParquetGo(t *testing.T) {
 	small := pq.PageBufferSize(2000)
 	sourcetest.Run(t, format, []sourcetest.Fixture{
 		fixture("plain lz4", "text", byParquetGo(t, plain, small, pq.Compression(&pq.Lz4Raw)), wants(whole)),
-		fixture("plain v1", "text", byParquetGo(t, plain, small, pq.DataPageVersion(1), pq.Compression(&pq.Snappy)), wants(whole)),
+		fixture("plain v1", "text", byParquetGo(t, plain, small, pq.DataPageVersion(1), pq.Compression(&pq.Snappy)),
+			wants(whole)),
 		fixture("delta zstd", "text", byParquetGo(t, delta, small, pq.Compression(&pq.Zstd)), wants(whole)),
 		fixture("delta optional", "text", byParquetGo(t, length, small), wants(sparse)),
-		fixture("dictionary v1 gzip", "text", byParquetGo(t, dict, small, pq.DataPageVersion(1), pq.Compression(&pq.Gzip)), wants(rows)),
+		fixture("dictionary v1 gzip", "text",
+			byParquetGo(t, dict, small, pq.DataPageVersion(1), pq.Compression(&pq.Gzip)), wants(rows)),
 		fixture("dictionary v2", "text", byParquetGo(t, dict, small), wants(rows)),
 		fixture("no row groups", "text", byParquetGo[plainRow](t, nil), nil),
 	})
@@ -195,7 +210,8 @@ func TestContractParquetGo(t *testing.T) {
 
 func TestBadRows(t *testing.T) {
 	rows := []plainRow{{"good"}, {"\xff\xfe"}, {strings.Repeat("x", 2000)}, {""}, {"good"}}
-	f := fixture("rows", "text", byParquetGo(t, rows), []sourcetest.Want{{Text: "good"}, {Bad: "UTF-8"}, {Bad: "sample_bytes"}, {Text: ""}, {Text: "good"}})
+	f := fixture("rows", "text", byParquetGo(t, rows),
+		[]sourcetest.Want{{Text: "good"}, {Bad: "UTF-8"}, {Bad: "sample_bytes"}, {Text: ""}, {Text: "good"}})
 	f.Limits.SampleBytes = 1999
 	sourcetest.Run(t, format, []sourcetest.Fixture{f})
 }
@@ -203,10 +219,12 @@ func TestBadRows(t *testing.T) {
 func TestWrongColumn(t *testing.T) {
 	b := byArrow(t, texts(10, true), 5)
 	for field, says := range map[string]string{
-		"content": "there are: id, text, meta, list, with.dot", "meta.text": "meta.n, meta.body", "meta": "no string", "list": "holds", "list.list.element": "is a list", "id": "INT64", "text.x": "there are",
+		"content": "there are: id, text, meta, list, with.dot", "meta.text": "meta.n, meta.body", "meta": "no string",
+		"list": "holds", "list.list.element": "is a list", "id": "INT64", "text.x": "there are",
 	} {
 		err := sourcetest.Open(t, format, fixture("f", field, b, nil))
-		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "f.parquet") {
+		if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "f.parquet") {
 			t.Errorf("%s: got %v, want ErrInvalid with %q", field, err, says)
 		}
 	}
@@ -217,8 +235,20 @@ func TestDamage(t *testing.T) {
 	checked := byParquetGo(t, []plainRow{{"one"}, {"two two two two"}, {"three"}}, pq.Compression(&pq.Zstd))
 	sourcetest.Damage(t, format, []sourcetest.Fixture{
 		fixture("snappy dictionary v1", "text", byArrow(t, rows, 20, apq.WithCompression(compress.Codecs.Snappy)), nil),
-		fixture("zstd v2", "meta.body", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Zstd), apq.WithDictionaryDefault(false), v(apq.DataPageV2)), nil),
-		fixture("gzip delta", "text", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Gzip), apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", apq.Encodings.DeltaByteArray)), nil),
+		fixture(
+			"zstd v2",
+			"meta.body",
+			byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Zstd), apq.WithDictionaryDefault(false),
+				v(apq.DataPageV2)),
+			nil,
+		),
+		fixture(
+			"gzip delta",
+			"text",
+			byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Gzip), apq.WithDictionaryDefault(false),
+				apq.WithEncodingFor("text", apq.Encodings.DeltaByteArray)),
+			nil,
+		),
 		fixture("lz4 with checksums", "text", checked, nil),
 		fixture("brotli", "text", byArrow(t, rows, 40, apq.WithCompression(compress.Codecs.Brotli)), nil),
 	}, 64<<20)
@@ -233,7 +263,10 @@ func TestChecksums(t *testing.T) {
 	for i := range len(text) {
 		spoiled := bytes.Clone(b)
 		spoiled[at+i] ^= 4
-		if err := sourcetest.Open(t, format, fixture("f", "text", spoiled, wants([]*string{&text}))); !errors.Is(err, millrace.ErrDamaged) || !strings.Contains(err.Error(), "checksum") || !strings.Contains(err.Error(), "row group 0") {
+		if err := sourcetest.Open(t, format, fixture("f", "text", spoiled, wants([]*string{&text}))); !errors.Is(err,
+			millrace.ErrDamaged) ||
+			!strings.Contains(err.Error(), "checksum") ||
+			!strings.Contains(err.Error(), "row group 0") {
 			t.Fatalf("byte %d of the text flipped: got %v", i, err)
 		}
 	}
@@ -243,7 +276,10 @@ func FuzzParquet(f *testing.F) {
 	rows := texts(12, true)
 	f.Add(byArrow(f, rows, 5))
 	f.Add(byArrow(f, rows, 12, apq.WithCompression(compress.Codecs.Zstd), v(apq.DataPageV2)))
-	f.Add(byArrow(f, rows, 12, apq.WithDictionaryDefault(false), apq.WithEncodingFor("text", apq.Encodings.DeltaByteArray)))
+	f.Add(
+		byArrow(f, rows, 12, apq.WithDictionaryDefault(false),
+			apq.WithEncodingFor("text", apq.Encodings.DeltaByteArray)),
+	)
 	f.Add(byParquetGo(f, []plainRow{{"a"}, {"b"}}, pq.Compression(&pq.Lz4Raw)))
 	f.Add([]byte("PAR1\x00\x00\x00\x00PAR1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -267,7 +303,8 @@ func BenchmarkRead(b *testing.B) {
 	count, _ := s.Count()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for b.Loop() {
-		if err := s.Read(b.Context(), []uint64{rng.Uint64N(count)}, func(r sources.Record) error { return r.Err }); err != nil {
+		if err := s.Read(b.Context(), []uint64{rng.Uint64N(count)},
+			func(r sources.Record) error { return r.Err }); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -276,7 +313,9 @@ func BenchmarkRead(b *testing.B) {
 // big is a file of 20,000 texts of about 2 KB, packed with zstd.
 func big(b *testing.B) (sources.Shard, int64) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	words := strings.Fields("the quick brown fox jumps over the lazy dog and it was all the same to him because nobody asked what he thought of it at that time")
+	words := strings.Fields(
+		"the quick brown fox jumps over the lazy dog and it was all the same to him because nobody asked what he thought of it at that time",
+	)
 	rows := make([]*string, 20000)
 	n := int64(0)
 	for i := range rows {
@@ -288,7 +327,8 @@ func big(b *testing.B) (sources.Shard, int64) {
 		rows[i] = &s
 		n += int64(len(s))
 	}
-	f := fixture("big", "with.dot", byArrow(b, rows, 10000, apq.WithCompression(compress.Codecs.Zstd), apq.WithDictionaryDefault(false)), nil)
+	f := fixture("big", "with.dot",
+		byArrow(b, rows, 10000, apq.WithCompression(compress.Codecs.Zstd), apq.WithDictionaryDefault(false)), nil)
 	file, err := f.Files.Open("big.parquet")
 	if err != nil {
 		b.Fatal(err)

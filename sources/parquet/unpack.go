@@ -31,14 +31,16 @@ func newUnpacker(codec format.CompressionCodec) (*unpacker, error) {
 	case format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Lz4Raw:
 		return u, nil
 	case format.Zstd:
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecodeAllCapLimit(true))
+		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			return nil, fmt.Errorf("decompress pages: %w", err)
 		}
 		u.zstd = dec
 		return u, nil
 	}
-	return nil, millrace.Errorf(millrace.ErrInvalid, "codec %v is not read; write the file again with zstd, snappy, gzip, brotli, LZ4_RAW or none", codec)
+	return nil, millrace.Errorf(millrace.ErrInvalid,
+		"codec %v is not read; write the file again with zstd, snappy, gzip, brotli, LZ4_RAW or none", codec)
 }
 
 func (u *unpacker) close() {

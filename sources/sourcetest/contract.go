@@ -154,7 +154,8 @@ func (f Fixture) concurrent(t *testing.T, s sources.Shard, all []record) {
 				got, err = scan(t.Context(), s, uint64(g))
 			}
 			if err != nil || !slices.EqualFunc(got, want, record.equal) {
-				t.Errorf("beside other readers: got %d records, %v, want the %d of a scan alone", len(got), err, len(want))
+				t.Errorf("beside other readers: got %d records, %v, want the %d of a scan alone", len(got), err,
+					len(want))
 			}
 		})
 	}
@@ -173,7 +174,9 @@ func (f Fixture) stops(t *testing.T, mk New, s sources.Shard, all []record) {
 		for _, r := range all {
 			numbers = append(numbers, r.Number)
 		}
-		walks["read"] = func(ctx context.Context, fn func(sources.Record) error) error { return s.Read(ctx, numbers, fn) }
+		walks["read"] = func(ctx context.Context, fn func(sources.Record) error) error {
+			return s.Read(ctx, numbers, fn)
+		}
 	}
 	enough := errors.New("enough")
 	for name, walk := range walks {

@@ -43,7 +43,8 @@ func Damage(t *testing.T, mk New, fixtures []Fixture, allocated uint64) {
 					for _, bit := range []byte{1, 0x80, 0xff} {
 						flipped := bytes.Clone(b)
 						flipped[at] ^= bit
-						f.damage(t, mk, path, flipped, fmt.Sprintf("byte %d of %d xor %#x", at, len(b), bit), allocated, all)
+						f.damage(t, mk, path, flipped, fmt.Sprintf("byte %d of %d xor %#x", at, len(b), bit), allocated,
+							all)
 					}
 				}
 			}
@@ -134,7 +135,8 @@ func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []record
 	read, err := read(ctx, s, numbers)
 	for i, r := range read {
 		if !r.equal(got[numbers[i]]) {
-			return got, fmt.Errorf("%w: record %d is %v when scanned and %v when read", errPanic, numbers[i], got[numbers[i]], r)
+			return got, fmt.Errorf("%w: record %d is %v when scanned and %v when read", errPanic, numbers[i],
+				got[numbers[i]], r)
 		}
 	}
 	return got, err

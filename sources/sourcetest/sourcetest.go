@@ -34,7 +34,8 @@ type Fixture struct {
 	Limits   sources.Limits
 	Want     []Want
 	Seekable bool
-	Checked  bool // checksums cover every byte that decides content: Damage then fails if a flipped bit changes a record
+	// checksums cover every byte that decides content: Damage then fails if a flipped bit changes a record
+	Checked bool
 }
 
 func (f Fixture) path() string {
@@ -79,7 +80,9 @@ func (r record) String() string {
 }
 
 func (r record) equal(o record) bool {
-	return r.Number == o.Number && r.Offset == o.Offset && r.Raw == o.Raw && r.Why == o.Why && bytes.Equal(r.Text, o.Text) && slices.Equal(r.Tokens, o.Tokens)
+	return r.Number == o.Number && r.Offset == o.Offset && r.Raw == o.Raw && r.Why == o.Why &&
+		bytes.Equal(r.Text, o.Text) &&
+		slices.Equal(r.Tokens, o.Tokens)
 }
 
 // scan collects the records of Scan.
@@ -112,9 +115,11 @@ func (f Fixture) check(t *testing.T, got []record) {
 		w := f.Want[i]
 		ok := g.Number == uint64(i) && g.Raw >= 0 && (g.Offset == -1 || g.Offset >= last)
 		if w.Bad != "" {
-			ok = ok && strings.Contains(g.Why, w.Bad) && g.Text == nil && g.Tokens == nil && !strings.HasPrefix(g.Why, "not a bad sample")
+			ok = ok && strings.Contains(g.Why, w.Bad) && g.Text == nil && g.Tokens == nil &&
+				!strings.HasPrefix(g.Why, "not a bad sample")
 		} else {
-			ok = ok && g.Why == "" && string(g.Text) == w.Text && slices.Equal(g.Tokens, w.Tokens) && (g.Text != nil) == (w.Tokens == nil)
+			ok = ok && g.Why == "" && string(g.Text) == w.Text && slices.Equal(g.Tokens, w.Tokens) &&
+				(g.Text != nil) == (w.Tokens == nil)
 		}
 		if !ok {
 			t.Errorf("record %d: got %v, want %.60q %v %s", i, g, w.Text, w.Tokens, w.Bad)
@@ -165,7 +170,8 @@ func Open(t testing.TB, mk New, f Fixture) error {
 	n := 0
 	err = s.Scan(t.Context(), 0, func(r sources.Record) error {
 		if n < len(f.Want) {
-			if w := f.Want[n]; w.Bad == "" && (r.Err != nil || string(r.Text) != w.Text) || w.Bad != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), w.Bad)) {
+			if w := f.Want[n]; w.Bad == "" && (r.Err != nil || string(r.Text) != w.Text) ||
+				w.Bad != "" && (r.Err == nil || !strings.Contains(r.Err.Error(), w.Bad)) {
 				return fmt.Errorf("record %d: got %v, want %.60q %s", n, keep(r), w.Text, w.Bad)
 			}
 		}

@@ -132,7 +132,8 @@ func TestLentEncodersAreReused(t *testing.T) {
 // TestLongWorkReportsProgress on any text: also on one endless piece, and on a piece whose windows have no good end.
 func TestLongWorkReportsProgress(t *testing.T) {
 	e := load(t, "cl100k_base")
-	for name, text := range map[string]string{"words": "a word ", "one piece": "\uA001\uA02F\uA100", "one letter": "a"} {
+	for name, text := range map[string]string{"words": "a word ", "one piece": "\uA001\uA02F\uA100",
+		"one letter": "a"} {
 		text := []byte(strings.Repeat(text, (3<<20)/len(text)+1))
 		told := 0
 		got := e.Append(nil, text, func() { told++ })

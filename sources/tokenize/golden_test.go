@@ -41,7 +41,8 @@ func readGolden(t testing.TB) *golden {
 		t.Fatal(err)
 	}
 	if len(g.Blocks) < 20 || len(g.Seeds) < 20 || len(g.Vectors) < 20 {
-		t.Fatalf("testdata/golden.json has %d blocks, %d seeds and %d vectors; it is not whole", len(g.Blocks), len(g.Seeds), len(g.Vectors))
+		t.Fatalf("testdata/golden.json has %d blocks, %d seeds and %d vectors; it is not whole", len(g.Blocks),
+			len(g.Seeds), len(g.Vectors))
 	}
 	return g
 }
@@ -150,7 +151,8 @@ func checkGolden(t *testing.T, name string, e *Encoding) {
 		}
 		ids = enc.Append(ids[:0], g.blockText(int(first)))
 		if got := digestIDs(ids); got != digests[name] {
-			t.Errorf("%s: the ids of the code points from U+%s on differ from those of tiktoken %s", name, start, g.Tiktoken)
+			t.Errorf("%s: the ids of the code points from U+%s on differ from those of tiktoken %s", name, start,
+				g.Tiktoken)
 		}
 	}
 	for seed, digests := range g.Seeds {

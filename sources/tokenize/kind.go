@@ -61,7 +61,8 @@ func unopened(err error) error {
 const (
 	cureHub   = "download its rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen)"
 	cureRanks = "write `path:` with the model's rank file if it has one " +
-		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
+		"(original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen), " +
+		"or `name:` with gpt2, r50k_base, cl100k_base or o200k_base"
 )
 
 // unreadable returns the kind of a file that is not read, by its first bytes, and the cure. It returns "" for a file

@@ -27,13 +27,16 @@ func TestKnownEncodings(t *testing.T) {
 	} {
 		e := load(t, want.name)
 		end := mark{want.eos, true}
-		if e.Name() != want.name || e.Pattern() != want.pattern || e.VocabSize() != want.size || e.eos != end || e.bos != end {
-			t.Errorf("%s: name %s, pattern %s, size %d, bos %v, eos %v", want.name, e.Name(), e.Pattern(), e.VocabSize(), e.bos, e.eos)
+		if e.Name() != want.name || e.Pattern() != want.pattern || e.VocabSize() != want.size || e.eos != end ||
+			e.bos != end {
+			t.Errorf("%s: name %s, pattern %s, size %d, bos %v, eos %v", want.name, e.Name(), e.Pattern(),
+				e.VocabSize(), e.bos, e.eos)
 		}
 		if text, err := e.Decode(nil, []uint32{want.eos}); err != nil || string(text) != "<|endoftext|>" {
 			t.Errorf("%s: %d decodes to %q: %v", want.name, want.eos, text, err)
 		}
-		if _, err := e.Decode(nil, []uint32{0, uint32(want.size)}); err == nil || !strings.Contains(err.Error(), "position 1") {
+		if _, err := e.Decode(nil, []uint32{0, uint32(want.size)}); err == nil ||
+			!strings.Contains(err.Error(), "position 1") {
 			t.Errorf("%s: an id beyond the vocabulary decodes: %v", want.name, err)
 		}
 	}
@@ -72,13 +75,16 @@ func TestDefinitions(t *testing.T) {
 		count    int
 		ids      map[string]uint32
 	}{
-		{llama3Specials(), 256, map[string]uint32{"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001, "<|eot_id|>": 128009,
+		{llama3Specials(), 256, map[string]uint32{"<|begin_of_text|>": 128000, "<|end_of_text|>": 128001,
+			"<|eot_id|>":                   128009,
 			"<|reserved_special_token_2|>": 128012, "<|reserved_special_token_245|>": 128255}},
-		{llama4Specials(), 2048, map[string]uint32{"<|begin_of_text|>": 200000, "<|end_of_text|>": 200001, "<|eot|>": 200008,
+		{llama4Specials(), 2048, map[string]uint32{"<|begin_of_text|>": 200000, "<|end_of_text|>": 200001,
+			"<|eot|>":                200008,
 			"<|finetune_right_pad|>": 200018, "<|image_start|>": 200080, "<|patch|>": 200092,
 			"<|vision_reserved_special_token_1047|>": 201133, "<|reasoning_thinking_end|>": 201143,
 			"<|reserved_special_token_903|>": 202047}},
-		{qwenSpecials(), 208, map[string]uint32{"<|endoftext|>": 151643, "<|im_end|>": 151645, "<|extra_204|>": 151850}},
+		{qwenSpecials(), 208, map[string]uint32{"<|endoftext|>": 151643, "<|im_end|>": 151645,
+			"<|extra_204|>": 151850}},
 	} {
 		if len(want.specials) != want.count {
 			t.Errorf("%d special tokens, want %d", len(want.specials), want.count)
@@ -127,13 +133,16 @@ func TestOpenKnownRanks(t *testing.T) {
 		}
 		want := load(t, name)
 		text := readGolden(t).randomText(5)
-		for _, path := range []string{path, write(t, "ours-r50k.tiktoken", strings.ReplaceAll(string(raw), "\n", "\r\n"))} {
+		for _, path := range []string{path, write(t, "ours-r50k.tiktoken",
+			strings.ReplaceAll(string(raw), "\n", "\r\n"))} {
 			got, err := Open(Spec{Path: path})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Name() != name || got.Fingerprint() != want.Fingerprint() || got.VocabSize() != want.VocabSize() || got.eos != want.eos {
-				t.Errorf("%s: name %s, fingerprint %x, size %d, eos %v", path, got.Name(), got.Fingerprint(), got.VocabSize(), got.eos)
+			if got.Name() != name || got.Fingerprint() != want.Fingerprint() || got.VocabSize() != want.VocabSize() ||
+				got.eos != want.eos {
+				t.Errorf("%s: name %s, fingerprint %x, size %d, eos %v", path, got.Name(), got.Fingerprint(),
+					got.VocabSize(), got.eos)
 			}
 			if !slices.Equal(got.NewEncoder().Append(nil, text), want.NewEncoder().Append(nil, text)) {
 				t.Errorf("%s: ids differ from those of the embedded encoding", path)
@@ -211,8 +220,10 @@ func TestKnownFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Name() != want.name || e.Pattern() != want.pattern || e.VocabSize() != want.size || e.bos != want.bos || e.eos != want.eos {
-			t.Errorf("%s: %s, pattern %s, size %d, bos %v, eos %v", want.file, e.Name(), e.Pattern(), e.VocabSize(), e.bos, e.eos)
+		if e.Name() != want.name || e.Pattern() != want.pattern || e.VocabSize() != want.size || e.bos != want.bos ||
+			e.eos != want.eos {
+			t.Errorf("%s: %s, pattern %s, size %d, bos %v, eos %v", want.file, e.Name(), e.Pattern(), e.VocabSize(),
+				e.bos, e.eos)
 		}
 		checkGolden(t, want.name, e)
 	}
@@ -253,7 +264,15 @@ func TestOpenOwnRanks(t *testing.T) {
 	} {
 		// Earlier releases took this name for a hint.
 		path := ranksFile(t, "own-o200k.tiktoken", "12", " 12", "aA", "xyz")
-		e, err := Open(Spec{Path: path, Pattern: c.pattern, Specials: map[string]uint32{"<|end|>": 262, "<|a|>": 261}, EOS: "<|end|>", NeedEOS: true})
+		e, err := Open(
+			Spec{
+				Path:     path,
+				Pattern:  c.pattern,
+				Specials: map[string]uint32{"<|end|>": 262, "<|a|>": 261},
+				EOS:      "<|end|>",
+				NeedEOS:  true,
+			},
+		)
 		if c.want == nil {
 			if err == nil || !strings.Contains(err.Error(), c.pattern) || !strings.Contains(err.Error(), "cl100k") {
 				t.Errorf("%s: %v", c.pattern, err)
@@ -290,15 +309,19 @@ func TestOpenErrors(t *testing.T) {
 		{Spec{Path: own, Pattern: "cl100k", NeedEOS: true, NeedBOS: true}, "path", "bos and eos"},
 		{Spec{Path: own, Pattern: "cl100k", EOS: "<|end|>"}, "eos", "there are none & specials: {\"<|end|>\": …}"},
 		{Spec{Path: own, Pattern: "cl100k", Specials: specials, EOS: "</s>"}, "eos", "\"</s>\" & (<|end|>)"},
-		{Spec{Path: own, Pattern: "cl100k", Specials: map[string]uint32{"<|end|>": 256}}, "specials", "256 & \"12\" & end at 256"},
-		{Spec{Path: own, Pattern: "cl100k", Specials: map[string]uint32{"<|a|>": 300, "<|b|>": 300}}, "specials", "300 & <|a|> & <|b|>"},
+		{Spec{Path: own, Pattern: "cl100k", Specials: map[string]uint32{"<|end|>": 256}}, "specials",
+			"256 & \"12\" & end at 256"},
+		{Spec{Path: own, Pattern: "cl100k", Specials: map[string]uint32{"<|a|>": 300, "<|b|>": 300}}, "specials",
+			"300 & <|a|> & <|b|>"},
 		{Spec{Path: own, Pattern: "cl100k", Specials: map[string]uint32{"<|a|>": 1 << 21}}, "specials", "2097152"},
-		{Spec{Path: write(t, "x.tiktoken", `{"version": "1.0", "truncation": null, "added_tokens": []}`)}, "path", "tokenizer.json of Hugging Face & yet"},
+		{Spec{Path: write(t, "x.tiktoken", `{"version": "1.0", "truncation": null, "added_tokens": []}`)}, "path",
+			"tokenizer.json of Hugging Face & yet"},
 		{Spec{Path: write(t, "x.tiktoken", `{"config": {"pattern": "x"}, "vocab": []}`)}, "path", "Tekken"},
 		{Spec{Path: write(t, "x.tiktoken", ` {"!": 0, "a": 1}`)}, "path", "JSON"},
 		{Spec{Path: write(t, "x.tiktoken", piece("<unk>")+piece("<s>"))}, "path", "SentencePiece & yet"},
 		{Spec{Path: write(t, "x.tiktoken", "#version: 0.2\na b\n")}, "path", "merges.txt"},
-		{Spec{Path: write(t, "x.tiktoken", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")}, "path", "Git LFS & git lfs pull"},
+		{Spec{Path: write(t, "x.tiktoken", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")}, "path",
+			"Git LFS & git lfs pull"},
 		{Spec{Path: write(t, "x.tiktoken", " \n")}, "path", "empty"},
 		{Spec{Path: t.TempDir()}, "path", "directory"},
 		{Spec{Path: filepath.Join(t.TempDir(), "Qwen/Qwen3-8B")}, "path", "no such file & Hugging Face"},

@@ -45,7 +45,8 @@ func rankMap(e *Encoding) map[string]uint32 {
 
 // randomPiece draws bytes from a small alphabet, so that many merge, or joins parts of tokens.
 func randomPiece(r *rand.Rand, e *Encoding, n int) []byte {
-	alphabets := []string{"a", "ab", " \n", "etaoin shrdlu", "=-", "0123456789", "\xe4\xb8\xad\xe6\x96\x87", "\xd0\xb0\xd1\x80"}
+	alphabets := []string{"a", "ab", " \n", "etaoin shrdlu", "=-", "0123456789", "\xe4\xb8\xad\xe6\x96\x87",
+		"\xd0\xb0\xd1\x80"}
 	var piece []byte
 	for alphabet := alphabets[r.IntN(len(alphabets))]; len(piece) < n; {
 		switch r.IntN(4) {

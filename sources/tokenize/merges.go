@@ -18,8 +18,9 @@ type mergeTable struct {
 	slots      []uint64
 	vocabulary *vocab.Vocabulary
 	shift      uint
-	bytes      [256]uint32     // the token of a byte
-	starts     [1 << 16]uint32 // the token that two single bytes merge into, or noToken: the first round needs no probing
+	bytes      [256]uint32 // the token of a byte
+	// the token that two single bytes merge into, or noToken: the first round needs no probing
+	starts [1 << 16]uint32
 }
 
 func newMergeTable(v *vocab.Vocabulary) *mergeTable {

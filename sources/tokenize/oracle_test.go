@@ -73,7 +73,8 @@ func corpus(t testing.TB, size int) [][]byte {
 	root := goroot(t)
 	var documents [][]byte
 	for _, pattern := range []string{
-		"README.md", "doc/*.html", "src/strconv/*.go", "src/unicode/utf8/*.go", "src/strings/*.go", "src/net/http/*.go", "src/html/*.go",
+		"README.md", "doc/*.html", "src/strconv/*.go", "src/unicode/utf8/*.go", "src/strings/*.go", "src/net/http/*.go",
+		"src/html/*.go",
 		"src/compress/testdata/*.txt", "src/testdata/*.txt", "src/text/template/*.go", "src/image/testdata/*.txt",
 		"src/cmd/compile/internal/ssa/*.go", "src/runtime/*.go",
 	} {
@@ -109,7 +110,8 @@ func TestOracleOnRealDocuments(t *testing.T) {
 		for _, document := range corpus(t, 250_000) {
 			got := enc.Append(nil, document)
 			if w := want(string(document)); !slices.Equal(got, w) {
-				t.Fatalf("%s: a document of %d bytes that begins with %.80q differs: %s", name, len(document), document, firstDifference(t, name, got, w))
+				t.Fatalf("%s: a document of %d bytes that begins with %.80q differs: %s", name, len(document), document,
+					firstDifference(t, name, got, w))
 			}
 		}
 	}
@@ -160,7 +162,8 @@ func FuzzEncode(f *testing.F) {
 		for i, name := range names {
 			got := encoders[i].Append(nil, []byte(text))
 			if want := wants[i](text); !slices.Equal(got, want) {
-				t.Errorf("%s, %q: ids %v, the oracle says %v: %s", name, text, got, want, firstDifference(t, name, got, want))
+				t.Errorf("%s, %q: ids %v, the oracle says %v: %s", name, text, got, want,
+					firstDifference(t, name, got, want))
 			}
 		}
 	})

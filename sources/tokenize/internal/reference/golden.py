@@ -5,7 +5,8 @@ the ranks as .tiktoken files (`go run ./bench/tokenbench -export NAME > FOLDER/N
 
     python golden.py FOLDER ../../testdata/golden.json
 
-tokenbench cannot export p50k_base: take it from tiktoken-go-loader's assets. The files of OTHERS come from their packages.
+tokenbench cannot export p50k_base: take it from tiktoken-go-loader's assets. The files of OTHERS come from their
+packages.
 
 Use Python 3.12 or 3.13: their Unicode (15) is that of golang.org/x/text, which normalises for Qwen.
 
@@ -54,24 +55,40 @@ DRAWS = 3000
 CONTEXTS = ["@", "a@b ", " @1", "A@@B's", "!@\n", "'@  @ x", "\r\n@\t@"]
 
 FRAGMENTS = [
-    " ", " ", " ", "  ", "    ", "                ", "\n", "\n\n", "\r\n", "\r", "\t", "\t\t", "\u00a0", "\u3000", "\u2028", "\x85",
-    "\x0b", "\x0c", "\x1c", "\x00", "\u200b", "\ufeff", "'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'LL", "'Ve", "'rE", "'\u017f",
-    "'\u212a", "'", "''", "\u2019s", "'l", "'v", "'x", "the", "The", "THE", "ing", "tokenizer", "HTTPServer", "camelCase", "snake_case",
-    "iPhone", "McDonald", "\u01c5a", "\u01c5", "\u00dfA", "\u0130i", "e\u0301", "\u0301", "\u0301A", "A\u0301B", "\u0903", "\u20e3", "1", "12", "123", "1234",
-    "1234567", "\u0663\u0664", "\u2167", "\u00bd", "\u2460", "3.14", "0x1F", "1e-9", ".", ",", ";", "...", "!?", "(", ")", "{}", "[]", "==", "!=", "->", "//", "/*", "*/", "/",
-    "#", "##", "$", "%", "&&", "<|endoftext|>", "<|", "|>", "----------------", "================================", "\\n", "\"", "`", "~", "^", "_", "__init__",
-    "\u4f60\u597d", "\u4e2d\u6587\u5b57\u7b26", "\u65e5\u672c\u8a9e", "\u30ab\u30bf\u30ab\u30ca", "\ud55c\uad6d\uc5b4", "\u0440\u0443\u0441\u0441\u043a\u0438\u0439",
-    "\u041f\u0440\u0438\u0432\u0435\u0442", "\u03b5\u03bb\u03bb\u03b7\u03bd\u03b9\u03ba\u03ac", "\u0627\u0644\u0639\u0631\u0628\u064a\u0629", "\u05e2\u05d1\u05e8\u05d9\u05ea",
-    "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0e44\u0e17\u0e22", "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\U0001d400\U0001d7d8",
-    "\U00010400\U00010428", "\u02b0", "\u00aa", "\u00e9", "\u00c9COLE", "na\u00efve", "a" * 40, "ab" * 40, "A" * 33, "0" * 50, " " * 83, "\n" * 20, "\t" * 17, "x" * 200,
+    " ", " ", " ", "  ", "    ", "                ", "\n", "\n\n", "\r\n", "\r", "\t", "\t\t", "\u00a0", "\u3000",
+    "\u2028", "\x85",
+    "\x0b", "\x0c", "\x1c", "\x00", "\u200b", "\ufeff", "'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'LL", "'Ve",
+    "'rE", "'\u017f",
+    "'\u212a", "'", "''", "\u2019s", "'l", "'v", "'x", "the", "The", "THE", "ing", "tokenizer", "HTTPServer",
+    "camelCase", "snake_case",
+    "iPhone", "McDonald", "\u01c5a", "\u01c5", "\u00dfA", "\u0130i", "e\u0301", "\u0301", "\u0301A", "A\u0301B",
+    "\u0903", "\u20e3", "1", "12", "123", "1234",
+    "1234567", "\u0663\u0664", "\u2167", "\u00bd", "\u2460", "3.14", "0x1F", "1e-9", ".", ",", ";", "...", "!?", "(",
+    ")", "{}", "[]", "==", "!=", "->", "//", "/*", "*/", "/",
+    "#", "##", "$", "%", "&&", "<|endoftext|>", "<|", "|>", "----------------", "================================",
+    "\\n", "\"", "`", "~", "^", "_", "__init__",
+    "\u4f60\u597d", "\u4e2d\u6587\u5b57\u7b26", "\u65e5\u672c\u8a9e", "\u30ab\u30bf\u30ab\u30ca", "\ud55c\uad6d\uc5b4",
+    "\u0440\u0443\u0441\u0441\u043a\u0438\u0439",
+    "\u041f\u0440\u0438\u0432\u0435\u0442", "\u03b5\u03bb\u03bb\u03b7\u03bd\u03b9\u03ba\u03ac",
+    "\u0627\u0644\u0639\u0631\u0628\u064a\u0629", "\u05e2\u05d1\u05e8\u05d9\u05ea",
+    "\u0939\u093f\u0928\u094d\u0926\u0940", "\u0e44\u0e17\u0e22", "\U0001f600",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\u2764\ufe0f", "\U0001d400\U0001d7d8",
+    "\U00010400\U00010428", "\u02b0", "\u00aa", "\u00e9", "\u00c9COLE", "na\u00efve", "a" * 40, "ab" * 40, "A" * 33,
+    "0" * 50, " " * 83, "\n" * 20, "\t" * 17, "x" * 200,
 ]
 
 VECTORS = [
-    "", "a", " ", "\n", "Hello, world!", "hello   world", "I'm sure you'll say it's DON'T", "x  ", "x \n ", "x \n y", "x\r\n\r\n  y", "  \n  ", "def f(x):\n    return x**2  # square\n",
-    "1234567890", "3,141.59", "\u017f'\u017fa", "caf\u00e9 na\u00efve e\u0301", "\u4f60\u597d\uff0c\u4e16\u754c\u3002", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600",
-    "HTTPServer iPhone XMLHttpRequest", "https://example.com/a/b?c=d&e=f", "path//to\n//x", "<|endoftext|>", "\t\tif (a != b) { return; }\n", "\u0301A", "A\u0301BC\u4e2dD", " " * 100, "a" * 300,
-    "e\u0301 A\u030a o\u0302\u0323 s\u0323\u0307", "a" + "\u0301" * 40 + "\u0316b", "\u1100\u1161\u11a8 \uac00\u11a8 \u1100\u1161",
-    "\u212b \u2126 \u0344 \u0958 \ufb1d \u2adc", "\u09c7\u09be \u0b47\u0b56 \U00011131\U00011127", "\u0345\u0301\u0308 \u0308\u0301",
+    "", "a", " ", "\n", "Hello, world!", "hello   world", "I'm sure you'll say it's DON'T", "x  ", "x \n ", "x \n y",
+    "x\r\n\r\n  y", "  \n  ", "def f(x):\n    return x**2  # square\n",
+    "1234567890", "3,141.59", "\u017f'\u017fa", "caf\u00e9 na\u00efve e\u0301", "\u4f60\u597d\uff0c\u4e16\u754c\u3002",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f600",
+    "HTTPServer iPhone XMLHttpRequest", "https://example.com/a/b?c=d&e=f", "path//to\n//x", "<|endoftext|>",
+    "\t\tif (a != b) { return; }\n", "\u0301A", "A\u0301BC\u4e2dD", " " * 100, "a" * 300,
+    "e\u0301 A\u030a o\u0302\u0323 s\u0323\u0307", "a" + "\u0301" * 40 + "\u0316b",
+    "\u1100\u1161\u11a8 \uac00\u11a8 \u1100\u1161",
+    "\u212b \u2126 \u0344 \u0958 \ufb1d \u2adc", "\u09c7\u09be \u0b47\u0b56 \U00011131\U00011127",
+    "\u0345\u0301\u0308 \u0308\u0301",
     "\u0612\u0613" * 20 + "x", "\ufdfa \ufb01 \u00bd", "Vie\u0323\u0302t Nam va\u0300 12345",
 ]
 

@@ -63,7 +63,8 @@ func TestClassOfInvalidText(t *testing.T) {
 	for a := range 256 {
 		for _, rest := range []string{"", "a", "\x80", "\xff", "\x80\x80", "\xff\xff\xff", "\x80\x80\x80\x80"} {
 			text := string([]byte{byte(a)}) + rest
-			if class, size := c.at([]byte(text), 0); size < 1 || size > len(text) || class&(letter|number|space|other) == 0 {
+			if class, size := c.at([]byte(text), 0); size < 1 || size > len(text) ||
+				class&(letter|number|space|other) == 0 {
 				t.Errorf("%q: class %b, length %d", text, class, size)
 			}
 		}

@@ -35,8 +35,10 @@ func piecesInBlocks(s *Splitter, t []byte) (ends []int) {
 func TestBlocksAgreeWithScanners(t *testing.T) {
 	all := splitters()
 	alphabets := []string{
-		"a 1.\n", "ab  \t\n", "a'st \n", " '\nsSlL.", "a1 ", "123456789a", ".\n\r /", " \t\n", "aA 1.,\n\r\t'rev", "\x00\x1c\x7f\x0b a.",
-		"a .\n中", " 'sé\n", "a1.é\u00a0\u0301\u3000 \n", "aaaaaaaaaaaaaaaaaaaaaaaa 1", "                   a\n", "ab\n                  ",
+		"a 1.\n", "ab  \t\n", "a'st \n", " '\nsSlL.", "a1 ", "123456789a", ".\n\r /", " \t\n", "aA 1.,\n\r\t'rev",
+		"\x00\x1c\x7f\x0b a.",
+		"a .\n中", " 'sé\n", "a1.é\u00a0\u0301\u3000 \n", "aaaaaaaaaaaaaaaaaaaaaaaa 1", "                   a\n",
+		"ab\n                  ",
 	}
 	r := rand.New(rand.NewPCG(9, 10))
 	for i := range 20_000 {
@@ -71,7 +73,8 @@ func TestBlocksAgreeOnAllPairs(t *testing.T) {
 
 // Every piece ends where Pieces says, from any piece on: nothing before a piece decides about it.
 func TestPiecesFromAnywhere(t *testing.T) {
-	text := []byte(strings.Repeat("It's 12345 (words),\n\n  \tfoo'bar != 7;  \n", 12) + strings.Repeat("größer 中文 ", 20))
+	text := []byte(
+		strings.Repeat("It's 12345 (words),\n\n  \tfoo'bar != 7;  \n", 12) + strings.Repeat("größer 中文 ", 20))
 	for _, s := range splitters() {
 		want := piecesOneByOne(s, text)
 		for i, start := range want[:len(want)-1] {

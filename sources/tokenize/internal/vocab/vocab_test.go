@@ -38,7 +38,8 @@ func TestPackAndUnpack(t *testing.T) {
 		left, right, ok := got.Pair(id)
 		wantLeft, wantRight, wantOK := want.Pair(id)
 		if !bytes.Equal(got.Token(id), want.Token(id)) || left != wantLeft || right != wantRight || ok != wantOK {
-			t.Fatalf("token %d is %q of %d and %d, want %q of %d and %d", id, got.Token(id), left, right, want.Token(id), wantLeft, wantRight)
+			t.Fatalf("token %d is %q of %d and %d, want %q of %d and %d", id, got.Token(id), left, right,
+				want.Token(id), wantLeft, wantRight)
 		}
 	}
 	for b := range 256 {

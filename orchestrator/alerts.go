@@ -39,7 +39,7 @@ const (
 	minShare = 50
 )
 
-// alerting is what people and sidecars are told next.
+// alerting is the next change of the alerts, for people and sidecars.
 type alerting struct {
 	list  []*pb.Alert
 	since map[string]time.Time
@@ -79,7 +79,7 @@ func (a *alerts) differs(list []*pb.Alert) bool {
 	return !slices.EqualFunc(list, a.now, func(x, y *pb.Alert) bool { return proto.Equal(x, y) })
 }
 
-// carry takes up what was told. It reports whether the list of alerts changed.
+// carry takes up a change and prints its lines. It reports whether the list of alerts changed.
 func (a *alerts) carry(d *alerting, out *roster.Actions) (changed bool) {
 	for _, line := range d.lines {
 		out.Say("%s", line)

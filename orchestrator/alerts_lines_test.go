@@ -9,7 +9,7 @@ import (
 	pb "millrace/proto"
 )
 
-// TestAlertsAreToldTwice: a line when something begins to lack, none while it grows, and one when it is over.
+// TestAlertsAreToldTwice: one line when a condition begins, none while its number grows, and one when it ends.
 func TestAlertsAreToldTwice(t *testing.T) {
 	w := newWorld(t, 1)
 	lines := func() (out []string) {
@@ -24,7 +24,7 @@ func TestAlertsAreToldTwice(t *testing.T) {
 	}
 	now := time.Unix(1000, 0)
 	w.m.Tick(now)
-	before := lines() // whatever a world without loaders lacks
+	before := lines() // the alerts of a world without loaders
 	w.m.Disk(10<<30, 1<<40)
 	first := lines()
 	if len(first) != 1 || !strings.HasPrefix(first[0], "warning: the journal's disk has less than ") {

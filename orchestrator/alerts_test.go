@@ -13,7 +13,7 @@ import (
 	"millrace/proto"
 )
 
-// kinds are the alerts that status shows and those that the sidecar heard of last; they must be the same.
+// kinds returns the alerts that the sidecar heard of last. Status must show the same.
 func (c *cluster) kinds() string {
 	c.t.Helper()
 	list := func(alerts []*proto.Alert) (out string) {
@@ -34,12 +34,12 @@ func (c *cluster) kinds() string {
 	return list(heard)
 }
 
-// TestWhatARunLacksIsSaid, with since when, and that it lacks it no more.
-func TestWhatARunLacksIsSaid(t *testing.T) {
+// TestMissingCapacityIsAnAlert checks when each alert begins and ends.
+func TestMissingCapacityIsAnAlert(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()
 	if got := c.kinds(); got != "" || c.m.Status().Protected == 0 {
-		t.Fatalf("a sound run lacks %q, protected since %d", got, c.m.Status().Protected)
+		t.Fatalf("a sound run has the alerts %q, protected since %d", got, c.m.Status().Protected)
 	}
 	shadow := c.slots["shadow-0"]
 	c.m.roster.Disconnect(shadow.box, "shadow-0")
@@ -48,15 +48,15 @@ func TestWhatARunLacksIsSaid(t *testing.T) {
 	lost := c.now
 	c.wait(roster.Absence / 2)
 	if got := c.kinds(); got != "" {
-		t.Errorf("at once it lacks %q", got)
+		t.Errorf("at once there are the alerts %q", got)
 	}
 	c.wait(roster.Absence)
 	if got, want := c.kinds(), fmt.Sprintf("unprotected@%d", lost.UnixMilli()); got != want || c.m.Status().Protected != 0 || c.m.Status().Sources["web"].Unprotected != 2 {
-		t.Errorf("without a shadow it lacks %q, want %q", got, want)
+		t.Errorf("without a shadow the alerts are %q, want %q", got, want)
 	}
 	c.settle()
 	if got := c.kinds(); got != "" {
-		t.Errorf("with a new shadow it lacks %q", got)
+		t.Errorf("with a new shadow the alerts are %q", got)
 	}
 	at := c.now.UnixMilli()
 	c.m.Disk(1<<30, 1<<40)
@@ -64,7 +64,7 @@ func TestWhatARunLacksIsSaid(t *testing.T) {
 	c.m.roster.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web", Text: "connection refused"})
 	c.turn()
 	if got, want := c.kinds(), fmt.Sprintf("disk@%d source@%d", at, at); got != want {
-		t.Errorf("it lacks %q, want %q", got, want)
+		t.Errorf("the alerts are %q, want %q", got, want)
 	}
 	c.m.Disk(1<<40, 1<<40)
 	c.m.roster.Trouble(l.box, "loader-1", &proto.Trouble{Source: "web"})
@@ -74,17 +74,16 @@ func TestWhatARunLacksIsSaid(t *testing.T) {
 	at = c.now.UnixMilli()
 	c.wait(roster.Absence)
 	if got := c.kinds(); got != fmt.Sprintf("role@%d unprotected@%d", at, at) || c.m.Status().Switches != 1 {
-		t.Errorf("without loader-1 it lacks %q; %d switches", got, c.m.Status().Switches)
+		t.Errorf("without loader-1 the alerts are %q; %d switches", got, c.m.Status().Switches)
 	}
 	late := &box{}
 	err := c.m.SidecarUp(late, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
 	c.turn()
 	if err != nil || !has(late.take(), "Alerts") {
-		t.Errorf("a sidecar that came late was not told: %v", err)
+		t.Errorf("a late sidecar was not told: %v", err)
 	}
 }
 
-// TestALoaderThatIsAskedToLeaveHandsOverFirst.
 func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()
@@ -111,11 +110,11 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	alone.m.roster.Leaving(p.box, "loader-0")
 	alone.turn()
 	if isConnected(alone.m, "loader-0") || !has(p.box.take(), "bye: ") {
-		t.Error("nobody can take over, and it was not let go")
+		t.Error("no loader can take over, and it may not leave")
 	}
 }
 
-// TestProgramsOfAnotherReleaseAreRefused, by name.
+// TestProgramsOfAnotherReleaseAreRefused checks that the error names the program.
 func TestProgramsOfAnotherReleaseAreRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"}, {Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {

@@ -9,12 +9,12 @@ import (
 	"millrace/proto"
 )
 
-// has tells whether a line with this beginning was sent.
+// has reports whether a line with this beginning was sent.
 func has(lines []string, prefix string) bool {
 	return slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) })
 }
 
-func TestARunBeginsWhenEveryRankHasSaidWhereFrom(t *testing.T) {
+func TestARunBeginsWhenEveryRankHasJoined(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.join(0, "", nil)
@@ -46,7 +46,7 @@ func TestTheWatermarkIsTheSlowestRank(t *testing.T) {
 		t.Fatalf("watermark %d while rank 1 has consumed nothing", w.m.s.Watermark)
 	}
 	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: 0})
-	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 9, Step: 2}) // of an attempt that is not
+	w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 9, Step: 2}) // of an attempt that does not exist
 	w.turn()
 	if w.m.s.Watermark != 1 || w.m.s.Next != 4 {
 		t.Fatalf("watermark %d, next %d: want 1 and 4", w.m.s.Watermark, w.m.s.Next)
@@ -93,7 +93,7 @@ func TestWrongStartsAreRefused(t *testing.T) {
 	}
 }
 
-// TestARunOfAnotherUpHasHistory: where a trainer has had batches, also of a step that nobody finished, it must say where it starts.
+// TestARunOfAnotherUpHasHistory: a rank that may have had batches, also of an unfinished step, must declare its start.
 func TestARunOfAnotherUpHasHistory(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
@@ -113,7 +113,7 @@ func TestARunOfAnotherUpHasHistory(t *testing.T) {
 	}
 }
 
-// TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes, from a state, fresh, and after a restart of the orchestrator.
+// TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes starts from a state, fresh, and after a restart of the orchestrator.
 func TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -156,8 +156,8 @@ func TestLatestGoesOnInTheSameAttemptUnlessARankIsAhead(t *testing.T) {
 	}
 }
 
-// Ranks that died together come back one after the other: the one that stands at the watermark may not begin before the one that is
-// ahead has said where it starts, or each would wait for the other.
+// TestRanksThatLeftTogetherStartTogether: ranks that died together come back one after the other. The rank at the watermark may
+// not begin before the rank ahead of it has declared its start, or each would wait for the other.
 func TestRanksThatLeftTogetherStartTogether(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -199,7 +199,7 @@ func TestAnotherPlacingIsANewAttempt(t *testing.T) {
 	}
 }
 
-func TestARankThatStandsWhereItSaysGoesOnAlone(t *testing.T) {
+func TestARankAtItsPlaceGoesOnAlone(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -221,9 +221,9 @@ func TestARankThatStandsWhereItSaysGoesOnAlone(t *testing.T) {
 	}
 }
 
-// TestARankThatSavedMoreThanItSaid: a trainer saves its state after a step and dies before it asks for the next, so that nobody heard that
-// it has taken the step. The others have gone on; its state proves where it stands.
-func TestARankThatSavedMoreThanItSaid(t *testing.T) {
+// TestARankGoesOnFromAStateAheadOfItsCommits: a trainer saves its state after a step and dies before it asks for
+// the next, so its commit was never sent. The others have gone on. The state shows that the step was consumed.
+func TestARankGoesOnFromAStateAheadOfItsCommits(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -242,7 +242,7 @@ func TestARankThatSavedMoreThanItSaid(t *testing.T) {
 	}
 }
 
-// TestRanksThatAllLeftStartTogether: the first one back does not go on alone, or the others could not say otherwise.
+// TestRanksThatAllLeftStartTogether: the first rank that comes back does not go on alone: the others may declare another start.
 func TestRanksThatAllLeftStartTogether(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -269,12 +269,11 @@ func TestRanksThatAllLeftStartTogether(t *testing.T) {
 	}
 }
 
-// insideStep is a state after some microbatches of its step.
+// insideStep returns a state after some microbatches of its step.
 func insideStep(state []byte, microbatch int, placement string) []byte {
 	return fmt.Appendf(nil, `%s,"microbatch":%d,"placement":%q}`, state[:len(state)-1], microbatch, placement)
 }
 
-// TestMidStepStatesNeedTheSamePlacement.
 func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -297,8 +296,9 @@ func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 	}
 }
 
-// TestMidStepStatesThatNothingFollows: one beyond the step's microbatches, or in a step that the run does not come to any more, is refused.
-func TestMidStepStatesThatNothingFollows(t *testing.T) {
+// TestMidStepStatesBeyondTheirStepAreRefused: a state beyond the step's microbatches is refused, and one in a step that the
+// run does not reach.
+func TestMidStepStatesBeyondTheirStepAreRefused(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -324,8 +324,8 @@ func TestMidStepStatesThatNothingFollows(t *testing.T) {
 	}
 }
 
-// TestAStopBehindTheState: the run is over at once, and says so to every rank.
-func TestAStopBehindTheState(t *testing.T) {
+// TestAStopBehindTheStateEndsTheRun: the run ends at once, and every rank hears so.
+func TestAStopBehindTheStateEndsTheRun(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -341,9 +341,9 @@ func TestAStopBehindTheState(t *testing.T) {
 	}
 }
 
-// TestLatestIsWhereTheRunStandsThen: a rank that has taken more than the others and comes back alone waits for them, and goes on where it
-// stood once they are there: in the middle of the run, and at its end.
-func TestLatestIsWhereTheRunStandsThen(t *testing.T) {
+// TestLatestFollowsTheWatermark: a rank that is ahead of the others and comes back alone waits for them. Then it goes on at
+// its own position, in the middle of the run and at its end.
+func TestLatestFollowsTheWatermark(t *testing.T) {
 	for _, end := range []bool{false, true} {
 		w := newWorld(t, 2)
 		w.records = 40
@@ -380,8 +380,8 @@ func TestLatestIsWhereTheRunStandsThen(t *testing.T) {
 	}
 }
 
-// TestARankThatDiedBeforeTheOrchestrator comes back to one that has never heard of it, while the other ranks go on.
-func TestARankThatDiedBeforeTheOrchestrator(t *testing.T) {
+// TestARankThatDiedBeforeTheOrchestratorGoesOn: the new orchestrator does not know the rank, and the other ranks serve.
+func TestARankThatDiedBeforeTheOrchestratorGoesOn(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)

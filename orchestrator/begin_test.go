@@ -7,9 +7,9 @@ import (
 	"millrace/proto"
 )
 
-// TestAnAttemptThatNobodyHeardOfIsNoHistory: the orchestrator is lost between opening the first attempt and answering; the ranks say
-// again what they said.
-func TestAnAttemptThatNobodyHeardOfIsNoHistory(t *testing.T) {
+// TestAnUnansweredAttemptIsNoHistory: the orchestrator is lost between opening the first attempt and answering. The ranks
+// declare the same starts again.
+func TestAnUnansweredAttemptIsNoHistory(t *testing.T) {
 	for _, start := range []string{"", "fresh", "latest"} {
 		w := newWorld(t, 2)
 		w.connect()
@@ -48,7 +48,8 @@ func TestARankWhoseAnswerWasLostBeginsAlone(t *testing.T) {
 	}
 }
 
-// TestARankWhoseAnswerWasLostOnTheWayBeginsAlone: the sidecar is lost, or its stream, after the answer of one rank of two was delivered.
+// TestARankWhoseAnswerWasLostOnTheWayBeginsAlone: the sidecar or its stream is lost after one rank of two received its
+// answer.
 func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
 	for _, start := range []string{"fresh", "latest"} {
 		for _, ahead := range []uint64{0, 2} {
@@ -70,8 +71,8 @@ func TestARankWhoseAnswerWasLostOnTheWayBeginsAlone(t *testing.T) {
 	}
 }
 
-// TestWaitingNamesWhoHasToStartAgain: one rank that goes back needs all others to do so.
-func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
+// TestWaitingNamesTheRanksToStartAgain: one rank that goes back needs all others to do so.
+func TestWaitingNamesTheRanksToStartAgain(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -86,8 +87,8 @@ func TestWaitingNamesWhoHasToStartAgain(t *testing.T) {
 	}
 }
 
-// TestEverySidecarKnowsWhatIsWaitedFor, the one that came last and those that were there.
-func TestEverySidecarKnowsWhatIsWaitedFor(t *testing.T) {
+// TestEverySidecarKnowsTheReasonForWaiting checks the sidecar that came last and the sidecars that were there.
+func TestEverySidecarKnowsTheReasonForWaiting(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
 	late := &box{}
@@ -110,8 +111,8 @@ func TestEverySidecarKnowsWhatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestARankThatGoesBackSaysWhoHasToStartToo: the others live and wait for steps that do not come.
-func TestARankThatGoesBackSaysWhoHasToStartToo(t *testing.T) {
+// TestARankThatGoesBackNamesTheOthers: the other ranks live and wait for steps that do not come.
+func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 	w := newWorld(t, 4)
 	w.connect()
 	w.joinAll("fresh", nil)

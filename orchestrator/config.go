@@ -39,7 +39,7 @@ type Config struct {
 	Sources     []Source // sorted by name, as Spec.Sources
 	Identity    []byte   // canonical JSON
 	facts.Rules          // of migrating a saved state to this run
-	// Compare names the file that changed between a pinned manifest and what a loader sees now.
+	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader sees.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // shadows of a sound run
 	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.

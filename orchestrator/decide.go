@@ -8,8 +8,8 @@ import (
 	"millrace/proto"
 )
 
-// Decision is what follows from the state and from what was observed. To decide changes nothing: Machine.Apply carries a
-// decision out when its facts are durable. It is valid until the next event.
+// Decision follows from the state and the observed facts. To decide changes nothing: Machine.Apply carries a decision out
+// when its facts are durable. It is valid until the next event.
 type Decision struct {
 	Facts   []facts.Fact // to journal
 	Failed  error        // why the run cannot go on
@@ -221,8 +221,8 @@ func (m *Machine) decidePlan() Decision {
 	}
 }
 
-// drawNext draws documents for the next step. It is an effect, because what the selector has drawn stays with it and is
-// drawn again by every orchestrator from the same facts.
+// drawNext draws documents for the next step. It needs no record: every orchestrator draws the same documents from the same
+// facts.
 type drawNext struct{}
 
 func (drawNext) apply(m *Machine) {
@@ -234,7 +234,7 @@ func (drawNext) apply(m *Machine) {
 	}
 }
 
-// decideNews tells people and sidecars which alerts begin and end, and what trainers wait for.
+// decideNews tells people and sidecars which alerts begin and end, and the reason why trainers wait.
 func (m *Machine) decideNews() (out Decision) {
 	if d := m.alerts.decide(m.lacking()); d != nil {
 		out.effects = append(out.effects, d)

@@ -48,7 +48,8 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 	}
 }
 
-// SidecarUp observes a sidecar that connected, and where its ranks stand: a new orchestrator lets them go on from there.
+// SidecarUp observes a sidecar that connected, and the positions of its ranks. A new orchestrator lets them go on from
+// there.
 func (m *Machine) SidecarUp(session roster.Session, hello *pb.SidecarHello) error {
 	if err := roster.CheckVersion(hello.Name, hello.Version, m.cfg.By); err != nil {
 		return err
@@ -112,8 +113,7 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	}
 }
 
-// Mix asks for a change of the mixture. It is answered when it is durable, or why it is refused. answer is called as an
-// action of a turn and must not block.
+// Mix asks for a change of the mixture. It is answered when it is durable, or refused. answer is called as an action of a turn and must not block.
 func (m *Machine) Mix(request *pb.MixRequest, answer func(*pb.MixReply, error)) {
 	m.mix.Ask(request, answer)
 }

@@ -14,12 +14,12 @@ import (
 	"millrace/proto"
 )
 
-// loaderProcess is a scripted loader process: it does what it is told, when its turn comes.
+// loaderProcess is a scripted loader process. It carries out its orders one by one.
 type loaderProcess struct {
 	name    string
 	pid     int64
 	box     *box // its newest session
-	open    bool // the session is
+	open    bool // its newest session is open
 	opened  map[string]bool
 	reads   map[facts.Stripe]*scriptedRead
 	deliver int // orders of the session that it has taken
@@ -38,7 +38,7 @@ type cluster struct {
 	journal  []facts.Fact
 	m        *Machine
 	now      time.Time
-	slots    map[string]*loaderProcess // the newest process of each slot; nil while there is none
+	slots    map[string]*loaderProcess // the newest process of each slot; nil for none
 	zombies  []*loaderProcess          // fenced, and still there
 	fenced   map[roster.Process]bool   // by the machine
 	pids     int64
@@ -143,7 +143,7 @@ func (c *cluster) turn() {
 	c.heard = len(c.sidecar.got)
 }
 
-// check is what holds of every assignment: a term is new and belongs to one member, or it is that of the standby which takes over.
+// check checks an assignment: its term is new and belongs to one member, or is the term of the standby that takes over.
 func (c *cluster) check(f facts.Fact) {
 	a := f.GetAssigned()
 	if a == nil {
@@ -167,7 +167,7 @@ func (c *cluster) check(f facts.Fact) {
 	c.primary[key] = a.Member
 }
 
-// checkDirectory: what a sidecar may use never goes back.
+// checkDirectory checks that no stripe of the directory goes back to a lower term.
 func (c *cluster) checkDirectory(d *proto.Loaders) {
 	for _, s := range d.Stripes {
 		key := facts.Stripe{Source: s.Source, Index: s.Stripe}
@@ -181,7 +181,7 @@ func (c *cluster) checkDirectory(d *proto.Loaders) {
 	}
 }
 
-// come starts a slot's process, or brings back the one that lost its connection. One that is refused leaves.
+// come starts a slot's process, or brings back a process that lost its connection. A refused process leaves.
 func (c *cluster) come(name string) {
 	p := c.slots[name]
 	if p == nil {
@@ -203,14 +203,14 @@ func (c *cluster) come(name string) {
 	c.turn()
 }
 
-// address is another for every process.
+// address returns an address that no other process has.
 func address(p *loaderProcess) string { return fmt.Sprint(p.name, p.pid) }
 
 func (c *cluster) hello(p *loaderProcess) error {
 	return c.m.roster.Connect(p.box, &proto.LoaderHello{Version: testVersion(), Name: p.name, Pid: p.pid, Address: address(p), Standby: p.name[0] == 's'})
 }
 
-// obey has a process take its next order.
+// obey lets a process carry out its next order.
 func (c *cluster) obey(p *loaderProcess) bool {
 	if p == nil || !p.open || p.deliver >= len(p.box.got) {
 		return false
@@ -235,7 +235,7 @@ func (c *cluster) obey(p *loaderProcess) bool {
 			c.t.Fatalf("%s was promoted to %v, it has %v", p.name, o.Promote, r)
 		}
 		r.standby = false
-		if c.rng.IntN(2) == 0 { // else it tells again what was told
+		if c.rng.IntN(2) == 0 { // else it sends old messages again
 			r.next = max(r.next, o.Promote.Ordinal)
 		}
 	case *proto.LoaderOrder_Drop:
@@ -257,7 +257,7 @@ func (c *cluster) obey(p *loaderProcess) bool {
 	return true
 }
 
-// offer has a process say what it was asked for, at most so many ordinals of each stripe.
+// offer lets a process offer the wanted ordinals, at most so many of each stripe.
 func (c *cluster) offer(p *loaderProcess, most int) (said bool) {
 	if p == nil || !p.open {
 		return false
@@ -287,7 +287,7 @@ func fill(m *proto.Offers, ordinal uint64, tokens uint32) {
 	m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, ordinal), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, ordinal), append(m.Tokens, tokens)
 }
 
-// lie offers what is not so, under any term but the one by which the process is a primary.
+// lie offers false lengths under every term except the one under which the process is a primary.
 func (c *cluster) lie(p *loaderProcess) {
 	if p == nil || p.box == nil {
 		return
@@ -328,7 +328,7 @@ func (c *cluster) wait(d time.Duration) {
 	c.turn()
 }
 
-// happen is something that happens, mostly nothing bad.
+// happen lets one random event happen, mostly a harmless one.
 func (c *cluster) happen() {
 	name := slots[c.rng.IntN(len(slots))]
 	p, ok := c.slots[name]
@@ -346,12 +346,12 @@ func (c *cluster) happen() {
 			p.open = false
 			c.m.roster.Disconnect(p.box, name)
 		}
-	case 2: // comes again before its connection was seen to be lost
+	case 2: // reconnects before the orchestrator sees the loss
 		if p != nil && p.open {
 			p.open = false
 			c.come(name)
 		}
-	case 3: // replaced before it was seen to be lost
+	case 3: // replaced before the orchestrator sees the loss
 		if p != nil && p.open {
 			c.zombies, c.slots[name] = append(c.zombies, p), nil
 			c.come(name)
@@ -397,7 +397,7 @@ func (c *cluster) happen() {
 	c.turn()
 }
 
-// settle lets everybody come back and say what they have to say.
+// settle lets every process come back and carry out its orders.
 func (c *cluster) settle() {
 	for range 8 {
 		for _, name := range slots {
@@ -418,7 +418,7 @@ func (c *cluster) settle() {
 	}
 }
 
-// plans are the digests of all sealed steps.
+// plans returns the digests of all sealed steps.
 func (c *cluster) plans() (out []string) {
 	for _, f := range c.journal {
 		if f.Plan != nil {
@@ -443,8 +443,8 @@ func (c *cluster) run(events int, below uint64) {
 	c.t.Fatalf("the run stands at %v: %s", c.m.s, c.m.Waiting())
 }
 
-// TestWhateverHappensToLoadersThePlansAreTheSame, and at the end every stripe is read and, with shadows, protected.
-func TestWhateverHappensToLoadersThePlansAreTheSame(t *testing.T) {
+// TestFaultsOfLoadersChangeNoPlan: at the end every stripe is read and, with shadows, protected.
+func TestFaultsOfLoadersChangeNoPlan(t *testing.T) {
 	const below = 25
 	golden := newCluster(t, 0, slots...)
 	golden.run(0, below)

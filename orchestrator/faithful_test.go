@@ -19,7 +19,7 @@ type kept struct {
 	disk  *disktest.Disk
 	store *checkpoint.Store
 	o     *Orchestrator
-	// expect is what restored machines said that a step, named attempt/step, would hold.
+	// expect has the contents that restored machines planned for a step, by attempt/step.
 	expect map[string]string
 	took   map[int]position // by rank
 }
@@ -59,7 +59,7 @@ func (k *kept) read() (*facts.State, error) {
 	return s, err
 }
 
-// check compares what the store says with the state in memory, and lets a machine of it plan a step further than the run has come.
+// check compares the store with the state in memory, and lets a restored machine plan one step further than the run.
 func (k *kept) check(what string) {
 	k.t.Helper()
 	s, err := k.read()
@@ -111,7 +111,7 @@ func (k *kept) takeOne(rank int) {
 	k.took[rank] = at
 }
 
-// act does something at random that a run may meet, and says what.
+// act lets a random event of a run happen, and names it.
 func (k *kept) act(rng *rand.Rand) string {
 	s := k.m.s
 	switch n := rng.IntN(28); {
@@ -157,7 +157,7 @@ func (k *kept) act(rng *rand.Rand) string {
 	return fmt.Sprint("fact ", len(k.journal))
 }
 
-// mix changes the mixture at random. What was foretold of the steps that it changes does not count.
+// mix changes the mixture at random. It forgets the expected contents of the steps that the change affects.
 func (k *kept) mix(rng *rand.Rand) {
 	r := randomMix(rng, k.m.s.Next)
 	before := len(k.m.s.Mixed)
@@ -174,8 +174,8 @@ func (k *kept) mix(rng *rand.Rand) {
 	}
 }
 
-// TestTheStoreIsTheState: after any history of attempts opened back and forth, masks, commits, ends, crashes and snapshots, newest snapshot
-// and tail give the very state, and the next plan is the one that the run then makes.
+// TestTheStoreIsTheState: after any history of attempts, masks, commits, ends, crashes and snapshots, the newest snapshot and
+// the records after it give the same state. The restored machine plans the step that the run plans next.
 func TestTheStoreIsTheState(t *testing.T) {
 	seen, met, attempts, ends := map[string]int{}, 0, uint32(0), 0
 	for seed := range uint64(8) {
@@ -198,7 +198,7 @@ func TestTheStoreIsTheState(t *testing.T) {
 		k := keep(t, w)
 		k.check("creation")
 		k.connect()
-		k.check("the sources were opened")
+		k.check("opened sources")
 		k.joinAll("fresh", nil)
 		for range 90 {
 			what := k.act(rng)

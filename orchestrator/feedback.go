@@ -103,7 +103,7 @@ func (r *reports) observe(report *pb.Reported) {
 	}
 }
 
-// adaption is what follows from reports, if it is time: mostly a change of the mixture, and what the reports are then.
+// adaption is a decision about reports: a change of the mixture, or nil if none is worth it, and the reports after it.
 type adaption struct {
 	mixed  *pb.Mixed
 	policy *feedback.Policy // has taken the losses into account; nil: it was not asked

@@ -9,7 +9,7 @@ import (
 	"millrace/proto"
 )
 
-// newAdaptive is a run whose weights follow losses and whose costs follow times.
+// newAdaptive returns a run whose weights follow losses and whose costs follow times.
 func newAdaptive(t *testing.T, ranks int, policy string) *world {
 	w := newMixWorld(t, ranks)
 	w.cfg.Adaptive = &feedback.Settings{Policy: policy, Every: 4, Warmup: 4, Floor: 0.05, Smoothing: 0.5}
@@ -18,8 +18,8 @@ func newAdaptive(t *testing.T, ranks int, policy string) *world {
 	return w
 }
 
-// learn consumes steps up to below, and reports each one's losses, which fall with the step faster for code; scale changes them. Times are those of
-// a trainer to which attention is worth as much as everything linear at 40 tokens.
+// learn consumes steps up to below and reports their losses. These fall with the step, faster for code; scale changes them. The
+// times are those of a trainer whose attention costs as much as all linear work at 40 tokens.
 func (w *world) learn(below uint64, scale float64) {
 	w.t.Helper()
 	for w.m.s.Watermark < below {
@@ -52,7 +52,8 @@ func (w *world) made() map[string]int {
 	return out
 }
 
-// TestReportsBecomeJournaledWeights: a run that is restarted, taken back, or resumed elsewhere plans by what was journaled, whatever is reported then.
+// TestReportsBecomeJournaledWeights: a run that is restarted, taken back, or resumed elsewhere plans by the journaled weights, not by
+// later reports.
 func TestReportsBecomeJournaledWeights(t *testing.T) {
 	for _, policy := range []string{feedback.ODM, feedback.ADO} {
 		golden := newAdaptive(t, 2, policy)
@@ -101,8 +102,8 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 	}
 }
 
-// TestReportsThatAreNotAskedForChangeNothing but that costs can be fitted by hand.
-func TestReportsThatAreNotAskedForChangeNothing(t *testing.T) {
+// TestReportsChangeNothingUnlessConfigured: costs can still be fitted by hand.
+func TestReportsChangeNothingUnlessConfigured(t *testing.T) {
 	w := newMixWorld(t, 1)
 	w.cfg.Cost = cost.Cost{Linear: 100, Quadratic: 1}
 	w.restart()

@@ -7,7 +7,7 @@ import (
 	"millrace/proto"
 )
 
-// hosts is a run whose two ranks are on two hosts.
+// hosts returns a run whose two ranks are on two hosts.
 func hosts(t *testing.T) (w *world, other *box) {
 	w = newWorld(t, 2)
 	w.connect()
@@ -22,7 +22,7 @@ func (w *world) joinFrom(from roster.Session, rank uint32, start string) {
 	w.turn()
 }
 
-// asked is the number of the newest roll call that a host was sent, 0 where it was not.
+// asked returns the number of the newest roll call that a host was sent, 0 for none.
 func asked(b *box) (call uint64) {
 	for _, msg := range b.got {
 		if o, ok := msg.(*proto.SidecarOrder); ok && o.GetRollCall() != nil {
@@ -32,7 +32,7 @@ func asked(b *box) (call uint64) {
 	return call
 }
 
-// TestRanksOfSeveralHostsStartTogether: all ranks died, and the first one is back before the other's host has said that it left.
+// TestRanksOfSeveralHostsStartTogether: all ranks died. The first one is back before the other's host has said that its rank left.
 func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	w, other := hosts(t)
 	w.joinFrom(w.sidecar, 0, "fresh")
@@ -60,8 +60,9 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	}
 }
 
-// TestARankGoesOnAloneWhereTheOthersAreThere: their host says so, or the one that takes its place, or once a rank has gone on there.
-func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
+// TestARankGoesOnAloneIfTheOthersArePresent: the host of the others says so, or the host that replaces it, or a rank has
+// gone on there.
+func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {
 	for _, how := range []string{"says so", "is replaced", "is replaced and its rank goes on later"} {
 		w, other := hosts(t)
 		w.joinFrom(w.sidecar, 0, "fresh")
@@ -102,8 +103,8 @@ func TestARankGoesOnAloneWhereTheOthersAreThere(t *testing.T) {
 	}
 }
 
-// TestLatestIsWhereAllStandOnceAllHaveJoined: a commit that comes between two joins moves it.
-func TestLatestIsWhereAllStandOnceAllHaveJoined(t *testing.T) {
+// TestLatestIsResolvedWhenAllHaveJoined: a commit that comes between two joins moves it.
+func TestLatestIsResolvedWhenAllHaveJoined(t *testing.T) {
 	w, other := hosts(t)
 	w.joinFrom(w.sidecar, 0, "fresh")
 	w.joinFrom(other, 1, "fresh")
@@ -122,8 +123,9 @@ func TestLatestIsWhereAllStandOnceAllHaveJoined(t *testing.T) {
 	}
 }
 
-// TestARankThatSaidNothingBeginsBehindTheOthers: the answer of one was lost with its host's stream, and the other has gone ahead.
-func TestARankThatSaidNothingBeginsBehindTheOthers(t *testing.T) {
+// TestARankWithoutAStartBeginsBehindTheOthers: the answer to one rank was lost with its host's stream, and the other has
+// gone ahead.
+func TestARankWithoutAStartBeginsBehindTheOthers(t *testing.T) {
 	w, other := hosts(t)
 	w.joinFrom(w.sidecar, 0, "")
 	w.joinFrom(other, 1, "")
@@ -144,7 +146,7 @@ func TestARankThatSaidNothingBeginsBehindTheOthers(t *testing.T) {
 	}
 }
 
-// TestTheLaterProcessOfASidecarStays, also where the earlier one's hello comes late.
+// TestTheLaterProcessOfASidecarStays: it stays also if the hello of the earlier process comes late.
 func TestTheLaterProcessOfASidecarStays(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		w := newWorld(t, 1)

@@ -77,7 +77,8 @@ func (o *Orchestrator) snapshot() error {
 	return o.snapshotAt(last)
 }
 
-// snapshotAt keeps the state, which stands after journal record index, and drops what it makes superfluous.
+// snapshotAt saves a snapshot of the state, which stands after journal record index. It drops all data that the snapshot
+// makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
@@ -94,7 +95,7 @@ func (o *Orchestrator) snapshotAt(index uint64) error {
 	return retire(o.opt.Store, string(o.cfg.Stream), s, index)
 }
 
-// leaveIndexEntry notes in the ledger where the sources stand at the watermark.
+// leaveIndexEntry writes the positions of the sources at the watermark into the ledger.
 func (o *Orchestrator) leaveIndexEntry() error {
 	if o.m.s.Attempt == nil {
 		return nil
@@ -106,8 +107,8 @@ func (o *Orchestrator) leaveIndexEntry() error {
 	return nil
 }
 
-// retire drops what the snapshot of a state, taken after journal record index, makes superfluous: records, older snapshots, and plans that
-// neither the state nor a trainer's saved checkpoint needs.
+// retire drops all data that a snapshot after journal record index makes superfluous: records, older snapshots, and plans
+// that neither the state nor a trainer's saved checkpoint needs.
 func retire(store *checkpoint.Store, stream string, s *facts.State, index uint64) error {
 	if err := store.Truncate(index + 1); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"millrace/proto"
 )
 
-// TestTheLedgerKeepsAllButTheState: a field that a plan has and stored() forgets would be lost by the first restart.
+// TestTheLedgerKeepsAllButTheState: a field of a plan that stored forgets would be lost by the first restart.
 func TestTheLedgerKeepsAllButTheState(t *testing.T) {
 	p := &proto.Plan{Fence: &proto.Fence{Attempt: 1, Term: 2}, Assignments: &proto.Assignments{Source: []uint32{0}, Ordinal: []uint64{3}}}
 	m := p.ProtoReflect()

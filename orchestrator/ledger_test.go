@@ -19,7 +19,7 @@ import (
 	"millrace/proto"
 )
 
-// held is where each ordinal of each source went, as the journal's plans say: attempt/step by source and ordinal, in order.
+// held returns the steps of each ordinal by the journal's plans, in order: attempt/step by source and ordinal.
 func held(w *world) map[int]map[uint64][]string {
 	out := map[int]map[uint64][]string{0: {}, 1: {}}
 	for _, f := range w.journal {
@@ -55,17 +55,17 @@ func drawnBelow(t *testing.T, store *checkpoint.Store, source int) (bound uint64
 	return bound
 }
 
-// TestEverySampleIsFoundForEver: whatever the history, the ledger names the steps of every ordinal in every attempt, with segments and masks
-// while plans are kept and by range afterwards.
-func TestEverySampleIsFoundForEver(t *testing.T) {
+// TestTheLedgerFindsEverySample: after any history the ledger names the steps of every ordinal in every attempt: with segments and
+// masks while plans are kept, by range afterwards.
+func TestTheLedgerFindsEverySample(t *testing.T) {
 	for _, window := range []int{1, 3} {
-		t.Run(fmt.Sprint("window ", window), func(t *testing.T) { foundForEver(t, window) })
+		t.Run(fmt.Sprint("window ", window), func(t *testing.T) { findAll(t, window) })
 	}
 }
 
-// foundForEver tests one history. With windows and carry a step's ranges reach over ordinals of its neighbours: without its plan it may hold
-// what lies between.
-func foundForEver(t *testing.T, window int) {
+// findAll tests one history. With windows and carry, the range of a step covers ordinals of its neighbours. Without its plan it
+// may hold any ordinal in the range.
+func findAll(t *testing.T, window int) {
 	w := newWorld(t, 2)
 	w.records = 500
 	if window > 1 {

@@ -25,13 +25,13 @@ type Options struct {
 	Lines  io.Writer // for people: quarantined samples
 	Events *event.Log
 	Fail   *failpoint.Set
-	Clock  seam.Clock           // the system's where nil
+	Clock  seam.Clock           // nil: the system's
 	Fenced func(roster.Process) // told of a process to end; must not block; may be nil
 	// Snapshots is the journal records between two snapshots; 0 is 512.
 	Snapshots int
 }
 
-// tick is how often the machine hears of the time where nothing else happens.
+// tick is the time between two ticks of the machine if no event comes.
 const tick = 200 * time.Millisecond
 
 // Orchestrator is the machine with its goroutine and its journal.
@@ -140,7 +140,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 			o.look()
 		case observe := <-o.events:
 			observe(o.m)
-			// What has come meanwhile is answered with it, in one commit: after a restart that is every source's manifest.
+			// Events that have come meanwhile are decided with it, in one commit. After a restart these are the
+			// manifests of all sources.
 			for range len(o.events) {
 				(<-o.events)(o.m)
 			}
@@ -148,7 +149,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	}
 }
 
-// look tells the machine the time, and what room the journal's disk has. Where that cannot be told, writing to it will tell.
+// look tells the machine the time and the free space of the journal's disk. If the space is unknown, a failed write will
+// report a full disk.
 func (o *Orchestrator) look() {
 	o.m.Tick(o.opt.Clock.Now())
 	if free, total, err := o.opt.Store.Room(); err == nil {
@@ -178,7 +180,7 @@ func (o *Orchestrator) turn() error {
 	}
 }
 
-// perform carries out what was decided, after it is durable.
+// perform carries out the actions of decisions that are durable.
 func (o *Orchestrator) perform(actions []roster.Action) {
 	if len(actions) == 0 {
 		return
@@ -223,7 +225,7 @@ func (o *Orchestrator) record(f facts.Fact) {
 	}
 }
 
-// lost are the samples that a fact says nobody will get, or not in full.
+// lost lists the samples of a fact that no rank receives, or not in full.
 func lost(r *proto.Record) []*proto.Quarantine {
 	out := r.GetQuarantined().GetSamples()
 	for _, m := range r.GetMasked().GetMasks() {

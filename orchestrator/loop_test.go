@@ -109,7 +109,7 @@ func (l *life) ask(f func(*Machine)) {
 	}
 }
 
-// load plays the loader until its stream ends: whatever is wanted of either source is offered.
+// load plays the loader until its stream ends: it offers every wanted ordinal of both sources.
 func (l *life) load(records uint64) {
 	stream, err := proto.NewOrchestratorClient(l.conn).Load(context.Background())
 	if err != nil {
@@ -156,10 +156,10 @@ type host struct {
 	ended    *proto.Ended
 	failed   string
 	over     chan struct{} // closed when the stream ends
-	err      error         // why it did
+	err      error         // why it ended
 }
 
-// serve plays a sidecar whose ranks say where they start; onPlan sees every plan before it is consumed.
+// serve plays a sidecar whose ranks declare their starts. onPlan sees every plan before it is consumed.
 func (l *life) serve(start string, ranks uint32, until uint64, onPlan func(*proto.Plan)) *host {
 	stream, err := proto.NewOrchestratorClient(l.conn).Serve(context.Background())
 	if err != nil {
@@ -231,7 +231,7 @@ func (h *host) reach(t *testing.T, ranks uint32, below uint64) {
 
 func quiet(*proto.Plan) {}
 
-// TestPowerCutsChangeNoPlan: the disk as a power cut left it, at seeded moments of a run, goes on to the same plans.
+// TestPowerCutsChangeNoPlan cuts the power at seeded moments of a run. The disk that is left goes on to the same plans.
 func TestPowerCutsChangeNoPlan(t *testing.T) {
 	const steps = 40
 	disk, rng := disktest.NewMemory(), rand.New(rand.NewPCG(3, 3))
@@ -267,13 +267,13 @@ func TestPowerCutsChangeNoPlan(t *testing.T) {
 	}
 }
 
-// TestSnapshotsReplaceTheJournal: over many steps the store holds the same state in less, and plans only as far back as checkpoints
-// need them.
+// TestSnapshotsReplaceTheJournal: over many steps the store holds the same state in less space, and plans only as far back as
+// checkpoints need them.
 func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	const steps = retention + 600
 	for _, c := range []struct {
 		saved uint64 // step whose checkpoint is the newest
-		gone  bool   // whether the first plans are
+		gone  bool   // whether the first plans are gone
 	}{{0, true}, {40, false}} {
 		disk := disktest.NewMemory()
 		l := live(t, newConfig(t, 1), disk)
@@ -396,8 +396,8 @@ func (l *life) scrape() string {
 	return ""
 }
 
-// TestLastWordsAreHeard: the end of the stream is said, and every commit answered, before the streams end; so is a failure.
-func TestLastWordsAreHeard(t *testing.T) {
+// TestTheLastMessagesAreSent: the end of the stream, the answer to every commit, and a failure are sent before the streams end.
+func TestTheLastMessagesAreSent(t *testing.T) {
 	l := live(t, newConfig(t, 2), disktest.NewMemory())
 	l.load(60)
 	h := l.serve("fresh", 2, 1<<40, quiet)
@@ -429,8 +429,7 @@ func TestLastWordsAreHeard(t *testing.T) {
 	}
 }
 
-// TestWhoeverDoesNotReadHoldsNobodyUp.
-func TestWhoeverDoesNotReadHoldsNobodyUp(t *testing.T) {
+func TestAStreamThatIsNotReadDelaysNobody(t *testing.T) {
 	l := live(t, newConfig(t, 1), disktest.NewMemory())
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

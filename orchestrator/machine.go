@@ -27,7 +27,7 @@ type Machine struct {
 	masks      *masking
 	alerts     *alerts
 	saves      *saves
-	told       string // what the sidecars were told that trainers wait for
+	told       string // the newest reason for waiting that sidecars were told
 	failed     error
 }
 
@@ -100,7 +100,7 @@ func failedOrder(err error) *proto.SidecarOrder {
 	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Failed{Failed: &proto.Fatal{Reason: err.Error()}}}
 }
 
-// waitingOrder lets a sidecar name in its trainers' logs what they wait for.
+// waitingOrder lets a sidecar write the reason for waiting to its trainers' logs.
 func waitingOrder(text string) *proto.SidecarOrder {
 	return &proto.SidecarOrder{Order: &proto.SidecarOrder_Waiting{Waiting: &proto.Waiting{Text: text}}}
 }
@@ -203,7 +203,7 @@ func (m *Machine) sealed(p *proto.Plan) {
 	}
 }
 
-// welcome sends every new sidecar what it needs before plans make sense: the files, the directory, and the plans so far.
+// welcome sends every new sidecar the files, the directory, and then the sealed plans.
 func (m *Machine) welcome() {
 	if !m.pinned() {
 		return
@@ -217,7 +217,7 @@ func (m *Machine) welcome() {
 	m.tellEnd()
 }
 
-// afterBegin sends the hosts of ranks that have begun everything that these ranks need.
+// afterBegin sends the plans, and the end if it is known, to the hosts of ranks that have begun.
 func (m *Machine) afterBegin() {
 	m.sendPlans()
 	m.tellEnd()

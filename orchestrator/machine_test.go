@@ -22,12 +22,12 @@ import (
 	"millrace/proto"
 )
 
-// box is a Session that remembers what was sent.
+// box is a Session that remembers its messages.
 type box struct{ got []any }
 
 func (b *box) Send(msg any) { b.got = append(b.got, msg) }
 
-// take returns what was sent since the last call, one line a message.
+// take returns the messages since the last call, one line each.
 func (b *box) take() (lines []string) {
 	for _, msg := range b.got {
 		lines = append(lines, line(msg))
@@ -83,7 +83,7 @@ type world struct {
 	purity  purity
 	records uint64 // of each source; 0 is endless
 	reject  func(source string, ordinal uint64) string
-	commit  func([]facts.Fact) // hears of facts before they are applied; nil for a journal in memory alone
+	commit  func([]facts.Fact) // receives facts before they are applied; nil: the journal is in memory alone
 }
 
 var sourceNames = []string{"code", "web"}
@@ -132,7 +132,7 @@ func newWorld(t *testing.T, ranks int) *world {
 	return w
 }
 
-// restart is a new orchestrator over the same journal, with everything reconnected by nobody yet.
+// restart starts a new orchestrator over the same journal. No role is connected to it.
 func (w *world) restart() {
 	w.t.Helper()
 	s := facts.NewState()
@@ -201,7 +201,7 @@ func (w *world) perform() (acted bool) {
 	return acted
 }
 
-// answer plays the loader: manifests when told to open, offers up to what is wanted.
+// answer plays the loader: it sends manifests when told to open a source, and offers the wanted ordinals.
 func (w *world) answer(order *proto.LoaderOrder) bool {
 	switch o := order.Order.(type) {
 	case *proto.LoaderOrder_Open:
@@ -293,7 +293,7 @@ func (w *world) consume(below uint64) {
 	}
 }
 
-// contents is the content digest of every sealed step, by attempt.
+// contents returns the content digest of every sealed step, by attempt.
 func (w *world) contents() map[uint32]map[uint64]string {
 	out := map[uint32]map[uint64]string{}
 	for _, f := range w.journal {
@@ -309,7 +309,7 @@ func (w *world) contents() map[uint32]map[uint64]string {
 	return out
 }
 
-// snapshotBytes is all that a state holds: as a snapshot, and the plans that it leaves to the ledger.
+// snapshotBytes returns a whole state as bytes: a snapshot, and the plans that it leaves to the ledger.
 func snapshotBytes(t *testing.T, s *facts.State) string {
 	t.Helper()
 	m := s.Snapshot()
@@ -334,9 +334,9 @@ func state(t *testing.T, w *world, step uint64) []byte {
 	return nil
 }
 
-// TestLoadersThatOpenASourceTogether: what the second one sees is compared although the first's is not journaled yet, and the sidecars are
-// welcomed.
-func TestLoadersThatOpenASourceTogether(t *testing.T) {
+// TestLoadersThatOpenASourceTogetherAreCompared: the files of the second loader are compared although those of the first are not
+// journaled yet, and the sidecars are welcomed.
+func TestLoadersThatOpenASourceTogetherAreCompared(t *testing.T) {
 	for _, second := range []byte{0, 1} {
 		w := newWorld(t, 1)
 		for i := range w.cfg.Sources {
@@ -361,7 +361,7 @@ func TestLoadersThatOpenASourceTogether(t *testing.T) {
 	}
 }
 
-// TestABadRecordIsCountedOnce: however often a step is planned again, and in every pass over the source for itself.
+// TestABadRecordIsCountedOnce: it counts once in every pass over the source, even if its step is planned again.
 func TestABadRecordIsCountedOnce(t *testing.T) {
 	w := newWorld(t, 1)
 	w.reject = func(source string, ordinal uint64) string {

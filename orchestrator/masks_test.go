@@ -11,7 +11,7 @@ import (
 	"millrace/proto"
 )
 
-// masks are what the sidecar was told is masked, by Welcome and after.
+// masks returns the masks that the sidecar was sent, by Welcome and after.
 func masks(b *box) (out []string) {
 	for _, msg := range b.got {
 		o := msg.(*proto.SidecarOrder)
@@ -22,8 +22,8 @@ func masks(b *box) (out []string) {
 	return out
 }
 
-// TestAReplayAfterDamagePlansTheSame: documents that were planned go bad on disk, one of several segments among them; every reading after
-// that rejects them, and every plan stays what it was.
+// TestAReplayAfterDamagePlansTheSame: documents of sealed plans go bad on disk, one of several segments among them. Every later
+// reading rejects them, and every plan stays the same.
 func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -48,7 +48,7 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 		}
 		return ""
 	}
-	for range 2 { // said twice, masked once
+	for range 2 { // reported twice, masked once
 		for _, b := range bad {
 			w.m.masks.observe(b)
 		}
@@ -83,8 +83,9 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	}
 }
 
-// TestAWindowIsDrawnAgainAsItWas: documents of its sealed steps go bad, and the orchestrator is lost before anybody has come to them.
-func TestAWindowIsDrawnAgainAsItWas(t *testing.T) {
+// TestAWindowIsDrawnAgainWithItsLengths: documents of its sealed steps go bad, and the orchestrator is lost before any
+// record says so.
+func TestAWindowIsDrawnAgainWithItsLengths(t *testing.T) {
 	for _, packing := range []millrace.Packing{millrace.BestFit, millrace.Concat} {
 		w := newWorld(t, 1)
 		w.cfg.Spec.Window, w.cfg.Spec.Packing = 4, packing

@@ -16,7 +16,7 @@ import (
 	"millrace/proto"
 )
 
-// randomMix asks for some change, mostly one that can be.
+// randomMix returns a random request, mostly one that is accepted.
 func randomMix(rng *rand.Rand, next uint64) *proto.MixRequest {
 	r := &proto.MixRequest{}
 	if rng.IntN(2) == 0 {
@@ -49,7 +49,7 @@ func setWeights(code, web string) *proto.SetWeights {
 	return &proto.SetWeights{Weights: []*proto.SourceWeight{{Source: "web", Weight: web}, {Source: "code", Weight: code}}}
 }
 
-// asks asks for a change and returns what comes of it.
+// asks asks for a change and returns the answer.
 func (w *world) asks(r *proto.MixRequest) (reply *proto.MixReply, err error) {
 	w.t.Helper()
 	answered := false
@@ -81,7 +81,7 @@ func newMixWorld(t *testing.T, ranks int) *world {
 	return w
 }
 
-// changed is a run in which the mixture was changed in every way: what every later run of the same journal has to give again.
+// changed returns a run whose mixture was changed in every way. Every later run of the same journal must give the same plans.
 func changed(t *testing.T, ranks int) *world {
 	w := newMixWorld(t, ranks)
 	w.connect()
@@ -100,7 +100,7 @@ func changed(t *testing.T, ranks int) *world {
 	return w
 }
 
-// sealedPlans are the plans of an attempt, by step.
+// sealedPlans returns the plans of an attempt, by step.
 func (w *world) sealedPlans(attempt uint32) map[uint64]*proto.Plan {
 	out := map[uint64]*proto.Plan{}
 	for _, f := range w.journal {
@@ -111,8 +111,7 @@ func (w *world) sealedPlans(attempt uint32) map[uint64]*proto.Plan {
 	return out
 }
 
-// TestLiveChangesTakeEffect: each at its step, and not before.
-func TestLiveChangesTakeEffect(t *testing.T) {
+func TestOverridesTakeEffectAtTheirStep(t *testing.T) {
 	plain := newWorld(t, 1)
 	plain.connect()
 	plain.joinAll("fresh", nil)
@@ -154,7 +153,7 @@ func TestLiveChangesTakeEffect(t *testing.T) {
 			}
 		}
 	}
-	// What step 6 ended before and step 7 begins with lies two steps apart.
+	// Two skipped steps lie between the end of step 6 and the beginning of step 7.
 	last, first := map[uint32]uint64{}, map[uint32]uint64{}
 	a, b := w.sealedPlans(1)[6].Assignments, w.sealedPlans(1)[7].Assignments
 	for i, s := range a.Source {
@@ -170,8 +169,8 @@ func TestLiveChangesTakeEffect(t *testing.T) {
 	}
 }
 
-// TestCrashAroundLiveChanges: an orchestrator that dies after any fact goes on to the same plans and states, on as many ranks.
-func TestCrashAroundLiveChanges(t *testing.T) {
+// TestCrashAroundOverrides: an orchestrator that dies after any fact goes on to the same plans and states, on as many ranks.
+func TestCrashAroundOverrides(t *testing.T) {
 	golden := changed(t, 2)
 	want := golden.sealedPlans(1)
 	for cut := 1; cut <= len(golden.journal); cut++ {
@@ -188,7 +187,7 @@ func TestCrashAroundLiveChanges(t *testing.T) {
 		w.joinAll("latest", nil)
 		until := uint64(20)
 		if next := slices.IndexFunc(golden.journal[cut:], func(f facts.Fact) bool { return f.GetMixed() != nil }); next >= 0 {
-			until = golden.journal[cut+next].GetMixed().AtStep // from there on another run
+			until = golden.journal[cut+next].GetMixed().AtStep // another run from there on
 		}
 		w.consume(until)
 		for attempt := range w.contents() {
@@ -201,17 +200,18 @@ func TestCrashAroundLiveChanges(t *testing.T) {
 	}
 }
 
-// TestAStateAloneResumesAChangedRun: on another number of ranks and an empty cluster, from before a change that was known, and after.
+// TestAStateAloneResumesAChangedRun resumes on another number of ranks without the journal, from states before and after a change was
+// known.
 func TestAStateAloneResumesAChangedRun(t *testing.T) {
 	golden := changed(t, 2)
 	want := golden.sealedPlans(1)
-	for step := uint64(8); step < 22; step++ { // at 8 the removal at step 11 is known; at 17 everything is
+	for step := uint64(8); step < 22; step++ { // at 8 the removal at step 11 is known; at 17 all changes are
 		w := newMixWorld(t, 4)
 		w.connect()
 		w.joinAll("state", want[step-1].State)
 		until := uint64(21)
 		if step < 16 {
-			until = 15 // that web comes back at 15 was asked for when the states before were saved
+			until = 15 // the return of web at 15 was requested after the states before were saved
 		}
 		if step == until {
 			continue
@@ -229,11 +229,12 @@ func TestAStateAloneResumesAChangedRun(t *testing.T) {
 	}
 }
 
-// TestGoingBackKeepsChanges: a new attempt plans the same again, unless the changes are dropped; one for the attempt to come holds from then on.
+// TestGoingBackKeepsChanges: a new attempt plans the same again, unless the changes are dropped. A change for the next attempt holds
+// from then on.
 func TestGoingBackKeepsChanges(t *testing.T) {
 	w := changed(t, 2)
 	want := w.sealedPlans(1)
-	w.joinAll("state", want[1].State) // a state that knows of no change
+	w.joinAll("state", want[1].State) // a state without changes
 	w.consume(20)
 	for step, p := range w.sealedPlans(2) {
 		if string(p.Content) != string(want[step].Content) {
@@ -271,8 +272,7 @@ func TestGoingBackKeepsChanges(t *testing.T) {
 	}
 }
 
-// TestChangesThatCannotBe say what can.
-func TestChangesThatCannotBe(t *testing.T) {
+func TestRefusedChangesNameTheCure(t *testing.T) {
 	w := newMixWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -307,7 +307,7 @@ func TestChangesThatCannotBe(t *testing.T) {
 		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "1"}}}, "change it with `mix set`"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "0"}}}, "a weight of 0 adds nothing"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Costs{Costs: &proto.Costed{}}}, "the costs are both 0"},
-		{&proto.MixRequest{}, "nothing to change"},
+		{&proto.MixRequest{}, "contains no change"},
 	} {
 		if _, err := w.asks(c.request); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.request, err, c.want)
@@ -324,8 +324,8 @@ func TestChangesThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestChangesOneAfterTheOther: what was asked for last holds, in this attempt and every later one.
-func TestChangesOneAfterTheOther(t *testing.T) {
+// TestTheNewestChangeHolds: it holds in this attempt and in every later one.
+func TestTheNewestChangeHolds(t *testing.T) {
 	w := newMixWorld(t, 1)
 	w.connect()
 	w.joinAll("fresh", nil)
@@ -342,7 +342,7 @@ func TestChangesOneAfterTheOther(t *testing.T) {
 	}
 	only(1, 6)
 	want := w.contents()[1]
-	for _, back := range []uint64{12, 8, 3} { // the first change is void, wherever the run goes on
+	for _, back := range []uint64{12, 8, 3} { // the first change is void at every step
 		w.joinAll("state", w.sealedPlans(1)[back-1].State)
 		w.consume(14)
 		only(uint32(w.m.s.CurrentAttempt()), 6)

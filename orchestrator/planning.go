@@ -25,7 +25,7 @@ type planning struct {
 	differ   *progress.Differ
 	drawn    *drawn // the next step, complete and not yet journaled
 	stale    bool   // offers or the state have changed since documents were drawn
-	pending  string // what the next plan waits for
+	pending  string // why the next plan waits; empty if it does not
 }
 
 // drawn is the next step before it is placed, or the end of the run.

@@ -68,13 +68,13 @@ func TestAFiniteRunEndsOnceEveryRankHasEverything(t *testing.T) {
 	if tokens != want {
 		t.Fatalf("%d tokens were planned, the sources hold %d", tokens, want)
 	}
-	// An orchestrator that is lost now has nobody left to wait for.
+	// After a restart now, there is no rank to wait for.
 	w.restart()
 	w.connect()
 	if !w.m.Done() {
 		t.Fatal("a new orchestrator of the same up waits for ranks that have everything")
 	}
-	// The same directory again: whoever starts at the end is through at once.
+	// The same directory again: a rank that starts at the end has consumed the stream.
 	w.cfg.Up = "another"
 	w.restart()
 	w.connect()
@@ -175,7 +175,8 @@ func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
 	}
 }
 
-// A rank that has the whole stream leaves, and no sidecar may be left that knows of it: the journal does, before the rank is answered.
+// TestARankThatIsThroughIsNotWaitedFor: a rank that has consumed the whole stream leaves, and no sidecar may be left that knows of
+// it. So the journal has it before the rank is answered.
 func TestARankThatIsThroughIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t, 2)
 	w.records = 200

@@ -23,7 +23,7 @@ import (
 	"millrace/proto"
 )
 
-// scripted offers documents that fill a bin each, so that a step holds as many segments as it has bins.
+// scripted offers documents that fill one bin each, so a step holds as many segments as it has bins.
 type scripted uint32
 
 // Peek implements planner.Offers.
@@ -32,18 +32,18 @@ func (tokens scripted) Peek(source int, ordinal millrace.Ordinal) (millrace.Samp
 		Lengths: millrace.Lengths{Tokens: uint32(tokens) - uint32((uint64(ordinal)*2654435761+uint64(source))%64)}}, planner.Ready
 }
 
-// SeekPoint implements planner.Seek points: as of a source in blocks of a thousand documents.
+// SeekPoint implements planner.SeekPoints for a source in blocks of a thousand documents.
 func (tokens scripted) SeekPoint(_ int, at millrace.Ordinal) millrace.SeekPoint {
 	return millrace.SeekPoint{Ordinal: at - at%1000, Block: uint32(at / 1000), Record: uint64(at - at%1000)}
 }
 
-// planned is a run that only plans: no role is connected, and every step is consumed a runway later.
+// planned is a run that only plans. No role is connected, and every step is consumed a runway later.
 type planned struct {
 	t      testing.TB
 	cfg    Config
 	o      *Orchestrator
 	differ *progress.Differ
-	sel    *planner.Selector // nil where shares say who is drawn
+	sel    *planner.Selector // nil: shares decide which source is drawn
 	shares []uint32
 	at     progress.State
 	states map[uint64]progress.State
@@ -103,7 +103,7 @@ func (p *planned) runState(st progress.State) *facts.RunState {
 	return facts.NewRunState(commonRun(&p.cfg, p.o.m.s), 1, st, facts.Overrides{})
 }
 
-// text is what a trainer would save.
+// text returns the text that a trainer would save.
 func text(s *facts.RunState) string {
 	if s == nil {
 		return ""
@@ -124,7 +124,7 @@ func (p *planned) commit(made []facts.Fact) {
 	}
 }
 
-// next plans a step: what the machine would journal of it.
+// next plans a step and returns the facts that the machine would journal.
 func (p *planned) next() []facts.Fact {
 	sel := p.draw()
 	plan, err := p.cfg.Place(&sel)
@@ -143,8 +143,8 @@ func (p *planned) next() []facts.Fact {
 		acknowledged(&proto.Acknowledged{Attempt: 1, Below: msg.Step + 1 - min(msg.Step+1, plannedRunway)})}
 }
 
-// draw takes the next step from the selector or, where a million steps of many sources would take it half an hour, from three sources
-// after the other.
+// draw takes the next step from the selector. If a million steps of many sources would take too long, it takes it from three
+// sources in turn.
 func (p *planned) draw() planner.Selection {
 	if p.sel != nil {
 		sel, _, err := p.sel.Advance(scripted(4096))
@@ -175,7 +175,7 @@ func (p *planned) draw() planner.Selection {
 	return sel
 }
 
-// plannedBatch is the steps of one commit: a run has one in each, and waits for the disk as often.
+// plannedBatch is the number of steps in one commit.
 const plannedBatch = 64
 
 func (p *planned) reach(steps uint64) {
@@ -194,8 +194,8 @@ func (p *planned) reach(steps uint64) {
 	}
 }
 
-// TestAStepIsWrittenAsADifference: with a thousand sources of which a few are drawn, all that is made durable for a step, beside the list of
-// its assignments, is at most 1 KiB and 32 bytes for each that is drawn.
+// TestAStepIsWrittenAsADifference: with a thousand sources of which a few are drawn, a step writes at most 1 KiB and 32 bytes for each
+// drawn source, beside the list of its assignments.
 func TestAStepIsWrittenAsADifference(t *testing.T) {
 	for _, sources := range []int{1, 64, 1000} {
 		store := openStore(t, disktest.NewMemory())
@@ -243,8 +243,8 @@ func stored(t *testing.T, store *checkpoint.Store) int {
 	return int(r.Bytes)
 }
 
-// BenchmarkRestart is from nothing to a machine that plans on: the store is opened, the state restored and the selector made. The run came to
-// its step by planning alone, with a tail as long as it gets.
+// BenchmarkRestart measures opening the store, restoring the state and making the selector. The run came to its step by planning
+// alone, and its tail is as long as possible.
 func BenchmarkRestart(b *testing.B) {
 	for _, sources := range []int{1, 64, 1000} {
 		for _, steps := range []uint64{1_000, 100_000, 1_000_000} {

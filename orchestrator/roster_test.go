@@ -17,7 +17,7 @@ func hearOffers(m *Machine, from roster.Session, name string, term uint64, offer
 	m.LoaderEvent(from, name, &proto.LoaderEvent{Fence: &proto.Fence{Term: term}, Event: &proto.LoaderEvent_Offers{Offers: offers}})
 }
 
-// reader returns who reads a stripe; an empty entry if nobody does.
+// reader returns the reader of a stripe, an empty entry for none.
 func reader(m *Machine, source string, stripe uint32) *proto.LoaderStripe {
 	stripes := m.roster.Directory().Stripes
 	i := slices.IndexFunc(stripes, func(s *proto.LoaderStripe) bool { return s.Source == source && s.Stripe == stripe })

@@ -11,7 +11,7 @@ import (
 	"millrace/proto"
 )
 
-// Server adapts the gRPC service to the loop: it turns messages into events and decides nothing.
+// Server adapts the gRPC service to the loop. It turns messages into events.
 type Server struct {
 	proto.UnimplementedOrchestratorServer
 	o *Orchestrator
@@ -20,7 +20,7 @@ type Server struct {
 // NewServer serves o.
 func NewServer(o *Orchestrator) *Server { return &Server{o: o} }
 
-// Load is a loader's life.
+// Load carries the messages of one loader until its stream ends.
 func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 		return wire.ToStatus(millrace.Errorf(millrace.ErrInvalid, "the first message of a loader is its hello"))
 	}
 	box := newOutbox()
-	// Deferred before it is up: a stream may end while the loop has yet to hear of it.
+	// Deferred before LoaderUp: a stream may end before the loop hears of it.
 	defer s.o.post(context.Background(), func(m *Machine) { m.roster.Disconnect(box, hello.Name) })
 	if err := s.ask(stream.Context(), func(m *Machine) error { return m.LoaderUp(box, hello) }); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Server) Load(stream proto.Orchestrator_LoadServer) error {
 		})
 }
 
-// Serve is a sidecar's life.
+// Serve carries the messages of one sidecar until its stream ends.
 func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 	first, err := stream.Recv()
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Server) ask(ctx context.Context, f func(*Machine) error) error {
 	}
 }
 
-// Mix changes the mixture. It answers when the change is durable, or why it cannot be.
+// Mix changes the mixture. It answers when the change is durable, or refuses it.
 func (s *Server) Mix(ctx context.Context, request *proto.MixRequest) (*proto.MixReply, error) {
 	s.o.opt.Fail.Hit("orchestrator/mix/before")
 	var reply *proto.MixReply
@@ -156,15 +156,15 @@ func (s *Server) Mix(ctx context.Context, request *proto.MixRequest) (*proto.Mix
 	return reply, nil
 }
 
-// Status answers what the run is doing.
+// Status answers with the status of the run.
 func (s *Server) Status(ctx context.Context, _ *proto.StatusRequest) (*proto.StatusReply, error) {
 	var reply *proto.StatusReply
 	err := s.ask(ctx, func(m *Machine) error { reply = m.Status(); return nil })
 	return reply, err
 }
 
-// outbox is a Session: what is sent waits here, in order, for the stream that carries it. The loop never blocks on a slow role; what
-// can wait is bounded by the runway.
+// outbox is a Session. Messages wait in it, in order, for the stream that carries them. The loop never blocks on a slow
+// role. The runway bounds the messages that can wait.
 type outbox struct {
 	mu    sync.Mutex
 	queue []any
@@ -184,8 +184,8 @@ func (b *outbox) Send(msg any) {
 	}
 }
 
-// drain carries messages until ctx ends or send fails. Once stopped, it carries what was said last and ends with errStopped. It is the
-// stream's only sender.
+// drain carries messages until ctx ends or send fails. Once stopped, it carries the last messages and ends with
+// errStopped. It is the stream's only sender.
 func (b *outbox) drain(ctx context.Context, stopped <-chan struct{}, send func(any) error) error {
 	for {
 		over := false

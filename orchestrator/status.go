@@ -9,7 +9,7 @@ import (
 	"millrace/proto"
 )
 
-// Status is what people and metrics see. Floating point is for their eyes alone.
+// Status describes the run for people and metrics. Its floating-point numbers decide nothing.
 func (m *Machine) Status() *proto.StatusReply {
 	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
 		Recent: m.s.RecentQuarantines(), Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
@@ -66,7 +66,7 @@ func (m *Machine) lacking() []condition {
 // mostNamed is how many sources a line names.
 const mostNamed = 8
 
-// Waiting says in one line what the trainers wait for, empty where the next step is planned.
+// Waiting says in one line why the trainers wait, empty if the next step is planned.
 func (m *Machine) Waiting() string {
 	switch {
 	case m.failed != nil:

@@ -7,8 +7,9 @@ import (
 	"millrace/proto"
 )
 
-// TestAHostThatAsksALostStandby: the loader it gave up lives, and is given the stripe anew, under a term that the host takes.
-func TestAHostThatAsksALostStandby(t *testing.T) {
+// TestAHostThatAsksALostStandbyGetsAReader: the primary that the host gave up lives. It is given the stripe again, under a
+// term that the host takes.
+func TestAHostThatAsksALostStandbyGetsAReader(t *testing.T) {
 	c := newCluster(t, 1, "loader-0", "loader-1", "shadow-0")
 	c.settle()
 	before := reader(c.m, "web", 0)

@@ -22,8 +22,8 @@ func problems(t *testing.T, store *checkpoint.Store) (out []string) {
 	return out
 }
 
-// TestABrokenChainNamesAttemptAndStep: a step whose delta, content or predecessor is another than it was sealed with is found by every restore
-// and by verify, though each value in the store has the checksum it was written with.
+// TestABrokenChainNamesAttemptAndStep: every restore and verify finds a step whose delta, content or predecessor differs from the sealed
+// one, even if each value in the store has its checksum.
 func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 	for name, spoil := range map[string]func(*proto.Sealed, *proto.Plan){
 		"nothing": func(*proto.Sealed, *proto.Plan) {},
@@ -70,7 +70,7 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 	}
 }
 
-// TestRetireKeepsTheState: what a stopped run gives up changes nothing of where it goes on.
+// TestRetireKeepsTheState: a stopped run goes on at the same place after it has dropped old data.
 func TestRetireKeepsTheState(t *testing.T) {
 	store := openStore(t, disktest.NewMemory())
 	defer store.Close()

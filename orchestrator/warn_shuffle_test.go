@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestOtherOrderIsWarnedOf: one line for a source whose files do not allow the order that was asked for, and status has the reason.
-func TestOtherOrderIsWarnedOf(t *testing.T) {
+// TestAnotherOrderIsWarnedOf: one line for a source whose files do not allow the requested order. Status has the reason.
+func TestAnotherOrderIsWarnedOf(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
 	if !w.m.pinned() {

@@ -29,7 +29,7 @@ func (d Decision) IsEmpty() bool {
 	return d.Opened == nil && len(d.starts) == 0 && len(d.begin) == 0 && d.call == 0
 }
 
-// Carry carries out the part of a decision that needs no record. began tells that ranks have begun.
+// Carry carries out the part of a decision that needs no record. began is true if ranks have begun.
 func (r *Ranks) Carry(d Decision) (began bool) {
 	for _, s := range d.starts {
 		k := &r.ranks[s.rank]
@@ -59,7 +59,7 @@ func (r *Ranks) begin(ranks []int) {
 }
 
 // Open starts an attempt that is durable. The ranks begin, unless the attempt starts inside a step: then they wait for the
-// plan of the step. began tells that they have begun.
+// plan of the step. began is true if they have begun.
 func (r *Ranks) Open() (began bool) {
 	for i := range r.ranks {
 		r.ranks[i].serving, r.ranks[i].below, r.ranks[i].last = false, r.s.Watermark, nil
@@ -74,7 +74,7 @@ func (r *Ranks) Open() (began bool) {
 }
 
 // Seal observes the plan of a sealed step. It compares the placement of the first one with the placement under which a
-// mid-step state was saved. began tells that ranks have begun.
+// mid-step state was saved. began is true if ranks have begun.
 func (r *Ranks) Seal(p *pb.Plan) (began bool) {
 	j := r.midway
 	if j == nil || p.Step != j.start.step {

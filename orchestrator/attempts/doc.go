@@ -1,6 +1,6 @@
 // Package attempts decides where the ranks of a run start, when they begin, and how far they have come.
 //
-// [Ranks] is a state machine without goroutine, clock and store. What ranks and hosts say comes in ([Ranks.Join],
+// [Ranks] is a state machine without goroutine, clock and store. Messages of ranks and hosts come in ([Ranks.Join],
 // [Ranks.Commit], [Ranks.Present] …). [Ranks.Decide] changes nothing: it returns the attempt to open, or answers that need
 // no record. [Ranks.Carry] carries out the answers, [Ranks.Open] an attempt whose record is durable.
 //

@@ -30,7 +30,7 @@ type Ranks struct {
 	midway *join  // the attempt starts inside a step: ranks begin when its placement was compared
 }
 
-// rank is what is known of a trainer rank in this life.
+// rank is a trainer rank as this life of the orchestrator knows it.
 type rank struct {
 	join    *join // waiting to begin
 	from    roster.Session
@@ -62,7 +62,7 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 }
 
 // Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar goes
-// on at once: began tells that it has begun.
+// on at once: began is true if it has begun.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 	if int(msg.Rank) >= len(r.ranks) {
 		r.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))

@@ -9,7 +9,7 @@ import (
 	pb "millrace/proto"
 )
 
-// change makes what is asked for into a fact, or says what has to be asked for instead.
+// change turns a request into a record. An error says how to ask instead.
 func (x *Mixture) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	c := &pb.Mixed{Attempt: x.s.Attempt.GetAttempt(), Known: x.s.Next, AtStep: x.s.Next, By: "millrace mix"}
 	if r.Later || x.s.Attempt == nil {
@@ -25,7 +25,7 @@ func (x *Mixture) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	if err := x.inTime(r, c, free); err != nil {
 		return nil, err
 	}
-	if err := x.what(r, c); err != nil {
+	if err := x.setChange(r, c); err != nil {
 		return nil, err
 	}
 	live, err := x.overrides.With(x.cfg.File.Schedule, c)
@@ -41,7 +41,7 @@ func (x *Mixture) change(r *pb.MixRequest) (*pb.Mixed, error) {
 	return c, nil
 }
 
-// FreeFrom returns the first place in the schedule at which a change may begin.
+// FreeFrom returns the first step, and its place in tokens, at which a change may begin.
 func (x *Mixture) FreeFrom() (step, tokens uint64) {
 	if x.s.Attempt == nil {
 		return 0, 0
@@ -50,7 +50,7 @@ func (x *Mixture) FreeFrom() (step, tokens uint64) {
 	return uint64(at), tokens
 }
 
-// inTime refuses what comes too late for a step, or would fall into the middle of a window of an attempt to come.
+// inTime refuses a change that comes too late for its step, or that would begin inside a window of a later attempt.
 func (x *Mixture) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 	window := uint64(max(x.cfg.File.Window, 1))
 	switch {
@@ -73,8 +73,8 @@ func (x *Mixture) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 	return nil
 }
 
-// what fills in what changes.
-func (x *Mixture) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
+// setChange sets the change of a record.
+func (x *Mixture) setChange(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	var milestones []mixing.Milestone
 	switch ask := r.GetChange().(type) {
 	case *pb.MixRequest_Set:
@@ -96,7 +96,7 @@ func (x *Mixture) what(r *pb.MixRequest, c *pb.Mixed) (err error) {
 	case *pb.MixRequest_Calibrate:
 		return x.calibrate(c)
 	default:
-		return millrace.Errorf(millrace.ErrInvalid, "it says nothing to change")
+		return millrace.Errorf(millrace.ErrInvalid, "the request contains no change")
 	}
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (x *Mixture) calibrate(c *pb.Mixed) error {
 	return x.costs(c, costs)
 }
 
-// Receivable refuses weights that no source which is not through can receive: the run would end.
+// Receivable refuses weights if every source with a weight is read to its end: the run would end.
 func (x *Mixture) Receivable(live facts.Overrides, c *pb.Mixed) error {
 	if c.GetSchedule() == nil || x.s.Attempt == nil {
 		return nil

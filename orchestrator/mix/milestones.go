@@ -11,7 +11,8 @@ import (
 	pb "millrace/proto"
 )
 
-// PointOf returns the place in the schedule's own measure at which a change begins. Where that counts tokens, only the first place that is free is known.
+// PointOf returns the place at which a change begins, in the measure of the schedule. If that counts tokens, only the place
+// of the first free step is known.
 func (x *Mixture) PointOf(c *pb.Mixed) (mixing.Point, error) {
 	if x.overrides.Schedule(x.cfg.File.Schedule).Measure() == mixing.Steps {
 		return mixing.Point{Count: c.AtStep}, nil
@@ -23,7 +24,7 @@ func (x *Mixture) PointOf(c *pb.Mixed) (mixing.Point, error) {
 	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, nil
 }
 
-// weights are those of all sources, in order.
+// weights returns the weights of all sources, in order.
 func (x *Mixture) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
 	out, have := make([]mixing.Weight, len(x.cfg.Sources)), make([]bool, len(x.cfg.Sources))
 	for _, g := range given {
@@ -57,7 +58,7 @@ func (x *Mixture) sourceIndex(name string) (int, error) {
 		name, strings.Join(x.cfg.Sources, ", "), "sources."+name)
 }
 
-// setMilestones are one milestone with weights for all sources.
+// setMilestones returns one milestone with weights for all sources.
 func (x *Mixture) setMilestones(c *pb.Mixed, set *pb.SetWeights) ([]mixing.Milestone, error) {
 	weights, err := x.weights(set.Weights)
 	if err != nil {
@@ -80,7 +81,7 @@ func (x *Mixture) milestone(k mixing.Milestone, ramp string, over uint64) (_ []m
 	return []mixing.Milestone{k}, nil
 }
 
-// scheduleMilestones are those of a schedule, which begins after what is sealed.
+// scheduleMilestones returns the milestones of a schedule that begins after the sealed steps.
 func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mixing.Milestone, err error) {
 	if len(ask.Milestones) == 0 {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule is empty")
@@ -113,8 +114,8 @@ func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 	return out, nil
 }
 
-// standing is the schedule in force as milestones from a change on, where that can be said: between ramps.
-func (x *Mixture) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
+// inForce returns the schedule in force as milestones from a change on. Inside a ramp there are none.
+func (x *Mixture) inForce(c *pb.Mixed) ([]mixing.Milestone, error) {
 	from, err := x.PointOf(c)
 	if err != nil {
 		return nil, err
@@ -133,13 +134,13 @@ func (x *Mixture) standing(c *pb.Mixed) ([]mixing.Milestone, error) {
 	return out, nil
 }
 
-// withoutMilestones are the schedule in force with a weight of 0 for one source.
+// withoutMilestones returns the schedule in force with a weight of 0 for one source.
 func (x *Mixture) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Milestone, error) {
 	i, err := x.sourceIndex(name)
 	if err != nil {
 		return nil, err
 	}
-	milestones, err := x.standing(c)
+	milestones, err := x.inForce(c)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (x *Mixture) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Mileston
 	return milestones, nil
 }
 
-// addedMilestones are the weights in force, which add up to 1, with one for a source that has none.
+// addedMilestones returns the weights in force, which add up to 1, and a weight for a source that has none.
 func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Milestone, error) {
 	i, err := x.sourceIndex(add.Source)
 	if err != nil {
@@ -171,7 +172,7 @@ func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	if err != nil {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s: %w", add.Source, err)
 	}
-	milestones, err := x.standing(c)
+	milestones, err := x.inForce(c)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ type Config struct {
 	File    *planner.Spec
 	Sources []string  // names, in the order of the file
 	Cost    cost.Cost // of the file
-	// Recosts tells that steps can be placed with other coefficients of cost.
+	// Recosts is true if steps can be placed with other coefficients of cost.
 	Recosts bool
 	// Calibrate returns the coefficients that fit the reported times best, and how well they fit.
 	Calibrate func() (costs *pb.Costed, why string, err error)
@@ -32,14 +32,14 @@ type Mixture struct {
 	answering *request // its record is being journaled
 }
 
-// request is a change of the mixture that somebody waits for.
+// request is a change of the mixture that a caller waits for.
 type request struct {
 	msg    *pb.MixRequest
 	record *pb.Mixed // nil before it is decided
 	answer func(*pb.MixReply, error)
 }
 
-// Decision is what comes of the oldest request. It is valid until the next event.
+// Decision is the answer to the oldest request. It is valid until the next event.
 type Decision struct {
 	Mixed   *pb.Mixed // journal it, then call Apply
 	refused error
@@ -59,13 +59,13 @@ func (x *Mixture) Overrides() facts.Overrides { return x.overrides }
 // Spec returns the mixture file's spec with the overrides applied.
 func (x *Mixture) Spec() *planner.Spec { return x.spec }
 
-// Ask asks for a change. It is answered when it is durable, or why it is refused. answer is called as an action of a turn
+// Ask asks for a change. It is answered when it is durable, or refused. answer is called as an action of a turn
 // and must not block.
 func (x *Mixture) Ask(msg *pb.MixRequest, answer func(*pb.MixReply, error)) {
 	x.asked = append(x.asked, &request{msg: msg, answer: answer})
 }
 
-// Decide returns what comes of the oldest request.
+// Decide returns the answer to the oldest request, and changes nothing.
 func (x *Mixture) Decide() (d Decision) {
 	if len(x.asked) > 0 {
 		d.Mixed, d.refused = x.change(x.asked[0].msg)
@@ -85,7 +85,7 @@ func (x *Mixture) Carry(d Decision) {
 	x.answering = next
 }
 
-// Apply brings a change into force that is durable. inForce tells that the mixture of the newest attempt has changed. It
+// Apply brings a change into force that is durable. inForce is true if it changes the newest attempt. It
 // cannot fail for a change that was decided here.
 func (x *Mixture) Apply(c *pb.Mixed) (inForce bool, err error) {
 	if c.Why == "" { // changes by policies are in status and ledger

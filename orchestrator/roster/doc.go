@@ -7,5 +7,5 @@
 //
 // A stripe has an owner in the configuration, a primary that reads it, and a standby that follows it under a higher term.
 // When a primary is lost, its standby is promoted under the term that it has already: hosts may use that term before
-// anybody else has decided.
+// the orchestrator has decided.
 package roster

@@ -149,7 +149,7 @@ func (r *Roster) isGone(name string) bool {
 	return r.members[name] == nil && r.now.Sub(since) >= Absence
 }
 
-// dismiss tells members that were asked to leave to go: their stripes are in other hands, or nobody can take them.
+// dismiss lets members leave that were asked to. Others hold their stripes, or no member can take them.
 func (r *Roster) dismiss() {
 	for _, l := range r.sortedMembers() {
 		if l.leaving {

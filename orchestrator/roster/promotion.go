@@ -11,7 +11,7 @@ import (
 // Switched observes that a host found a stripe's primary dead or silent and asks the standby, under the standby's term. assigned is the
 // highest assignment term of the journal.
 //
-// A report with a lower term than the primary's is old. A report may name a higher term that nobody holds any more, because that standby
+// A report with a lower term than the primary's is old. A report may name a higher term without a holder, because that standby
 // was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned again.
 func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 	st := r.stripes.get(s.Source, s.Stripe)

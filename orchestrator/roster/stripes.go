@@ -36,7 +36,7 @@ type stripe struct {
 // grant is a stripe in the hands of a process, under a term that no other grant of the stripe has. A standby's term is
 // higher than its primary's.
 type grant struct {
-	member *member // nil: nobody
+	member *member // nil: none
 	term   uint64
 	ready  bool // of a standby: it said that it can take over at once
 }

@@ -139,7 +139,7 @@ def test_golden(binary: Path, golden_corpus: Path, tmp_path: Path, name: str, re
     if request.config.getoption("--rewrite"):
         golden[name] = got
         GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
-    assert got["documents"] == golden[name]["documents"], "the corpus itself is not what it was"
+    assert got["documents"] == golden[name]["documents"], "the corpus has changed"
     assert got["steps"] == golden[name]["steps"]
 
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// row is a goal beside what was measured.
+// row is one line of the table of goals.
 type row struct {
 	name   string // of the goal, such as G1
-	claim  string // what is asked
-	figure string // what the product does
+	claim  string // the goal
+	figure string // of the product
 	result result
 	beside string // baselines of the same run
 }

@@ -348,6 +348,27 @@ func TestFeedRemembers(t *testing.T) {
 	}
 }
 
+// TestFeedManyParts: a span of many parts, which several decoders make at a time, has the tokens of the dumb version,
+// before its lengths are known and after.
+func TestFeedManyParts(t *testing.T) {
+	c := corpus{}
+	var lines []string
+	for i := range 200 {
+		lines = append(lines, fmt.Sprintf("%d %s", i, strings.Repeat("long ", 800)))
+	}
+	c.add("a.jsonl", lines...)
+	dir := c.write(t)
+	x := fixture{shuffle: millrace.Global, epochs: 1, index: t.TempDir()}
+	for range 2 {
+		s := x.open(t, dir)
+		docs, _ := dumbStream(c, x, s, 1)
+		f := New(s, Position{}, order.Stripe{}, Config{Parallel: 8})
+		stop := running(t, f)
+		drain(t, f, 0, 10, docs)
+		stop()
+	}
+}
+
 // TestFeedTokens: formats of tokens know their lengths; their tokens are served unchanged.
 func TestFeedTokens(t *testing.T) {
 	c := randomCorpus(5, 3, 80)

@@ -51,7 +51,9 @@ func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	if p.keep {
 		p.parts[part] = out.Tokens
 	}
-	p.rejects = decode.Merge(p.rejects, out.Rejects)
+	if !p.known { // decoders read the rejects of a known span, which has no new ones
+		p.rejects = decode.Merge(p.rejects, out.Rejects)
+	}
 	p.faults = decode.Merge(p.faults, out.Faults)
 	k.due.short = true
 	if p.left--; p.left > 0 {

@@ -7,6 +7,16 @@ import (
 	"millrace/proto"
 )
 
+// farewell is the reason for which a loader ends without a fault.
+type farewell struct{ reason string }
+
+func (e *farewell) Error() string { return e.reason }
+
+// refused is the error of a program or a name that has no place in the run. Another try would be refused too.
+type refused struct{ reason string }
+
+func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }
+
 // absence is the longest wait of a leaving loader for an orchestrator that is not there. Mostly the run has ended then.
 const absence = 300 * time.Millisecond
 

@@ -1,0 +1,170 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"millrace"
+	"millrace/internal/wire"
+	"millrace/proto"
+)
+
+// Run serves until ctx ends, the orchestrator dismisses or refuses the loader (the log has the reason), or the loader
+// was asked to leave and has handed over.
+func (l *Loader) Run(ctx context.Context) error {
+	listener, err := l.cfg.Net.Listen(l.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("listen for constructors: %w", err)
+	}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewPayload()), grpc.MaxSendMsgSize(wire.MaxMessage),
+		grpc.WriteBufferSize(512<<10), grpc.ReadBufferSize(64<<10),
+		grpc.WaitForHandlers(true)) // handlers read from sources, which are closed later
+	proto.RegisterLoaderServer(server, l)
+	group, inner := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(listener) })
+	group.Go(func() error {
+		<-inner.Done()
+		server.Stop()
+		return nil
+	})
+	group.Go(func() error { return l.report(inner) })
+	group.Go(func() error { return l.leave(inner) })
+	if l.cfg.Beat != nil {
+		group.Go(func() error { return l.cfg.Beat.Run(inner) })
+	}
+	l.cfg.Ready()
+	err = group.Wait()
+	l.closeSources()
+	var left *farewell
+	if ctx.Err() != nil || errors.As(err, &left) {
+		return nil // errors of the ended work are no fault
+	}
+	return err
+}
+
+// report keeps a stream to the orchestrator, and to its successors, until ctx ends.
+func (l *Loader) report(ctx context.Context) error {
+	conn, err := grpc.NewClient(
+		"passthrough:///orchestrator",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return l.cfg.Net.Dial(ctx, l.cfg.Orchestrator) },
+		),
+		grpc.WithConnectParams(reconnect()),
+	)
+	if err != nil {
+		return fmt.Errorf("reach orchestrator: %w", err)
+	}
+	defer conn.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for {
+			err := l.session(ctx, proto.NewOrchestratorClient(conn), group)
+			var left *farewell
+			if errors.As(err, &left) && l.leaveReason() == "" {
+				l.cfg.Log.Warn("leaving", "reason", left.reason)
+			}
+			var no *refused
+			if left != nil || ctx.Err() != nil || errors.As(err, &no) {
+				return err
+			}
+			l.cfg.Log.Debug("lost the orchestrator", "error", err)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-l.cfg.Clock.After(retry):
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// session is one stream: hello, then orders. Work that an order starts outlives the stream and ends with ctx.
+func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, group *errgroup.Group) error {
+	sctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := client.Load(sctx, grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	out := &reporter{stream: stream}
+	hello := &proto.LoaderHello{
+		Name:    l.cfg.Name,
+		Pid:     l.cfg.Pid,
+		Address: l.cfg.Address,
+		Standby: l.cfg.Standby,
+		Beat:    l.cfg.Beat.Path(),
+		Version: l.cfg.Version,
+	}
+	l.cfg.Fail.Hit("loader/hello/before")
+	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
+	l.cfg.Fail.Hit("loader/hello/after")
+	l.mu.Lock()
+	l.out, l.online = out, true // events of others come after the hello
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.online = false
+		l.mu.Unlock()
+	}()
+	for source, text := range l.currentTroubles() {
+		out.trouble(source, text)
+	}
+	if reason := l.leaveReason(); reason != "" {
+		out.tellLeaving(reason)
+	}
+	for {
+		order, err := stream.Recv()
+		if err = wire.FromStatus(err); errors.Is(err, millrace.ErrFenced) {
+			return &farewell{"refused by the orchestrator: " + err.Error()}
+		}
+		if errors.Is(err, millrace.ErrInvalid) {
+			return &refused{err.Error()}
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.obey(ctx, out, order, group); err != nil {
+			return err
+		}
+	}
+}
+
+// obey carries out one order. Opening a source takes long and runs in the group.
+func (l *Loader) obey(ctx context.Context, out *reporter, order *proto.LoaderOrder, group *errgroup.Group) error {
+	if term := order.GetFence().GetTerm(); term < l.term {
+		return millrace.Errorf(millrace.ErrFenced, "order of term %d after term %d", term, l.term)
+	} else {
+		l.term = term
+	}
+	switch o := order.GetOrder().(type) {
+	case *proto.LoaderOrder_Open:
+		group.Go(func() error { return l.openSource(ctx, out, o.Open) })
+	case *proto.LoaderOrder_Read:
+		return l.read(ctx, out, o.Read, group)
+	case *proto.LoaderOrder_Want:
+		for _, r := range l.readings(o.Want.Source) {
+			r.want(millrace.Ordinal(o.Want.Until))
+		}
+	case *proto.LoaderOrder_Release:
+		for _, r := range l.readings(o.Release.Source) {
+			r.release(millrace.Ordinal(o.Release.Below), wire.SeekPointFromProto(o.Release.SeekPoint))
+		}
+	case *proto.LoaderOrder_Promote:
+		l.promote(out, o.Promote)
+	case *proto.LoaderOrder_Drop:
+		l.cfg.Fail.Hit("loader/drop/before")
+		l.drop(stripe{o.Drop.Source, o.Drop.Stripe}, o.Drop.Term)
+		l.cfg.Fail.Hit("loader/drop/after")
+	case *proto.LoaderOrder_Bye:
+		l.cfg.Fail.Hit("loader/bye/before")
+		return &farewell{"told to leave: " + o.Bye.Reason}
+	}
+	return nil
+}

@@ -279,6 +279,11 @@ func offenders(count map[string]int) (out []offender) {
 	return out
 }
 
+// notWritten names folders of build outputs, runs and test data.
+var notWritten = map[string]bool{
+	"build": true, "dist": true, "runs": true, "demo-run": true, "testdata": true, "node_modules": true,
+}
+
 // written lists the files of the tree with one of the endings, without generated files and environments.
 func written(t *testing.T, endings ...string) (names []string) {
 	t.Helper()
@@ -288,9 +293,7 @@ func written(t *testing.T, endings ...string) (names []string) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if path != root &&
-				(strings.HasPrefix(name, ".") && name != ".ci" ||
-					name == "build" || name == "testdata" || name == "node_modules") {
+			if path != root && (strings.HasPrefix(name, ".") && name != ".ci" || notWritten[name]) {
 				return filepath.SkipDir
 			}
 			return nil

@@ -1,10 +1,9 @@
-// Package config reads the mixture file: the product's face. It turns one YAML text into a validated [Config] with every default
-// filled in, or into errors that each say where (file:line:column), show the line, and name the cure.
+// Package config reads the mixture file. It turns one YAML text into a validated [Config] with every default filled in. Its
+// errors name the place (file:line:column), show the line and give the cure.
 //
-// The Go types of this package are the one description of the file: their yaml tags name the keys, their jsonschema tags hold
-// defaults, bounds and alternatives, their comments are the documentation. The decoder obeys the tags, and mixture.schema.json is
-// generated from the same tags and comments. Numbers that decide what is drawn are kept as written ([Decimal]); none of them
-// passes through floating point.
+// The Go types of this package are the only description of the file. Their yaml tags name the keys, their jsonschema tags
+// hold defaults, bounds and alternatives, and their comments are the documentation. The decoder obeys the tags, and
+// mixture.schema.json is generated from tags and comments.
 package config
 
 import (
@@ -17,13 +16,13 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// Config is one mixture file: what a training run reads, in which proportions, and in which shape it arrives.
+// Config is one mixture file: the sources of a training run, their proportions, and the shape of the batches.
 type Config struct {
 	// Version of this file's format.
 	Version int `yaml:"version" jsonschema:"required,minimum=1,maximum=1"`
 	// Seed of every random order. The same seed, files and settings give the same batches, byte for byte.
 	Seed uint64 `yaml:"seed" jsonschema:"default=0,maximum=18446744073709551615"`
-	// Tokenizer of the sources that hold text. Needed where there is one; sources of tokens do not use it.
+	// Tokenizer of the sources that hold text. Sources of tokens do not use it. Needed if a source holds text.
 	Tokenizer *Tokenizer `yaml:"tokenizer"`
 	// SequenceLength is the number of tokens in one sequence (a row of a batch).
 	SequenceLength uint32 `yaml:"sequence_length" jsonschema:"required,minimum=1,maximum=16777216"`
@@ -32,120 +31,130 @@ type Config struct {
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank. A step has
 	// global_batch_size / (micro_batch_size * dp) microbatches on each rank.
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"default=1,minimum=1,maximum=1048576"`
-	// Packing is how documents become sequences. best_fit: several documents share a sequence and none is cut that fits into
-	// one. pad: one document, or one piece of a long one, a sequence. concat: one document after the other, cut where a sequence ends.
-	// bucketed: as pad, but a step has documents of like length, and its rows are as long as these ask: sequence_length, halved up to 7 times.
+	// Packing is the way in which documents become sequences. best_fit: several documents share a sequence, and no
+	// document is cut that fits into one. pad: one document, or one piece of a long one, a sequence. concat: one
+	// document after the other, cut at the end of a sequence. bucketed: like pad, but a step has documents of similar
+	// length, and its rows are only as long as they need: sequence_length, halved up to 7 times.
 	Packing millrace.Packing `yaml:"packing" jsonschema:"default=best_fit,enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
-	// RampupBatchSize is how the batch grows to global_batch_size at the beginning of the run.
+	// RampupBatchSize is the growth of the batch to global_batch_size at the beginning of the run.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
-	// Stages are later parts of the run that have batches of their own, in order: longer sequences, larger batches, another packing.
+	// Stages are later parts of the run, in order, with longer sequences, larger batches or another packing.
 	Stages []Stage `yaml:"stages"`
-	// PadMultiple rounds the place of every document up to a multiple of this many tokens, as context parallelism and some
-	// kernels ask. It must divide every sequence_length.
+	// PadMultiple rounds the place of every document up to a multiple of this many tokens. Context parallelism and some
+	// kernels need that. It must divide every sequence_length.
 	PadMultiple uint32 `yaml:"pad_multiple" jsonschema:"default=1,minimum=1,maximum=16777216"`
-	// Carry is the number of documents that may wait for a later step. With packing best_fit, for at most 8 steps, until they fill a sequence
-	// better; with bucketed, until there is a step of their length.
+	// Carry is the number of documents that may wait for a later step. With packing best_fit, a document waits for at
+	// most 8 steps, until it fills a sequence better. With bucketed, it waits for a step of its length.
 	Carry uint32 `yaml:"carry" jsonschema:"default=0,maximum=512"`
-	// Window is the number of steps that are drawn and packed together. Long documents then come to the same steps, so that ranks wait less
-	// for each other; every document comes at most window-1 steps from where it would.
+	// Window is the number of steps that are drawn and packed together. Long documents then come into the same steps,
+	// so that ranks wait less for each other. A document moves by at most window-1 steps.
 	Window uint32 `yaml:"window" jsonschema:"default=1,minimum=1,maximum=64"`
-	// CapSlack is how far a varlen microbatch may exceed micro_batch_size * sequence_length tokens, as a factor, so that compute
-	// balances better. At least 1; more than 1 only with layout varlen.
+	// CapSlack is the factor by which a varlen microbatch may exceed micro_batch_size * sequence_length tokens. More
+	// slack balances compute better. At least 1; more than 1 needs layout varlen.
 	CapSlack value.Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
 	// Layout is the shape of a microbatch. packed: [micro_batch_size, sequence_length]. varlen: 1-D tensors with cu_seqlens (THD).
 	Layout millrace.Layout `yaml:"layout" jsonschema:"default=packed,enum=packed,enum=varlen"`
-	// Balance is across what the compute of a step is evened out. fsdp: every microbatch of every rank. dp: the ranks' sums. pp:
-	// the microbatches of each rank. none: sequences are dealt in turn.
+	// Balance is the part of the trainer across which compute is evened out, because ranks wait for each other there.
+	// fsdp: every microbatch of every rank. dp: the sums of the ranks. pp: the microbatches of each rank. none:
+	// sequences go to ranks in turn.
 	Balance millrace.Balance `yaml:"balance" jsonschema:"default=fsdp,enum=fsdp,enum=dp,enum=pp,enum=none"`
-	// Distribute is over which ranks the compute of a step is evened out. Left out: over all of them.
+	// Distribute limits the ranks over which the compute of a step is evened out. Left out: over all ranks.
 	Distribute *Distribute `yaml:"distribute"`
-	// SplitDocuments spreads long documents over several data-parallel ranks, each of which gets slices of them; the trainer's attention must
-	// reach over these ranks. Left out: every document is whole on one of them. Needs layout varlen.
+	// SplitDocuments spreads long documents over several data-parallel ranks. Each rank gets slices, and the trainer's
+	// attention must reach over these ranks. Left out: every document is whole on one rank. Needs layout varlen.
 	SplitDocuments *SplitDocuments `yaml:"split_documents"`
-	// Shuffle is the order within each source. global: every document anywhere, needs the files counted first. blocks: starts at
-	// once, files in random order and documents shuffled in blocks. none: as the files have them.
+	// Shuffle is the order within each source. global: any document anywhere; the files are counted first. blocks:
+	// starts at once; files in random order, documents shuffled in blocks. none: the order of the files. A source whose
+	// files can only be streamed falls back from global to blocks, with a warning.
 	Shuffle millrace.Shuffle `yaml:"shuffle" jsonschema:"default=global,enum=global,enum=blocks,enum=none"`
 	// TokenDtype is the element type of tokens, labels and position_ids.
 	TokenDtype millrace.TokenDtype `yaml:"token_dtype" jsonschema:"default=int64,enum=int64,enum=int32"`
-	// Model is the shape of the transformer that is trained, from which the compute of a sequence is estimated. Give this or cost.
+	// Model is the shape of the trained transformer. The compute of a sequence is estimated from it. Give this or cost.
 	Model *Model `yaml:"model"`
-	// Cost is the compute of a sequence by coefficients, measured instead of estimated from model. Give this or model.
+	// Cost is the compute of a sequence by measured coefficients. Give this or model.
 	Cost *Cost `yaml:"cost"`
-	// Parallelism is how the trainer splits one model; data parallelism is what is left: dp = ranks / (tp * cp * pp).
+	// Parallelism is the split of one model over ranks. The rest is data parallelism: dp = ranks / (tp * cp * pp).
 	Parallelism Parallelism `yaml:"parallelism"`
-	// CPLocal is up to how many tokens a document stays whole on one context-parallel rank, as many on each as evens their compute out;
-	// longer ones are sliced. 0: all are sliced. More needs layout varlen.
+	// CPLocal is the number of tokens up to which a document stays whole on one context-parallel rank. These documents
+	// are distributed so that the ranks have equal compute; longer ones are sliced. 0: all are sliced. More than 0
+	// needs layout varlen.
 	CPLocal uint32 `yaml:"cp_local" jsonschema:"default=0,maximum=16777216"`
-	// Broadcast names the axes along which the trainer hands batches on itself. tp: only the first tensor-parallel rank gets tensors. pp:
-	// only the first and the last pipeline stage do. The others get their shapes. Left out, every rank gets all of its batch.
+	// Broadcast names the axes along which the trainer itself passes batches on. tp: only the first tensor-parallel
+	// rank gets tensors. pp: only the first and the last pipeline stage get tensors. The other ranks get shapes. Left
+	// out: every rank gets its whole batch.
 	Broadcast []Axis `yaml:"broadcast" jsonschema:"enum=tp,enum=pp"`
-	// Stop is when the run ends. Left out, it goes on until the trainer stops.
+	// Stop is the end of the run. Left out: the run goes on until the trainer stops.
 	Stop *Stop `yaml:"stop"`
-	// LastStep is what happens to a last step that is not full. pad: filled with padding. short: microbatches that are padding on
-	// every rank are left out. drop: it is not delivered.
+	// LastStep is the treatment of a last step that is not full. pad: it is filled with padding. short: microbatches
+	// that are padding on every rank are left out. drop: the step is not delivered.
 	LastStep millrace.LastStep `yaml:"last_step" jsonschema:"default=pad,enum=pad,enum=short,enum=drop"`
-	// Mixture is how much of each source is drawn.
+	// Mixture is the share of each source.
 	Mixture Mixture `yaml:"mixture" jsonschema:"required"`
 	// Sources are the named data sets. The names appear in weights, logs, metrics and in every segment of a batch.
 	Sources Sources `yaml:"sources" jsonschema:"required"`
 	// Limits bound memory and the size of a document.
 	Limits Limits `yaml:"limits"`
-	// Quarantine is how many records may turn out unreadable before the run fails.
+	// Quarantine is the tolerance for records that cannot be decoded.
 	Quarantine Quarantine `yaml:"quarantine"`
-	// IndexDir is where indexes and lengths of the sources are kept; relative to this file. It may be shared between runs.
+	// IndexDir is the directory of the indexes and lengths of the sources, relative to this file. Several runs may
+	// share it.
 	IndexDir string `yaml:"index_dir" jsonschema:"default=.millrace/"`
-	// Verify is how a file that changed under a run, or since it was indexed, is noticed. tokens: its inode, size and times are
-	// watched, and every document is compared with the checksum of its first reading. files: the former alone. off: neither.
+	// Verify is the way in which changed files are noticed, during a run and since they were indexed. tokens: the
+	// inode, size and times of a file are watched, and every document is compared with the checksum of its first
+	// reading. files: inode, size and times are watched. off: nothing is checked.
 	Verify string `yaml:"verify" jsonschema:"default=tokens,enum=tokens,enum=files,enum=off"`
 	// Loaders is the number of loader processes: auto, or a number.
 	Loaders value.Loaders `yaml:"loaders" jsonschema:"default=auto"`
-	// Adaptive makes weights of the losses that trainers report with report_losses. What it makes is journaled before it holds, so that a run is
-	// repeated with it and not with what is reported then; it may differ at resume. Goes with mixture.weights or mixture.groups.
+	// Adaptive derives weights from the losses that trainers report with report_losses. New weights are journaled
+	// before they hold, so a replay uses them and not the reports. It may differ at a resume. Goes with mixture.weights
+	// or mixture.groups.
 	Adaptive *Adaptive `yaml:"adaptive"`
-	// Refit fits the coefficients of cost to the times that trainers report with report_time. Where segments go changes with them, from a
-	// journaled step on; what a step holds does not.
+	// Refit fits the coefficients of cost to the times that trainers report with report_time. New coefficients are
+	// journaled and change the placement of later steps, not their content.
 	Refit *Refit `yaml:"refit"`
-	// Reliability is what stands by for what may die.
+	// Reliability is the number of processes that stand by for lost ones.
 	Reliability Reliability `yaml:"reliability"`
 
 	// File is the name of the mixture file as the user gave it, for messages.
 	File string `yaml:"-"`
-	// Base is the absolute directory that relative paths are relative to.
+	// Base is the absolute directory of relative paths.
 	Base string `yaml:"-"`
 
-	doc *tree.Document // where everything was written; nil after UnmarshalResolved
+	doc *tree.Document // the places of the keys; nil after UnmarshalResolved
 }
 
 // Tokenizer names a built-in vocabulary or a vocabulary file: exactly one of name and path.
 type Tokenizer struct {
 	// Name of a built-in vocabulary.
 	Name string `yaml:"name" jsonschema:"enum=gpt2,enum=r50k_base,enum=cl100k_base,enum=o200k_base"`
-	// Path of a rank file, such as qwen.tiktoken or Llama 3's tokenizer.model; relative to this file. Its content decides what it is.
+	// Path of a rank file, such as qwen.tiktoken or Llama 3's tokenizer.model, relative to this file. Its content
+	// decides its format.
 	Path string `yaml:"path"`
-	// Pattern divides text into pieces before merging: r50k, p50k, cl100k, o200k, llama3, qwen2, or the text of one of these regular
-	// expressions. Needed for a rank file whose content is not known.
+	// Pattern divides text into pieces before merging: r50k, p50k, cl100k, o200k, llama3, qwen2, or the text of one of
+	// these regular expressions. Needed for a rank file with unknown content.
 	Pattern string `yaml:"pattern"`
-	// Specials are all special tokens with their ids. They replace those that are known of the vocabulary.
+	// Specials are all special tokens with their ids. They replace the known ones of the vocabulary.
 	Specials Specials `yaml:"specials"`
-	// BOS is the special token that begins a document. Needed for add_bos if the vocabulary's own is not known.
+	// BOS is the special token that begins a document. Needed for add_bos if the vocabulary's own is unknown.
 	BOS string `yaml:"bos"`
-	// EOS is the special token that ends a document. Needed for add_eos if the vocabulary's own is not known.
+	// EOS is the special token that ends a document. Needed for add_eos if the vocabulary's own is unknown.
 	EOS string `yaml:"eos"`
 	// AddBOS puts bos before each document.
 	AddBOS bool `yaml:"add_bos" jsonschema:"default=false"`
 	// AddEOS puts eos after each document.
 	AddEOS bool `yaml:"add_eos" jsonschema:"default=true"`
 
-	// Fingerprint is what the vocabulary's owner computed over its content; set by the caller before Identity is asked for.
+	// Fingerprint is a digest of the vocabulary. The caller sets it before it calls Identity.
 	Fingerprint string `yaml:"-"`
 }
 
-// Parallelism is how many ranks share one copy of the model, by axis. Ranks are counted along tp first, then cp, dp and pp.
+// Parallelism is the number of ranks that share one copy of the model, by axis. Ranks are counted along tp first, then
+// cp, dp and pp.
 type Parallelism struct {
 	// TP is tensor parallelism: these ranks get the same batches.
 	TP uint32 `yaml:"tp" jsonschema:"default=1,minimum=1,maximum=65535"`
-	// CP is context parallelism: each of these ranks gets two of 2 * cp equal chunks of every document, so that causal attention costs
-	// all the same. pad_multiple must be a multiple of 2 * cp.
+	// CP is context parallelism. Each of these ranks gets two of 2 * cp equal chunks of every document, so that causal
+	// attention costs all ranks the same. pad_multiple must be a multiple of 2 * cp.
 	CP uint32 `yaml:"cp" jsonschema:"default=1,minimum=1,maximum=65535"`
 	// PP is pipeline parallelism: these ranks get the same batches.
 	PP uint32 `yaml:"pp" jsonschema:"default=1,minimum=1,maximum=65535"`
@@ -170,13 +179,15 @@ type Stop struct {
 	Tokens uint64 `yaml:"tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 
-// Limits bound what the processes of a run may hold. A size is a number of bytes or has a unit: 512MiB, 1GB.
+// Limits bound the memory of the processes of a run. A size is a number of bytes or has a unit: 512MiB, 1GB.
 type Limits struct {
-	// LoaderMemory is what all loaders, shadows included, together hold of decoded documents, at least 64MiB and twice sample_bytes.
+	// LoaderMemory is the limit of decoded documents in all loaders and shadows together, at least 64MiB and twice
+	// sample_bytes.
 	LoaderMemory value.Bytes `yaml:"loader_memory" jsonschema:"default=512MiB"`
-	// SidecarMemory is what the sidecar holds of finished batches for all ranks of a host, at least 64MiB.
+	// SidecarMemory is the limit of finished batches in the sidecar, for all ranks of a host, at least 64MiB.
 	SidecarMemory value.Bytes `yaml:"sidecar_memory" jsonschema:"default=512MiB"`
-	// SampleBytes is the largest document; a larger one is quarantined. It decides about content, so a run keeps it.
+	// SampleBytes is the size of the largest document; a larger one is quarantined. It decides content, so a run keeps
+	// it.
 	SampleBytes value.Bytes `yaml:"sample_bytes" jsonschema:"default=64MiB"`
 }
 
@@ -188,16 +199,17 @@ type Quarantine struct {
 
 // Adaptive says how weights follow losses.
 type Adaptive struct {
-	// Policy is the rule. odm: exponential weights, for sources whose loss is high (Albalak et al. 2023, arXiv 2312.02406). ado: by how fast a
-	// source's loss falls (Jiang et al. 2024, arXiv 2410.11820).
+	// Policy is the rule. odm: exponential weights for sources with a high loss (Albalak et al. 2023, arXiv
+	// 2312.02406). ado: weights by the speed at which a source's loss falls (Jiang et al. 2024, arXiv 2410.11820).
 	Policy AdaptivePolicy `yaml:"policy" jsonschema:"required,enum=odm,enum=ado"`
 	// Every is the number of steps between two sets of weights.
 	Every uint64 `yaml:"every" jsonschema:"default=500,minimum=1,maximum=9007199254740991"`
 	// Warmup is the number of steps before the first set.
 	Warmup uint64 `yaml:"warmup" jsonschema:"default=0,maximum=9007199254740991"`
-	// Floor is the least fraction of the mixture of every source that has a weight; times the number of sources it must stay below 1.
+	// Floor is the least fraction of the mixture for every source with weight. Times the number of sources, it must
+	// stay below 1.
 	Floor value.Decimal `yaml:"floor" jsonschema:"default=0.01,maximum=1"`
-	// Smoothing is the part that the past has in what is averaged over the sets of weights, from 0 to below 1.
+	// Smoothing is the weight of the past in the averages over sets of weights, from 0 to below 1.
 	Smoothing value.Decimal `yaml:"smoothing" jsonschema:"default=0.9,maximum=1"`
 }
 
@@ -210,36 +222,37 @@ const (
 	policyADO AdaptivePolicy = "ado"
 )
 
-// Refit says when coefficients of cost are fitted.
+// Refit says how often coefficients of cost are fitted.
 type Refit struct {
-	// Every is the number of steps between two looks at the times that were reported.
+	// Every is the number of steps between two fits.
 	Every uint64 `yaml:"every" jsonschema:"default=500,minimum=1,maximum=9007199254740991"`
 }
 
-// Reliability is what stands by for what may die. It decides how long a failure is felt, never what is delivered.
+// Reliability says how many processes stand by. It decides how long a failure lasts, never the content of batches.
 type Reliability struct {
-	// Shadows is the number of loader processes that stand by: each follows some of the loaders and takes over at once when one of
-	// them is lost. With 0, a lost loader is started again and its sources wait for it.
+	// Shadows is the number of loader processes that stand by. Each follows some of the loaders and takes over at once
+	// when one of them is lost. With 0, a lost loader is restarted and its sources wait.
 	Shadows uint32 `yaml:"shadows" jsonschema:"default=1,maximum=16"`
 }
 
-// The least memory limits: with them a run has been seen to end on files three times as large (docs/memory.md, e2e/test_memory.py).
-// What its processes need beside them is said there.
+// The least memory limits. A test completes a run with them on files three times as large (e2e/test_memory.py).
+// docs/memory.md has the further memory of each process.
 const (
 	minLoaderMemory  value.Bytes = 64 << 20
 	minSidecarMemory value.Bytes = 64 << 20
 )
 
-// Distribute is over which ranks compute is evened out.
+// Distribute limits the ranks that even out their compute.
 type Distribute struct {
-	// Over is what group counts. dp: data-parallel ranks. world: the trainer's ranks, of which tp * cp are one data-parallel rank.
+	// Over is the unit of group. dp: data-parallel ranks. world: the trainer's ranks; tp * cp of them are one
+	// data-parallel rank.
 	Over Over `yaml:"over" jsonschema:"default=dp,enum=dp,enum=world"`
-	// Group is how many neighbouring ranks, such as those of one host, even out their compute among themselves; sequences are dealt to the groups in turn. Left
-	// out: all ranks are one group.
+	// Group is the number of neighbouring ranks, such as those of one host, that even out their compute among
+	// themselves. Sequences go to the groups in turn. Left out: all ranks are one group.
 	Group uint32 `yaml:"group" jsonschema:"minimum=1,maximum=1048576"`
 }
 
-// Over is what a group of ranks counts.
+// Over is the unit of a group of ranks.
 type Over string
 
 // The axes over which a step is distributed.
@@ -248,9 +261,11 @@ const (
 	overWorld Over = "world"
 )
 
-// SplitDocuments is which documents are split over ranks: only such as are dearer than the mean microbatch, each over as many ranks as even the step out.
+// SplitDocuments selects the documents that are split over ranks. Only documents that cost more than the mean
+// microbatch are split, each over as many ranks as even the step out.
 type SplitDocuments struct {
-	// Above is how long a document must be besides: mean, where any that is dearer than the mean microbatch is split, or a number of tokens.
+	// Above is the length from which a document is split. mean: any document that costs more than the mean microbatch.
+	// A number: only such documents with more tokens.
 	Above value.Above `yaml:"above" jsonschema:"default=mean"`
 }
 

@@ -13,27 +13,28 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// Mixture is how much of each source is drawn: weights or groups for the whole run, or a schedule.
+// Mixture is the share of each source: weights or groups for the whole run, or a schedule.
 type Mixture struct {
-	// Unit is what the weights count. tokens: document tokens. samples: documents.
+	// Unit is the unit of the weights. tokens: document tokens. samples: documents.
 	Unit millrace.Unit `yaml:"unit" jsonschema:"default=tokens,enum=tokens,enum=samples"`
-	// Weights of every source. They are relative and need not add up to 1; 0 is allowed. Or a rule that derives them from the
-	// sources' sizes. Give this, groups or schedule.
+	// Weights of every source, or a rule that derives them from the sources' sizes. Weights are relative and need not
+	// add up to 1; 0 is allowed. Give this, groups or schedule.
 	Weights Weights `yaml:"weights"`
-	// Groups of sources, by name: each has a weight among the groups, which its members divide among themselves. Give this, weights
-	// or schedule.
+	// Groups of sources, by name. Each has a weight among the groups, and its members divide it. Give this, weights or
+	// schedule.
 	Groups Groups `yaml:"groups"`
 	// Schedule of weights that change during the run, in order. Give this, weights or groups.
 	Schedule []Milestone `yaml:"schedule"`
-	// Floor is the least fraction of the mixture of every source that has weight, at every step, whatever its weight is; a source's
-	// min_fraction goes before it.
+	// Floor is the least fraction of the mixture for every source with weight, at every step. A source's min_fraction
+	// takes precedence.
 	Floor value.Decimal `yaml:"floor" jsonschema:"maximum=1"`
 
-	// Measured tells that the sources' sizes are known; set by the caller, where Derives asks for it, before Identity is asked for.
+	// Measured says that the sizes of the sources are known. If Derives is true, the caller sets it before it calls
+	// Identity.
 	Measured bool `yaml:"-"`
 }
 
-// Milestone is one point of a schedule: from its step or token on, these weights hold.
+// Milestone is one point of a schedule. Its weights hold from its step or token on.
 type Milestone struct {
 	// FromStep is the step, from 0, at which the milestone begins. A schedule counts in steps or in tokens, not in both.
 	FromStep *uint64 `yaml:"from_step" jsonschema:"maximum=9007199254740991"`
@@ -43,8 +44,8 @@ type Milestone struct {
 	Weights Weights `yaml:"weights"`
 	// Groups of sources from here on, by name. Give this or weights.
 	Groups Groups `yaml:"groups"`
-	// Ramp is how the weights get from those of the milestone before to these. none: at once. linear: in a straight line. cosine: slowly
-	// at both ends, as (1 - cos(pi * way)) / 2.
+	// Ramp is the way from the weights of the milestone before to these. none: at once. linear: in a straight line.
+	// cosine: slowly at both ends, as (1 - cos(pi * way)) / 2.
 	Ramp Ramp `yaml:"ramp" jsonschema:"default=none,enum=none,enum=linear,enum=cosine"`
 	// OverSteps is the length of the ramp in steps.
 	OverSteps uint64 `yaml:"over_steps" jsonschema:"minimum=1,maximum=9007199254740991"`
@@ -101,9 +102,9 @@ func (s Sources) Names() []string {
 type Source struct {
 	// Name of the source: its key in the file.
 	Name string `yaml:"-"`
-	// Format of the files. It may be left out where the file names tell. jsonl: a JSON object a line. parquet: a table.
-	// megatron: tokens, a .bin and an .idx file. lengths: how long documents are and nothing of them, as CSV of columns tokens, patches
-	// and count, for check and plan alone.
+	// Format of the files. It may be left out if the file names tell it. jsonl: a JSON object a line. parquet: a table.
+	// megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the columns
+	// tokens, patches and count, for check and plan.
 	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
 	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this file.
 	Path Patterns `yaml:"path" jsonschema:"required"`
@@ -111,23 +112,23 @@ type Source struct {
 	Root string `yaml:"root"`
 	// Text is the field or column that holds the text, nested as meta.body. Sources of tokens have none.
 	Text string `yaml:"text" jsonschema:"default=text"`
-	// Filter is an expression over a record's fields, and over the tokens and bytes of its document: where it is false, the document is
-	// left out. As `quality > 0.5 && language == "en"`.
+	// Filter is an expression over the fields of a record, and over the tokens and bytes of its document. A document is
+	// left out if the expression is false. Example: `quality > 0.5 && language == "en"`.
 	Filter string `yaml:"filter"`
-	// OnExhausted is what happens when the source was read as often as it may be. repeat: it starts again. renormalize: it
-	// leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under stop.epochs or
-	// with max_epochs, renormalize.
+	// OnExhausted is the reaction when the source was read as often as it may be. repeat: it starts again. renormalize:
+	// it leaves and the others share its weight. stop: the run ends. error: the run fails. Default: repeat; under
+	// stop.epochs or with max_epochs, renormalize.
 	OnExhausted millrace.OnExhausted `yaml:"on_exhausted" jsonschema:"enum=repeat,enum=renormalize,enum=stop,enum=error"`
-	// MaxEpochs is how often the source may be read; a source that repeats leaves after so many passes. Left out: without bound, or
-	// stop.epochs times.
+	// MaxEpochs is the number of passes over the source; a source that repeats leaves after so many. Left out: without
+	// bound, or stop.epochs.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
-	// MaxFraction is the most of the mixture that the source may have, also when others have left: what it may not have, the others
-	// divide. Left out: no bound.
+	// MaxFraction is the largest fraction of the mixture for the source, also when other sources have left. The others
+	// divide the rest. Left out: no bound.
 	MaxFraction value.Decimal `yaml:"max_fraction" jsonschema:"maximum=1"`
-	// MinFraction is the least of the mixture that the source has wherever it has weight at all. Left out: mixture.floor.
+	// MinFraction is the least fraction of the mixture for the source while it has weight. Left out: mixture.floor.
 	MinFraction value.Decimal `yaml:"min_fraction" jsonschema:"maximum=1"`
 
-	// Size is what one pass holds, in what the mixture counts; set by the caller with Mixture.Measured.
+	// Size of one pass, in the unit of the mixture. The caller sets it together with Mixture.Measured.
 	Size uint64 `yaml:"-"`
 }
 

@@ -11,8 +11,8 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Stage is a later part of the run, with batches of its own. What it leaves out is as in the stage before; the first stage is what the
-// file says outside of stages.
+// Stage is a later part of the run with its own batches. A key that it leaves out is as in the stage before. The first
+// stage is described by the top level of the file.
 type Stage struct {
 	// FromStep is the step at which the stage begins. Stages count in steps or in tokens, not in both.
 	FromStep *uint64 `yaml:"from_step" jsonschema:"minimum=1,maximum=9007199254740991"`
@@ -22,14 +22,15 @@ type Stage struct {
 	SequenceLength uint32 `yaml:"sequence_length" jsonschema:"minimum=1,maximum=16777216"`
 	// GlobalBatchSize is the number of sequences in one step, over all ranks.
 	GlobalBatchSize uint32 `yaml:"global_batch_size" jsonschema:"minimum=1,maximum=1048576"`
-	// RampupBatchSize is how the batch grows to global_batch_size. It is the stage's own; a stage that has none is not ramped.
+	// RampupBatchSize is the growth of the batch to global_batch_size in this stage. A stage without it starts with its
+	// full batch.
 	RampupBatchSize *Rampup `yaml:"rampup_batch_size"`
 	// MicroBatchSize is the number of sequences in one microbatch of one data-parallel rank.
 	MicroBatchSize uint32 `yaml:"micro_batch_size" jsonschema:"minimum=1,maximum=1048576"`
-	// Packing is how documents become sequences.
+	// Packing is the way in which documents become sequences.
 	Packing millrace.Packing `yaml:"packing" jsonschema:"enum=best_fit,enum=pad,enum=concat,enum=bucketed"`
-	// Filters are further expressions of this stage, by source, beside each source's own filter: a document that begins in the stage has to
-	// pass both. `{}` ends those of the stage before.
+	// Filters are further expressions of this stage, by source. A document that begins in the stage has to pass its
+	// source's own filter and this one. `{}` ends the filters of the stage before.
 	Filters StageFilters `yaml:"filters"`
 }
 
@@ -72,9 +73,11 @@ func (f *StageFilters) DecodeNode(d *decode.Decoder, path string, n *tree.Node) 
 type Rampup struct {
 	// Start is the number of sequences in the stage's first step.
 	Start uint32 `yaml:"start" jsonschema:"required,minimum=1,maximum=1048576"`
-	// Increment is how many sequences are added at a time. It divides what is between start and global_batch_size.
+	// Increment is the number of sequences that are added at a time. It divides the difference of start and
+	// global_batch_size.
 	Increment uint32 `yaml:"increment" jsonschema:"required,minimum=1,maximum=1048576"`
-	// Samples is the number of sequences after which the batch has its full size; it grows at equal distances until then.
+	// Samples is the number of sequences after which the batch has its full size. It grows at equal distances until
+	// then.
 	Samples uint64 `yaml:"samples" jsonschema:"required,minimum=1,maximum=9007199254740991"`
 }
 

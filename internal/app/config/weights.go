@@ -10,7 +10,7 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// Weights are what sources weigh beside each other: given one by one, or derived from their sizes.
+// Weights are the relative weights of sources: given one by one, or derived from their sizes.
 type Weights struct {
 	Given   []Weight // sorted by the source's name
 	Derived *Derived // in place of Given
@@ -32,20 +32,21 @@ func (w Weights) Of(source string) (value.Ratio, bool) {
 	return value.Ratio{}, false
 }
 
-// Derived is a rule that gives sources weights by their sizes: the tokens of one pass, or the records where the mixture counts samples.
+// Derived is a rule that derives weights from the sources' sizes: the tokens of one pass, or the records if the mixture
+// counts samples.
 type Derived struct {
-	// From is the rule. uniform: all alike. size: in proportion to size. temperature: in proportion to size^(1/temperature). unimax: a
-	// budget is divided evenly, but no source is read more than max_epochs times.
+	// From is the rule. uniform: equal weights. size: in proportion to size. temperature: in proportion to
+	// size^(1/temperature). unimax: a budget is divided evenly, but no source is read more than max_epochs times.
 	From Rule `yaml:"from" jsonschema:"required,enum=uniform,enum=size,enum=temperature,enum=unimax"`
-	// Sources are those that the rule is for. Left out: all of the mixture; a group has to name its own.
+	// Sources of the rule. Left out: all of the mixture. A group must name its own.
 	Sources []string `yaml:"sources"`
-	// Temperature of the rule temperature, at least 1: 1 is size, and the higher, the more alike sources are.
+	// Temperature of the rule temperature, at least 1. 1 is size; a higher temperature makes weights more equal.
 	Temperature value.Decimal `yaml:"temperature"`
 	// MaxEpochs of the rule unimax.
 	MaxEpochs uint32 `yaml:"max_epochs" jsonschema:"minimum=1,maximum=1000000"`
-	// BudgetTokens is what the rule unimax divides, where the mixture counts tokens. Left out: stop.tokens.
+	// BudgetTokens is the budget of the rule unimax if the mixture counts tokens. Left out: stop.tokens.
 	BudgetTokens uint64 `yaml:"budget_tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
-	// BudgetSamples is what the rule unimax divides, where the mixture counts samples.
+	// BudgetSamples is the budget of the rule unimax if the mixture counts samples.
 	BudgetSamples uint64 `yaml:"budget_samples" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 

@@ -26,12 +26,12 @@ var keyRules = []Rule{
 		About: []string{"ranks"},
 		Keys: []string{"parallelism", "cp_local", "broadcast", "micro_batch_size", "stages[].micro_batch_size", "balance", "layout",
 			"cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents"},
-		Then: "segments are placed anew from the next step on",
+		Then: "segments are placed anew from the next step on; content is unchanged",
 	},
 	{
 		About: []string{"the place of the files"},
 		Keys:  []string{"sources.*.path", "sources.*.root"},
-		Then:  "no effect on content while the files below `root` keep their names, sizes and contents; else see `sources.NAME.files`",
+		Then:  "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see `sources.NAME.files`",
 	},
 	{
 		Keys: []string{"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify"},
@@ -39,7 +39,7 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{"stop.steps", "stop.tokens"},
-		Then: "the run ends there, or at once if it is past that place. With the rule `unimax` and no budget, `stop.tokens` decides weights too",
+		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no budget, `stop.tokens` also decides weights",
 	},
 	{
 		Keys: []string{"quarantine.budget"},
@@ -47,22 +47,22 @@ var keyRules = []Rule{
 	},
 	{
 		Keys: []string{"adaptive"},
-		Then: "weights in force stay until the policy of the file makes others",
+		Then: "weights in force stay until the policy of the file sets new ones",
 	},
 	{
 		Keys: []string{"refit"},
-		Then: "costs in force stay until others are journaled",
+		Then: "costs in force stay until new ones are journaled",
 	},
 	{
-		About: []string{"a later step of a schedule, or of stages, with which the run began"},
-		Then:  "no change: they are in force as written",
+		About: []string{"a later step of a schedule or of stages that the run began with"},
+		Then:  "no change: schedule and stages hold as written",
 	},
 	{
 		About:   []string{"the sizes of sources, if weights are derived from them"},
 		Keys:    []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor"},
 		Entries: []string{"mixture.weights", "mixture.groups", "mixture.schedule", "mixture.floor", "mixture.sizes"},
 		Class:   millrace.KeyMixture,
-		Then:    "in force from the next step on; what a source was owed until then is made good",
+		Then:    "in force from the next step on; each source's deficit up to that step is made up",
 	},
 	{
 		Keys:    []string{"sources.*.min_fraction", "sources.*.max_fraction"},
@@ -80,27 +80,26 @@ var keyRules = []Rule{
 		About:   []string{"a source added"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then:    "starts at ordinal 0, exactly on its target; the name stands for its weight too",
+		Then:    "starts at ordinal 0, exactly on its target; the override covers its weight too",
 	},
 	{
 		About:   []string{"a source removed"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then: "forgotten; its debt or surplus goes to the unfinished others in equal parts; its tokens stay counted in the run's. Refused while segments of it wait " +
-			"to be packed (`carry`, `window`): keep it at weight 0 until they are delivered; the name stands for its weight too",
+		Then: "leaves the state; its deficit goes to the unfinished other sources in equal parts; its tokens stay in the run's count. Refused while segments of it " +
+			"wait to be packed (`carry`, `window`): keep it at weight 0 until they are delivered. The override covers its weight too",
 	},
 	{
 		About:   []string{"a source renamed"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then:    "one source removed and one added: both names",
+		Then:    "one source removed and one added: give both names",
 	},
 	{
 		About:   []string{"a source's files: their names, sizes or contents"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
-		Then: "goes on at its ordinal, in the new order; a document that was cut is not finished; a source that had ended is " +
-			"asked again",
+		Then:    "continues at its ordinal, in the new order. The rest of a document that was cut is left out. A source that had ended may continue",
 	},
 	{
 		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.filter", "sources.*.on_exhausted",
@@ -113,14 +112,14 @@ var keyRules = []Rule{
 		Keys:    []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Class:   millrace.KeyDocuments,
-		Then: "as for the files of every source. Ordinals are other documents now: some of this pass come twice and some not at all. " +
-			"`shuffle` needs `sources` too: files are read in another way",
+		Then: "as for the files of every source. Ordinals name other documents from then on: some documents of this pass come twice and some not at all. " +
+			"`shuffle` needs `sources` too, because files are read in another order",
 	},
 	{
 		Keys:    []string{"stop.epochs"},
 		Entries: []string{"stop.epochs"},
 		Class:   millrace.KeyEnd,
-		Then:    "sources that had ended are asked again; those beyond the new end leave. `on_exhausted` may change with it: `sources.NAME`",
+		Then:    "sources that had ended may continue; those beyond the new end leave. `on_exhausted` may change with it: then give `sources.NAME` too",
 	},
 	{
 		Keys: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
@@ -128,7 +127,7 @@ var keyRules = []Rule{
 		Entries: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
 			"carry", "window", "last_step"},
 		Class: millrace.KeySteps,
-		Then:  "for the steps to come; a document that was cut goes on at its offset",
+		Then:  "for later steps; a document that was cut continues at its offset",
 	},
 }
 

@@ -5,7 +5,9 @@ import "testing"
 // TestCoordinates: the ranks of the world count through the axes, tensor parallelism fastest, and every place has one
 // rank.
 func TestCoordinates(t *testing.T) {
-	for _, topo := range []Topology{{1, 1, 1, 1}, {8, 2, 2, 1}, {24, 2, 3, 2}, {6, 1, 1, 3}, {30, 5, 1, 2}, {16, 1, 4, 1}} {
+	for _, topo := range []Topology{
+		{1, 1, 1, 1}, {8, 2, 2, 1}, {24, 2, 3, 2}, {6, 1, 1, 3}, {30, 5, 1, 2}, {16, 1, 4, 1},
+	} {
 		rank := Rank(0)
 		for pp := range topo.PP {
 			for dp := range topo.DP() {

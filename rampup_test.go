@@ -22,7 +22,8 @@ func TestRampupIsMegatrons(t *testing.T) {
 		ramp  Rampup
 		whole uint32
 	}{
-		{Rampup{32, 32, 1000}, 128}, {Rampup{1, 1, 1}, 2}, {Rampup{4, 4, 3}, 64}, {Rampup{8, 24, 7777}, 80}, {Rampup{16, 8, 100}, 24}, {Rampup{2, 2, 1000}, 1000},
+		{Rampup{32, 32, 1000}, 128}, {Rampup{1, 1, 1}, 2}, {Rampup{4, 4, 3}, 64}, {Rampup{8, 24, 7777}, 80},
+		{Rampup{16, 8, 100}, 24}, {Rampup{2, 2, 1000}, 1000},
 	} {
 		want := megatron(x.ramp, x.whole, 500)
 		for step, size := range want {

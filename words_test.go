@@ -4,7 +4,8 @@ import "testing"
 
 func TestColumns(t *testing.T) {
 	for _, tt := range []struct{ length, parts, pad, want uint32 }{
-		{10, 0, 1, 10}, {10, 0, 4, 12}, {12, 0, 4, 12}, {1, 3, 1, 2}, {100, 3, 1, 34}, {100, 3, 16, 64}, {96, 3, 16, 32}, {1 << 24, 1, 1, 1 << 24},
+		{10, 0, 1, 10}, {10, 0, 4, 12}, {12, 0, 4, 12}, {1, 3, 1, 2}, {100, 3, 1, 34}, {100, 3, 16, 64},
+		{96, 3, 16, 32}, {1 << 24, 1, 1, 1 << 24},
 	} {
 		a := Assignment{Segment: Segment{Length: tt.length}, Parts: tt.parts}
 		if got := a.Columns(tt.pad); got != tt.want {

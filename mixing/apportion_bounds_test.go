@@ -218,7 +218,8 @@ func TestTargetIsExact(t *testing.T) {
 	if got, want := target.deficit(placed), int64(1000)*((1<<30-1<<40)/3); got != want {
 		t.Errorf("deficit %d, want %d", got, want)
 	}
-	if gap, source := deviation([]int64{1, 5, 0}, []Target{{Whole: 3}, {Whole: 2, Parts: 7}, {Whole: 3}}); gap != 3*One ||
+	targets := []Target{{Whole: 3}, {Whole: 2, Parts: 7}, {Whole: 3}}
+	if gap, source := deviation([]int64{1, 5, 0}, targets); gap != 3*One ||
 		source != 2 {
 		t.Errorf("deviation %d of source %d", gap, source)
 	}

@@ -29,21 +29,39 @@ func TestDerivedWeights(t *testing.T) {
 		sizes []uint64
 		want  []int // permille
 	}{
-		"uniform":                   {Derivation{}, []uint64{5, 0, 7, 1 << 60}, []int{250, 250, 250, 250}},
-		"size":                      {Derivation{Rule: BySize}, []uint64{1, 2, 0, 7}, []int{100, 200, 0, 700}},
-		"square roots":              {Derivation{Rule: ByTemperature, Temperature: big.NewRat(2, 1)}, []uint64{1, 9, 36, 0}, []int{100, 300, 600, 0}},
-		"temperature 1 is size":     {Derivation{Rule: ByTemperature, Temperature: big.NewRat(1, 1)}, []uint64{1, 2, 7}, []int{100, 200, 700}},
-		"alpha 0.3 of XLM":          {Derivation{Rule: ByTemperature, Temperature: big.NewRat(10, 3)}, []uint64{1, 1024}, []int{111, 889}},
-		"unimax, nobody is capped":  {Derivation{Rule: UniMax, MaxEpochs: 4, Budget: 300}, []uint64{100, 200, 900}, []int{333, 333, 333}},
-		"unimax, the small one is":  {Derivation{Rule: UniMax, MaxEpochs: 4, Budget: 1000}, []uint64{900, 25, 700}, []int{450, 100, 450}},
-		"unimax, all are":           {Derivation{Rule: UniMax, MaxEpochs: 1, Budget: 1e9}, []uint64{300, 200, 500}, []int{300, 200, 500}},
-		"unimax, one holds nothing": {Derivation{Rule: UniMax, MaxEpochs: 1, Budget: 10}, []uint64{0, 200, 500}, []int{0, 500, 500}},
+		"uniform": {Derivation{}, []uint64{5, 0, 7, 1 << 60}, []int{250, 250, 250, 250}},
+		"size":    {Derivation{Rule: BySize}, []uint64{1, 2, 0, 7}, []int{100, 200, 0, 700}},
+		"square roots": {
+			Derivation{Rule: ByTemperature, Temperature: big.NewRat(2, 1)}, []uint64{1, 9, 36, 0},
+			[]int{100, 300, 600, 0},
+		},
+		"temperature 1 is size": {
+			Derivation{Rule: ByTemperature, Temperature: big.NewRat(1, 1)}, []uint64{1, 2, 7}, []int{100, 200, 700},
+		},
+		"alpha 0.3 of XLM": {
+			Derivation{Rule: ByTemperature, Temperature: big.NewRat(10, 3)}, []uint64{1, 1024}, []int{111, 889},
+		},
+		"unimax, nobody is capped": {
+			Derivation{Rule: UniMax, MaxEpochs: 4, Budget: 300}, []uint64{100, 200, 900}, []int{333, 333, 333},
+		},
+		"unimax, the small one is": {
+			Derivation{Rule: UniMax, MaxEpochs: 4, Budget: 1000}, []uint64{900, 25, 700}, []int{450, 100, 450},
+		},
+		"unimax, all are": {
+			Derivation{Rule: UniMax, MaxEpochs: 1, Budget: 1e9}, []uint64{300, 200, 500}, []int{300, 200, 500},
+		},
+		"unimax, one holds nothing": {
+			Derivation{Rule: UniMax, MaxEpochs: 1, Budget: 10}, []uint64{0, 200, 500}, []int{0, 500, 500},
+		},
 	} {
 		if got := permille(derived(t, c.rule, c.sizes...)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	for _, bad := range []Derivation{{Rule: ByTemperature}, {Rule: ByTemperature, Temperature: big.NewRat(1, 2)}, {Rule: UniMax, Budget: 1}, {Rule: UniMax, MaxEpochs: 1}, {Rule: UniMax + 1}} {
+	for _, bad := range []Derivation{
+		{Rule: ByTemperature}, {Rule: ByTemperature, Temperature: big.NewRat(1, 2)}, {Rule: UniMax, Budget: 1},
+		{Rule: UniMax, MaxEpochs: 1}, {Rule: UniMax + 1},
+	} {
 		if _, err := bad.Sizes([]uint64{1}); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
@@ -117,8 +135,17 @@ func TestFlatten(t *testing.T) {
 		whole   Node
 		want    []int
 	}{
-		"groups of groups":       {5, group("9", group("0.7", leaf("3", 0), leaf("1", 1)), group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4)))), []int{525, 175, 200, 0, 100}},
-		"one group":              {3, group("0", group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))), []int{333, 333, 333}},
+		"groups of groups": {
+			5,
+			group(
+				"9", group("0.7", leaf("3", 0), leaf("1", 1)),
+				group("0.3", group("2", leaf("1", 2), leaf("0", 3)), group("1", leaf("0.1", 4))),
+			),
+			[]int{525, 175, 200, 0, 100},
+		},
+		"one group": {
+			3, group("0", group("1", leaf("1", 0), leaf("1", 1), leaf("1", 2))), []int{333, 333, 333},
+		},
 		"derived":                {3, group("1", sized, leaf("1", 2)), []int{100, 400, 500}},
 		"a group without weight": {2, group("1", group("0", leaf("0", 0)), leaf("1", 1)), []int{0, 1000}},
 		"a tiny one":             {2, group("1", leaf("1e-59", 0), leaf("1e59", 1)), []int{0, 1000}},
@@ -239,9 +266,9 @@ func TestBoundsOfASchedule(t *testing.T) {
 		active []bool
 		want   []int
 	}{
-		{0, nil, []int{500, 375, 125, 0}},                           // the others divide what exceeds the most of the first
+		{0, nil, []int{500, 375, 125, 0}},                           // the others divide the excess of the first
 		{0, []bool{true, false, true, true}, []int{500, 0, 500, 0}}, // a source left
-		{0, []bool{true, false, false, true}, []int{1000, 0, 0, 0}}, // the only source left gets the whole in spite of its most
+		{0, []bool{true, false, false, true}, []int{1000, 0, 0, 0}}, // the only source left gets the whole
 		{10, []bool{true, true, true, true}, []int{0, 0, 500, 500}}, // a least holds only for sources with weight
 		{0, []bool{false, false, false, false}, []int{0, 0, 0, 0}},  // nobody
 		{0, []bool{false, true, true, true}, []int{0, 750, 250, 0}}, // 15 : 5, above the least

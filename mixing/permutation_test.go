@@ -49,7 +49,9 @@ func TestPermutationIsABijection(t *testing.T) {
 }
 
 func TestPermutationRoundTripsOnLargeDomains(t *testing.T) {
-	for _, n := range []uint64{1e6, 1e9, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1e12 - 1, 1e12, 1 << 40, 1<<40 + 1, 1<<62 - 1, 1 << 62} {
+	for _, n := range []uint64{
+		1e6, 1e9, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1e12 - 1, 1e12, 1 << 40, 1<<40 + 1, 1<<62 - 1, 1 << 62,
+	} {
 		p := NewPermutation(n, testKey(int(n%1000)))
 		for j := range uint64(2000) {
 			i := splitMix(j) % n
@@ -180,11 +182,10 @@ func TestPermutationGolden(t *testing.T) {
 
 func TestDeriveKeyIsUnambiguous(t *testing.T) {
 	lists := [][]Part{
-		{}, {Text("")}, {Number(0)}, {Text("a"), Text("b")}, {Text("ab")}, {Text("ab"), Text("")}, {Text(""), Text("ab")}, {Number(1), Number(0)}, {Number(0), Number(1)},
-		{
-			Text("a"),
-			Number(1),
-		}, {Number(1), Text("a")}, {Number('a')}, {Text("a\x00")}, {Text("a"), Number(0), Text("x")}, {Text("a"), Number(0), Text("y")},
+		{}, {Text("")}, {Number(0)}, {Text("a"), Text("b")}, {Text("ab")}, {Text("ab"), Text("")},
+		{Text(""), Text("ab")}, {Number(1), Number(0)}, {Number(0), Number(1)},
+		{Text("a"), Number(1)}, {Number(1), Text("a")}, {Number('a')}, {Text("a\x00")},
+		{Text("a"), Number(0), Text("x")}, {Text("a"), Number(0), Text("y")},
 	}
 	seen := map[Key]string{}
 	for _, seed := range []uint64{0, 1, 2, 1 << 63} {

@@ -49,10 +49,15 @@ func TestScheduleTable(t *testing.T) {
 		step     uint64
 		want     []int
 	}{
-		{ramped, 0, []int{600, 300, 100}}, {ramped, 499, []int{600, 300, 100}}, {ramped, 500, []int{600, 300, 100}}, {ramped, 600, []int{450, 350, 200}},
-		{ramped, 650, []int{375, 375, 250}}, {ramped, 700, []int{300, 400, 300}}, {ramped, 999, []int{300, 400, 300}}, {ramped, 1000, []int{0, 0, 1000}}, {ramped, math.MaxUint64, []int{0, 0, 1000}},
-		{broken, 59, []int{510, 490}}, {broken, 60, []int{500, 500}}, {broken, 65, []int{750, 250}}, {broken, 70, []int{1000, 0}}, {broken, 200, []int{1000, 0}},
-		{cosine, 1, []int{1000, 0}}, {cosine, 2, []int{933, 67}}, {cosine, 3, []int{750, 250}}, {cosine, 4, []int{500, 500}}, {cosine, 5, []int{250, 750}}, {cosine, 6, []int{67, 933}}, {cosine, 7, []int{0, 1000}},
+		{ramped, 0, []int{600, 300, 100}}, {ramped, 499, []int{600, 300, 100}}, {ramped, 500, []int{600, 300, 100}},
+		{ramped, 600, []int{450, 350, 200}},
+		{ramped, 650, []int{375, 375, 250}}, {ramped, 700, []int{300, 400, 300}}, {ramped, 999, []int{300, 400, 300}},
+		{ramped, 1000, []int{0, 0, 1000}}, {ramped, math.MaxUint64, []int{0, 0, 1000}},
+		{broken, 59, []int{510, 490}}, {broken, 60, []int{500, 500}}, {broken, 65, []int{750, 250}},
+		{broken, 70, []int{1000, 0}}, {broken, 200, []int{1000, 0}},
+		{cosine, 1, []int{1000, 0}}, {cosine, 2, []int{933, 67}}, {cosine, 3, []int{750, 250}},
+		{cosine, 4, []int{500, 500}}, {cosine, 5, []int{250, 750}}, {cosine, 6, []int{67, 933}},
+		{cosine, 7, []int{0, 1000}},
 	} {
 		if got := permille(c.schedule.At(c.step, 12345)); !slices.Equal(got, c.want) {
 			t.Errorf("step %d: %d, want %d", c.step, got, c.want)
@@ -84,10 +89,13 @@ func TestScheduleRefuses(t *testing.T) {
 		index      int
 		field      string
 	}{
-		"empty":            {nil, 0, "from"},
-		"not from 0":       {[]Milestone{stepMilestone(t, 1, "1 1", RampNone, 0)}, 0, "from"},
-		"first ramps":      {[]Milestone{stepMilestone(t, 0, "1 1", RampLinear, 5)}, 0, "ramp"},
-		"not in order":     {[]Milestone{first, stepMilestone(t, 9, "1 1", RampNone, 0), stepMilestone(t, 8, "1 1", RampNone, 0)}, 2, "from"},
+		"empty":       {nil, 0, "from"},
+		"not from 0":  {[]Milestone{stepMilestone(t, 1, "1 1", RampNone, 0)}, 0, "from"},
+		"first ramps": {[]Milestone{stepMilestone(t, 0, "1 1", RampLinear, 5)}, 0, "ramp"},
+		"not in order": {
+			[]Milestone{first, stepMilestone(t, 9, "1 1", RampNone, 0), stepMilestone(t, 8, "1 1", RampNone, 0)}, 2,
+			"from",
+		},
 		"twice":            {[]Milestone{first, first}, 1, "from"},
 		"mixed measures":   {[]Milestone{first, tokens}, 1, "from"},
 		"mixed over":       {[]Milestone{first, mixed}, 1, "over"},
@@ -112,7 +120,9 @@ func TestScheduleRefuses(t *testing.T) {
 func TestScheduleCanReceive(t *testing.T) {
 	s := mustSchedule(t, stepMilestone(t, 0, "1 0 0", RampNone, 0), stepMilestone(t, 10, "0 1 0", RampLinear, 10),
 		stepMilestone(t, 30, "1 0 0", RampNone, 0))
-	for step, want := range map[uint64][]bool{0: {true, true, false}, 15: {true, true, false}, 25: {true, true, false}, 30: {true, false, false}} {
+	for step, want := range map[uint64][]bool{
+		0: {true, true, false}, 15: {true, true, false}, 25: {true, true, false}, 30: {true, false, false},
+	} {
 		if got := s.CanReceive(step, 0); !slices.Equal(got, want) {
 			t.Errorf("step %d: %v, want %v", step, got, want)
 		}

@@ -62,7 +62,11 @@ func savedState() progress.State {
 }
 
 func TestAStateOfAnotherIdentity(t *testing.T) {
-	const b, cutB, d, openD, g = "[7,64,0,10,8,-70,0,2,0,5,0,0,1]", "[8,0,0,10,8,-70,0]", "[3,0,0,20,3,30,1]", "[3,0,0,20,3,30,0]", "[4,0,0,30,4,40,0]"
+	const (
+		b, cutB  = "[7,64,0,10,8,-70,0,2,0,5,0,0,1]", "[8,0,0,10,8,-70,0]"
+		d, openD = "[3,0,0,20,3,30,1]", "[3,0,0,20,3,30,0]"
+		g        = "[4,0,0,30,4,40,0]"
+	)
 	for _, c := range []struct {
 		name     string
 		now      string   // sources of the run that loads it
@@ -71,7 +75,11 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		want     string // the sources in the state, or the error
 	}{
 		{"nothing", "b d g", nil, "", b + d + g},
-		{"files", "b/new d g", nil, "", `sources.b.files: their names, sizes or contents: restore the old values, or pass override=["sources.b.files"]`},
+		{
+			"files", "b/new d g", nil, "",
+			`sources.b.files: their names, sizes or contents: restore the old values, ` +
+				`or pass override=["sources.b.files"]`,
+		},
 		{"files", "b/new d g", nil, "sources.b.files", cutB + d + g},
 		{"files, by the source", "b/new d g", nil, "sources.b", cutB + d + g},
 		{"files of one that left: it is asked again", "b d/new g", nil, "sources", b + openD + g},
@@ -79,19 +87,54 @@ func TestAStateOfAnotherIdentity(t *testing.T) {
 		{"seed", "b d g", []string{"seed: 1 -> 2"}, "sources", "seed: 1 -> 2: restore"},
 		{"seed", "b d g", []string{"seed: 1 -> 2"}, "seed", cutB + d + g},
 		{"tokenizer", "b d g", []string{"tokenizer.add_eos: true -> false"}, "tokenizer", cutB + d + g},
-		{"weights", "b d g", []string{"mixture.weights.b: 1 -> 2", "mixture.weights.d: 1 -> 2"}, "mixture.weights.b", `override=["mixture.weights.d"]`},
-		{"weights", "b d g", []string{"mixture.weights.b: 1 -> 2", "mixture.weights.d: 1 -> 2"}, "mixture.weights", b + d + g},
-		{"schedule", "b d g", []string{"mixture.schedule[0]: added (step 0)", "mixture.weights.b: removed (it was 1)"}, "mixture", b + d + g},
-		{"unit", "b d g", []string{"mixture.unit: tokens -> samples"}, "mixture.unit", "[7,64,0,10,8,0,0,2,0,5,0,0,1][3,0,0,20,3,0,1][4,0,0,30,4,0,0]"},
+		{
+			"weights", "b d g", []string{"mixture.weights.b: 1 -> 2", "mixture.weights.d: 1 -> 2"}, "mixture.weights.b",
+			`override=["mixture.weights.d"]`,
+		},
+		{
+			"weights", "b d g", []string{"mixture.weights.b: 1 -> 2", "mixture.weights.d: 1 -> 2"}, "mixture.weights",
+			b + d + g,
+		},
+		{
+			"schedule", "b d g",
+			[]string{"mixture.schedule[0]: added (step 0)", "mixture.weights.b: removed (it was 1)"}, "mixture",
+			b + d + g,
+		},
+		{
+			"unit", "b d g", []string{"mixture.unit: tokens -> samples"}, "mixture.unit",
+			"[7,64,0,10,8,0,0,2,0,5,0,0,1][3,0,0,20,3,0,1][4,0,0,30,4,0,0]",
+		},
 		{"epochs", "b d g", []string{"stop.epochs: 1 -> 2"}, "stop.epochs", b + openD + g},
-		{"more", "b d g", []string{"packing: best_fit -> pad", "sequence_length: 8 -> 16"}, "packing,sequence_length", b + d + g},
-		{"everything", "b/new d g", []string{"seed: 1 -> 2", "mixture.unit: tokens -> samples"}, "*", "[8,0,0,10,8,0,0]" + "[3,0,0,20,3,0,1]" + "[4,0,0,30,4,0,0]"},
+		{
+			"more", "b d g", []string{"packing: best_fit -> pad", "sequence_length: 8 -> 16"},
+			"packing,sequence_length", b + d + g,
+		},
+		{
+			"everything", "b/new d g", []string{"seed: 1 -> 2", "mixture.unit: tokens -> samples"}, "*",
+			"[8,0,0,10,8,0,0]" + "[3,0,0,20,3,0,1]" + "[4,0,0,30,4,0,0]",
+		},
 
-		{"added", "a b d g", []string{"mixture.weights.a: added (2)", "sources.a: added (jsonl)"}, "", `override=["mixture.weights.a", "sources.a"]`},
-		{"added", "a b d g", []string{"mixture.weights.a: added (2)", "sources.a: added (jsonl)"}, "sources.a", "[0,0,0,0,0,0,0]" + b + d + g},
-		{"added among folded ones", "b d g z", []string{"sources: #1 -> #2"}, "sources.z", `sources: #1 -> #2: restore`},
-		{"added with other weights", "b d g z", []string{"mixture.weights.z: added (2)", "sources.z: added (jsonl)", "mixture.weights.b: 1 -> 2"}, "sources.z", `override=["mixture.weights.b"]`},
-		{"removed", "b g", []string{"mixture.weights.d: removed (it was 2)", "sources.d: removed (it was jsonl)"}, "sources.d", "[7,64,0,10,8,-55,0,2,0,5,0,0,1]" + "[4,0,0,30,4,55,0]"},
+		{
+			"added", "a b d g", []string{"mixture.weights.a: added (2)", "sources.a: added (jsonl)"}, "",
+			`override=["mixture.weights.a", "sources.a"]`,
+		},
+		{
+			"added", "a b d g", []string{"mixture.weights.a: added (2)", "sources.a: added (jsonl)"}, "sources.a",
+			"[0,0,0,0,0,0,0]" + b + d + g,
+		},
+		{
+			"added among folded ones", "b d g z", []string{"sources: #1 -> #2"}, "sources.z",
+			`sources: #1 -> #2: restore`,
+		},
+		{
+			"added with other weights", "b d g z",
+			[]string{"mixture.weights.z: added (2)", "sources.z: added (jsonl)", "mixture.weights.b: 1 -> 2"},
+			"sources.z", `override=["mixture.weights.b"]`,
+		},
+		{
+			"removed", "b g", []string{"mixture.weights.d: removed (it was 2)", "sources.d: removed (it was jsonl)"},
+			"sources.d", "[7,64,0,10,8,-55,0,2,0,5,0,0,1]" + "[4,0,0,30,4,55,0]",
+		},
 		{"removed and added", "b d x", nil, "", `override=["sources.g", "sources.x"]`},
 		{"removed and added", "b d x", nil, "sources", "[7,64,0,10,8,-30,0,2,0,5,0,0,1]" + d + "[0,0,0,0,0,0,0]"},
 		{"renamed: another one", "c d g", nil, "sources", "[0,0,0,0,0,0,0]" + d + "[4,0,0,30,4,-30,0]"},
@@ -163,9 +206,18 @@ func TestUnreadableStates(t *testing.T) {
 		{"null", "null", "no state of a run"},
 		{"another object", `{"epoch": 3}`, "no state of a run"},
 		{"of another kind", field("millrace", `"2"`), "no state of a run"},
-		{"older", field("millrace", "1"), "its format is version 1, this program reads version 2: go on with the program that saved it"},
-		{"newer", field("millrace", "3"), "its format is version 3, this program reads version 2: go on with the program that saved it"},
-		{"another planner", field("planner", `"`+other.Compact()+`"`), "planner version 7, this binary plans version 2: go on with the program that saved it"},
+		{
+			"older", field("millrace", "1"),
+			"its format is version 1, this program reads version 2: go on with the program that saved it",
+		},
+		{
+			"newer", field("millrace", "3"),
+			"its format is version 3, this program reads version 2: go on with the program that saved it",
+		},
+		{
+			"another planner", field("planner", `"`+other.Compact()+`"`),
+			"planner version 7, this binary plans version 2: go on with the program that saved it",
+		},
 		{"no planner", field("planner", "null"), "planner state: it is not one"},
 		{"planner of another kind", field("planner", "5"), "cannot unmarshal number"},
 		{"step edited", field("step", "10"), "step 10, but its planner stands at 9"},
@@ -173,7 +225,10 @@ func TestUnreadableStates(t *testing.T) {
 		{"sources of another kind", field("sources", "{}"), "cannot unmarshal object"},
 		{"sources missing", field("sources", `""`), "its sources are not readable"},
 		{"sources cut off", field("sources", `"0AAAAAAb"`), "it names 1 sources and holds 3"},
-		{"sources that share with nothing", field("sources", `"1AAAAAAb,0AAAAAAd,0AAAAAAg"`), `its sources are not readable at "1AAAAAAb"`},
+		{
+			"sources that share with nothing", field("sources", `"1AAAAAAb,0AAAAAAd,0AAAAAAg"`),
+			`its sources are not readable at "1AAAAAAb"`,
+		},
 		{"no identity", field("identity", "null"), "read identity"},
 		{"microbatch of another kind", field("step", `9,"microbatch":"x"`), "cannot unmarshal string"},
 	} {
@@ -183,14 +238,18 @@ func TestUnreadableStates(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		case err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "read state: ")):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		case err != nil && !strings.Contains(err.Error(), "program that saved it") && !strings.Contains(err.Error(), "pass what state_dict() returned, unchanged"):
+		case err != nil && !strings.Contains(err.Error(), "program that saved it") &&
+			!strings.Contains(err.Error(), "pass what state_dict() returned, unchanged"):
 			t.Errorf("%s: %v says no cure", c.name, err)
 		}
 	}
 }
 
 func TestSourcesPack(t *testing.T) {
-	for _, names := range [][]string{{"web"}, {"a", "a,b", "a/b", "a b", "aé中", "ab", "abc", "b%"}, {strings.Repeat("x", 80) + "1", strings.Repeat("x", 80) + "2"}, {""}} {
+	for _, names := range [][]string{
+		{"web"}, {"a", "a,b", "a/b", "a b", "aé中", "ab", "abc", "b%"},
+		{strings.Repeat("x", 80) + "1", strings.Repeat("x", 80) + "2"}, {""},
+	} {
 		var list []SourceFiles
 		for i, name := range names {
 			list = append(list, SourceFiles{Name: name, Files: [4]byte{byte(i), 255, 62, 63}})
@@ -206,17 +265,24 @@ func TestSourcesPack(t *testing.T) {
 // sources the sizes hold if names differ in a few characters and a source has less than 10^8 documents and 10^12
 // tokens.
 func TestRunStateIsSmall(t *testing.T) {
+	crawled := progress.Source{
+		Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000,
+		Deficit: 1 << 48,
+		SeekPoint: millrace.SeekPoint{
+			Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000,
+		},
+	}
 	for _, c := range []struct {
 		sources, most, identity int // config gives it at most 5 KiB; with many sources it has digests only
 		name                    string
 		of                      progress.Source
 	}{
-		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", progress.Source{Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
-			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1}}},
-		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", progress.Source{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
-			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
-		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", progress.Source{Ordinal: 99_999_999, Offset: 1<<17 - 1, Epoch: 100, Tokens: 999_999_999_999, Samples: 98_000_000, Deficit: 1 << 48,
-			SeekPoint: millrace.SeekPoint{Ordinal: 99_000_000, Epoch: 99, EpochStart: 9_000_000, Shard: 9999, Block: 9999, Record: 99_000_000}}},
+		{64, 16 << 10, 5 << 10, "a-source-with-a-name-of-sixty-four-letters-to-show-what-fits--%02d", progress.Source{
+			Ordinal: 1<<64 - 1, Offset: 1<<32 - 1, Epoch: 1<<32 - 1, Tokens: 1 << 57, Deficit: 1<<62 - 1,
+			SeekPoint: millrace.SeekPoint{Ordinal: 1 << 63, Shard: 1<<32 - 1, Block: 1<<32 - 1, Record: 1<<64 - 1},
+		}},
+		{1000, 16<<10 + 936*64, 1 << 10, "common-crawl-2024-%04d", crawled},
+		{4096, 16<<10 + 4032*64, 1 << 10, "common-crawl-2024-%04d", crawled},
 	} {
 		var names []string
 		st := progress.New(c.sources)

@@ -45,11 +45,13 @@ func (o Overrides) With(file *mixing.Schedule, c *pb.Mixed) (Overrides, error) {
 		}
 	case *pb.Mixed_Skip:
 		skip := planner.Skip{From: millrace.Step(c.AtStep), To: millrace.Step(change.Skip.To)}
-		o.skips = append(slices.DeleteFunc(slices.Clone(o.skips), func(k planner.Skip) bool { return k.From == skip.From }), skip)
+		isReplaced := func(k planner.Skip) bool { return k.From == skip.From }
+		o.skips = append(slices.DeleteFunc(slices.Clone(o.skips), isReplaced), skip)
 		slices.SortFunc(o.skips, func(a, b planner.Skip) int { return cmp.Compare(a.From, b.From) })
 	case *pb.Mixed_Costs:
 		at := costsAt{c.AtStep, cost.Cost{Linear: change.Costs.Linear, Quadratic: change.Costs.Quadratic}}
-		o.costs = append(slices.DeleteFunc(slices.Clone(o.costs), func(k costsAt) bool { return k.step >= at.step }), at)
+		isReplaced := func(k costsAt) bool { return k.step >= at.step }
+		o.costs = append(slices.DeleteFunc(slices.Clone(o.costs), isReplaced), at)
 	}
 	if len(c.Policy) > 0 {
 		o.policy = c.Policy

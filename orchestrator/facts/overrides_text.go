@@ -52,7 +52,8 @@ func milestoneText(k mixing.Milestone, file []mixing.Milestone) string {
 		fmt.Fprintf(&b, " %s %d", k.Ramp, k.Over.Count)
 	}
 	b.WriteByte(':')
-	if i := slices.IndexFunc(file, func(f mixing.Milestone) bool { return slices.Equal(f.Weights, k.Weights) }); i >= 0 {
+	hasEqualWeights := func(f mixing.Milestone) bool { return slices.Equal(f.Weights, k.Weights) }
+	if i := slices.IndexFunc(file, hasEqualWeights); i >= 0 {
 		fmt.Fprintf(&b, " @%d", i)
 		return b.String()
 	}

@@ -138,7 +138,10 @@ func TestInvalidReportsAreIgnored(t *testing.T) {
 	if p.IsDue(39) || !p.IsDue(40) {
 		t.Error("what is no summary was restored")
 	}
-	for _, s := range []Settings{{Policy: "x", Every: 1}, {Policy: ODM}, {Policy: ODM, Every: 1, Floor: 0.5}, {Policy: ODM, Every: 1, Floor: -1}, {Policy: ADO, Every: 1, Smoothing: 1}} {
+	for _, s := range []Settings{
+		{Policy: "x", Every: 1}, {Policy: ODM}, {Policy: ODM, Every: 1, Floor: 0.5}, {Policy: ODM, Every: 1, Floor: -1},
+		{Policy: ADO, Every: 1, Smoothing: 1},
+	} {
 		if _, err := NewPolicy(s, []float64{0.5, 0.5}); !errors.Is(err, millrace.ErrInvalid) {
 			t.Errorf("%+v: %v", s, err)
 		}

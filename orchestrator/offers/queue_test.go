@@ -86,7 +86,9 @@ func TestReleaseAheadOfOffers(t *testing.T) {
 		t.Fatalf("it knows %d … %d, want 33 … 34", q.First(), q.Next())
 	}
 	for o := uint64(30); o < 64; o++ {
-		if err := q.Add(Batch{Stripe: uint32(o / millrace.StripeRun % stripes), Metas: []millrace.SampleMeta{meta(o)}}); err != nil {
+		if err := q.Add(
+			Batch{Stripe: uint32(o / millrace.StripeRun % stripes), Metas: []millrace.SampleMeta{meta(o)}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

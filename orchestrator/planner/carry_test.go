@@ -87,7 +87,9 @@ func TestCarryIsBounded(t *testing.T) {
 // TestOnlyWindowsAndCarryMoveSegments: without window and carry no segment moves, and with them none moves further than
 // they allow.
 func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
-	for _, c := range []struct{ window, carry, least, most int }{{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3}} {
+	for _, c := range []struct{ window, carry, least, most int }{
+		{1, 0, 0, 0}, {4, 0, 2, 3}, {1, 64, 1, progress.MostWaits}, {4, 64, 3, progress.MostWaits + 3},
+	} {
 		spec := plannertest.NewSpec(t, 64, 8, "1", "2")
 		spec.Window, spec.Carry = c.window, c.carry
 		steps, _, err := plannertest.Collect(t, spec, progress.New(2),
@@ -145,7 +147,10 @@ func TestWindowsEndWhereTheyMust(t *testing.T) {
 				begins[i+1] = true
 			}
 		}
-		for i, want := range map[int]bool{4: true, 5: false, 6: true, 7: false, 8: true, 9: true, 10: false, 12: true, 16: true, 18: true, 19: false, 20: true, 22: false, 24: true} {
+		for i, want := range map[int]bool{
+			4: true, 5: false, 6: true, 7: false, 8: true, 9: true, 10: false, 12: true, 16: true, 18: true, 19: false,
+			20: true, 22: false, 24: true,
+		} {
 			if begins[i] != want {
 				t.Errorf("%s: a window begins at step %d: %v", measure, i, begins[i])
 			}
@@ -170,7 +175,9 @@ func TestWindowMovesSamplesByLessThanItsLength(t *testing.T) {
 	for i := range steps {
 		for _, s := range steps[i].Segments {
 			at := cursor{s.Ordinal, s.Offset}
-			less := func(a, b cursor) bool { return a.ordinal < b.ordinal || a.ordinal == b.ordinal && a.offset < b.offset }
+			less := func(a, b cursor) bool {
+				return a.ordinal < b.ordinal || a.ordinal == b.ordinal && a.offset < b.offset
+			}
 			if less(at, before[s.Source]) {
 				t.Fatalf("%+v of step %d was drawn by the window before", s, i)
 			}
@@ -206,7 +213,9 @@ func TestAnotherWindow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range [][]millrace.SampleMeta{append([]millrace.SampleMeta{plannertest.Document(1, 3)}, docs[1:]...), docs[:3]} {
+	for _, other := range [][]millrace.SampleMeta{
+		append([]millrace.SampleMeta{plannertest.Document(1, 3)}, docs[1:]...), docs[:3],
+	} {
 		_, _, err := plannertest.Collect(t, spec, steps[1].After,
 			&plannertest.Corpus{Docs: [][]millrace.SampleMeta{other}, Epochs: []uint64{1}}, 0)
 		if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "the window from step 0 on") {

@@ -52,7 +52,9 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 		spec.LastStep = []millrace.LastStep{millrace.PadLast, millrace.ShortLast, millrace.DropLast}[rng.IntN(3)]
 		for i := range spec.Sources {
 			spec.Sources[i].Name = fmt.Sprintf("s%03d", i)
-			spec.Sources[i].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.Renormalize, millrace.Renormalize, millrace.StopRun}[rng.IntN(4)]
+			spec.Sources[i].OnExhausted = []millrace.OnExhausted{
+				millrace.Renormalize, millrace.Renormalize, millrace.Renormalize, millrace.StopRun,
+			}[rng.IntN(4)]
 		}
 		c := anchored{plannertest.RandomCorpus(rng, sources, 60, spec.SequenceLength)}
 		run, _, err := plannertest.Collect(t, spec, progress.New(sources), c, 60)
@@ -229,15 +231,20 @@ func TestDeltaRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bad := range map[string]progress.Delta{
-		"empty": {}, "another version": append(progress.Delta{9}, good[1:]...), "cut": good[:len(good)-1], "longer": append(slices.Clone(good), 0), "beyond": {1, 1, 2, 0}, "no end": {1, 0x80},
+		"empty": {}, "another version": append(progress.Delta{9}, good[1:]...), "cut": good[:len(good)-1],
+		"longer": append(slices.Clone(good), 0), "beyond": {1, 1, 2, 0}, "no end": {1, 0x80},
 		"count": {1, 200, 0},
 	} {
-		if err := d.Apply(&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, bad); err == nil {
+		if err := d.Apply(
+			&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, bad,
+		); err == nil {
 			t.Errorf("%s: %x is taken", name, bad)
 		}
 	}
 	for n := range good { // a delta that is cut off anywhere is refused
-		if err := d.Apply(&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, good[:n]); err == nil {
+		if err := d.Apply(
+			&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, good[:n],
+		); err == nil {
 			t.Errorf("the first %d of %d bytes are taken", n, len(good))
 		}
 	}

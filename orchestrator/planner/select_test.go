@@ -111,7 +111,9 @@ func TestWaitingDoesNotChangeSteps(t *testing.T) {
 			spec.Schedule = restless(t, rng, len(spec.Sources))
 		}
 		c := plannertest.RandomCorpus(rng, len(spec.Sources), 100, spec.SequenceLength)
-		spec.Sources[0].OnExhausted = []millrace.OnExhausted{millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize}[seed/2%4]
+		spec.Sources[0].OnExhausted = []millrace.OnExhausted{
+			millrace.Renormalize, millrace.StopRun, millrace.FailRun, millrace.Renormalize,
+		}[seed/2%4]
 		want, wantOut, wantErr := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), c, 0)
 		got, out, err := plannertest.Collect(t, spec, progress.New(len(spec.Sources)), plannertest.NewShy(c, seed), 0)
 		if !reflect.DeepEqual(want, got) || !reflect.DeepEqual(out, wantOut) || !sameError(err, wantErr) {
@@ -256,17 +258,40 @@ func TestStops(t *testing.T) {
 		{"steps", func(s *planner.Spec) { s.StopSteps = 3 }, 3, planner.StepsReached, nil},
 		{"tokens", func(s *planner.Spec) { s.StopTokens = 45 }, 2, planner.TokensReached, nil},
 		{"steps inside a window", func(s *planner.Spec) { s.StopSteps, s.Window = 2, 4 }, 2, planner.StepsReached, nil},
-		{"tokens inside a window", func(s *planner.Spec) { s.StopTokens, s.Window = 45, 4 }, 2, planner.TokensReached, nil},
-		{"stop source, windows", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4 }, 6, planner.SourceStopped, []string{"a"}},
+		{
+			"tokens inside a window", func(s *planner.Spec) { s.StopTokens, s.Window = 45, 4 }, 2,
+			planner.TokensReached, nil,
+		},
+		{
+			"stop source, windows", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4 },
+			6, planner.SourceStopped, []string{"a"},
+		},
 		{"stop source, drop, windows", func(s *planner.Spec) {
 			s.Sources[1].OnExhausted, s.Window = millrace.StopRun, 4
 			s.LastStep = millrace.DropLast
 		}, 5, planner.SourceStopped, []string{"a"}},
-		{"stop source, carry", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7, planner.SourceStopped, []string{"a"}},
-		{"stop source", func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun }, 7, planner.SourceStopped, []string{"a"}},
-		{"stop source, drop", func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun; s.LastStep = millrace.DropLast }, 6, planner.SourceStopped, []string{"a"}},
-		{"weight for one alone", func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1") }, 3, planner.SourcesThrough, []string{"a"}},
-		{"one alone, drop", func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1"); s.LastStep = millrace.DropLast }, 2, planner.SourcesThrough, []string{"a"}},
+		{
+			"stop source, carry", func(s *planner.Spec) { s.Sources[1].OnExhausted, s.Carry = millrace.StopRun, 4 }, 7,
+			planner.SourceStopped, []string{"a"},
+		},
+		{
+			"stop source", func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun }, 7,
+			planner.SourceStopped, []string{"a"},
+		},
+		{
+			"stop source, drop",
+			func(s *planner.Spec) { s.Sources[1].OnExhausted = millrace.StopRun; s.LastStep = millrace.DropLast }, 6,
+			planner.SourceStopped, []string{"a"},
+		},
+		{
+			"weight for one alone", func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1") }, 3,
+			planner.SourcesThrough, []string{"a"},
+		},
+		{
+			"one alone, drop",
+			func(s *planner.Spec) { s.Schedule = plannertest.Constant(t, "0", "1"); s.LastStep = millrace.DropLast }, 2,
+			planner.SourcesThrough, []string{"a"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := plannertest.NewSpec(t, 10, 4, "1", "1")
@@ -326,11 +351,26 @@ func TestErrors(t *testing.T) {
 		is     error
 		typed  bool
 	}{
-		{"exhausted", millrace.FailRun, millrace.PadLast, [][]millrace.SampleMeta{full, full}, []uint64{3, 0}, millrace.ErrInvalid, true},
-		{"repeat of nothing", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{nil, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
-		{"repeat of empty documents", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{empty, full}, []uint64{0, 0}, millrace.ErrInvalid, true},
-		{"empty run", millrace.Renormalize, millrace.PadLast, [][]millrace.SampleMeta{empty, empty}, []uint64{1, 1}, millrace.ErrInvalid, false},
-		{"dropped run", millrace.Renormalize, millrace.DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1}, millrace.ErrInvalid, false},
+		{
+			"exhausted", millrace.FailRun, millrace.PadLast, [][]millrace.SampleMeta{full, full}, []uint64{3, 0},
+			millrace.ErrInvalid, true,
+		},
+		{
+			"repeat of nothing", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{nil, full}, []uint64{0, 0},
+			millrace.ErrInvalid, true,
+		},
+		{
+			"repeat of empty documents", millrace.Repeat, millrace.PadLast, [][]millrace.SampleMeta{empty, full},
+			[]uint64{0, 0}, millrace.ErrInvalid, true,
+		},
+		{
+			"empty run", millrace.Renormalize, millrace.PadLast, [][]millrace.SampleMeta{empty, empty}, []uint64{1, 1},
+			millrace.ErrInvalid, false,
+		},
+		{
+			"dropped run", millrace.Renormalize, millrace.DropLast, [][]millrace.SampleMeta{full, full}, []uint64{1, 1},
+			millrace.ErrInvalid, false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := plannertest.NewSpec(t, 10, 4, "1", "1")

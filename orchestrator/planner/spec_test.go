@@ -43,13 +43,25 @@ func TestSpecRefused(t *testing.T) {
 			s.Stages = []planner.Stage{at, later}
 		},
 		"a stage's packing": func(s *planner.Spec) {
-			s.Stages = []planner.Stage{{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: "loose"}}
+			s.Stages = []planner.Stage{
+				{From: mixing.Point{Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: "loose"},
+			}
 		},
-		"a ramp that goes down":   func(s *planner.Spec) { s.Rampup = millrace.Rampup{Start: 8, Increment: 1, Samples: 10} },
-		"a ramp that misses":      func(s *planner.Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 2, Samples: 10} },
+		"a ramp that goes down": func(s *planner.Spec) {
+			s.Rampup = millrace.Rampup{
+				Start: 8, Increment: 1, Samples: 10,
+			}
+		},
+		"a ramp that misses": func(s *planner.Spec) {
+			s.Rampup = millrace.Rampup{
+				Start: 1, Increment: 2, Samples: 10,
+			}
+		},
 		"a ramp without a length": func(s *planner.Spec) { s.Rampup = millrace.Rampup{Start: 1, Increment: 1} },
 		"a ramp from a token": func(s *planner.Spec) {
-			s.Stages = []planner.Stage{{From: mixing.Point{Measure: mixing.Tokens, Count: 5}, SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad,
+			s.Stages = []planner.Stage{{From: mixing.Point{
+				Measure: mixing.Tokens, Count: 5,
+			}, SequenceLength: 8, GlobalBatch: 4, Packing: millrace.Pad,
 				Rampup: millrace.Rampup{Start: 1, Increment: 1, Samples: 10}}}
 		},
 	} {

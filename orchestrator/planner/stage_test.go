@@ -29,7 +29,10 @@ func randomStages(rng *rand.Rand, spec *planner.Spec) {
 	spec.Rampup = ramp(spec.GlobalBatch)
 	for range 1 + rng.IntN(3) {
 		in := planner.Stage{
-			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)], Packing: []millrace.Packing{millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed}[rng.IntN(4)],
+			SequenceLength: []uint32{8, 32, 64, 256}[rng.IntN(4)], GlobalBatch: []int{4, 8, 12}[rng.IntN(3)],
+			Packing: []millrace.Packing{
+				millrace.BestFit, millrace.Pad, millrace.Concat, millrace.Bucketed,
+			}[rng.IntN(4)],
 		}
 		if at += 1 + rng.Uint64N(3); measure == mixing.Tokens {
 			at += rng.Uint64N(1500)
@@ -148,7 +151,8 @@ func dumbStage(spec *planner.Spec, step, tokens uint64) planner.Stage {
 		},
 		spec.Stages...)
 	i := len(all) - 1
-	for i > 0 && (all[i].From.Measure == mixing.Steps && step < all[i].From.Count || all[i].From.Measure == mixing.Tokens && tokens < all[i].From.Count) {
+	for i > 0 && (all[i].From.Measure == mixing.Steps && step < all[i].From.Count ||
+		all[i].From.Measure == mixing.Tokens && tokens < all[i].From.Count) {
 		i--
 	}
 	in := all[i]

@@ -15,14 +15,44 @@ func TestModelCost(t *testing.T) {
 		model     Model
 		low, high uint64
 	}{
-		{"llama 8B", Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256}, 60900, 61400},
-		{"llama 70B", Model{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, HeadDim: 128, FFN: 28672, Vocab: 128256}, 107000, 109000},
-		{"mixtral 8x7B", Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 32000, Experts: 8, Active: 2}, 97000, 99000},
-		{"qwen3 30B-A3B", Model{Layers: 48, Hidden: 2048, Heads: 32, KVHeads: 4, HeadDim: 128, FFN: 768, Vocab: 151936, Experts: 128, Active: 8}, 16500, 17500},
-		{"deepseek v3", Model{Layers: 61, Hidden: 7168, Heads: 128, FFN: 2048, Vocab: 129280, Experts: 256, Active: 8, Shared: 1,
-			QueryDim: 192, ValueDim: 128, QueryRank: 1536, KVRank: 512}, 28000, 31000},
+		{
+			"llama 8B", Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 128256},
+			60900, 61400,
+		},
+		{
+			"llama 70B",
+			Model{Layers: 80, Hidden: 8192, Heads: 64, KVHeads: 8, HeadDim: 128, FFN: 28672, Vocab: 128256},
+			107000, 109000,
+		},
+		{
+			"mixtral 8x7B",
+			Model{
+				Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Vocab: 32000, Experts: 8,
+				Active: 2,
+			},
+			97000, 99000,
+		},
+		{
+			"qwen3 30B-A3B",
+			Model{
+				Layers: 48, Hidden: 2048, Heads: 32, KVHeads: 4, HeadDim: 128, FFN: 768, Vocab: 151936, Experts: 128,
+				Active: 8,
+			},
+			16500, 17500,
+		},
+		{
+			"deepseek v3",
+			Model{
+				Layers: 61, Hidden: 7168, Heads: 128, FFN: 2048, Vocab: 129280, Experts: 256, Active: 8, Shared: 1,
+				QueryDim: 192, ValueDim: 128, QueryRank: 1536, KVRank: 512,
+			},
+			28000, 31000,
+		},
 		{"none", Model{}, 61000, 61001},
-		{"beyond all", Model{Layers: 1 << 60, Hidden: 1 << 60, Heads: 1, HeadDim: 1, FFN: 1 << 60, Vocab: 1 << 60}, 1, 3},
+		{
+			"beyond all", Model{Layers: 1 << 60, Hidden: 1 << 60, Heads: 1, HeadDim: 1, FFN: 1 << 60, Vocab: 1 << 60},
+			1, 3,
+		},
 	} {
 		if c := tt.model.Cost(); c.Linear/c.Quadratic < tt.low || c.Linear/c.Quadratic >= tt.high {
 			t.Errorf("%s: S* = %d, want %d … %d", tt.name, c.Linear/c.Quadratic, tt.low, tt.high)
@@ -68,7 +98,9 @@ func TestWindowsAndEncoders(t *testing.T) {
 // TestRefit: other coefficients of the backbone leave a patch its price in tokens.
 func TestRefit(t *testing.T) {
 	c := Cost{Linear: 100, Quadratic: 1, Windowed: 3, Window: 8, Encoder: Encoder{Linear: 50, Quadratic: 4}}
-	if got, want := c.Refit(1000, 9), (Cost{Linear: 1000, Quadratic: 9, Encoder: Encoder{Linear: 500, Quadratic: 40}}); got != want {
+	if got, want := c.Refit(1000, 9), (Cost{
+		Linear: 1000, Quadratic: 9, Encoder: Encoder{Linear: 500, Quadratic: 40},
+	}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got, want := c.Refit(0, 9), (Cost{Quadratic: 9, Encoder: c.Encoder}); got != want {

@@ -120,7 +120,10 @@ func BenchmarkPack(b *testing.B) {
 	for _, c := range []struct {
 		lengths  string
 		capacity uint32
-	}{{"pretrain", 2048}, {"pretrain", 8192}, {"pretrain", 32768}, {"longctx", 32768}, {"longctx", 131072}, {"sft", 16384}} {
+	}{
+		{"pretrain", 2048}, {"pretrain", 8192}, {"pretrain", 32768}, {"longctx", 32768}, {"longctx", 131072},
+		{"sft", 16384},
+	} {
 		all := readLengths(b, c.lengths, c.capacity)
 		for _, n := range []int{8 << 10, 64 << 10} {
 			b.Run(fmt.Sprintf("%s/T=%d/n=%d", c.lengths, c.capacity, n), func(b *testing.B) {

@@ -119,12 +119,33 @@ func TestGoals(t *testing.T) {
 		goal
 		fsdp, dp, gap uint64 // ppm: overhead over the mean, gap of the ranks' sums, gap to the column estimate
 	}{
-		{goal{"8K", plannertest.PretrainShares, 8192, 128, 8, varlenOptions(millrace.BalanceFSDP, dense8B)}, 2_500, 1_000, 5_000},
-		{goal{"8K strict", plannertest.PretrainShares, 8192, 128, 8, packedOptions(millrace.BalanceFSDP, dense8B)}, 15_000, none, 5_000},
-		{goal{"32K", plannertest.PretrainShares, 32768, 32, 4, varlenOptions(millrace.BalanceFSDP, dense8B)}, none, none, 5_000},
-		{goal{"128K", plannertest.LongContextShares, 131072, 16, 8, varlenOptions(millrace.BalanceFSDP, dense8B)}, none, none, 15_000},
-		{goal{"128K sums", plannertest.LongContextShares, 131072, 16, 8, varlenOptions(millrace.BalanceDP, dense8B)}, none, 500, none},
-		{goal{"128K split", plannertest.LongContextShares, 131072, 16, 8, split(varlenOptions(millrace.BalanceFSDP, dense8B))}, 7_500, none, none},
+		{
+			goal{"8K", plannertest.PretrainShares, 8192, 128, 8, varlenOptions(millrace.BalanceFSDP, dense8B)}, 2_500,
+			1_000, 5_000,
+		},
+		{
+			goal{"8K strict", plannertest.PretrainShares, 8192, 128, 8, packedOptions(millrace.BalanceFSDP, dense8B)},
+			15_000, none, 5_000,
+		},
+		{
+			goal{"32K", plannertest.PretrainShares, 32768, 32, 4, varlenOptions(millrace.BalanceFSDP, dense8B)}, none,
+			none, 5_000,
+		},
+		{
+			goal{"128K", plannertest.LongContextShares, 131072, 16, 8, varlenOptions(millrace.BalanceFSDP, dense8B)},
+			none, none, 15_000,
+		},
+		{
+			goal{"128K sums", plannertest.LongContextShares, 131072, 16, 8, varlenOptions(millrace.BalanceDP, dense8B)},
+			none, 500, none,
+		},
+		{
+			goal{
+				"128K split", plannertest.LongContextShares, 131072, 16, 8,
+				split(varlenOptions(millrace.BalanceFSDP, dense8B)),
+			},
+			7_500, none, none,
+		},
 	} {
 		for _, sel := range tt.selections(t, 2) {
 			plan, err := Plan(&sel, tt.topology(), tt.opt)

@@ -20,7 +20,8 @@ func TestContextIsEven(t *testing.T) {
 		cp     int
 		shares []string
 	}{
-		{8192, 2, plannertest.PretrainShares}, {131072, 8, plannertest.LongContextShares}, {131072, 16, plannertest.LongContextShares},
+		{8192, 2, plannertest.PretrainShares}, {131072, 8, plannertest.LongContextShares},
+		{131072, 16, plannertest.LongContextShares},
 	} {
 		spec, offers := plannertest.MixedCorpus(t, x.seqlen, 64, 20_000, x.shares)
 		spec.PadMultiple = 2 * uint32(x.cp)

@@ -132,12 +132,19 @@ func TestPlaceProperties(t *testing.T) {
 		}
 		for i := range steps {
 			sel := &steps[i]
-			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
+			for _, balance := range []millrace.Balance{
+				millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone,
+			} {
 				opt := Options{
 					MicroBatch: []uint32{1, 2, 4}[rng.IntN(3)], Balance: balance, LastStep: spec.LastStep,
-					Layout: []millrace.Layout{millrace.Packed, millrace.Varlen}[rng.IntN(2)], CapPermille: []uint32{0, 1000, 1150, 2000}[rng.IntN(4)],
-					Cost: []cost.Cost{{}, {Linear: 1, Quadratic: 1}, {Linear: 1 << 63, Quadratic: 1 << 63}, {Quadratic: 1}, {Windowed: 1, Window: 9},
-						{Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}}, {Encoder: cost.Encoder{Linear: 1}}}[rng.IntN(7)],
+					Layout:      []millrace.Layout{millrace.Packed, millrace.Varlen}[rng.IntN(2)],
+					CapPermille: []uint32{0, 1000, 1150, 2000}[rng.IntN(4)],
+					Cost: []cost.Cost{
+						{}, {Linear: 1, Quadratic: 1}, {Linear: 1 << 63, Quadratic: 1 << 63}, {Quadratic: 1},
+						{Windowed: 1, Window: 9},
+						{Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}},
+						{Encoder: cost.Encoder{Linear: 1}},
+					}[rng.IntN(7)],
 				}
 				topo := millrace.Topology{Ranks: 2 * []int{1, 2, 4}[rng.IntN(3)], TP: 1, CP: 1, PP: 2}
 				if opt.Group = []int{0, 1, 2}[rng.IntN(3)]; topo.DP() < opt.Group {
@@ -176,7 +183,10 @@ func TestNoWorseThanRows(t *testing.T) {
 		}
 		for i := range steps {
 			for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP} {
-				for _, cost := range []cost.Cost{{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1}, {Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}}} {
+				for _, cost := range []cost.Cost{
+					{}, {Linear: 1, Quadratic: 1}, {Quadratic: 1},
+					{Linear: 9, Quadratic: 1, Encoder: cost.Encoder{Linear: 7, Quadratic: 1}},
+				} {
 					opt := Options{
 						MicroBatch:  1,
 						Layout:      millrace.Varlen,
@@ -258,7 +268,9 @@ func TestShortLastStep(t *testing.T) {
 	if err != nil || len(steps) != 1 || !steps[0].Incomplete || steps[0].NumBins != 5 {
 		t.Fatalf("got %d steps, %v", len(steps), err)
 	}
-	for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
+	for _, balance := range []millrace.Balance{
+		millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone,
+	} {
 		for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 			for last, want := range map[millrace.LastStep]uint32{millrace.PadLast: 8, millrace.ShortLast: 3} {
 				plan, err := Plan(&steps[0], millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1},

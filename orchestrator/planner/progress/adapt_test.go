@@ -31,14 +31,32 @@ func TestAdapt(t *testing.T) {
 		fits []progress.Mapping
 		want string
 	}{
-		{"another document", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, IsReplaced: true}, {From: 2}}, "[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]"},
-		{"another end", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, HasNewEnd: true}, {From: 2}}, "[8,0,0,10,8,-70,0],[3,0,0,20,3,30,0],[4,1,0,30,5,40,0]"},
-		{"added", []progress.Mapping{{From: -1}, {From: 0, IsReplaced: true}, {From: 1}, {From: 2}}, "[0,0,0,0,0,0,0],[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]"},
-		{"removed: who has not left gets it", []progress.Mapping{{From: 1}, {From: 2}}, "[3,0,0,20,3,30,1],[4,1,0,30,5,-30,0]"},
-		{"removed: evenly", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, HasNewEnd: true}}, "[8,0,0,10,8,-50,0],[3,0,0,20,3,50,0]"},
+		{
+			"another document", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, IsReplaced: true}, {From: 2}},
+			"[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]",
+		},
+		{
+			"another end", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, HasNewEnd: true}, {From: 2}},
+			"[8,0,0,10,8,-70,0],[3,0,0,20,3,30,0],[4,1,0,30,5,40,0]",
+		},
+		{
+			"added", []progress.Mapping{{From: -1}, {From: 0, IsReplaced: true}, {From: 1}, {From: 2}},
+			"[0,0,0,0,0,0,0],[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]",
+		},
+		{
+			"removed: who has not left gets it", []progress.Mapping{{From: 1}, {From: 2}},
+			"[3,0,0,20,3,30,1],[4,1,0,30,5,-30,0]",
+		},
+		{
+			"removed: evenly", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, HasNewEnd: true}},
+			"[8,0,0,10,8,-50,0],[3,0,0,20,3,50,0]",
+		},
 		{"removed: all who stay have left", []progress.Mapping{{From: 1}}, "[3,0,0,20,3,0,1]"},
 		{"replaced by others", []progress.Mapping{{From: -1}, {From: -1}}, "[0,0,0,0,0,0,0],[0,0,0,0,0,0,0]"},
-		{"in another order", []progress.Mapping{{From: 2}, {From: -1}, {From: 1}}, "[4,1,0,30,5,-30,0],[0,0,0,0,0,0,0],[3,0,0,20,3,30,1]"},
+		{
+			"in another order", []progress.Mapping{{From: 2}, {From: -1}, {From: 1}},
+			"[4,1,0,30,5,-30,0],[0,0,0,0,0,0,0],[3,0,0,20,3,30,1]",
+		},
 	} {
 		got := st.Adapt(c.fits)
 		if want := `{"planner":2,"step":9,"tokens":60,"sources":[` + c.want + `]}`; got.String() != want {
@@ -67,7 +85,10 @@ func TestAdapt(t *testing.T) {
 		want []progress.Carried
 	}{
 		{[]progress.Mapping{{From: 0}, {From: 1}, {From: 2}}, carrying.Carried},
-		{[]progress.Mapping{{From: 2}, {From: -1}, {From: 1}, {From: 0}}, []progress.Carried{{Source: 0, Ordinal: 1, Length: 4}, {Source: 3, Ordinal: 5, Length: 3, Age: 2}}},
+		{
+			[]progress.Mapping{{From: 2}, {From: -1}, {From: 1}, {From: 0}},
+			[]progress.Carried{{Source: 0, Ordinal: 1, Length: 4}, {Source: 3, Ordinal: 5, Length: 3, Age: 2}},
+		},
 		{[]progress.Mapping{{From: 0, IsReplaced: true}, {From: 1}, {From: 2}}, carrying.Carried[1:]},
 	} {
 		if got := carrying.Adapt(c.fits); !slices.Equal(got.Carried, c.want) || got.Validate(len(c.fits)) != nil {

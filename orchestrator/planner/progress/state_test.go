@@ -19,7 +19,8 @@ func bigState() progress.State {
 			deficit = -deficit
 		}
 		st.Sources[i] = progress.Source{
-			Ordinal: 123_456_789_012, Offset: 1<<24 - 1, Epoch: 1234, Tokens: 98_765_432_109_876, Samples: 123_456_700_000, Deficit: deficit, Finished: i%3 == 0,
+			Ordinal: 123_456_789_012, Offset: 1<<24 - 1, Epoch: 1234, Tokens: 98_765_432_109_876,
+			Samples: 123_456_700_000, Deficit: deficit, Finished: i%3 == 0,
 			SeekPoint: millrace.SeekPoint{
 				Ordinal:    123_456_700_000,
 				Epoch:      1234,
@@ -84,7 +85,10 @@ func TestStateRoundTripAndSize(t *testing.T) {
 	for _, c := range []struct {
 		st   progress.State
 		most int // bytes of a source, beside 40 for everything else
-	}{{progress.New(1), 10}, {progress.New(3), 10}, {bigState(), 67}, {hugeState(), 128}, {carrying(bigState()), 178}, {carrying(hugeState()), mostState/64 - 1}} {
+	}{
+		{progress.New(1), 10}, {progress.New(3), 10}, {bigState(), 67}, {hugeState(), 128},
+		{carrying(bigState()), 178}, {carrying(hugeState()), mostState/64 - 1},
+	} {
 		text := c.st.Compact()
 		back, err := progress.Parse(text)
 		if err != nil || !back.Equal(c.st) || back.Compact() != text {
@@ -126,24 +130,51 @@ func TestStateRefused(t *testing.T) {
 		{"cut off", text[:len(text)-4], "cut off"},
 		{"edited", "B" + text[1:], "its sum does not match"},
 		{"version 1", edit(func(s *progress.State) { s.Version = 1 }), ""},
-		{"version 1 carries nothing", edit(func(s *progress.State) { s.Version, s.Carried = 1, []progress.Carried{{Ordinal: 2, Length: 3}} }), "other numbers"},
+		{
+			"version 1 carries nothing",
+			edit(func(s *progress.State) { s.Version, s.Carried = 1, []progress.Carried{{Ordinal: 2, Length: 3}} }),
+			"other numbers",
+		},
 		{"carried twice", edit(func(s *progress.State) {
 			s.Carried = []progress.Carried{{Ordinal: 2, Length: 3}, {Ordinal: 2, Length: 3}}
 		}), "out of order"},
-		{"carried nothing", edit(func(s *progress.State) { s.Carried = []progress.Carried{{Ordinal: 2}} }), "not drawn yet"},
-		{"carried of the cursor's document", edit(func(s *progress.State) { s.Carried = []progress.Carried{{Ordinal: 4, Length: 3}} }), "not drawn yet"},
+		{
+			"carried nothing", edit(func(s *progress.State) { s.Carried = []progress.Carried{{Ordinal: 2}} }),
+			"not drawn yet",
+		},
+		{
+			"carried of the cursor's document",
+			edit(func(s *progress.State) { s.Carried = []progress.Carried{{Ordinal: 4, Length: 3}} }), "not drawn yet",
+		},
 		{"seek point above what is carried", edit(func(s *progress.State) {
-			s.Carried, s.Sources[0].SeekPoint = []progress.Carried{{Ordinal: 2, Length: 3}}, millrace.SeekPoint{Ordinal: 3}
+			s.Carried = []progress.Carried{{Ordinal: 2, Length: 3}}
+			s.Sources[0].SeekPoint = millrace.SeekPoint{Ordinal: 3}
 		}), "its seek point at 3"},
-		{"more done than there was", edit(func(s *progress.State) { s.Done = progress.Done{Steps: 4} }), "of its window are done"},
-		{"carried beyond the sources", resum(append(good[:len(good):len(good)], 0, 0, 1, progress.CarriedNext, 9, 1, 1)), "other numbers"},
-		{"half of something carried", resum(append(good[:len(good):len(good)], 0, 0, 1, progress.CarriedNext)), "other numbers"},
+		{
+			"more done than there was", edit(func(s *progress.State) { s.Done = progress.Done{Steps: 4} }),
+			"of its window are done",
+		},
+		{
+			"carried beyond the sources",
+			resum(append(good[:len(good):len(good)], 0, 0, 1, progress.CarriedNext, 9, 1, 1)), "other numbers",
+		},
+		{
+			"half of something carried", resum(append(good[:len(good):len(good)], 0, 0, 1, progress.CarriedNext)),
+			"other numbers",
+		},
 		{"nothing in nothing", resum(append(good[:len(good):len(good)], 0, 0, 0)), "other numbers"},
-		{"another version", edit(func(s *progress.State) { s.Version = 3 }), "planner version 3, this binary plans version 2: go on with the program that saved it"},
+		{
+			"another version", edit(func(s *progress.State) { s.Version = 3 }),
+			"planner version 3, this binary plans version 2: go on with the program that saved it",
+		},
 		{"deficits", edit(func(s *progress.State) { s.Sources[1].Deficit = -6 }), "deficits"},
 		{"tokens", edit(func(s *progress.State) { s.Tokens = 6 }), "placed 7 tokens"},
 		{"seek point behind", edit(func(s *progress.State) { s.Sources[0].SeekPoint.Ordinal = 5 }), "other numbers"},
-		{"epoch from behind its seek point", edit(func(s *progress.State) { s.Sources[0].SeekPoint = millrace.SeekPoint{Ordinal: 2, EpochStart: 3} }), "other numbers"},
+		{
+			"epoch from behind its seek point",
+			edit(func(s *progress.State) { s.Sources[0].SeekPoint = millrace.SeekPoint{Ordinal: 2, EpochStart: 3} }),
+			"other numbers",
+		},
 		{"something follows", resum(append(good[:len(good):len(good)], 0)), "other numbers"},
 		{"a number is missing", resum(good[:len(good)-1]), "other numbers"},
 		{"more sources than there are", resum([]byte{1, 3, 7, 200}), "other numbers"},
@@ -160,7 +191,9 @@ func TestStateRefused(t *testing.T) {
 
 // FuzzParseState: a text with a right checksum is refused, or becomes a state that is written back unchanged.
 func FuzzParseState(f *testing.F) {
-	for _, st := range []progress.State{progress.New(0), progress.New(3), bigState(), hugeState(), carrying(bigState())} {
+	for _, st := range []progress.State{
+		progress.New(0), progress.New(3), bigState(), hugeState(), carrying(bigState()),
+	} {
 		b, _ := progress.CompactText().DecodeString(st.Compact())
 		f.Add(b[:len(b)-progress.SumBytes])
 	}

@@ -84,7 +84,9 @@ func golden(t *testing.T, out *strings.Builder, unit millrace.Unit, packing mill
 		sel := &steps[i]
 		fmt.Fprintf(out, "%s %s step %s: %d segments, %d bins, %d ppm, last %v\n  content %s\n  after %s\n", unit,
 			packing, sel.Step, len(sel.Segments), sel.NumBins, sel.Stats.FillPPM, sel.Last, sel.Content, sel.After)
-		for _, balance := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
+		for _, balance := range []millrace.Balance{
+			millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone,
+		} {
 			for _, layout := range []millrace.Layout{millrace.Packed, millrace.Varlen} {
 				opt := place.Options{
 					MicroBatch:  2,

@@ -1402,7 +1402,7 @@ type FetchRequest struct {
 	Step          uint64                 `protobuf:"varint,4,opt,name=step,proto3" json:"step,omitempty"` // for events and messages
 	Ordinal       []uint64               `protobuf:"varint,5,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
-	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // the reply holds one more token if the document goes on
+	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // the reply holds one more token if the document continues
 	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these segments; this is no takeover
 	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // decoding failed: read the records from the file again
 	unknownFields protoimpl.UnknownFields
@@ -4201,7 +4201,7 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 type StatusReply struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Fence         *Fence                   `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
-	Step          uint64                   `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`       // first step that not all ranks have acknowledged
+	Step          uint64                   `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`       // first step that not all ranks have consumed
 	Planned       uint64                   `protobuf:"varint,3,opt,name=planned,proto3" json:"planned,omitempty"` // steps sealed
 	Sources       map[string]*SourceStatus `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Quarantined   uint64                   `protobuf:"varint,5,opt,name=quarantined,proto3" json:"quarantined,omitempty"`

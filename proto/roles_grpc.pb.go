@@ -32,17 +32,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Orchestrator is what loaders, sidecars and people call.
+// Orchestrator serves loaders, sidecars and the commands of people.
 type OrchestratorClient interface {
-	// Load is a loader's whole life: it reports what it knows, and is told what to read.
+	// Load lasts as long as a loader: the loader reports offers and faults, and gets stripes to read.
 	Load(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LoaderEvent, LoaderOrder], error)
-	// Serve is a sidecar's whole life: it joins ranks and acknowledges, and is told plans.
+	// Serve lasts as long as a sidecar: the sidecar joins and commits for its ranks, and gets plans.
 	Serve(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[SidecarEvent, SidecarOrder], error)
-	// Status answers what the run is doing.
+	// Status describes the run now.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusReply, error)
-	// Ledger answers from the store what a step held, or where a sample went.
+	// Ledger reads from the store which segments a step held, or which steps held a sample.
 	Ledger(ctx context.Context, in *LedgerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LedgerReply], error)
-	// Mix changes the mixture of a run that goes on. It answers when the change is durable.
+	// Mix changes the mixture of a running run. It answers when the change is durable.
 	Mix(ctx context.Context, in *MixRequest, opts ...grpc.CallOption) (*MixReply, error)
 }
 
@@ -123,17 +123,17 @@ func (c *orchestratorClient) Mix(ctx context.Context, in *MixRequest, opts ...gr
 // All implementations must embed UnimplementedOrchestratorServer
 // for forward compatibility.
 //
-// Orchestrator is what loaders, sidecars and people call.
+// Orchestrator serves loaders, sidecars and the commands of people.
 type OrchestratorServer interface {
-	// Load is a loader's whole life: it reports what it knows, and is told what to read.
+	// Load lasts as long as a loader: the loader reports offers and faults, and gets stripes to read.
 	Load(grpc.BidiStreamingServer[LoaderEvent, LoaderOrder]) error
-	// Serve is a sidecar's whole life: it joins ranks and acknowledges, and is told plans.
+	// Serve lasts as long as a sidecar: the sidecar joins and commits for its ranks, and gets plans.
 	Serve(grpc.BidiStreamingServer[SidecarEvent, SidecarOrder]) error
-	// Status answers what the run is doing.
+	// Status describes the run now.
 	Status(context.Context, *StatusRequest) (*StatusReply, error)
-	// Ledger answers from the store what a step held, or where a sample went.
+	// Ledger reads from the store which segments a step held, or which steps held a sample.
 	Ledger(*LedgerRequest, grpc.ServerStreamingServer[LedgerReply]) error
-	// Mix changes the mixture of a run that goes on. It answers when the change is durable.
+	// Mix changes the mixture of a running run. It answers when the change is durable.
 	Mix(context.Context, *MixRequest) (*MixReply, error)
 	mustEmbedUnimplementedOrchestratorServer()
 }
@@ -288,9 +288,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Loader serves payload to constructors.
+// Loader serves tokens to sidecars.
 type LoaderClient interface {
-	// Fetch streams the asked segments' tokens as Arrow record batches (IPC): `index` uint32, `tokens` list<uint32>.
+	// Fetch streams the tokens of the requested segments as Arrow record batches (IPC): `index` uint32,
+	// `tokens` list<uint32>.
 	Fetch(ctx context.Context, in *FetchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FetchReply], error)
 }
 
@@ -325,9 +326,10 @@ type Loader_FetchClient = grpc.ServerStreamingClient[FetchReply]
 // All implementations must embed UnimplementedLoaderServer
 // for forward compatibility.
 //
-// Loader serves payload to constructors.
+// Loader serves tokens to sidecars.
 type LoaderServer interface {
-	// Fetch streams the asked segments' tokens as Arrow record batches (IPC): `index` uint32, `tokens` list<uint32>.
+	// Fetch streams the tokens of the requested segments as Arrow record batches (IPC): `index` uint32,
+	// `tokens` list<uint32>.
 	Fetch(*FetchRequest, grpc.ServerStreamingServer[FetchReply]) error
 	mustEmbedUnimplementedLoaderServer()
 }

@@ -49,7 +49,7 @@ type Config struct {
 // Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected; calls wait while it is not.
 type Link struct {
 	cfg      Config
-	born     int64 // boot time of this process, in nanoseconds
+	born     int64 // start of this process in nanoseconds since the boot of its host
 	up       *uplink
 	conns    *connections
 	watch    *watcher

@@ -161,12 +161,12 @@ func FuzzIndexBlob(f *testing.F) {
 		file := sized{900}
 		x, err := openIndex(file, blob)
 		if err != nil {
-			if !errors.Is(err, millrace.ErrMismatch) {
+			if !errors.Is(err, millrace.ErrDamaged) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if _, err := x.pointsOf(file); err != nil && !errors.Is(err, millrace.ErrMismatch) {
+		if _, err := x.pointsOf(file); err != nil && !errors.Is(err, millrace.ErrDamaged) {
 			t.Fatal(err)
 		}
 		for _, n := range []uint64{0, 1, 127, 128, 299, 300, x.count - 1, 1 << 63} {

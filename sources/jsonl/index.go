@@ -78,27 +78,27 @@ func (b *indexBuilder) encode(k kind, file, plain int64) []byte {
 	return append(append(append(out, b.points...), b.pages...), b.deltas...)
 }
 
-// openIndex checks that a blob can belong to f. Each lookup checks the entries that it finds, so a damaged blob does no
-// harm.
+// openIndex checks that a blob can belong to f. The error of an index that does not fit is ErrDamaged, so that it is
+// made again. Each lookup checks the entries that it finds, so a damaged blob does no harm.
 func openIndex(f sources.File, blob []byte) (*index, error) {
-	mismatch := func(what string) (*index, error) {
-		return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: %s", f.Name(), what)
+	unfit := func(what string) (*index, error) {
+		return nil, millrace.Errorf(millrace.ErrDamaged, "open index of %s: %s", f.Name(), what)
 	}
 	le := binary.LittleEndian
 	if len(blob) < indexHead || string(blob[:4]) != indexMagic {
-		return mismatch("not an index of JSON lines")
+		return unfit("not an index of JSON lines")
 	}
 	if le.Uint32(blob[4:]) != indexVersion || le.Uint32(blob[12:]) != pageRecords {
-		return mismatch("another version")
+		return unfit("another version")
 	}
 	if le.Uint64(blob[16:]) != uint64(f.Size()) {
-		return mismatch("made for a file of another size")
+		return unfit("made for a file of another size")
 	}
 	x := &index{kind: kind(le.Uint32(blob[8:])), plain: int64(le.Uint64(blob[24:])), count: le.Uint64(blob[32:])}
 	points := le.Uint64(blob[40:])
 	rest := blob[indexHead:]
 	if x.kind > lastKind || x.plain < 0 || points > uint64(len(rest))/indexPoint {
-		return mismatch("it does not fit together")
+		return unfit("it does not fit together")
 	}
 	x.points, rest = rest[:points*indexPoint], rest[points*indexPoint:]
 	if x.kind.seekable() {
@@ -107,7 +107,7 @@ func openIndex(f sources.File, blob []byte) (*index, error) {
 			pages++
 		}
 		if pages > uint64(len(rest))/indexPage {
-			return mismatch("it does not fit together")
+			return unfit("it does not fit together")
 		}
 		x.pages, x.deltas = rest[:pages*indexPage], rest[pages*indexPage:]
 	}
@@ -174,7 +174,7 @@ func (x *index) pointsOf(f sources.File) ([]point, error) {
 		p := x.pointAt(i)
 		if p.packed < packed || p.size < 0 || p.size > mostPacked || p.packed > f.Size()-p.size || p.at < at ||
 			p.at > x.plain {
-			return nil, millrace.Errorf(millrace.ErrMismatch, "open index of %s: restart point %d is out of place",
+			return nil, millrace.Errorf(millrace.ErrDamaged, "open index of %s: restart point %d is out of place",
 				f.Name(), i)
 		}
 		packed, at = p.packed+p.size, p.at

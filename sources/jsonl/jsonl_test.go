@@ -386,3 +386,30 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+// TestUnfitIndexIsDamage: the reader of a source makes a damaged index again, so an index of another version or size
+// must not end the run.
+func TestUnfitIndexIsDamage(t *testing.T) {
+	p, want := pages(t, 300)
+	f := fixture("plain", p, want, true)
+	file, err := f.Files.Open(fileName("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := jsonl.Format{}.Open(t.Context(), file, f.Field, f.Limits, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := s.Index(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, at := range map[string]int{"magic": 0, "version": 4, "kind": 8, "records of a page": 12, "size": 16} {
+		unfit := bytes.Clone(blob)
+		unfit[at] ^= 0x40
+		if _, err := (jsonl.Format{}).Open(t.Context(), file, f.Field, f.Limits, unfit); !errors.Is(err,
+			millrace.ErrDamaged) {
+			t.Errorf("%s: got %v, want ErrDamaged", name, err)
+		}
+	}
+}

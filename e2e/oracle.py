@@ -40,13 +40,16 @@ Documents = Dict[str, "np.ndarray[Any, Any]"]  # tokens by id
 def encoding(name: str) -> Tuple[tiktoken.Encoding, int]:
     """tiktoken's encoding and its end-of-text id, from the published ranks that a Go test module carries."""
     ranks_name, pattern, end = ENCODINGS[name]
-    module = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", "github.com/pkoukk/tiktoken-go-loader"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    # `go mod download` prints the module's directory, and fetches a module that no build needed before.
+    module = json.loads(
+        subprocess.run(
+            ["go", "mod", "download", "-json", "github.com/pkoukk/tiktoken-go-loader"],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )["Dir"]
     ranks: Dict[bytes, int] = {}
     for line in Path(module, "assets", ranks_name + ".tiktoken").read_bytes().splitlines():
         token, _, rank = line.partition(b" ")

@@ -1,0 +1,86 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"millrace"
+	"millrace/internal/seam"
+	"millrace/proto"
+)
+
+func TestAConditionWakesThoseWhoWait(t *testing.T) {
+	c := newCondition()
+	value := 0
+	done := make(chan error, 1)
+	go func() { done <- c.until(t.Context(), func() bool { return value == 2 }) }() // read below
+	c.update(func() { value = 1 })
+	c.update(func() { value = 2 })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.until(ctx, func() bool { return false }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait whose context has ended returns %v", err)
+	}
+}
+
+// TestTheEarliestStepIsExplained, then the next one, then the orchestrator's reason.
+func TestTheEarliestStepIsExplained(t *testing.T) {
+	w := &waits{clock: seam.System{}, doubt: make(chan struct{}, 1), fetches: map[*wait]struct{}{}}
+	late, early := w.newWait(7), w.newWait(3)
+	late.because("source web")
+	early.because("source code")
+	early.because("source books")
+	w.orchestratorSays("the disk is full")
+	for _, want := range []string{"step 3 waits for source books, since", "step 7 waits for source web, since"} {
+		if got := w.summary(); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "; the disk is full") {
+			t.Errorf("the summary is %q, want %q first", got, want)
+		}
+		early.clear()
+	}
+	late.clear()
+	if got := w.summary(); got != "the disk is full" {
+		t.Errorf("without fetches the summary is %q", got)
+	}
+}
+
+// TestAnOrderOfALowerTermIsRefused, and each higher term is new once.
+func TestAnOrderOfALowerTermIsRefused(t *testing.T) {
+	u := &uplink{}
+	for _, x := range []struct {
+		term  uint64
+		isNew bool
+		err   error
+	}{{3, true, nil}, {3, false, nil}, {2, false, millrace.ErrFenced}, {4, true, nil}} {
+		if isNew, err := u.admit(x.term); isNew != x.isNew || !errors.Is(err, x.err) {
+			t.Errorf("term %d: new %v, error %v", x.term, isNew, err)
+		}
+	}
+	if u.highestTerm() != 4 {
+		t.Errorf("the highest term is %d", u.highestTerm())
+	}
+}
+
+// TestAReportEndsWithItsMask: a segment is reported until it is masked, and only then hidden.
+func TestAReportEndsWithItsMask(t *testing.T) {
+	m := &masks{
+		log: slog.New(slog.DiscardHandler), up: &uplink{}, condition: newCondition(),
+		masked: map[segment]bool{}, bad: map[segment]*proto.Bad{},
+	}
+	p := &millrace.Plan{Assignments: []millrace.Assignment{{Segment: millrace.Segment{Ordinal: 5, Offset: 2, Length: 9}}}}
+	found := map[int]*proto.Quarantine{0: {Id: "a.jsonl#5"}}
+	m.accuse(p, "web", found)
+	if len(m.bad) != 1 || m.hides("web", &p.Assignments[0]) {
+		t.Fatalf("after the report: %d reports, hidden %v", len(m.bad), m.hides("web", &p.Assignments[0]))
+	}
+	m.add([]*proto.Mask{{Source: "web", Ordinal: 5, Offset: 2, Length: 9}})
+	m.accuse(p, "web", found)
+	if len(m.bad) != 0 || !m.hides("web", &p.Assignments[0]) || m.hides("code", &p.Assignments[0]) {
+		t.Errorf("after the mask: %d reports, hidden %v", len(m.bad), m.hides("web", &p.Assignments[0]))
+	}
+}

@@ -31,7 +31,7 @@ type Manifest struct {
 	Source      string
 	Format      string
 	Shuffle     Shuffle
-	Why         string // why Shuffle is not what was asked for; empty if it is
+	Why         string // why Shuffle differs from the configured one; empty if it does not
 	Shards      []Shard
 	Fingerprint Digest // over names, sizes, digests, format, shuffle and the other settings that decide the samples
 }

@@ -218,7 +218,7 @@ func TestUnreadableStates(t *testing.T) {
 			"another planner", field("planner", `"`+other.Compact()+`"`),
 			"planner version 7, this binary plans version 2: go on with the program that saved it",
 		},
-		{"no planner", field("planner", "null"), "planner state: it is not one"},
+		{"no planner", field("planner", "null"), "planner state: its text is no planner state"},
 		{"planner of another kind", field("planner", "5"), "cannot unmarshal number"},
 		{"step edited", field("step", "10"), "step 10, but its planner stands at 9"},
 		{"step negative", field("step", "-1"), "cannot unmarshal number"},

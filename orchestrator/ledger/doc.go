@@ -1,6 +1,6 @@
-// Package ledger answers which steps held a sample, and what a step held, over all attempts of a run.
+// Package ledger finds the steps that held a sample, and the samples of a step, over all attempts of a run.
 //
 // It reads the checkpoint store only. For each sealed step the store keeps an [Entry] for ever and the full plan for a
-// while; an index entry at each snapshot says where every source stood. Searches bisect the index entries, so their
+// while. An index entry at each snapshot has the position of every source. Searches bisect the index entries, so their
 // cost does not grow with the length of the run.
 package ledger

@@ -15,7 +15,7 @@ func (c cursor) before(o cursor) bool {
 	return c.ordinal < o.ordinal || c.ordinal == o.ordinal && c.offset < o.offset
 }
 
-// position says where a source stands at an index entry.
+// position is the position of a source at an index entry.
 //
 //  1. Steps from the entry on hold nothing below low.
 //  2. Steps before the entry, except the last `back` of them, hold nothing at or above drawn.
@@ -24,7 +24,7 @@ type position struct {
 	back       uint64
 }
 
-// EncodePositions returns the body of an index entry: where each source stands in the planner's state.
+// EncodePositions returns the body of an index entry: the position of each source in the planner's state.
 //
 //	per source  ordinal and offset of its cursor, as uvarints
 //	inside a window, or if segments are carried, also:

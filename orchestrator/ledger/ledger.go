@@ -16,7 +16,7 @@ import (
 // full plan is kept, and Complete is true then.
 type Step = *pb.LedgerReply
 
-// Run is what a ledger needs to know of its run. The ledger reads it and changes nothing in it.
+// Run has the data of a run that a ledger needs. The ledger reads it and changes nothing in it.
 type Run struct {
 	Stream    string
 	Identity  []byte
@@ -36,7 +36,7 @@ type Inverse func(
 	identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
 ) (at []millrace.Ordinal, known bool)
 
-// Ledger answers what steps held and which steps held a sample, over all attempts of a stream. It reads only and may be
+// Ledger finds the samples of steps and the steps of samples, over all attempts of a stream. It reads only and may be
 // used beside the orchestrator's loop, by one goroutine.
 type Ledger struct {
 	store     *checkpoint.Store

@@ -180,7 +180,7 @@ func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait
 	if a == Ended || meta.Reject == "" && (stop > tokens || c.More != (stop < tokens)) {
 		return seg, nil, millrace.Errorf(millrace.ErrMismatch,
 			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, now it has %d; "+
-				"it is not the document it was",
+				"it is another document than before: restore the source files",
 			d.begin.Step, d.replay.spec.Sources[c.Source].Name, c.Offset, stop, c.Ordinal, tokens)
 	}
 	seg = millrace.Segment{

@@ -70,7 +70,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		if at.Offset > 0 {
 			return a, millrace.Errorf(millrace.ErrMismatch,
 				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; "+
-					"it is not the document it was",
+					"it is another document than before: restore the source files",
 				r.state.Step, r.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
 		}
 		if !h.idling[source] {

@@ -44,7 +44,8 @@ type Stats struct {
 	Tokens  uint64 // of documents
 	Padded  uint64 // with every segment rounded up to the pad multiple
 	FillPPM uint64 // Padded, in millionths of GlobalBatch × SequenceLength
-	// steps from where each segment was drawn, summed; carried segments count from the window that drew them
+	// steps between the draw and the placement of each segment, summed; carried segments count from the
+	// window that drew them
 	Moved   uint64
 	Most    int // the largest of these distances
 	Drawn   int // with the first step of a window: segments that it was packed from, carried ones included

@@ -84,7 +84,7 @@ func Parse(text string) (State, error) {
 	}
 	b, err := compactText().DecodeString(text)
 	if err != nil || len(b) < sumBytes {
-		return refuse("it is not one, or cut off")
+		return refuse("its text is no planner state, or is cut off")
 	}
 	body := b[:len(b)-sumBytes]
 	if !bytes.Equal(b[len(body):], checksum(body)) {

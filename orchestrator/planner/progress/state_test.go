@@ -125,8 +125,8 @@ func TestStateRefused(t *testing.T) {
 	good = good[:len(good)-progress.SumBytes]
 	for _, c := range []struct{ name, text, want string }{
 		{"as it is", text, ""},
-		{"empty", "", "it is not one"},
-		{"no base64", "{}", "it is not one"},
+		{"empty", "", "its text is no planner state"},
+		{"no base64", "{}", "its text is no planner state"},
 		{"cut off", text[:len(text)-4], "cut off"},
 		{"edited", "B" + text[1:], "its sum does not match"},
 		{"version 1", edit(func(s *progress.State) { s.Version = 1 }), ""},

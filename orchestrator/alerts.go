@@ -102,7 +102,8 @@ type disk struct{ free, total uint64 }
 // lowSpace returns the condition that the journal's disk is nearly full, if it is.
 func (a *alerts) lowSpace() (out []condition) {
 	if low := max(uint64(minFree), a.disk.total/minShare); a.disk.total > 0 && a.disk.free < low {
-		text := fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full", low>>20)
+		text := fmt.Sprintf("the journal's disk has less than %d MiB free: make room, or the run waits when it is full",
+			low>>20)
 		out = append(out, condition{"disk", "", text, 0})
 	}
 	return out

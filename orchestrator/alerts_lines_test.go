@@ -35,7 +35,8 @@ func TestAlertsAreToldTwice(t *testing.T) {
 	if again := lines(); len(again) > 0 {
 		t.Errorf("told again: %q", again)
 	}
-	if kinds := w.m.Status().Alerts; !slices.ContainsFunc(kinds, func(a *pb.Alert) bool { return a.Kind == "disk" && a.Since == now.UnixMilli() }) {
+	if kinds := w.m.Status().Alerts; !slices.ContainsFunc(kinds,
+		func(a *pb.Alert) bool { return a.Kind == "disk" && a.Since == now.UnixMilli() }) {
 		t.Errorf("status says %v", kinds)
 	}
 	w.m.Disk(1<<39, 1<<40)

@@ -51,7 +51,9 @@ func TestMissingCapacityIsAnAlert(t *testing.T) {
 		t.Errorf("at once there are the alerts %q", got)
 	}
 	c.wait(roster.Absence)
-	if got, want := c.kinds(), fmt.Sprintf("unprotected@%d", lost.UnixMilli()); got != want || c.m.Status().Protected != 0 || c.m.Status().Sources["web"].Unprotected != 2 {
+	if got, want := c.kinds(), fmt.Sprintf("unprotected@%d", lost.UnixMilli()); got != want ||
+		c.m.Status().Protected != 0 ||
+		c.m.Status().Sources["web"].Unprotected != 2 {
 		t.Errorf("without a shadow the alerts are %q, want %q", got, want)
 	}
 	c.settle()
@@ -91,7 +93,8 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	old := reader(c.m, "code", 0).Standby
 	c.m.roster.Leaving(p.box, "loader-0")
 	c.turn()
-	if now := reader(c.m, "code", 0); now.Name != "shadow-0" || now.Term != old.Term || !has(p.box.take(), "bye: it was asked") {
+	if now := reader(c.m, "code", 0); now.Name != "shadow-0" || now.Term != old.Term ||
+		!has(p.box.take(), "bye: it was asked") {
 		t.Errorf("it left to %v", now)
 	}
 	p.open = false
@@ -101,7 +104,8 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 	for _, r := range c.m.Status().Roles {
 		roles[r.Name] = r.Role
 	}
-	if roles["loader-0"] != "shadow" || roles["shadow-0"] != "loader" || roles["loader-1"] != "loader" || c.m.roster.Unprotected(roster.AllSources) != 0 {
+	if roles["loader-0"] != "shadow" || roles["shadow-0"] != "loader" || roles["loader-1"] != "loader" ||
+		c.m.roster.Unprotected(roster.AllSources) != 0 {
 		t.Errorf("roles %v, %d unprotected", roles, c.m.roster.Unprotected(roster.AllSources))
 	}
 	alone := newCluster(t, 1, "loader-0", "loader-1")
@@ -119,7 +123,8 @@ func TestProgramsOfAnotherReleaseAreRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"}, {Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {
 		for _, err := range []error{w.m.roster.Connect(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}), w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
-			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "the orchestrator is test") || v != nil && !strings.Contains(err.Error(), "millrace 9.9") {
+			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "the orchestrator is test") ||
+				v != nil && !strings.Contains(err.Error(), "millrace 9.9") {
 				t.Errorf("%v: %v", v, err)
 			}
 		}

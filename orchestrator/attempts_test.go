@@ -52,7 +52,7 @@ func TestTheWatermarkIsTheSlowestRank(t *testing.T) {
 		t.Fatalf("watermark %d, next %d: want 1 and 4", w.m.s.Watermark, w.m.s.Next)
 	}
 	if !has(w.loader.take(), "release web below") {
-		t.Error("the loader was not told what it may forget")
+		t.Error("the loader was not told to release ordinals")
 	}
 }
 
@@ -81,7 +81,8 @@ func TestWrongStartsAreRefused(t *testing.T) {
 		w.turn()
 		got := w.sidecar.take()
 		for _, rank := range []string{"refuse rank 0: ", "refuse rank 1: "} {
-			if !slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, rank) && strings.Contains(l, c.want) }) {
+			if !slices.ContainsFunc(got,
+				func(l string) bool { return strings.HasPrefix(l, rank) && strings.Contains(l, c.want) }) {
 				t.Errorf("%s: %s%s is missing in %v", c.name, rank, c.want, got)
 			}
 		}
@@ -113,7 +114,8 @@ func TestARunOfAnotherUpHasHistory(t *testing.T) {
 	}
 }
 
-// TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes starts from a state, fresh, and after a restart of the orchestrator.
+// TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes starts from a state, fresh, and after a restart of the
+// orchestrator.
 func TestStartingBelowTheWatermarkIsANewAttemptWithEqualBytes(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -152,12 +154,13 @@ func TestLatestGoesOnInTheSameAttemptUnlessARankIsAhead(t *testing.T) {
 	w.turn()
 	w.joinAll("latest", nil)
 	if w.m.s.CurrentAttempt() != 2 || w.m.s.Attempt.Step != 2 {
-		t.Fatalf("attempt %d from step %d, want 2 from 2: rank 0 would see step 2 twice", w.m.s.CurrentAttempt(), w.m.s.Attempt.Step)
+		t.Fatalf("attempt %d from step %d, want 2 from 2: rank 0 would see step 2 twice", w.m.s.CurrentAttempt(),
+			w.m.s.Attempt.Step)
 	}
 }
 
-// TestRanksThatLeftTogetherStartTogether: ranks that died together come back one after the other. The rank at the watermark may
-// not begin before the rank ahead of it has declared its start, or each would wait for the other.
+// TestRanksThatLeftTogetherStartTogether: ranks that died together come back one after the other. The rank at the
+// watermark may not begin before the rank ahead of it has declared its start, or each would wait for the other.
 func TestRanksThatLeftTogetherStartTogether(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -173,7 +176,8 @@ func TestRanksThatLeftTogetherStartTogether(t *testing.T) {
 		t.Fatalf("rank 0 began without rank 1: %v", got)
 	}
 	w.join(1, "latest", nil)
-	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 2 step 2") || !has(got, "begin rank 1 attempt 2 step 2") {
+	if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 2 step 2") ||
+		!has(got, "begin rank 1 attempt 2 step 2") {
 		t.Fatalf("got %v", got)
 	}
 }
@@ -238,11 +242,12 @@ func TestARankGoesOnFromAStateAheadOfItsCommits(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	if w.m.s.Watermark != 3 {
-		t.Errorf("the watermark is %d, though every rank stands at 3", w.m.s.Watermark)
+		t.Errorf("the watermark is %d, and every rank stands at 3", w.m.s.Watermark)
 	}
 }
 
-// TestRanksThatAllLeftStartTogether: the first rank that comes back does not go on alone: the others may declare another start.
+// TestRanksThatAllLeftStartTogether: the first rank that comes back does not go on alone: the others may declare
+// another start.
 func TestRanksThatAllLeftStartTogether(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -287,7 +292,9 @@ func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	w.joinAll("state", insideStep(saved, 2, strings.Repeat("0", 32)))
-	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2") || !has(got, "refuse rank 1") || has(got, "begin") {
+	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2") ||
+		!has(got, "refuse rank 1") ||
+		has(got, "begin") {
 		t.Fatalf("got %v", got)
 	}
 	w.joinAll("latest", nil)
@@ -296,8 +303,8 @@ func TestMidStepStatesNeedTheSamePlacement(t *testing.T) {
 	}
 }
 
-// TestMidStepStatesBeyondTheirStepAreRefused: a state beyond the step's microbatches is refused, and one in a step that the
-// run does not reach.
+// TestMidStepStatesBeyondTheirStepAreRefused: a state beyond the step's microbatches is refused, and one in a step that
+// the run does not reach.
 func TestMidStepStatesBeyondTheirStepAreRefused(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -307,7 +314,9 @@ func TestMidStepStatesBeyondTheirStepAreRefused(t *testing.T) {
 	placement := strings.Fields(w.contents()[1][2])[1] // of 8 sequences, 2 ranks, 1 in a microbatch
 	w.sidecar.take()
 	w.joinAll("state", insideStep(saved, 4, placement))
-	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2, after 4 of its microbatches, and it has 4") || has(got, "begin") {
+	if got := w.sidecar.take(); !has(got,
+		"refuse rank 0: the state was saved inside step 2, after 4 of its microbatches, and it has 4") ||
+		has(got, "begin") {
 		t.Fatalf("got %v", got)
 	}
 	w = newWorld(t, 2)
@@ -315,7 +324,10 @@ func TestMidStepStatesBeyondTheirStepAreRefused(t *testing.T) {
 	w.restart()
 	w.connect()
 	w.joinAll("state", insideStep(saved, 2, placement))
-	if got := w.sidecar.take(); !has(got, "refuse rank 0: the state was saved inside step 2, and the run ends before it") || !has(got, "refuse rank 1") || has(got, "begin") {
+	if got := w.sidecar.take(); !has(got,
+		"refuse rank 0: the state was saved inside step 2, and the run ends before it") ||
+		!has(got, "refuse rank 1") ||
+		has(got, "begin") {
 		t.Fatalf("got %v", got)
 	}
 	w.joinAll("latest", nil)
@@ -336,13 +348,14 @@ func TestAStopBehindTheStateEndsTheRun(t *testing.T) {
 	w.restart()
 	w.connect()
 	w.joinAll("state", from)
-	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 5") || !has(got, "ended after 5") || has(got, "plan") {
+	if got := w.sidecar.take(); !has(got, "begin rank 1 attempt 1 step 5") || !has(got, "ended after 5") ||
+		has(got, "plan") {
 		t.Fatalf("got %v", got)
 	}
 }
 
-// TestLatestFollowsTheWatermark: a rank that is ahead of the others and comes back alone waits for them. Then it goes on at
-// its own position, in the middle of the run and at its end.
+// TestLatestFollowsTheWatermark: a rank that is ahead of the others and comes back alone waits for them. Then it goes
+// on at its own position, in the middle of the run and at its end.
 func TestLatestFollowsTheWatermark(t *testing.T) {
 	for _, end := range []bool{false, true} {
 		w := newWorld(t, 2)
@@ -367,14 +380,15 @@ func TestLatestFollowsTheWatermark(t *testing.T) {
 		w.sidecar.take()
 		w.join(0, "latest", nil)
 		if got := w.sidecar.take(); has(got, "begin") {
-			t.Fatalf("rank 0 began below where it stood: %v", got)
+			t.Fatalf("rank 0 began below its position: %v", got)
 		}
 		for step := from; step < to; step++ {
 			w.m.Committed(w.sidecar, &proto.Commit{Rank: 1, Attempt: 1, Step: step})
 		}
 		w.turn()
 		got := w.sidecar.take()
-		if !has(got, fmt.Sprintf("begin rank 0 attempt 1 step %d", to)) || has(got, "ended after") != end || w.m.Done() != end {
+		if !has(got, fmt.Sprintf("begin rank 0 attempt 1 step %d", to)) || has(got, "ended after") != end ||
+			w.m.Done() != end {
 			t.Fatalf("at the end %v: %v, done %v", end, got, w.m.Done())
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"millrace/proto"
 )
 
-// TestAnUnansweredAttemptIsNoHistory: the orchestrator is lost between opening the first attempt and answering. The ranks
-// declare the same starts again.
+// TestAnUnansweredAttemptIsNoHistory: the orchestrator is lost between opening the first attempt and answering. The
+// ranks declare the same starts again.
 func TestAnUnansweredAttemptIsNoHistory(t *testing.T) {
 	for _, start := range []string{"", "fresh", "latest"} {
 		w := newWorld(t, 2)

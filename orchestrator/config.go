@@ -17,8 +17,8 @@ import (
 type Source struct {
 	Name    string
 	Loaders []string // who serves each stripe
-	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else the
-	// number of records seen so far.
+	// Allowed returns how many quarantined records the budget takes. records is their total if they are counted, else
+	// the number of records seen so far.
 	Allowed func(counted bool, records uint64) uint64
 }
 
@@ -31,15 +31,16 @@ type Config struct {
 	Recost  func(cost.Cost) func(*planner.Selection) (*millrace.Plan, error)
 	Cost    cost.Cost // of Place
 	Placing *proto.Placing
-	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many steps;
-	// 0: only when a user asks for it.
+	// Adaptive makes weights of reported losses; nil: nothing does. Refit fits costs to reported times every so many
+	// steps; 0: only when a user asks for it.
 	Adaptive    *feedback.Settings
 	Refit       uint64
 	Ranks       int      // trainer ranks, along all axes
 	Sources     []Source // sorted by name, as Spec.Sources
 	Identity    []byte   // canonical JSON
 	facts.Rules          // of migrating a saved state to this run
-	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader sees.
+	// Compare returns an error that names the file which differs between a pinned manifest and the files that a loader
+	// sees.
 	Compare func(pinned, now *millrace.Manifest) error
 	Shadows int // shadows of a sound run
 	// Inverse finds samples for the ledger. If it is nil, they are looked up in the plans that are kept.

@@ -8,15 +8,16 @@ import (
 	"millrace/proto"
 )
 
-// Decision follows from the state and the observed facts. To decide changes nothing: Machine.Apply carries a decision out
-// when its facts are durable. It is valid until the next event.
+// Decision follows from the state and the observed facts. To decide changes nothing: Machine.Apply carries a decision
+// out when its facts are durable. It is valid until the next event.
 type Decision struct {
 	Facts   []facts.Fact // to journal
 	Failed  error        // why the run cannot go on
 	effects []effect
 }
 
-// An effect is a change that needs no record because it can be learnt again, or an answer. It is applied before the facts.
+// An effect is a change that needs no record because it can be learnt again, or an answer. It is applied before the
+// facts.
 type effect interface{ apply(m *Machine) }
 
 // IsEmpty reports whether there is nothing left to do.
@@ -157,7 +158,8 @@ func acknowledged(a *proto.Acknowledged) facts.Fact {
 // decideLoaders journals the manifests that were seen first, then who reads which stripe, and publishes the directory.
 func (m *Machine) decideLoaders() (out Decision) {
 	for _, mf := range m.roster.Unpinned() {
-		out.Facts = append(out.Facts, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+		out.Facts = append(out.Facts,
+			facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
 	if len(out.Facts) > 0 {
 		return out
@@ -221,8 +223,8 @@ func (m *Machine) decidePlan() Decision {
 	}
 }
 
-// drawNext draws documents for the next step. It needs no record: every orchestrator draws the same documents from the same
-// facts.
+// drawNext draws documents for the next step. It needs no record: every orchestrator draws the same documents from the
+// same facts.
 type drawNext struct{}
 
 func (drawNext) apply(m *Machine) {

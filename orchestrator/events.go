@@ -113,7 +113,8 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	}
 }
 
-// Mix asks for a change of the mixture. It is answered when it is durable, or refused. answer is called as an action of a turn and must not block.
+// Mix asks for a change of the mixture. It is answered when it is durable, or refused. answer is called as an action of
+// a turn and must not block.
 func (m *Machine) Mix(request *pb.MixRequest, answer func(*pb.MixReply, error)) {
 	m.mix.Ask(request, answer)
 }

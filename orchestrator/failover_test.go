@@ -57,8 +57,16 @@ type cluster struct {
 var slots = []string{"loader-0", "loader-1", "shadow-0", "shadow-1"}
 
 func newCluster(t *testing.T, seed uint64, names ...string) *cluster {
-	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 9)), cfg: newConfig(t, 2), now: time.UnixMilli(1_000_000), slots: map[string]*loaderProcess{},
-		dir: map[facts.Stripe]*proto.LoaderStripe{}, standbys: map[string]bool{}, primary: map[string]string{}}
+	c := &cluster{
+		t:        t,
+		rng:      rand.New(rand.NewPCG(seed, 9)),
+		cfg:      newConfig(t, 2),
+		now:      time.UnixMilli(1_000_000),
+		slots:    map[string]*loaderProcess{},
+		dir:      map[facts.Stripe]*proto.LoaderStripe{},
+		standbys: map[string]bool{},
+		primary:  map[string]string{},
+	}
 	c.cfg.Sources[1].Loaders = []string{"loader-0", "loader-1"}
 	c.cfg.Shadows = len(names) - 2
 	for _, name := range names {
@@ -175,7 +183,8 @@ func (c *cluster) checkDirectory(d *proto.Loaders) {
 			c.t.Fatalf("the directory went from %v to %v", old, s)
 		}
 		if s.Standby != nil && (s.Standby.Term <= s.Term || s.Standby.Name == s.Name) {
-			c.t.Fatalf("%s/%d: the standby %v does not follow %s under term %d", s.Source, s.Stripe, s.Standby, s.Name, s.Term)
+			c.t.Fatalf("%s/%d: the standby %v does not follow %s under term %d", s.Source, s.Stripe, s.Standby, s.Name,
+				s.Term)
 		}
 		c.dir[key] = s
 	}
@@ -207,7 +216,16 @@ func (c *cluster) come(name string) {
 func address(p *loaderProcess) string { return fmt.Sprint(p.name, p.pid) }
 
 func (c *cluster) hello(p *loaderProcess) error {
-	return c.m.roster.Connect(p.box, &proto.LoaderHello{Version: testVersion(), Name: p.name, Pid: p.pid, Address: address(p), Standby: p.name[0] == 's'})
+	return c.m.roster.Connect(
+		p.box,
+		&proto.LoaderHello{
+			Version: testVersion(),
+			Name:    p.name,
+			Pid:     p.pid,
+			Address: address(p),
+			Standby: p.name[0] == 's',
+		},
+	)
 }
 
 // obey lets a process carry out its next order.
@@ -284,7 +302,11 @@ func (c *cluster) offer(p *loaderProcess, most int) (said bool) {
 }
 
 func fill(m *proto.Offers, ordinal uint64, tokens uint32) {
-	m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, ordinal), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, ordinal), append(m.Tokens, tokens)
+	m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, ordinal), append(m.Epoch,
+		0), append(m.Shard, 0), append(
+		m.Record,
+		ordinal,
+	), append(m.Tokens, tokens)
 }
 
 // lie offers false lengths under every term except the one under which the process is a primary.
@@ -363,7 +385,13 @@ func (c *cluster) happen() {
 	case 5, 6:
 		for key, s := range c.dir {
 			if s.Standby != nil && c.rng.IntN(2) == 0 {
-				late := &proto.Switched{Source: key.Source, Stripe: key.Index, Term: s.Standby.Term, Step: c.m.s.Watermark, Reason: "silent"}
+				late := &proto.Switched{
+					Source: key.Source,
+					Stripe: key.Index,
+					Term:   s.Standby.Term,
+					Step:   c.m.s.Watermark,
+					Reason: "silent",
+				}
 				c.m.roster.Switched(late, c.m.s.AssignTerm)
 				break
 			}
@@ -418,16 +446,6 @@ func (c *cluster) settle() {
 	}
 }
 
-// plans returns the digests of all sealed steps.
-func (c *cluster) plans() (out []string) {
-	for _, f := range c.journal {
-		if f.Plan != nil {
-			out = append(out, fmt.Sprintf("%d/%d %x %x", f.Plan.Fence.Attempt, f.Plan.Step, f.Plan.Content, f.Plan.Placement))
-		}
-	}
-	return out
-}
-
 func (c *cluster) run(events int, below uint64) {
 	for range events {
 		c.happen()
@@ -459,7 +477,8 @@ func TestFaultsOfLoadersChangeNoPlan(t *testing.T) {
 		}
 		for _, src := range c.cfg.Sources {
 			for stripe := range src.Loaders {
-				if now := reader(c.m, src.Name, uint32(stripe)); now.Name == "" || c.cfg.Shadows > 0 && now.Standby == nil {
+				if now := reader(c.m, src.Name, uint32(stripe)); now.Name == "" ||
+					c.cfg.Shadows > 0 && now.Standby == nil {
 					t.Fatalf("seed %d: %s/%d is left to %v", seed, src.Name, stripe, now)
 				}
 			}

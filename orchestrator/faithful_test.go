@@ -66,7 +66,9 @@ func (k *kept) check(what string) {
 	if err != nil {
 		k.t.Fatalf("after %s: %v", what, err)
 	}
-	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next || text(s.Base) != text(k.m.s.Base) || text(s.Tail()) != text(k.m.s.Tail()) {
+	if got, want := snapshotBytes(k.t, s), snapshotBytes(k.t, k.m.s); got != want || s.Next != k.m.s.Next ||
+		text(s.Base) != text(k.m.s.Base) ||
+		text(s.Tail()) != text(k.m.s.Tail()) {
 		k.t.Fatalf("after %s: the store says %s, it is %s", what, s, k.m.s)
 	}
 	if k.m.s.Attempt != nil {
@@ -96,7 +98,8 @@ func (k *kept) reborn() {
 		k.t.Fatal(err)
 	}
 	k.o.m = k.m
-	k.apply(journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}))
+	k.apply(
+		journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}))
 	k.connect()
 }
 
@@ -130,9 +133,23 @@ func (k *kept) act(rng *rand.Rand) string {
 		k.m.saves.observe(s.Watermark)
 	case n < 18:
 		o := rng.Uint64N(50)
-		mask := &proto.Mask{Source: sourceNames[rng.IntN(2)], Ordinal: o, Length: 3, Attempt: uint32(s.CurrentAttempt()), Step: s.Watermark}
+		mask := &proto.Mask{
+			Source:  sourceNames[rng.IntN(2)],
+			Ordinal: o,
+			Length:  3,
+			Attempt: uint32(s.CurrentAttempt()),
+			Step:    s.Watermark,
+		}
 		mask.Sample = &proto.Quarantine{Source: mask.Source, Ordinal: o, Reason: "damaged"}
-		k.apply(journal(facts.Fact{Record: &proto.Record{Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}}}}))
+		k.apply(
+			journal(
+				facts.Fact{
+					Record: &proto.Record{
+						Fact: &proto.Record_Masked{Masked: &proto.Masked{Masks: []*proto.Mask{mask}}},
+					},
+				},
+			),
+		)
 	case n < 19:
 		k.joinAll([]string{"fresh", "latest"}[rng.IntN(2)], nil)
 		return "all ranks anew"
@@ -167,15 +184,16 @@ func (k *kept) mix(rng *rand.Rand) {
 		for key := range k.expect {
 			var attempt uint32
 			var step uint64
-			if fmt.Sscanf(key, "%d/%d", &attempt, &step); attempt == uint32(s.CurrentAttempt()) && step >= s.Mixed[before].AtStep {
+			if fmt.Sscanf(key, "%d/%d", &attempt, &step); attempt == uint32(s.CurrentAttempt()) &&
+				step >= s.Mixed[before].AtStep {
 				delete(k.expect, key)
 			}
 		}
 	}
 }
 
-// TestTheStoreIsTheState: after any history of attempts, masks, commits, ends, crashes and snapshots, the newest snapshot and
-// the records after it give the same state. The restored machine plans the step that the run plans next.
+// TestTheStoreIsTheState: after any history of attempts, masks, commits, ends, crashes and snapshots, the newest
+// snapshot and the records after it give the same state. The restored machine plans the step that the run plans next.
 func TestTheStoreIsTheState(t *testing.T) {
 	seen, met, attempts, ends := map[string]int{}, 0, uint32(0), 0
 	for seed := range uint64(8) {
@@ -213,7 +231,8 @@ func TestTheStoreIsTheState(t *testing.T) {
 				if want := k.expect[fmt.Sprint(attempt, "/", step)]; want != "" {
 					met++
 					if want != contents {
-						t.Fatalf("seed %d: attempt %d, step %d holds %s, the restored machine said %s", seed, attempt, step, contents, want)
+						t.Fatalf("seed %d: attempt %d, step %d holds %s, the restored machine said %s", seed, attempt,
+							step, contents, want)
 					}
 				}
 			}
@@ -221,7 +240,10 @@ func TestTheStoreIsTheState(t *testing.T) {
 		}
 	}
 	t.Logf("%d plans foretold, %d attempts, %d moments after an end, %v", met, attempts, ends, len(seen))
-	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 || seen["back to an older state"] == 0 || seen["a change of the mixture"] == 0 {
-		t.Errorf("the histories hold too little: %d plans foretold, %d attempts, %d ends, %v", met, attempts, ends, seen)
+	if met < 50 || attempts < 4 || ends == 0 || seen["a crash"] == 0 || seen["a snapshot"] == 0 ||
+		seen["back to an older state"] == 0 ||
+		seen["a change of the mixture"] == 0 {
+		t.Errorf("the histories hold too little: %d plans foretold, %d attempts, %d ends, %v", met, attempts, ends,
+			seen)
 	}
 }

@@ -161,8 +161,14 @@ func (r *reports) weights(p *feedback.Policy) adaption {
 		return d
 	}
 	free, _ := r.mix.FreeFrom()
-	c := &pb.Mixed{Attempt: r.s.Attempt.Attempt, Known: r.s.Next, AtStep: free, By: r.cfg.Adaptive.Policy, Policy: p.Summary(),
-		Why: fmt.Sprintf("losses of steps below %d", r.s.Watermark)}
+	c := &pb.Mixed{
+		Attempt: r.s.Attempt.Attempt,
+		Known:   r.s.Next,
+		AtStep:  free,
+		By:      r.cfg.Adaptive.Policy,
+		Policy:  p.Summary(),
+		Why:     fmt.Sprintf("losses of steps below %d", r.s.Watermark),
+	}
 	from, err := r.mix.PointOf(c)
 	if err != nil {
 		d.failed = err
@@ -183,7 +189,8 @@ func (r *reports) weights(p *feedback.Policy) adaption {
 	return d
 }
 
-// leastGain is the least further part of the variance of times that other coefficients must explain to be worth a change.
+// leastGain is the least further part of the variance of times that other coefficients must explain to be worth a
+// change.
 const leastGain = 0.001
 
 // costs returns the change to coefficients that fit the times better, nil if none do.
@@ -194,8 +201,14 @@ func (r *reports) costs() *pb.Mixed {
 	if !ok || r.fit.Reports() == r.times || is < was+leastGain {
 		return nil
 	}
-	return &pb.Mixed{Attempt: r.s.Attempt.Attempt, Known: r.s.Next, AtStep: r.s.Next, By: "refit", Why: r.fitText(was, is),
-		Change: &pb.Mixed_Costs{Costs: &pb.Costed{Linear: linear, Quadratic: quadratic}}}
+	return &pb.Mixed{
+		Attempt: r.s.Attempt.Attempt,
+		Known:   r.s.Next,
+		AtStep:  r.s.Next,
+		By:      "refit",
+		Why:     r.fitText(was, is),
+		Change:  &pb.Mixed_Costs{Costs: &pb.Costed{Linear: linear, Quadratic: quadratic}},
+	}
 }
 
 func (r *reports) fitText(was, is float64) string {

@@ -18,8 +18,8 @@ func newAdaptive(t *testing.T, ranks int, policy string) *world {
 	return w
 }
 
-// learn consumes steps up to below and reports their losses. These fall with the step, faster for code; scale changes them. The
-// times are those of a trainer whose attention costs as much as all linear work at 40 tokens.
+// learn consumes steps up to below and reports their losses. These fall with the step, faster for code; scale changes
+// them. The times are those of a trainer whose attention costs as much as all linear work at 40 tokens.
 func (w *world) learn(below uint64, scale float64) {
 	w.t.Helper()
 	for w.m.s.Watermark < below {
@@ -31,10 +31,20 @@ func (w *world) learn(below uint64, scale float64) {
 			sums[int(at*plan.Microbatches+plan.Assignments.Microbatch[i])] += n + n*n/40
 		}
 		for r := range w.cfg.Ranks {
-			report := &proto.Reported{Rank: uint32(r), Attempt: w.m.s.Attempt.Attempt, Step: step, Losses: []*proto.SourceLoss{
-				{Source: "code", LossSum: 100 * scale / float64(step+1), Tokens: 100}, {Source: "web", LossSum: 200, Tokens: 100}, {Source: "gone", LossSum: 1, Tokens: 1}}}
+			report := &proto.Reported{
+				Rank:    uint32(r),
+				Attempt: w.m.s.Attempt.Attempt,
+				Step:    step,
+				Losses: []*proto.SourceLoss{
+					{
+						Source:  "code",
+						LossSum: 100 * scale / float64(step+1),
+						Tokens:  100,
+					}, {Source: "web", LossSum: 200, Tokens: 100}, {Source: "gone", LossSum: 1, Tokens: 1}},
+			}
 			for micro := range plan.Microbatches {
-				report.Microbatch, report.Seconds = append(report.Microbatch, micro), append(report.Seconds, 1e-3*sums[int(uint32(r)*plan.Microbatches+micro)])
+				report.Microbatch, report.Seconds = append(report.Microbatch, micro), append(report.Seconds,
+					1e-3*sums[int(uint32(r)*plan.Microbatches+micro)])
 			}
 			report.Microbatch, report.Seconds = append(report.Microbatch, 1000), append(report.Seconds, 7)
 			w.m.reports.observe(report)
@@ -52,8 +62,8 @@ func (w *world) made() map[string]int {
 	return out
 }
 
-// TestReportsBecomeJournaledWeights: a run that is restarted, taken back, or resumed elsewhere plans by the journaled weights, not by
-// later reports.
+// TestReportsBecomeJournaledWeights: a run that is restarted, taken back, or resumed elsewhere plans by the journaled
+// weights, not by later reports.
 func TestReportsBecomeJournaledWeights(t *testing.T) {
 	for _, policy := range []string{feedback.ODM, feedback.ADO} {
 		golden := newAdaptive(t, 2, policy)
@@ -64,7 +74,8 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		if made[policy] < 4 || made["refit"] != 1 {
 			t.Fatalf("%s: changes %v", policy, made)
 		}
-		if cost, ok := golden.m.mix.Overrides().Cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
+		if cost, ok := golden.m.mix.Overrides().Cost(golden.m.s.Next); !ok || cost.Linear*10/cost.Quadratic < 380 ||
+			cost.Linear*10/cost.Quadratic > 420 {
 			t.Errorf("%s: costs %+v were fitted to times with a ratio of 40", policy, cost)
 		}
 		want := golden.sealedPlans(1)
@@ -72,7 +83,8 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		same := func(w *world, attempt uint32, what string) {
 			t.Helper()
 			for step, p := range w.sealedPlans(attempt) {
-				if step < last+4 && want[step] != nil && (string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
+				if step < last+4 && want[step] != nil &&
+					(string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
 					t.Fatalf("%s, %s: step %d differs", policy, what, step)
 				}
 			}
@@ -85,7 +97,8 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		before := back.made()[policy]
 		back.learn(20, 37)
 		if got := back.made()[policy]; got != before {
-			t.Errorf("%s: %d sets of weights, %d were journaled: losses that were reported again made some", policy, got, before)
+			t.Errorf("%s: %d sets of weights, %d were journaled: losses that were reported again made some", policy,
+				got, before)
 		}
 		same(back, 2, "taken back")
 		back.learn(40, 37)
@@ -97,7 +110,7 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 		other.joinAll("state", want[last].State)
 		same(other, 1, "resumed from a state alone")
 		if string(other.m.mix.Overrides().Policy()) != string(golden.m.mix.Overrides().Policy()) {
-			t.Errorf("%s: the state forgot what the policy remembers", policy)
+			t.Errorf("%s: the state lacks the memory of the policy", policy)
 		}
 	}
 }
@@ -121,7 +134,8 @@ func TestReportsChangeNothingUnlessConfigured(t *testing.T) {
 		t.Errorf("the fit is shown as %v", fit)
 	}
 	w.must(&proto.MixRequest{Change: &proto.MixRequest_Calibrate{Calibrate: true}})
-	if cost, _ := w.m.mix.Costs(w.m.s.Next); cost.Linear*10/cost.Quadratic < 380 || cost.Linear*10/cost.Quadratic > 420 {
+	if cost, _ := w.m.mix.Costs(w.m.s.Next); cost.Linear*10/cost.Quadratic < 380 ||
+		cost.Linear*10/cost.Quadratic > 420 {
 		t.Errorf("fitted by hand: %+v", cost)
 	}
 }

@@ -32,7 +32,8 @@ func asked(b *box) (call uint64) {
 	return call
 }
 
-// TestRanksOfSeveralHostsStartTogether: all ranks died. The first one is back before the other's host has said that its rank left.
+// TestRanksOfSeveralHostsStartTogether: all ranks died. The first one is back before the other's host has said that its
+// rank left.
 func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	w, other := hosts(t)
 	w.joinFrom(w.sidecar, 0, "fresh")
@@ -45,7 +46,7 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	other.take()
 	w.joinFrom(w.sidecar, 0, "latest")
 	if got := w.sidecar.take(); has(got, "begin") {
-		t.Fatalf("rank 0 began though nobody knows whether rank 1 is there: %v", got)
+		t.Fatalf("rank 0 began before the host of rank 1 answered: %v", got)
 	}
 	call := asked(other)
 	if call == 0 {
@@ -55,13 +56,14 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 	w.m.ranks.Present(&proto.Present{Call: call})
 	w.turn()
 	w.joinFrom(other, 1, "latest")
-	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 2 step 2") || !has(got, "begin rank 1 attempt 2 step 2") {
+	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 2 step 2") ||
+		!has(got, "begin rank 1 attempt 2 step 2") {
 		t.Fatalf("got %v", got)
 	}
 }
 
-// TestARankGoesOnAloneIfTheOthersArePresent: the host of the others says so, or the host that replaces it, or a rank has
-// gone on there.
+// TestARankGoesOnAloneIfTheOthersArePresent: the host of the others says so, or the host that replaces it, or a rank
+// has gone on there.
 func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {
 	for _, how := range []string{"says so", "is replaced", "is replaced and its rank goes on later"} {
 		w, other := hosts(t)
@@ -118,13 +120,14 @@ func TestLatestIsResolvedWhenAllHaveJoined(t *testing.T) {
 	w.turn()
 	w.sidecar.take()
 	w.joinFrom(other, 1, "latest")
-	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 1 step 3") || !has(got, "begin rank 1 attempt 1 step 3") {
+	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 1 step 3") ||
+		!has(got, "begin rank 1 attempt 1 step 3") {
 		t.Fatalf("got %v", got)
 	}
 }
 
-// TestARankWithoutAStartBeginsBehindTheOthers: the answer to one rank was lost with its host's stream, and the other has
-// gone ahead.
+// TestARankWithoutAStartBeginsBehindTheOthers: the answer to one rank was lost with its host's stream, and the other
+// has gone ahead.
 func TestARankWithoutAStartBeginsBehindTheOthers(t *testing.T) {
 	w, other := hosts(t)
 	w.joinFrom(w.sidecar, 0, "")
@@ -142,7 +145,7 @@ func TestARankWithoutAStartBeginsBehindTheOthers(t *testing.T) {
 	w.turn()
 	w.joinFrom(other, 1, "")
 	if got := other.take(); !has(got, "refuse rank 1: this run has history") {
-		t.Fatalf("one that has consumed a step has to say where it starts: %v", got)
+		t.Fatalf("a rank that has consumed a step must declare its start: %v", got)
 	}
 }
 

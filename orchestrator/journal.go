@@ -11,7 +11,8 @@ import (
 	"millrace/proto"
 )
 
-// snapshotEvery is the journal records between two snapshots; retention the steps below the oldest needed one whose full plans stay.
+// snapshotEvery is the journal records between two snapshots; retention the steps below the oldest needed one whose
+// full plans stay.
 const (
 	snapshotEvery = 512
 	retention     = 1000
@@ -58,12 +59,18 @@ func (o *Orchestrator) commit(made []facts.Fact) error {
 // stored is a sealed step as the ledger keeps it: the plan without its run state, which the deltas lead to.
 func (o *Orchestrator) stored(f facts.Fact) (checkpoint.Plan, error) {
 	p := f.Plan
-	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(&proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
-		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta, SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch})
+	kept := &proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
+		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta,
+		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch}
+	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(kept)
 	if err != nil {
 		return checkpoint.Plan{}, fmt.Errorf("encode plan: %w", err)
 	}
-	return checkpoint.Plan{Key: o.key(p.Fence.Attempt, p.Step), Body: body, Digest: ledger.NewEntry(p, f.GetSealed().Chain).Encode()}, nil
+	return checkpoint.Plan{
+		Key:    o.key(p.Fence.Attempt, p.Step),
+		Body:   body,
+		Digest: ledger.NewEntry(p, f.GetSealed().Chain).Encode(),
+	}, nil
 }
 
 // kind is the record's number in the journal: the field number of its fact.
@@ -77,8 +84,8 @@ func (o *Orchestrator) snapshot() error {
 	return o.snapshotAt(last)
 }
 
-// snapshotAt saves a snapshot of the state, which stands after journal record index. It drops all data that the snapshot
-// makes superfluous.
+// snapshotAt saves a snapshot of the state, which stands after journal record index. It drops all data that the
+// snapshot makes superfluous.
 func (o *Orchestrator) snapshotAt(index uint64) error {
 	s := o.m.s
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(s.Snapshot())
@@ -100,15 +107,18 @@ func (o *Orchestrator) leaveIndexEntry() error {
 	if o.m.s.Attempt == nil {
 		return nil
 	}
-	post := checkpoint.IndexEntry{Key: o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark), Body: ledger.EncodePositions(&o.m.s.Base.Planner)}
+	post := checkpoint.IndexEntry{
+		Key:  o.key(o.m.s.Attempt.Attempt, o.m.s.Watermark),
+		Body: ledger.EncodePositions(&o.m.s.Base.Planner),
+	}
 	if _, err := o.opt.Store.Commit(checkpoint.Commit{LedgerIndex: []checkpoint.IndexEntry{post}}); err != nil {
 		return fmt.Errorf("leave index entry in the ledger: %w", err)
 	}
 	return nil
 }
 
-// retire drops all data that a snapshot after journal record index makes superfluous: records, older snapshots, and plans
-// that neither the state nor a trainer's saved checkpoint needs.
+// retire drops all data that a snapshot after journal record index makes superfluous: records, older snapshots, and
+// plans that neither the state nor a trainer's saved checkpoint needs.
 func retire(store *checkpoint.Store, stream string, s *facts.State, index uint64) error {
 	if err := store.Truncate(index + 1); err != nil {
 		return err

@@ -12,7 +12,10 @@ import (
 
 // TestTheLedgerKeepsAllButTheState: a field of a plan that stored forgets would be lost by the first restart.
 func TestTheLedgerKeepsAllButTheState(t *testing.T) {
-	p := &proto.Plan{Fence: &proto.Fence{Attempt: 1, Term: 2}, Assignments: &proto.Assignments{Source: []uint32{0}, Ordinal: []uint64{3}}}
+	p := &proto.Plan{
+		Fence:       &proto.Fence{Attempt: 1, Term: 2},
+		Assignments: &proto.Assignments{Source: []uint32{0}, Ordinal: []uint64{3}},
+	}
 	m := p.ProtoReflect()
 	for i := range m.Descriptor().Fields().Len() {
 		switch f := m.Descriptor().Fields().Get(i); f.Kind() {
@@ -29,7 +32,8 @@ func TestTheLedgerKeepsAllButTheState(t *testing.T) {
 			t.Fatalf("field %s is of a kind that this test does not fill", f.Name())
 		}
 	}
-	body, err := (&Orchestrator{}).stored(facts.Fact{Plan: p, Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{}}}})
+	body, err := (&Orchestrator{}).stored(
+		facts.Fact{Plan: p, Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

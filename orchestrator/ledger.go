@@ -26,7 +26,14 @@ func OpenLedger(store *checkpoint.Store, stream millrace.Stream, inverse ledger.
 
 // ledgerRun returns the part of the run's state that a ledger needs. Later changes of the state do not change it.
 func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) ledger.Run {
-	run := ledger.Run{Stream: string(stream), Identity: s.Identity, Masks: s.Masks, Quarantined: s.Recent[:len(s.Recent):len(s.Recent)], Consumed: maps.Clone(s.Consumed), Inverse: inverse}
+	run := ledger.Run{
+		Stream:      string(stream),
+		Identity:    s.Identity,
+		Masks:       s.Masks,
+		Quarantined: s.Recent[:len(s.Recent):len(s.Recent)],
+		Consumed:    maps.Clone(s.Consumed),
+		Inverse:     inverse,
+	}
 	if s.Attempt != nil {
 		run.Consumed[s.Attempt.Attempt] = s.Watermark
 	}
@@ -41,8 +48,8 @@ func ledgerRun(s *facts.State, stream millrace.Stream, inverse ledger.Inverse) l
 	return run
 }
 
-// Ledger answers from the store which segments a step held, or which steps held a sample. It asks the loop for the run's
-// state alone, and planning does not wait while it reads the store.
+// Ledger answers from the store which segments a step held, or which steps held a sample. It asks the loop for the
+// run's state alone, and planning does not wait while it reads the store.
 func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamingServer[proto.LedgerReply]) error {
 	var run ledger.Run
 	err := s.ask(stream.Context(), func(m *Machine) error {
@@ -64,8 +71,8 @@ func (s *Server) Ledger(request *proto.LedgerRequest, stream grpc.ServerStreamin
 	return nil
 }
 
-// Retire drops from the store of a stopped run all data that its newest snapshot makes superfluous. A running orchestrator
-// does the same after every snapshot.
+// Retire drops from the store of a stopped run all data that its newest snapshot makes superfluous. A running
+// orchestrator does the same after every snapshot.
 func Retire(store *checkpoint.Store, stream millrace.Stream) error {
 	s, _, err := facts.ReadCounters(store, stream)
 	if err != nil {
@@ -78,8 +85,8 @@ func Retire(store *checkpoint.Store, stream millrace.Stream) error {
 	return retire(store, string(stream), s, snap.Index)
 }
 
-// VerifyLedger checks that the journal leads to a state, and the digest chain of the ledger. The store cannot check these
-// itself. It calls problem with each violation.
+// VerifyLedger checks that the journal leads to a state, and the digest chain of the ledger. The store cannot check
+// these itself. It calls problem with each violation.
 func VerifyLedger(store *checkpoint.Store, stream millrace.Stream, problem func(string)) error {
 	if _, _, err := facts.ReadCounters(store, stream); err != nil {
 		problem(fmt.Sprintf("journal: %v", err))

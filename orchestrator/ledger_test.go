@@ -44,10 +44,14 @@ func drawnBelow(t *testing.T, store *checkpoint.Store, source int) (bound uint64
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := ledgerRun(s, millrace.Train, func(_ []byte, _ *millrace.Manifest, _ millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
-		bound = uint64(below)
-		return nil, true
-	})
+	run := ledgerRun(
+		s,
+		millrace.Train,
+		func(_ []byte, _ *millrace.Manifest, _ millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+			bound = uint64(below)
+			return nil, true
+		},
+	)
 	run.Manifests[source] = &proto.Manifest{Source: sourceNames[source], Shards: []*proto.Shard{{Name: "part"}}}
 	if _, err := ledger.New(store, run).Answer(&proto.LedgerRequest{Source: sourceNames[source], Id: "part#0"}); err != nil {
 		t.Fatal(err)
@@ -55,16 +59,16 @@ func drawnBelow(t *testing.T, store *checkpoint.Store, source int) (bound uint64
 	return bound
 }
 
-// TestTheLedgerFindsEverySample: after any history the ledger names the steps of every ordinal in every attempt: with segments and
-// masks while plans are kept, by range afterwards.
+// TestTheLedgerFindsEverySample: after any history the ledger names the steps of every ordinal in every attempt: with
+// segments and masks while plans are kept, by range afterwards.
 func TestTheLedgerFindsEverySample(t *testing.T) {
 	for _, window := range []int{1, 3} {
 		t.Run(fmt.Sprint("window ", window), func(t *testing.T) { findAll(t, window) })
 	}
 }
 
-// findAll tests one history. With windows and carry, the range of a step covers ordinals of its neighbours. Without its plan it
-// may hold any ordinal in the range.
+// findAll tests one history. With windows and carry, the range of a step covers ordinals of its neighbours. Without its
+// plan it may hold any ordinal in the range.
 func findAll(t *testing.T, window int) {
 	w := newWorld(t, 2)
 	w.records = 500
@@ -108,12 +112,14 @@ func findAll(t *testing.T, window int) {
 				var got []string
 				for _, s := range found {
 					got = append(got, fmt.Sprint(s.Attempt, "/", s.Step))
-					if s.Complete != (s.Step >= dropped) || s.Acknowledged != (s.Attempt < newest && s.Step < k.m.s.Consumed[s.Attempt] || s.Attempt == newest && s.Step < k.m.s.Watermark) {
+					if s.Complete != (s.Step >= dropped) ||
+						s.Acknowledged != (s.Attempt < newest && s.Step < k.m.s.Consumed[s.Attempt] || s.Attempt == newest && s.Step < k.m.s.Watermark) {
 						t.Fatalf("%d/%d: complete %v, acknowledged %v", s.Attempt, s.Step, s.Complete, s.Acknowledged)
 					}
 					for i := range s.Segments.Source {
 						complete++
-						if s.Sources[i] != sourceNames[source] || s.Segments.Ordinal[i] != ordinal || s.Masked[i] != k.m.s.IsMasked(s.Sources[i], ordinal, s.Segments.Offset[i]) {
+						if s.Sources[i] != sourceNames[source] || s.Segments.Ordinal[i] != ordinal ||
+							s.Masked[i] != k.m.s.IsMasked(s.Sources[i], ordinal, s.Segments.Offset[i]) {
 							t.Fatalf("%d/%d holds %v", s.Attempt, s.Step, s)
 						}
 						if s.Masked[i] {
@@ -125,7 +131,8 @@ func findAll(t *testing.T, window int) {
 					got = slices.DeleteFunc(got, func(at string) bool { return !slices.Contains(steps, at) })
 				}
 				if !slices.Equal(got, steps) {
-					t.Fatalf("plans below %d are gone: ordinal %d of source %d was in %v, the ledger says %v", dropped, ordinal, source, steps, got)
+					t.Fatalf("plans below %d are gone: ordinal %d of source %d was in %v, the ledger says %v", dropped,
+						ordinal, source, steps, got)
 				}
 			}
 		}
@@ -136,7 +143,8 @@ func findAll(t *testing.T, window int) {
 			for step, contents := range steps {
 				found, err := l.FindStep(step)
 				at := slices.IndexFunc(found, func(s ledger.Step) bool { return s.Attempt == attempt })
-				if err != nil || at < 0 || fmt.Sprintf("%x %x", found[at].Content, found[at].Placement) != contents || len(found[at].Ranges) == 0 {
+				if err != nil || at < 0 || fmt.Sprintf("%x %x", found[at].Content, found[at].Placement) != contents ||
+					len(found[at].Ranges) == 0 {
 					t.Fatalf("step %d of attempt %d: %v, %v", step, attempt, found, err)
 				}
 			}
@@ -169,7 +177,8 @@ func TestLedgerSaysThatASampleWasQuarantined(t *testing.T) {
 	}
 	for _, q := range w.m.s.Recent {
 		found, err := l.Answer(&proto.LedgerRequest{Source: q.Source, Id: q.Id})
-		if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), q.Reason) || !strings.Contains(err.Error(), fmt.Sprint("byte ", q.Offset)) {
+		if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), q.Reason) ||
+			!strings.Contains(err.Error(), fmt.Sprint("byte ", q.Offset)) {
 			t.Errorf("%s %s: %v, %v", q.Source, q.Id, found, err)
 		}
 	}
@@ -201,7 +210,9 @@ func TestLedgerAnswersBesideTheLoop(t *testing.T) {
 		t.Fatalf("step 2: %v, %v", steps, err)
 	}
 	found, err := ask(&proto.LedgerRequest{Source: steps[0].Sources[0], Id: steps[0].Ids[0]})
-	if err != nil || !slices.ContainsFunc(found, func(s *proto.LedgerReply) bool { return s.Step == 2 && s.Ids[0] == steps[0].Ids[0] }) {
+	if err != nil ||
+		!slices.ContainsFunc(found,
+			func(s *proto.LedgerReply) bool { return s.Step == 2 && s.Ids[0] == steps[0].Ids[0] }) {
 		t.Errorf("sample %s of step 2: %v, %v", steps[0].Ids[0], found, err)
 	}
 	if found, err := ask(&proto.LedgerRequest{Source: "web", Id: "nowhere#1"}); err != nil || len(found) > 0 {

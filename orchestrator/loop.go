@@ -45,8 +45,8 @@ type Orchestrator struct {
 	since   int // records since the newest snapshot
 }
 
-// New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx, which has to
-// outlive Run's. Nothing runs before Run.
+// New restores the run from its store and acquires the lease, which journals the next term. The lease ends with ctx,
+// which has to outlive Run's. Nothing runs before Run.
 func New(ctx context.Context, cfg Config, opt Options) (*Orchestrator, error) {
 	if opt.Clock == nil {
 		opt.Clock = seam.System{}
@@ -109,12 +109,15 @@ func (o *Orchestrator) checkIdentity(s *facts.State) error {
 		return err
 	}
 	if len(changed) > 0 {
-		return millrace.Errorf(millrace.ErrMismatch, "the run directory holds a run of another identity: %v: restore the mixture file, or use a new run directory", changed)
+		return millrace.Errorf(millrace.ErrMismatch,
+			"the run directory holds a run of another identity: %v: restore the mixture file, or use a new run "+
+				"directory", changed)
 	}
 	return nil
 }
 
-// Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed (why).
+// Run owns the machine until ctx ends (nil), every rank has consumed the stream (nil, see Done), or the run failed
+// (why).
 func (o *Orchestrator) Run(ctx context.Context) error {
 	defer close(o.stopped)
 	o.look()
@@ -149,8 +152,8 @@ func (o *Orchestrator) Run(ctx context.Context) error {
 	}
 }
 
-// look tells the machine the time and the free space of the journal's disk. If the space is unknown, a failed write will
-// report a full disk.
+// look tells the machine the time and the free space of the journal's disk. If the space is unknown, a failed write
+// will report a full disk.
 func (o *Orchestrator) look() {
 	o.m.Tick(o.opt.Clock.Now())
 	if free, total, err := o.opt.Store.Room(); err == nil {
@@ -210,7 +213,14 @@ func (o *Orchestrator) mark(stage string) {
 
 // record writes the event that a checker reads.
 func (o *Orchestrator) record(f facts.Fact) {
-	e := event.Record{Event: "journal", Key: fmt.Sprintf("%T", f.Record.GetFact())[len("*proto.Record_"):], Stream: string(o.cfg.Stream), Step: -1, Rank: -1, Micro: -1}
+	e := event.Record{
+		Event:  "journal",
+		Key:    fmt.Sprintf("%T", f.Record.GetFact())[len("*proto.Record_"):],
+		Stream: string(o.cfg.Stream),
+		Step:   -1,
+		Rank:   -1,
+		Micro:  -1,
+	}
 	if o.m != nil {
 		e.Attempt, e.Term = uint32(o.m.s.CurrentAttempt()), o.m.s.Term
 	}

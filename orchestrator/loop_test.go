@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -71,8 +70,12 @@ func live(t *testing.T, cfg Config, disk *disktest.Disk) *life {
 		l.err = l.o.Run(ctx)
 		close(l.ended)
 	}()
-	l.conn, err = grpc.NewClient("passthrough:///orchestrator", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.net.Dial(ctx, "orchestrator") }))
+	l.conn, err = grpc.NewClient(
+		"passthrough:///orchestrator",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return l.net.Dial(ctx, "orchestrator") }),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +122,12 @@ func (l *life) load(records uint64) {
 		e.Fence = &proto.Fence{Stream: "train", Term: term}
 		_ = stream.Send(e) // the end of the stream is seen by Recv
 	}
-	say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}}})
+	say(
+		0,
+		&proto.LoaderEvent{
+			Event: &proto.LoaderEvent_Hello{Hello: &proto.LoaderHello{Version: testVersion(), Name: "loader-0"}},
+		},
+	)
 	next, terms := map[string]uint64{}, map[string]uint64{}
 	go func() { // ends with the stream, which ends with its connection
 		for {
@@ -167,9 +175,17 @@ func (l *life) serve(start string, ranks uint32, until uint64, onPlan func(*prot
 	}
 	h := &host{contents: map[uint64]string{}, below: map[uint32]uint64{}, over: make(chan struct{})}
 	say := func(e *proto.SidecarEvent) { _ = stream.Send(e) } // the end of the stream is seen by Recv
-	say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"}}})
+	say(
+		&proto.SidecarEvent{
+			Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0"}},
+		},
+	)
 	for r := range ranks {
-		say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Join{Join: &proto.Join{Rank: r, Start: start, Call: uint64(r) + 1}}})
+		say(
+			&proto.SidecarEvent{
+				Event: &proto.SidecarEvent_Join{Join: &proto.Join{Rank: r, Start: start, Call: uint64(r) + 1}},
+			},
+		)
 	}
 	go func() { // ends with the stream, which ends with its connection
 		defer close(h.over)
@@ -183,7 +199,13 @@ func (l *life) serve(start string, ranks uint32, until uint64, onPlan func(*prot
 				onPlan(p)
 				for r := range ranks {
 					if p.Step < until {
-						say(&proto.SidecarEvent{Event: &proto.SidecarEvent_Commit{Commit: &proto.Commit{Rank: r, Attempt: p.Fence.Attempt, Step: p.Step}}})
+						say(
+							&proto.SidecarEvent{
+								Event: &proto.SidecarEvent_Commit{
+									Commit: &proto.Commit{Rank: r, Attempt: p.Fence.Attempt, Step: p.Step},
+								},
+							},
+						)
 					}
 				}
 			}
@@ -267,8 +289,8 @@ func TestPowerCutsChangeNoPlan(t *testing.T) {
 	}
 }
 
-// TestSnapshotsReplaceTheJournal: over many steps the store holds the same state in less space, and plans only as far back as
-// checkpoints need them.
+// TestSnapshotsReplaceTheJournal: over many steps the store holds the same state in less space, and plans only as far
+// back as checkpoints need them.
 func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	const steps = retention + 600
 	for _, c := range []struct {
@@ -311,8 +333,9 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 			if _, ok, err := ledger.ReadPlan(store, key); err != nil || ok == gone {
 				t.Errorf("plan of step %d: there %v, %v", step, ok, err)
 			}
-			if e, ok, err := store.Entry(key); err != nil || !ok || fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:32]) != h.contents[step] {
-				t.Errorf("what is kept for ever of step %d: %v %v", step, ok, err)
+			if e, ok, err := store.Entry(key); err != nil || !ok ||
+				fmt.Sprintf("%x %x", e.Digest[:16], e.Digest[16:32]) != h.contents[step] {
+				t.Errorf("the ledger entry of step %d: %v %v", step, ok, err)
 			}
 		}
 		if err := store.Close(); err != nil {
@@ -321,82 +344,8 @@ func TestSnapshotsReplaceTheJournal(t *testing.T) {
 	}
 }
 
-func TestStatusAndMetricsSayTheSame(t *testing.T) {
-	l := live(t, newConfig(t, 2), disktest.NewMemory())
-	l.load(0)
-	l.serve("fresh", 2, 5, quiet).reach(t, 2, 5)
-	st, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var roles []string
-	for _, r := range st.Roles {
-		roles = append(roles, fmt.Sprintf("%s %s %s %d", r.Role, r.Name, r.State, r.Term))
-	}
-	if got, want := strings.Join(roles, "; "), "orchestrator orchestrator running 1; loader loader-0 running 2; sidecar sidecar-0 running 1"; got != want {
-		t.Errorf("roles %s, want %s", got, want)
-	}
-	if st.Step != 5 || st.Planned != 8 || st.Fence.Attempt != 1 || st.Waiting != "" || st.Ended || len(st.Sources) != 2 {
-		t.Errorf("status %v", st)
-	}
-	var share float64
-	for name, s := range st.Sources {
-		share += s.Share
-		if s.Tokens == 0 || s.Samples == 0 || s.Offered <= s.Ordinal {
-			t.Errorf("source %s: %v", name, s)
-		}
-	}
-	if share < 0.999 || share > 1.001 {
-		t.Errorf("the shares add up to %v", share)
-	}
-	body := l.scrape()
-	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n", "millrace_quarantined_total 0\n",
-		fmt.Sprintf("millrace_source_samples_total{source=%q} %d\n", "web", st.Sources["web"].Samples)} {
-		if !strings.Contains(body, want) {
-			t.Errorf("%q is missing in\n%s", want, body)
-		}
-	}
-}
-
-// scrape serves metrics, reads them once and stops serving.
-func (l *life) scrape() string {
-	l.t.Helper()
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	address := probe.Addr().String()
-	if err := ServeMetrics(context.Background(), address, l.o); err == nil || !strings.Contains(err.Error(), "choose a free address") {
-		l.t.Errorf("an address in use: %v", err)
-	}
-	probe.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- ServeMetrics(ctx, address, l.o) }() // read below
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			l.t.Errorf("after the end: %v", err)
-		}
-	}()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		r, err := client.Get("http://" + address + "/metrics")
-		if err != nil {
-			continue
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		return string(body)
-	}
-	l.t.Fatal("metrics are not served")
-	return ""
-}
-
-// TestTheLastMessagesAreSent: the end of the stream, the answer to every commit, and a failure are sent before the streams end.
+// TestTheLastMessagesAreSent: the end of the stream, the answer to every commit, and a failure are sent before the
+// streams end.
 func TestTheLastMessagesAreSent(t *testing.T) {
 	l := live(t, newConfig(t, 2), disktest.NewMemory())
 	l.load(60)
@@ -405,10 +354,12 @@ func TestTheLastMessagesAreSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-h.over
-	if h.ended == nil || h.below[0] != h.ended.Steps || h.below[1] != h.ended.Steps || h.ended.Steps == 0 || h.err == io.EOF {
+	if h.ended == nil || h.below[0] != h.ended.Steps || h.below[1] != h.ended.Steps || h.ended.Steps == 0 ||
+		h.err == io.EOF {
 		t.Errorf("ended %v, answered %v, stream ended with %v", h.ended, h.below, h.err)
 	}
-	if _, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{}); err == nil || !strings.Contains(err.Error(), "stopping") {
+	if _, err := proto.NewOrchestratorClient(l.conn).Status(context.Background(), &proto.StatusRequest{}); err == nil ||
+		!strings.Contains(err.Error(), "stopping") {
 		t.Errorf("after the end: %v", err)
 	}
 
@@ -479,7 +430,8 @@ func TestAnotherIdentityIsRefused(t *testing.T) {
 	store := openStore(t, disk)
 	defer store.Close()
 	_, err := New(context.Background(), cfg, Options{Store: store, Lines: io.Discard})
-	if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "seed: 1 -> 2") || !strings.Contains(err.Error(), "sequence_length: 64 -> 128") {
+	if !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "seed: 1 -> 2") ||
+		!strings.Contains(err.Error(), "sequence_length: 64 -> 128") {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"millrace/proto"
 )
 
-// Machine is the orchestrator without its goroutine, sockets and disk. It holds the journaled state and composes the small
-// machines that observe, decide and publish, each for one concern. Not safe for concurrent use: the loop owns it.
+// Machine is the orchestrator without its goroutine, sockets and disk. It holds the journaled state and composes the
+// small machines that observe, decide and publish, each for one concern. Not safe for concurrent use: the loop owns it.
 type Machine struct {
 	cfg        Config
 	s          *facts.State
@@ -46,7 +46,13 @@ func NewMachine(cfg Config, s *facts.State) (*Machine, error) {
 		Run: func() *facts.Run { return commonRun(&m.cfg, s) }}
 	m.ranks = attempts.New(ranks, s, m.sidecars)
 	m.reports = &reports{cfg: cfg, names: names, s: s}
-	mixture := mix.Config{File: cfg.Spec, Sources: names, Cost: cfg.Cost, Recosts: cfg.Recost != nil, Calibrate: m.reports.calibrate}
+	mixture := mix.Config{
+		File:      cfg.Spec,
+		Sources:   names,
+		Cost:      cfg.Cost,
+		Recosts:   cfg.Recost != nil,
+		Calibrate: m.reports.calibrate,
+	}
 	m.mix = mix.New(mixture, s, m.out)
 	m.reports.mix = m.mix
 	m.planning = &planning{cfg: cfg, s: s, queues: m.queues, mix: m.mix}

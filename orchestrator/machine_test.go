@@ -102,26 +102,60 @@ func newConfig(t *testing.T, ranks int) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := &planner.Spec{SequenceLength: 64, GlobalBatch: 8, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, Schedule: schedule, LastStep: millrace.PadLast,
-		Sources: []planner.SourceSpec{{Name: "code", OnExhausted: millrace.Renormalize}, {Name: "web", OnExhausted: millrace.Renormalize}}}
-	place := func(sel *planner.Selection) (*millrace.Plan, error) {
-		return place.Plan(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
+	spec := &planner.Spec{
+		SequenceLength: 64,
+		GlobalBatch:    8,
+		PadMultiple:    1,
+		Packing:        millrace.BestFit,
+		Unit:           millrace.UnitTokens,
+		Schedule:       schedule,
+		LastStep:       millrace.PadLast,
+		Sources: []planner.SourceSpec{
+			{Name: "code", OnExhausted: millrace.Renormalize},
+			{Name: "web", OnExhausted: millrace.Renormalize},
+		},
 	}
-	cfg := Config{Stream: millrace.Train, Spec: spec, Place: place, Placing: &proto.Placing{Ranks: uint32(ranks)}, Ranks: ranks, Identity: []byte(`{"seed":"1"}`), Runway: 3, By: "test", Log: slog.New(slog.DiscardHandler),
-		Rules: facts.Rules{Classify: func(string) millrace.KeyClass { return millrace.KeyDocuments }, Changed: func(stored []byte) ([]string, error) {
-			if string(stored) != `{"seed":"1"}` {
-				return []string{"seed: 1 -> 2"}, nil
-			}
-			return nil, nil
-		}},
+	place := func(sel *planner.Selection) (*millrace.Plan, error) {
+		return place.Plan(
+			sel,
+			millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1},
+			place.Options{
+				MicroBatch: 1,
+				Layout:     millrace.Packed,
+				Balance:    millrace.BalanceFSDP,
+				LastStep:   millrace.PadLast,
+			},
+		)
+	}
+	cfg := Config{
+		Stream:   millrace.Train,
+		Spec:     spec,
+		Place:    place,
+		Placing:  &proto.Placing{Ranks: uint32(ranks)},
+		Ranks:    ranks,
+		Identity: []byte(`{"seed":"1"}`),
+		Runway:   3,
+		By:       "test",
+		Log:      slog.New(slog.DiscardHandler),
+		Rules: facts.Rules{
+			Classify: func(string) millrace.KeyClass { return millrace.KeyDocuments },
+			Changed: func(stored []byte) ([]string, error) {
+				if string(stored) != `{"seed":"1"}` {
+					return []string{"seed: 1 -> 2"}, nil
+				}
+				return nil, nil
+			},
+		},
 		Compare: func(pinned, now *millrace.Manifest) error {
 			if pinned.Fingerprint != now.Fingerprint {
 				return millrace.Errorf(millrace.ErrMismatch, "source %s: its files changed", now.Source)
 			}
 			return nil
-		}}
+		},
+	}
 	for _, name := range sourceNames {
-		cfg.Sources = append(cfg.Sources, Source{Name: name, Loaders: []string{"loader-0"}, Allowed: func(bool, uint64) uint64 { return 3 }})
+		cfg.Sources = append(cfg.Sources,
+			Source{Name: name, Loaders: []string{"loader-0"}, Allowed: func(bool, uint64) uint64 { return 3 }})
 	}
 	return cfg
 }
@@ -141,7 +175,14 @@ func (w *world) restart() {
 	}
 	first := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: s.Term + 1}}}}}
 	if len(s.Identity) == 0 {
-		first = append(first, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: w.cfg.Identity, PlannerVersion: 1}}}})
+		first = append(
+			first,
+			facts.Fact{
+				Record: &proto.Record{
+					Fact: &proto.Record_Created{Created: &proto.Created{Identity: w.cfg.Identity, PlannerVersion: 1}},
+				},
+			},
+		)
 	}
 	for _, f := range first {
 		s.Apply(f)
@@ -193,7 +234,8 @@ func (w *world) perform() (acted bool) {
 		if order, ok := a.Msg.(*proto.LoaderOrder); ok && a.To == roster.Session(w.loader) {
 			acted = w.answer(order) || acted
 		}
-		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil && a.To == roster.Session(w.sidecar) {
+		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil &&
+			a.To == roster.Session(w.sidecar) {
 			w.m.ranks.Present(w.present(order.GetRollCall().Call))
 			acted = true
 		}
@@ -229,9 +271,22 @@ func (w *world) offer(source string, until uint64) {
 		tokens := length(source, o)
 		if reason := w.reject(source, o); reason != "" {
 			tokens = 0
-			m.Rejects = append(m.Rejects, &proto.Quarantine{Source: source, Id: fmt.Sprintf("a.jsonl#%d", o), Offset: int64(o), Reason: reason, Ordinal: o})
+			m.Rejects = append(
+				m.Rejects,
+				&proto.Quarantine{
+					Source:  source,
+					Id:      fmt.Sprintf("a.jsonl#%d", o),
+					Offset:  int64(o),
+					Reason:  reason,
+					Ordinal: o,
+				},
+			)
 		}
-		m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, o), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, o), append(m.Tokens, tokens)
+		m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, o), append(m.Epoch,
+			0), append(m.Shard, 0), append(
+			m.Record,
+			o,
+		), append(m.Tokens, tokens)
 	}
 	hearOffers(w.m, w.loader, "loader-0", reader(w.m, source, 0).Term, m)
 }
@@ -334,8 +389,8 @@ func state(t *testing.T, w *world, step uint64) []byte {
 	return nil
 }
 
-// TestLoadersThatOpenASourceTogetherAreCompared: the files of the second loader are compared although those of the first are not
-// journaled yet, and the sidecars are welcomed.
+// TestLoadersThatOpenASourceTogetherAreCompared: the files of the second loader are compared although those of the
+// first are not journaled yet, and the sidecars are welcomed.
 func TestLoadersThatOpenASourceTogetherAreCompared(t *testing.T) {
 	for _, second := range []byte{0, 1} {
 		w := newWorld(t, 1)
@@ -351,11 +406,13 @@ func TestLoadersThatOpenASourceTogetherAreCompared(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, source := range sourceNames {
-				hearManifest(w.m, loader, name, &proto.Manifest{Source: source, Fingerprint: append(make([]byte, 15), second*byte(i))})
+				hearManifest(w.m, loader, name,
+					&proto.Manifest{Source: source, Fingerprint: append(make([]byte, 15), second*byte(i))})
 			}
 		}
 		w.turn()
-		if got := w.sidecar.take(); has(got, "Welcome") != (second == 0) || has(got, "failed: source code: its files changed") != (second != 0) {
+		if got := w.sidecar.take(); has(got, "Welcome") != (second == 0) ||
+			has(got, "failed: source code: its files changed") != (second != 0) {
 			t.Errorf("files that differ by %d: %v", second, got)
 		}
 	}
@@ -389,8 +446,9 @@ func TestABadRecordIsCountedOnce(t *testing.T) {
 	if n, err := w.m.s.Quarantined["web"], w.m.Failed(); n != 3 || err != nil {
 		t.Errorf("after steps that came again %d are counted: %v", n, err)
 	}
-	if got := w.lines[lines:]; slices.ContainsFunc(got, func(l string) bool { return strings.HasPrefix(l, "quarantined") }) {
-		t.Errorf("said again: %v", got)
+	if got := w.lines[lines:]; slices.ContainsFunc(got,
+		func(l string) bool { return strings.HasPrefix(l, "quarantined") }) {
+		t.Errorf("reported again: %v", got)
 	}
 }
 
@@ -402,7 +460,17 @@ func TestTheBudgetIsForAPass(t *testing.T) {
 	}
 	b.s.Quarantined["web"] = 3
 	bad := func(ordinal uint64) []facts.Fact {
-		return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Quarantined{Quarantined: &proto.Quarantined{Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}}}}}}}
+		return []facts.Fact{
+			{
+				Record: &proto.Record{
+					Fact: &proto.Record_Quarantined{
+						Quarantined: &proto.Quarantined{
+							Samples: []*proto.Quarantine{{Source: "web", Ordinal: ordinal}},
+						},
+					},
+				},
+			},
+		}
 	}
 	if err := b.check(bad(99)); err == nil {
 		t.Error("a fourth bad record of 100 is within a budget of 3")

@@ -22,8 +22,8 @@ func masks(b *box) (out []string) {
 	return out
 }
 
-// TestAReplayAfterDamagePlansTheSame: documents of sealed plans go bad on disk, one of several segments among them. Every later
-// reading rejects them, and every plan stays the same.
+// TestAReplayAfterDamagePlansTheSame: documents of sealed plans go bad on disk, one of several segments among them.
+// Every later reading rejects them, and every plan stays the same.
 func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	w := newWorld(t, 2)
 	w.connect()
@@ -35,8 +35,21 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	for i, o := range p.Assignments.Ordinal {
 		if p.Assignments.Source[i] == 1 && (p.Assignments.Offset[i] > 0 || len(bad) == 0) && len(damaged) < 2 {
 			damaged[o] = true
-			bad = append(bad, &proto.Bad{Step: 5, Source: 1, Ordinal: o, Offset: p.Assignments.Offset[i], Length: p.Assignments.Length[i],
-				Sample: &proto.Quarantine{Id: fmt.Sprintf("a.jsonl#%d", o), Offset: int64(o), Reason: "the page is damaged"}})
+			bad = append(
+				bad,
+				&proto.Bad{
+					Step:    5,
+					Source:  1,
+					Ordinal: o,
+					Offset:  p.Assignments.Offset[i],
+					Length:  p.Assignments.Length[i],
+					Sample: &proto.Quarantine{
+						Id:     fmt.Sprintf("a.jsonl#%d", o),
+						Offset: int64(o),
+						Reason: "the page is damaged",
+					},
+				},
+			)
 		}
 	}
 	if len(damaged) != 2 {
@@ -61,7 +74,8 @@ func TestAReplayAfterDamagePlansTheSame(t *testing.T) {
 	if len(told) != len(bad) || len(w.m.s.Masks) != len(bad) || w.m.s.Quarantined["web"] != 2 {
 		t.Fatalf("told %v, %d masks, quarantined %v", told, len(w.m.s.Masks), w.m.s.Quarantined)
 	}
-	if st := w.m.Status(); st.Masked != uint64(len(bad)) || st.Quarantined != 2 || len(st.Recent) != 2 || !slices.ContainsFunc(w.lines, func(l string) bool { return strings.HasPrefix(l, "quarantined web a.jsonl#") }) {
+	if st := w.m.Status(); st.Masked != uint64(len(bad)) || st.Quarantined != 2 || len(st.Recent) != 2 ||
+		!slices.ContainsFunc(w.lines, func(l string) bool { return strings.HasPrefix(l, "quarantined web a.jsonl#") }) {
 		t.Errorf("status %v, lines %v", st, w.lines)
 	}
 	w.consume(7)
@@ -136,7 +150,8 @@ func TestMasksCountAgainstTheBudget(t *testing.T) {
 		}
 	}
 	w.turn()
-	if err := w.m.Failed(); !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") {
+	if err := w.m.Failed(); !errors.Is(err, millrace.ErrBadSample) ||
+		!strings.Contains(err.Error(), "its quarantine budget takes 3") {
 		t.Fatalf("got %v", err)
 	}
 	if len(w.m.s.Masks) != 0 {

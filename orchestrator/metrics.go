@@ -37,7 +37,8 @@ func newCollector(o *Orchestrator) *collector {
 		term:        d("term", "Fencing number of the orchestrator."),
 		tokens:      d("source_tokens_total", "Document tokens consumed by every rank.", "source"),
 		samples:     d("source_samples_total", "Documents begun.", "source"),
-		passed:      d("source_passed_over_total", "Documents consumed that count nothing: refused by filters, without tokens, or rejected.", "source"),
+		passed: d("source_passed_over_total",
+			"Documents consumed that count nothing: refused by filters, without tokens, or rejected.", "source"),
 		share:       d("source_share", "Realised share of all tokens.", "source"),
 		epoch:       d("source_epoch", "Pass over the source.", "source"),
 		masked:      d("masked_total", "Segments that were masked after their step was planned."),
@@ -47,8 +48,10 @@ func newCollector(o *Orchestrator) *collector {
 		weight:      d("source_weight", "Share of the mixture that is in force at the next step to be planned.", "source"),
 		changes:     d("mixture_changes_total", "Changes of the mixture that the journal holds."),
 		reports:     d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
-		fit:         d("cost_r2", "Part of the variance of reported times that the predicted cost foretells, by the coefficients in force or the best.", "coefficients"),
-		offered:     d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
+		fit: d("cost_r2",
+			"Part of the variance of reported times that the predicted cost foretells, by the coefficients in force "+
+				"or the best.", "coefficients"),
+		offered: d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
 	}
 }
 
@@ -113,7 +116,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 // ServeMetrics serves /metrics on a TCP address until ctx ends.
 func ServeMetrics(ctx context.Context, address string, o *Orchestrator) error {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(o), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(newCollector(o), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	listener, err := net.Listen("tcp", address)

@@ -46,7 +46,9 @@ func randomMix(rng *rand.Rand, next uint64) *proto.MixRequest {
 }
 
 func setWeights(code, web string) *proto.SetWeights {
-	return &proto.SetWeights{Weights: []*proto.SourceWeight{{Source: "web", Weight: web}, {Source: "code", Weight: code}}}
+	return &proto.SetWeights{
+		Weights: []*proto.SourceWeight{{Source: "web", Weight: web}, {Source: "code", Weight: code}},
+	}
 }
 
 // asks asks for a change and returns the answer.
@@ -74,14 +76,25 @@ func newMixWorld(t *testing.T, ranks int) *world {
 	w := newWorld(t, ranks)
 	w.cfg.Recost = func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 		return func(sel *planner.Selection) (*millrace.Plan, error) {
-			return place.Plan(sel, millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast, Cost: cost})
+			return place.Plan(
+				sel,
+				millrace.Topology{Ranks: ranks, TP: 1, CP: 1, PP: 1},
+				place.Options{
+					MicroBatch: 1,
+					Layout:     millrace.Packed,
+					Balance:    millrace.BalanceFSDP,
+					LastStep:   millrace.PadLast,
+					Cost:       cost,
+				},
+			)
 		}
 	}
 	w.restart()
 	return w
 }
 
-// changed returns a run whose mixture was changed in every way. Every later run of the same journal must give the same plans.
+// changed returns a run whose mixture was changed in every way. Every later run of the same journal must give the same
+// plans.
 func changed(t *testing.T, ranks int) *world {
 	w := newMixWorld(t, ranks)
 	w.connect()
@@ -93,7 +106,13 @@ func changed(t *testing.T, ranks int) *world {
 	w.must(&proto.MixRequest{HasFrom: true, From: 7, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}})
 	w.consume(4)
 	w.must(&proto.MixRequest{HasFrom: true, From: 11, Change: &proto.MixRequest_Remove{Remove: "web"}})
-	w.must(&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Costs{Costs: &proto.Costed{Linear: 3, Quadratic: 2}}})
+	w.must(
+		&proto.MixRequest{
+			HasFrom: true,
+			From:    9,
+			Change:  &proto.MixRequest_Costs{Costs: &proto.Costed{Linear: 3, Quadratic: 2}},
+		},
+	)
 	w.consume(12)
 	w.must(&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "5"}}})
 	w.consume(20)
@@ -149,7 +168,8 @@ func TestOverridesTakeEffectAtTheirStep(t *testing.T) {
 		}
 		for i, src := range saved.Planner.Sources {
 			if bound := int64(2*w.cfg.Spec.SequenceLength) * mixing.One; src.Deficit > bound || src.Deficit < -bound {
-				t.Errorf("behind step %d source %d is off by %d tokens, two of the longest segments are %d", step, i, src.Deficit/mixing.One, 2*w.cfg.Spec.SequenceLength)
+				t.Errorf("behind step %d source %d is off by %d tokens, two of the longest segments are %d", step, i,
+					src.Deficit/mixing.One, 2*w.cfg.Spec.SequenceLength)
 			}
 		}
 	}
@@ -169,7 +189,8 @@ func TestOverridesTakeEffectAtTheirStep(t *testing.T) {
 	}
 }
 
-// TestCrashAroundOverrides: an orchestrator that dies after any fact goes on to the same plans and states, on as many ranks.
+// TestCrashAroundOverrides: an orchestrator that dies after any fact goes on to the same plans and states, on as many
+// ranks.
 func TestCrashAroundOverrides(t *testing.T) {
 	golden := changed(t, 2)
 	want := golden.sealedPlans(1)
@@ -192,7 +213,8 @@ func TestCrashAroundOverrides(t *testing.T) {
 		w.consume(until)
 		for attempt := range w.contents() {
 			for step, p := range w.sealedPlans(attempt) {
-				if step < until && (string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
+				if step < until &&
+					(string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
 					t.Fatalf("cut after %d facts, %d changes: step %d of attempt %d differs", cut, known, step, attempt)
 				}
 			}
@@ -200,8 +222,8 @@ func TestCrashAroundOverrides(t *testing.T) {
 	}
 }
 
-// TestAStateAloneResumesAChangedRun resumes on another number of ranks without the journal, from states before and after a change was
-// known.
+// TestAStateAloneResumesAChangedRun resumes on another number of ranks without the journal, from states before and
+// after a change was known.
 func TestAStateAloneResumesAChangedRun(t *testing.T) {
 	golden := changed(t, 2)
 	want := golden.sealedPlans(1)
@@ -229,8 +251,8 @@ func TestAStateAloneResumesAChangedRun(t *testing.T) {
 	}
 }
 
-// TestGoingBackKeepsChanges: a new attempt plans the same again, unless the changes are dropped. A change for the next attempt holds
-// from then on.
+// TestGoingBackKeepsChanges: a new attempt plans the same again, unless the changes are dropped. A change for the next
+// attempt holds from then on.
 func TestGoingBackKeepsChanges(t *testing.T) {
 	w := changed(t, 2)
 	want := w.sealedPlans(1)
@@ -241,8 +263,9 @@ func TestGoingBackKeepsChanges(t *testing.T) {
 			t.Fatalf("step %d of attempt 2 differs", step)
 		}
 	}
-	if !slices.ContainsFunc(w.lines, func(l string) bool { return strings.HasPrefix(l, "attempt 2: the mixture changes from step 5 on") }) {
-		t.Errorf("what stays in force was not said: %q", w.lines)
+	if !slices.ContainsFunc(w.lines,
+		func(l string) bool { return strings.HasPrefix(l, "attempt 2: the mixture changes from step 5 on") }) {
+		t.Errorf("the changes that stay in force were not printed: %q", w.lines)
 	}
 	if c := w.must(&proto.MixRequest{Later: true, HasFrom: true, From: 3, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 6}}}); c.InForce {
 		t.Error("a change for an attempt to come holds at once")
@@ -254,7 +277,16 @@ func TestGoingBackKeepsChanges(t *testing.T) {
 		t.Error("the skip of attempt 3 begins elsewhere than at step 3")
 	}
 	for r := range w.cfg.Ranks {
-		w.m.Joined(w.sidecar, &proto.Join{Rank: uint32(r), Start: "state", State: want[1].State, Override: []string{"mixture.changes"}, Call: uint64(r) + 1})
+		w.m.Joined(
+			w.sidecar,
+			&proto.Join{
+				Rank:     uint32(r),
+				Start:    "state",
+				State:    want[1].State,
+				Override: []string{"mixture.changes"},
+				Call:     uint64(r) + 1,
+			},
+		)
 	}
 	w.turn()
 	w.consume(20)
@@ -315,7 +347,8 @@ func TestRefusedChangesNameTheCure(t *testing.T) {
 	}
 	w.must(&proto.MixRequest{Change: &proto.MixRequest_Remove{Remove: "web"}})
 	for _, c := range []struct{ source, want string }{{"web", "nothing to remove"}, {"code", "is the only one with a weight"}} {
-		if _, err := w.asks(&proto.MixRequest{Change: &proto.MixRequest_Remove{Remove: c.source}}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := w.asks(&proto.MixRequest{Change: &proto.MixRequest_Remove{Remove: c.source}}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("remove %s: %v, want %q", c.source, err, c.want)
 		}
 	}

@@ -62,8 +62,8 @@ func (p *planning) resume() (err error) {
 	return err
 }
 
-// draw draws documents for the next step as far as offers are there. It returns the first missing offer, nil if the step is
-// complete.
+// draw draws documents for the next step as far as offers are there. It returns the first missing offer, nil if the
+// step is complete.
 func (p *planning) draw() (*missing, error) {
 	p.stale = false
 	if err := p.resume(); err != nil {
@@ -129,12 +129,18 @@ func (p *planning) seal(next *drawn) ([]facts.Fact, error) {
 	msg := wire.PlanToProto(plan, after.Encode())
 	msg.Delta = next.delta
 	chain := ledger.Chain(p.s.Chain, p.s.Attempt.Attempt, msg.Content, msg.Placement, msg.Delta)
-	sealed := &pb.Sealed{Attempt: p.s.Attempt.Attempt, Step: uint64(sel.Step), Content: msg.Content, Delta: msg.Delta, Chain: chain}
+	sealed := &pb.Sealed{
+		Attempt: p.s.Attempt.Attempt,
+		Step:    uint64(sel.Step),
+		Content: msg.Content,
+		Delta:   msg.Delta,
+		Chain:   chain,
+	}
 	return []facts.Fact{{Record: &pb.Record{Fact: &pb.Record_Sealed{Sealed: sealed}}, Plan: msg, At: after}}, nil
 }
 
-// restoreLengths gives the queues the lengths that sealed steps of the current window used. The rest of the window is drawn
-// again from offers. A document may have gone bad since its step was sealed, and no record says so yet.
+// restoreLengths gives the queues the lengths that sealed steps of the current window used. The rest of the window is
+// drawn again from offers. A document may have gone bad since its step was sealed, and no record says so yet.
 func (p *planning) restoreLengths() {
 	if p.s.Attempt == nil {
 		return

@@ -54,8 +54,8 @@ func (p *purity) count(d Decision) {
 	}
 }
 
-// TestDecideChangesNothing checks the decisions of runs that meet all kinds of events: it fails if one of them changes the
-// machine, and if a kind of decision was not met.
+// TestDecideChangesNothing checks the decisions of runs that meet all kinds of events: it fails if one of them changes
+// the machine, and if a kind of decision was not met.
 func TestDecideChangesNothing(t *testing.T) {
 	w := newAdaptive(t, 2, feedback.ODM)
 	w.purity.every, w.records = 1, 200
@@ -75,8 +75,10 @@ func TestDecideChangesNothing(t *testing.T) {
 	w.m.saves.observe(3)
 	w.turn()
 	plan := w.m.s.Sealed[w.m.s.Watermark].Plan
-	w.m.masks.observe(&proto.Bad{Step: plan.Step, Source: plan.Assignments.Source[0], Ordinal: plan.Assignments.Ordinal[0],
-		Offset: plan.Assignments.Offset[0]})
+	w.m.masks.observe(
+		&proto.Bad{Step: plan.Step, Source: plan.Assignments.Source[0], Ordinal: plan.Assignments.Ordinal[0],
+			Offset: plan.Assignments.Offset[0]},
+	)
 	w.turn()
 	w.m.ranks.Leave(1)
 	w.join(1, "latest", nil)
@@ -237,7 +239,7 @@ func TestDecideIsSeenToChange(t *testing.T) {
 		t.Fatal("two fingerprints of one machine differ")
 	}
 	for what, change := range map[string]func() (undo func()){
-		"a rank's position": func() func() { w.m.told += "x"; return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") } },
+		"the reason for waiting": func() func() { w.m.told += "x"; return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") } },
 		"a queue": func() func() {
 			q := *w.queue("web")
 			q.Release(q.First() + 1)

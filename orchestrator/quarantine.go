@@ -19,7 +19,8 @@ type quarantine struct {
 	queues  offers.Queues
 }
 
-// rejected lists the bad records that a step passed, except those that an earlier attempt counted. It returns nil for none.
+// rejected lists the bad records that a step passed, except those that an earlier attempt counted. It returns nil for
+// none.
 func (b *quarantine) rejected(sel *planner.Selection) *pb.Quarantined {
 	var out *pb.Quarantined
 	for _, r := range sel.Rejects {
@@ -50,8 +51,8 @@ func (b *quarantine) check(made []facts.Fact) error {
 			if n := b.s.Quarantined[q.Source] + counts[q.Source]; n > allowed {
 				cure := millrace.Quarantine{Source: q.Source, Reason: q.Reason}.Cure()
 				return millrace.Errorf(millrace.ErrBadSample,
-					"source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at byte %d: %s: %s",
-					q.Source, n, allowed, q.Id, q.Offset, q.Reason, cure)
+					"source %s: %d records could not be decoded, its quarantine budget takes %d; the last is %s at "+
+						"byte %d: %s: %s", q.Source, n, allowed, q.Id, q.Offset, q.Reason, cure)
 			}
 		}
 	}
@@ -84,7 +85,8 @@ func (b *quarantine) nearlySpent() (out []condition) {
 			continue
 		}
 		if allowed := b.allowed(i, uint64(b.queues[i].First())); n >= allowed-allowed/5 {
-			text := fmt.Sprintf("source %s: %d records could not be decoded, its quarantine budget takes %d", name, n, allowed)
+			text := fmt.Sprintf("source %s: %d records could not be decoded, its quarantine budget takes %d", name, n,
+				allowed)
 			out = append(out, condition{"quarantine", name, text, 0})
 		}
 	}
@@ -114,7 +116,11 @@ func (k *masking) observe(b *pb.Bad) {
 	}
 	sample := b.Sample
 	if sample == nil {
-		sample = &pb.Quarantine{Id: fmt.Sprintf("ordinal %d", b.Ordinal), Offset: -1, Reason: "two readings could not decode it"}
+		sample = &pb.Quarantine{
+			Id:     fmt.Sprintf("ordinal %d", b.Ordinal),
+			Offset: -1,
+			Reason: "two readings could not decode it",
+		}
 	}
 	sample.Source, sample.Ordinal = source, b.Ordinal
 	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length, Sample: sample,
@@ -131,9 +137,11 @@ func segment(as *pb.Assignments, b *pb.Bad) uint32 {
 	return 0
 }
 
-// plannedLength returns the length that a document was planned with: the offered length, or as much as sealed plans show.
+// plannedLength returns the length that a document was planned with: the offered length, or as much as sealed plans
+// show.
 func (k *masking) plannedLength(source uint32, ordinal uint64) (tokens uint32) {
-	if meta, known := k.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready && meta.Reject == "" {
+	if meta, known := k.queues.Peek(int(source), millrace.Ordinal(ordinal)); known == planner.Ready &&
+		meta.Reject == "" {
 		return meta.Lengths.Tokens
 	}
 	for _, mask := range k.s.Masks {
@@ -165,8 +173,8 @@ func (k *masking) restore() {
 	}
 }
 
-// apply takes up masks that are durable. The queues keep the planned lengths of these documents, however they are offered
-// again.
+// apply takes up masks that are durable. The queues keep the planned lengths of these documents, however they are
+// offered again.
 func (k *masking) apply(durable []*pb.Mask) {
 	var left []*pb.Mask // in new memory: the record has the old
 	for _, found := range k.found {
@@ -177,7 +185,8 @@ func (k *masking) apply(durable []*pb.Mask) {
 	k.found = left
 	for _, mask := range durable {
 		k.queues[slices.Index(k.names, mask.Source)].SetPlannedLength(millrace.Ordinal(mask.Ordinal), mask.Tokens)
-		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)", mask.Source,
-			mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length, mask.Step)
+		k.out.Say("quarantined %s %s at byte %d: %s (tokens %d to %d were in step %d already: they are masked)",
+			mask.Source, mask.Sample.Id, mask.Sample.Offset, mask.Sample.Reason, mask.Offset, mask.Offset+mask.Length,
+			mask.Step)
 	}
 }

@@ -79,7 +79,7 @@ func TestAFiniteRunEndsOnceEveryRankHasEverything(t *testing.T) {
 	w.restart()
 	w.connect()
 	if w.m.Done() {
-		t.Fatal("a finished run ended before anybody said what they want of it")
+		t.Fatal("a finished run ended before any rank declared a start")
 	}
 	w.joinAll("latest", nil)
 	if !w.m.Done() || !has(w.sidecar.take(), "ended after") {
@@ -101,12 +101,39 @@ func TestAReplacedLoaderIsFenced(t *testing.T) {
 		t.Error("the old process was not told to leave")
 	}
 	before := w.queue("web").Next()
-	hearOffers(w.m, old, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
-	hearOffers(w.m, w.loader, "loader-0", terms, &proto.Offers{Source: "web", Ordinal: []uint64{uint64(before)}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{0}, Tokens: []uint32{1}})
+	hearOffers(
+		w.m,
+		old,
+		"loader-0",
+		terms,
+		&proto.Offers{
+			Source:  "web",
+			Ordinal: []uint64{uint64(before)},
+			Epoch:   []uint32{0},
+			Shard:   []uint32{0},
+			Record:  []uint64{0},
+			Tokens:  []uint32{1},
+		},
+	)
+	hearOffers(
+		w.m,
+		w.loader,
+		"loader-0",
+		terms,
+		&proto.Offers{
+			Source:  "web",
+			Ordinal: []uint64{uint64(before)},
+			Epoch:   []uint32{0},
+			Shard:   []uint32{0},
+			Record:  []uint64{0},
+			Tokens:  []uint32{1},
+		},
+	)
 	if w.queue("web").Next() != before {
 		t.Error("an offer of an old session or term was taken")
 	}
-	if err := w.m.roster.Connect(&box{}, &proto.LoaderHello{Version: testVersion(), Name: "loader-7"}); !errors.Is(err, millrace.ErrInvalid) {
+	if err := w.m.roster.Connect(&box{}, &proto.LoaderHello{Version: testVersion(), Name: "loader-7"}); !errors.Is(err,
+		millrace.ErrInvalid) {
 		t.Errorf("an unknown loader: %v", err)
 	}
 	w.m.roster.Disconnect(old, "loader-0") // late news of the old session
@@ -120,8 +147,22 @@ func TestAFactThatChangesFailsTheRun(t *testing.T) {
 	w.connect()
 	w.joinAll("fresh", nil)
 	first := uint64(w.queue("web").First())
-	hearOffers(w.m, w.loader, "loader-0", reader(w.m, "web", 0).Term, &proto.Offers{Source: "web", Ordinal: []uint64{first}, Epoch: []uint32{0}, Shard: []uint32{0}, Record: []uint64{first}, Tokens: []uint32{9999}})
-	if err := w.m.Failed(); !errors.Is(err, millrace.ErrMismatch) || !strings.Contains(err.Error(), "changed during the run") {
+	hearOffers(
+		w.m,
+		w.loader,
+		"loader-0",
+		reader(w.m, "web", 0).Term,
+		&proto.Offers{
+			Source:  "web",
+			Ordinal: []uint64{first},
+			Epoch:   []uint32{0},
+			Shard:   []uint32{0},
+			Record:  []uint64{first},
+			Tokens:  []uint32{9999},
+		},
+	)
+	if err := w.m.Failed(); !errors.Is(err, millrace.ErrMismatch) ||
+		!strings.Contains(err.Error(), "changed during the run") {
 		t.Fatalf("got %v", err)
 	}
 	w.turn()
@@ -167,7 +208,8 @@ func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
 		w.consume(w.m.s.Watermark + 1)
 	}
 	err := w.m.Failed()
-	if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") || !strings.Contains(err.Error(), "a.jsonl#") {
+	if !errors.Is(err, millrace.ErrBadSample) || !strings.Contains(err.Error(), "its quarantine budget takes 3") ||
+		!strings.Contains(err.Error(), "a.jsonl#") {
 		t.Fatalf("got %v", err)
 	}
 	if n := w.m.s.Quarantined["web"]; n > 3 {
@@ -175,8 +217,8 @@ func TestTheQuarantineBudgetEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestARankThatIsThroughIsNotWaitedFor: a rank that has consumed the whole stream leaves, and no sidecar may be left that knows of
-// it. So the journal has it before the rank is answered.
+// TestARankThatIsThroughIsNotWaitedFor: a rank that has consumed the whole stream leaves, and no sidecar may be left
+// that knows of it. So the journal has it before the rank is answered.
 func TestARankThatIsThroughIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t, 2)
 	w.records = 200

@@ -29,7 +29,9 @@ type scripted uint32
 // Peek implements planner.Offers.
 func (tokens scripted) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta, planner.Availability) {
 	return millrace.SampleMeta{Ordinal: ordinal, ID: millrace.SampleID{Record: uint64(ordinal)},
-		Lengths: millrace.Lengths{Tokens: uint32(tokens) - uint32((uint64(ordinal)*2654435761+uint64(source))%64)}}, planner.Ready
+		Lengths: millrace.Lengths{
+			Tokens: uint32(tokens) - uint32((uint64(ordinal)*2654435761+uint64(source))%64),
+		}}, planner.Ready
 }
 
 // SeekPoint implements planner.SeekPoints for a source in blocks of a thousand documents.
@@ -53,9 +55,23 @@ const plannedRunway = 8
 
 func plannedConfig(t testing.TB, sources int) Config {
 	milestone := mixing.Milestone{}
-	cfg := Config{Stream: millrace.Train, Placing: &proto.Placing{Ranks: 1}, Ranks: 1, Identity: []byte(`{"seed":"1"}`), Runway: plannedRunway, Log: slog.New(slog.DiscardHandler),
-		Rules: facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }}}
-	cfg.Spec = &planner.Spec{SequenceLength: 4096, GlobalBatch: 3, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens, LastStep: millrace.PadLast}
+	cfg := Config{
+		Stream:   millrace.Train,
+		Placing:  &proto.Placing{Ranks: 1},
+		Ranks:    1,
+		Identity: []byte(`{"seed":"1"}`),
+		Runway:   plannedRunway,
+		Log:      slog.New(slog.DiscardHandler),
+		Rules:    facts.Rules{Changed: func([]byte) ([]string, error) { return nil, nil }},
+	}
+	cfg.Spec = &planner.Spec{
+		SequenceLength: 4096,
+		GlobalBatch:    3,
+		PadMultiple:    1,
+		Packing:        millrace.BestFit,
+		Unit:           millrace.UnitTokens,
+		LastStep:       millrace.PadLast,
+	}
 	for i := range sources {
 		weight, err := mixing.ParseWeight(fmt.Sprint(1 + i*i%97))
 		if err != nil {
@@ -71,28 +87,69 @@ func plannedConfig(t testing.TB, sources int) Config {
 		t.Fatal(err)
 	}
 	cfg.Place = func(sel *planner.Selection) (*millrace.Plan, error) {
-		return place.Plan(sel, millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1}, place.Options{MicroBatch: 1, Layout: millrace.Packed, Balance: millrace.BalanceFSDP, LastStep: millrace.PadLast})
+		return place.Plan(
+			sel,
+			millrace.Topology{Ranks: 1, TP: 1, CP: 1, PP: 1},
+			place.Options{
+				MicroBatch: 1,
+				Layout:     millrace.Packed,
+				Balance:    millrace.BalanceFSDP,
+				LastStep:   millrace.PadLast,
+			},
+		)
 	}
 	return cfg
 }
 
 func newPlanned(t testing.TB, cfg Config, store *checkpoint.Store) *planned {
-	p := &planned{t: t, cfg: cfg, differ: planner.NewDiffer(cfg.Spec), at: progress.New(len(cfg.Sources)), states: map[uint64]progress.State{}}
+	p := &planned{
+		t:      t,
+		cfg:    cfg,
+		differ: planner.NewDiffer(cfg.Spec),
+		at:     progress.New(len(cfg.Sources)),
+		states: map[uint64]progress.State{},
+	}
 	m, err := NewMachine(cfg, facts.NewState())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.o = &Orchestrator{cfg: cfg, opt: Options{Store: store, Lines: io.Discard, Snapshots: snapshotEvery}, m: m}
-	made := []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
-		{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: 1}}}}}
+	made := []facts.Fact{
+		{Record: &proto.Record{Fact: &proto.Record_Created{Created: &proto.Created{Identity: cfg.Identity}}}},
+		{Record: &proto.Record{Fact: &proto.Record_Term{Term: &proto.TermTaken{Term: 1}}}},
+	}
 	for i := range cfg.Sources {
-		mf := &proto.Manifest{Source: cfg.Sources[i].Name, Format: "jsonl", Shuffle: "blocks", Fingerprint: make([]byte, 16),
-			Shards: []*proto.Shard{{Name: "part-000.jsonl.zst", Path: "/data/part-000.jsonl.zst", Size: 1 << 30, Digest: make([]byte, 16)}}}
-		made = append(made, facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
+		mf := &proto.Manifest{
+			Source:      cfg.Sources[i].Name,
+			Format:      "jsonl",
+			Shuffle:     "blocks",
+			Fingerprint: make([]byte, 16),
+			Shards: []*proto.Shard{
+				{Name: "part-000.jsonl.zst", Path: "/data/part-000.jsonl.zst", Size: 1 << 30, Digest: make([]byte, 16)},
+			},
+		}
+		made = append(made,
+			facts.Fact{Record: &proto.Record{Fact: &proto.Record_Pinned{Pinned: &proto.Pinned{Manifest: mf}}}})
 	}
 	p.commit(made)
 	p.states[0] = p.at
-	p.commit([]facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Opened{Opened: &proto.Opened{Attempt: 1, State: m.ranks.Fresh().Encode(), Placing: cfg.Placing, Up: cfg.Up}}}, At: m.ranks.Fresh()}})
+	p.commit(
+		[]facts.Fact{
+			{
+				Record: &proto.Record{
+					Fact: &proto.Record_Opened{
+						Opened: &proto.Opened{
+							Attempt: 1,
+							State:   m.ranks.Fresh().Encode(),
+							Placing: cfg.Placing,
+							Up:      cfg.Up,
+						},
+					},
+				},
+				At: m.ranks.Fresh(),
+			},
+		},
+	)
 	if p.sel, err = planner.NewSelector(cfg.Spec, p.at); err != nil {
 		t.Fatal(err)
 	}
@@ -139,12 +196,21 @@ func (p *planned) next() []facts.Fact {
 	p.at = sel.After
 	p.states[msg.Step+1] = p.at
 	delete(p.states, msg.Step-min(msg.Step, 2*plannedBatch+plannedRunway))
-	return []facts.Fact{{Record: &proto.Record{Fact: &proto.Record_Sealed{Sealed: &proto.Sealed{Attempt: 1, Step: msg.Step, Content: msg.Content, Delta: msg.Delta}}}, Plan: msg},
-		acknowledged(&proto.Acknowledged{Attempt: 1, Below: msg.Step + 1 - min(msg.Step+1, plannedRunway)})}
+	return []facts.Fact{
+		{
+			Record: &proto.Record{
+				Fact: &proto.Record_Sealed{
+					Sealed: &proto.Sealed{Attempt: 1, Step: msg.Step, Content: msg.Content, Delta: msg.Delta},
+				},
+			},
+			Plan: msg,
+		},
+		acknowledged(&proto.Acknowledged{Attempt: 1, Below: msg.Step + 1 - min(msg.Step+1, plannedRunway)}),
+	}
 }
 
-// draw takes the next step from the selector. If a million steps of many sources would take too long, it takes it from three
-// sources in turn.
+// draw takes the next step from the selector. If a million steps of many sources would take too long, it takes it from
+// three sources in turn.
 func (p *planned) draw() planner.Selection {
 	if p.sel != nil {
 		sel, _, err := p.sel.Advance(scripted(4096))
@@ -154,14 +220,23 @@ func (p *planned) draw() planner.Selection {
 		return sel
 	}
 	n, spec := len(p.at.Sources), p.cfg.Spec
-	sel := planner.Selection{Step: p.at.Step, NumBins: 3, GlobalBatch: spec.GlobalBatch, SequenceLength: spec.SequenceLength, PadMultiple: 1, After: p.at.Clone(), Bin: []uint32{0, 1, 2}}
+	sel := planner.Selection{
+		Step:           p.at.Step,
+		NumBins:        3,
+		GlobalBatch:    spec.GlobalBatch,
+		SequenceLength: spec.SequenceLength,
+		PadMultiple:    1,
+		After:          p.at.Clone(),
+		Bin:            []uint32{0, 1, 2},
+	}
 	after := &sel.After
 	charged := int64(0)
 	for k := range 3 {
 		i := (3*int(p.at.Step) + k) % n
 		src := &after.Sources[i]
 		meta, _ := scripted(4096).Peek(i, src.Ordinal)
-		sel.Segments = append(sel.Segments, millrace.Segment{Source: uint32(i), Ordinal: src.Ordinal, ID: meta.ID, Length: meta.Lengths.Tokens})
+		sel.Segments = append(sel.Segments,
+			millrace.Segment{Source: uint32(i), Ordinal: src.Ordinal, ID: meta.ID, Length: meta.Lengths.Tokens})
 		src.Ordinal, src.Samples, src.Tokens = src.Ordinal+1, src.Samples+1, src.Tokens+uint64(meta.Lengths.Tokens)
 		src.SeekPoint = scripted(4096).SeekPoint(i, src.Ordinal)
 		src.Deficit -= int64(meta.Lengths.Tokens) * mixing.One
@@ -194,8 +269,8 @@ func (p *planned) reach(steps uint64) {
 	}
 }
 
-// TestAStepIsWrittenAsADifference: with a thousand sources of which a few are drawn, a step writes at most 1 KiB and 32 bytes for each
-// drawn source, beside the list of its assignments.
+// TestAStepIsWrittenAsADifference: with a thousand sources of which a few are drawn, a step writes at most 1 KiB and 32
+// bytes for each drawn source, beside the list of its assignments.
 func TestAStepIsWrittenAsADifference(t *testing.T) {
 	for _, sources := range []int{1, 64, 1000} {
 		store := openStore(t, disktest.NewMemory())
@@ -215,7 +290,8 @@ func TestAStepIsWrittenAsADifference(t *testing.T) {
 			written := stored(t, store) - before
 			rest := written - pbuf.Size(plan.Assignments)
 			if rest > 1<<10+32*len(drawn) || written > 2<<10 {
-				t.Fatalf("%d sources, step %d: %d bytes for %d drawn, %d with the assignments", sources, plan.Step, rest, len(drawn), written)
+				t.Fatalf("%d sources, step %d: %d bytes for %d drawn, %d with the assignments", sources, plan.Step,
+					rest, len(drawn), written)
 			}
 			largest = max(largest, written)
 		}
@@ -243,8 +319,8 @@ func stored(t *testing.T, store *checkpoint.Store) int {
 	return int(r.Bytes)
 }
 
-// BenchmarkRestart measures opening the store, restoring the state and making the selector. The run came to its step by planning
-// alone, and its tail is as long as possible.
+// BenchmarkRestart measures opening the store, restoring the state and making the selector. The run came to its step by
+// planning alone, and its tail is as long as possible.
 func BenchmarkRestart(b *testing.B) {
 	for _, sources := range []int{1, 64, 1000} {
 		for _, steps := range []uint64{1_000, 100_000, 1_000_000} {

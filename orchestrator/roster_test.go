@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"fmt"
 	"slices"
 
 	"millrace/orchestrator/roster"
@@ -14,7 +15,8 @@ func hearManifest(m *Machine, from roster.Session, name string, mf *proto.Manife
 
 // hearOffers observes a loader's offers under a term.
 func hearOffers(m *Machine, from roster.Session, name string, term uint64, offers *proto.Offers) {
-	m.LoaderEvent(from, name, &proto.LoaderEvent{Fence: &proto.Fence{Term: term}, Event: &proto.LoaderEvent_Offers{Offers: offers}})
+	m.LoaderEvent(from, name,
+		&proto.LoaderEvent{Fence: &proto.Fence{Term: term}, Event: &proto.LoaderEvent_Offers{Offers: offers}})
 }
 
 // reader returns the reader of a stripe, an empty entry for none.
@@ -30,4 +32,15 @@ func reader(m *Machine, source string, stripe uint32) *proto.LoaderStripe {
 // isConnected reports whether the status of a run lists a role.
 func isConnected(m *Machine, name string) bool {
 	return slices.ContainsFunc(m.Status().Roles, func(r *proto.RoleStatus) bool { return r.Name == name })
+}
+
+// plans returns the digests of all sealed steps.
+func (c *cluster) plans() (out []string) {
+	for _, f := range c.journal {
+		if f.Plan != nil {
+			out = append(out,
+				fmt.Sprintf("%d/%d %x %x", f.Plan.Fence.Attempt, f.Plan.Step, f.Plan.Content, f.Plan.Placement))
+		}
+	}
+	return out
 }

@@ -91,7 +91,12 @@ func (s *Server) Serve(stream proto.Orchestrator_ServeServer) error {
 }
 
 // both runs a stream's two directions and ends when either does.
-func (s *Server) both(ctx context.Context, box *outbox, send func(any) error, receive func(context.Context) error) error {
+func (s *Server) both(
+	ctx context.Context,
+	box *outbox,
+	send func(any) error,
+	receive func(context.Context) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return box.drain(ctx, s.o.stopped, send) })
 	// Receiving ends with the stream, which ends when this handler returns: its goroutine is not waited for.

@@ -11,9 +11,20 @@ import (
 
 // Status describes the run for people and metrics. Its floating-point numbers decide nothing.
 func (m *Machine) Status() *proto.StatusReply {
-	r := &proto.StatusReply{Fence: m.fence(), Step: m.s.Watermark, Planned: m.s.Next, Sources: map[string]*proto.SourceStatus{},
-		Recent: m.s.RecentQuarantines(), Waiting: m.Waiting(), Ended: m.s.Ended != nil, Pid: int64(os.Getpid()),
-		Alerts: m.alerts.now, Masked: uint64(len(m.s.Masks)), Switches: m.roster.Switches(), Protected: m.roster.Protected()}
+	r := &proto.StatusReply{
+		Fence:     m.fence(),
+		Step:      m.s.Watermark,
+		Planned:   m.s.Next,
+		Sources:   map[string]*proto.SourceStatus{},
+		Recent:    m.s.RecentQuarantines(),
+		Waiting:   m.Waiting(),
+		Ended:     m.s.Ended != nil,
+		Pid:       int64(os.Getpid()),
+		Alerts:    m.alerts.now,
+		Masked:    uint64(len(m.s.Masks)),
+		Switches:  m.roster.Switches(),
+		Protected: m.roster.Protected(),
+	}
 	base := m.s.PlannerState(len(m.cfg.Sources))
 	next := base
 	if tail := m.s.Tail(); tail != nil {
@@ -28,8 +39,16 @@ func (m *Machine) Status() *proto.StatusReply {
 	}
 	for i := range m.cfg.Sources {
 		src := &base.Sources[i]
-		s := &proto.SourceStatus{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch), Ordinal: uint64(src.Ordinal), Offered: uint64(m.queues[i].Next()),
-			Stripes: uint32(len(m.cfg.Sources[i].Loaders)), Unprotected: m.roster.Unprotected(i), PassedOver: src.PassedOver()}
+		s := &proto.SourceStatus{
+			Tokens:      src.Tokens,
+			Samples:     src.Samples,
+			Epoch:       uint32(src.Epoch),
+			Ordinal:     uint64(src.Ordinal),
+			Offered:     uint64(m.queues[i].Next()),
+			Stripes:     uint32(len(m.cfg.Sources[i].Loaders)),
+			Unprotected: m.roster.Unprotected(i),
+			PassedOver:  src.PassedOver(),
+		}
 		if total > 0 {
 			s.Share = float64(src.Tokens) / float64(total)
 		}
@@ -41,7 +60,8 @@ func (m *Machine) Status() *proto.StatusReply {
 	for _, n := range m.s.Quarantined {
 		r.Quarantined += n
 	}
-	r.Roles = append(r.Roles, &proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Pid: r.Pid, State: "running", Term: m.s.Term})
+	r.Roles = append(r.Roles,
+		&proto.RoleStatus{Role: "orchestrator", Name: "orchestrator", Pid: r.Pid, State: "running", Term: m.s.Term})
 	r.Roles = append(append(r.Roles, m.roster.Roles()...), m.sidecars.Roles(m.s.Term)...)
 	return r
 }

@@ -22,8 +22,8 @@ func problems(t *testing.T, store *checkpoint.Store) (out []string) {
 	return out
 }
 
-// TestABrokenChainNamesAttemptAndStep: every restore and verify finds a step whose delta, content or predecessor differs from the sealed
-// one, even if each value in the store has its checksum.
+// TestABrokenChainNamesAttemptAndStep: every restore and verify finds a step whose delta, content or predecessor
+// differs from the sealed one, even if each value in the store has its checksum.
 func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 	for name, spoil := range map[string]func(*proto.Sealed, *proto.Plan){
 		"nothing": func(*proto.Sealed, *proto.Plan) {},
@@ -90,7 +90,9 @@ func TestRetireKeepsTheState(t *testing.T) {
 	if err != nil || snapshotBytes(t, after) != snapshotBytes(t, before) {
 		t.Errorf("%s became %s: %v", before, after, err)
 	}
-	if r, err := store.Verify(); err != nil || !r.OK() || r.Snapshots != 1 || r.Plans > retention+2*snapshotEvery || r.Entries != 3*retention || r.LedgerIndex < 4 {
+	if r, err := store.Verify(); err != nil || !r.OK() || r.Snapshots != 1 || r.Plans > retention+2*snapshotEvery ||
+		r.Entries != 3*retention ||
+		r.LedgerIndex < 4 {
 		t.Errorf("the store holds %+v: %v", r, err)
 	}
 	if found := problems(t, store); len(found) > 0 {

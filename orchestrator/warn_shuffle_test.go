@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAnotherOrderIsWarnedOf: one line for a source whose files do not allow the requested order. Status has the reason.
+// TestAnotherOrderIsWarnedOf: one line for a source whose files do not allow the requested order. Status has the
+// reason.
 func TestAnotherOrderIsWarnedOf(t *testing.T) {
 	w := newWorld(t, 1)
 	w.connect()
@@ -19,8 +20,10 @@ func TestAnotherOrderIsWarnedOf(t *testing.T) {
 	w.turn()
 	w.turn()
 	lines := slices.DeleteFunc(w.lines, func(line string) bool { return !strings.Contains(line, "shuffled in blocks") })
-	if len(lines) != 1 || !strings.HasPrefix(lines[0], "warning: source web is shuffled in blocks, not globally: web/a.jsonl.zst can only be streamed; ") {
-		t.Errorf("said %q", lines)
+	if len(lines) != 1 ||
+		!strings.HasPrefix(lines[0],
+			"warning: source web is shuffled in blocks, not globally: web/a.jsonl.zst can only be streamed; ") {
+		t.Errorf("printed %q", lines)
 	}
 	if s := w.m.Status().Sources["web"]; s.Shuffle != "blocks" || s.Why != web.Why {
 		t.Errorf("status has %v", s)

@@ -58,8 +58,8 @@ func (r *Ranks) begin(ranks []int) {
 	}
 }
 
-// Open starts an attempt that is durable. The ranks begin, unless the attempt starts inside a step: then they wait for the
-// plan of the step. began is true if they have begun.
+// Open starts an attempt that is durable. The ranks begin, unless the attempt starts inside a step: then they wait for
+// the plan of the step. began is true if they have begun.
 func (r *Ranks) Open() (began bool) {
 	for i := range r.ranks {
 		r.ranks[i].serving, r.ranks[i].below, r.ranks[i].last = false, r.s.Watermark, nil
@@ -83,7 +83,8 @@ func (r *Ranks) Seal(p *pb.Plan) (began bool) {
 	r.midway = nil
 	at := &j.start
 	refuse := func(format string, args ...any) {
-		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, after %d of its microbatches, "+format,
+		r.refuseAll(millrace.Errorf(millrace.ErrMismatch,
+			"the state was saved inside step %d, after %d of its microbatches, "+format,
 			append([]any{at.step, at.microbatch}, args...)...))
 	}
 	switch {
@@ -103,8 +104,9 @@ func (r *Ranks) Seal(p *pb.Plan) (began bool) {
 func (r *Ranks) End() {
 	if j := r.midway; j != nil {
 		r.midway = nil
-		r.refuseAll(millrace.Errorf(millrace.ErrMismatch, "the state was saved inside step %d, and the run ends before it: "+
-			"raise `stop`, or start from a state of a step's end", j.start.step))
+		r.refuseAll(millrace.Errorf(millrace.ErrMismatch,
+			"the state was saved inside step %d, and the run ends before it: "+
+				"raise `stop`, or start from a state of a step's end", j.start.step))
 	}
 }
 

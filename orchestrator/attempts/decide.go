@@ -9,8 +9,8 @@ import (
 	pb "millrace/proto"
 )
 
-// Decide returns what to do next, and changes nothing. inForce are the overrides of the newest attempt. It may be called
-// when the files of every source are known.
+// Decide returns what to do next, and changes nothing. inForce are the overrides of the newest attempt. It may be
+// called when the files of every source are known.
 func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
 	if r.midway != nil {
 		return d
@@ -26,7 +26,8 @@ func (r *Ranks) Decide(inForce facts.Overrides) (d Decision) {
 	}
 	first := &r.ranks[0].join.start
 	for i := range r.ranks {
-		if at := &r.ranks[i].join.start; at.step != first.step || at.microbatch != first.microbatch || at.forgets != first.forgets {
+		if at := &r.ranks[i].join.start; at.step != first.step || at.microbatch != first.microbatch ||
+			at.forgets != first.forgets {
 			d.starts = r.refusals(fmt.Errorf("ranks start at different places: rank 0 at step %d, microbatch %d, "+
 				"rank %d at step %d, microbatch %d: load the same checkpoint on every rank",
 				first.step, first.microbatch, i, at.step, at.microbatch))
@@ -54,11 +55,11 @@ func (r *Ranks) resolutions() (out []resolution) {
 	return out
 }
 
-// rejoining lists single ranks that declare the place at which they stand: they go on without the others. Of several that
-// had left all go on or none. If one of them cannot, every rank has to start again with it.
+// rejoining lists single ranks that declare the place at which they stand: they go on without the others. Of several
+// that had left all go on or none. If one of them cannot, every rank has to start again with it.
 //
-// The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come back,
-// so the hosts are asked: call is then the number of the join that they are asked about.
+// The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come
+// back, so the hosts are asked: call is then the number of the join that they are asked about.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
 	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
 		return nil, 0
@@ -97,10 +98,11 @@ func (r *Ranks) othersArePresent(number uint64) bool {
 
 func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }
 
-// isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is consumed
-// twice, and nothing is placed otherwise.
+// isSameAttempt reports whether all ranks can go on in the open attempt: they start at the watermark, nothing is
+// consumed twice, and nothing is placed otherwise.
 func (r *Ranks) isSameAttempt(at *start, inForce facts.Overrides) bool {
-	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" || at.forgets {
+	if r.s.Attempt == nil || r.isPlacedAnew() || at.step != r.s.Watermark || at.microbatch != 0 || at.kind == "fresh" ||
+		at.forgets {
 		return false
 	}
 	// With all changes of the mixture that are known by now in this attempt.

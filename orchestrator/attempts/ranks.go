@@ -61,8 +61,8 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 	return r
 }
 
-// Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar goes
-// on at once: began is true if it has begun.
+// Join observes a rank's declared start. It is answered when all ranks have joined. A rank that only lost its sidecar
+// goes on at once: began is true if it has begun.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 	if int(msg.Rank) >= len(r.ranks) {
 		r.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))
@@ -122,7 +122,8 @@ func (r *Ranks) Disconnect(session roster.Session) {
 	}
 }
 
-// Present observes which ranks of a host are there. It comes after everything that the host had said before it was asked.
+// Present observes which ranks of a host are there. It comes after everything that the host had said before it was
+// asked.
 func (r *Ranks) Present(msg *pb.Present) {
 	for _, rank := range msg.Ranks {
 		if int(rank) < len(r.ranks) {

@@ -29,7 +29,11 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, s: facts.NewState(), out: &roster.Actions{}, host: &host{}}
 	spec := &planner.Spec{Sources: []planner.SourceSpec{{Name: "web"}}}
 	fence := func() *pb.Fence { return &pb.Fence{} }
-	cfg := Config{Ranks: 2, Up: "1", Run: func() *facts.Run { return facts.NewRun(spec, []byte("{}"), []facts.SourceFiles{{Name: "web"}}) }}
+	cfg := Config{
+		Ranks: 2,
+		Up:    "1",
+		Run:   func() *facts.Run { return facts.NewRun(spec, []byte("{}"), []facts.SourceFiles{{Name: "web"}}) },
+	}
 	w.ranks = New(cfg, w.s, roster.NewSidecars(w.out, fence))
 	return w
 }
@@ -80,7 +84,8 @@ func TestAWrongStartIsRefused(t *testing.T) {
 	w.join(0, "nowhere")
 	w.join(7, "fresh")
 	got := w.settle()
-	if len(got) != 2 || !strings.Contains(got[0].GetRefusal().GetReason(), "2 ranks") || !strings.Contains(got[1].GetRefusal().GetReason(), "nowhere") {
+	if len(got) != 2 || !strings.Contains(got[0].GetRefusal().GetReason(), "2 ranks") ||
+		!strings.Contains(got[1].GetRefusal().GetReason(), "nowhere") {
 		t.Fatalf("got %v", got)
 	}
 }

@@ -25,8 +25,8 @@ type start struct {
 // state's on.
 const overrideChanges = "mixture.changes"
 
-// isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits, others
-// may still move the place at which the run goes on.
+// isStale reports whether a join has no start yet, or `latest` has moved since. While a rank that came back waits,
+// others may still move the place at which the run goes on.
 func (at *start) isStale(s *facts.State) bool {
 	return at.kind == "" || at.kind == "latest" && (at.base != s.Base || at.mixed != len(s.Mixed))
 }
@@ -36,8 +36,9 @@ func (r *Ranks) resolve(k *rank, msg *pb.Join) (start, error) {
 	at := start{kind: msg.Start, base: r.s.Base, mixed: len(r.s.Mixed)}
 	if at.kind == "" {
 		if r.hasHistory() && !r.isUnheard(k) {
-			return at, millrace.Errorf(millrace.ErrInvalid, "this run has history (attempt %d, step %d): say where to start: "+
-				"load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
+			return at, millrace.Errorf(millrace.ErrInvalid,
+				"this run has history (attempt %d, step %d): say where to start: "+
+					"load_state_dict(state), or connect(start=\"latest\") or connect(start=\"fresh\")",
 				r.s.CurrentAttempt(), r.s.Watermark)
 		}
 		at.kind = "fresh"
@@ -89,9 +90,9 @@ func (r *Ranks) Fresh() *facts.RunState {
 	return facts.NewRunState(run, 0, progress.New(len(run.Spec.Sources)), facts.Overrides{})
 }
 
-// hasHistory reports whether an attempt was opened under another `up`, or a rank has consumed a step. An attempt that was
-// only opened under this `up` does not count. The orchestrator that opened it may have been lost before any rank heard of
-// it, and the ranks declare the same starts again.
+// hasHistory reports whether an attempt was opened under another `up`, or a rank has consumed a step. An attempt that
+// was only opened under this `up` does not count. The orchestrator that opened it may have been lost before any rank
+// heard of it, and the ranks declare the same starts again.
 func (r *Ranks) hasHistory() bool {
 	if r.s.Attempt == nil {
 		return false
@@ -107,8 +108,8 @@ func (r *Ranks) hasHistory() bool {
 	return r.s.Watermark > 0
 }
 
-// isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing under
-// this `up`. Other ranks have gone ahead in it; the steps that they consumed are no history to this rank.
+// isUnheard reports whether a rank that declares no start has yet to begin the attempt that was opened from nothing
+// under this `up`. Other ranks have gone ahead in it; the steps that they consumed are no history to this rank.
 func (r *Ranks) isUnheard(k *rank) bool {
 	return r.s.Attempt != nil && r.s.Attempt.Up == r.cfg.Up && r.hasMissed(k, &start{state: r.Fresh()})
 }
@@ -122,16 +123,16 @@ func (r *Ranks) isAtItsPlace(k *rank) bool {
 	return k.serving && at.kind != "fresh" && at.step == k.below || r.isAhead(k, at) || r.hasMissed(k, at)
 }
 
-// isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank has
-// committed: it died between the two.
+// isAhead reports whether a rank goes on from a state of the open attempt that shows more consumed steps than the rank
+// has committed: it died between the two.
 func (r *Ranks) isAhead(k *rank, at *start) bool {
 	return k.serving && at.kind == "state" && at.step > k.below && at.step <= r.s.Next &&
 		at.state.IsAlike(r.s.At(at.step))
 }
 
-// hasMissed reports whether a rank rejoins at the watermark after a lost reply. Others serve, and this orchestrator knows
-// of no step beyond the watermark that the rank has consumed. Its answer was lost with an orchestrator or on the way, or
-// its trainer died and came back while there was no orchestrator.
+// hasMissed reports whether a rank rejoins at the watermark after a lost reply. Others serve, and this orchestrator
+// knows of no step beyond the watermark that the rank has consumed. Its answer was lost with an orchestrator or on the
+// way, or its trainer died and came back while there was no orchestrator.
 func (r *Ranks) hasMissed(k *rank, at *start) bool {
 	if r.s.Attempt == nil || k.below != r.s.Watermark || !at.state.IsAlike(r.s.Base) {
 		return false

@@ -34,10 +34,12 @@ func (r *Ranks) Waiting() string {
 	k := &r.ranks[again]
 	at := &k.join.start
 	if k.serving && at.kind == "latest" && k.below > at.step {
-		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, k.below, named(going, " has", " have"))
+		return fmt.Sprintf("rank %d goes on at step %d when %s consumed the steps before it", again, k.below,
+			named(going, " has", " have"))
 	}
-	return fmt.Sprintf("rank %d starts again at step %d, and the run goes on when all ranks do: restart %s too, from the same checkpoint",
-		again, at.step, named(going, "", ""))
+	return fmt.Sprintf(
+		"rank %d starts again at step %d, and the run goes on when all ranks do: restart %s too, from the same "+
+			"checkpoint", again, at.step, named(going, "", ""))
 }
 
 // named lists ranks with the verb for one or for several.

@@ -8,7 +8,8 @@ import (
 // Commit observes that a rank's trainer asked for the batch after a step, and answers that it is known. A commit of an
 // attempt that is over changes nothing.
 //
-// The commit of the stream's last step is answered when it is durable. The rank leaves then, and could not say it again.
+// The commit of the stream's last step is answered when it is durable. The rank leaves then, and could not say it
+// again.
 func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 	if int(c.Rank) >= len(r.ranks) {
 		return
@@ -51,8 +52,8 @@ func (r *Ranks) Acknowledged() *pb.Acknowledged {
 	return &pb.Acknowledged{Attempt: r.s.Attempt.Attempt, Below: max(below, r.s.Watermark), Through: through}
 }
 
-// AtEnd returns the record that lists the ranks which have consumed a stream that ends so, nil for none. They leave as soon
-// as they hear of the end.
+// AtEnd returns the record that lists the ranks which have consumed a stream that ends so, nil for none. They leave as
+// soon as they hear of the end.
 func (r *Ranks) AtEnd(end *pb.Ended) *pb.Acknowledged {
 	through := r.newlyThrough(end)
 	if len(through) == 0 {
@@ -81,8 +82,8 @@ func (r *Ranks) Acknowledge(durable *pb.Acknowledged) {
 	}
 }
 
-// AreDone reports whether every rank has consumed the whole stream. A run that was complete before this `up`, or whose end
-// no rank has reached, waits for ranks that declare a start.
+// AreDone reports whether every rank has consumed the whole stream. A run that was complete before this `up`, or whose
+// end no rank has reached, waits for ranks that declare a start.
 func (r *Ranks) AreDone() bool {
 	if r.s.Attempt == nil || r.s.Ended == nil || r.s.Watermark < r.s.Ended.Steps {
 		return false

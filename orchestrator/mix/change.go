@@ -55,20 +55,26 @@ func (x *Mixture) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 	window := uint64(max(x.cfg.File.Window, 1))
 	switch {
 	case r.Later && c.AtStep%window != 0:
-		return millrace.Errorf(millrace.ErrInvalid, "step %d lies inside a window of %d steps, and an attempt may begin inside it as well: say --from-step %d or %d",
-			c.AtStep, window, c.AtStep-c.AtStep%window, c.AtStep-c.AtStep%window+window)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"step %d lies inside a window of %d steps, and an attempt may begin inside it as well: say --from-step "+
+				"%d or %d", c.AtStep, window, c.AtStep-c.AtStep%window, c.AtStep-c.AtStep%window+window)
 	case r.Later && !r.HasFrom:
 		return millrace.Errorf(millrace.ErrInvalid, "a change for an attempt to come needs its step: say --from-step")
 	case c.Known == 0 && c.Attempt > x.s.Attempt.GetAttempt():
 		return nil
 	case x.s.Ended != nil:
-		return millrace.Errorf(millrace.ErrInvalid, "the run ends after step %d, and all of its steps are planned: there is nothing left to change", x.s.Ended.Steps)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"the run ends after step %d, and all of its steps are planned: there is nothing left to change",
+			x.s.Ended.Steps)
 	case c.AtStep < x.s.Next:
-		return millrace.Errorf(millrace.ErrInvalid, "step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, to have it hold when the ranks start again from a state at or before step %d",
-			c.AtStep, x.s.Next, free, c.AtStep)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, "+
+				"to have it hold when the ranks start again from a state at or before step %d", c.AtStep, x.s.Next, free,
+			c.AtStep)
 	case c.AtStep < free:
-		return millrace.Errorf(millrace.ErrInvalid, "step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say --from-step %d or later",
-			c.AtStep, window, free)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say "+
+				"--from-step %d or later", c.AtStep, window, free)
 	}
 	return nil
 }

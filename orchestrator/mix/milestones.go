@@ -11,15 +11,17 @@ import (
 	pb "millrace/proto"
 )
 
-// PointOf returns the place at which a change begins, in the measure of the schedule. If that counts tokens, only the place
-// of the first free step is known.
+// PointOf returns the place at which a change begins, in the measure of the schedule. If that counts tokens, only the
+// place of the first free step is known.
 func (x *Mixture) PointOf(c *pb.Mixed) (mixing.Point, error) {
 	if x.overrides.Schedule(x.cfg.File.Schedule).Measure() == mixing.Steps {
 		return mixing.Point{Count: c.AtStep}, nil
 	}
 	free, tokens := x.FreeFrom()
 	if x.s.Attempt == nil || c.AtStep != free || c.Attempt != x.s.Attempt.Attempt {
-		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid, "the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or write a schedule with from_tokens", c.AtStep)
+		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid,
+			"the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or "+
+				"write a schedule with from_tokens", c.AtStep)
 	}
 	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, nil
 }
@@ -43,7 +45,8 @@ func (x *Mixture) weights(given []*pb.SourceWeight) ([]mixing.Weight, error) {
 	for i, ok := range have {
 		if !ok {
 			name := x.cfg.Sources[i]
-			return nil, millrace.Errorf(millrace.ErrInvalid, "source %q has no weight: add %s=0 to leave it unread", name, name)
+			return nil, millrace.Errorf(millrace.ErrInvalid, "source %q has no weight: add %s=0 to leave it unread",
+				name, name)
 		}
 	}
 	return out, nil
@@ -54,8 +57,10 @@ func (x *Mixture) sourceIndex(name string) (int, error) {
 	if i >= 0 {
 		return i, nil
 	}
-	return i, millrace.Errorf(millrace.ErrInvalid, "this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest state with override=[%q]",
-		name, strings.Join(x.cfg.Sources, ", "), "sources."+name)
+	return i, millrace.Errorf(millrace.ErrInvalid,
+		"this run has no source %q, its sources are %s; one that is not in the mixture file cannot join while the "+
+			"run goes on: stop it, add the source to the file, and start `up` in a new run directory from the newest "+
+			"state with override=[%q]", name, strings.Join(x.cfg.Sources, ", "), "sources."+name)
 }
 
 // setMilestones returns one milestone with weights for all sources.
@@ -91,7 +96,9 @@ func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 		if err != nil {
 			return nil, err
 		}
-		one, err := x.milestone(mixing.Milestone{From: mixing.Point{Measure: facts.MeasureOf(k.Tokens), Count: k.From}, Weights: weights}, k.Ramp, k.Over)
+		one, err := x.milestone(
+			mixing.Milestone{From: mixing.Point{Measure: facts.MeasureOf(k.Tokens), Count: k.From}, Weights: weights},
+			k.Ramp, k.Over)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +107,9 @@ func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 	first := out[0].From
 	if first.Measure == mixing.Steps {
 		if first.Count < c.AtStep {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from step %d, and the steps below %d are sealed: begin at %d or later", first.Count, c.AtStep, c.AtStep)
+			return nil, millrace.Errorf(millrace.ErrInvalid,
+				"the schedule goes back: its first entry is from step %d, and the steps below %d are sealed: begin "+
+					"at %d or later", first.Count, c.AtStep, c.AtStep)
 		}
 		c.AtStep = first.Count
 		return out, nil
@@ -109,7 +118,9 @@ func (x *Mixture) scheduleMilestones(c *pb.Mixed, ask *pb.SetSchedule) (out []mi
 		return out, nil
 	}
 	if _, tokens := x.FreeFrom(); first.Count < tokens {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later", first.Count, tokens)
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"the schedule goes back: its first entry is from token %d, and %d are planned: begin there or later",
+			first.Count, tokens)
 	}
 	return out, nil
 }
@@ -122,7 +133,9 @@ func (x *Mixture) inForce(c *pb.Mixed) ([]mixing.Milestone, error) {
 	}
 	schedule := x.overrides.Schedule(x.cfg.File.Schedule)
 	if end := schedule.Running(from.Count, from.Count); end > 0 {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`", from.Measure, from.Count, end, end)
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"at %s %d a ramp is under way, up to %d: say --from-step %d or later, or all weights with `mix set`",
+			from.Measure, from.Count, end, end)
 	}
 	out := []mixing.Milestone{schedule.InForce(from.Count, from.Count)}
 	out[0].From, out[0].Ramp, out[0].Over = from, mixing.RampNone, mixing.Point{}
@@ -150,11 +163,14 @@ func (x *Mixture) withoutMilestones(c *pb.Mixed, name string) ([]mixing.Mileston
 		milestones[k].Weights = slices.Clone(milestones[k].Weights)
 		milestones[k].Weights[i] = mixing.Weight{}
 		if _, err := mixing.Proportion(milestones[k].Weights); err != nil {
-			return nil, millrace.Errorf(millrace.ErrInvalid, "from %s %d on source %s is the only one with a weight: give another one a weight with `mix set` first", milestones[k].From.Measure, milestones[k].From.Count, name)
+			return nil, millrace.Errorf(millrace.ErrInvalid,
+				"from %s %d on source %s is the only one with a weight: give another one a weight with `mix set` first",
+				milestones[k].From.Measure, milestones[k].From.Count, name)
 		}
 	}
 	if !had {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has no weight from step %d on: there is nothing to remove", name, c.AtStep)
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"source %s has no weight from step %d on: there is nothing to remove", name, c.AtStep)
 	}
 	return milestones, nil
 }
@@ -178,9 +194,12 @@ func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	}
 	switch {
 	case len(milestones) > 1:
-		return nil, millrace.Errorf(millrace.ErrInvalid, "the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix "+
+				"schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
 	case !milestones[0].Weights[i].IsZero():
-		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])
+		return nil, millrace.Errorf(millrace.ErrInvalid,
+			"source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])
 	}
 	if tail := x.s.Tail(); tail != nil && tail.Planner.Sources[i].Finished {
 		return nil, millrace.Errorf(millrace.ErrInvalid, "source %s is read to its end and has left", add.Source)

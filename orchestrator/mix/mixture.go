@@ -20,8 +20,8 @@ type Config struct {
 	Calibrate func() (costs *pb.Costed, why string, err error)
 }
 
-// Mixture is the mixture file with the overrides of the newest attempt, and the requests that wait for an answer. Not safe
-// for concurrent use.
+// Mixture is the mixture file with the overrides of the newest attempt, and the requests that wait for an answer. Not
+// safe for concurrent use.
 type Mixture struct {
 	cfg       Config
 	s         *facts.State // read only
@@ -124,7 +124,8 @@ func (x *Mixture) Restore() error {
 func (x *Mixture) Open() {
 	o := x.s.Attempt
 	if o.Forgets {
-		x.out.Say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt, o.Step)
+		x.out.Say("attempt %d: changes of the mixture that were journaled for steps from %d on are dropped", o.Attempt,
+			o.Step)
 	}
 	for _, c := range x.s.Mixed {
 		if c.AtStep >= o.Step && c.Why == "" {
@@ -143,8 +144,14 @@ func (x *Mixture) Costs(step uint64) (_ cost.Cost, changed bool) {
 }
 
 func (x *Mixture) describe(c *pb.Mixed) *pb.MixChange {
-	return &pb.MixChange{AtStep: c.AtStep, Text: facts.Describe(c, x.cfg.Sources), By: c.By, Why: c.Why, Attempt: c.Attempt,
-		InForce: x.s.IsInForce(c)}
+	return &pb.MixChange{
+		AtStep:  c.AtStep,
+		Text:    facts.Describe(c, x.cfg.Sources),
+		By:      c.By,
+		Why:     c.Why,
+		Attempt: c.Attempt,
+		InForce: x.s.IsInForce(c),
+	}
 }
 
 // Status returns the mixture in force at a planner's state, and its changes, for people.

@@ -24,9 +24,17 @@ func newMixture(t *testing.T) (*Mixture, *roster.Actions) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := &planner.Spec{SequenceLength: 64, GlobalBatch: 8, PadMultiple: 1, Packing: millrace.BestFit, Unit: millrace.UnitTokens,
-		Schedule: schedule, LastStep: millrace.PadLast, Sources: []planner.SourceSpec{
-			{Name: "code", OnExhausted: millrace.Renormalize}, {Name: "web", OnExhausted: millrace.Renormalize}}}
+	spec := &planner.Spec{
+		SequenceLength: 64,
+		GlobalBatch:    8,
+		PadMultiple:    1,
+		Packing:        millrace.BestFit,
+		Unit:           millrace.UnitTokens,
+		Schedule:       schedule,
+		LastStep:       millrace.PadLast,
+		Sources: []planner.SourceSpec{
+			{Name: "code", OnExhausted: millrace.Renormalize}, {Name: "web", OnExhausted: millrace.Renormalize}},
+	}
 	out := &roster.Actions{}
 	calibrate := func() (*pb.Costed, string, error) { return nil, "", errors.New("no reports") }
 	return New(Config{File: spec, Sources: []string{"code", "web"}, Calibrate: calibrate}, facts.NewState(), out), out

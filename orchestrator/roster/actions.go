@@ -2,7 +2,8 @@ package roster
 
 import "fmt"
 
-// Session carries messages to a connected role. Send queues and never blocks; the handler of the stream reports that a role is lost.
+// Session carries messages to a connected role. Send queues and never blocks; the handler of the stream reports that a
+// role is lost.
 type Session interface{ Send(msg any) }
 
 // Process is one life of a loader.

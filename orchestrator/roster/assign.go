@@ -30,8 +30,8 @@ type opening struct {
 	known  bool // it has been read under this `up`
 }
 
-// Decide returns what to do next and changes nothing. Sources are opened first. Then every stripe gets a primary, then a
-// standby. At last the members leave that were asked to.
+// Decide returns what to do next and changes nothing. Sources are opened first. Then every stripe gets a primary, then
+// a standby. At last the members leave that were asked to.
 func (r *Roster) Decide(j Journal) Decision {
 	if !r.unsettled {
 		return Decision{}
@@ -92,8 +92,8 @@ func (c *chooser) openings() (out []opening) {
 	return out
 }
 
-// wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for files
-// that are away.
+// wasRead reports whether a source has been read under this `up`. Its files were there then, so a loader waits for
+// files that are away.
 func (c *chooser) wasRead(source int) bool {
 	for _, st := range c.stripes.bySource[source] {
 		if h := c.journal.Holder(st.name, uint32(st.index)); h != nil && h.Up == c.cfg.Up {
@@ -135,8 +135,8 @@ func (c *chooser) primaries() (out []*pb.Assigned) {
 	return out
 }
 
-// successor returns the next reader of a stripe without a standby, nil for none yet: the process that read it last or its
-// owner, for which it waits a moment; else a member that has nothing of its own to read.
+// successor returns the next reader of a stripe without a standby, nil for none yet: the process that read it last or
+// its owner, for which it waits a moment; else a member that has nothing of its own to read.
 func (c *chooser) successor(st *stripe) *member {
 	going := st.primary.member
 	for _, name := range []string{c.holder(st), st.owner} {

@@ -45,7 +45,8 @@ func (r *Roster) AbsentOwners() (out []string) {
 	return out
 }
 
-// Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is one.
+// Unread returns a source that waits for the owner of one of its stripes, which is not connected, and whether there is
+// one.
 func (r *Roster) Unread() (source, owner string, ok bool) {
 	for _, st := range r.stripes.all {
 		if st.primary.member == nil && r.members[st.owner] == nil {

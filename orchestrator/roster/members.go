@@ -9,8 +9,8 @@ import (
 	pb "millrace/proto"
 )
 
-// Connect observes a loader that connected. A predecessor of the same name is lost with everything that it held. A process that was
-// fenced is refused.
+// Connect observes a loader that connected. A predecessor of the same name is lost with everything that it held. A
+// process that was fenced is refused.
 func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 	if err := CheckVersion(hello.Name, hello.Version, r.cfg.Program); err != nil {
 		return err
@@ -25,10 +25,19 @@ func (r *Roster) Connect(session Session, hello *pb.LoaderHello) error {
 		r.lose(old, "another connection took over as "+hello.Name)
 	}
 	if r.fenced[Process{hello.Name, hello.Pid}] {
-		return millrace.Errorf(millrace.ErrFenced, "%s (pid %d): its stripes were given to others while it was silent", hello.Name, hello.Pid)
+		return millrace.Errorf(millrace.ErrFenced, "%s (pid %d): its stripes were given to others while it was silent",
+			hello.Name, hello.Pid)
 	}
-	r.members[hello.Name] = &member{name: hello.Name, address: hello.Address, beat: hello.Beat, pid: hello.Pid, session: session,
-		asked: map[string]bool{}, opened: map[string]bool{}, trouble: map[string]string{}}
+	r.members[hello.Name] = &member{
+		name:    hello.Name,
+		address: hello.Address,
+		beat:    hello.Beat,
+		pid:     hello.Pid,
+		session: session,
+		asked:   map[string]bool{},
+		opened:  map[string]bool{},
+		trouble: map[string]string{},
+	}
 	r.unsettled = true
 	return nil
 }
@@ -58,8 +67,8 @@ func (r *Roster) Leaving(session Session, name string) {
 	r.moved, r.unsettled = true, true
 }
 
-// Opened observes the manifest of a source as a loader sees it. pinned is the journaled manifest, nil before there is one. The error says
-// which file differs from it.
+// Opened observes the manifest of a source as a loader sees it. pinned is the journaled manifest, nil before there is
+// one. The error says which file differs from it.
 func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest) error {
 	l := r.current(session, name)
 	if l == nil || r.stripes.get(seen.Source, 0) == nil {
@@ -79,7 +88,8 @@ func (r *Roster) Opened(session Session, name string, seen, pinned *pb.Manifest)
 	return nil
 }
 
-// Offered observes offers. It takes only those of a stripe's primary under its term. The error says that a file changed during the run.
+// Offered observes offers. It takes only those of a stripe's primary under its term. The error says that a file changed
+// during the run.
 func (r *Roster) Offered(session Session, name string, term uint64, msg *pb.Offers) error {
 	l, st := r.current(session, name), r.stripes.get(msg.Source, msg.Stripe)
 	if l == nil || st == nil || st.primary.member != l || st.primary.term != term {
@@ -116,8 +126,8 @@ func (r *Roster) current(session Session, name string) *member {
 	return nil
 }
 
-// lose removes a process. If one of its stripes has a standby, the process is fenced: the standby takes over in this turn, and the process
-// may be alive without knowing.
+// lose removes a process. If one of its stripes has a standby, the process is fenced: the standby takes over in this
+// turn, and the process may be alive without knowing.
 func (r *Roster) lose(l *member, reason string) {
 	delete(r.members, l.name)
 	r.lost[l.name] = r.now

@@ -1,25 +1,26 @@
 package roster
 
 import (
-	"strconv"
+	"fmt"
 
 	"millrace/internal/wire"
 	"millrace/orchestrator/offers"
 	pb "millrace/proto"
 )
 
-// Switched observes that a host found a stripe's primary dead or silent and asks the standby, under the standby's term. assigned is the
-// highest assignment term of the journal.
+// Switched observes that a host found a stripe's primary dead or silent and asks the standby, under the standby's term.
+// assigned is the highest assignment term of the journal.
 //
-// A report with a lower term than the primary's is old. A report may name a higher term without a holder, because that standby
-// was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned again.
+// A report with a lower term than the primary's is old. A report may name a higher term without a holder, because that
+// standby was lost meanwhile. That host takes no lower term again and would wait for ever, so the stripe is assigned
+// again.
 func (r *Roster) Switched(s *pb.Switched, assigned uint64) {
 	st := r.stripes.get(s.Source, s.Stripe)
 	switch {
 	case st == nil:
 		return
 	case st.standby.member == nil && st.primary.member != nil && s.Term > st.primary.term && s.Term <= assigned:
-		st.primary, st.from, st.reason = grant{}, s.Step, "its standby of term "+strconv.FormatUint(s.Term, 10)+" was lost"
+		st.primary, st.from, st.reason = grant{}, s.Step, fmt.Sprintf("its standby of term %d was lost", s.Term)
 		r.moved, r.unsettled = true, true
 		return
 	case st.standby.member == nil || st.standby.term != s.Term:
@@ -46,8 +47,9 @@ func (r *Roster) Apply(a *pb.Assigned) {
 	case st.standby.member == l && st.standby.term == a.Term:
 		st.primary, st.standby = grant{member: l, term: a.Term}, grant{}
 		r.switches++
-		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
-			Ordinal: uint64(r.queues[st.source].KnownBelow(st.index))}}})
+		promote := &pb.Promote{Source: a.Source, Stripe: a.Stripe, Term: a.Term, Step: a.Step,
+			Ordinal: uint64(r.queues[st.source].KnownBelow(st.index))}
+		r.order(l, &pb.LoaderOrder{Order: &pb.LoaderOrder_Promote{Promote: promote}})
 	default:
 		st.primary = grant{member: l, term: a.Term}
 		r.read(st, st.primary, false)
@@ -60,7 +62,14 @@ func (r *Roster) Apply(a *pb.Assigned) {
 // read tells a member to read a stripe, or to follow it, from the watermark's cursor on.
 func (r *Roster) read(st *stripe, g grant, standby bool) {
 	src, q := &r.cfg.Sources[st.source], r.queues[st.source]
-	order := &pb.ReadFrom{Source: src.Name, Stripe: uint32(st.index), Stripes: uint32(len(src.Loaders)), Term: g.term, Ordinal: uint64(q.First()), Standby: standby}
+	order := &pb.ReadFrom{
+		Source:  src.Name,
+		Stripe:  uint32(st.index),
+		Stripes: uint32(len(src.Loaders)),
+		Term:    g.term,
+		Ordinal: uint64(q.First()),
+		Standby: standby,
+	}
 	if seekPoint, ok := q.SeekPointAt(q.First()); ok {
 		order.SeekPoint = wire.SeekPointToProto(seekPoint)
 	}

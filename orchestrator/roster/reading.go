@@ -38,8 +38,8 @@ func (r *Roster) Release(source int, below millrace.Ordinal) {
 	}
 }
 
-// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not reach that ordinal, the
-// source is read again from there.
+// Reposition makes a source stand at an ordinal, with the seek point that a state knows for it. If the offers do not
+// reach that ordinal, the source is read again from there.
 func (r *Roster) Reposition(source int, at millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	q := r.queues[source]
 	if at >= q.First() && at <= q.Next() {

@@ -28,9 +28,19 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, out: &Actions{}, holders: map[uint32]*pb.Assigned{}, loaders: map[string]*loader{}}
-	w.journal = Journal{Manifests: map[string]*pb.Manifest{}, Holder: func(_ string, stripe uint32) *pb.Assigned { return w.holders[stripe] }}
-	w.roster = New(Config{Sources: []Source{{Name: "web", Loaders: []string{"loader-0"}}}, Up: "1", Fence: func() *pb.Fence { return &pb.Fence{} },
-		Compare: func(pinned, now *millrace.Manifest) error { return nil }}, w.out)
+	w.journal = Journal{
+		Manifests: map[string]*pb.Manifest{},
+		Holder:    func(_ string, stripe uint32) *pb.Assigned { return w.holders[stripe] },
+	}
+	w.roster = New(
+		Config{
+			Sources: []Source{{Name: "web", Loaders: []string{"loader-0"}}},
+			Up:      "1",
+			Fence:   func() *pb.Fence { return &pb.Fence{} },
+			Compare: func(pinned, now *millrace.Manifest) error { return nil },
+		},
+		w.out,
+	)
 	w.roster.Tick(time.Unix(1, 0))
 	return w
 }
@@ -54,7 +64,8 @@ func (w *world) settle() {
 			w.roster.Pin(mf)
 		}
 		d := w.roster.Decide(w.journal)
-		if again := w.roster.Decide(w.journal); len(again.Assigned) != len(d.Assigned) || again.settled != d.settled || len(again.open) != len(d.open) {
+		if again := w.roster.Decide(w.journal); len(again.Assigned) != len(d.Assigned) || again.settled != d.settled ||
+			len(again.open) != len(d.open) {
 			w.t.Fatalf("two decisions in a row differ: %v, %v", d, again)
 		}
 		if d.IsEmpty() {

@@ -30,8 +30,8 @@ func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
 	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}}
 }
 
-// Connect observes a sidecar and replaces its predecessor. It returns false for a process that was started before the one that is there:
-// its messages may arrive after those of its successor.
+// Connect observes a sidecar and replaces its predecessor. It returns false for a process that was started before the
+// one that is there: its messages may arrive after those of its successor.
 func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 	old := s.byName[hello.Name]
 	if old != nil && hello.Born < old.born {
@@ -46,7 +46,8 @@ func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 }
 
 func (s *Sidecars) bye(to Session, name string) {
-	s.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + name}}})
+	s.Send(to,
+		&pb.SidecarOrder{Order: &pb.SidecarOrder_Bye{Bye: &pb.Bye{Reason: "another process took over as " + name}}})
 }
 
 // Disconnect observes that a sidecar's stream ended. It returns false for a session that was replaced.
@@ -83,7 +84,8 @@ func (s *Sidecars) Welcome(files *pb.Welcome, dir *pb.Loaders) {
 	}
 }
 
-// SendPlans sends each sidecar the sealed plans of an attempt that it does not have: steps from below next, and not below the watermark.
+// SendPlans sends each sidecar the sealed plans of an attempt that it does not have: steps from below next, and not
+// below the watermark.
 func (s *Sidecars) SendPlans(attempt uint32, watermark, next uint64, plan func(step uint64) *pb.Plan) {
 	for _, sc := range s.sorted() {
 		if !sc.welcomed {

@@ -152,10 +152,22 @@ func (t *stripes) directory() *pb.Loaders {
 		if p.member == nil {
 			continue
 		}
-		entry := &pb.LoaderStripe{Source: st.name, Stripe: uint32(st.index), Stripes: uint32(len(t.bySource[st.source])),
-			Term: p.term, Address: p.member.address, Name: p.member.name, Beat: p.member.beat}
+		entry := &pb.LoaderStripe{
+			Source:  st.name,
+			Stripe:  uint32(st.index),
+			Stripes: uint32(len(t.bySource[st.source])),
+			Term:    p.term,
+			Address: p.member.address,
+			Name:    p.member.name,
+			Beat:    p.member.beat,
+		}
 		if s := st.standby; s.canReplace(p) {
-			entry.Standby = &pb.Standby{Term: s.term, Address: s.member.address, Name: s.member.name, Beat: s.member.beat}
+			entry.Standby = &pb.Standby{
+				Term:    s.term,
+				Address: s.member.address,
+				Name:    s.member.name,
+				Beat:    s.member.beat,
+			}
 		}
 		dir.Stripes = append(dir.Stripes, entry)
 	}

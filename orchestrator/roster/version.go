@@ -24,5 +24,6 @@ func CheckVersion(name string, v *pb.Version, program string) error {
 	if theirs == "" {
 		theirs = "a program without a version"
 	}
-	return millrace.Errorf(millrace.ErrInvalid, "%s is %s with %s; the orchestrator is %s: run both from one release", name, theirs, differs, program)
+	return millrace.Errorf(millrace.ErrInvalid, "%s is %s with %s; the orchestrator is %s: run both from one release",
+		name, theirs, differs, program)
 }

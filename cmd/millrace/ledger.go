@@ -43,7 +43,7 @@ The run drops the full plans of old steps, as checkpoint_saved allows. Their dig
 		RunE: func(c *cobra.Command, args []string) error {
 			l.dir = args[0]
 			if c.Flags().Changed("step") == c.Flags().Changed("sample") {
-				return exit.Usagef("millrace ledger: say either --step N or --sample SOURCE/ID")
+				return exit.Usagef("millrace ledger: write either --step N or --sample SOURCE/ID")
 			}
 			return l.run(c)
 		},

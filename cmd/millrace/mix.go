@@ -53,7 +53,7 @@ before that step.
 			"  millrace mix runs/a skip --from-step 41200 --to-step 41260 --next-attempt\n  millrace mix runs/a show --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return exactArgs(2, "one run directory and what to do")(c, args)
+				return exactArgs(2, "one run directory and a verb")(c, args)
 			}
 			m.dir, m.given = args[0], c.Flags().Changed
 			return m.run(c, args[1], args[2:])
@@ -105,7 +105,7 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 	if _, running, err := rundir.Roles(m.dir); err != nil {
 		return exit.Failure(err)
 	} else if !running {
-		return exit.Failuref("no `millrace up` runs on %s: a mixture is changed while it does; see `millrace status %s` for what was changed", m.dir, m.dir)
+		return exit.Failuref("no `millrace up` runs on %s: only a running mixture can be changed; `millrace status %s` lists earlier changes", m.dir, m.dir)
 	}
 	if request == nil {
 		return m.show(c)
@@ -123,7 +123,7 @@ func (m *mix) count(args []string, n int, want string) error {
 // weights reads NAME=WEIGHT arguments. A name may hold an equals sign, a weight none.
 func weights(args []string) ([]*proto.SourceWeight, error) {
 	if len(args) == 0 {
-		return nil, errors.New("say the weight of each source, such as web=0.5 code=0.5")
+		return nil, errors.New("write the weight of each source, such as web=0.5 code=0.5")
 	}
 	var out []*proto.SourceWeight
 	for _, arg := range args {
@@ -170,7 +170,7 @@ func (m *mix) schedule(r *proto.MixRequest, args []string) error {
 		k := &milestones[i]
 		from, tokens := k.From()
 		if k.Weights.Derived != nil || len(k.Groups) > 0 {
-			return fmt.Errorf("the milestone at %d derives its weights or groups them: a run that goes on takes a number for each source, as `millrace check` prints them", from)
+			return fmt.Errorf("the milestone at %d derives or groups its weights: write a number for each source, as `millrace check` prints them", from)
 		}
 		at := &proto.WeightsAt{From: from, Tokens: tokens, Ramp: string(k.Ramp), Over: k.Over()}
 		for _, w := range k.Weights.Given {

@@ -73,7 +73,7 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 		return exit.Usagef("millrace plan: --html goes with --explain")
 	}
 	if p.runDir != "" && p.explain {
-		return exit.Usagef("millrace plan: --explain plans anew from the mixture file: leave --run-dir out")
+		return exit.Usagef("millrace plan: --explain computes plans from the mixture file: leave --run-dir out")
 	}
 	if p.runDir != "" && len(args) == 0 {
 		return page(c, func(w *bufio.Writer) error { return p.fromLedger(w) })
@@ -216,7 +216,7 @@ func newestPlan(store *checkpoint.Store, attempt uint32, step uint64) (*millrace
 		if _, sealed, err := store.Entry(key); err != nil {
 			return nil, err
 		} else if sealed {
-			return nil, fmt.Errorf("the plan of step %d was sealed and is not kept any more: leave --run-dir out to make it anew from the mixture file", step)
+			return nil, fmt.Errorf("the plan of step %d was dropped: leave --run-dir out to compute it from the mixture file", step)
 		}
 	}
 	return nil, fmt.Errorf("no plan of step %d was sealed", step)

@@ -212,7 +212,7 @@ func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return errors.New("it takes too long")
+			return errors.New("it took too long")
 		}
 		return errors.New("interrupted")
 	case <-seam.System{}.After(lookEvery):

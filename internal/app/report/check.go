@@ -36,7 +36,7 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
 		}
 		if s.Refused > 0 {
-			fmt.Fprintf(w, "\n%s: its filter refuses %s of %s records; TOKENS are those of the others\n", s.Name, About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact))
+			fmt.Fprintf(w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name, About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact))
 		}
 		if s.FilesRead < s.Files {
 			fmt.Fprintf(w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files)
@@ -64,11 +64,11 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	m := &r.Memory
 	fmt.Fprintln(w)
 	printProcesses(w, &r.Run)
-	fmt.Fprintf(w, "context parallelism that pad_multiple admits: %v\n", r.CPSizes)
+	fmt.Fprintf(w, "context parallelism that pad_multiple allows: %v\n", r.CPSizes)
 	if len(r.FirstSteps) > 0 {
 		fmt.Fprintf(w, "max/mean cost of the context-parallel ranks in step 0: %.4f\n", r.FirstSteps[0].Context)
 	}
-	fmt.Fprintf(w, "sidecar memory: %s needed of %s; a step's tokens are %s, loaders hold %d steps of them in %s\n",
+	fmt.Fprintf(w, "sidecar memory: %s needed of %s; the tokens of a step take %s, and loaders hold %d steps in %s\n",
 		Size(m.SidecarNeeded), Size(m.SidecarLimit), Size(m.StepPayload), m.PayloadSteps, Size(m.LoaderLimit))
 	if r.Quarantined.Count > 0 {
 		fmt.Fprintf(w, "\nrecords that cannot be decoded and would be quarantined: %d\n", r.Quarantined.Count)
@@ -77,7 +77,7 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
 	if r.OK && !r.Payload {
-		fmt.Fprintf(w, "\n%s is valid and can be planned on %d ranks; sources of format lengths hold nothing that could be served\n", r.Mixture, r.Ranks)
+		fmt.Fprintf(w, "\n%s is valid and can be planned on %d ranks; a run cannot serve it, because sources of format lengths hold no tokens\n", r.Mixture, r.Ranks)
 		return nil
 	}
 	if r.OK {
@@ -241,9 +241,9 @@ func printStages(w io.Writer, run *dryrun.RunReport) error {
 
 // printProcesses says what reads, and what stands by for it.
 func printProcesses(w io.Writer, run *dryrun.RunReport) {
-	lost := "which take over what a lost one was reading"
+	lost := "which take over the sources of a lost loader"
 	if run.Shadows == 0 {
-		lost = "so a lost loader is waited for"
+		lost = "so the run waits for the restart of a lost loader"
 	}
 	fmt.Fprintf(w, "loaders on a host like this: %d; shadows: %d, %s\n", run.Loaders, run.Shadows, lost)
 }
@@ -256,7 +256,7 @@ func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
 		fmt.Fprintf(w, "  %s is read %.3f times\n", s.Name, *s.Passes)
 	}
 	if s.StaleStep != nil {
-		fmt.Fprintf(w, "  warning: from step %s on, %s is read a fifth time or more: repeated data is worth less and less then; write `max_epochs: %d`\n"+
-			"    with `on_exhausted: renormalize` to have it leave, lower its weight, or derive weights by unimax (docs/mixing.md)\n", About(*s.StaleStep, exact), s.Name, dryrun.Fresh)
+		fmt.Fprintf(w, "  warning: from step %s on, %s is read for the fifth time or more, and repeated data is worth less each time: write `max_epochs: %d`\n"+
+			"    with `on_exhausted: renormalize` so that it leaves, lower its weight, or derive weights by unimax (docs/mixing.md)\n", About(*s.StaleStep, exact), s.Name, dryrun.Fresh)
 	}
 }

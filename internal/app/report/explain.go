@@ -21,7 +21,7 @@ func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
 	fmt.Fprintf(w, "  fill %s, %s places stranded, %s lost to pad_multiple; largest microbatch %s of %s tokens\n",
 		Percent(e.Fill), Count(e.Stranded), Count(e.Rounding), Count(uint64(e.Largest)), Count(uint64(e.Cap)))
 	if e.MovedMost > 0 {
-		fmt.Fprintf(w, "  documents came %.2f steps from where they were drawn, %d at most\n", e.MovedMean, e.MovedMost)
+		fmt.Fprintf(w, "  window and carry moved a document by %.2f steps on average, by %d at most\n", e.MovedMean, e.MovedMost)
 	}
 	if e.Slices > 0 {
 		fmt.Fprintf(w, "  %d slices of documents that are split over ranks\n", e.Slices)
@@ -60,10 +60,10 @@ func printRanks(w io.Writer, e *dryrun.Explained) {
 		byCost := slices.Clone(order)
 		slices.SortStableFunc(byCost, func(a, b int) int { return cmp.Compare(e.Ranks[b], e.Ranks[a]) })
 		shown = append(slices.Clone(byCost[:mostRows/2]), byCost[len(byCost)-mostRows/2:]...)
-		fmt.Fprintf(w, "  cost of step %d, of the mean rank's; the %d dearest and the %d cheapest of %d ranks, the median is %.4f\n",
+		fmt.Fprintf(w, "  cost of step %d relative to the mean rank; the %d most and the %d least expensive of %d ranks, the median is %.4f\n",
 			e.Step, mostRows/2, mostRows/2, len(order), e.Ranks[byCost[len(byCost)/2]])
 	} else {
-		fmt.Fprintf(w, "  cost of step %d by data-parallel rank, of the mean rank's, and of its microbatches\n", e.Step)
+		fmt.Fprintf(w, "  cost of step %d by data-parallel rank, relative to the mean rank, and of its microbatches\n", e.Step)
 	}
 	dearest, micro := slices.Max(e.Ranks), 0.0
 	for _, costs := range e.Costs {

@@ -69,7 +69,7 @@ func (l *LedgerStep) Print(w io.Writer) error {
 	fmt.Fprintf(w, "step %d, attempt %d: %s; content %s, placement %s\n", l.Step, l.Attempt, state, l.Content, l.Placement)
 	printChanges(w, l.Changes)
 	if !l.Complete {
-		fmt.Fprintln(w, "its full plan is not kept any more; it held ordinals in these ranges, and `millrace plan` makes it anew from the mixture file")
+		fmt.Fprintln(w, "its full plan was dropped; it held ordinals in these ranges; `millrace plan` computes the plan from the mixture file")
 		rows := []string{Row("SOURCE", "FROM", "TO")}
 		for _, x := range l.Ranges {
 			rows = append(rows, Row(x.Source, x.From, x.To))

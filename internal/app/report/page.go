@@ -67,15 +67,15 @@ func (p *Plots) Write(path string) error {
 		return out
 	}
 	balance := p.steps[0].Balance
-	section(&b, "Overhead", "what ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; no placement of the same documents has less than the bound")
+	section(&b, "Overhead", "the time that ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; no placement of the same documents has less than the bound")
 	lines(&b, steps, []series{
 		{name: "overhead", values: of(func(e *dryrun.Explained) float64 { return e.Overhead.Of(e.Balance) })},
 		{name: "bound", values: of(func(e *dryrun.Explained) float64 { return e.Bound.Of(e.Balance) }), target: true}})
 	section(&b, "Fill", "document tokens, in percent of a step's places")
 	lines(&b, steps, []series{{name: "fill", values: of(func(e *dryrun.Explained) float64 { return e.Fill })}})
-	section(&b, "Mixture", "each source's part of all steps up to one, in percent; its target is dashed")
+	section(&b, "Mixture", "the share of each source in all steps so far, in percent; its target is dashed")
 	lines(&b, steps, p.mixed())
-	section(&b, "Cost", fmt.Sprintf("of each rank (down) and microbatch (across) of step %d, the dearest: from the cheapest, light, to the dearest, dark", p.dearest.Step))
+	section(&b, "Cost", fmt.Sprintf("cost of each rank (down) and microbatch (across) in step %d, the most expensive one; darker is more expensive", p.dearest.Step))
 	heat(&b, p.dearest.Costs)
 	section(&b, "Lengths", "segments, by their tokens")
 	histogram(&b, p.lengths[:])

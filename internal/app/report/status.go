@@ -122,7 +122,7 @@ func newAlert(a *proto.Alert) Alert {
 func (v *Status) addRoleAlerts() {
 	for _, r := range v.Roles {
 		if r.Lacks != "" {
-			v.Alerts = append(v.Alerts, Alert{Kind: "role", Text: r.Name + " cannot go on for now: " + r.Lacks})
+			v.Alerts = append(v.Alerts, Alert{Kind: "role", Text: r.Name + " is waiting: " + r.Lacks})
 		}
 	}
 }
@@ -204,7 +204,7 @@ func (v *Status) Print(w io.Writer) error {
 		printChanges(w, v.Mixture.Changes)
 	}
 	if v.Masked > 0 {
-		fmt.Fprintf(w, "\nmasked: %d segments that turned out bad after their steps were sealed\n", v.Masked)
+		fmt.Fprintf(w, "\nmasked: %d segments that became unreadable after their steps were sealed\n", v.Masked)
 	}
 	if v.Quarantined.Count > 0 {
 		fmt.Fprintf(w, "\nquarantined: %d\n", v.Quarantined.Count)

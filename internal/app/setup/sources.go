@@ -113,7 +113,7 @@ func format(f config.Format) (sources.Format, error) {
 	case config.Lengths:
 		return lengths.Format{}, nil
 	}
-	return nil, fmt.Errorf("format %q is not there yet", f)
+	return nil, fmt.Errorf("format %q is not read yet", f)
 }
 
 // LoaderName is the name of the i-th loader process.

@@ -10,7 +10,7 @@
 // Missing metadata is an [Outcome], not an error.
 //
 // The files, each of which uses only those after it: selector (the loop, and steps that are skipped), window (a draft
-// becomes steps), strata (which step gets which bins), draw (a window is drawn), draft (the segments of a window),
-// heads (the next document of each source), replay (draws change the state), shares (the mixture in force), offers,
-// selection, spec, stage.
+// becomes steps), strata (bins are divided among steps), draw (a window is drawn), draft (the segments of a window),
+// heads (the next document of each source), replay (draws change the state), shares (the mixture in force), offers and
+// outcome (the interface to the caller), selection, spec, stage.
 package planner

@@ -84,7 +84,7 @@ func TestTrainerKilled(t *testing.T) {
 	next.hello("latest", nil)
 	next.want(begin)
 	if b := next.want(batchMsg); b.step != 0 || b.ring != 0 || b.generation != 1 {
-		t.Errorf("the next trainer got %+v, want fresh memory and what was not committed", b)
+		t.Errorf("the next trainer got %+v, want new memory and the first batch that is not committed", b)
 	}
 }
 

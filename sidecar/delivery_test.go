@@ -93,7 +93,7 @@ func TestDelivery(t *testing.T) {
 			{batchOf(1, 0), "push 1/0"}, {batchOf(1, 1), "push 1/1"},
 			{from(msgCommit, 1), "commit 1"}, {from(msgCommit, 0), ""},
 		},
-		"commit of what was not delivered": {
+		"commit of a step that was not delivered": {
 			{helloed{}, "join "}, {beginAt(0), "BEGIN, feed"}, {batchOf(0, 0), "push 0/0"},
 			{from(msgCommit, 0), "ERROR 4, hang up"}, {batchOf(0, 1), ""},
 		},

@@ -204,7 +204,7 @@ type Stats struct {
 	Files   int
 	Bytes   int64  // of the files, compressed as they are
 	Records uint64 // valid if Counted
-	Counted bool
+	Counted bool   // every shard has a count, from the manifest or from a scan that reached its end
 	Tokens  uint64 // of the records in Known that are not in Refused
 	Known   uint64 // records with known length; a bad record counts, with no tokens
 	Refused uint64 // records in Known that the source's own filter refuses
@@ -213,15 +213,17 @@ type Stats struct {
 // Stats returns the counts and lengths known so far. It reads the length stores, not the data.
 func (s *Source) Stats(ctx context.Context) (Stats, error) {
 	st := Stats{Files: len(s.manifest.Shards)}
-	st.Records, st.Counted = s.records()
+	st.Counted = true
 	view := s.Lengths()
 	defer view.Close()
 	for i, sh := range s.manifest.Shards {
 		st.Bytes += sh.Size
 		count, ok := s.countOf(uint32(i))
 		if !ok {
+			st.Counted = false
 			continue
 		}
+		st.Records += count
 		tokens, known, refused, err := view.sum(ctx, uint32(i), count)
 		if err != nil {
 			return st, fmt.Errorf("source %s: %w", s.spec.Name, err)
@@ -229,6 +231,9 @@ func (s *Source) Stats(ctx context.Context) (Stats, error) {
 		st.Tokens += tokens
 		st.Known += known
 		st.Refused += refused
+	}
+	if !st.Counted {
+		st.Records = 0
 	}
 	return st, nil
 }

@@ -319,8 +319,8 @@ func TestFeedRemembers(t *testing.T) {
 			drain(t, f, 0, 50, docs)
 			stop()
 			st, err := first.Stats(context.Background())
-			if err != nil || st.Known != uint64(c.total()) {
-				t.Fatalf("stats %+v, %v: want %d lengths", st, err, c.total())
+			if err != nil || st.Known != uint64(c.total()) || !st.Counted || st.Records != st.Known {
+				t.Fatalf("stats %+v, %v: want %d records and their lengths", st, err, c.total())
 			}
 			y := x
 			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers do without it

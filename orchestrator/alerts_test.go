@@ -121,8 +121,10 @@ func TestALoaderThatIsAskedToLeaveHandsOverFirst(t *testing.T) {
 // TestProgramsOfAnotherReleaseAreRefused checks that the error names the program.
 func TestProgramsOfAnotherReleaseAreRefused(t *testing.T) {
 	w := newWorld(t, 1)
-	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"}, {Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {
-		for _, err := range []error{w.m.roster.Connect(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}), w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
+	for _, v := range []*proto.Version{nil, {Protocol: wire.ProtocolVersion + 1, Planner: 1, Program: "millrace 9.9"},
+		{Protocol: wire.ProtocolVersion, Planner: 99, Program: "millrace 9.9"}} {
+		for _, err := range []error{w.m.roster.Connect(&box{}, &proto.LoaderHello{Name: "loader-0", Version: v}),
+			w.m.SidecarUp(&box{}, &proto.SidecarHello{Name: "sidecar-0", Version: v})} {
 			if !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "the orchestrator is test") ||
 				v != nil && !strings.Contains(err.Error(), "millrace 9.9") {
 				t.Errorf("%v: %v", v, err)

@@ -26,7 +26,8 @@ func TestARunBeginsWhenEveryRankHasJoined(t *testing.T) {
 	}
 	w.join(1, "fresh", nil)
 	got := w.sidecar.take()
-	for _, want := range []string{"begin rank 0 attempt 1 step 0", "begin rank 1 attempt 1 step 0", "plan 1/0", "plan 1/1", "plan 1/2"} {
+	for _, want := range []string{"begin rank 0 attempt 1 step 0", "begin rank 1 attempt 1 step 0", "plan 1/0",
+		"plan 1/1", "plan 1/2"} {
 		if !has(got, want) {
 			t.Errorf("%q is missing in %v", want, got)
 		}

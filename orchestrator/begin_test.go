@@ -129,7 +129,8 @@ func TestARankThatGoesBackNamesTheOthers(t *testing.T) {
 		return text
 	}
 	w.join(0, "state", state(t, w, 2))
-	const first = "rank 0 starts again at step 2, and the run goes on when all ranks do: restart ranks 1, 2, 3 too, from the same checkpoint"
+	const first = "rank 0 starts again at step 2, and the run goes on when all ranks do: restart ranks 1, 2, 3 " +
+		"too, from the same checkpoint"
 	if got := waiting(); got != first {
 		t.Errorf("ranks that live are told %q, want %q", got, first)
 	}

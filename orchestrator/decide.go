@@ -33,7 +33,8 @@ func (m *Machine) Decide() Decision {
 	if m.failed != nil {
 		return Decision{}
 	}
-	for _, decide := range []func() Decision{m.decideSaved, m.decideMasks, m.decideMix, m.decideReports, m.decideRanks, m.decideWatermark} {
+	for _, decide := range []func() Decision{m.decideSaved, m.decideMasks, m.decideMix, m.decideReports,
+		m.decideRanks, m.decideWatermark} {
 		if d := decide(); !d.IsEmpty() {
 			return d
 		}

@@ -29,7 +29,8 @@ func (m *Machine) LoaderEvent(from roster.Session, name string, e *pb.LoaderEven
 	m.planning.stale = true
 	switch ev := e.GetEvent().(type) {
 	case *pb.LoaderEvent_Opening:
-		m.planning.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", ev.Opening.Source, ev.Opening.Done, ev.Opening.Total)
+		m.planning.pending = fmt.Sprintf("source %s is being indexed: %d of %d bytes", ev.Opening.Source,
+			ev.Opening.Done, ev.Opening.Total)
 	case *pb.LoaderEvent_Manifest:
 		err = m.roster.Opened(from, name, ev.Manifest, m.s.Manifests[ev.Manifest.Source])
 	case *pb.LoaderEvent_Offers:

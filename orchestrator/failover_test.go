@@ -100,7 +100,8 @@ func (c *cluster) restart() {
 	}
 	c.m, c.sidecar, c.heard, c.fenced = m, &box{}, 0, map[roster.Process]bool{}
 	m.Tick(c.now)
-	if err := m.SidecarUp(c.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}); err != nil {
+	hello := &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}
+	if err := m.SidecarUp(c.sidecar, hello); err != nil {
 		c.t.Fatal(err)
 	}
 	if ranks == nil {
@@ -243,9 +244,11 @@ func (c *cluster) obey(p *loaderProcess) bool {
 		if !p.opened[o.Read.Source] {
 			c.t.Fatalf("%s was told to read %s before it had opened it", p.name, o.Read.Source)
 		}
-		p.reads[facts.Stripe{Source: o.Read.Source, Index: o.Read.Stripe}] = &scriptedRead{term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
+		p.reads[facts.Stripe{Source: o.Read.Source, Index: o.Read.Stripe}] = &scriptedRead{
+			term: o.Read.Term, next: o.Read.Ordinal, standby: o.Read.Standby}
 		if o.Read.Standby {
-			c.m.roster.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe, Term: o.Read.Term})
+			c.m.roster.Ready(p.box, p.name, &proto.Ready{Source: o.Read.Source, Stripe: o.Read.Stripe,
+				Term: o.Read.Term})
 		}
 	case *proto.LoaderOrder_Promote:
 		r := p.reads[facts.Stripe{Source: o.Promote.Source, Index: o.Promote.Stripe}]

@@ -84,7 +84,8 @@ func TestReportsBecomeJournaledWeights(t *testing.T) {
 			t.Helper()
 			for step, p := range w.sealedPlans(attempt) {
 				if step < last+4 && want[step] != nil &&
-					(string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
+					(string(p.Content) != string(want[step].Content) ||
+						string(p.Placement) != string(want[step].Placement)) {
 					t.Fatalf("%s, %s: step %d differs", policy, what, step)
 				}
 			}

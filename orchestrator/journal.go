@@ -60,7 +60,8 @@ func (o *Orchestrator) commit(made []facts.Fact) error {
 func (o *Orchestrator) stored(f facts.Fact) (checkpoint.Plan, error) {
 	p := f.Plan
 	kept := &proto.Plan{Fence: p.Fence, Step: p.Step, Ranks: p.Ranks, Microbatches: p.Microbatches,
-		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement, Leaves: p.Leaves, Last: p.Last, Delta: p.Delta,
+		Assignments: p.Assignments, Content: p.Content, Placement: p.Placement,
+		Leaves: p.Leaves, Last: p.Last, Delta: p.Delta,
 		SequenceLength: p.SequenceLength, MicroBatch: p.MicroBatch}
 	body, err := pbuf.MarshalOptions{Deterministic: true}.Marshal(kept)
 	if err != nil {

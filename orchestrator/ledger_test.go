@@ -53,7 +53,8 @@ func drawnBelow(t *testing.T, store *checkpoint.Store, source int) (bound uint64
 		},
 	)
 	run.Manifests[source] = &proto.Manifest{Source: sourceNames[source], Shards: []*proto.Shard{{Name: "part"}}}
-	if _, err := ledger.New(store, run).Answer(&proto.LedgerRequest{Source: sourceNames[source], Id: "part#0"}); err != nil {
+	request := &proto.LedgerRequest{Source: sourceNames[source], Id: "part#0"}
+	if _, err := ledger.New(store, run).Answer(request); err != nil {
 		t.Fatal(err)
 	}
 	return bound
@@ -113,7 +114,8 @@ func findAll(t *testing.T, window int) {
 				for _, s := range found {
 					got = append(got, fmt.Sprint(s.Attempt, "/", s.Step))
 					if s.Complete != (s.Step >= dropped) ||
-						s.Acknowledged != (s.Attempt < newest && s.Step < k.m.s.Consumed[s.Attempt] || s.Attempt == newest && s.Step < k.m.s.Watermark) {
+						s.Acknowledged != (s.Attempt < newest && s.Step < k.m.s.Consumed[s.Attempt] ||
+							s.Attempt == newest && s.Step < k.m.s.Watermark) {
 						t.Fatalf("%d/%d: complete %v, acknowledged %v", s.Attempt, s.Step, s.Complete, s.Acknowledged)
 					}
 					for i := range s.Segments.Source {

@@ -137,7 +137,8 @@ func (l *life) load(records uint64) {
 			}
 			switch o := order.Order.(type) {
 			case *proto.LoaderOrder_Open:
-				say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)}}})
+				manifest := &proto.Manifest{Source: o.Open.Source, Fingerprint: make([]byte, 16)}
+				say(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Manifest{Manifest: manifest}})
 			case *proto.LoaderOrder_Read:
 				next[o.Read.Source], terms[o.Read.Source] = o.Read.Ordinal, o.Read.Term
 			case *proto.LoaderOrder_Want:
@@ -147,7 +148,8 @@ func (l *life) load(records uint64) {
 						m.End, m.EndOrdinal = true, records
 						break
 					}
-					m.Ordinal, m.Epoch, m.Shard, m.Record, m.Tokens = append(m.Ordinal, n), append(m.Epoch, 0), append(m.Shard, 0), append(m.Record, n), append(m.Tokens, length(m.Source, n))
+					m.Ordinal, m.Epoch, m.Shard = append(m.Ordinal, n), append(m.Epoch, 0), append(m.Shard, 0)
+					m.Record, m.Tokens = append(m.Record, n), append(m.Tokens, length(m.Source, n))
 					next[o.Want.Source] = n + 1
 				}
 				say(terms[o.Want.Source], &proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: m}})
@@ -388,7 +390,8 @@ func TestAStreamThatIsNotReadDelaysNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := deaf.Send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: &proto.SidecarHello{Version: testVersion(), Name: "sidecar-9"}}}); err != nil {
+	hello := &proto.SidecarHello{Version: testVersion(), Name: "sidecar-9"}
+	if err := deaf.Send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Hello{Hello: hello}}); err != nil {
 		t.Fatal(err)
 	}
 	l.load(0)

@@ -41,7 +41,8 @@ func line(msg any) string {
 	case *proto.SidecarOrder:
 		switch o := m.Order.(type) {
 		case *proto.SidecarOrder_Begin:
-			return fmt.Sprintf("begin rank %d attempt %d step %d microbatch %d", o.Begin.Rank, o.Begin.Attempt, o.Begin.Step, o.Begin.Microbatch)
+			return fmt.Sprintf("begin rank %d attempt %d step %d microbatch %d", o.Begin.Rank, o.Begin.Attempt,
+				o.Begin.Step, o.Begin.Microbatch)
 		case *proto.SidecarOrder_Plan:
 			return fmt.Sprintf("plan %d/%d", o.Plan.Fence.Attempt, o.Plan.Step)
 		case *proto.SidecarOrder_Refusal:
@@ -55,7 +56,8 @@ func line(msg any) string {
 	case *proto.LoaderOrder:
 		switch o := m.Order.(type) {
 		case *proto.LoaderOrder_Read:
-			return fmt.Sprintf("read %s stripe %d/%d from %d term %d", o.Read.Source, o.Read.Stripe, o.Read.Stripes, o.Read.Ordinal, o.Read.Term)
+			return fmt.Sprintf("read %s stripe %d/%d from %d term %d", o.Read.Source, o.Read.Stripe, o.Read.Stripes,
+				o.Read.Ordinal, o.Read.Term)
 		case *proto.LoaderOrder_Release:
 			return fmt.Sprintf("release %s below %d", o.Release.Source, o.Release.Below)
 		case *proto.LoaderOrder_Bye:
@@ -319,7 +321,8 @@ func (w *world) connect() {
 // reconnect brings back the world's host with ranks that serve.
 func (w *world) reconnect(ranks ...*proto.RankPosition) {
 	w.t.Helper()
-	if err := w.m.SidecarUp(w.sidecar, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}); err != nil {
+	hello := &proto.SidecarHello{Version: testVersion(), Name: "sidecar-0", Ranks: ranks}
+	if err := w.m.SidecarUp(w.sidecar, hello); err != nil {
 		w.t.Fatal(err)
 	}
 	for _, p := range ranks {

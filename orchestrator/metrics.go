@@ -45,9 +45,10 @@ func newCollector(o *Orchestrator) *collector {
 		switches:    d("switches_total", "Stripes that a standby took over while this orchestrator runs."),
 		unprotected: d("unprotected_stripes", "Stripes without a standby that could take over at once."),
 		alert:       d("alert", "1 where the run lacks something, by kind.", "kind"),
-		weight:      d("source_weight", "Share of the mixture that is in force at the next step to be planned.", "source"),
-		changes:     d("mixture_changes_total", "Changes of the mixture that the journal holds."),
-		reports:     d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
+		weight: d("source_weight", "Share of the mixture that is in force at the next step to be planned.",
+			"source"),
+		changes: d("mixture_changes_total", "Changes of the mixture that the journal holds."),
+		reports: d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
 		fit: d("cost_r2",
 			"Part of the variance of reported times that the predicted cost foretells, by the coefficients in force "+
 				"or the best.", "coefficients"),
@@ -57,7 +58,9 @@ func newCollector(o *Orchestrator) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share, c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.weight, c.fit, c.reports, c.changes, c.passed} {
+	for _, d := range []*prometheus.Desc{c.step, c.planned, c.quarantined, c.term, c.tokens, c.samples, c.share,
+		c.epoch, c.offered, c.masked, c.switches, c.unprotected, c.alert, c.weight, c.fit, c.reports, c.changes,
+		c.passed} {
 		ch <- d
 	}
 }

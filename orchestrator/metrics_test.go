@@ -26,7 +26,8 @@ func TestStatusAndMetricsSayTheSame(t *testing.T) {
 	for _, r := range st.Roles {
 		roles = append(roles, fmt.Sprintf("%s %s %s %d", r.Role, r.Name, r.State, r.Term))
 	}
-	if got, want := strings.Join(roles, "; "), "orchestrator orchestrator running 1; loader loader-0 running 2; sidecar sidecar-0 running 1"; got != want {
+	if got, want := strings.Join(roles, "; "), "orchestrator orchestrator running 1; loader loader-0 running 2; "+
+		"sidecar sidecar-0 running 1"; got != want {
 		t.Errorf("roles %s, want %s", got, want)
 	}
 	if st.Step != 5 || st.Planned != 8 || st.Fence.Attempt != 1 || st.Waiting != "" || st.Ended ||
@@ -44,7 +45,8 @@ func TestStatusAndMetricsSayTheSame(t *testing.T) {
 		t.Errorf("the shares add up to %v", share)
 	}
 	body := l.scrape()
-	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n", "millrace_quarantined_total 0\n",
+	for _, want := range []string{"millrace_step 5\n", "millrace_planned_steps 8\n", "millrace_term 1\n",
+		"millrace_quarantined_total 0\n",
 		fmt.Sprintf("millrace_source_samples_total{source=%q} %d\n", "web", st.Sources["web"].Samples)} {
 		if !strings.Contains(body, want) {
 			t.Errorf("%q is missing in\n%s", want, body)

@@ -100,7 +100,8 @@ func changed(t *testing.T, ranks int) *world {
 	w.connect()
 	w.joinAll("fresh", nil)
 	w.consume(2)
-	if c := w.must(&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("5", "1").Weights, Ramp: "linear", Over: 4}}}); c.AtStep != 5 {
+	ramp := &proto.SetWeights{Weights: setWeights("5", "1").Weights, Ramp: "linear", Over: 4}
+	if c := w.must(&proto.MixRequest{Change: &proto.MixRequest_Set{Set: ramp}}); c.AtStep != 5 {
 		t.Fatalf("with steps below 5 sealed, weights change at step %d", c.AtStep)
 	}
 	w.must(&proto.MixRequest{HasFrom: true, From: 7, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}})
@@ -207,14 +208,16 @@ func TestCrashAroundOverrides(t *testing.T) {
 		w.connect()
 		w.joinAll("latest", nil)
 		until := uint64(20)
-		if next := slices.IndexFunc(golden.journal[cut:], func(f facts.Fact) bool { return f.GetMixed() != nil }); next >= 0 {
+		if next := slices.IndexFunc(golden.journal[cut:],
+			func(f facts.Fact) bool { return f.GetMixed() != nil }); next >= 0 {
 			until = golden.journal[cut+next].GetMixed().AtStep // another run from there on
 		}
 		w.consume(until)
 		for attempt := range w.contents() {
 			for step, p := range w.sealedPlans(attempt) {
 				if step < until &&
-					(string(p.Content) != string(want[step].Content) || string(p.Placement) != string(want[step].Placement)) {
+					(string(p.Content) != string(want[step].Content) ||
+						string(p.Placement) != string(want[step].Placement)) {
 					t.Fatalf("cut after %d facts, %d changes: step %d of attempt %d differs", cut, known, step, attempt)
 				}
 			}
@@ -267,7 +270,8 @@ func TestGoingBackKeepsChanges(t *testing.T) {
 		func(l string) bool { return strings.HasPrefix(l, "attempt 2: the mixture changes from step 5 on") }) {
 		t.Errorf("the changes that stay in force were not printed: %q", w.lines)
 	}
-	if c := w.must(&proto.MixRequest{Later: true, HasFrom: true, From: 3, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 6}}}); c.InForce {
+	if c := w.must(&proto.MixRequest{Later: true, HasFrom: true, From: 3,
+		Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 6}}}); c.InForce {
 		t.Error("a change for an attempt to come holds at once")
 	}
 	w.joinAll("state", want[1].State)
@@ -324,20 +328,30 @@ func TestRefusedChangesNameTheCure(t *testing.T) {
 		{&proto.MixRequest{Change: set("nan", "1")}, "a weight is a finite decimal number"},
 		{&proto.MixRequest{Change: set("-1", "1")}, "a weight cannot be negative"},
 		{&proto.MixRequest{Change: set("0", "0")}, "every weight is 0"},
-		{&proto.MixRequest{HasFrom: true, From: 5, Change: set("1", "1")}, "step 5 is in the past: the steps below 6 are sealed; say --from-step 6 or later, or --next-attempt"},
+		{&proto.MixRequest{HasFrom: true, From: 5, Change: set("1", "1")},
+			"step 5 is in the past: the steps below 6 are sealed; say --from-step 6 or later, or --next-attempt"},
 		{&proto.MixRequest{Later: true, Change: set("1", "1")}, "say --from-step"},
-		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights[:1]}}}, `source "code" has no weight: add code=0`},
-		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: []*proto.SourceWeight{{Source: "books", Weight: "1"}}}}}, `this run has no source "books", its sources are code, web`},
-		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights, Ramp: "steep", Over: 3}}}, "it is none, linear or cosine"},
-		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights, Ramp: "linear"}}}, "needs a length"},
+		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{
+			Weights: setWeights("1", "1").Weights[:1]}}}, `source "code" has no weight: add code=0`},
+		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{
+			Weights: []*proto.SourceWeight{{Source: "books", Weight: "1"}}}}},
+			`this run has no source "books", its sources are code, web`},
+		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights,
+			Ramp: "steep", Over: 3}}}, "it is none, linear or cosine"},
+		{&proto.MixRequest{Change: &proto.MixRequest_Set{Set: &proto.SetWeights{Weights: setWeights("1", "1").Weights,
+			Ramp: "linear"}}}, "needs a length"},
 		{milestones(), "the schedule is empty"},
 		{milestones(4), "the schedule goes back"},
 		{milestones(9, 8), "8 does not come after 9"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}}, "a skip needs its first step"},
-		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}}, "has to be larger than the first"},
-		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9000}}}, "at most 4096 steps"},
-		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "1"}}}, "change it with `mix set`"},
-		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "0"}}}, "a weight of 0 adds nothing"},
+		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9}}},
+			"has to be larger than the first"},
+		{&proto.MixRequest{HasFrom: true, From: 9, Change: &proto.MixRequest_Skip{Skip: &proto.Skipped{To: 9000}}},
+			"at most 4096 steps"},
+		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "1"}}},
+			"change it with `mix set`"},
+		{&proto.MixRequest{Change: &proto.MixRequest_Add{Add: &proto.AddSource{Source: "web", Weight: "0"}}},
+			"a weight of 0 adds nothing"},
 		{&proto.MixRequest{Change: &proto.MixRequest_Costs{Costs: &proto.Costed{}}}, "the costs are both 0"},
 		{&proto.MixRequest{}, "contains no change"},
 	} {
@@ -346,7 +360,8 @@ func TestRefusedChangesNameTheCure(t *testing.T) {
 		}
 	}
 	w.must(&proto.MixRequest{Change: &proto.MixRequest_Remove{Remove: "web"}})
-	for _, c := range []struct{ source, want string }{{"web", "nothing to remove"}, {"code", "is the only one with a weight"}} {
+	for _, c := range []struct{ source, want string }{
+		{"web", "nothing to remove"}, {"code", "is the only one with a weight"}} {
 		if _, err := w.asks(&proto.MixRequest{Change: &proto.MixRequest_Remove{Remove: c.source}}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("remove %s: %v, want %q", c.source, err, c.want)

@@ -115,8 +115,10 @@ func TestDecideChangesNothing(t *testing.T) {
 		bad.consume(bad.m.s.Watermark + 1)
 	}
 
-	for _, kind := range []string{"Saved", "Masked", "Mixed", "Opened", "Acknowledged", "Pinned", "Assigned", "Sealed", "Quarantined", "Ended", "Failed",
-		"mixAnswer", "adaption", "rankAnswers", "loaderOrders", "directoryMoved", "drawNext", "alerting", "shuffleWarned", "waitingChanged"} {
+	for _, kind := range []string{"Saved", "Masked", "Mixed", "Opened", "Acknowledged", "Pinned", "Assigned",
+		"Sealed", "Quarantined", "Ended", "Failed",
+		"mixAnswer", "adaption", "rankAnswers", "loaderOrders", "directoryMoved", "drawNext", "alerting",
+		"shuffleWarned", "waitingChanged"} {
 		if w.purity.kinds[kind]+c.purity.kinds[kind]+bad.purity.kinds[kind] == 0 {
 			t.Errorf("no decision of kind %s was checked", kind)
 		}
@@ -239,7 +241,10 @@ func TestDecideIsSeenToChange(t *testing.T) {
 		t.Fatal("two fingerprints of one machine differ")
 	}
 	for what, change := range map[string]func() (undo func()){
-		"the reason for waiting": func() func() { w.m.told += "x"; return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") } },
+		"the reason for waiting": func() func() {
+			w.m.told += "x"
+			return func() { w.m.told = strings.TrimSuffix(w.m.told, "x") }
+		},
 		"a queue": func() func() {
 			q := *w.queue("web")
 			q.Release(q.First() + 1)

@@ -123,8 +123,8 @@ func (k *masking) observe(b *pb.Bad) {
 		}
 	}
 	sample.Source, sample.Ordinal = source, b.Ordinal
-	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length, Sample: sample,
-		Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal)})
+	k.found = append(k.found, &pb.Mask{Source: source, Ordinal: b.Ordinal, Offset: b.Offset, Length: length,
+		Sample: sample, Attempt: k.s.Attempt.GetAttempt(), Step: b.Step, Tokens: k.plannedLength(b.Source, b.Ordinal)})
 }
 
 // segment returns the length of a plan's segment, 0 if it has no such segment.

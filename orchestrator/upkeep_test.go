@@ -60,7 +60,8 @@ func TestABrokenChainNamesAttemptAndStep(t *testing.T) {
 			if err != nil || len(found) > 0 {
 				t.Errorf("a sound store: %v, %v", err, found)
 			}
-		} else if !errors.Is(err, checkpoint.ErrCorrupt) || !strings.Contains(err.Error(), "of attempt 1") || len(found) == 0 ||
+		} else if !errors.Is(err, checkpoint.ErrCorrupt) || !strings.Contains(err.Error(), "of attempt 1") ||
+			len(found) == 0 ||
 			!strings.Contains(strings.Join(found, "\n"), "chain breaks at step") {
 			t.Errorf("%s: %v; %v", name, err, found)
 		}

@@ -69,8 +69,8 @@ func (x *Mixture) inTime(r *pb.MixRequest, c *pb.Mixed, free uint64) error {
 	case c.AtStep < x.s.Next:
 		return millrace.Errorf(millrace.ErrInvalid,
 			"step %d is in the past: the steps below %d are sealed; say --from-step %d or later, or --next-attempt, "+
-				"to have it hold when the ranks start again from a state at or before step %d", c.AtStep, x.s.Next, free,
-			c.AtStep)
+				"to have it hold when the ranks start again from a state at or before step %d",
+			c.AtStep, x.s.Next, free, c.AtStep)
 	case c.AtStep < free:
 		return millrace.Errorf(millrace.ErrInvalid,
 			"step %d belongs to the window of %d steps that is under way, whose steps are drawn together: say "+

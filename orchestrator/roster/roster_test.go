@@ -49,7 +49,8 @@ func (w *world) connect(name string, pid int64, standby bool) {
 	w.t.Helper()
 	w.loaders[name] = &loader{}
 	version := &pb.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion}
-	if err := w.roster.Connect(w.loaders[name], &pb.LoaderHello{Name: name, Pid: pid, Standby: standby, Version: version}); err != nil {
+	hello := &pb.LoaderHello{Name: name, Pid: pid, Standby: standby, Version: version}
+	if err := w.roster.Connect(w.loaders[name], hello); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settle()
@@ -94,7 +95,8 @@ func (w *world) perform() {
 		for name, l := range w.loaders {
 			open := a.Msg.(*pb.LoaderOrder).GetOpen()
 			if l == a.To && open != nil {
-				if err := w.roster.Opened(l, name, &pb.Manifest{Source: open.Source}, w.journal.Manifests[open.Source]); err != nil {
+				if err := w.roster.Opened(l, name, &pb.Manifest{Source: open.Source},
+					w.journal.Manifests[open.Source]); err != nil {
 					w.t.Fatal(err)
 				}
 			}

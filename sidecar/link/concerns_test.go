@@ -72,7 +72,8 @@ func TestAReportEndsWithItsMask(t *testing.T) {
 		log: slog.New(slog.DiscardHandler), up: &uplink{}, condition: newCondition(),
 		masked: map[segment]bool{}, bad: map[segment]*proto.Bad{},
 	}
-	p := &millrace.Plan{Assignments: []millrace.Assignment{{Segment: millrace.Segment{Ordinal: 5, Offset: 2, Length: 9}}}}
+	a := millrace.Assignment{Segment: millrace.Segment{Ordinal: 5, Offset: 2, Length: 9}}
+	p := &millrace.Plan{Assignments: []millrace.Assignment{a}}
 	found := map[int]*proto.Quarantine{0: {Id: "a.jsonl#5"}}
 	m.accuse(p, "web", found)
 	if len(m.bad) != 1 || m.hides("web", &p.Assignments[0]) {

@@ -15,7 +15,7 @@ import (
 	"millrace/sources/feed"
 )
 
-// Batch is one microbatch as a rank gets it.
+// Batch is one microbatch as a rank receives it.
 type Batch struct {
 	Segments []millrace.Assignment
 	Tokens   [][]uint32 // of each segment, one more where its document goes on
@@ -24,7 +24,7 @@ type Batch struct {
 	frame    []byte
 }
 
-// Build fetches the samples of one microbatch of the newest step and builds what a rank of the world gets of it.
+// Build fetches the samples of one microbatch of the newest step and builds the batch of one rank.
 func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*Batch, error) {
 	at := w.topology.Coordinates(r)
 	part := w.last.Plan.Part(millrace.Rank(at.DP), microbatch)
@@ -48,7 +48,7 @@ func (w *Walk) Build(ctx context.Context, r millrace.Rank, microbatch uint32) (*
 	return b, err
 }
 
-// fetch returns the tokens of a part's segments, in their order.
+// fetch returns the tokens of a part's segments in order.
 func (w *Walk) fetch(ctx context.Context, part []millrace.Assignment) ([][]uint32, error) {
 	out := make([][]uint32, len(part))
 	var bad error

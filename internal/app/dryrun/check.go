@@ -17,7 +17,7 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// CheckOptions say how closely a mixture is looked at.
+// CheckOptions say how much of a mixture is read and planned.
 type CheckOptions struct {
 	Ranks    int
 	Steps    int   // planned, fetched and built
@@ -28,14 +28,14 @@ type CheckOptions struct {
 }
 
 const (
-	sampled    = 256     // records of each source that are looked at, at least
-	cheapRun   = 8 << 20 // tokens of a finite run that is planned to its end although lengths have to be found out
-	cheapKnown = 4 << 20 // documents of one where all lengths are known
-	mostCP     = 1024    // context parallelism looked at
+	sampled    = 256     // records of each source that are read, at least
+	cheapRun   = 8 << 20 // tokens of a finite run that is planned to its end although its lengths are unknown
+	cheapKnown = 4 << 20 // documents of a finite run with known lengths that is planned to its end
+	mostCP     = 1024    // largest context parallelism that is listed
 )
 
-// Check reads and plans a mixture and says what a run of it will do. Its error is a mistake in the mixture file, or ctx's end; what is
-// wrong with the data is in the report.
+// Check reads and plans a mixture and reports what a run of it will do. It returns an error for a mistake in the
+// mixture file and for the end of ctx. Problems of the data are in the report.
 func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
@@ -133,7 +133,7 @@ func (k *check) problem(p *Problem) {
 	k.report.Problems = append(k.report.Problems, Complaint{Source: p.Source, Reason: p.Error()})
 }
 
-// walk plans, fetches and builds the first steps, and plans on to the end where that takes seconds.
+// walk plans, fetches and builds the first steps. It plans to the end of the run if that takes seconds only.
 func (k *check) walk(ctx context.Context, w *Walk) error {
 	defer func() { k.found = w.Found() }()
 	if err := w.Sample(ctx, sampled); err != nil {
@@ -157,7 +157,7 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 		}
 		k.step(s, w.Explain())
 		if !k.report.Payload {
-			continue // there is nothing to build
+			continue // lengths alone cannot be built
 		}
 		if err := k.build(ctx, w, s); err != nil {
 			return err
@@ -187,7 +187,7 @@ func (k *check) step(s *Step, e *Explained) {
 	}
 }
 
-// build makes every microbatch of a step, so that damage to a planned sample shows before a run meets it.
+// build builds every microbatch of a step, so that damage to a planned sample shows before a run.
 func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 	for r := range s.Plan.Ranks {
 		for m := range s.Plan.Microbatches {
@@ -204,12 +204,13 @@ func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 	return nil
 }
 
-// quick tells whether the first steps can be drawn several times in a second or two: their lengths are known, or soon are.
+// quick reports whether the first steps can be drawn several times within about two seconds: their lengths are known,
+// or soon will be.
 func (k *check) quick(ctx context.Context) bool {
 	return pricedSteps*k.c.StepTokens() <= cheapRun || k.known(ctx)
 }
 
-// known tells whether every record's length is.
+// known reports whether the length of every record is known.
 func (k *check) known(ctx context.Context) bool {
 	return !slices.ContainsFunc(k.opened.Sources, func(src *sources.Source) bool {
 		st, err := src.Stats(ctx)
@@ -217,7 +218,7 @@ func (k *check) known(ctx context.Context) bool {
 	})
 }
 
-// supply is what each source gives in a pass.
+// supply returns the tokens and records of one pass of each source.
 func (k *check) supply(ctx context.Context, found []Found) []Supply {
 	out := make([]Supply, len(k.opened.Sources))
 	for i, src := range k.opened.Sources {
@@ -227,7 +228,7 @@ func (k *check) supply(ctx context.Context, found []Found) []Supply {
 	return out
 }
 
-// cheap tells whether the run ends and can be planned to its end in seconds.
+// cheap reports whether the run ends and can be planned to its end in seconds.
 func (k *check) cheap(ctx context.Context, supply []Supply) bool {
 	if k.outlook.Endless {
 		return false
@@ -242,7 +243,7 @@ func (k *check) cheap(ctx context.Context, supply []Supply) bool {
 	return k.outlook.Tokens <= cheapRun
 }
 
-// count is a source's records and tokens, exact where the files or the length store know them.
+// count returns a source's records and tokens. They are exact if the files or the length store have them.
 func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 	src, scan := k.opened.Sources[i], &k.scans[i]
 	r := SourceReport{Name: src.Name(), FilesRead: scan.Files}
@@ -275,9 +276,9 @@ func (k *check) count(ctx context.Context, i int, found []Found) SourceReport {
 	return r
 }
 
-// sources reports every source, and what is too bad of it.
+// sources reports every source and complains of those with too many bad records.
 func (k *check) sources(ctx context.Context) error {
-	shares := make([]uint32, len(k.c.Sources)) // unknown where sizes are
+	shares := make([]uint32, len(k.c.Sources)) // zero while the sizes are unknown
 	if k.spec != nil {
 		shares = k.spec.Schedule.Divide(k.spec.Schedule.At(0, 0), nil)
 	}
@@ -335,14 +336,14 @@ func (k *check) ending() {
 	}
 }
 
-// quarantine counts the bad records that reading to the end and planning came by, and compares them with the budget.
+// quarantine counts the bad records that the scan and the planning found, and compares them with the budget.
 func (k *check) quarantine(i int, r *SourceReport) {
 	scan := &k.scans[i]
 	bad := scan.Rejects
 	r.Bad = scan.Bad
 	if k.found != nil {
 		for _, x := range k.found[i].Rejects {
-			if !scan.bad[x.Sample] { // in a file that was not read to its end, or bad for the filter or the tokenizer
+			if !scan.bad[x.Sample] { // in a file that was not read to its end, or refused by the filter or the tokenizer
 				bad = append(bad, x.Quarantine)
 				r.Bad++
 			}
@@ -362,7 +363,8 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	k.early(i, r)
 }
 
-// early complains of a source that nobody has counted if its first records are too bad: a run takes the budget of those that it has read.
+// early complains of a source without a count if its first records are too bad: a run then takes the budget of the
+// records read so far.
 func (k *check) early(i int, r *SourceReport) {
 	if k.found == nil || setup.Counted(k.opened.Sources[i].Manifest()) {
 		return
@@ -379,7 +381,7 @@ func (k *check) early(i int, r *SourceReport) {
 	}
 }
 
-// memory compares what a run holds with the limits, as the roles do when they start.
+// memory compares a run's memory with the limits, as the roles do at their start.
 func (k *check) memory() {
 	c, m := k.c, &k.report.Memory
 	m.Frame, m.SidecarNeeded = setup.SidecarMemory(c, k.o.Ranks)

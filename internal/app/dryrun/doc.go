@@ -1,6 +1,6 @@
-// Package dryrun reads and plans a mixture inside one process, without a run: the same sources, offers, selection and placement as a
-// run has, so that what it shows is what a run delivers.
+// Package dryrun reads and plans a mixture in one process, without a run. It uses the sources, offers, selection and
+// placement of a run, so its plans are those of a run.
 //
-// [Open] opens the sources, [Opened.Scan] reads their files to the end, [Opened.Walk] plans from step 0 on, and [Forecast] says what
-// lies beyond the planned steps.
+// [Open] opens the sources, [Opened.Scan] reads their files to the end, [Opened.Walk] plans from step 0 on, and [Forecast]
+// estimates the steps after the planned ones.
 package dryrun

@@ -9,8 +9,8 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// Explained is why a step costs what it costs. Its JSON names are what scripts rely on, so they only ever grow. Costs are what the mixture
-// file's model or cost predicts, not measured.
+// Explained says why a step costs as much as it does. Scripts rely on its JSON names: they are never removed. Costs are
+// predictions of the mixture file's model or cost.
 type Explained struct {
 	Step           uint64     `json:"step"`
 	Stage          int        `json:"stage"`
@@ -40,14 +40,14 @@ type Explained struct {
 	Costs [][]float64 `json:"costs"`
 }
 
-// Objectives are fractions, by what the trainer's ranks wait for.
+// Objectives are fractions, by the way in which ranks wait for each other.
 type Objectives struct {
 	FSDP float64 `json:"fsdp"` // the dearest rank of every column of microbatches
 	DP   float64 `json:"dp"`   // the dearest rank's sum
 	PP   float64 `json:"pp"`   // the same, and the pipeline's bubble around its dearest microbatch
 }
 
-// Of returns that of a balance; without one ranks are taken to wait as with fsdp.
+// Of returns the fraction for a balance. Without a balance, ranks are assumed to wait as with fsdp.
 func (o Objectives) Of(balance string) float64 {
 	switch balance {
 	case string(millrace.BalanceDP):
@@ -58,7 +58,7 @@ func (o Objectives) Of(balance string) float64 {
 	return o.FSDP
 }
 
-// Mixed is a source's part of all steps up to one, counted in what the mixture counts.
+// Mixed is a source's share of all steps so far, in the unit of the mixture.
 type Mixed struct {
 	Source string  `json:"source"`
 	Share  float64 `json:"share"`  // target of the step
@@ -74,7 +74,7 @@ func objectives(o cost.Overhead) Objectives {
 
 const million = 1_000_000
 
-// prefix is what every source should have had, and has.
+// prefix is the target and the placed amount of every source so far.
 type prefix struct {
 	unit    millrace.Unit
 	targets []mixing.Target
@@ -92,7 +92,7 @@ func (p *prefix) size(s *planner.SourceStats) int64 {
 	return int64(s.Tokens)
 }
 
-// add counts a step: its targets are those of its beginning.
+// add counts a step. Its targets are those at its beginning.
 func (p *prefix) add(sel *planner.Selection) {
 	all := int64(0)
 	for i := range sel.Stats.Sources {
@@ -105,7 +105,7 @@ func (p *prefix) add(sel *planner.Selection) {
 	}
 }
 
-// Explain says why the newest step costs what it costs.
+// Explain says why the newest step costs as much as it does.
 func (w *Walk) Explain() *Explained {
 	s, place := w.last, w.strategy.Options()
 	weighing := place.Weighing(s.Selection, w.topology)

@@ -12,11 +12,11 @@ import (
 	"millrace/sources/order"
 )
 
-// lengthsAhead is how many records' lengths are asked for at once.
+// lengthsAhead is the number of records whose lengths are requested at once.
 const lengthsAhead = 1 << 16
 
-// Lengths reads every record of sources that were opened for one pass, one source after the other, so that its length is kept where
-// the source keeps lengths. tell hears of records done of all, 0 where they are not counted.
+// Lengths reads every record of sources that were opened for one pass, one source after the other, so that the sources
+// keep the lengths. It reports progress to tell in records; total is 0 for a source without a count.
 func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, total int64)) error {
 	for _, src := range o.Sources {
 		st, err := src.Stats(ctx)
@@ -41,7 +41,7 @@ func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(don
 	group.Go(func() error { return feed.Run(ctx) })
 	defer func() {
 		stop()
-		_ = group.Wait() // what went wrong, Next said
+		_ = group.Wait() // Next has returned the error
 	}()
 	for below := millrace.Ordinal(0); ; {
 		feed.Want(below + lengthsAhead)

@@ -41,8 +41,8 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 	return problems, nil
 }
 
-// Measure opens the sources of a mixture whose weights are derived, so that their sizes are in the configuration: before a run is
-// planned, or its identity asked for. It does nothing for other mixtures.
+// Measure sets the sizes of the sources in a configuration whose weights are derived from them. Call it before planning
+// and before Identity. It does nothing for other mixtures.
 func Measure(ctx context.Context, c *config.Config, o Options) error {
 	if !c.Mixture.Derives() {
 		return nil

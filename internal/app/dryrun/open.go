@@ -24,26 +24,26 @@ type Options struct {
 	Only     string                                 // open this source alone; empty: all
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
-	Measure  bool                                   // find the sources' sizes where weights are derived from them
+	Measure  bool                                   // measure the sources if weights are derived from their sizes
 }
 
 // Opened is the sources of a mixture, sorted by name. It is safe for concurrent use until Close.
 type Opened struct {
 	Config   *config.Config
-	Encoding *tokenize.Encoding // nil where no source is text
+	Encoding *tokenize.Encoding // nil if no source is text
 	Sources  []*sources.Source
 	specs    []sources.Spec
 	skipped  [][]find.Skipped // of each source: files of its path that are not read
 }
 
-// Problem is why a source cannot be read. Place is where the mixture file could cure it, nil where it could not.
+// Problem says why a source cannot be read. Place is the key in the mixture file that could cure it, or nil.
 type Problem struct {
 	Source string
 	Err    error
 	Place  *tree.Error
 }
 
-// Error names the place in the mixture file, if there is one, the source, what is wrong and the cure.
+// Error names the place in the mixture file (if there is one), the source, the cause and the cure.
 func (p *Problem) Error() string {
 	text := p.Err.Error()
 	if prefix := "source " + p.Source + ": "; !strings.HasPrefix(text, prefix) {
@@ -58,10 +58,10 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Problems are what is wrong with a mixture's sources.
+// Problems are the problems of a mixture's sources.
 type Problems []*Problem
 
 // Error returns one line a problem.
@@ -73,8 +73,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Open opens the sources of a mixture, one after the other. What is wrong with the mixture file is the error of its vocabulary or
-// planning; what is wrong with sources are Problems, beside which the sources that could be opened are returned. The caller closes.
+// Open opens the sources of a mixture one after the other. Its error is Problems if sources cannot be read; it then
+// also returns the sources that could be opened. Any other error is a mistake in the mixture file. The caller closes.
 func Open(ctx context.Context, c *config.Config, o Options) (*Opened, error) {
 	encoding, err := setup.Tokenizer(c)
 	if err != nil {
@@ -117,7 +117,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	if o.OnePass {
 		spec.Epochs = 1
 	}
-	// Open resolves again; here it tells what the paths are to blame for.
+	// Open resolves the paths again. This call separates mistakes in the paths from other failures.
 	files, err := find.Resolve(spec.Base, spec.Patterns, spec.Root, spec.Format.Name())
 	if err != nil {
 		return &Problem{Source: s.Name, Err: err, Place: where(out.Config, "sources."+s.Name+".path")}, nil
@@ -144,7 +144,7 @@ func where(c *config.Config, key string) *tree.Error {
 	return at
 }
 
-// Manifests are what the sources are made of, in order.
+// Manifests returns the manifests of the sources in order.
 func (o *Opened) Manifests() []*millrace.Manifest {
 	out := make([]*millrace.Manifest, len(o.Sources))
 	for i, s := range o.Sources {

@@ -9,30 +9,30 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// Outlook is how a run goes on and ends. Its floating point is for people's eyes: nothing is planned by it.
+// Outlook says how a run continues and ends. Its floating point is for people: no plan depends on it.
 type Outlook struct {
 	Exact   bool // the run was planned to its end
-	Endless bool // nothing ends it
+	Endless bool // the run does not end
 	Steps   uint64
 	Tokens  float64
 	Reason  string // why it ends
 	Sources []Course
-	Begins  []*millrace.Step // by stage: its first step; nil where the run does not come to it, or not in what was looked at
+	Begins  []*millrace.Step // by stage: its first step; nil if the run ends before, or the walk did not reach it
 }
 
 // Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays: Muennighoff et al., "Scaling
 // Data-Constrained Language Models" (arXiv 2305.16264).
 const Fresh = 4
 
-// Course is what becomes of one source.
+// Course is the course of one source during the run.
 type Course struct {
-	Dry    *millrace.Step // the step in which it ends; nil where it does not
-	Stale  *millrace.Step // the step in which the pass after Fresh begins; nil where none does
-	Share  float64        // of what the weights count, over the run or what was looked at of it
+	Dry    *millrace.Step // the step in which it ends, or nil
+	Stale  *millrace.Step // the step in which the pass after Fresh begins, or nil
+	Share  float64        // in the unit of the weights, over the run or the examined part
 	Tokens float64        // drawn; of an endless run, a step
 }
 
-// ToEnd plans the rest of a finite run, from wherever the walk is. tell hears of every step.
+// ToEnd plans the rest of a finite run from the current step. It reports every step to tell.
 func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
 	for {
 		s, err := w.Next(ctx)
@@ -47,7 +47,7 @@ func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
 	return w.Outlook(), nil
 }
 
-// Outlook is what the walk has seen so far; Exact where that is all.
+// Outlook returns the facts of the walk so far. It is exact if the walk reached the end.
 func (w *Walk) Outlook() *Outlook {
 	out := &Outlook{Exact: w.over.Kind == planner.Finished || w.over.Reason != "", Reason: string(w.over.Reason), Sources: make([]Course, len(w.found)), Begins: w.begins}
 	if w.last == nil {
@@ -75,17 +75,17 @@ func (w *Walk) Outlook() *Outlook {
 	return out
 }
 
-// Supply is what a source can give, known or estimated.
+// Supply is the known or estimated content of a source.
 type Supply struct {
 	Tokens  float64 // of one pass
 	Records float64 // of one pass
 	Passes  uint32  // 0: endless
 }
 
-// mostPhases bounds the steps that are looked at one by one, where the mixture changes in each.
+// mostPhases bounds the steps that are examined one by one while the mixture changes in each.
 const mostPhases = 2_000_000
 
-// Forecast estimates how a run goes that fills that part of its sequences with document tokens.
+// Forecast estimates the course of a run whose sequences are filled with document tokens to the given fraction.
 func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, fill float64) *Outlook {
 	f := &forecast{spec: spec, milestones: c.Mixture.Milestones(), fill: fill, left: make([]float64, len(supply)), drawn: make([]float64, len(supply)),
 		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))}}
@@ -117,7 +117,7 @@ type forecast struct {
 	milestones []config.Milestone
 	fill       float64
 	perStep    float64   // tokens, 1 at least
-	left       []float64 // of what the weights count, of finite sources
+	left       []float64 // of finite sources, in the unit of the weights
 	drawn      []float64 // likewise
 	weight     []float64 // tokens in one of those
 	active     []bool
@@ -172,7 +172,7 @@ func (f *forecast) end(reason string) {
 	f.out.Reason, f.out.Steps = reason, uint64(f.step+0.999999)
 }
 
-// cross notes the sources that are read a fifth time within the stretch of that many steps, 0 for ever.
+// cross notes the sources whose fifth pass begins within that many steps; 0 means no end.
 func (f *forecast) cross(supply []Supply, rate []float64, leap float64) {
 	for i, s := range supply {
 		pass := s.Tokens
@@ -189,7 +189,8 @@ func (f *forecast) cross(supply []Supply, rate []float64, leap float64) {
 	}
 }
 
-// rates is what each source gives a step; false where nothing is left that could receive weight.
+// rates returns the tokens that each source gives in a step. It returns false if no source is left that can receive
+// weight.
 func (f *forecast) rates(shares []uint32) ([]float64, bool) {
 	mean := 0.0
 	for i, s := range shares {
@@ -205,7 +206,8 @@ func (f *forecast) rates(shares []uint32) ([]float64, bool) {
 	return out, true
 }
 
-// leap is how many steps it goes on like this, and the source that ends then, or -1. 0 and -1: for ever.
+// leap returns the number of steps in which nothing changes, and the source that ends then, or -1. 0 and -1 mean no
+// end.
 func (f *forecast) leap(supply []Supply, rate []float64) (leap float64, first int) {
 	first = -1
 	bound := func(steps float64) bool {
@@ -233,7 +235,7 @@ func (f *forecast) leap(supply []Supply, rate []float64) (leap float64, first in
 	return leap, first
 }
 
-// changing tells whether the schedule may hold other shares later.
+// changing reports whether the schedule may have other shares later.
 func (f *forecast) changing() bool {
 	last := &f.milestones[len(f.milestones)-1]
 	from, tokens := last.From()

@@ -11,16 +11,17 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Prices is what the first steps cost as the mixture file has them, and with one setting changed. Its JSON names are what scripts rely on.
+// Prices are the costs of the first steps with the settings of the mixture file, and with one setting changed. Scripts
+// rely on the JSON names.
 type Prices struct {
-	Steps   int      `json:"steps"` // looked at
+	Steps   int      `json:"steps"` // that were planned
 	Choices []Choice `json:"choices"`
 }
 
 // Choice is one way to plan the same steps; the first is the mixture file's own.
 type Choice struct {
 	Choice    string     `json:"choice"`
-	Overhead  Objectives `json:"overhead"` // over the mean, of all steps looked at
+	Overhead  Objectives `json:"overhead"` // over the mean of all planned steps
 	Fill      float64    `json:"fill"`
 	Largest   uint32     `json:"largest"` // places of the fullest microbatch that are taken: what memory has to hold
 	MovedMean float64    `json:"moved_mean"`
@@ -42,10 +43,10 @@ type choice struct {
 	place place.Options
 }
 
-// drawn is what of the choices decides what steps hold.
+// drawn is the part of a choice that decides the content of steps.
 type drawn struct{ window, carry int }
 
-// choices lists what may be chosen beside what is; the first is what is.
+// choices returns the settings to compare; the first is the mixture file's own.
 func (w *Walk) choices() []choice {
 	is := choice{"as it is", drawn{max(w.strategy.Mix.Window, 1), w.strategy.Mix.Carry}, w.strategy.Options()}
 	out := []choice{is}
@@ -85,7 +86,7 @@ func (w *Walk) choices() []choice {
 	return out
 }
 
-// Prices plans the first steps of the run with one setting after the other changed. It has to come before Next.
+// Prices plans the first steps of the run once for each setting. Call it before Next.
 func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
 	all := w.choices()
 	steps := map[drawn][]planner.Selection{}
@@ -96,7 +97,7 @@ func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
 			if err != nil && i == 0 {
 				return nil, err
 			}
-			steps[c.drawn] = sels // none where the choice does not fit the rest of the mixture file
+			steps[c.drawn] = sels // none if the choice conflicts with the rest of the mixture file
 		}
 		sels := steps[c.drawn]
 		if i == 0 && len(sels) > 0 {
@@ -112,7 +113,7 @@ func (w *Walk) Prices(ctx context.Context) (*Prices, error) {
 	return out, ctx.Err()
 }
 
-// draw selects the first steps of the run. What was offered stays, so that it can be drawn again.
+// draw selects the first steps of the run. The offers stay queued, so that the steps can be drawn again.
 func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) {
 	spec := w.strategy.Mix
 	spec.Window, spec.Carry = by.window, by.carry
@@ -139,7 +140,7 @@ func (w *Walk) draw(ctx context.Context, by drawn) ([]planner.Selection, error) 
 	return out, nil
 }
 
-// price places the steps and sums up what they cost. It is false where they cannot be placed like this.
+// price places the steps and adds up their costs. It returns false if the steps cannot be placed with this choice.
 func (w *Walk) price(c choice, steps []planner.Selection) (Choice, bool) {
 	out := Choice{Choice: c.name}
 	var tokens, places, moved, segments float64

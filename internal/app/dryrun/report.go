@@ -2,8 +2,8 @@ package dryrun
 
 import "millrace"
 
-// Report is what `millrace check` says. Its JSON names are what scripts rely on, so they only ever grow. Fractions are for people's
-// eyes.
+// Report is the answer of `millrace check`. Scripts rely on its JSON names: they are never removed. Fractions are for
+// people.
 type Report struct {
 	Mixture     string           `json:"mixture"`
 	OK          bool             `json:"ok"`
@@ -12,11 +12,11 @@ type Report struct {
 	Sources     []SourceReport   `json:"sources"`
 	Run         RunReport        `json:"run"`
 	FirstSteps  []StepReport     `json:"first_steps"`
-	Prices      *Prices          `json:"prices"`   // of other choices; null where nothing was planned, or lengths have to be found out for it
+	Prices      *Prices          `json:"prices"`   // of other choices; null if nothing was planned, or lengths are unknown
 	CPSizes     []int            `json:"cp_sizes"` // context parallelism that pad_multiple admits
 	Memory      MemoryReport     `json:"memory"`
 	Quarantined Quarantined      `json:"quarantined"`
-	Payload     bool             `json:"payload"` // false where sources have lengths alone: it can be planned and not be served
+	Payload     bool             `json:"payload"` // false if a source has no documents: the mixture can be planned and not served
 	Tokenizer   *TokenizerReport `json:"tokenizer,omitempty"`
 }
 
@@ -37,13 +37,13 @@ type Complaint struct {
 	Reason string `json:"reason"` // with the place in the mixture file, or the data file, and the cure
 }
 
-// Quarantined is the records found that a run would skip.
+// Quarantined counts the records that a run would quarantine.
 type Quarantined struct {
 	Count  uint64                `json:"count"`
 	Recent []millrace.Quarantine `json:"recent"`
 }
 
-// SourceReport is what is known of a source. Where a count is not exact it was estimated from the records read so far.
+// SourceReport describes a source. A count that is not exact is an estimate from the records read so far.
 type SourceReport struct {
 	Name         string   `json:"name"`
 	Format       string   `json:"format"`
@@ -54,16 +54,16 @@ type SourceReport struct {
 	RecordsExact bool     `json:"records_exact"`
 	Tokens       uint64   `json:"tokens"` // of one pass
 	TokensExact  bool     `json:"tokens_exact"`
-	Refused      uint64   `json:"refused"` // of the records, by the source's filter; exact where tokens are
+	Refused      uint64   `json:"refused"` // of the records, by the source's filter; exact if Tokens is
 	Shuffle      string   `json:"shuffle"`
-	Why          string   `json:"why,omitempty"` // it is not the one asked for
+	Why          string   `json:"why,omitempty"` // reason for another order than the file asks for
 	Epochs       uint32   `json:"epochs"`        // allowed; 0: endless
 	OnExhausted  string   `json:"on_exhausted"`
 	Target       float64  `json:"target"` // share at step 0
-	Share        float64  `json:"share"`  // realised or, where the run is not exact, expected
+	Share        float64  `json:"share"`  // realised; expected if the run is not exact
 	Passes       *float64 `json:"passes"` // of the whole run; null for an endless one
 	DryStep      *uint64  `json:"dry_step"`
-	StaleStep    *uint64  `json:"stale_step"` // in which its fifth pass begins; null where none does, or not in this run
+	StaleStep    *uint64  `json:"stale_step"` // in which its fifth pass begins; null if the run ends before
 	Bad          uint64   `json:"bad"`        // records that cannot be decoded, of those read
 	Allowed      uint64   `json:"allowed"`    // by the quarantine budget
 
@@ -76,7 +76,7 @@ type SkippedFile struct {
 	Why  string `json:"why"`
 }
 
-// RunReport is how the run ends.
+// RunReport says when and why the run ends.
 type RunReport struct {
 	Endless      bool          `json:"endless"`
 	Exact        bool          `json:"exact"` // planned to its end, else estimated
@@ -86,14 +86,14 @@ type RunReport struct {
 	Microbatches uint32        `json:"microbatches"`     // a step and rank of the first stage, once its batch is whole
 	Loaders      int           `json:"loaders"`          // processes, on a host like this one
 	Shadows      int           `json:"shadows"`          // loader processes that stand by
-	Stages       []StageReport `json:"stages,omitempty"` // where there are several, or a ramp
+	Stages       []StageReport `json:"stages,omitempty"` // if there are several, or a ramp
 }
 
-// StageReport is a part of a run that has batches of its own.
+// StageReport is a part of a run with its own batches.
 type StageReport struct {
 	FromStep       *uint64     `json:"from_step"`   // as the mixture file has it
 	FromTokens     *uint64     `json:"from_tokens"` // likewise
-	Begins         *uint64     `json:"begins"`      // step; null where the run does not come to it
+	Begins         *uint64     `json:"begins"`      // step; null if the run ends before
 	SequenceLength uint32      `json:"sequence_length"`
 	GlobalBatch    uint32      `json:"global_batch_size"`
 	MicroBatch     uint32      `json:"micro_batch_size"`
@@ -108,7 +108,7 @@ type BatchSize struct {
 	Sequences uint32 `json:"global_batch_size"`
 }
 
-// StepReport is one planned and built step.
+// StepReport is one step that was planned and built.
 type StepReport struct {
 	Step    uint64  `json:"step"`
 	Tokens  uint64  `json:"tokens"`
@@ -121,7 +121,7 @@ type StepReport struct {
 	Explain *Explained `json:"explain"`
 }
 
-// MemoryReport is what a run holds, in bytes, against the limits.
+// MemoryReport compares the memory of a run with the limits, in bytes.
 type MemoryReport struct {
 	LoaderLimit   int64 `json:"loader_limit"`  // of all loaders and shadows; each has an equal part
 	StepPayload   int64 `json:"step_payload"`  // a step's tokens in the loaders

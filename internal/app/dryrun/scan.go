@@ -19,7 +19,7 @@ const (
 	shownRejects = 20
 )
 
-// Scan is what reading a source's files to their end found.
+// Scan is the result of reading a source's files to their end.
 type Scan struct {
 	Source  string
 	Files   int   // read to their end
@@ -33,7 +33,7 @@ type Scan struct {
 	bad map[millrace.SampleID]bool // all of these
 }
 
-// Complete tells whether every file was read.
+// Complete reports whether every file was read.
 func (s *Scan) Complete() bool { return s.Skipped == 0 && len(s.Broken) == 0 }
 
 // ScanOptions say how much is read.
@@ -54,8 +54,8 @@ type target struct {
 	err     error // why it is unreadable as a whole
 }
 
-// Scan reads the files of all sources to their end, decoding every record but tokenising none. Beyond the budget it takes files of
-// every source in turn and skips the rest.
+// Scan reads the files of all sources to their end. It decodes every record and tokenises none. When the budget is
+// spent, it skips the remaining files. Sources take turns.
 func (o *Opened) Scan(ctx context.Context, opt ScanOptions) ([]Scan, error) {
 	out := make([]Scan, len(o.Sources))
 	targets, total := o.targets(opt.Budget, out)
@@ -72,7 +72,7 @@ func (o *Opened) Scan(ctx context.Context, opt ScanOptions) ([]Scan, error) {
 	return out, err
 }
 
-// add counts a file that was read. What was read of a broken one says nothing: its records come and go with the damage.
+// add counts a file that was read. The records of a broken file are not counted, because they depend on the damage.
 func (s *Scan) add(t *target) {
 	if t.err != nil {
 		s.Broken = append(s.Broken, &Problem{Source: s.Source, Err: t.err})

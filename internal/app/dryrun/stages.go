@@ -7,7 +7,7 @@ import (
 	"millrace/mixing"
 )
 
-// enter takes the step's tokens from the stage in force, and notes where that began.
+// enter sets the step's tokens from the stage in force, and notes the beginning of the stage.
 func (f *forecast) enter() {
 	at := millrace.Step(f.step)
 	in, number := f.spec.StageAt(at, uint64(f.out.Tokens))
@@ -17,7 +17,7 @@ func (f *forecast) enter() {
 	}
 }
 
-// stage bounds a stretch by the end of the stage in force, or by the next size of its batch.
+// stage limits a stretch to the end of the stage in force, or to the next batch size of its ramp.
 func (f *forecast) stage(bound func(steps float64) bool) {
 	in, number := f.spec.StageAt(millrace.Step(f.step), uint64(f.out.Tokens))
 	if number < len(f.spec.Stages) {
@@ -40,7 +40,7 @@ func (f *forecast) stage(bound func(steps float64) bool) {
 	}
 }
 
-// stages reports the stages of a run that has several, or a ramp.
+// stages reports the stages of a run with several stages or a ramp.
 func (k *check) stages() {
 	all := k.c.AllStages()
 	if len(all) == 1 && all[0].RampupBatchSize == nil {

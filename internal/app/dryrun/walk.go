@@ -21,13 +21,13 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// mostMemory bounds the payload held, whatever the run itself may hold.
+// mostMemory bounds the payload that a walk holds, independent of the run's limits.
 const mostMemory = 512 << 20
 
 // Step is one planned step.
 type Step = strategy.Planned
 
-// Walk plans the steps of a run from 0 on. One owner; not for concurrent use.
+// Walk plans the steps of a run from 0 on. It has one owner and is not safe for concurrent use.
 type Walk struct {
 	opened   *Opened
 	strategy *strategy.Strategy
@@ -41,12 +41,12 @@ type Walk struct {
 	prefix   *prefix
 	over     planner.Outcome
 	found    []Found
-	dry      []*millrace.Step // where each source ended
+	dry      []*millrace.Step // the step in which each source ended
 	begins   []*millrace.Step // by stage: the first step
-	stale    []*millrace.Step // where its pass after Fresh began
+	stale    []*millrace.Step // the step in which its pass after Fresh began
 }
 
-// Found is what a walk has come to know of a source's records in its first pass, and what it found bad.
+// Found describes the records of a source's first pass that a walk has seen, and its bad records.
 type Found struct {
 	Records uint64   // offered of the first pass
 	Tokens  uint64   // of these, but for those that the source's own filter refuses
@@ -61,7 +61,8 @@ type Reject struct {
 	Ordinal millrace.Ordinal
 }
 
-// Walk hands a walk for that many ranks to visit. Reading goes on beside it and has ended when Walk returns.
+// Walk plans for that many ranks and passes the walk to visit. Reading runs beside visit and has ended when Walk
+// returns.
 func (o *Opened) Walk(ctx context.Context, ranks int, visit func(ctx context.Context, w *Walk) error) error {
 	w, err := o.newWalk(ranks)
 	if err != nil {
@@ -69,7 +70,7 @@ func (o *Opened) Walk(ctx context.Context, ranks int, visit func(ctx context.Con
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// A feed that cannot go on fails whoever waits for it, so its own return says nothing new.
+	// A feed that fails also fails its readers, so its own error adds nothing.
 	var group errgroup.Group
 	for _, f := range w.feeds {
 		group.Go(func() error { return f.Run(ctx) })
@@ -109,7 +110,8 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	return w, nil
 }
 
-// Next plans the next step; nil after the last, see Over. The samples of the step before can be fetched no more.
+// Next plans the next step. It returns nil after the last step. The samples of the previous step can no longer be
+// fetched.
 func (w *Walk) Next(ctx context.Context) (*Step, error) {
 	if w.last != nil {
 		for i, f := range w.feeds {
@@ -153,10 +155,10 @@ func (w *Walk) Next(ctx context.Context) (*Step, error) {
 	}
 }
 
-// Found returns what is known of each source by now.
+// Found returns the known facts of each source.
 func (w *Walk) Found() []Found { return w.found }
 
-// Sample looks at the first n records of every source, so that something is known of those that are drawn late or never.
+// Sample reads the first n records of every source, so that sources that are drawn late or never also have an estimate.
 func (w *Walk) Sample(ctx context.Context, n int) error {
 	for i, q := range w.queues {
 		for int(q.Next()) < n {
@@ -171,7 +173,7 @@ func (w *Walk) Sample(ctx context.Context, n int) error {
 	return nil
 }
 
-// wait takes in the next offers of a source of which a plan needs an ordinal.
+// wait takes the next offers of a source when a plan needs one of its ordinals.
 func (w *Walk) wait(ctx context.Context, source int, ordinal millrace.Ordinal) error {
 	q, f := w.queues[source], w.feeds[source]
 	w.wants[source] = max(w.wants[source], q.Demand(ordinal))
@@ -218,7 +220,7 @@ func batch(b *feed.Batch) offers.Batch {
 	return out
 }
 
-// Faults lists the samples that an error of Fetch or Build is about: planned, and bad when they were read.
+// Faults returns the planned samples that turned out bad when Fetch or Build read them.
 func Faults(err error) []millrace.Quarantine {
 	var several interface{ Unwrap() []error }
 	if errors.As(err, &several) {
@@ -235,5 +237,5 @@ func Faults(err error) []millrace.Quarantine {
 	return nil
 }
 
-// Encoding is the run's vocabulary, nil where no source is text.
+// Encoding returns the vocabulary of the run, or nil if no source is text.
 func (w *Walk) Encoding() *tokenize.Encoding { return w.opened.Encoding }

@@ -6,7 +6,7 @@ import (
 	"millrace/orchestrator/feedback"
 )
 
-// Adaptive says how weights follow losses, nil where they do not.
+// Adaptive returns the policy by which weights follow losses, or nil if the mixture file has none.
 func Adaptive(c *config.Config) *feedback.Settings {
 	a := c.Adaptive
 	if a == nil {

@@ -1,3 +1,3 @@
-// Package setup turns a validated mixture file into what each room takes: the planner's spec, the sources' specs, the placing and the
-// identity. It is the one place where the configuration's words meet the rooms' words.
+// Package setup turns a validated mixture file into the inputs of the other packages: the planner's spec, the sources'
+// specs, the placing and the identity. No other package translates the configuration.
 package setup

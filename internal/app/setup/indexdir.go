@@ -7,8 +7,9 @@ import (
 	"millrace/internal/app/config"
 )
 
-// CheckIndexDir makes index_dir if it is not there and refuses one that cannot be written, before processes start that need it.
-// The error names its path and its place in the mixture file; it wraps millrace.ErrInvalid.
+// CheckIndexDir creates index_dir if necessary and refuses a directory that cannot be written. It runs before any
+// process needs the directory. The error names the path and its place in the mixture file; it wraps
+// millrace.ErrInvalid.
 func CheckIndexDir(c *config.Config) error {
 	dir := c.IndexPath()
 	err := os.MkdirAll(dir, 0o755)

@@ -7,14 +7,14 @@ import (
 	"millrace/internal/app/config"
 )
 
-// LoaderMemory is one loader process's part of limits.loader_memory, in bytes. A shadow has the same part as a loader: promoted,
-// it has the same duty, and every process may be promoted before another has gone.
+// LoaderMemory returns one loader process's part of limits.loader_memory in bytes. A shadow gets the same part, because
+// it may be promoted before another process has ended.
 func LoaderMemory(c *config.Config) int64 {
 	return int64(c.Limits.LoaderMemory) / int64(Loaders(c)+int(c.Reliability.Shadows))
 }
 
-// SidecarMemory returns the bytes of a rank's largest batch, and the least limits.sidecar_memory for that many ranks of a host: half
-// of it is shared memory, with room for two batches of each rank.
+// SidecarMemory returns the bytes of a rank's largest batch, and the least limits.sidecar_memory for that many ranks of
+// a host. Half of the limit is shared memory with room for two batches of each rank.
 func SidecarMemory(c *config.Config, ranks int) (batch, needed int64) {
 	batch = constructors.NewSet(c.Shapes(), c.PadMultiple).MaxBytes()
 	return batch, 4 * batch * int64(ranks)

@@ -13,7 +13,7 @@ import (
 	"millrace/proto"
 )
 
-// PlanSpec is the part of the configuration that decides what a step holds.
+// PlanSpec returns the part of the configuration that decides the content of a step.
 func PlanSpec(c *config.Config) (*planner.Spec, error) {
 	schedule, err := schedule(c)
 	if err != nil {
@@ -81,7 +81,7 @@ func schedule(c *config.Config) (*mixing.Schedule, error) {
 	return s, nil
 }
 
-// Strategy is all of the configuration that decides what a step holds and where it goes.
+// Strategy returns the part of the configuration that decides the content and the placement of a step.
 func Strategy(c *config.Config, t millrace.Topology) (*strategy.Strategy, error) {
 	mix, err := PlanSpec(c)
 	if err != nil {
@@ -98,12 +98,12 @@ func distribute(c *config.Config, t millrace.Topology) strategy.Distribute {
 	return d
 }
 
-// Broadcast says along which axes the trainer hands tensors on itself.
+// Broadcast returns the axes along which the trainer itself passes tensors on.
 func Broadcast(c *config.Config) millrace.Broadcast {
 	return millrace.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
 }
 
-// Refit is the steps between two looks at reported times, 0 where costs stay as they are.
+// Refit returns the number of steps between two fits of the costs, or 0 if the costs are fixed.
 func Refit(c *config.Config) uint64 {
 	if c.Refit == nil {
 		return 0
@@ -111,7 +111,7 @@ func Refit(c *config.Config) uint64 {
 	return c.Refit.Every
 }
 
-// Placing is the placing as the journal remembers it: a new attempt is opened when it changes.
+// Placing returns the placing in the form of the journal. A new placing opens a new attempt.
 func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
 	cost := Costs(c)
 	p := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),

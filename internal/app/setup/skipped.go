@@ -7,8 +7,8 @@ import (
 	"millrace/sources/find"
 )
 
-// SkippedFiles returns a warning for each source whose directories or wildcards lead to files that are not read and may
-// hold records. Paths that cannot be resolved are passed over: the loaders report them, or wait for them.
+// SkippedFiles returns a warning for each source whose directories or wildcards match files that are not read and may
+// hold records. It ignores paths that cannot be resolved: the loaders report them, or wait for them.
 func SkippedFiles(c *config.Config) (warnings []string) {
 	for i := range c.Sources {
 		s := &c.Sources[i]

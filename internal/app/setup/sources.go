@@ -19,8 +19,8 @@ import (
 	"millrace/sources/tokenize"
 )
 
-// Tokenizer opens the run's tokenizer and notes its fingerprint in the configuration, where the identity finds it. It is
-// nil if the mixture file has none.
+// Tokenizer opens the run's tokenizer and sets its fingerprint in the configuration for the identity. It returns nil if
+// the mixture file has no tokenizer.
 func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	t := c.Tokenizer
 	if t == nil {
@@ -43,7 +43,7 @@ func Tokenizer(c *config.Config) (*tokenize.Encoding, error) {
 	return e, nil
 }
 
-// SourceSpec is what one source is, for the room that reads it.
+// SourceSpec returns the settings with which a loader opens a source.
 func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sources.Spec, error) {
 	format, err := format(s.Format)
 	if err != nil {
@@ -67,7 +67,7 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 	return spec, nil
 }
 
-// filters are all that look at a source: its own, then those of stages by their numbers.
+// filters returns all filters of a source: its own first, then the stages' filters by their numbers.
 func filters(c *config.Config, s *config.Source) (*filter.Set, error) {
 	sets, _ := c.StageFilterSets()
 	all := make([]*filter.Filter, 1+len(sets))
@@ -87,7 +87,7 @@ func filters(c *config.Config, s *config.Source) (*filter.Set, error) {
 	return filter.NewSet(all...)
 }
 
-// filterTexts are what may refuse a source's documents, for people.
+// filterTexts returns the texts of a source's filters, for people.
 func filterTexts(c *config.Config, s *config.Source) string {
 	var texts []string
 	if s.Filter != "" {
@@ -116,11 +116,11 @@ func format(f config.Format) (sources.Format, error) {
 	return nil, fmt.Errorf("format %q is not read yet", f)
 }
 
-// LoaderName is the name of the i-th loader process.
+// LoaderName returns the name of the i-th loader process.
 func LoaderName(i int) string { return fmt.Sprintf("loader-%d", i) }
 
-// Loaders returns the number of loader processes: auto is one a source up to the number of processors, so that a file that brings
-// a decoder down takes its source alone, and no core waits for another's process.
+// Loaders returns the number of loader processes. Auto is one for each source, up to the number of processors: a file
+// that crashes a decoder then affects one source, and every core has work.
 func Loaders(c *config.Config) int {
 	if c.Loaders.Count > 0 {
 		return int(c.Loaders.Count)
@@ -128,10 +128,10 @@ func Loaders(c *config.Config) int {
 	return max(1, min(len(c.Sources), runtime.NumCPU()))
 }
 
-// ShadowName is the name of the i-th loader process that stands by.
+// ShadowName returns the name of the i-th shadow.
 func ShadowName(i int) string { return fmt.Sprintf("shadow-%d", i) }
 
-// Shadows are the names of the loader processes that stand by when a run starts.
+// Shadows returns the names of the shadows that a run starts.
 func Shadows(c *config.Config) []string {
 	out := make([]string, c.Reliability.Shadows)
 	for i := range out {
@@ -140,8 +140,8 @@ func Shadows(c *config.Config) []string {
 	return out
 }
 
-// Stripes deals the sources to the loaders: source i's stripes, by loader name. With fewer loaders than sources, sources share
-// loaders; with more, the first sources get several stripes, each loader one.
+// Stripes assigns the sources to the loaders and returns the loader name of each stripe of source i. With fewer loaders
+// than sources, sources share loaders. With more loaders, the first sources get several stripes, one for each loader.
 func Stripes(c *config.Config) [][]string {
 	n, k := Loaders(c), len(c.Sources)
 	out := make([][]string, k)
@@ -157,10 +157,10 @@ func Stripes(c *config.Config) [][]string {
 	return out
 }
 
-// uncounted is the records that a quarantine budget assumes of a source that nobody has counted, until more were seen.
+// uncounted is the least number of records that the quarantine budget assumes for a source without a count.
 const uncounted = 10_000
 
-// Allowed is how many of a source's records may be quarantined: the budget's fraction, rounded up.
+// Allowed returns the number of a source's records that may be quarantined: the budget's fraction, rounded up.
 func Allowed(c *config.Config) func(counted bool, records uint64) uint64 {
 	num, den := c.Quarantine.Budget.Fraction()
 	return func(counted bool, records uint64) uint64 {
@@ -176,12 +176,13 @@ func Allowed(c *config.Config) func(counted bool, records uint64) uint64 {
 	}
 }
 
-// Counted reports whether the manifest says how many records every shard has: the quarantine budget is a part of these then.
+// Counted reports whether the manifest has the number of records of every shard. The quarantine budget is then a
+// fraction of their sum.
 func Counted(m *millrace.Manifest) bool {
 	return !slices.ContainsFunc(m.Shards, func(s millrace.Shard) bool { return !s.Counted })
 }
 
-// Names are the sources' names in the order of their numbers.
+// Names returns the names of the sources by their numbers.
 func Names(ms []*millrace.Manifest) []string {
 	out := make([]string, len(ms))
 	for i := range ms {

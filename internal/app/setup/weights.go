@@ -9,7 +9,7 @@ import (
 	"millrace/mixing"
 )
 
-// weights are what one milestone of the schedule gives each source: as they are written, or as groups and rules come to.
+// weights returns the weights of one milestone of the schedule for each source.
 func weights(c *config.Config, k *config.Milestone) ([]mixing.Weight, error) {
 	root, err := node(c, k.Weights, k.Groups)
 	if err != nil {
@@ -25,7 +25,7 @@ func weights(c *config.Config, k *config.Milestone) ([]mixing.Weight, error) {
 	return mixing.Flatten(len(c.Sources), root)
 }
 
-// node is a set of weights, or of groups, as mixing takes it.
+// node translates a set of weights or of groups for mixing.
 func node(c *config.Config, w config.Weights, groups config.Groups) (out mixing.Node, err error) {
 	if w.Derived != nil {
 		return derived(c, w.Derived)
@@ -53,10 +53,10 @@ func node(c *config.Config, w config.Weights, groups config.Groups) (out mixing.
 	return out, nil
 }
 
-// errUnmeasured is a fault of the program: whoever plans measures first.
+// errUnmeasured is a fault of the program: the sizes must be measured before planning.
 var errUnmeasured = errors.New("derive weights: the sizes of the sources were not measured")
 
-// derived gives the sources of a rule what it makes of their sizes.
+// derived returns the weights that a rule derives from the sizes of its sources.
 func derived(c *config.Config, d *config.Derived) (out mixing.Node, err error) {
 	if d.From != config.RuleUniform && !c.Mixture.Measured {
 		return out, errUnmeasured
@@ -73,7 +73,7 @@ func derived(c *config.Config, d *config.Derived) (out mixing.Node, err error) {
 	return out, err
 }
 
-// bounds are what the mixture file says about fractions; none where it says nothing.
+// bounds returns the bounds of fractions in the mixture file, or none.
 func bounds(c *config.Config) (b mixing.Bounds) {
 	const unit = 1_000_000_000
 	said := !c.Mixture.Floor.IsZero()

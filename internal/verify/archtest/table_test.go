@@ -1,6 +1,7 @@
 package archtest
 
-// A room is one row of the import table. Patterns are paths below the module; "x/..." is x and all below it, "." the root, "*" anything.
+// A room is one row of the import table. Patterns are paths below the module. "x/..." is x and all packages below it,
+// "." is the root, and "*" is any package.
 type room struct {
 	path   string
 	ours   []string // packages of this module that it may import, besides those of its own row
@@ -16,7 +17,8 @@ var rooms = []room{
 	// the words
 	{".", none, none},
 
-	// {mixing, sources, constructors, checkpoint} never import each other, except that sources use the permutation of mixing
+	// {mixing, sources, constructors, checkpoint} never import each other, with one exception: sources use the
+	// permutation of mixing.
 	{"mixing", list("."), list("golang.org/x/crypto/blake2b")},
 	{"constructors", list("."), all},
 	{"checkpoint/...", list("internal/failpoint"), all},
@@ -24,22 +26,38 @@ var rooms = []room{
 	{"sources/...", list(".", "mixing", "internal/seam", "internal/failpoint"), all},
 
 	// {orchestrator, sidecar} communicate only by proto
-	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack", "orchestrator/planner/progress"), none}, // select
-	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")},                                        // the planner's state
+	// select
+	{"orchestrator/planner", list(".", "mixing", "internal/seal", "orchestrator/planner/pack",
+		"orchestrator/planner/progress"), none},
+	{"orchestrator/planner/progress", list(".", "mixing"), list("golang.org/x/crypto/blake2b")}, // the planner's state
 	{"orchestrator/planner/order", none, none},
 	{"orchestrator/planner/pack", list(".", "orchestrator/planner/order"), none},
 	{"orchestrator/planner/cost", list(".", "orchestrator/planner/order"), none},
-	{"orchestrator/planner/place", list(".", "internal/seal", "orchestrator/planner", "orchestrator/planner/cost", "orchestrator/planner/order"), none},
-	{"orchestrator/planner/strategy", list(".", "orchestrator/planner", "orchestrator/planner/progress", "orchestrator/planner/cost", "orchestrator/planner/place"), none},
-	{"orchestrator/planner/plannertest", list(".", "mixing", "orchestrator/planner", "orchestrator/planner/progress"), none},
-	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none}, // facts in ordinal order, for a run and for a dry run
-	{"orchestrator/feedback", list("."), none},                                // decisions from reports: the only floating point on the way to a plan; decisions are journaled
+	{"orchestrator/planner/place", list(".", "internal/seal", "orchestrator/planner", "orchestrator/planner/cost",
+		"orchestrator/planner/order"), none},
+	{"orchestrator/planner/strategy", list(".", "orchestrator/planner", "orchestrator/planner/progress",
+		"orchestrator/planner/cost", "orchestrator/planner/place"), none},
+	{"orchestrator/planner/plannertest", list(".", "mixing", "orchestrator/planner", "orchestrator/planner/progress"),
+		none},
+	// facts in ordinal order, for a run and for a dry run
+	{"orchestrator/offers", list(".", "proto", "orchestrator/planner"), none},
+	// decisions from reports: the only floating point on the way to a plan; decisions are journaled
+	{"orchestrator/feedback", list("."), none},
 	{"orchestrator/lease", list("."), all},
-	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress", "internal/wire"), all},                                       // who reads which stripe: no store, no clock
-	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},                                                // reads the store: no machine inside
-	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...", "orchestrator/ledger"), list("google.golang.org/protobuf")},       // the run's state: no machine inside
-	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress", "orchestrator/roster"), list("google.golang.org/protobuf")}, // when ranks begin: no store, no clock
-	{"orchestrator/mix", list(".", "mixing", "proto", "orchestrator/facts", "orchestrator/planner/...", "orchestrator/roster"), none},                               // requests → records: no store, no clock
+	// who reads which stripe: no store, no clock
+	{"orchestrator/roster", list(".", "proto", "orchestrator/offers", "orchestrator/planner/progress",
+		"internal/wire"), all},
+	// reads the store: no machine inside
+	{"orchestrator/ledger", list(".", "checkpoint", "proto", "orchestrator/planner/progress", "internal/wire"), all},
+	// the run's state: no machine inside
+	{"orchestrator/facts", list(".", "mixing", "checkpoint", "proto", "orchestrator/planner/...",
+		"orchestrator/ledger"), list("google.golang.org/protobuf")},
+	// when ranks begin: no store, no clock
+	{"orchestrator/attempts", list(".", "proto", "orchestrator/facts", "orchestrator/planner/progress",
+		"orchestrator/roster"), list("google.golang.org/protobuf")},
+	// requests → records: no store, no clock
+	{"orchestrator/mix", list(".", "mixing", "proto", "orchestrator/facts", "orchestrator/planner/...",
+		"orchestrator/roster"), none},
 	{"orchestrator", list(".", "mixing", "checkpoint", "proto", "orchestrator/...", shell), all},
 	{"sidecar/...", list(".", "constructors", "proto", "internal/seal", shell), all},
 
@@ -56,15 +74,24 @@ var rooms = []room{
 	{"internal/app/config/decode", list("internal/app/config/tree", "internal/app/config/value"), none},
 	{"internal/app/config/resume", list(".", "internal/app/config/decode"), none},
 	{"internal/app/config/identity", list("."), list("golang.org/x/crypto/blake2b")},
-	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all}, // the check of a mixture file includes filters and formats
+	// the check of a mixture file includes filters and formats
+	{"internal/app/config/...", list(".", "sources/filter", "sources/find"), all},
 
 	// for the command only
-	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/feedback", "internal/app/config/..."), all}, // mixture file → rooms
-	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...", "orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
+	// mixture file → rooms
+	{"internal/app/setup", list(".", "mixing", "proto", "sources/...", "constructors", "orchestrator/planner/...",
+		"orchestrator/feedback", "internal/app/config/..."), all},
+	{"internal/app/dryrun", list(".", "mixing", "sources/...", "constructors", "orchestrator/planner/...",
+		"orchestrator/offers", "internal/app/config/...", "internal/app/setup"), all},
 	{"internal/app/exit", list("."), none},
-	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/app/exit", "internal/app/supervisor"), list("google.golang.org/grpc")},
-	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...", "orchestrator/...", "internal/app/...", shell), all}, // wiring of the processes
-	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "orchestrator/planner", "internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup", "internal/app/supervisor"), none},
+	{"internal/app/rundir", list("checkpoint", "proto", "internal/seam", "internal/app/exit",
+		"internal/app/supervisor"), list("google.golang.org/grpc")},
+	// wiring of the processes
+	{"internal/app/roles", list(".", "mixing", "checkpoint", "proto", "sources/...", "sidecar/...",
+		"orchestrator/...", "internal/app/...", shell), all},
+	{"internal/app/report", list(".", "checkpoint", "proto", "orchestrator/facts", "orchestrator/planner",
+		"internal/app/exit", "internal/app/config/...", "internal/app/dryrun", "internal/app/setup",
+		"internal/app/supervisor"), none},
 	{"internal/app/supervisor", list(".", "internal/seam", "internal/failpoint"), list("golang.org/x/sys/unix")},
 	{"internal/verify/sim/...", all, all},
 
@@ -96,7 +123,10 @@ var owners = []struct {
 }
 
 // testOnly lists libraries that only tests, and packages whose name ends in test, may import.
-var testOnly = []string{"testing", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/cockroachdb/datadriven", "github.com/rogpeppe/go-internal"}
+var testOnly = []string{
+	"testing", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/cockroachdb/datadriven",
+	"github.com/rogpeppe/go-internal",
+}
 
 // tables lists package variables that never change and that Go cannot declare as constants.
 var tables = map[string][]string{

@@ -44,13 +44,13 @@ func newCollector(o *Orchestrator) *collector {
 		masked:      d("masked_total", "Segments that were masked after their step was planned."),
 		switches:    d("switches_total", "Stripes that a standby took over while this orchestrator runs."),
 		unprotected: d("unprotected_stripes", "Stripes without a standby that could take over at once."),
-		alert:       d("alert", "1 where the run lacks something, by kind.", "kind"),
+		alert:       d("alert", "1 while the run has an alert of this kind.", "kind"),
 		weight: d("source_weight", "Share of the mixture that is in force at the next step to be planned.",
 			"source"),
 		changes: d("mixture_changes_total", "Changes of the mixture that the journal holds."),
 		reports: d("reported_times_total", "Times of microbatches that trainers reported to this orchestrator."),
 		fit: d("cost_r2",
-			"Part of the variance of reported times that the predicted cost foretells, by the coefficients in force "+
+			"Part of the variance of reported times that the predicted cost explains, by the coefficients in force "+
 				"or the best.", "coefficients"),
 		offered: d("source_offered_ordinals", "Ordinals whose metadata is known.", "source"),
 	}

@@ -20,7 +20,7 @@ func (x *Mixture) PointOf(c *pb.Mixed) (mixing.Point, error) {
 	free, tokens := x.FreeFrom()
 	if x.s.Attempt == nil || c.AtStep != free || c.Attempt != x.s.Attempt.Attempt {
 		return mixing.Point{}, millrace.Errorf(millrace.ErrInvalid,
-			"the schedule counts tokens, and how many come before step %d is not known: leave --from-step out, or "+
+			"the schedule counts tokens, and their number before step %d is unknown: leave --from-step out, or "+
 				"write a schedule with from_tokens", c.AtStep)
 	}
 	return mixing.Point{Measure: mixing.Tokens, Count: tokens}, nil
@@ -195,8 +195,7 @@ func (x *Mixture) addedMilestones(c *pb.Mixed, add *pb.AddSource) ([]mixing.Mile
 	switch {
 	case len(milestones) > 1:
 		return nil, millrace.Errorf(millrace.ErrInvalid,
-			"the schedule goes on at %s %d, and what weight %s has there is not said: write all of it with `mix "+
-				"schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
+			"the schedule goes on at %s %d without a weight for %s there: write all of it with `mix schedule`", milestones[1].From.Measure, milestones[1].From.Count, add.Source)
 	case !milestones[0].Weights[i].IsZero():
 		return nil, millrace.Errorf(millrace.ErrInvalid,
 			"source %s has a weight of %s already: change it with `mix set`", add.Source, milestones[0].Weights[i])

@@ -143,7 +143,7 @@ func compact(c *cobra.Command, dir string, asJSON bool) error {
 	})
 }
 
-// folderBytes adds up the files of a folder. The open store drops files that it no longer needs meanwhile: what has gone counts nothing.
+// folderBytes adds up the sizes of the files in a folder. It ignores files that the open store drops meanwhile.
 func folderBytes(dir string) (total int64, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -162,7 +162,7 @@ func folderBytes(dir string) (total int64, err error) {
 	return total, nil
 }
 
-// describe turns what a store holds into a few words.
+// describe describes an entry of a store in a few words.
 func describe(what string, _ uint8, body []byte) string {
 	switch what {
 	case "record":

@@ -40,7 +40,7 @@ func exactArgs(n int, want string) cobra.PositionalArgs {
 // version is set by the linker for releases.
 var version = ""
 
-// programVersion is the release, or the revision the binary was built from.
+// programVersion returns the release, or the revision from which the binary was built.
 func programVersion() string {
 	if version != "" {
 		return version
@@ -69,7 +69,7 @@ func firstProblem(c *cobra.Command, err error) error {
 	return exit.Failure(ps[len(ps)-1])
 }
 
-// toolMemory keeps the garbage of commands that read data in bounds.
+// toolMemory bounds the heap of commands that read data.
 const toolMemory = 1 << 30
 
 // openJournal opens the journal of a stopped run for reading.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page lets write print to standard output. A reader that has seen enough is no failure.
+// page passes standard output to write. A reader that closed its end is no error.
 func page(c *cobra.Command, write func(w *bufio.Writer) error) error {
 	w := bufio.NewWriterSize(c.OutOrStdout(), 64<<10)
 	err := errors.Join(write(w), w.Flush())
@@ -23,7 +23,7 @@ func page(c *cobra.Command, write func(w *bufio.Writer) error) error {
 	return err
 }
 
-// meter shows how far long work is, on standard error and only where that is a terminal.
+// meter shows the progress of long work on standard error if that is a terminal.
 type meter struct {
 	out  io.Writer
 	what string
@@ -43,7 +43,7 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// show moves the line of one piece of work; a new piece begins a new line. Calls must not overlap.
+// show updates the line of one piece of work. A new piece begins a new line. Calls must not overlap.
 func (m *meter) show(what string, done, total int64) {
 	if m.out == nil {
 		return
@@ -57,10 +57,10 @@ func (m *meter) show(what string, done, total int64) {
 	if m.bar.GetMax64() != total {
 		m.bar.ChangeMax64(total)
 	}
-	_ = m.bar.Set64(done) // a display that fails is no reason to fail
+	_ = m.bar.Set64(done) // the work continues without a display
 }
 
-// clear takes the line away before something else is printed.
+// clear removes the line before other output.
 func (m *meter) clear() {
 	if m.bar != nil {
 		_ = m.bar.Clear()

@@ -73,7 +73,7 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	return firstProblem(c, failed)
 }
 
-// indexView is what is known of a source; the JSON names are what scripts read.
+// indexView describes a source. Scripts read the JSON names.
 type indexView struct {
 	Name    string `json:"name"`
 	Files   int    `json:"files"`

@@ -56,7 +56,7 @@ The run drops the full plans of old steps, as checkpoint_saved allows. Their dig
 	return c
 }
 
-// answers are what a ledger says, and the names of the sources by their numbers.
+// answers are a ledger's replies and the names of the sources by their numbers.
 type answers struct {
 	sources []string
 	replies []*proto.LedgerReply
@@ -103,7 +103,7 @@ func (l *ledgerQuery) nothing() string {
 		"quarantined samples, of which the ledger keeps the newest; in block order only steps whose full plan is kept are searched", l.dir, l.sample)
 }
 
-// request is the question with the sample's source told from its id; sources are those of the run.
+// request returns the question with the sample's source split from its id. Sources are those of the run.
 func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 	if l.sample == "" {
 		return &proto.LedgerRequest{ByStep: true, Step: l.step}, nil
@@ -125,7 +125,7 @@ func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 		l.sample, sources[0], strings.Join(sources, ", "))
 }
 
-// live asks the orchestrator of a run that goes on.
+// live asks the orchestrator of a running run.
 func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
 	now, err := rundir.AskStatus(c.Context(), l.dir)
 	if err != nil {
@@ -158,7 +158,7 @@ func (l *ledgerQuery) live(c *cobra.Command) (*answers, error) {
 	return out, nil
 }
 
-// stored asks the ledger of a run that is stopped.
+// stored asks the ledger of a stopped run.
 func (l *ledgerQuery) stored() (*answers, error) {
 	store, err := openJournal(l.dir)
 	if err != nil {

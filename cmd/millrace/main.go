@@ -1,4 +1,5 @@
-// Command millrace is the one binary: every role of a run and every tool around it. It holds wiring and flags only.
+// Command millrace is the only binary: every role of a run and every tool. This package holds flags and wiring;
+// internal/app has the rest.
 package main
 
 import (

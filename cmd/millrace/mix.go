@@ -120,7 +120,7 @@ func (m *mix) count(args []string, n int, want string) error {
 	return nil
 }
 
-// weights reads NAME=WEIGHT arguments. A name may hold an equals sign, a weight none.
+// weights reads NAME=WEIGHT arguments. A name may contain an equals sign.
 func weights(args []string) ([]*proto.SourceWeight, error) {
 	if len(args) == 0 {
 		return nil, errors.New("write the weight of each source, such as web=0.5 code=0.5")

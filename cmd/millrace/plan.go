@@ -112,13 +112,13 @@ func (p *plan) run(c *cobra.Command, args []string) error {
 	return exit.Failure(pages.Write(p.html))
 }
 
-// planned is a stretch of a run that is planned and shown.
+// planned is a range of steps that are planned and shown.
 type planned struct {
 	from, to  uint64 // steps, to excluded
 	ranks     int
-	manifests []*millrace.Manifest // of the sources, while it runs
+	manifests []*millrace.Manifest // of the sources; set during run
 	show      func(context.Context, *dryrun.Walk, *dryrun.Step) error
-	ended     func(steps uint64) error // hears how many steps the run has, where that is fewer than to
+	ended     func(steps uint64) error // gets the number of steps of the run if it is less than to
 }
 
 func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
@@ -234,7 +234,7 @@ func (p *plan) print(w *bufio.Writer, step *report.Step) error {
 	return w.Flush()
 }
 
-// printExplained writes why the newest step costs what it costs.
+// printExplained writes why the newest step costs as much as it does.
 func (p *plan) printExplained(w *bufio.Writer, walk *dryrun.Walk, pages *report.Plots) error {
 	e := walk.Explain()
 	if p.html != "" {

@@ -96,7 +96,7 @@ func (p *preview) run(c *cobra.Command, mixture string) error {
 	})
 }
 
-// batchView is a rank's part of a step; the JSON names are what scripts read.
+// batchView is a rank's part of a step. Scripts read the JSON names.
 type batchView struct {
 	Step         uint64      `json:"step"`
 	Rank         int         `json:"rank"`

@@ -29,7 +29,7 @@ type restart struct {
 	timeout time.Duration // for one role
 }
 
-// restarted is what is printed of a role whose process was exchanged.
+// restarted is the result for a role whose process was replaced.
 type restarted struct {
 	Role    string  `json:"role"`
 	Name    string  `json:"name"`
@@ -99,8 +99,8 @@ func (r *restart) run(c *cobra.Command) error {
 	})
 }
 
-// queue is the names of the roles to restart, in the order in which a run notices it least: what stands by first, then what it stands by
-// for; whoever plans comes last, when all others are new.
+// queue returns the names of the roles to restart: standbys first, then the processes that they protect, and the
+// orchestrator last.
 func (r *restart) queue(roles []supervisor.Role) ([]string, error) {
 	order := []string{"shadow", "loader", "constructor", "sidecar", "orchestrator"}
 	var all []string
@@ -145,10 +145,10 @@ func (r *restart) exchange(ctx context.Context, name string) (*restarted, error)
 	return &restarted{Role: after.Role, Name: name, Was: before.Pid, Pid: after.Pid, Seconds: clock.Now().Sub(start).Seconds()}, nil
 }
 
-// lookEvery is the pause between two looks at what changes.
+// lookEvery is the pause between two looks at the run.
 const lookEvery = 20 * time.Millisecond
 
-// await waits until a role is as wanted.
+// await waits until a role has the wanted state.
 func (r *restart) await(ctx context.Context, name string, wanted func(supervisor.Role) bool) (supervisor.Role, error) {
 	for {
 		roles, running, err := rundir.Roles(r.dir)
@@ -169,7 +169,7 @@ func (r *restart) await(ctx context.Context, name string, wanted func(supervisor
 	}
 }
 
-// settled waits until the run is as it was: every role is connected to the orchestrator, and what had a shadow to stand by for it has one.
+// settled waits until every role is connected to the orchestrator and every stripe that had a standby has one again.
 func (r *restart) settled(ctx context.Context) error {
 	for {
 		missing := "the orchestrator does not answer"
@@ -191,7 +191,7 @@ func (r *restart) settled(ctx context.Context) error {
 	}
 }
 
-// unsettled says what is not yet as it should be, or nothing.
+// unsettled names the first role or stripe that is not ready, or nothing.
 func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 	shadows := false
 	for _, role := range roles {

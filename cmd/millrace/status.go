@@ -60,7 +60,7 @@ func watchStatus(c *cobra.Command, dir string, asJSON bool) error {
 	}
 }
 
-// oneStatus prints the status once and tells whether the run goes on.
+// oneStatus prints the status once and reports whether the run goes on.
 func oneStatus(ctx context.Context, c *cobra.Command, dir string, asJSON bool) (running bool, err error) {
 	roles, running, err := rundir.Roles(dir)
 	if err != nil {

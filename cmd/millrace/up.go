@@ -83,7 +83,7 @@ func (u *up) run(c *cobra.Command) error {
 	if err := u.validate(); err != nil {
 		return err
 	}
-	// A stop that comes while the mixture is read is a clean one as well.
+	// A stop during the reading of the mixture is also clean.
 	ctx, quiet := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer quiet()
 	cfg, err := config.Load(u.mixture)
@@ -149,7 +149,7 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	events.Write(event.Weigh("exit"))
 	var failed *supervisor.FailedError
 	if errors.As(err, &failed) {
-		// For trainers that no role was left to tell.
+		// For trainers that no role could tell.
 		text, _ := json.Marshal(map[string]string{"state": "failed", "reason": err.Error()})
 		err = errors.Join(err, os.WriteFile(rundir.OutcomeFile(u.runDir), text, 0o600))
 	}
@@ -159,8 +159,8 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	return nil
 }
 
-// judge: the orchestrator's end is the run's, unless it was asked to leave alone or waits for room on its disk. Anything else is started
-// again.
+// judge decides what follows the end of a child. The orchestrator's end is the run's end, unless it was asked to leave
+// or waits for disk space. Every other child is restarted.
 func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 	planner := child.Role == "orchestrator"
 	switch {
@@ -178,7 +178,7 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 	return supervisor.Restart
 }
 
-// children are the roles in the order they are started; they are stopped in the reverse order.
+// children returns the roles in the order of their start. They are stopped in the reverse order.
 func (u *up) children(cfg *config.Config) []supervisor.Child {
 	base := func(role, name string, more ...string) supervisor.Child {
 		args := append([]string{role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks), "--world-size", strconv.Itoa(u.world)}, more...)

@@ -62,7 +62,7 @@ func (v *validator) checkCost() {
 	}
 }
 
-// checkFormulas checks a cost that is given.
+// checkFormulas checks a given cost.
 func (v *validator) checkFormulas() {
 	c := v.c.Cost
 	_, linear := v.Place("cost.linear")
@@ -81,7 +81,7 @@ func (v *validator) checkFormulas() {
 	}
 }
 
-// checkModel checks what the dimensions say of each other, and fills in those that follow from others.
+// checkModel checks the dimensions of a model against each other and fills in the derived ones.
 func (v *validator) checkModel() {
 	m := v.c.Model
 	if m.KVHeads == 0 {

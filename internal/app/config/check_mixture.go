@@ -14,7 +14,7 @@ func (v *validator) checkMixture() {
 	given := v.given("mixture", "weights", "groups", "schedule")
 	switch {
 	case !v.Sound("mixture"):
-		// What is wrong in one milestone says nothing of the others, but the order of milestones needs all of them.
+		// A mistake in one milestone does not affect the others, but their order needs all of them.
 	case len(given) > 1:
 		v.wrongKey("mixture."+given[1], "`mixture` has both "+tree.Quote(given[0])+" and "+tree.Quote(given[1]),
 			"keep `weights` or `groups` for one mixture, or `schedule` for one that changes")
@@ -94,7 +94,8 @@ func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
 	}
 }
 
-// checkOrder checks that milestones follow each other in one unit and that a ramp is through before the next milestone begins.
+// checkOrder checks that milestones follow each other in one unit and that a ramp ends before the next milestone
+// begins.
 func (v *validator) checkOrder(list string, milestones []Milestone) {
 	for i := 1; i < len(milestones); i++ {
 		before, inTokens := milestones[i-1].From()

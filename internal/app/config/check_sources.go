@@ -14,7 +14,7 @@ import (
 	"millrace/sources/find"
 )
 
-// checkSources checks each source and fills in the format that its files tell and what happens when it is through.
+// checkSources checks each source and fills in its format and on_exhausted.
 func (v *validator) checkSources() {
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
@@ -35,7 +35,7 @@ func (v *validator) checkSources() {
 	}
 }
 
-// checkFilter reads the expression of a filter of a source, where there is one.
+// checkFilter checks the expression of a filter, if there is one.
 func (v *validator) checkFilter(path, text string, s *Source) {
 	if _, ok := v.Place(path); !ok || !v.Sound(path) {
 		return
@@ -65,8 +65,8 @@ func (v *validator) checkPatterns(path string, s *Source) {
 	}
 }
 
-// checkExhaustion settles what happens when a source is through. Under stop.epochs every source has that many passes, so none may
-// repeat or leave before. Else max_epochs bounds the passes of a source that repeats, too: it leaves after them.
+// checkExhaustion fills in on_exhausted. Under stop.epochs every source has that many passes, so no source may repeat
+// or leave earlier. Otherwise max_epochs also bounds the passes of a source that repeats: it leaves after them.
 func (v *validator) checkExhaustion(path string, s *Source) {
 	if !v.Sound("stop", path+".on_exhausted", path+".max_epochs") {
 		return

@@ -11,7 +11,7 @@ import (
 	"millrace/sources/filter"
 )
 
-// inherit fills in what a stage leaves out.
+// inherit fills in the keys that a stage leaves out.
 func (v *validator) inherit() {
 	before := v.c.AllStages()[0]
 	for i := range v.c.Stages {
@@ -33,7 +33,7 @@ func (v *validator) inherit() {
 	}
 }
 
-// checkStages checks the stages against each other and each against what holds for all.
+// checkStages checks the stages against each other and against the settings of the whole run.
 func (v *validator) checkStages() {
 	all := v.c.AllStages()
 	sound := v.Sound("sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages")
@@ -82,7 +82,7 @@ func (v *validator) checkStageFilters() {
 	}
 }
 
-// checkFrom checks where a stage begins.
+// checkFrom checks the beginning of a stage.
 func (v *validator) checkFrom(i int, all []Stage) bool {
 	path, s := fmt.Sprintf("stages[%d]", i-1), &all[i]
 	if at, _ := v.Place(path); at.Kind != tree.Mapping || !v.Sound(path) {
@@ -116,7 +116,7 @@ func (v *validator) checkFrom(i int, all []Stage) bool {
 	return false
 }
 
-// checkRamp checks a stage's ramp, and that the stage after it does not cut it off unsaid.
+// checkRamp checks a stage's ramp. The next stage may cut it off only with a batch size of its own.
 func (v *validator) checkRamp(i int, all []Stage) bool {
 	s, path := &all[i], stageKey(i, "rampup_batch_size")
 	r := s.RampupBatchSize
@@ -141,7 +141,7 @@ func (v *validator) checkRamp(i int, all []Stage) bool {
 	return false
 }
 
-// checkWhole refuses a stage that begins while the ramp of the stage before is under way and says nothing of its own batch size.
+// checkWhole refuses a stage without a batch size of its own that begins during the ramp of the stage before.
 func (v *validator) checkWhole(i int, all []Stage) bool {
 	if i+1 == len(all) {
 		return true
@@ -161,7 +161,7 @@ func (v *validator) checkWhole(i int, all []Stage) bool {
 	return false
 }
 
-// checkShape checks a stage's sizes against what holds for the whole run.
+// checkShape checks a stage's sizes against the settings of the whole run.
 func (v *validator) checkShape(i int, s *Stage) {
 	c := v.c
 	if v.Sound("pad_multiple") && s.SequenceLength%c.PadMultiple != 0 {
@@ -190,7 +190,7 @@ func (v *validator) checkSpread() {
 	}
 }
 
-// checkAxes: what context parallelism asks of the padding, and what can be broadcast.
+// checkAxes checks the padding for context parallelism, and the axes of broadcast.
 func (v *validator) checkAxes() {
 	c := v.c
 	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 && uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
@@ -213,7 +213,7 @@ func (v *validator) checkAxes() {
 	}
 }
 
-// padCure names the least pad_multiple that goes with cp and the one that is there.
+// padCure names the least pad_multiple for cp and the present pad_multiple.
 func (v *validator) padCure() string {
 	pad, chunks := uint64(v.c.PadMultiple), 2*uint64(v.c.Parallelism.CP)
 	a, b := pad, chunks

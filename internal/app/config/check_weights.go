@@ -10,7 +10,7 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// checkShares checks the weights or groups of one mapping: every source has its place in it, so that none is forgotten half-way.
+// checkShares checks the weights or groups of one mapping. Every source must be in it, so that no source is forgotten.
 func (v *validator) checkShares(path string, w Weights, g Groups) {
 	if at, ok := v.Place(path + ".weights"); ok && at.Kind == tree.Mapping {
 		m := members{validator: v, at: path + ".weights", seen: map[string]string{}}
@@ -24,7 +24,7 @@ func (v *validator) checkShares(path string, w Weights, g Groups) {
 	}
 }
 
-// members goes through one tree of weights and notes which sources it names.
+// members walks one tree of weights and notes the sources that it names.
 type members struct {
 	*validator
 	at      string            // the path of the whole
@@ -33,7 +33,7 @@ type members struct {
 	vain    bool              // all weights of some group are zero
 }
 
-// weights checks the weights of sources; whole tells that they are not those of a group.
+// weights checks the weights of sources. Whole is false for the weights of a group.
 func (m *members) weights(path string, w Weights, whole bool) {
 	at, _ := m.Place(path)
 	if at.Kind != tree.Mapping {
@@ -55,7 +55,7 @@ func (m *members) weights(path string, w Weights, whole bool) {
 	m.allZero(path, (whole || len(w.Given) > 0) && !slices.ContainsFunc(w.Given, func(x Weight) bool { return !x.Value.IsZero() }))
 }
 
-// allZero notes a set of weights that are all zero: reported at the end, if nothing else is wrong with it.
+// allZero notes a set of weights that are all zero. It is reported at the end if the set has no other mistake.
 func (m *members) allZero(path string, vain bool) {
 	if vain && m.sourcesKnown(path) {
 		at, _ := m.Place(path)
@@ -63,7 +63,7 @@ func (m *members) allZero(path string, vain bool) {
 	}
 }
 
-// sourcesKnown tells whether nothing below a path is wrong, a source that is left out of it included.
+// sourcesKnown reports whether no mistake was found below a path, left-out sources included.
 func (m *members) sourcesKnown(path string) bool {
 	if path != m.at || !m.sourcesNamed() {
 		return m.Sound(path)
@@ -76,7 +76,7 @@ func (m *members) sourcesKnown(path string) bool {
 	return m.Sound(path)
 }
 
-// source notes one source that is named at a path.
+// source notes one source that stands at a path.
 func (m *members) source(path, source, unknown string) {
 	if _, known := m.c.Source(source); m.sourcesNamed() && !known {
 		cure := "add it under `sources`, or take its weight out"
@@ -101,7 +101,7 @@ func (m *members) groups(path string, g Groups) {
 	for i := range g {
 		at := decode.Join(path, g[i].Name)
 		if n, _ := m.Place(at); n.Kind != tree.Mapping || !m.Sound(at+".weight", at+".weights", at+".groups") {
-			m.vain = true // what is wrong with it says nothing of the others, but they may not be all
+			m.vain = true // its mistake does not affect the others, but their sum is unknown
 			continue
 		}
 		switch given := m.given(at, "weights", "groups"); len(given) {
@@ -120,7 +120,7 @@ func (m *members) groups(path string, g Groups) {
 	m.allZero(path, len(g) > 0 && !slices.ContainsFunc(g, func(x Group) bool { return !x.Weight.IsZero() }))
 }
 
-// end reports sources that the whole leaves out, and bounds that those it names cannot keep.
+// end reports sources that are left out, and bounds that the named sources cannot keep.
 func (m *members) end(at *tree.Node) {
 	if !m.sourcesNamed() || m.vain {
 		return
@@ -135,7 +135,7 @@ func (m *members) end(at *tree.Node) {
 	}
 }
 
-// derived checks a rule and what it takes.
+// derived checks a rule and its sources.
 func (m *members) derived(path string, d *Derived, whole bool) {
 	if !m.Sound(path) {
 		m.vain = true
@@ -157,7 +157,7 @@ func (m *members) derived(path string, d *Derived, whole bool) {
 	m.takes(path, d)
 }
 
-// takes checks that a rule has what it needs and nothing else.
+// takes checks that a rule has the keys that it needs and no others.
 func (m *members) takes(path string, d *Derived) {
 	budget, other := "budget_tokens", "budget_samples"
 	if m.c.Mixture.Unit == millrace.UnitSamples {
@@ -184,7 +184,7 @@ func (m *members) takes(path string, d *Derived) {
 	}
 }
 
-// checkFractions checks the bounds of each source by themselves.
+// checkFractions checks the bounds of each source.
 func (v *validator) checkFractions() {
 	for i := range v.c.Sources {
 		s := &v.c.Sources[i]
@@ -212,7 +212,7 @@ func (v *validator) fraction(path string, d value.Decimal, positive bool) {
 	}
 }
 
-// bounds compares the bounds of the sources that have weight here with the whole.
+// bounds compares the bounds of the sources that have weight here with the whole mixture.
 func (m *members) bounds() {
 	least, most := uint64(0), uint64(0)
 	for _, n := range m.weighty {

@@ -12,7 +12,7 @@ import (
 	"millrace/internal/app/config/value"
 )
 
-// Abs returns a path of the file as an absolute one; URLs stay as they are.
+// Abs returns a path of the file as an absolute one. URLs stay unchanged.
 func (c *Config) Abs(path string) string {
 	if isURL(path) || filepath.IsAbs(path) {
 		return path
@@ -20,7 +20,7 @@ func (c *Config) Abs(path string) string {
 	return filepath.Join(c.Base, path)
 }
 
-// isURL tells whether a path names a remote object: scheme://rest.
+// isURL reports whether a path names a remote object: scheme://rest.
 func isURL(path string) bool {
 	scheme, _, ok := strings.Cut(path, "://")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/*?[{\\")
@@ -38,7 +38,7 @@ func (c *Config) Source(name string) (*Source, bool) {
 	return &c.Sources[i], true
 }
 
-// Epochs returns the passes after which the run ends, 0 where it does not end by epochs.
+// Epochs returns the number of passes after which the run ends, or 0 if it does not end by epochs.
 func (c *Config) Epochs() uint32 {
 	if c.Stop == nil {
 		return 0
@@ -46,7 +46,7 @@ func (c *Config) Epochs() uint32 {
 	return c.Stop.Epochs
 }
 
-// Passes returns how often the source is read before it is exhausted, 0 where it never is.
+// Passes returns the number of passes after which the source is exhausted, or 0 for a source without end.
 func (c *Config) Passes(s *Source) uint32 {
 	if n := c.Epochs(); n > 0 {
 		return n
@@ -77,7 +77,7 @@ func remote(s *Source, pattern string) string {
 	return "source " + tree.Quote(s.Name) + " is remote, and remote files are not read yet: " + tree.Quote(pattern)
 }
 
-// Budget returns what unimax divides: in tokens or samples, as the mixture counts.
+// Budget returns the amount that unimax divides, in tokens or samples as the mixture counts.
 func (c *Config) Budget(d *Derived) uint64 {
 	if n := d.BudgetTokens + d.BudgetSamples; n > 0 || c.Stop == nil || c.Mixture.Unit != millrace.UnitTokens {
 		return n
@@ -85,7 +85,7 @@ func (c *Config) Budget(d *Derived) uint64 {
 	return c.Stop.Tokens
 }
 
-// Bounds returns the least and the most of the mixture that a source with weight may have, in billionths.
+// Bounds returns the least and the largest fraction of the mixture for a source with weight, in billionths.
 func (c *Config) Bounds(s *Source) (least, most uint64) {
 	least, most = c.Mixture.Floor.Billionths(), value.Billion
 	if s.MinFraction.Text != "" {
@@ -104,8 +104,8 @@ func (c *Config) AllStages() []Stage {
 	return append([]Stage{first}, c.Stages...)
 }
 
-// StageFilterSets returns the different sets of filters that stages have, in order, and of every stage the number of its own, from 1, or 0 where it
-// has none: the bit by which loaders answer for it.
+// StageFilterSets returns the different sets of the stages' filters in order. It also returns for every stage the
+// number of its set, from 1, or 0 without filters. Loaders answer for a set by the bit of that number.
 func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
 	for _, s := range c.AllStages() {
 		at := 0
@@ -120,7 +120,7 @@ func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
 	return sets, of
 }
 
-// Shape returns what decides the bytes of the first stage's microbatches apart from their segments.
+// Shape returns the settings that decide the bytes of the first stage's microbatches, apart from their segments.
 func (c *Config) Shape() millrace.Shape {
 	return millrace.Shape{
 		SequenceLength: c.SequenceLength,
@@ -133,7 +133,7 @@ func (c *Config) Shape() millrace.Shape {
 	}
 }
 
-// Shapes returns what decides the bytes of each stage's microbatches apart from their segments, the first stage's first.
+// Shapes returns the settings that decide the bytes of each stage's microbatches, apart from their segments.
 func (c *Config) Shapes() []millrace.Shape {
 	var out []millrace.Shape
 	for _, in := range c.AllStages() {
@@ -141,7 +141,7 @@ func (c *Config) Shapes() []millrace.Shape {
 		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(c.capTokens(&in))
 		out = append(out, shape)
 		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
-			in.SequenceLength /= 2 // as the planner does
+			in.SequenceLength /= 2 // as in the planner
 			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
 			out = append(out, shape)
 		}
@@ -149,7 +149,7 @@ func (c *Config) Shapes() []millrace.Shape {
 	return out
 }
 
-// capTokens is a stage's micro_batch_size * sequence_length * cap_slack, rounded down, exactly.
+// capTokens returns a stage's micro_batch_size * sequence_length * cap_slack, rounded down.
 func (c *Config) capTokens(in *Stage) uint64 {
 	num, den := c.CapSlack.Fraction()
 	return value.MulDiv(uint64(in.MicroBatchSize)*uint64(in.SequenceLength), num, den)
@@ -164,7 +164,8 @@ func (c *Config) StepTokens() uint64 {
 	return most
 }
 
-// Topology arranges the trainer's ranks. An error names what would divide; it wraps millrace.ErrInvalid.
+// Topology arranges the trainer's ranks. If the ranks do not divide, the error names numbers that do; it wraps
+// millrace.ErrInvalid.
 func (c *Config) Topology(ranks int) (millrace.Topology, error) {
 	t := millrace.Topology{Ranks: ranks, TP: int(c.Parallelism.TP), CP: int(c.Parallelism.CP), PP: int(c.Parallelism.PP)}
 	if err := t.Validate(); err != nil {
@@ -177,7 +178,8 @@ func (c *Config) Topology(ranks int) (millrace.Topology, error) {
 	return t, err
 }
 
-// group returns how many data-parallel ranks are balanced among themselves, 0 for all. An error names the key.
+// group returns the number of data-parallel ranks that are balanced among themselves, 0 for all. An error names the
+// key.
 func (c *Config) group(t millrace.Topology) (int, error) {
 	if c.Distribute == nil || c.Distribute.Group == 0 {
 		return 0, nil
@@ -193,14 +195,15 @@ func (c *Config) group(t millrace.Topology) (int, error) {
 	return group / unit, nil
 }
 
-// Group returns how many data-parallel ranks of a topology that Topology made are balanced among themselves; 0: all.
+// Group returns the number of data-parallel ranks that are balanced among themselves, 0 for all. The topology must come
+// from Topology.
 func (c *Config) Group(t millrace.Topology) int {
 	n, _ := c.group(t) // Topology has refused what does not divide
 	return n
 }
 
-// divides returns the place, the message and the cure of the first batch size of the run that does not divide into whole microbatches
-// of a number of data-parallel ranks; ok tells that all do. The stages are otherwise valid.
+// divides returns the place, the message and the cure of the first batch size that does not divide into whole
+// microbatches of dp ranks. It returns ok if all do. The stages must be valid otherwise.
 func (c *Config) divides(dp int, by string) (path, msg, cure string, ok bool) {
 	for i, in := range c.AllStages() {
 		unit := uint64(in.MicroBatchSize) * uint64(dp)
@@ -225,7 +228,7 @@ func (c *Config) divides(dp int, by string) (path, msg, cure string, ok bool) {
 	return "", "", "", true
 }
 
-// stageKey is the path of a stage's key; the first stage's stand at the top.
+// stageKey returns the path of a stage's key. The keys of the first stage are at the top level.
 func stageKey(stage int, key string) string {
 	if stage == 0 {
 		return key
@@ -242,8 +245,8 @@ func multiples(n, unit uint32) string {
 	return fmt.Sprintf("%d or %d", below, above)
 }
 
-// ErrorAt makes an error at the place of a key, such as sources.web.path, for what only the caller can find out (a file that is
-// not there, a vocabulary that cannot be read). It wraps millrace.ErrInvalid.
+// ErrorAt returns an error at the place of a key, such as sources.web.path. It is for mistakes that only the caller can
+// find: a missing file, a vocabulary that cannot be read. It wraps millrace.ErrInvalid.
 func (c *Config) ErrorAt(path, msg, cure string) error {
 	if c.doc == nil {
 		return &tree.Error{File: c.File, Line: 1, Column: 1, Msg: path + ": " + msg, Cure: cure}

@@ -59,7 +59,7 @@ var examples = map[string]string{
 	"sample_bytes":      "64MiB",
 }
 
-// hubCure says how a tokenizer of the Hugging Face hub is used.
+// hubCure is the advice for a tokenizer of the Hugging Face hub.
 const hubCure = "download the model's rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) and write `path:` with its place; " +
 	"for GPT-2 write `name: gpt2`"
 

@@ -8,8 +8,8 @@ import (
 	"millrace/internal/app/config/identity"
 )
 
-// Identity returns the run's identity. Writing a default out does not change it. Set Tokenizer.Fingerprint before; without it
-// the tokenizer stands for itself by name.
+// Identity returns the run's identity. A default that is written out does not change it. Set Tokenizer.Fingerprint
+// before; without a fingerprint the name of the tokenizer counts.
 func (c *Config) Identity() identity.Identity {
 	var id identity.Identity
 	add := func(name string, value any) {
@@ -143,7 +143,7 @@ func (g *Group) identity(c *Config) string {
 	return g.Weight.String() + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// identity writes what decides a source's documents in one line: `jsonl text=meta.body renormalize`.
+// identity writes the settings that decide a source's documents in one line: `jsonl text=meta.body renormalize`.
 func (s *Source) identity(c *Config) string {
 	parts := []string{string(s.Format)}
 	if s.Format.HoldsText() {

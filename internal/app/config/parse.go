@@ -33,8 +33,9 @@ func Load(path string) (*Config, error) {
 	return Parse(path, content, base)
 }
 
-// Parse validates the content of a mixture file. The name is for messages. Relative paths are relative to base, an absolute
-// directory, where formats are looked up that the patterns do not tell; an empty base looks nothing up. An error is [tree.Errors].
+// Parse validates the content of a mixture file. Name is for messages. Relative paths are relative to base, an absolute
+// directory. Parse looks there for the formats that the patterns do not tell; with an empty base it does not look. An
+// error is [tree.Errors].
 func Parse(name string, content []byte, base string) (*Config, error) {
 	doc, errs := tree.Read(name, content)
 	if len(errs) > 0 {
@@ -51,8 +52,8 @@ func Parse(name string, content []byte, base string) (*Config, error) {
 	return c, nil
 }
 
-// MarshalResolved returns the configuration as JSON for the processes of one run: every default is filled in and Base is absolute,
-// so that it reads the same wherever they stand. It is internal to one version of the binary; users write the mixture file.
+// MarshalResolved returns the configuration as JSON for the processes of one run. It has every default filled in and an
+// absolute Base, so every process reads the same. It belongs to one version of the binary.
 func (c *Config) MarshalResolved() ([]byte, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -61,7 +62,8 @@ func (c *Config) MarshalResolved() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalResolved reads what MarshalResolved wrote. The result has no places in a file: its errors name the file alone.
+// UnmarshalResolved reads the JSON of MarshalResolved. The result has no places in a file: its errors name the file
+// alone.
 func UnmarshalResolved(b []byte) (*Config, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -72,8 +74,9 @@ func UnmarshalResolved(b []byte) (*Config, error) {
 	return c, nil
 }
 
-// LoadMilestones reads the entries of a schedule from a file of its own: a list as under mixture.schedule of a mixture file, or that list under the key `schedule`. The
-// first may begin anywhere and be a ramp. Whether the weights are those of a run's sources is not looked at. An error wraps millrace.ErrInvalid.
+// LoadMilestones reads a schedule from a file: a list as under mixture.schedule, or that list under the key `schedule`.
+// The first entry may begin anywhere and be a ramp. LoadMilestones does not compare the weights with the sources of a
+// run. An error wraps millrace.ErrInvalid.
 func LoadMilestones(path string) ([]Milestone, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +121,7 @@ func LoadMilestones(path string) ([]Milestone, error) {
 	return file.Schedule, nil
 }
 
-// check runs every check whose keys could be read; each reports on its own.
+// check runs every check. Each looks only at keys without a mistake.
 func (v *validator) check() {
 	v.checkSizes()
 	v.checkAxes()

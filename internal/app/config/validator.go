@@ -5,7 +5,7 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// validator checks what no single key shows, and fills in the defaults that depend on other keys.
+// validator checks keys against each other and fills in the defaults that depend on other keys.
 type validator struct {
 	*decode.Decoder
 	c *Config
@@ -20,7 +20,7 @@ func (v *validator) wrong(path, msg, cure string) {
 // wrongKey reports a mistake at a path's key: for a key that should not be there.
 func (v *validator) wrongKey(path, msg, cure string) { v.Fail(path, v.KeyOf(path), msg, cure) }
 
-// written returns the first of the paths that stands in the file, to point at, else the last.
+// written returns the first of the paths that is in the file, or the last one.
 func (v *validator) written(paths ...string) string {
 	for _, p := range paths {
 		if _, ok := v.Place(p); ok {
@@ -30,7 +30,7 @@ func (v *validator) written(paths ...string) string {
 	return paths[len(paths)-1]
 }
 
-// given returns which keys of a mapping are written.
+// given returns the keys of a mapping that are written in the file.
 func (v *validator) given(path string, keys ...string) (out []string) {
 	for _, k := range keys {
 		if _, ok := v.Place(decode.Join(path, k)); ok {
@@ -40,7 +40,7 @@ func (v *validator) given(path string, keys ...string) (out []string) {
 	return out
 }
 
-// sourcesNamed tells whether the names of the sources are known, whatever else may be wrong with them.
+// sourcesNamed reports whether the names of the sources are known.
 func (v *validator) sourcesNamed() bool {
 	at, ok := v.Place("sources")
 	return ok && at.Kind == tree.Mapping

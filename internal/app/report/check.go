@@ -88,7 +88,8 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 	return err
 }
 
-// printFirst shows the first steps and the cost of the first by rank. One data-parallel rank waits for no other, so it has fewer columns.
+// printFirst writes the first steps, and the cost of the first one by rank. A single data-parallel rank waits for no
+// other, so it has fewer columns.
 func printFirst(w io.Writer, r *dryrun.Report) error {
 	balance, several := r.FirstSteps[0].Explain.Balance, len(r.FirstSteps[0].Explain.Ranks) > 1
 	rows := []string{Row("\nSTEP", "TOKENS", "FILL", "CONTENT")}
@@ -117,7 +118,7 @@ GAP is how much the step costs above BOUND. Another placement saves at most that
 	return nil
 }
 
-// printPrices says what other choices would cost.
+// printPrices writes the cost of other settings.
 func printPrices(w io.Writer, r *dryrun.Report) error {
 	if r.Prices == nil || len(r.Prices.Choices) < 2 {
 		return nil
@@ -207,7 +208,7 @@ func ending(reason string) string {
 	return why + ";" + more
 }
 
-// printStages says when a run's batches change.
+// printStages writes the stages and their batches.
 func printStages(w io.Writer, run *dryrun.RunReport) error {
 	rows := []string{Row("\nSTAGE", "FROM", "BEGINS", "SEQUENCE", "BATCH", "MICRO", "MICROBATCHES", "PACKING")}
 	for i, s := range run.Stages {
@@ -239,7 +240,7 @@ func printStages(w io.Writer, run *dryrun.RunReport) error {
 	return nil
 }
 
-// printProcesses says what reads, and what stands by for it.
+// printProcesses writes the numbers of loaders and shadows.
 func printProcesses(w io.Writer, run *dryrun.RunReport) {
 	lost := "which take over the sources of a lost loader"
 	if run.Shadows == 0 {

@@ -41,15 +41,15 @@ func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
 	return err
 }
 
-// What a picture of costs has room for.
+// The size of a picture of costs.
 const (
 	mostRows = 16
 	barWidth = 40
 	sparks   = 24
 )
 
-// printRanks draws what each rank costs: a bar of its sum, and a column for each of its microbatches. Of many ranks the dearest and the
-// cheapest are shown.
+// printRanks draws the cost of each rank: a bar for its sum, and a column for each of its microbatches. Of many ranks
+// it shows the most and the least expensive ones.
 func printRanks(w io.Writer, e *dryrun.Explained) {
 	order := make([]int, len(e.Ranks))
 	for r := range order {
@@ -87,7 +87,7 @@ func bar(part float64, width int) string {
 	return text + strings.Repeat(" ", width-(eighths+7)/8)
 }
 
-// spark is a row of columns, each the dearest of as many microbatches as make them fit.
+// spark is a row of columns. Each stands for the most expensive one of several microbatches, so that all fit.
 func spark(costs []float64, most float64) string {
 	var out strings.Builder
 	for part := range slices.Chunk(costs, (len(costs)+sparks-1)/sparks) {

@@ -11,7 +11,8 @@ import (
 	"millrace/internal/app/dryrun"
 )
 
-// Plots collects the data of a page of plots. It keeps the costs of single microbatches for the dearest step only.
+// Plots collects the data of a page of plots. It keeps the costs of single microbatches for the most expensive step
+// only.
 type Plots struct {
 	Mixture string
 	Ranks   int
@@ -33,7 +34,7 @@ func (p *Plots) Add(e *dryrun.Explained, lengths [32]uint64) {
 	}
 }
 
-// pageHead is the style of a page; it asks for nothing from anywhere.
+// pageHead is the head of a page. It loads nothing.
 const pageHead = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>%[1]s</title>
 <style>
@@ -104,7 +105,7 @@ func (p *Plots) summary(b *bytes.Buffer) {
 	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(strings.Join(says, " · ")))
 }
 
-// mixed are two lines a source: what it has of all that was placed, and what it should have.
+// mixed returns two lines for each source: its share of all placed tokens and its target.
 func (p *Plots) mixed() (out []series) {
 	for i, m := range p.steps[0].Mixture {
 		placed, target := series{name: m.Source, color: i}, series{name: m.Source, color: i, target: true}

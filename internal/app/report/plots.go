@@ -13,7 +13,7 @@ type series struct {
 	name   string
 	values []float64
 	color  int
-	target bool // dashed, and without a name of its own where it shares the color of another
+	target bool // dashed, and without a name if it shares the color of another line
 }
 
 // The plots' measures, in SVG units.
@@ -69,7 +69,7 @@ func lines(b *bytes.Buffer, x []float64, all []series) {
 	b.WriteString("</svg>\n")
 }
 
-// heat plots costs by rank and microbatch. A cell is the dearest of as many as make all fit.
+// heat plots costs by rank and microbatch. A cell stands for the most expensive one of several, so that all fit.
 func heat(b *bytes.Buffer, costs [][]float64) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, of := range costs {

@@ -39,7 +39,8 @@ func asFailure(err error) error {
 	return exit.Failure(err)
 }
 
-// departing tells the supervisor of an end that is not the run's: the orchestrator was asked to leave, or its disk is full or failed.
+// departing gives the supervisor a status for an end that is not the run's: the orchestrator was asked to leave, or its
+// disk is full or failed.
 func departing(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, checkpoint.ErrDiskFull):
@@ -52,8 +53,8 @@ func departing(ctx context.Context, err error) error {
 	return asFailure(err)
 }
 
-// die ends the process where the journal's disk fails beneath it. A damaged journal is the run's failure; of a failed write only a fresh
-// process can find out what it has left.
+// die ends the process when the journal's disk fails. A damaged journal ends the run. After a failed write, only a
+// fresh process can read back the disk's content.
 func die(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	switch {
@@ -93,7 +94,7 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 	if metrics != "" {
 		group.Go(func() error { return orchestrator.ServeMetrics(gctx, metrics, o) })
 	}
-	// The loop's end is the role's end: nil where the run is complete or was asked to stop.
+	// The loop's end is the role's end: nil if the run is complete or was asked to stop.
 	group.Go(func() error {
 		defer stopServing(server)
 		if err := o.Run(gctx); err != nil {
@@ -109,15 +110,15 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 	return nil
 }
 
-// stopServing lets what was said last reach the other roles, but waits for none that does not listen.
+// stopServing delivers the last replies to the other roles, but does not wait for a role that does not read.
 func stopServing(server *grpc.Server) {
 	late := time.AfterFunc(lastWords, server.Stop)
 	defer late.Stop()
 	server.GracefulStop()
 }
 
-// lastWords is how long a role may take to hear that the run has ended.
+// lastWords bounds the wait for the last replies.
 const lastWords = 500 * time.Millisecond
 
-// errDone ends the orchestrator's group without being a fault.
+// errDone ends the orchestrator's group without a fault.
 var errDone = errors.New("done")

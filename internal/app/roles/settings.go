@@ -22,7 +22,8 @@ import (
 	"millrace/sources/order"
 )
 
-// runwayTokens bounds the tokens planned ahead, and so what loaders hold; the runway is at least two steps.
+// runwayTokens bounds the tokens that are planned ahead, and so the memory of the loaders. The runway is at least two
+// steps.
 const (
 	runwaySteps  = 8
 	runwayTokens = 32 << 20
@@ -62,7 +63,7 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	return out, nil
 }
 
-// recosted places by other coefficients of cost than the mixture file's.
+// recosted places with other cost coefficients than the mixture file's.
 func recosted(topology millrace.Topology, options place.Options, cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
 	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }

@@ -26,7 +26,7 @@ type Rules struct {
 	enum     []string
 	min      uint64
 	Max      uint64 // 0: none
-	notYet   string // what a value above max is for, once it is there
+	notYet   string // the purpose of a value above Max, which a later version may accept
 }
 
 func rulesOf(f reflect.StructField) Rules {
@@ -220,7 +220,7 @@ func (d *Decoder) WrongType(path string, n *tree.Node, want, cure string) {
 	d.Fail(path, n, Name(path)+" must be "+want+", not "+got, cure)
 }
 
-// keyName returns a field's key in the file, "" for one that is not in it.
+// keyName returns a field's key in the file, or nothing for a field without a key.
 func keyName(f reflect.StructField) string {
 	if k := f.Tag.Get("yaml"); k != "-" {
 		return k
@@ -246,5 +246,5 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// Name is a path in messages.
+// Name returns a path as messages write it.
 func Name(path string) string { return tree.Quote(path) }

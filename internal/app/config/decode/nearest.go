@@ -5,7 +5,7 @@ import "strings"
 // longest bounds the texts that are compared.
 const longest = 256
 
-// Nearest returns the candidate that is at most a third of its length away from what was given, "" if none is.
+// Nearest returns the nearest candidate, if it differs in at most a third of its length, and "" otherwise.
 func Nearest(given string, candidates []string) string {
 	if len(given) > longest {
 		return ""

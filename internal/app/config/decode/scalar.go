@@ -73,7 +73,7 @@ func setInteger(v reflect.Value, given string, c tree.Class, r Rules) (problem, 
 	return "", ""
 }
 
-// wholeCure writes out what was meant by 1e6, 1_000 or 4.0, where that is a whole number.
+// wholeCure writes 1e6, 1_000 or 4.0 as a whole number, if it is one.
 func wholeCure(given, bounds string) string {
 	plain := strings.ReplaceAll(strings.ReplaceAll(given, "_", ""), ",", "")
 	if d := (value.Decimal{Text: plain}); plain != "" {

@@ -1,5 +1,5 @@
-// Package identity holds what decides the segments that a run delivers, compares two runs by it, and writes it into the states
-// that trainers save.
+// Package identity holds the settings that decide the segments of a run. It compares two runs by them and writes them
+// into the states that trainers save.
 package identity
 
 import (
@@ -11,23 +11,24 @@ import (
 	"millrace"
 )
 
-// Identity is what decides which segments a run delivers, in a fixed order: a run's state belongs to one identity and is refused
-// by every other. What may differ at resume is not in it: topology, memory, layout, and where files are. What files hold is not in
-// it either; a source's manifest has a fingerprint of its own.
+// Identity is the list of settings that decide the segments of a run, in a fixed order. A state belongs to one
+// identity, and a run with another identity refuses it. Settings that may differ at a resume are not part of it:
+// topology, memory, layout, the place of files. The content of files is not part of it either: a source's manifest has
+// its own fingerprint.
 type Identity struct {
 	Entries []Entry
 
 	digest millrace.Digest // as read back; zero in one that was made here
 }
 
-// Entry is one key that decides, and its value with the default filled in.
+// Entry is one setting and its value, with the default filled in.
 type Entry struct {
 	Name  string
 	Value string
 	Note  string // what a person calls the value; neither compared nor in the fingerprint
 }
 
-// Value returns the value of a key, with the default filled in; empty where there is none.
+// Value returns the value of a key with the default filled in, or nothing.
 func (id Identity) Value(name string) string {
 	for _, e := range id.Entries {
 		if e.Name == name {
@@ -56,7 +57,8 @@ func (id Identity) Fingerprint() millrace.Digest {
 	return d
 }
 
-// Diff names what differs between two identities, one line a key, empty where their fingerprints are equal.
+// Diff names the differences between two identities, one line a key. It returns nothing if their fingerprints are
+// equal.
 func Diff(old, now Identity) []string {
 	if old.Fingerprint() == now.Fingerprint() {
 		return nil
@@ -84,7 +86,7 @@ func Diff(old, now Identity) []string {
 			lines = append(lines, e.Name+": removed (it was "+e.shown()+")")
 		}
 	}
-	if len(lines) == 0 { // both were shortened to what is equal by chance of short digests, or by hand
+	if len(lines) == 0 { // the shortened values are equal by chance or by an edit
 		lines = append(lines, fmt.Sprintf("fingerprint: %s -> %s", old.Fingerprint(), now.Fingerprint()))
 	}
 	return lines

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFolderThatChanges: the store drops files in the background while its folder is added up.
+// TestFolderThatChanges adds up a folder while files in it are removed, as the store does in the background.
 func TestFolderThatChanges(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "stays"), make([]byte, 10), 0o600); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands returns the commands of the program that do something, without those of cobra and those that up starts.
+// commands returns the commands of the program, without cobra's own and those that up starts.
 func commands(of *cobra.Command) (out []*cobra.Command) {
 	for _, c := range of.Commands() {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
@@ -23,7 +23,7 @@ func commands(of *cobra.Command) (out []*cobra.Command) {
 	return out
 }
 
-// TestEveryCommandThatPrintsTakesJSON: README.md says so.
+// TestEveryCommandThatPrintsTakesJSON holds the promise of README.md.
 func TestEveryCommandThatPrintsTakesJSON(t *testing.T) {
 	all := commands(rootCommand())
 	if len(all) < 13 {

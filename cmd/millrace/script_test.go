@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"millrace": main})
 }
 
-// TestScripts runs the binary as a user does: the scripts say what each command prints, and with which status it ends.
+// TestScripts runs the binary as a user does. The scripts hold the output and the exit status of each command.
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 	}})
 }
 
-// exits STATUS PROGRAM ARGS… runs a program that has to end with this status, quickly, and without a stack trace.
+// exits STATUS PROGRAM ARGS… runs a program that must end with this status, within a minute, and without a stack trace.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -62,7 +62,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ready DIR [TERM] waits, for an orchestrator of that term where one is given, until every role of a run serves, and its loaders were given what they read.
+// ready DIR [TERM] waits until every role of a run serves and its loaders have stripes. With TERM it waits for an
+// orchestrator of that term.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	var roles []supervisor.Role
 	term := millrace.Term(1)
@@ -83,7 +84,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s does not serve: %+v", args[0], roles)
 }
 
-// cut FILE N leaves N bytes of a file; a negative N takes that many off.
+// cut FILE N leaves N bytes of a file; a negative N removes that many bytes.
 func cut(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
@@ -95,7 +96,7 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
 }
 
-// flip FILE OFFSET… spoils bytes, ASCII into what is no UTF-8; a negative offset counts from the end.
+// flip FILE OFFSET… damages bytes so that ASCII is no longer UTF-8; a negative offset counts from the end.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)

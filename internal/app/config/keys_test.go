@@ -14,8 +14,8 @@ import (
 	"millrace/internal/app/config/resume"
 )
 
-// edits change each key of the schema. The text before `=>` is in force before the change, the text after it from then on. Base
-// is what [change] edits.
+// edits change each key of the schema. The text before `=>` is in force before the change, the text after it from then
+// on. [change] edits the base.
 var edits = map[string]string{
 	"adaptive.every":     "adaptive: {policy: odm} => adaptive: {policy: odm, every: 7}",
 	"adaptive.floor":     "adaptive: {policy: odm} => adaptive: {policy: odm, floor: 0.1}",
@@ -121,7 +121,7 @@ var edits = map[string]string{
 	"window": "=> window: 4",
 }
 
-// asOther are keys that an edit of another key stands for, because they are read by the same code.
+// asOther are keys that the same code reads as another key. The edit of that key also tests them.
 var asOther = map[string]string{
 	"model.":                      "model.layers",
 	"mixture.groups.*.weights.":   "mixture.groups.*.weights.*",
@@ -212,7 +212,7 @@ func parseEdit(t *testing.T, edit string) *Config {
 	return parse(t, change(strings.ReplaceAll(strings.TrimSpace(edit), "; ", "\n")+"\n"))
 }
 
-// TestClassOfFoldedEntries: names that stand for several entries have the class of these.
+// TestClassOfFoldedEntries checks that a name for several entries has the class of these entries.
 func TestClassOfFoldedEntries(t *testing.T) {
 	for entry, want := range map[string]millrace.KeyClass{
 		"mixture": millrace.KeyMixture, "mixture.sizes": millrace.KeyMixture, "mixture.sizes.web": millrace.KeyMixture,
@@ -225,7 +225,7 @@ func TestClassOfFoldedEntries(t *testing.T) {
 	}
 }
 
-// TestResumePage: the tables of docs/resume.md are those that the rules make. -rewrite writes them.
+// TestResumePage compares the tables of docs/resume.md with the rules. -rewrite writes them.
 func TestResumePage(t *testing.T) {
 	const page = "../../../docs/resume.md"
 	text := string(read(t, page))
@@ -250,7 +250,7 @@ func replaceTable(t *testing.T, page, name, table string) string {
 	return before + begin + "\n" + table + "\n" + end + after
 }
 
-// freeTable lists what may differ freely.
+// freeTable lists the keys that may differ freely.
 func freeTable() string {
 	var b strings.Builder
 	b.WriteString("| What | What a change means |\n| --- | --- |\n")
@@ -262,7 +262,7 @@ func freeTable() string {
 	return b.String()
 }
 
-// overriddenTable lists what needs an override, with the entry that the override names.
+// overriddenTable lists the keys that need an override, with the entry that the override names.
 func overriddenTable() string {
 	var b strings.Builder
 	b.WriteString("| What | Name of the override | What then holds |\n| --- | --- | --- |\n")

@@ -9,7 +9,7 @@ import (
 	"millrace"
 )
 
-// TestLimitsAreThePlanners: a tag cannot name a constant, so it repeats it.
+// TestLimitsAreThePlanners compares the limits in tags with the constants of the planner, which a tag cannot name.
 func TestLimitsAreThePlanners(t *testing.T) {
 	for name, want := range map[string]int{"Carry": millrace.MostCarried, "Window": millrace.MostWindow} {
 		field, _ := reflect.TypeFor[Config]().FieldByName(name)

@@ -45,8 +45,8 @@ func change(edit string) string {
 	return b.String() + edit
 }
 
-// TestMistakes holds every mistake and, word for word, what is said about it. `change` edits the base above, `file` is a whole
-// file, `without` takes keys out of the base, `topology` asks for a number of ranks.
+// TestMistakes compares the errors of every mistake word for word. `change` edits the base above, `file` is a whole
+// file, `without` removes keys of the base, `topology` asks for a number of ranks.
 func TestMistakes(t *testing.T) {
 	first := regexp.MustCompile(`^mixture\.yaml:[1-9][0-9]*:[1-9][0-9]*: .`)
 	datadriven.Walk(t, "testdata/mistakes", func(t *testing.T, path string) {

@@ -121,7 +121,7 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 	if c.Passes(web) != 5 || c.Passes(code) != 0 || code.OnExhausted != millrace.Repeat {
 		t.Errorf("web %+v, code %+v", web, code)
 	}
-	// max_epochs is a bound, whatever is said or not said of what comes after it.
+	// max_epochs is a bound, with and without on_exhausted.
 	for _, said := range []string{"", ", on_exhausted: repeat"} {
 		c = parse(t, change("sources:\n  web: {path: a.jsonl, max_epochs: 2"+said+"}\n  code: {path: b.parquet}\n"))
 		if web, _ = c.Source("web"); c.Passes(web) != 2 || web.OnExhausted != millrace.Renormalize {
@@ -135,7 +135,7 @@ func TestExtremes(t *testing.T) {
 		return start + strings.Repeat(repeat, (tree.MaxFile-len(start))/len(repeat))
 	}
 	for _, content := range []string{
-		// what would take the YAML library minutes or its stack
+		// input that takes the YAML library minutes or its stack
 		whole("", "<<"), whole("a: [", "- "), whole("a: |\n", " x\n"), whole("", "["), whole("", "{a: ["), whole("", "- "), whole("", "a: "), whole("", "a: {"), whole("", "k: v\n"),
 		"", " ", "\n\n", "\ufeff", strings.Repeat("#", tree.MaxFile+1), "a: [" + strings.Repeat("1, ", 20_000) + "1]",
 	} {
@@ -182,7 +182,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestDetect finds formats by what is on disk where the pattern does not tell.
+// TestDetect finds formats by the files on disk if the pattern does not tell.
 func TestDetect(t *testing.T) {
 	dir := t.TempDir()
 	for _, f := range []string{"web/a/x.jsonl.zst", "web/README.md", "code/a.parquet", "both/a.parquet", "both/b.jsonl", "books/corpus.bin", "books/corpus.idx", "none/x.csv"} {
@@ -232,7 +232,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { checkParse(t, content) })
 }
 
-// TestFragments throws pieces of mixture files and of YAML together, which gets deeper than mutated bytes do.
+// TestFragments combines pieces of mixture files and of YAML. That reaches more code than mutated bytes.
 func TestFragments(t *testing.T) {
 	pieces := []string{"version: 1\n", "sequence_length: 8\n", "global_batch_size: 8\n", "mixture:", "sources:", "weights:", "schedule:", "from_step: ", "ramp: linear",
 		"over_steps: ", "path: ", "a.bin", "web", "web: ", "stop: ", "epochs: ", "limits: ", "model: ", "\n", "\n  ", "\n    ", "\n  - ", "{", "}", "[", "]", ", ", ": ", "1", "0.5",
@@ -242,7 +242,7 @@ func TestFragments(t *testing.T) {
 	})
 }
 
-// fataler is what checks need of a test.
+// fataler is the part of testing.T that the checks need.
 type fataler interface {
 	Helper()
 	Fatal(...any)
@@ -283,7 +283,7 @@ func namedIn(c *Config, w Weights, groups Groups) (named []string, weighs bool) 
 	return named, weighs
 }
 
-// checkAccepted holds what everyone who gets a Config may rely on.
+// checkAccepted checks the properties on which every user of a Config relies.
 func checkAccepted(t fataler, c *Config) {
 	t.Helper()
 	if len(c.Sources) == 0 {

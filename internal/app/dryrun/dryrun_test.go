@@ -17,7 +17,8 @@ import (
 	"millrace/sources/feed"
 )
 
-// corpus writes JSON lines of lengths that are much alike, so that an estimate from a sample is a good one.
+// corpus writes JSON lines of similar lengths, so that an estimate from a sample is good. Bad are the numbers of
+// records that cannot be decoded.
 func corpus(t *testing.T, dir, name string, records int, bad ...int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(records), 7))
@@ -50,7 +51,7 @@ sources:
   small: {path: "small/*.jsonl"%s}
 `
 
-// What check estimates of a run that it does not plan to its end is what planning it to its end says, but for a few percent.
+// The estimates of check for a run that it does not plan to its end differ from the full plan by a few percent.
 func TestForecastAgreesWithThePlans(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "big/a.jsonl", 1200)
@@ -146,7 +147,7 @@ func TestAnEndlessRunIsForecastSo(t *testing.T) {
 	}
 }
 
-// Fetching, skipping and the number of ranks change nothing of what the steps hold, and every batch can be built.
+// Fetching, skipping and the number of ranks do not change the content of steps, and every batch can be built.
 func TestWalksAgree(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "big/a.jsonl", 200, 17)
@@ -252,7 +253,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBadRecordsCountOnce: what reading to the end finds bad is not counted again when planning comes by it, however many there are.
+// TestBadRecordsCountOnce checks that planning does not count again the bad records that the scan has found.
 func TestBadRecordsCountOnce(t *testing.T) {
 	dir := t.TempDir()
 	bad := make([]int, 60)
@@ -275,8 +276,8 @@ func TestBadRecordsCountOnce(t *testing.T) {
 	}
 }
 
-// TestBudgetIsThatOfARun: the budget is a part of the records that the manifest counts, as in a run; of a source that nobody counted,
-// a part of at least 10,000, in the order in which a run reads them.
+// TestBudgetIsThatOfARun checks that the budget is a fraction of the records that the manifest counts, as in a run. For
+// a source without a count it is a fraction of at least 10,000 records, in reading order.
 func TestBudgetIsThatOfARun(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "big/a.jsonl", 100, 3, 5, 7, 9)

@@ -94,7 +94,7 @@ func TestPatchesComeFromLengths(t *testing.T) {
 	}
 }
 
-// TestExplainedAddsUp counts again what is said of steps: from the microbatches' costs, and from all plans so far.
+// TestExplainedAddsUp computes the explanation of steps again, from the microbatches' costs and from all plans so far.
 func TestExplainedAddsUp(t *testing.T) {
 	placed := map[string]uint64{}
 	var names []string
@@ -149,7 +149,8 @@ func TestExplainedAddsUp(t *testing.T) {
 	})
 }
 
-// TestPricesLeaveThePlansAlone: what other settings would cost is found out without a trace, and what is in force costs what the steps cost.
+// TestPricesLeaveThePlansAlone checks that pricing other settings does not change the plans, and that the present
+// settings cost as much as the steps.
 func TestPricesLeaveThePlansAlone(t *testing.T) {
 	var digests [2][]millrace.Digest
 	var prices *Prices

@@ -10,7 +10,8 @@ import (
 	"millrace/proto"
 )
 
-// TestAnOrchestratorThatIsAwayIsNamed: whether its socket is not there, or the process behind it is gone, a person reads what that means.
+// TestAnOrchestratorThatIsAwayIsNamed checks the error for people when the socket is missing, and when no process
+// listens on it.
 func TestAnOrchestratorThatIsAwayIsNamed(t *testing.T) {
 	absent, deserted := t.TempDir(), t.TempDir()
 	address := Socket(deserted, "orchestrator")

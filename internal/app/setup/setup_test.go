@@ -34,8 +34,8 @@ func parse(t *testing.T, weights string, more ...string) *config.Config {
 
 const plain = "weights: {books: 0.2, code: 0.3, web: 0.5}"
 
-// TestStripesUseEveryLoader: each stripe has one loader, each loader serves something, and with enough of them each a stripe of its
-// own; sources differ by at most one stripe.
+// TestStripesUseEveryLoader checks that each stripe has one loader and each loader has a stripe. With enough loaders,
+// each stripe has its own. Sources differ by at most one stripe.
 func TestStripesUseEveryLoader(t *testing.T) {
 	for sources := 1; sources <= 9; sources++ {
 		for loaders := 1; loaders <= 20; loaders++ {
@@ -67,7 +67,7 @@ func TestStripesUseEveryLoader(t *testing.T) {
 	}
 }
 
-// TestLoaderMemoryIsForAll: whatever is promoted, all loaders and shadows together stay within the limit.
+// TestLoaderMemoryIsForAll checks that all loaders and shadows together stay within the limit.
 func TestLoaderMemoryIsForAll(t *testing.T) {
 	for loaders := 1; loaders <= 5; loaders++ {
 		for shadows := 0; shadows <= 3; shadows++ {
@@ -134,7 +134,7 @@ func TestCostsComeFromTheModel(t *testing.T) {
 	}
 }
 
-// TestPlacingTellsApart: whatever changes where segments go opens a new attempt.
+// TestPlacingTellsApart checks that every setting that moves segments changes the placing.
 func TestPlacingTellsApart(t *testing.T) {
 	topo := millrace.Topology{Ranks: 8, TP: 2, CP: 1, PP: 1}
 	seen := map[string]string{}
@@ -154,7 +154,7 @@ func TestPlacingTellsApart(t *testing.T) {
 	}
 }
 
-// TestSchedulesKeepTheirMeasure: the weights in force at a step, or after so many tokens, are those that the file says.
+// TestSchedulesKeepTheirMeasure checks the weights in force at a step, or after a number of tokens.
 func TestSchedulesKeepTheirMeasure(t *testing.T) {
 	const milestones = `schedule:
     - {%[1]s: 0, weights: {books: 1, code: 0, web: 3}}
@@ -205,7 +205,8 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 	}
 }
 
-// TestStagesAreTheFiles: what a stage leaves out comes from the one before it, and a placing names every microbatch size.
+// TestStagesAreTheFiles checks that a stage inherits from the stage before, and that a placing names every microbatch
+// size.
 func TestStagesAreTheFiles(t *testing.T) {
 	cfg := parse(t, plain, "rampup_batch_size: {start: 4, increment: 2, samples: 100}",
 		"stages: [{from_tokens: 9000, sequence_length: 128, micro_batch_size: 1}, {from_tokens: 20000, global_batch_size: 4, packing: pad}]")
@@ -226,7 +227,8 @@ func TestStagesAreTheFiles(t *testing.T) {
 	}
 }
 
-// TestFiltersHaveTheirBits: stages with the same filters, and those that go on with them, share a bit; a source answers for each bit.
+// TestFiltersHaveTheirBits checks that stages with equal or inherited filters share a bit, and that a source answers
+// for each bit.
 func TestFiltersHaveTheirBits(t *testing.T) {
 	c := parse(t, plain, "stages:", "  - {from_step: 3, filters: {web: 'a > 1', code: 'b > 1'}}", "  - {from_step: 4, global_batch_size: 4}", "  - {from_step: 5, filters: {}}",
 		"  - {from_step: 6, filters: {web: 'c > 1'}}", "  - {from_step: 7, filters: {code: 'b > 1', web: 'a > 1'}}")

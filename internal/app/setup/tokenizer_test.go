@@ -42,7 +42,7 @@ func withTokenizer(t *testing.T, base, tokenizer string) *config.Config {
 	return c
 }
 
-// A rank file whose content is not known needs keys. The error stands at the key that is wrong.
+// A rank file with unknown content needs keys. The error stands at the wrong key.
 func TestTokenizerKeys(t *testing.T) {
 	base := rankFile(t)
 	given := "  pattern: qwen2\n  specials: {\"<|a|>\": 257, \"<|b|>\": 258}\n  eos: \"<|b|>\"\n"

@@ -17,7 +17,7 @@ const configDir = ".."
 
 const self = "millrace/internal/app/config/genschema" // joined with configDir it is the package that the comments belong to
 
-// Patterns of what is written as a text or as a number.
+// Patterns of values that are written as a text or as a number.
 const (
 	sizePattern    = `^[0-9]+(\.[0-9]+)? *([KMGT]i?B|kB|B)?$`
 	formulaPattern = `^ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?( *\+ *([0-9]{1,9} *\* *)?(tokens|patches)(\^2)?)* *$`
@@ -83,7 +83,7 @@ func cutVerb(text, name string) (rest string, ok bool) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// mapped gives the schemas of the types that are written otherwise than they are held.
+// mapped gives the schemas of the types whose form in the file differs from the Go type.
 func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[value.Decimal]():
@@ -132,7 +132,7 @@ func decimal() *jsonschema.Schema {
 
 func ptr(n uint64) *uint64 { return &n }
 
-// complete adds what the reflector leaves out: that no number is negative, and defaults of mapped types.
+// complete adds the parts that the reflector leaves out: that no number is negative, and defaults of mapped types.
 func complete(s *jsonschema.Schema, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -159,7 +159,7 @@ func complete(s *jsonschema.Schema, t reflect.Type) {
 	}
 }
 
-// tighten adds what stands between keys: the choices that the Go types cannot show.
+// tighten adds the conditions between keys that the Go types cannot express.
 func tighten(s *jsonschema.Schema) {
 	exclude(s, "model", "cost")
 	property(s, "tokenizer").OneOf = oneOf("name", "path")
@@ -176,7 +176,7 @@ func tighten(s *jsonschema.Schema) {
 
 func property(s *jsonschema.Schema, key string) *jsonschema.Schema {
 	p, _ := s.Properties.Get(key)
-	return p // nil where there is none
+	return p // nil if there is none
 }
 
 // exclude refuses two keys beside each other.

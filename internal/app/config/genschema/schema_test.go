@@ -120,8 +120,8 @@ func TestValidFilesFitTheSchema(t *testing.T) {
 	}
 }
 
-// TestSchemaRefusesOnlyWhatParseRefuses goes through the mistakes that Parse is tested with: an editor never underlines what the
-// program accepts, and it finds at least those named here.
+// TestSchemaRefusesOnlyWhatParseRefuses tries the mistakes that Parse is tested with. An editor never underlines a
+// valid file, and the schema finds a known number of mistakes.
 func TestSchemaRefusesOnlyWhatParseRefuses(t *testing.T) {
 	s := compile(t)
 	found := 0

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Document is a parsed file and where each of its keys stands.
+// Document is a parsed file with the places of its keys.
 type Document struct {
 	text
 	Root   *Node
@@ -32,7 +32,7 @@ func Read(name string, content []byte) (*Document, Errors) {
 	return &Document{text: src, Root: root, Places: map[string]Entry{}}, nil
 }
 
-// checkCharacters refuses what is no UTF-8 text.
+// checkCharacters refuses text that is not UTF-8.
 func checkCharacters(src text, s string) *Error {
 	line, column := 1, 1
 	for i, r := range s {
@@ -49,7 +49,8 @@ func checkCharacters(src text, s string) *Error {
 	return nil
 }
 
-// Place returns where a path is written; for one that is not, the nearest mapping around it, by its key.
+// Place returns the node of a path. For a path that is not in the file, it returns the nearest mapping around it and
+// false.
 func (d *Document) Place(path string) (at *Node, written bool) {
 	for p := path; p != ""; p = parent(p) {
 		if e, ok := d.Places[p]; ok {
@@ -62,7 +63,7 @@ func (d *Document) Place(path string) (at *Node, written bool) {
 	return d.Root, false
 }
 
-// KeyOf returns where the key of a path is written.
+// KeyOf returns the node of the key of a path.
 func (d *Document) KeyOf(path string) *Node {
 	if e, ok := d.Places[path]; ok {
 		return e.Key

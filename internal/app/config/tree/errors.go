@@ -18,8 +18,8 @@ type Error struct {
 	File    string // as the user named it
 	Line    int    // from 1
 	Column  int    // in characters, from 1
-	Msg     string // what is wrong
-	Cure    string // what would be right; may be empty
+	Msg     string // the mistake
+	Cure    string // the advice; may be empty
 	Excerpt string // the line and a caret below it
 }
 
@@ -42,7 +42,7 @@ func (e *Error) Unwrap() error { return millrace.ErrInvalid }
 // Errors are all mistakes found in one file, sorted by position.
 type Errors []*Error
 
-// maxShown is how many mistakes are printed; the rest is counted.
+// maxShown is the number of mistakes that are printed; the others are counted.
 const maxShown = 10
 
 // Error returns the mistakes one below the other.
@@ -153,7 +153,7 @@ func columns(runes []rune) int {
 	return n
 }
 
-// printable keeps what is said about a file on one line of a terminal, whatever the file holds.
+// printable keeps a message about a file on one line of a terminal, whatever bytes the file holds.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

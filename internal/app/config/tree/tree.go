@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Kind is what a node of the file is.
+// Kind is the kind of a node of the file.
 type Kind uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 	Sequence
 )
 
-// Class is what YAML takes a scalar for.
+// Class is the YAML type of a scalar.
 type Class uint8
 
 const (
@@ -33,7 +33,7 @@ const (
 	Null
 )
 
-// Node is a value of the file and where it stands: all that the decoder sees of YAML.
+// Node is a value of the file and its place. The decoder sees nothing else of YAML.
 type Node struct {
 	Kind    Kind
 	Class   Class

@@ -152,7 +152,7 @@ func (d *Decimal) SetText(text string, c tree.Class) (problem, cure string) {
 	return "", ""
 }
 
-// noNumber finds what YAML takes for something else than a finite number.
+// noNumber finds scalars that YAML does not read as a finite number.
 func noNumber(text string, c tree.Class) (problem, cure string) {
 	if c == tree.Quoted {
 		return "must be a number, not a text in quotes", "leave the quotes out"

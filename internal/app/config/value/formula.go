@@ -9,7 +9,7 @@ import (
 
 // Formula is a sum of whole multiples of one input and of its square.
 type Formula struct {
-	Input     string // tokens or patches; empty where there is no formula
+	Input     string // tokens or patches; empty without a formula
 	Linear    uint64
 	Quadratic uint64
 }

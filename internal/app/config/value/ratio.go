@@ -7,11 +7,11 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Ratio is a weight as it was written. Weights are relative, so that 1e12 and 0.3333333333333333 are as good as 3: its value is 0 or
-// from 10^-60 to 10^60, in 19 significant digits; further ones are dropped.
+// Ratio is a weight as it was written. Weights are relative, so 1e12 and 0.3333333333333333 are as good as 3. Its value
+// is 0 or from 10^-60 to 10^60, in 19 significant digits; further digits are dropped.
 type Ratio struct{ Text string }
 
-// What mixing takes.
+// The range of weights in package mixing.
 const (
 	ratioDigits    = 19
 	ratioMagnitude = 60

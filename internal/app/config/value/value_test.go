@@ -61,7 +61,7 @@ func TestRatios(t *testing.T) {
 		if !ok || got.Cmp(want) > 0 || r.IsZero() != (want.Sign() == 0) {
 			t.Fatalf("%q is written as %q", text, r)
 		}
-		// got is want less what is beyond 19 digits.
+		// got is want without the digits beyond 19.
 		lost := new(big.Rat).Sub(want, got)
 		if lost.Mul(lost, new(big.Rat).SetInt(pow10(18))).Cmp(want) > 0 {
 			t.Fatalf("%q is written as %q", text, r)

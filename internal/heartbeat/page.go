@@ -9,7 +9,7 @@ import (
 
 // The pace of the beats.
 const (
-	Active = 2 * time.Millisecond  // while something is asked of the process
+	Active = 2 * time.Millisecond  // while a request is pending
 	Idle   = 20 * time.Millisecond // after idleAfter without a request
 
 	idleAfter = time.Second
@@ -76,7 +76,7 @@ func (p *Page) Path() string {
 func (p *Page) Run(ctx context.Context) error {
 	defer p.thread.Keep()()
 	var seen uint64
-	var still time.Duration // since anything was asked or done
+	var still time.Duration // since the last request or progress
 	for ctx.Err() == nil {
 		ended := p.words.ended.Load()
 		begun := p.words.begun.Load()
@@ -102,7 +102,7 @@ func (p *Page) Progress() {
 	}
 }
 
-// Begin counts a request that was taken up; End has to follow.
+// Begin counts a request that was taken up; End must follow.
 func (p *Page) Begin() {
 	if p != nil {
 		p.words.begun.Add(1)
@@ -133,7 +133,7 @@ type Reading struct {
 	Progress uint64        // pieces of work done
 	Pending  uint64        // requests in flight
 	Down     bool          // stopped, ending or gone, according to the kernel; asked only if there was no new beat
-	// had processor time since the last question, according to the kernel; asked only if there was no new beat
+	// Ran: it had processor time since the last question, according to the kernel. Asked only if there was no new beat.
 	Ran bool
 }
 

@@ -129,7 +129,7 @@ func TestStopWaves(t *testing.T) {
 	check("all ready", evReady{2, 112})
 	check("", evReady{2, 112})
 	check("start l0", evExited{1, 101, Exit{Code: 2}})
-	// l0 waits for its delay and is not started any more
+	// l0 waits for its delay and is not started any more.
 	check("ending, SIGTERM s", evExited{1, 111, Exit{Code: 2}}, evStop{})
 	check("", 999*time.Millisecond)
 	check("SIGTERM l1", time.Millisecond) // the part of the sidecar is over

@@ -90,7 +90,7 @@ func exchangeFile(path string, b []byte) error {
 		return err
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, spare, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
-	// the first time, or an unsupported file system
+	// The error of the first time, or of an unsupported file system.
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		err = os.Rename(spare, path)
 	}

@@ -22,7 +22,7 @@ type process struct {
 	ctx          context.Context
 	cancel       context.CancelFunc
 	struck       func() // called by a kill: takes the disk away
-	// closed when the slot may be filled again: after a kill, an end, or to start another beside it
+	// gone is closed when the slot may be filled again: after a kill, after an end, or to start another beside it.
 	gone  chan struct{}
 	ended chan struct{} // closed when its goroutines have returned
 	leave chan struct{} // closed to ask it to leave: a loader hands over first

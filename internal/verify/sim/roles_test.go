@@ -80,7 +80,7 @@ func (d *runDisk) fault(p *process, act disktest.Act, path string) error {
 	case act == disktest.Write && d.full && reserve:
 		return syscall.ENOSPC
 	case act == disktest.Write && d.full && !d.spent:
-		// after the first refusal Pebble spends the reserve and retries; a second one ends the process
+		// After the first refusal Pebble spends the reserve and retries. A second one ends the process.
 		if dies = d.refused == p; !dies {
 			d.refused = p
 			return syscall.ENOSPC
@@ -291,6 +291,6 @@ func (s *endpoint) after(ctx context.Context, old *link.Link) (*link.Link, conte
 func (w *world) isExcused(p *process, err error) bool {
 	return p.dead() || errors.Is(err, checkpoint.ErrDiskFull) ||
 		errors.Is(err, checkpoint.ErrLocked) && w.locked.Load() > 0 ||
-		// a replaced loader leaves
+		// A replaced loader leaves.
 		err == nil && len(w.script.Faults) > 0 && p.slot != orchestratorName && !strings.HasPrefix(p.slot, "sidecar")
 }

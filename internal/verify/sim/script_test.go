@@ -40,11 +40,12 @@ type fault struct {
 
 // The kinds of fault.
 const (
-	// kill -9; the disk keeps Size percent of the unsynced data; the process restarts after For
+	// crash is a kill -9. The disk keeps Size percent of the unsynced data, and the process restarts after For.
 	crash = "crash"
 	stop  = "stop"  // SIGTERM: the orchestrator ends in order, and the next begins
 	leave = "leave" // SIGTERM: a loader hands over its stripes and exits
-	// a planned record goes bad: for all, or, with To, only for the process at At; the other readers are killed
+	// rotten makes a planned record go bad for all processes, or, with To, only for the process at At. The other
+	// readers are killed.
 	rotten     = "rot"
 	vanish     = "vanish"     // a crash that other processes notice only after For
 	freeze     = "freeze"     // SIGSTOP for For

@@ -61,7 +61,7 @@ func newWorkload(t *testing.T, dir string, number int) *workload {
 		if i == 0 {
 			shuffle = millrace.Global
 		}
-		// some sources are exhausted
+		// Some sources are exhausted.
 		w.sources, w.epochs = append(w.sources, shuffle), append(w.epochs, 1+rng.Uint32N(3))
 		w.stripes = append(w.stripes, 1+rng.IntN(w.loaders))
 		w.write(t, rng, i)
@@ -106,7 +106,7 @@ func (w *workload) pack(spec *planner.Spec) {
 	case 18:
 		spec.Packing, spec.Window, spec.Carry = millrace.Bucketed, 2, 16
 	}
-	// all drawn records are delivered, so no bad record affects later steps
+	// All drawn records are delivered, so no bad record affects later steps.
 	if within := w.steps % millrace.Step(max(spec.Window, 1)); within > 0 {
 		w.steps += millrace.Step(spec.Window) - within
 	}

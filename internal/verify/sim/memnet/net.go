@@ -21,7 +21,7 @@ type Weather struct {
 	Jitter  time.Duration // each write draws a delay from 0 to this; writes stay in order
 	Bytes   int           // bytes per second in one direction; 0: no limit
 	Read    int           // most bytes that one Read returns; 0: no limit
-	// a connection is reset in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never
+	// Fuse resets a connection in the middle of a write, after a number of bytes drawn from 1 to twice this; 0: never.
 	Fuse int
 }
 

@@ -61,7 +61,18 @@ func (k *check) run(c *cobra.Command, mixture string) error {
 	}
 	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
-	r, err := dryrun.Check(c.Context(), cfg, dryrun.CheckOptions{Ranks: k.ranks, Steps: k.steps, Budget: k.read << 20, Deep: k.deep, Progress: m.show, Logger: roles.NewLogger("check")})
+	r, err := dryrun.Check(
+		c.Context(),
+		cfg,
+		dryrun.CheckOptions{
+			Ranks:    k.ranks,
+			Steps:    k.steps,
+			Budget:   k.read << 20,
+			Deep:     k.deep,
+			Progress: m.show,
+			Logger:   roles.NewLogger("check"),
+		},
+	)
 	m.clear()
 	if err != nil {
 		return err

@@ -24,10 +24,11 @@ import (
 func checkpointCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "checkpoint", Short: "Look into the journal of a stopped run", Args: noArgs,
-		Long: `Read the journal, the snapshots and the ledger of a stopped run. Only compact changes them; it keeps everything that the
-run needs.`,
-		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined\n  millrace checkpoint compact runs/a",
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+		Long: `Read the journal, the snapshots and the ledger of a stopped run. Only compact changes them; it keeps
+everything that the run needs.`,
+		Example: "  millrace checkpoint verify runs/a\n  millrace checkpoint dump runs/a | grep quarantined\n  " +
+			"millrace checkpoint compact runs/a",
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(dumpCommand(), verifyCommand(), compactCommand())
 	return c
@@ -36,9 +37,10 @@ run needs.`,
 func dumpCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1, "one run directory"),
-		Long: `Print the format, the snapshots, the journal, the ledger, the plans and the index entries of a stopped run, a line each.
-DIR is its run directory.`,
+		Use: "dump DIR", Short: "Print everything in a run's journal, a line each", Args: exactArgs(1,
+			"one run directory"),
+		Long: `Print the format, the snapshots, the journal, the ledger, the plans and the index entries of a stopped
+run, a line each. DIR is its run directory.`,
 		Example: "  millrace checkpoint dump runs/a\n  millrace checkpoint dump runs/a --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			store, err := openJournal(args[0])
@@ -59,8 +61,8 @@ func verifyCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "verify DIR", Short: "Check every byte of a run's journal", Args: exactArgs(1, "one run directory"),
-		Long: `Read every record, snapshot, ledger entry and plan of a stopped run. Check their checksums, their references, and the
-digest chain from step to step. Exit status 1 if a check fails.`,
+		Long: `Read every record, snapshot, ledger entry and plan of a stopped run. Check their checksums, their
+references, and the digest chain from step to step. Exit status 1 if a check fails.`,
 		Example: "  millrace checkpoint verify runs/a",
 		RunE:    func(c *cobra.Command, args []string) error { return verify(c, args[0], asJSON) },
 	}
@@ -83,11 +85,42 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 	}
 	err = page(c, func(w *bufio.Writer) error {
 		if asJSON {
-			return report.Encode(w, map[string]any{"dir": r.Dir, "ok": r.OK(), "format": r.Format, "created_by": r.CreatedBy, "first": r.First, "last": r.Last, "records": r.Records,
-				"snapshots": r.Snapshots, "newest": r.Newest, "entries": r.Entries, "plans": r.Plans, "index_entries": r.LedgerIndex, "bytes": r.Bytes, "found": r.Found, "problems": append([]string{}, r.Problems...)})
+			return report.Encode(
+				w,
+				map[string]any{
+					"dir":           r.Dir,
+					"ok":            r.OK(),
+					"format":        r.Format,
+					"created_by":    r.CreatedBy,
+					"first":         r.First,
+					"last":          r.Last,
+					"records":       r.Records,
+					"snapshots":     r.Snapshots,
+					"newest":        r.Newest,
+					"entries":       r.Entries,
+					"plans":         r.Plans,
+					"index_entries": r.LedgerIndex,
+					"bytes":         r.Bytes,
+					"found":         r.Found,
+					"problems":      append([]string{}, r.Problems...),
+				},
+			)
 		}
-		_, err := fmt.Fprintf(w, "%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d plans, %s\n",
-			r.Dir, r.Format, r.CreatedBy, r.Records, r.First, r.Last, r.Snapshots, r.Entries, r.Plans, report.Size(int64(r.Bytes)))
+		_, err := fmt.Fprintf(
+			w,
+			"%s: format %d, made by millrace %s: %d records (%d to %d), %d snapshots, %d steps in the ledger, %d "+
+				"plans, %s\n",
+			r.Dir,
+			r.Format,
+			r.CreatedBy,
+			r.Records,
+			r.First,
+			r.Last,
+			r.Snapshots,
+			r.Entries,
+			r.Plans,
+			report.Size(int64(r.Bytes)),
+		)
 		return err
 	})
 	if err != nil || r.OK() {
@@ -96,7 +129,12 @@ func verify(c *cobra.Command, dir string, asJSON bool) error {
 	for _, p := range r.Problems {
 		fmt.Fprintln(c.ErrOrStderr(), p)
 	}
-	return exit.Failuref("%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest checkpoint", r.Dir, r.Found)
+	return exit.Failuref(
+		"%s: %d problems: restore the directory from a copy, or start a new run directory from the trainer's newest "+
+			"checkpoint",
+		r.Dir,
+		r.Found,
+	)
 }
 
 func compactCommand() *cobra.Command {
@@ -104,8 +142,9 @@ func compactCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "compact DIR", Short: "Free the disk space that a run's journal does not need",
 		Args: exactArgs(1, "one run directory"),
-		Long: `Drop the records and plans that the newest snapshot of a stopped run replaces, and rewrite the files without them.
-Plans that a saved checkpoint or the retention needs stay. The ledger's digests and ranges of every step stay too.`,
+		Long: `Drop the records and plans that the newest snapshot of a stopped run replaces, and rewrite the files
+without them. Plans that a saved checkpoint or the retention needs stay. The ledger's digests and ranges of every step
+stay too.`,
 		Example: "  millrace checkpoint compact runs/a",
 		RunE:    func(c *cobra.Command, args []string) error { return compact(c, args[0], asJSON) },
 	}
@@ -173,7 +212,10 @@ func describe(what string, _ uint8, body []byte) string {
 	case "snapshot":
 		var s proto.Snapshot
 		if pbuf.Unmarshal(body, &s) == nil {
-			return fmt.Sprintf("term %d, attempt %d, steps below %d consumed, %d sealed beyond, %d sources", s.Term, s.GetAttempt().GetAttempt(), s.Acknowledged, len(s.Sealed), len(s.Manifests))
+			return fmt.Sprintf(
+				"term %d, attempt %d, steps below %d consumed, %d sealed beyond, %d sources", s.Term,
+				s.GetAttempt().GetAttempt(), s.Acknowledged, len(s.Sealed), len(s.Manifests),
+			)
 		}
 	case "entry":
 		return ledger.DescribeEntry(body)
@@ -182,7 +224,10 @@ func describe(what string, _ uint8, body []byte) string {
 	case "plan":
 		var p proto.Plan
 		if pbuf.Unmarshal(body, &p) == nil {
-			return fmt.Sprintf("step %d: %d segments on %d ranks of %d microbatches", p.Step, len(p.GetAssignments().GetSource()), p.Ranks, p.Microbatches)
+			return fmt.Sprintf(
+				"step %d: %d segments on %d ranks of %d microbatches", p.Step, len(p.GetAssignments().GetSource()),
+				p.Ranks, p.Microbatches,
+			)
 		}
 	}
 	return "unknown"
@@ -200,9 +245,11 @@ func describeRecord(r *proto.Record) string {
 		m := f.Pinned.GetManifest()
 		return fmt.Sprintf("pinned source %s: %d files, shuffle %s", m.GetSource(), len(m.GetShards()), m.GetShuffle())
 	case *proto.Record_Opened:
-		return fmt.Sprintf("opened attempt %d at step %d on %d ranks", f.Opened.Attempt, f.Opened.Step, f.Opened.GetPlacing().GetRanks())
+		return fmt.Sprintf("opened attempt %d at step %d on %d ranks", f.Opened.Attempt, f.Opened.Step,
+			f.Opened.GetPlacing().GetRanks())
 	case *proto.Record_Sealed:
-		return fmt.Sprintf("sealed step %d of attempt %d, content %x, chain %x, %d bytes of change", f.Sealed.Step, f.Sealed.Attempt, f.Sealed.Content, f.Sealed.Chain, len(f.Sealed.Delta))
+		return fmt.Sprintf("sealed step %d of attempt %d, content %x, chain %x, %d bytes of change", f.Sealed.Step,
+			f.Sealed.Attempt, f.Sealed.Content, f.Sealed.Chain, len(f.Sealed.Delta))
 	case *proto.Record_Acknowledged:
 		return fmt.Sprintf("steps below %d consumed by every rank", f.Acknowledged.Below)
 	case *proto.Record_Quarantined:

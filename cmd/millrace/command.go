@@ -31,7 +31,9 @@ func noArgs(c *cobra.Command, args []string) error {
 func exactArgs(n int, want string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return exit.Usagef("%s: want %s, got %d arguments: see `%s --help`", c.CommandPath(), want, len(args), c.CommandPath())
+			return exit.Usagef(
+				"%s: want %s, got %d arguments: see `%s --help`", c.CommandPath(), want, len(args), c.CommandPath(),
+			)
 		}
 		return nil
 	}

@@ -51,8 +51,16 @@ func (m *meter) show(what string, done, total int64) {
 	if m.bar == nil || m.what != what {
 		m.clear()
 		m.what = what
-		m.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(m.out), progressbar.OptionSetDescription(what),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(30))
+		m.bar = progressbar.NewOptions64(
+			total,
+			progressbar.OptionSetWriter(m.out),
+			progressbar.OptionSetDescription(what),
+			progressbar.OptionThrottle(
+				100*time.Millisecond,
+			),
+			progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetWidth(30),
+		)
 	}
 	if m.bar.GetMax64() != total {
 		m.bar.ChangeMax64(total)

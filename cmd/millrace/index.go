@@ -51,14 +51,21 @@ func (x *index) run(c *cobra.Command, mixture string) error {
 	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
 	defer m.clear()
-	opened, failed := dryrun.Open(c.Context(), cfg, dryrun.Options{OnePass: true, Only: x.source, Logger: roles.NewLogger("index"),
-		Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
+	opened, failed := dryrun.Open(
+		c.Context(),
+		cfg,
+		dryrun.Options{OnePass: true, Only: x.source, Logger: roles.NewLogger("index"),
+			Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }},
+	)
 	if opened == nil {
 		return failed
 	}
 	defer opened.Close()
 	if x.lengths {
-		if err := opened.Lengths(c.Context(), func(source string, done, total int64) { m.show("lengths of "+source, done, total) }); err != nil {
+		if err := opened.Lengths(c.Context(), func(source string, done, total int64) {
+			m.show("lengths of "+source,
+				done, total)
+		}); err != nil {
 			return exit.Failure(err)
 		}
 	}
@@ -94,8 +101,20 @@ func (x *index) rows(ctx context.Context, opened *dryrun.Opened) ([]indexView, e
 			return nil, err
 		}
 		m := s.Manifest()
-		out = append(out, indexView{Name: s.Name(), Files: st.Files, Bytes: st.Bytes, Records: st.Records, Counted: st.Counted, Tokens: st.Tokens,
-			Known: st.Known, Shuffle: string(m.Shuffle), Why: m.Why})
+		out = append(
+			out,
+			indexView{
+				Name:    s.Name(),
+				Files:   st.Files,
+				Bytes:   st.Bytes,
+				Records: st.Records,
+				Counted: st.Counted,
+				Tokens:  st.Tokens,
+				Known:   st.Known,
+				Shuffle: string(m.Shuffle),
+				Why:     m.Why,
+			},
+		)
 	}
 	return out, nil
 }
@@ -113,7 +132,13 @@ func (x *index) print(w io.Writer, views []indexView) error {
 		if v.Why != "" {
 			shuffle += ": " + v.Why
 		}
-		rows = append(rows, report.Row(v.Name, v.Files, report.Size(v.Bytes), records, report.Count(v.Known), report.About(v.Tokens, v.Counted && v.Known == v.Records), shuffle))
+		rows = append(
+			rows,
+			report.Row(
+				v.Name, v.Files, report.Size(v.Bytes), records, report.Count(v.Known),
+				report.About(v.Tokens, v.Counted && v.Known == v.Records), shuffle,
+			),
+		)
 	}
 	return report.Table(w, rows...)
 }

@@ -99,8 +99,13 @@ func (l *ledgerQuery) nothing() string {
 	if l.sample == "" {
 		return fmt.Sprintf("run directory %s: step %d was not sealed", l.dir, l.step)
 	}
-	return fmt.Sprintf("run directory %s: no sealed step holds %s: it may come later, or a filter refused it, or it is one of many "+
-		"quarantined samples, of which the ledger keeps the newest; in block order only steps whose full plan is kept are searched", l.dir, l.sample)
+	return fmt.Sprintf(
+		"run directory %s: no sealed step holds %s: it may come later, or a filter refused it, or it is one of many "+
+			"quarantined samples, of which the ledger keeps the newest; in block order only steps whose full plan "+
+			"is kept are searched",
+		l.dir,
+		l.sample,
+	)
 }
 
 // request returns the question with the sample's source split from its id. Sources are those of the run.
@@ -121,8 +126,13 @@ func (l *ledgerQuery) request(sources []string) (*proto.LedgerRequest, error) {
 			return &proto.LedgerRequest{Source: source, Id: id}, nil
 		}
 	}
-	return nil, exit.Usagef("millrace ledger: %s names no source of this run: write SOURCE/ID, such as %s/part-0.jsonl#5; its sources are %s",
-		l.sample, sources[0], strings.Join(sources, ", "))
+	return nil, exit.Usagef(
+		"millrace ledger: %s names no source of this run: write SOURCE/ID, such as %s/part-0.jsonl#5; its sources "+
+			"are %s",
+		l.sample,
+		sources[0],
+		strings.Join(sources, ", "),
+	)
 }
 
 // live asks the orchestrator of a running run.

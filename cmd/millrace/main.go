@@ -31,8 +31,9 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
 		Short: "One exact stream of length-balanced batches from many datasets to every trainer rank",
-		Long: `Millrace feeds the training of large models. A mixture file names the sources and how they are mixed. up serves every
-trainer rank of this host on a Unix socket. The same mixture file gives the same batches, also after failures.
+		Long: `Millrace feeds the training of large models. A mixture file names the sources and how they are mixed.
+up serves every trainer rank of this host on a Unix socket. The same mixture file gives the same batches, also after
+failures.
 
   millrace check mixture.yaml                             validate it, and see what the run will do
   millrace up mixture.yaml --ranks 8 --run-dir runs/a     serve the batches
@@ -43,8 +44,10 @@ trainer rank of this host on a Unix socket. The same mixture file gives the same
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return exit.Usagef("%s: %w: see `%s --help`", c.CommandPath(), err, c.CommandPath())
 	})
-	root.AddCommand(upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(), mixCommand(), restartCommand(),
-		checkpointCommand(), versionCommand())
+	root.AddCommand(
+		upCommand(), checkCommand(), previewCommand(), planCommand(), indexCommand(), statusCommand(), ledgerCommand(),
+		mixCommand(), restartCommand(), checkpointCommand(), versionCommand(),
+	)
 	root.AddCommand(roleCommands()...)
 	return root
 }

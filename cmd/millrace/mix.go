@@ -50,7 +50,8 @@ before that step.
   remove-source NAME      give a source weight 0 from there on; the rest of a document that it has begun is left out
   costs                   predict costs with --linear A --quadratic B, or with --refit by the reported times`,
 		Example: "  millrace mix runs/a set web=0.5 code=0.3 books=0.2 --ramp linear --over-steps 500\n" +
-			"  millrace mix runs/a skip --from-step 41200 --to-step 41260 --next-attempt\n  millrace mix runs/a show --json",
+			"  millrace mix runs/a skip --from-step 41200 --to-step 41260 --next-attempt\n  millrace mix runs/a " +
+			"show --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return exactArgs(2, "one run directory and a verb")(c, args)
@@ -85,7 +86,8 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 		err = m.schedule(request, args)
 	case "skip":
 		request.Change = &proto.MixRequest_Skip{Skip: &proto.Skipped{To: m.to}}
-		if err = m.count(args, 0, "skip takes no more arguments"); err == nil && (!m.given("from-step") || !m.given("to-step")) {
+		if err = m.count(args, 0, "skip takes no more arguments"); err == nil &&
+			(!m.given("from-step") || !m.given("to-step")) {
 			err = errors.New("skip needs --from-step and --to-step")
 		}
 	case "add-source":
@@ -97,7 +99,9 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 	case "costs":
 		err = m.costs(request, args)
 	default:
-		err = fmt.Errorf("unknown verb %q: it is one of show, set, schedule, skip, add-source, remove-source, costs", verb)
+		err = fmt.Errorf(
+			"unknown verb %q: it is one of show, set, schedule, skip, add-source, remove-source, costs", verb,
+		)
 	}
 	if err != nil {
 		return exit.Usagef("millrace mix: %w", err)
@@ -105,7 +109,8 @@ func (m *mix) run(c *cobra.Command, verb string, args []string) error {
 	if _, running, err := rundir.Roles(m.dir); err != nil {
 		return exit.Failure(err)
 	} else if !running {
-		return exit.Failuref("no `millrace up` runs on %s: only a running mixture can be changed; `millrace status %s` lists earlier changes", m.dir, m.dir)
+		return exit.Failuref("no `millrace up` runs on %s: only a running mixture can be changed; `millrace status "+
+			"%s` lists earlier changes", m.dir, m.dir)
 	}
 	if request == nil {
 		return m.show(c)
@@ -170,7 +175,11 @@ func (m *mix) schedule(r *proto.MixRequest, args []string) error {
 		k := &milestones[i]
 		from, tokens := k.From()
 		if k.Weights.Derived != nil || len(k.Groups) > 0 {
-			return fmt.Errorf("the milestone at %d derives or groups its weights: write a number for each source, as `millrace check` prints them", from)
+			return fmt.Errorf(
+				"the milestone at %d derives or groups its weights: write a number for each source, as `millrace "+
+					"check` prints them",
+				from,
+			)
 		}
 		at := &proto.WeightsAt{From: from, Tokens: tokens, Ramp: string(k.Ramp), Over: k.Over()}
 		for _, w := range k.Weights.Given {

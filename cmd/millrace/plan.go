@@ -48,7 +48,8 @@ With --explain, plan says why each step costs as much as it does, by the mixture
 the mean rank, a lower bound for these documents and the gap to it; fill and stranded places; how far window and carry
 moved documents; each source against its target; and a picture of each rank's cost. --html writes a page with plots.`,
 		Example: "  millrace plan mixture.yaml --steps 0..100 --ranks 64 --explain --html steps.html\n" +
-			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps 41200..41201 --json",
+			"  millrace plan mixture.yaml --steps 0..3 --ranks 8\n  millrace plan --run-dir runs/a --steps " +
+			"41200..41201 --json",
 		RunE: func(c *cobra.Command, args []string) error { return p.run(c, args) },
 	}
 	f := c.Flags()
@@ -128,7 +129,15 @@ func (r *planned) run(c *cobra.Command, cfg *config.Config) error {
 	roles.LimitMemory(toolMemory)
 	m := newMeter(c)
 	defer m.clear()
-	opened, err := dryrun.Open(c.Context(), cfg, dryrun.Options{Logger: roles.NewLogger(c.Name()), Measure: true, Progress: func(source string, done, total int64) { m.show("index "+source, done, total) }})
+	opened, err := dryrun.Open(
+		c.Context(),
+		cfg,
+		dryrun.Options{
+			Logger:   roles.NewLogger(c.Name()),
+			Measure:  true,
+			Progress: func(source string, done, total int64) { m.show("index "+source, done, total) },
+		},
+	)
 	if opened != nil {
 		defer opened.Close()
 	}
@@ -169,7 +178,9 @@ func parseSteps(text string) (from, to uint64, err error) {
 		return 0, 0, fmt.Errorf("--steps %q: want A..B with whole numbers, such as 0..10 (10 excluded)", text)
 	}
 	if from >= to {
-		return 0, 0, fmt.Errorf("--steps %s holds no step: the second number is excluded and has to be larger than the first", text)
+		return 0, 0, fmt.Errorf(
+			"--steps %s holds no step: the second number is excluded and has to be larger than the first", text,
+		)
 	}
 	return from, to, nil
 }
@@ -194,7 +205,9 @@ func (p *plan) fromLedger(w *bufio.Writer) error {
 		if err != nil {
 			return exit.Failuref("run directory %s: %v", p.runDir, err)
 		}
-		changes := report.NewChanges(facts.ChangesAt(state.Mixed, report.Names(state.Manifests), uint32(found.Attempt), step))
+		changes := report.NewChanges(
+			facts.ChangesAt(state.Mixed, report.Names(state.Manifests), uint32(found.Attempt), step),
+		)
 		if err := p.print(w, report.NewStep(found, ms, changes)); err != nil {
 			return err
 		}
@@ -216,7 +229,8 @@ func newestPlan(store *checkpoint.Store, attempt uint32, step uint64) (*millrace
 		if _, sealed, err := store.Entry(key); err != nil {
 			return nil, err
 		} else if sealed {
-			return nil, fmt.Errorf("the plan of step %d was dropped: leave --run-dir out to compute it from the mixture file", step)
+			return nil, fmt.Errorf("the plan of step %d was dropped: leave --run-dir out to compute it from the "+
+				"mixture file", step)
 		}
 	}
 	return nil, fmt.Errorf("no plan of step %d was sealed", step)

@@ -34,9 +34,10 @@ func previewCommand() *cobra.Command {
 		Long: `Print the batch of a trainer rank in a step as text: its rows, the documents in them and their text.
 
 preview shortens long texts in the middle; --full prints them whole. It prints the tokens of sources that hold tokens.`,
-		Example: "  millrace preview mixture.yaml --step 0 --rank 0\n  millrace preview mixture.yaml --step 100 --rank 3 --ranks 8 --microbatch 0 --json",
-		Args:    exactArgs(1, "one mixture file"),
-		RunE:    func(c *cobra.Command, args []string) error { return p.run(c, args[0]) },
+		Example: "  millrace preview mixture.yaml --step 0 --rank 0\n  millrace preview mixture.yaml --step 100 " +
+			"--rank 3 --ranks 8 --microbatch 0 --json",
+		Args: exactArgs(1, "one mixture file"),
+		RunE: func(c *cobra.Command, args []string) error { return p.run(c, args[0]) },
 	}
 	f := c.Flags()
 	f.Int64Var(&p.step, "step", 0, "step, from 0")
@@ -126,8 +127,17 @@ type segmentView struct {
 	Tokens []uint32 `json:"tokens,omitempty"`
 }
 
-func (p *preview) build(ctx context.Context, walk *dryrun.Walk, ms []*millrace.Manifest, s *dryrun.Step) (*batchView, error) {
-	out := &batchView{Step: uint64(s.Step), Rank: p.rank, Ranks: p.ranks, Content: s.Plan.Content.String(), Placement: s.Plan.Placement.String(), Of: s.Plan.Microbatches}
+func (p *preview) build(
+	ctx context.Context, walk *dryrun.Walk, ms []*millrace.Manifest, s *dryrun.Step,
+) (*batchView, error) {
+	out := &batchView{
+		Step:      uint64(s.Step),
+		Rank:      p.rank,
+		Ranks:     p.ranks,
+		Content:   s.Plan.Content.String(),
+		Placement: s.Plan.Placement.String(),
+		Of:        s.Plan.Microbatches,
+	}
 	for m := range s.Plan.Microbatches {
 		if p.microbatch >= 0 && int(m) != p.microbatch {
 			continue
@@ -187,7 +197,9 @@ func shorten(s string) string {
 }
 
 func (p *preview) print(w io.Writer, b *batchView) {
-	fmt.Fprintf(w, "step %d, rank %d of %d, content %s, placement %s\n", b.Step, b.Rank, b.Ranks, b.Content, b.Placement)
+	fmt.Fprintf(
+		w, "step %d, rank %d of %d, content %s, placement %s\n", b.Step, b.Rank, b.Ranks, b.Content, b.Placement,
+	)
 	for _, m := range b.Microbatches {
 		fmt.Fprintf(w, "\nmicrobatch %d of %d, digest %s\n", m.Microbatch, b.Of, m.Digest)
 		for _, t := range m.Tensors {
@@ -200,7 +212,10 @@ func (p *preview) print(w io.Writer, b *batchView) {
 				last = int(s.Row)
 				fmt.Fprintf(w, "row %d\n", s.Row)
 			}
-			fmt.Fprintf(w, "  columns %d…%d: %s %s, tokens %d…%d (epoch %d, ordinal %d)\n", s.Start, s.Start+s.Length, s.Source, s.ID, s.Offset, s.Offset+s.Length, s.Epoch, s.Ordinal)
+			fmt.Fprintf(
+				w, "  columns %d…%d: %s %s, tokens %d…%d (epoch %d, ordinal %d)\n", s.Start, s.Start+s.Length, s.Source,
+				s.ID, s.Offset, s.Offset+s.Length, s.Epoch, s.Ordinal,
+			)
 			if s.Text != nil {
 				fmt.Fprintf(w, "    %q\n", *s.Text)
 			} else if len(s.Tokens) < int(s.Length) {

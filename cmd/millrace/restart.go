@@ -89,7 +89,8 @@ func (r *restart) run(c *cobra.Command) error {
 			if r.json {
 				err = report.Encode(w, done)
 			} else {
-				_, err = fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", done.Role, done.Name, done.Pid, done.Was, done.Seconds)
+				_, err = fmt.Fprintf(w, "%s %s: process %d, was %d, after %.1f s\n", done.Role, done.Name, done.Pid,
+					done.Was, done.Seconds)
 			}
 			if err := errors.Join(err, w.Flush()); err != nil {
 				return err
@@ -116,7 +117,9 @@ func (r *restart) queue(roles []supervisor.Role) ([]string, error) {
 	}
 	for _, name := range r.names {
 		if !slices.Contains(all, name) {
-			return nil, exit.Usagef("millrace restart: %s has no role %q: its roles are %s", r.dir, name, strings.Join(all, ", "))
+			return nil, exit.Usagef(
+				"millrace restart: %s has no role %q: its roles are %s", r.dir, name, strings.Join(all, ", "),
+			)
 		}
 	}
 	return r.names, nil
@@ -128,21 +131,32 @@ func (r *restart) exchange(ctx context.Context, name string) (*restarted, error)
 	start := clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	before, err := r.await(ctx, name, func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != 0 })
+	before, err := r.await(
+		ctx, name, func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != 0 },
+	)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Kill(before.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return nil, fmt.Errorf("ask process %d to leave: %w", before.Pid, err)
 	}
-	after, err := r.await(ctx, name, func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != before.Pid })
+	after, err := r.await(
+		ctx, name,
+		func(role supervisor.Role) bool { return role.State == supervisor.Running && role.Pid != before.Pid },
+	)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.settled(ctx); err != nil {
 		return nil, err
 	}
-	return &restarted{Role: after.Role, Name: name, Was: before.Pid, Pid: after.Pid, Seconds: clock.Now().Sub(start).Seconds()}, nil
+	return &restarted{
+		Role:    after.Role,
+		Name:    name,
+		Was:     before.Pid,
+		Pid:     after.Pid,
+		Seconds: clock.Now().Sub(start).Seconds(),
+	}, nil
 }
 
 // lookEvery is the pause between two looks at the run.
@@ -196,7 +210,10 @@ func unsettled(roles []supervisor.Role, reply *proto.StatusReply) string {
 	shadows := false
 	for _, role := range roles {
 		shadows = shadows || role.Role == "shadow"
-		if !slices.ContainsFunc(reply.Roles, func(known *proto.RoleStatus) bool { return known.Name == role.Name && known.Pid == int64(role.Pid) }) {
+		if !slices.ContainsFunc(
+			reply.Roles,
+			func(known *proto.RoleStatus) bool { return known.Name == role.Name && known.Pid == int64(role.Pid) },
+		) {
 			return role.Name + " is not connected to the orchestrator yet"
 		}
 	}

@@ -30,9 +30,17 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	setup := func(e *testscript.Env) error { e.Setenv("EXAMPLES", examples); return nil }
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Setup: setup, Cmds: map[string]func(*testscript.TestScript, bool, []string){
-		"exits": exits, "docs": docs, "pack": pack, "cut": cut, "flip": flip, "table": parquetFile, "tokens": megatronFiles, "ready": ready,
-	}})
+	testscript.Run(
+		t,
+		testscript.Params{
+			Dir:   "testdata/script",
+			Setup: setup,
+			Cmds: map[string]func(*testscript.TestScript, bool, []string){
+				"exits": exits, "docs": docs, "pack": pack, "cut": cut, "flip": flip, "table": parquetFile,
+				"tokens": megatronFiles, "ready": ready,
+			},
+		},
+	)
 }
 
 // exits STATUS PROGRAM ARGS… runs a program that must end with this status, within a minute, and without a stack trace.
@@ -75,7 +83,8 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	for range 1200 {
 		roles, _, _ = rundir.Roles(ts.MkAbs(args[0]))
 		if len(roles) > 0 && !slices.ContainsFunc(roles, func(r supervisor.Role) bool {
-			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term < term || r.Role == "loader" && r.Term == 0
+			return r.State != supervisor.Running || r.Role == "orchestrator" && r.Term < term ||
+				r.Role == "loader" && r.Term == 0
 		}) {
 			return
 		}

@@ -24,14 +24,16 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status DIR",
 		Short: "Print the state of a run",
-		Long: `Print the state of the run in a run directory: its processes, its step, the tokens drawn of each source, quarantined
-records, what the run waits for, and the capabilities that are missing, such as a shadow or space on a disk.
+		Long: `Print the state of the run in a run directory: its processes, its step, the tokens drawn of each
+source, quarantined records, what the run waits for, and the capabilities that are missing, such as a shadow or space
+on a disk.
 
 A process counts as a loader while it reads a stripe, and as a shadow while it stands by. While the orchestrator
 restarts, status prints the processes alone. For a stopped run, it prints the facts in the
 journal; "running" is then false.`,
-		Example: "  millrace status runs/a\n  millrace status runs/a --json | jq .step\n  millrace status runs/a --watch",
-		Args:    exactArgs(1, "one run directory"),
+		Example: "  millrace status runs/a\n  millrace status runs/a --json | jq .step\n  millrace status runs/a " +
+			"--watch",
+		Args: exactArgs(1, "one run directory"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if watch {
 				return watchStatus(c, args[0], asJSON)

@@ -70,11 +70,16 @@ func (u *up) validate() error {
 	}
 	switch {
 	case u.runDir == "":
-		return exit.Usagef("millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a")
+		return exit.Usagef(
+			"millrace up: --run-dir is missing: say where the run's sockets and journal go, such as --run-dir runs/a",
+		)
 	case u.ranks < 1:
 		return exit.Usagef("millrace up: --ranks %d: want at least 1", u.ranks)
 	case u.world != u.ranks:
-		return exit.Usagef("millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d", u.world, u.ranks)
+		return exit.Usagef(
+			"millrace up: --world-size %d: ranks on more than one host are not there yet; leave it out or say %d",
+			u.world, u.ranks,
+		)
 	}
 	return nil
 }
@@ -133,7 +138,8 @@ func (u *up) supervise(ctx context.Context, c *cobra.Command, cfg *config.Config
 	events.Write(event.Weigh("start"))
 	_, err = supervisor.Run(ctx, supervisor.Config{
 		Fail:   fail,
-		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)), Stderr: c.ErrOrStderr(),
+		RunDir: u.runDir, Children: u.children(cfg), Program: strings.Fields(os.Getenv(roles.EnvProgram)),
+		Stderr: c.ErrOrStderr(),
 		Prepare: func() error {
 			if err := os.Remove(rundir.OutcomeFile(u.runDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -181,7 +187,12 @@ func judge(child supervisor.Child, ended supervisor.Exit) supervisor.Verdict {
 // children returns the roles in the order of their start. They are stopped in the reverse order.
 func (u *up) children(cfg *config.Config) []supervisor.Child {
 	base := func(role, name string, more ...string) supervisor.Child {
-		args := append([]string{role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks), "--world-size", strconv.Itoa(u.world)}, more...)
+		args := append(
+			[]string{
+				role, "--run-dir", u.runDir, "--name", name, "--ranks", strconv.Itoa(u.ranks), "--world-size",
+				strconv.Itoa(u.world),
+			},
+			more...)
 		child := supervisor.Child{Role: role, Name: name, Args: args}
 		if u.events != "" {
 			dir, err := filepath.Abs(u.events)
@@ -191,7 +202,12 @@ func (u *up) children(cfg *config.Config) []supervisor.Child {
 		}
 		return child
 	}
-	out := []supervisor.Child{base("orchestrator", "orchestrator", "--metrics", u.metrics, "--up", fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()))}
+	out := []supervisor.Child{
+		base(
+			"orchestrator", "orchestrator", "--metrics", u.metrics, "--up",
+			fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()),
+		),
+	}
 	for i := range setup.Loaders(cfg) {
 		out = append(out, base("loader", setup.LoaderName(i)))
 	}

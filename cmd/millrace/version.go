@@ -15,11 +15,20 @@ func versionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "version", Short: "Print the version of the program, its planner and Go", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			v := map[string]any{"millrace": programVersion(), "planner": progress.PlannerVersion, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+			v := map[string]any{
+				"millrace": programVersion(),
+				"planner":  progress.PlannerVersion,
+				"go":       runtime.Version(),
+				"os":       runtime.GOOS,
+				"arch":     runtime.GOARCH,
+			}
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(v)
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "millrace %s, planner %d, %s %s/%s\n", v["millrace"], v["planner"], v["go"], v["os"], v["arch"])
+			_, err := fmt.Fprintf(
+				c.OutOrStdout(), "millrace %s, planner %d, %s %s/%s\n", v["millrace"], v["planner"], v["go"], v["os"],
+				v["arch"],
+			)
 			return err
 		},
 	}

@@ -29,30 +29,45 @@ func (v *validator) checkSizes() {
 	case num < den:
 		v.wrong("cap_slack", "cap_slack must be at least 1, not "+c.CapSlack.Text, "write 1, or a little more, as 1.1")
 	case num > den && c.Layout != millrace.Varlen:
-		v.wrong("cap_slack", "cap_slack above 1 needs layout varlen", "write `layout: varlen`, or leave cap_slack out: packed rows have one length")
+		v.wrong(
+			"cap_slack", "cap_slack above 1 needs layout varlen",
+			"write `layout: varlen`, or leave cap_slack out: packed rows have one length",
+		)
 	}
 }
 
 // checkWindow checks how steps are packed together.
 func (v *validator) checkWindow() {
 	c := v.c
-	if v.Sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed && len(c.Stages) == 0 {
-		v.wrong("carry", "carry has nothing to do with packing "+string(c.Packing), "leave carry out, or write `packing: best_fit` or `packing: bucketed`")
+	if v.Sound("carry", "packing") && c.Carry > 0 && c.Packing != millrace.BestFit && c.Packing != millrace.Bucketed &&
+		len(c.Stages) == 0 {
+		v.wrong(
+			"carry", "carry has nothing to do with packing "+string(c.Packing),
+			"leave carry out, or write `packing: best_fit` or `packing: bucketed`",
+		)
 	}
 	most := c.GlobalBatchSize // of all stages
 	for i := range c.Stages {
 		most = max(most, c.Stages[i].GlobalBatchSize)
 	}
 	if v.Sound("window", "global_batch_size", "stages") && uint64(c.Window)*uint64(most) > maxWindow {
-		v.wrong("window", fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(most)),
-			fmt.Sprintf("write at most %d: window * global_batch_size must be at most %d", maxWindow/most, uint32(maxWindow)))
+		v.wrong(
+			"window",
+			fmt.Sprintf("a window of %d steps has %d sequences", c.Window, uint64(c.Window)*uint64(most)),
+			fmt.Sprintf(
+				"write at most %d: window * global_batch_size must be at most %d", maxWindow/most, uint32(maxWindow),
+			),
+		)
 	}
 }
 
 func (v *validator) checkCost() {
 	m, c := v.c.Model, v.c.Cost
 	if m != nil && c != nil {
-		v.wrongKey("cost", "`model` and `cost` exclude each other", "keep `model` to have the cost estimated, or `cost` with measured coefficients")
+		v.wrongKey(
+			"cost", "`model` and `cost` exclude each other",
+			"keep `model` to have the cost estimated, or `cost` with measured coefficients",
+		)
 	}
 	if c != nil && v.Sound("cost") {
 		v.checkFormulas()
@@ -69,11 +84,20 @@ func (v *validator) checkFormulas() {
 	_, quadratic := v.Place("cost.quadratic")
 	switch {
 	case c.Backbone.Input != "" && (linear || quadratic):
-		v.wrongKey("cost.backbone", "`cost` has both a formula and coefficients", "keep `backbone`, or `linear` and `quadratic`")
+		v.wrongKey(
+			"cost.backbone", "`cost` has both a formula and coefficients",
+			"keep `backbone`, or `linear` and `quadratic`",
+		)
 	case c.Backbone.Input == "" && !(linear && quadratic):
-		v.wrongKey("cost", "`cost` lacks the cost of tokens", "write `linear` and `quadratic`, as `{linear: 61000, quadratic: 1}`, or `backbone` with a formula")
+		v.wrongKey(
+			"cost", "`cost` lacks the cost of tokens",
+			"write `linear` and `quadratic`, as `{linear: 61000, quadratic: 1}`, or `backbone` with a formula",
+		)
 	case c.Backbone.Input == "patches":
-		v.wrong("cost.backbone", "backbone is weighed by tokens, not patches", "write a formula of tokens: those that stand for patches are among them")
+		v.wrong(
+			"cost.backbone", "backbone is weighed by tokens, not patches",
+			"write a formula of tokens: those that stand for patches are among them",
+		)
 	case c.Encoder.Input == "tokens":
 		v.wrong("cost.encoder", "encoder is weighed by patches, not tokens", "write a formula of patches")
 	case c.Linear == 0 && c.Quadratic == 0 && c.Backbone.Linear == 0 && c.Backbone.Quadratic == 0:
@@ -88,34 +112,60 @@ func (v *validator) checkModel() {
 		m.KVHeads = m.Heads
 	}
 	if m.Heads%m.KVHeads != 0 {
-		v.wrong(v.written("model.kv_heads", "model.heads"), fmt.Sprintf("%d heads do not divide by %d kv_heads", m.Heads, m.KVHeads),
-			"each key and value head serves the same number of heads")
+		v.wrong(
+			v.written("model.kv_heads", "model.heads"),
+			fmt.Sprintf("%d heads do not divide by %d kv_heads", m.Heads, m.KVHeads),
+			"each key and value head serves the same number of heads",
+		)
 	}
 	switch {
 	case m.MLA != nil && m.HeadDim > 0:
-		v.wrongKey("model.head_dim", "`mla` and `head_dim` exclude each other", "keep `mla`: it says how wide a head is")
+		v.wrongKey(
+			"model.head_dim", "`mla` and `head_dim` exclude each other", "keep `mla`: it says how wide a head is",
+		)
 	case m.MLA == nil && m.HeadDim == 0 && m.Hidden%m.Heads != 0:
-		v.wrong("model.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", m.Hidden, m.Heads), "write `head_dim:` as well")
+		v.wrong(
+			"model.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", m.Hidden, m.Heads),
+			"write `head_dim:` as well",
+		)
 	case m.MLA == nil && m.HeadDim == 0:
 		m.HeadDim = m.Hidden / m.Heads
 	}
 	switch {
 	case m.WindowLayers > 0 && m.Window == 0:
-		v.wrongKey("model.window_layers", "`window_layers` without `window`", "write `window:`, how many tokens back these layers see")
+		v.wrongKey(
+			"model.window_layers", "`window_layers` without `window`",
+			"write `window:`, how many tokens back these layers see",
+		)
 	case m.WindowLayers > m.Layers:
-		v.wrong("model.window_layers", fmt.Sprintf("%d of %d layers cannot have windows", m.WindowLayers, m.Layers), fmt.Sprintf("write at most %d", m.Layers))
+		v.wrong(
+			"model.window_layers", fmt.Sprintf("%d of %d layers cannot have windows", m.WindowLayers, m.Layers),
+			fmt.Sprintf("write at most %d", m.Layers),
+		)
 	}
 	switch {
 	case m.Experts == 0 && m.ActiveExperts+m.SharedExperts > 0:
-		v.wrongKey(v.written("model.active_experts", "model.shared_experts"), "experts are used of a model that has none", "write `experts:`, how many there are in a layer")
+		v.wrongKey(
+			v.written("model.active_experts", "model.shared_experts"), "experts are used of a model that has none",
+			"write `experts:`, how many there are in a layer",
+		)
 	case m.Experts > 0 && m.ActiveExperts == 0:
-		v.wrongKey("model.experts", "`experts` without `active_experts`", "write `active_experts:`, to how many of them a token is routed")
+		v.wrongKey(
+			"model.experts", "`experts` without `active_experts`",
+			"write `active_experts:`, to how many of them a token is routed",
+		)
 	case m.ActiveExperts > m.Experts:
-		v.wrong("model.active_experts", fmt.Sprintf("%d of %d experts cannot be active", m.ActiveExperts, m.Experts), fmt.Sprintf("write at most %d", m.Experts))
+		v.wrong(
+			"model.active_experts", fmt.Sprintf("%d of %d experts cannot be active", m.ActiveExperts, m.Experts),
+			fmt.Sprintf("write at most %d", m.Experts),
+		)
 	}
 	if e := m.Encoder; e != nil && e.HeadDim == 0 {
 		if e.Hidden%e.Heads != 0 {
-			v.wrong("model.encoder.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", e.Hidden, e.Heads), "write `head_dim:` as well")
+			v.wrong(
+				"model.encoder.hidden", fmt.Sprintf("hidden %d does not divide by %d heads", e.Hidden, e.Heads),
+				"write `head_dim:` as well",
+			)
 			return
 		}
 		e.HeadDim = e.Hidden / e.Heads
@@ -134,9 +184,15 @@ func (v *validator) checkStop() {
 	}
 	switch {
 	case len(given) == 0:
-		v.wrongKey("stop", "`stop` is empty", "write one of `epochs`, `steps` and `tokens`; leave `stop` out for an endless run")
+		v.wrongKey(
+			"stop", "`stop` is empty",
+			"write one of `epochs`, `steps` and `tokens`; leave `stop` out for an endless run",
+		)
 	case len(given) > 1:
-		v.wrongKey("stop."+given[1], fmt.Sprintf("`stop` has both %s and %s", tree.Quote(given[0]), tree.Quote(given[1])), "keep one of them")
+		v.wrongKey(
+			"stop."+given[1], fmt.Sprintf("`stop` has both %s and %s", tree.Quote(given[0]), tree.Quote(given[1])),
+			"keep one of them",
+		)
 	}
 }
 
@@ -152,11 +208,17 @@ func (v *validator) checkLimits() {
 		{"limits.sample_bytes", l.SampleBytes, 1},
 	} {
 		if v.Sound(m.key) && m.value < m.least {
-			v.wrong(m.key, fmt.Sprintf("%s must be at least %s, not %s", decode.Leaf(m.key), m.least, m.value), "write "+m.least.String()+" or more")
+			v.wrong(
+				m.key, fmt.Sprintf("%s must be at least %s, not %s", decode.Leaf(m.key), m.least, m.value),
+				"write "+m.least.String()+" or more",
+			)
 		}
 	}
 	if v.Sound("limits.sample_bytes") && l.SampleBytes > math.MaxInt32 {
-		v.wrong("limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(), "write the size of the largest document that is worth having")
+		v.wrong(
+			"limits.sample_bytes", "sample_bytes must be below 2GiB, not "+l.SampleBytes.String(),
+			"write the size of the largest document that is worth having",
+		)
 		return
 	}
 	if v.Sound("limits") && l.SampleBytes > l.LoaderMemory/2 {
@@ -165,7 +227,10 @@ func (v *validator) checkLimits() {
 			fmt.Sprintf("write a loader_memory of at least %s, or a smaller sample_bytes", 2*l.SampleBytes))
 	}
 	if num, den := v.c.Quarantine.Budget.Fraction(); v.Sound("quarantine") && num > den {
-		v.wrong("quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text, "0.001 is one record in a thousand")
+		v.wrong(
+			"quarantine.budget", "budget must be a fraction from 0 to 1, not "+v.c.Quarantine.Budget.Text,
+			"0.001 is one record in a thousand",
+		)
 	}
 }
 
@@ -176,11 +241,17 @@ func (v *validator) checkAdaptive() {
 		return
 	}
 	if _, schedule := v.Place("mixture.schedule"); schedule {
-		v.wrongKey("adaptive", "`adaptive` and `mixture.schedule` exclude each other", "write `mixture.weights`: what the policy begins with, and for ado the shares it compares with")
+		v.wrongKey(
+			"adaptive", "`adaptive` and `mixture.schedule` exclude each other",
+			"write `mixture.weights`: what the policy begins with, and for ado the shares it compares with",
+		)
 	}
 	n := uint64(len(v.c.Sources))
 	if v.sourcesNamed() && n > 0 && a.Floor.Billionths()*n >= value.Billion {
-		v.wrong("adaptive.floor", fmt.Sprintf("a floor of %s for each of %d sources leaves nothing to decide", a.Floor, n), fmt.Sprintf("write less than 1/%d", n))
+		v.wrong(
+			"adaptive.floor", fmt.Sprintf("a floor of %s for each of %d sources leaves nothing to decide", a.Floor, n),
+			fmt.Sprintf("write less than 1/%d", n),
+		)
 	}
 	if a.Smoothing.Billionths() >= value.Billion {
 		v.wrong("adaptive.smoothing", "with a smoothing of 1 nothing ever changes", "write less than 1, such as 0.9")
@@ -194,7 +265,10 @@ func (v *validator) checkTokenizer() {
 	}
 	switch {
 	case t.Name == "" && t.Path == "":
-		v.wrong("tokenizer.name", "`tokenizer` has neither `name` nor `path`", "write `name: gpt2`, or `path:` with a vocabulary file")
+		v.wrong(
+			"tokenizer.name", "`tokenizer` has neither `name` nor `path`",
+			"write `name: gpt2`, or `path:` with a vocabulary file",
+		)
 	case t.Name != "" && t.Path != "":
 		v.wrongKey("tokenizer.path", "`tokenizer` has both `name` and `path`", "keep one of them")
 	case isURL(t.Path):

@@ -19,9 +19,14 @@ func (v *validator) checkMixture() {
 		v.wrongKey("mixture."+given[1], "`mixture` has both "+tree.Quote(given[0])+" and "+tree.Quote(given[1]),
 			"keep `weights` or `groups` for one mixture, or `schedule` for one that changes")
 	case len(given) == 0:
-		v.wrong("mixture.weights", "`mixture` has neither `weights` nor `schedule`", "add `weights: {"+v.evenWeights()+"}`")
+		v.wrong(
+			"mixture.weights", "`mixture` has neither `weights` nor `schedule`", "add `weights: {"+v.evenWeights()+"}`",
+		)
 	case schedule && len(m.Schedule) == 0:
-		v.wrong("mixture.schedule", "`mixture.schedule` is empty", "begin with `- {from_step: 0, weights: {"+v.evenWeights()+"}}`")
+		v.wrong(
+			"mixture.schedule", "`mixture.schedule` is empty",
+			"begin with `- {from_step: 0, weights: {"+v.evenWeights()+"}}`",
+		)
 	}
 	v.checkFractions()
 	v.checkShares("mixture", m.Weights, m.Groups)
@@ -66,7 +71,10 @@ func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
 		return
 	}
 	if k.FromStep == nil && k.FromTokens == nil {
-		v.wrong(path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
+		v.wrong(
+			path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`",
+			"add `from_step: ` with the step at which it begins",
+		)
 		return
 	}
 	if k.FromStep != nil && k.FromTokens != nil {
@@ -84,9 +92,14 @@ func (v *validator) checkMilestone(path string, k *Milestone, first bool) {
 	case first && from != 0:
 		v.wrong(path+key, "the first milestone must begin at 0, not "+fmt.Sprint(from), "write `"+key[1:]+": 0`")
 	case hasOther:
-		v.wrongKey(path+other, tree.Quote(other[1:])+" does not go with "+tree.Quote(key[1:]), "write "+tree.Quote(own[1:]))
+		v.wrongKey(
+			path+other, tree.Quote(other[1:])+" does not go with "+tree.Quote(key[1:]), "write "+tree.Quote(own[1:]),
+		)
 	case first && k.Ramp != RampNone:
-		v.wrong(path+".ramp", "the first milestone has nothing to ramp from", "leave `ramp` out; give the second milestone one")
+		v.wrong(
+			path+".ramp", "the first milestone has nothing to ramp from",
+			"leave `ramp` out; give the second milestone one",
+		)
 	case k.Ramp != RampNone && !hasOwn:
 		v.wrong(path+".ramp", "a ramp needs a length", "add `"+own[1:]+": ` with the length of the ramp")
 	case k.Ramp == RampNone && hasOwn:
@@ -108,13 +121,24 @@ func (v *validator) checkOrder(list string, milestones []Milestone) {
 		end := before + milestones[i-1].Over()
 		switch {
 		case tokens != inTokens:
-			v.wrongKey(path+key, "a schedule counts in steps or in tokens, not in both", "write "+tree.Quote(want)+" as the milestone before")
+			v.wrongKey(
+				path+key, "a schedule counts in steps or in tokens, not in both",
+				"write "+tree.Quote(want)+" as the milestone before",
+			)
 			return
 		case from <= before:
-			v.wrong(path+key, fmt.Sprintf("milestones must be in order: %d is not after %d", from, before), "sort the schedule by "+tree.Quote(key))
+			v.wrong(
+				path+key, fmt.Sprintf("milestones must be in order: %d is not after %d", from, before),
+				"sort the schedule by "+tree.Quote(key),
+			)
 		case from < end:
-			v.wrong(path+key, fmt.Sprintf("this milestone begins at %d, before the ramp of the milestone before ends at %d", from, end),
-				fmt.Sprintf("begin at %d or later, or shorten that ramp", end))
+			v.wrong(
+				path+key,
+				fmt.Sprintf(
+					"this milestone begins at %d, before the ramp of the milestone before ends at %d", from, end,
+				),
+				fmt.Sprintf("begin at %d or later, or shorten that ramp", end),
+			)
 		}
 	}
 }

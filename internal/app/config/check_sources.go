@@ -26,11 +26,18 @@ func (v *validator) checkSources() {
 		v.checkExhaustion(path, s)
 		v.checkFormat(path, s)
 		v.checkFilter(path+".filter", s.Filter, s)
-		if v.Sound(path+".text") && (strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
-			v.wrong(path+".text", "`text` names an empty field: "+tree.Quote(s.Text), "write the names of the fields with single dots between them, as `meta.body`")
+		if v.Sound(path+".text") &&
+			(strings.HasPrefix(s.Text, ".") || strings.HasSuffix(s.Text, ".") || strings.Contains(s.Text, "..")) {
+			v.wrong(
+				path+".text", "`text` names an empty field: "+tree.Quote(s.Text),
+				"write the names of the fields with single dots between them, as `meta.body`",
+			)
 		}
 		if v.Sound(path+".format", "tokenizer") && s.Format != "" && s.Format.HoldsText() && v.c.Tokenizer == nil {
-			v.wrongKey(path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`", "add `tokenizer: {name: gpt2}` at the top level")
+			v.wrongKey(
+				path, "source "+tree.Quote(s.Name)+" holds text, and there is no `tokenizer`",
+				"add `tokenizer: {name: gpt2}` at the top level",
+			)
 		}
 	}
 }
@@ -46,7 +53,15 @@ func (v *validator) checkFilter(path, text string, s *Source) {
 		v.wrong(path, "this filter cannot be read: "+err.Error(),
 			"write a comparison of fields, as `quality > 0.5 && language == \"en\"`")
 	case len(f.Fields()) > 0 && s.Format != "" && !s.Format.HoldsText():
-		v.wrong(path, "this filter asks for "+tree.Quote(f.Fields()[0])+", and the documents of format "+string(s.Format)+" have tokens and no fields", "ask for `tokens` alone")
+		v.wrong(
+			path,
+			"this filter asks for "+tree.Quote(
+				f.Fields()[0],
+			)+", and the documents of format "+string(
+				s.Format,
+			)+" have tokens and no fields",
+			"ask for `tokens` alone",
+		)
 	}
 }
 
@@ -60,7 +75,10 @@ func (v *validator) checkPatterns(path string, s *Source) {
 			at = fmt.Sprintf("%s[%d]", at, i)
 		}
 		if !doublestar.ValidatePattern(p) {
-			v.wrong(at, "this pattern cannot be read: "+tree.Quote(p), "close every `[` and `{`; put a backslash before a character that is meant as itself")
+			v.wrong(
+				at, "this pattern cannot be read: "+tree.Quote(p),
+				"close every `[` and `{`; put a backslash before a character that is meant as itself",
+			)
 		}
 	}
 }
@@ -81,8 +99,10 @@ func (v *validator) checkExhaustion(path string, s *Source) {
 	}
 	switch {
 	case epochs > 0 && said == millrace.Repeat:
-		v.wrong(path+".on_exhausted", fmt.Sprintf("`repeat` goes on for ever, but the run stops after %d epochs", epochs),
-			"write `renormalize`, `stop` or `error`, or leave `stop.epochs` out")
+		v.wrong(
+			path+".on_exhausted", fmt.Sprintf("`repeat` goes on for ever, but the run stops after %d epochs", epochs),
+			"write `renormalize`, `stop` or `error`, or leave `stop.epochs` out",
+		)
 	case epochs > 0 && s.MaxEpochs > 0 && s.MaxEpochs < epochs:
 		v.wrong(path+".max_epochs", fmt.Sprintf("max_epochs %d is below stop.epochs %d", s.MaxEpochs, epochs),
 			fmt.Sprintf("leave it out: every source has %d passes, or stop by `steps` or `tokens`", epochs))

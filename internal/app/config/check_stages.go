@@ -17,7 +17,8 @@ func (v *validator) inherit() {
 	for i := range v.c.Stages {
 		s := &v.c.Stages[i]
 		for _, x := range []struct{ own, before *uint32 }{
-			{&s.SequenceLength, &before.SequenceLength}, {&s.GlobalBatchSize, &before.GlobalBatchSize}, {&s.MicroBatchSize, &before.MicroBatchSize},
+			{&s.SequenceLength, &before.SequenceLength}, {&s.GlobalBatchSize, &before.GlobalBatchSize},
+			{&s.MicroBatchSize, &before.MicroBatchSize},
 		} {
 			if *x.own == 0 {
 				*x.own = *x.before
@@ -36,7 +37,9 @@ func (v *validator) inherit() {
 // checkStages checks the stages against each other and against the settings of the whole run.
 func (v *validator) checkStages() {
 	all := v.c.AllStages()
-	sound := v.Sound("sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages")
+	sound := v.Sound(
+		"sequence_length", "global_batch_size", "micro_batch_size", "packing", "rampup_batch_size", "stages",
+	)
 	for i := range all {
 		if i > 0 && !v.checkFrom(i, all) {
 			sound = false
@@ -73,12 +76,16 @@ func (v *validator) checkStageFilters() {
 			if known {
 				v.checkFilter(at, f.Filter, s)
 			} else if v.sourcesNamed() {
-				v.wrongKey(at, "filter for an unknown source "+tree.Quote(f.Source), "the mixture has "+strings.Join(v.c.Sources.Names(), ", "))
+				v.wrongKey(at, "filter for an unknown source "+tree.Quote(f.Source),
+					"the mixture has "+strings.Join(v.c.Sources.Names(), ", "))
 			}
 		}
 	}
 	if sets, _ := v.c.StageFilterSets(); v.Sound("stages") && len(sets) >= filter.MostOfASource {
-		v.wrong("stages", fmt.Sprintf("the stages have %d different sets of filters", len(sets)), fmt.Sprintf("at most %d are there", filter.MostOfASource-1))
+		v.wrong(
+			"stages", fmt.Sprintf("the stages have %d different sets of filters", len(sets)),
+			fmt.Sprintf("at most %d are there", filter.MostOfASource-1),
+		)
 	}
 }
 
@@ -90,7 +97,10 @@ func (v *validator) checkFrom(i int, all []Stage) bool {
 	}
 	switch given := v.given(path, "from_step", "from_tokens"); len(given) {
 	case 0:
-		v.wrong(path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`", "add `from_step: ` with the step at which it begins")
+		v.wrong(
+			path+".from_step", decode.Name(path)+" has neither `from_step` nor `from_tokens`",
+			"add `from_step: ` with the step at which it begins",
+		)
 		return false
 	case 2:
 		v.wrongKey(path+".from_tokens", decode.Name(path)+" has both `from_step` and `from_tokens`", "keep one of them")
@@ -107,9 +117,15 @@ func (v *validator) checkFrom(i int, all []Stage) bool {
 	}
 	switch {
 	case tokens != beforeTokens:
-		v.wrongKey(path+key, "stages count in steps or in tokens, not in both", "write "+tree.Quote(other[1:])+" as the stage before")
+		v.wrongKey(
+			path+key, "stages count in steps or in tokens, not in both",
+			"write "+tree.Quote(other[1:])+" as the stage before",
+		)
 	case from <= before:
-		v.wrong(path+key, fmt.Sprintf("stages must be in order: %d is not after %d", from, before), "sort the stages by "+tree.Quote(key[1:]))
+		v.wrong(
+			path+key, fmt.Sprintf("stages must be in order: %d is not after %d", from, before),
+			"sort the stages by "+tree.Quote(key[1:]),
+		)
 	default:
 		return true
 	}
@@ -128,10 +144,20 @@ func (v *validator) checkRamp(i int, all []Stage) bool {
 		v.wrongKey(path, "`rampup_batch_size` counts from the stage's first step, and tokens do not tell which that is",
 			"let the stages begin by `from_step`, or write several of them with a `global_batch_size` each")
 	case r.Start >= s.GlobalBatchSize:
-		v.wrong(path+".start", fmt.Sprintf("the ramp starts at %d, and global_batch_size is %d", r.Start, s.GlobalBatchSize), "start below it, or leave `rampup_batch_size` out")
+		v.wrong(
+			path+".start",
+			fmt.Sprintf("the ramp starts at %d, and global_batch_size is %d", r.Start, s.GlobalBatchSize),
+			"start below it, or leave `rampup_batch_size` out",
+		)
 	case (s.GlobalBatchSize-r.Start)%r.Increment != 0:
-		v.wrong(path+".increment", fmt.Sprintf("from %d by %d at a time the ramp does not come to global_batch_size %d", r.Start, r.Increment, s.GlobalBatchSize),
-			fmt.Sprintf("write a divisor of %d", s.GlobalBatchSize-r.Start))
+		v.wrong(
+			path+".increment",
+			fmt.Sprintf(
+				"from %d by %d at a time the ramp does not come to global_batch_size %d", r.Start, r.Increment,
+				s.GlobalBatchSize,
+			),
+			fmt.Sprintf("write a divisor of %d", s.GlobalBatchSize-r.Start),
+		)
 	case (s.GlobalBatchSize-r.Start)/r.Increment >= millrace.MostRampSizes:
 		v.wrong(path+".increment", fmt.Sprintf("the ramp has %d increments", (s.GlobalBatchSize-r.Start)/r.Increment),
 			fmt.Sprintf("write a larger one: a ramp has fewer than %d increments", millrace.MostRampSizes))
@@ -156,8 +182,17 @@ func (v *validator) checkWhole(i int, all []Stage) bool {
 	if tokens || next >= end || len(v.given(path, "global_batch_size", "rampup_batch_size")) > 0 || !v.Sound(path) {
 		return true
 	}
-	v.wrong(path+".from_step", fmt.Sprintf("this stage begins at step %d, before the ramp of the stage before has come to global_batch_size %d at step %d", next, all[i].GlobalBatchSize, end),
-		fmt.Sprintf("begin at %d or later, or write the stage's own `global_batch_size`", end))
+	v.wrong(
+		path+".from_step",
+		fmt.Sprintf(
+			"this stage begins at step %d, before the ramp of the stage before has come to global_batch_size %d at "+
+				"step %d",
+			next,
+			all[i].GlobalBatchSize,
+			end,
+		),
+		fmt.Sprintf("begin at %d or later, or write the stage's own `global_batch_size`", end),
+	)
 	return false
 }
 
@@ -169,7 +204,10 @@ func (v *validator) checkShape(i int, s *Stage) {
 		if i > 0 {
 			path = stageKey(i, "sequence_length")
 		}
-		v.wrong(path, fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, s.SequenceLength), fmt.Sprintf("write a divisor of %d", s.SequenceLength))
+		v.wrong(
+			path, fmt.Sprintf("pad_multiple %d does not divide sequence_length %d", c.PadMultiple, s.SequenceLength),
+			fmt.Sprintf("write a divisor of %d", s.SequenceLength),
+		)
 	}
 	if v.Sound("cap_slack") && c.capTokens(s) > maxMicrobatch {
 		v.wrong(v.written(stageKey(i, "micro_batch_size"), stageKey(i, "sequence_length")),
@@ -184,27 +222,44 @@ func (v *validator) checkSpread() {
 	}
 	switch {
 	case v.c.Layout != millrace.Varlen:
-		v.wrongKey("split_documents", "split_documents needs layout varlen", "write `layout: varlen`, or leave split_documents out: slices have no place in packed rows")
+		v.wrongKey(
+			"split_documents", "split_documents needs layout varlen",
+			"write `layout: varlen`, or leave split_documents out: slices have no place in packed rows",
+		)
 	case v.c.Balance == millrace.BalanceNone:
-		v.wrongKey("split_documents", "with balance none no document is split", "write `balance: fsdp`, or leave split_documents out")
+		v.wrongKey(
+			"split_documents", "with balance none no document is split",
+			"write `balance: fsdp`, or leave split_documents out",
+		)
 	}
 }
 
 // checkAxes checks the padding for context parallelism, and the axes of broadcast.
 func (v *validator) checkAxes() {
 	c := v.c
-	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 && uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
-		v.wrong(v.written("parallelism.cp"), fmt.Sprintf("cp %d needs documents padded to a multiple of %d tokens, pad_multiple is %d",
-			c.Parallelism.CP, 2*c.Parallelism.CP, c.PadMultiple), v.padCure())
+	if v.Sound("parallelism", "pad_multiple", "sequence_length") && c.Parallelism.CP > 1 &&
+		uint64(c.PadMultiple)%(2*uint64(c.Parallelism.CP)) != 0 {
+		v.wrong(
+			v.written("parallelism.cp"),
+			fmt.Sprintf("cp %d needs documents padded to a multiple of %d tokens, pad_multiple is %d",
+				c.Parallelism.CP, 2*c.Parallelism.CP, c.PadMultiple),
+			v.padCure(),
+		)
 	}
 	if v.Sound("cp_local", "layout") && c.CPLocal > 0 && c.Layout != millrace.Varlen {
-		v.wrong("cp_local", "cp_local needs layout varlen", "write `layout: varlen`, or leave cp_local out: of packed rows every rank has its part of every document")
+		v.wrong(
+			"cp_local", "cp_local needs layout varlen",
+			"write `layout: varlen`, or leave cp_local out: of packed rows every rank has its part of every document",
+		)
 	}
 	for i, axis := range c.Broadcast {
 		path := fmt.Sprintf("broadcast[%d]", i)
 		switch {
 		case axis == "cp":
-			v.wrong(path, "context-parallel ranks get slices of their own", "write axes of which all ranks need the same bytes: tp, pp")
+			v.wrong(
+				path, "context-parallel ranks get slices of their own",
+				"write axes of which all ranks need the same bytes: tp, pp",
+			)
 		case axis != AxisTP && axis != AxisPP:
 			v.wrong(path, "`broadcast` knows no axis "+tree.Quote(string(axis)), "write tp, pp, or both")
 		case slices.Contains(c.Broadcast[:i], axis):
@@ -224,5 +279,7 @@ func (v *validator) padCure() string {
 	if !slices.ContainsFunc(v.c.AllStages(), func(s Stage) bool { return uint64(s.SequenceLength)%least != 0 }) {
 		return fmt.Sprintf("write `pad_multiple: %d`; it is part of a run's identity", least)
 	}
-	return fmt.Sprintf("write `pad_multiple: %d` and a sequence_length that divides by it; both are part of a run's identity", least)
+	return fmt.Sprintf(
+		"write `pad_multiple: %d` and a sequence_length that divides by it; both are part of a run's identity", least,
+	)
 }

@@ -52,7 +52,10 @@ func (m *members) weights(path string, w Weights, whole bool) {
 	if !whole && len(w.Given) == 0 && m.Sound(path) {
 		m.wrong(path, "this group has no source", "write weights of its sources, or take the group out")
 	}
-	m.allZero(path, (whole || len(w.Given) > 0) && !slices.ContainsFunc(w.Given, func(x Weight) bool { return !x.Value.IsZero() }))
+	m.allZero(
+		path,
+		(whole || len(w.Given) > 0) && !slices.ContainsFunc(w.Given, func(x Weight) bool { return !x.Value.IsZero() }),
+	)
 }
 
 // allZero notes a set of weights that are all zero. It is reported at the end if the set has no other mistake.
@@ -87,7 +90,10 @@ func (m *members) source(path, source, unknown string) {
 		return
 	}
 	if m.seen[source] != "" {
-		m.wrongKey(path, "source "+tree.Quote(source)+" is in the mixture already, at "+tree.Quote(m.seen[source]), "name each source once")
+		m.wrongKey(
+			path, "source "+tree.Quote(source)+" is in the mixture already, at "+tree.Quote(m.seen[source]),
+			"name each source once",
+		)
 		return
 	}
 	m.seen[source] = path
@@ -106,10 +112,16 @@ func (m *members) groups(path string, g Groups) {
 		}
 		switch given := m.given(at, "weights", "groups"); len(given) {
 		case 0:
-			m.wrong(at, "group "+tree.Quote(g[i].Name)+" has neither `weights` nor `groups`", "add `weights: ` with the sources of the group")
+			m.wrong(
+				at, "group "+tree.Quote(g[i].Name)+" has neither `weights` nor `groups`",
+				"add `weights: ` with the sources of the group",
+			)
 			m.vain = true
 		case 2:
-			m.wrongKey(at+".groups", "group "+tree.Quote(g[i].Name)+" has both `weights` and `groups`", "keep one of them; a source beside groups can be a group of its own")
+			m.wrongKey(
+				at+".groups", "group "+tree.Quote(g[i].Name)+" has both `weights` and `groups`",
+				"keep one of them; a source beside groups can be a group of its own",
+			)
 		}
 		if g[i].Groups != nil {
 			m.groups(at+".groups", g[i].Groups)
@@ -127,7 +139,10 @@ func (m *members) end(at *tree.Node) {
 	}
 	for _, n := range m.c.Sources.Names() {
 		if m.seen[n] == "" {
-			m.Fail(m.at, m.KeyOf(m.at), "source "+tree.Quote(n)+" has no weight", "add `"+n+": ` with a number; 0 leaves it unread")
+			m.Fail(
+				m.at, m.KeyOf(m.at), "source "+tree.Quote(n)+" has no weight",
+				"add `"+n+": ` with a number; 0 leaves it unread",
+			)
 		}
 	}
 	if m.Sound(m.at, "sources", "mixture.floor") && len(m.weighty) > 0 {
@@ -166,7 +181,10 @@ func (m *members) takes(path string, d *Derived) {
 	needs := map[Rule][]string{RuleTemperature: {"temperature"}, RuleUniMax: {"max_epochs", budget}}[d.From]
 	for _, key := range m.given(path, "temperature", "max_epochs", budget, other) {
 		if key == other && d.From == RuleUniMax {
-			m.wrongKey(path+"."+key, tree.Quote(key)+" does not go with unit "+string(m.c.Mixture.Unit), "write "+tree.Quote(budget))
+			m.wrongKey(
+				path+"."+key, tree.Quote(key)+" does not go with unit "+string(m.c.Mixture.Unit),
+				"write "+tree.Quote(budget),
+			)
 		} else if !slices.Contains(needs, key) {
 			m.wrongKey(path+"."+key, tree.Quote(key)+" does not go with the rule "+string(d.From), "take it out")
 		}
@@ -174,13 +192,25 @@ func (m *members) takes(path string, d *Derived) {
 	switch num, den := d.Temperature.Fraction(); {
 	case !m.Sound(path):
 	case d.From == RuleTemperature && d.Temperature.Text == "":
-		m.wrong(path+".temperature", "the rule temperature lacks `temperature`", "add `temperature: 3`; 1 is size, and the higher, the more alike sources are")
+		m.wrong(
+			path+".temperature", "the rule temperature lacks `temperature`",
+			"add `temperature: 3`; 1 is size, and the higher, the more alike sources are",
+		)
 	case d.From == RuleTemperature && num < den:
-		m.wrong(path+".temperature", "the temperature must be at least 1, not "+d.Temperature.Text, "1 is size; the higher, the more alike sources are. Of an exponent alpha write 1/alpha")
+		m.wrong(
+			path+".temperature", "the temperature must be at least 1, not "+d.Temperature.Text,
+			"1 is size; the higher, the more alike sources are. Of an exponent alpha write 1/alpha",
+		)
 	case d.From == RuleUniMax && d.MaxEpochs == 0:
-		m.wrong(path+".max_epochs", "the rule unimax lacks `max_epochs`", "add `max_epochs: 4`, the most passes over any source")
+		m.wrong(
+			path+".max_epochs", "the rule unimax lacks `max_epochs`",
+			"add `max_epochs: 4`, the most passes over any source",
+		)
 	case d.From == RuleUniMax && m.Sound("stop") && m.c.Budget(d) == 0:
-		m.wrong(path+"."+budget, "the rule unimax lacks "+tree.Quote(budget), "add the length of the run, or write `stop: {tokens: ...}`")
+		m.wrong(
+			path+"."+budget, "the rule unimax lacks "+tree.Quote(budget),
+			"add the length of the run, or write `stop: {tokens: ...}`",
+		)
 	}
 }
 
@@ -191,11 +221,19 @@ func (v *validator) checkFractions() {
 		for _, key := range []string{"max_fraction", "min_fraction"} {
 			path := decode.Join("sources", s.Name) + "." + key
 			if _, ok := v.Place(path); ok && v.Sound(path) {
-				v.fraction(path, map[string]value.Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key], key == "max_fraction")
+				v.fraction(
+					path, map[string]value.Decimal{"max_fraction": s.MaxFraction, "min_fraction": s.MinFraction}[key],
+					key == "max_fraction",
+				)
 			}
 		}
-		if path := decode.Join("sources", s.Name); v.Sound(path) && s.MaxFraction.Text != "" && s.MinFraction.Billionths() > s.MaxFraction.Billionths() {
-			v.wrong(path+".min_fraction", fmt.Sprintf("min_fraction %s is above max_fraction %s", s.MinFraction.Text, s.MaxFraction.Text), "write no more than max_fraction")
+		if path := decode.Join("sources", s.Name); v.Sound(path) && s.MaxFraction.Text != "" &&
+			s.MinFraction.Billionths() > s.MaxFraction.Billionths() {
+			v.wrong(
+				path+".min_fraction",
+				fmt.Sprintf("min_fraction %s is above max_fraction %s", s.MinFraction.Text, s.MaxFraction.Text),
+				"write no more than max_fraction",
+			)
 		}
 	}
 	if _, ok := v.Place("mixture.floor"); ok && v.Sound("mixture.floor") {
@@ -206,7 +244,10 @@ func (v *validator) checkFractions() {
 func (v *validator) fraction(path string, d value.Decimal, positive bool) {
 	switch {
 	case d.Billionths() > value.Billion:
-		v.wrong(path, decode.Leaf(path)+" must be a fraction from 0 to 1, not "+d.Text, "0.05 is a twentieth of the mixture")
+		v.wrong(
+			path, decode.Leaf(path)+" must be a fraction from 0 to 1, not "+d.Text,
+			"0.05 is a twentieth of the mixture",
+		)
 	case positive && d.IsZero():
 		v.wrong(path, decode.Leaf(path)+" is zero", "give the source a weight of 0 to leave it unread")
 	}
@@ -222,10 +263,24 @@ func (m *members) bounds() {
 	}
 	switch {
 	case least > value.Billion:
-		m.Fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here have least fractions of %s together, more than the whole", value.FromBillionths(least)),
-			"lower `min_fraction` of sources, or `mixture.floor`")
+		m.Fail(
+			m.at,
+			m.KeyOf(m.at),
+			fmt.Sprintf(
+				"the sources with weight here have least fractions of %s together, more than the whole",
+				value.FromBillionths(least),
+			),
+			"lower `min_fraction` of sources, or `mixture.floor`",
+		)
 	case most < value.Billion:
-		m.Fail(m.at, m.KeyOf(m.at), fmt.Sprintf("the sources with weight here may have %s of the mixture together, less than the whole", value.FromBillionths(most)),
-			"raise `max_fraction` of sources, or give more sources weight")
+		m.Fail(
+			m.at,
+			m.KeyOf(m.at),
+			fmt.Sprintf(
+				"the sources with weight here may have %s of the mixture together, less than the whole",
+				value.FromBillionths(most),
+			),
+			"raise `max_fraction` of sources, or give more sources weight",
+		)
 	}
 }

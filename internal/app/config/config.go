@@ -1,9 +1,9 @@
-// Package config reads the mixture file. It turns one YAML text into a validated [Config] with every default filled in. Its
-// errors name the place (file:line:column), show the line and give the cure.
+// Package config reads the mixture file. It turns one YAML text into a validated [Config] with every default filled in.
+// Its errors name the place (file:line:column), show the line and give the cure.
 //
-// The Go types of this package are the only description of the file. Their yaml tags name the keys, their jsonschema tags
-// hold defaults, bounds and alternatives, and their comments are the documentation. The decoder obeys the tags, and
-// mixture.schema.json is generated from tags and comments.
+// The Go types of this package are the only description of the file. Their yaml tags name the keys, their jsonschema
+// tags hold defaults, bounds and alternatives, and their comments are the documentation. The decoder obeys the tags,
+// and mixture.schema.json is generated from tags and comments.
 package config
 
 import (
@@ -52,7 +52,8 @@ type Config struct {
 	// CapSlack is the factor by which a varlen microbatch may exceed micro_batch_size * sequence_length tokens. More
 	// slack balances compute better. At least 1; more than 1 needs layout varlen.
 	CapSlack value.Decimal `yaml:"cap_slack" jsonschema:"default=1,minimum=1"`
-	// Layout is the shape of a microbatch. packed: [micro_batch_size, sequence_length]. varlen: 1-D tensors with cu_seqlens (THD).
+	// Layout is the shape of a microbatch. packed: [micro_batch_size, sequence_length]. varlen: 1-D tensors with
+	// cu_seqlens (THD).
 	Layout millrace.Layout `yaml:"layout" jsonschema:"default=packed,enum=packed,enum=varlen"`
 	// Balance is the part of the trainer across which compute is evened out, because ranks wait for each other there.
 	// fsdp: every microbatch of every rank. dp: the sums of the ranks. pp: the microbatches of each rank. none:
@@ -175,7 +176,8 @@ type Stop struct {
 	Epochs uint32 `yaml:"epochs" jsonschema:"minimum=1,maximum=1000000"`
 	// Steps is the number of optimizer steps.
 	Steps uint64 `yaml:"steps" jsonschema:"minimum=1,maximum=9007199254740991"`
-	// Tokens is the number of document tokens, padding not counted: the first complete step that reaches it is the last.
+	// Tokens is the number of document tokens, padding not counted: the first complete step that reaches it is the
+	// last.
 	Tokens uint64 `yaml:"tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 
@@ -297,7 +299,10 @@ func (s *Specials) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 			d.Fail(at, e.Key, decode.Name(path)+" has a token without text", "write the token's text in quotes")
 		}
 		if first, taken := texts[id]; taken && len(d.Errs) == before {
-			d.Fail(at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", decode.Name(path), id, first, e.Key.Text), "give each token its own id")
+			d.Fail(
+				at, e.Value, fmt.Sprintf("%s gives id %d to %q and to %q", decode.Name(path), id, first, e.Key.Text),
+				"give each token its own id",
+			)
 		}
 		texts[id] = e.Key.Text
 		(*s)[e.Key.Text] = id

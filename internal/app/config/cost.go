@@ -68,8 +68,10 @@ type Cost struct {
 	Linear uint64 `yaml:"linear" jsonschema:"maximum=1000000000000"`
 	// Quadratic is the cost of attention, for each token squared.
 	Quadratic uint64 `yaml:"quadratic" jsonschema:"maximum=1000000000000"`
-	// Backbone is the cost of a segment as a formula of its tokens, such as 61000*tokens + tokens^2, in place of linear and quadratic.
+	// Backbone is the cost of a segment as a formula of its tokens, such as 61000*tokens + tokens^2, in place of linear
+	// and quadratic.
 	Backbone value.Formula `yaml:"backbone"`
-	// Encoder is the cost of a document's patches as a formula, such as 4600*patches + patches^2, in the unit of backbone.
+	// Encoder is the cost of a document's patches as a formula, such as 4600*patches + patches^2, in the unit of
+	// backbone.
 	Encoder value.Formula `yaml:"encoder"`
 }

@@ -31,7 +31,9 @@ func (c *Config) IndexPath() string { return c.Abs(c.IndexDir) }
 
 // Source returns the source of that name.
 func (c *Config) Source(name string) (*Source, bool) {
-	i, ok := slices.BinarySearchFunc(c.Sources, name, func(s Source, n string) int { return strings.Compare(s.Name, n) })
+	i, ok := slices.BinarySearchFunc(
+		c.Sources, name, func(s Source, n string) int { return strings.Compare(s.Name, n) },
+	)
 	if !ok {
 		return nil, false
 	}
@@ -54,8 +56,8 @@ func (c *Config) Passes(s *Source) uint32 {
 	return s.MaxEpochs
 }
 
-// Payload returns an error if a source has no documents to serve: it is remote, or it has lengths alone. The error names
-// the place in the file.
+// Payload returns an error if a source has no documents to serve: it is remote, or it has lengths alone. The error
+// names the place in the file.
 func (c *Config) Payload() error {
 	for i := range c.Sources {
 		s := &c.Sources[i]
@@ -63,8 +65,14 @@ func (c *Config) Payload() error {
 			return c.ErrorAt("sources."+s.Name+".path", remote(s, s.Path[at]), remoteCure)
 		}
 		if s.Format == Lengths {
-			return c.ErrorAt("sources."+s.Name+".format", "source "+tree.Quote(s.Name)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
-				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take lengths")
+			return c.ErrorAt(
+				"sources."+s.Name+".format",
+				"source "+tree.Quote(
+					s.Name,
+				)+" has the lengths of documents and not their tokens, so that nothing of it can be served",
+				"write the path of files of jsonl, parquet or megatron; `millrace check` and `millrace plan` take "+
+					"lengths",
+			)
 		}
 	}
 	return nil
@@ -99,8 +107,13 @@ func (c *Config) Bounds(s *Source) (least, most uint64) {
 
 // AllStages returns the stages of the run in order, with every value filled in; the first begins at step 0.
 func (c *Config) AllStages() []Stage {
-	first := Stage{SequenceLength: c.SequenceLength, GlobalBatchSize: c.GlobalBatchSize, RampupBatchSize: c.RampupBatchSize,
-		MicroBatchSize: c.MicroBatchSize, Packing: c.Packing}
+	first := Stage{
+		SequenceLength:  c.SequenceLength,
+		GlobalBatchSize: c.GlobalBatchSize,
+		RampupBatchSize: c.RampupBatchSize,
+		MicroBatchSize:  c.MicroBatchSize,
+		Packing:         c.Packing,
+	}
 	return append([]Stage{first}, c.Stages...)
 }
 
@@ -110,7 +123,10 @@ func (c *Config) StageFilterSets() (sets []StageFilters, of []int) {
 	for _, s := range c.AllStages() {
 		at := 0
 		if len(s.Filters) > 0 {
-			if at = 1 + slices.IndexFunc(sets, func(x StageFilters) bool { return slices.Equal(x, s.Filters) }); at == 0 {
+			if at = 1 + slices.IndexFunc(sets, func(x StageFilters) bool {
+				return slices.Equal(x,
+					s.Filters)
+			}); at == 0 {
 				sets = append(sets, s.Filters)
 				at = len(sets)
 			}
@@ -138,9 +154,12 @@ func (c *Config) Shapes() []millrace.Shape {
 	var out []millrace.Shape
 	for _, in := range c.AllStages() {
 		shape := c.Shape()
-		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(c.capTokens(&in))
+		shape.SequenceLength, shape.MicroBatch, shape.CapTokens = in.SequenceLength, in.MicroBatchSize, uint32(
+			c.capTokens(&in),
+		)
 		out = append(out, shape)
-		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 && in.SequenceLength/2%c.PadMultiple == 0; n++ {
+		for n := 0; in.Packing == millrace.Bucketed && n < millrace.MostHalvings && in.SequenceLength%2 == 0 &&
+			in.SequenceLength/2%c.PadMultiple == 0; n++ {
 			in.SequenceLength /= 2 // as in the planner
 			shape.SequenceLength, shape.CapTokens = in.SequenceLength, uint32(c.capTokens(&in))
 			out = append(out, shape)
@@ -167,7 +186,12 @@ func (c *Config) StepTokens() uint64 {
 // Topology arranges the trainer's ranks. If the ranks do not divide, the error names numbers that do; it wraps
 // millrace.ErrInvalid.
 func (c *Config) Topology(ranks int) (millrace.Topology, error) {
-	t := millrace.Topology{Ranks: ranks, TP: int(c.Parallelism.TP), CP: int(c.Parallelism.CP), PP: int(c.Parallelism.PP)}
+	t := millrace.Topology{
+		Ranks: ranks,
+		TP:    int(c.Parallelism.TP),
+		CP:    int(c.Parallelism.CP),
+		PP:    int(c.Parallelism.PP),
+	}
 	if err := t.Validate(); err != nil {
 		return t, c.ErrorAt("parallelism", err.Error(), "give another number of ranks")
 	}
@@ -189,8 +213,13 @@ func (c *Config) group(t millrace.Topology) (int, error) {
 		unit = t.TP * t.CP
 	}
 	if group%unit != 0 || t.DP()%max(group/unit, 1) != 0 {
-		return 0, c.ErrorAt("distribute.group", fmt.Sprintf("%d data-parallel ranks do not divide into groups of %d %s ranks", t.DP(), group, c.Distribute.Over),
-			fmt.Sprintf("write %d times a divisor of %d", unit, t.DP()))
+		return 0, c.ErrorAt(
+			"distribute.group",
+			fmt.Sprintf(
+				"%d data-parallel ranks do not divide into groups of %d %s ranks", t.DP(), group, c.Distribute.Over,
+			),
+			fmt.Sprintf("write %d times a divisor of %d", unit, t.DP()),
+		)
 	}
 	return group / unit, nil
 }
@@ -216,13 +245,19 @@ func (c *Config) divides(dp int, by string) (path, msg, cure string, ok bool) {
 				cure += ": " + multiples(size, uint32(unit))
 			}
 			if size != in.GlobalBatchSize {
-				path, cure = stageKey(i, "rampup_batch_size"), fmt.Sprintf("let start and increment be multiples of %d", unit)
+				path, cure = stageKey(
+					i, "rampup_batch_size",
+				), fmt.Sprintf(
+					"let start and increment be multiples of %d", unit,
+				)
 			}
 			of := ""
 			if len(c.Stages) > 0 || in.RampupBatchSize != nil {
 				of = " of " + in.when(step)
 			}
-			return path, fmt.Sprintf("global_batch_size %d%s does not divide by micro_batch_size %d%s", size, of, in.MicroBatchSize, by), cure, false
+			return path, fmt.Sprintf(
+				"global_batch_size %d%s does not divide by micro_batch_size %d%s", size, of, in.MicroBatchSize, by,
+			), cure, false
 		}
 	}
 	return "", "", "", true

@@ -10,8 +10,33 @@ import (
 
 // notYet are the formats that this version does not read.
 var notYet = map[string][]string{
-	"format": {"webdataset", "wds", "tar", "csv", "tsv", "txt", "text", "json", "arrow", "feather", "ipc", "avro", "orc", "mds", "litdata", "hf",
-		"huggingface", "tfrecord", "recordio", "arrayrecord", "lance", "energon", "npy", "hdf5", "nemo"},
+	"format": {
+		"webdataset",
+		"wds",
+		"tar",
+		"csv",
+		"tsv",
+		"txt",
+		"text",
+		"json",
+		"arrow",
+		"feather",
+		"ipc",
+		"avro",
+		"orc",
+		"mds",
+		"litdata",
+		"hf",
+		"huggingface",
+		"tfrecord",
+		"recordio",
+		"arrayrecord",
+		"lance",
+		"energon",
+		"npy",
+		"hdf5",
+		"nemo",
+	},
 }
 
 // examples of the keys' values, for the advice in errors.
@@ -60,7 +85,8 @@ var examples = map[string]string{
 }
 
 // hubCure is the advice for a tokenizer of the Hugging Face hub.
-const hubCure = "download the model's rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) and write `path:` with its place; " +
+const hubCure = "download the model's rank file (original/tokenizer.model of Llama 3 and 4, qwen.tiktoken of Qwen) " +
+	"and write `path:` with its place; " +
 	"for GPT-2 write `name: gpt2`"
 
 // hints are the advice of the decoder about the keys of a mixture file.
@@ -70,7 +96,8 @@ func hints() decode.Hints {
 
 func unknownKey(path, key string) (msg, cure string) {
 	if path == "" && key == "streams" {
-		return "`streams` is reserved", "not yet: further named streams (evaluation sets); this version has the training stream alone"
+		return "`streams` is reserved", "not yet: further named streams (evaluation sets); this version has the " +
+			"training stream alone"
 	}
 	return "", ""
 }

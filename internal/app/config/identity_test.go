@@ -13,14 +13,20 @@ import (
 func TestIdentityIgnoresWhatMayDiffer(t *testing.T) {
 	want := parse(t, base).Identity().Fingerprint()
 	for _, edit := range []string{
-		"micro_batch_size: 8", "balance: none", "layout: varlen\ncap_slack: 1.5", "token_dtype: int32", "cost: {linear: 5, quadratic: 1}",
-		"cost: {backbone: tokens, encoder: patches}", "distribute: {group: 2}", "layout: varlen\nsplit_documents: {above: mean}",
-		"stop: {steps: 5}", "stop: {tokens: 5}", "limits: {loader_memory: 1GiB, sidecar_memory: 64MiB}", "index_dir: /x", "loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
+		"micro_batch_size: 8", "balance: none", "layout: varlen\ncap_slack: 1.5", "token_dtype: int32",
+		"cost: {linear: 5, quadratic: 1}",
+		"cost: {backbone: tokens, encoder: patches}", "distribute: {group: 2}",
+		"layout: varlen\nsplit_documents: {above: mean}",
+		"stop: {steps: 5}", "stop: {tokens: 5}", "limits: {loader_memory: 1GiB, sidecar_memory: 64MiB}",
+		"index_dir: /x", "loaders: 3", "reliability: {shadows: 5}", "quarantine: {budget: 1}",
 		"sources:\n  web: {path: [elsewhere/*.jsonl.zst], root: elsewhere}\n  code: {path: code/*.parquet}",
 		// defaults written out
-		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global", "pad_multiple: 1", "window: 1", "carry: 0",
-		"last_step: pad", "limits: {sample_bytes: 67108864}", "mixture: {unit: tokens, weights: {code: 4e-1, web: 0.60}}",
-		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: web/*.jsonl}",
+		"seed: 0", "tokenizer: {name: gpt2, add_bos: false, add_eos: true}", "packing: best_fit", "shuffle: global",
+		"pad_multiple: 1", "window: 1", "carry: 0",
+		"last_step: pad", "limits: {sample_bytes: 67108864}",
+		"mixture: {unit: tokens, weights: {code: 4e-1, web: 0.60}}",
+		"sources:\n  code: {path: code/*.parquet, format: parquet, text: text, on_exhausted: repeat}\n  web: {path: " +
+			"web/*.jsonl}",
 	} {
 		if c := parse(t, change(edit+"\n")); c.Identity().Fingerprint() != want {
 			t.Errorf("%s\nchanges the identity: %q", edit, identity.Diff(parse(t, base).Identity(), c.Identity()))
@@ -48,10 +54,13 @@ func TestIdentityNamesWhatChanged(t *testing.T) {
 		"mixture: {weights: {web: 0.5, code: 0.4}}":                "mixture.weights.web: 0.6 -> 0.5",
 		"mixture: {unit: samples, weights: {web: 0.6, code: 0.4}}": "mixture.unit: tokens -> samples",
 		"stop: {epochs: 1}": "stop.epochs: 0 -> 1\n" +
-			"sources.code: parquet text=text repeat -> parquet text=text renormalize\nsources.web: jsonl text=text repeat -> jsonl text=text renormalize",
-		"mixture: {schedule: [{from_step: 0, weights: {web: 0.6, code: 0.4}}]}": "mixture.schedule[0]: added (step 0: code 0.4, web 0.6)\n" +
+			"sources.code: parquet text=text repeat -> parquet text=text renormalize\nsources.web: jsonl text=text " +
+			"repeat -> jsonl text=text renormalize",
+		"mixture: {schedule: [{from_step: 0, weights: {web: 0.6, code: 0.4}}]}": "" +
+			"mixture.schedule[0]: added (step 0: code 0.4, web 0.6)\n" +
 			"mixture.weights.code: removed (it was 0.4)\nmixture.weights.web: removed (it was 0.6)",
-		"sources:\n  web: {path: web/*.jsonl}\n  code: {path: x.parquet, text: body, on_exhausted: stop, max_epochs: 2}": "sources.code: parquet text=text repeat -> parquet text=body stop max_epochs=2",
+		"sources:\n  web: {path: web/*.jsonl}\n  code: {path: x.parquet, text: body, on_exhausted: stop, " +
+			"max_epochs: 2}": "sources.code: parquet text=text repeat -> parquet text=body stop max_epochs=2",
 	} {
 		now := parse(t, change(edit+"\n")).Identity()
 		if got := strings.Join(identity.Diff(old, now), "\n"); got != want {
@@ -70,7 +79,8 @@ func TestTokenizerIsItsFingerprint(t *testing.T) {
 		t.Errorf("one vocabulary under two names: %q", d)
 	}
 	b.Tokenizer.Fingerprint = "f2"
-	if d := identity.Diff(throughJSON(t, a.Identity()), b.Identity()); len(d) != 1 || d[0] != "tokenizer: gpt2 (f1) -> moved/gpt2.tiktoken (f2)" {
+	if d := identity.Diff(throughJSON(t, a.Identity()), b.Identity()); len(d) != 1 ||
+		d[0] != "tokenizer: gpt2 (f1) -> moved/gpt2.tiktoken (f2)" {
 		t.Errorf("%q", d)
 	}
 }
@@ -97,7 +107,10 @@ func throughJSON(t *testing.T, id identity.Identity) identity.Identity {
 // large returns a file of many sources with long names, with weights or with milestones.
 func large(sources, nameLength, milestones int, weight string) string {
 	var b, w strings.Builder
-	b.WriteString("version: 1\nseed: 18446744073709551615\nsequence_length: 2048\nglobal_batch_size: 64\ntokenizer: {name: gpt2}\nsources:\n")
+	b.WriteString(
+		"version: 1\nseed: 18446744073709551615\nsequence_length: 2048\nglobal_batch_size: 64\ntokenizer: {name: " +
+			"gpt2}\nsources:\n",
+	)
 	for i := range sources {
 		name := fmt.Sprintf("s%04d%s", i, strings.Repeat("x", nameLength-5))
 		fmt.Fprintf(&b, "  %s: {path: %s/*.jsonl, text: field%d}\n", name, name, i%5)
@@ -115,7 +128,8 @@ func large(sources, nameLength, milestones int, weight string) string {
 }
 
 func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
-	for _, x := range []struct{ sources, name, milestones int }{{64, 12, 0}, {64, 24, 0}, {64, 100, 0}, {64, 12, 5}, {8, 12, 60}, {500, 30, 3}, {500, 30, 0}} {
+	for _, x := range []struct{ sources, name, milestones int }{{64, 12, 0}, {64, 24, 0}, {64, 100, 0}, {64, 12, 5}, {8,
+		12, 60}, {500, 30, 3}, {500, 30, 0}} {
 		text := large(x.sources, x.name, x.milestones, "0.123456789")
 		id := parse(t, text).Identity()
 		b, err := json.Marshal(id)
@@ -139,7 +153,8 @@ func TestCompactFormIsSmallAndTellsChanges(t *testing.T) {
 }
 
 func TestIdentityRefusesForeignJSON(t *testing.T) {
-	for _, s := range []string{"5", "{}", `{"fingerprint":"zz"}`, `{"fingerprint":"00000000000000000000000000000001","values":[["a"]]}`} {
+	for _, s := range []string{"5", "{}", `{"fingerprint":"zz"}`,
+		`{"fingerprint":"00000000000000000000000000000001","values":[["a"]]}`} {
 		var id identity.Identity
 		if err := json.Unmarshal([]byte(s), &id); err == nil {
 			t.Errorf("%s read as %+v", s, id)
@@ -168,7 +183,8 @@ func TestResolvedRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(c, again) {
 			t.Errorf("%s: got %+v, want %+v", f, again, c)
 		}
-		if _, err := again.Topology(7); f == "testdata/valid/contract.yaml" && (err == nil || !strings.HasPrefix(err.Error(), f+":1:1: ")) {
+		if _, err := again.Topology(7); f == "testdata/valid/contract.yaml" &&
+			(err == nil || !strings.HasPrefix(err.Error(), f+":1:1: ")) {
 			t.Errorf("topology of a resolved configuration: %v", err)
 		}
 	}

@@ -27,17 +27,18 @@ var edits = map[string]string{
 	"cap_slack":          "layout: varlen => layout: varlen; cap_slack: 1.5",
 	"carry":              "=> carry: 64",
 	"cost.backbone":      "=> cost: {backbone: tokens, encoder: patches}",
-	"cost.encoder":       "cost: {backbone: tokens, encoder: patches} => cost: {backbone: tokens, encoder: 2 * patches}",
-	"cost.linear":        "cost: {linear: 2, quadratic: 1} => cost: {linear: 3, quadratic: 1}",
-	"cost.quadratic":     "cost: {linear: 2, quadratic: 1} => cost: {linear: 2, quadratic: 3}",
-	"cp_local":           "layout: varlen => layout: varlen; cp_local: 100",
-	"distribute.group":   "distribute: {group: 2} => distribute: {group: 4}",
-	"distribute.over":    "distribute: {group: 2} => distribute: {group: 2, over: world}",
-	"global_batch_size":  "=> global_batch_size: 1024",
-	"index_dir":          "=> index_dir: /x",
-	"verify":             "=> verify: off",
-	"last_step":          "=> last_step: drop",
-	"layout":             "=> layout: varlen",
+	"cost.encoder": "cost: {backbone: tokens, encoder: patches} => cost: {backbone: tokens, encoder: 2 * " +
+		"patches}",
+	"cost.linear":       "cost: {linear: 2, quadratic: 1} => cost: {linear: 3, quadratic: 1}",
+	"cost.quadratic":    "cost: {linear: 2, quadratic: 1} => cost: {linear: 2, quadratic: 3}",
+	"cp_local":          "layout: varlen => layout: varlen; cp_local: 100",
+	"distribute.group":  "distribute: {group: 2} => distribute: {group: 4}",
+	"distribute.over":   "distribute: {group: 2} => distribute: {group: 2, over: world}",
+	"global_batch_size": "=> global_batch_size: 1024",
+	"index_dir":         "=> index_dir: /x",
+	"verify":            "=> verify: off",
+	"last_step":         "=> last_step: drop",
+	"layout":            "=> layout: varlen",
 
 	"limits.loader_memory":  "=> limits: {loader_memory: 1GiB}",
 	"limits.sample_bytes":   "=> limits: {sample_bytes: 1MiB}",
@@ -48,25 +49,46 @@ var edits = map[string]string{
 	"mixture.floor": "=> mixture: {weights: {web: 0.6, code: 0.4}, floor: 0.1}",
 	"mixture.unit":  "=> mixture: {weights: {web: 0.6, code: 0.4}, unit: samples}",
 
-	"mixture.weights.*":              "=> mixture: {weights: {web: 0.5, code: 0.4}}",
-	"mixture.weights.budget_samples": "mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, budget_samples: 9}} => mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, budget_samples: 8}}",
-	"mixture.weights.budget_tokens":  "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 8}}",
-	"mixture.weights.from":           "mixture: {weights: {from: uniform}} => mixture: {weights: {from: size}}",
-	"mixture.weights.max_epochs":     "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => mixture: {weights: {from: unimax, max_epochs: 3, budget_tokens: 9}}",
-	"mixture.weights.sources[]":      "mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web, code]}}}} => mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web]}}, b: {weight: 1, weights: {code: 1}}}}",
-	"mixture.weights.temperature":    "mixture: {weights: {from: temperature, temperature: 2}} => mixture: {weights: {from: temperature, temperature: 3}}",
+	"mixture.weights.*": "=> mixture: {weights: {web: 0.5, code: 0.4}}",
+	"mixture.weights.budget_samples": "mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, " +
+		"budget_samples: 9}} => mixture: {unit: samples, weights: {from: unimax, max_epochs: 2, budget_samples: 8}}",
+	"mixture.weights.budget_tokens": "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => " +
+		"mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 8}}",
+	"mixture.weights.from": "mixture: {weights: {from: uniform}} => mixture: {weights: {from: size}}",
+	"mixture.weights.max_epochs": "mixture: {weights: {from: unimax, max_epochs: 2, budget_tokens: 9}} => " +
+		"mixture: {weights: {from: unimax, max_epochs: 3, budget_tokens: 9}}",
+	"mixture.weights.sources[]": "mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web, " +
+		"code]}}}} => mixture: {groups: {a: {weight: 1, weights: {from: size, sources: [web]}}, b: {weight: 1, " +
+		"weights: {code: 1}}}}",
+	"mixture.weights.temperature": "mixture: {weights: {from: temperature, temperature: 2}} => mixture: " +
+		"{weights: {from: temperature, temperature: 3}}",
 
-	"mixture.groups.*.weight":    "mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 1, weights: {code: 1}}}} => mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 2, weights: {code: 1}}}}",
-	"mixture.groups.*.weights.*": "mixture: {groups: {a: {weight: 1, weights: {web: 1, code: 1}}}} => mixture: {groups: {a: {weight: 1, weights: {web: 1, code: 2}}}}",
+	"mixture.groups.*.weight": "mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 1, weights: " +
+		"{code: 1}}}} => mixture: {groups: {a: {weight: 1, weights: {web: 1}}, b: {weight: 2, weights: {code: 1}}}}",
+	"mixture.groups.*.weights.*": "mixture: {groups: {a: {weight: 1, weights: {web: 1, code: 1}}}} => mixture: " +
+		"{groups: {a: {weight: 1, weights: {web: 1, code: 2}}}}",
 
-	"mixture.schedule[].from_step":   "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 6, weights: {web: 1, code: 0}}]}",
-	"mixture.schedule[].from_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 6, weights: {web: 1, code: 0}}]}",
-	"mixture.schedule[].over_steps":  "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 6, weights: {web: 1, code: 0}}]}",
-	"mixture.schedule[].over_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, ramp: linear, over_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, ramp: linear, over_tokens: 6, weights: {web: 1, code: 0}}]}",
-	"mixture.schedule[].ramp":        "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: 5, ramp: cosine, over_steps: 5, weights: {web: 1, code: 0}}]}",
-	"mixture.schedule[].weights.*":   "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 2, code: 1}}]}",
+	"mixture.schedule[].from_step": "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: " +
+		"5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, " +
+		"{from_step: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].from_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, " +
+		"{from_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_tokens: 0, weights: {web: 1, " +
+		"code: 1}}, {from_tokens: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].over_steps": "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: " +
+		"5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, " +
+		"weights: {web: 1, code: 1}}, {from_step: 5, ramp: linear, over_steps: 6, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].over_tokens": "mixture: {schedule: [{from_tokens: 0, weights: {web: 1, code: 1}}, " +
+		"{from_tokens: 5, ramp: linear, over_tokens: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: " +
+		"[{from_tokens: 0, weights: {web: 1, code: 1}}, {from_tokens: 5, ramp: linear, over_tokens: 6, weights: " +
+		"{web: 1, code: 0}}]}",
+	"mixture.schedule[].ramp": "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}, {from_step: " +
+		"5, ramp: linear, over_steps: 5, weights: {web: 1, code: 0}}]} => mixture: {schedule: [{from_step: 0, " +
+		"weights: {web: 1, code: 1}}, {from_step: 5, ramp: cosine, over_steps: 5, weights: {web: 1, code: 0}}]}",
+	"mixture.schedule[].weights.*": "mixture: {schedule: [{from_step: 0, weights: {web: 1, code: 1}}]} => " +
+		"mixture: {schedule: [{from_step: 0, weights: {web: 2, code: 1}}]}",
 
-	"model.layers":        "model: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 99} => model: {layers: 3, hidden: 64, heads: 4, ffn: 256, vocab: 99}",
+	"model.layers": "model: {layers: 2, hidden: 64, heads: 4, ffn: 256, vocab: 99} => model: {layers: 3, " +
+		"hidden: 64, heads: 4, ffn: 256, vocab: 99}",
 	"packing":             "=> packing: pad",
 	"pad_multiple":        "=> pad_multiple: 8",
 	"parallelism.cp":      "pad_multiple: 4 => pad_multiple: 4; parallelism: {cp: 2}",
@@ -76,37 +98,48 @@ var edits = map[string]string{
 	"refit.every":         "refit: {every: 5} => refit: {every: 6}",
 	"reliability.shadows": "=> reliability: {shadows: 2}",
 
-	"rampup_batch_size.increment": "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 8, increment: 4, samples: 4000}",
-	"rampup_batch_size.samples":   "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 8, increment: 8, samples: 5000}",
-	"rampup_batch_size.start":     "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => rampup_batch_size: {start: 16, increment: 8, samples: 4000}",
+	"rampup_batch_size.increment": "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => " +
+		"rampup_batch_size: {start: 8, increment: 4, samples: 4000}",
+	"rampup_batch_size.samples": "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => " +
+		"rampup_batch_size: {start: 8, increment: 8, samples: 5000}",
+	"rampup_batch_size.start": "rampup_batch_size: {start: 8, increment: 8, samples: 4000} => " +
+		"rampup_batch_size: {start: 16, increment: 8, samples: 4000}",
 
 	"seed":            "=> seed: 1",
 	"sequence_length": "=> sequence_length: 1024",
 	"shuffle":         "=> shuffle: none",
 
-	"sources.*.filter":       "=> sources: {web: {path: web/*.jsonl, filter: tokens > 5}, code: {path: code/*.parquet}}",
-	"sources.*.format":       "sources: {web: {path: web/*, format: jsonl}, code: {path: code/*.parquet}} => sources: {web: {path: web/*, format: parquet}, code: {path: code/*.parquet}}",
+	"sources.*.filter": "=> sources: {web: {path: web/*.jsonl, filter: tokens > 5}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.format": "sources: {web: {path: web/*, format: jsonl}, code: {path: code/*.parquet}} => " +
+		"sources: {web: {path: web/*, format: parquet}, code: {path: code/*.parquet}}",
 	"sources.*.max_epochs":   "=> sources: {web: {path: web/*.jsonl, max_epochs: 2}, code: {path: code/*.parquet}}",
 	"sources.*.max_fraction": "=> sources: {web: {path: web/*.jsonl, max_fraction: 0.5}, code: {path: code/*.parquet}}",
 	"sources.*.min_fraction": "=> sources: {web: {path: web/*.jsonl, min_fraction: 0.5}, code: {path: code/*.parquet}}",
-	"sources.*.on_exhausted": "=> sources: {web: {path: web/*.jsonl, on_exhausted: stop}, code: {path: code/*.parquet}}",
-	"sources.*.path":         "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
-	"sources.*.root":         "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
-	"sources.*.text":         "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
+	"sources.*.on_exhausted": "=> sources: {web: {path: web/*.jsonl, on_exhausted: stop}, code: {path: " +
+		"code/*.parquet}}",
+	"sources.*.path": "=> sources: {web: {path: x/*.jsonl}, code: {path: code/*.parquet}}",
+	"sources.*.root": "=> sources: {web: {path: web/*.jsonl, root: .}, code: {path: code/*.parquet}}",
+	"sources.*.text": "=> sources: {web: {path: web/*.jsonl, text: body}, code: {path: code/*.parquet}}",
 
 	"split_documents.above": "layout: varlen; split_documents: {} => layout: varlen; split_documents: {above: 4096}",
 
-	"stages[].filters.*":         "stages: [{from_step: 5}] => stages: [{from_step: 5, filters: {web: tokens > 5}}]",
-	"stages[].from_step":         "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 6, packing: pad}]",
-	"stages[].from_tokens":       "stages: [{from_tokens: 5, packing: pad}] => stages: [{from_tokens: 6, packing: pad}]",
+	"stages[].filters.*": "stages: [{from_step: 5}] => stages: [{from_step: 5, filters: {web: tokens > 5}}]",
+	"stages[].from_step": "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 6, packing: pad}]",
+	"stages[].from_tokens": "stages: [{from_tokens: 5, packing: pad}] => stages: [{from_tokens: 6, packing: " +
+		"pad}]",
 	"stages[].global_batch_size": "stages: [{from_step: 5}] => stages: [{from_step: 5, global_batch_size: 1024}]",
-	"stages[].micro_batch_size":  "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 5, packing: pad, micro_batch_size: 2}]",
-	"stages[].packing":           "stages: [{from_step: 5}] => stages: [{from_step: 5, packing: pad}]",
-	"stages[].sequence_length":   "stages: [{from_step: 5}] => stages: [{from_step: 5, sequence_length: 4096}]",
+	"stages[].micro_batch_size": "stages: [{from_step: 5, packing: pad}] => stages: [{from_step: 5, packing: pad, " +
+		"micro_batch_size: 2}]",
+	"stages[].packing":         "stages: [{from_step: 5}] => stages: [{from_step: 5, packing: pad}]",
+	"stages[].sequence_length": "stages: [{from_step: 5}] => stages: [{from_step: 5, sequence_length: 4096}]",
 
-	"stages[].rampup_batch_size.increment": "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 4, samples: 4000}}]",
-	"stages[].rampup_batch_size.samples":   "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 5000}}]",
-	"stages[].rampup_batch_size.start":     "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 16, increment: 8, samples: 4000}}]",
+	"stages[].rampup_batch_size.increment": "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, " +
+		"samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 4, samples: 4000}}]",
+	"stages[].rampup_batch_size.samples": "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, " +
+		"samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, samples: 5000}}]",
+	"stages[].rampup_batch_size.start": "stages: [{from_step: 5, rampup_batch_size: {start: 8, increment: 8, " +
+		"samples: 4000}}] => stages: [{from_step: 5, rampup_batch_size: {start: 16, increment: 8, samples: 4000}}]",
 
 	"stop.epochs": "stop: {epochs: 1} => stop: {epochs: 2}",
 	"stop.steps":  "stop: {steps: 1} => stop: {steps: 2}",
@@ -235,7 +268,8 @@ func TestResumePage(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if text != want {
-		t.Error("docs/resume.md does not have the tables of the rules: run `go test ./internal/app/config -run TestResumePage -args -rewrite`")
+		t.Error("docs/resume.md does not have the tables of the rules: run `go test ./internal/app/config -run " +
+			"TestResumePage -args -rewrite`")
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Load reads and validates the mixture file at path. Relative paths in it are relative to the file's directory. An error wraps
-// millrace.ErrInvalid; mistakes in the file are [tree.Errors].
+// Load reads and validates the mixture file at path. Relative paths in it are relative to the file's directory. An
+// error wraps millrace.ErrInvalid; mistakes in the file are [tree.Errors].
 func Load(path string) (*Config, error) {
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -106,7 +106,10 @@ func LoadMilestones(path string) ([]Milestone, error) {
 		path := fmt.Sprintf("schedule[%d]", i)
 		v.checkMilestone(path, &file.Schedule[i], false)
 		if k := &file.Schedule[i]; v.Sound(path) && (k.Weights.Derived != nil || len(k.Weights.Given) == 0) {
-			v.wrong(path+".weights", "a run that goes on takes weights source by source", "write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force")
+			v.wrong(
+				path+".weights", "a run that goes on takes weights source by source",
+				"write `weights: {` with a number for each source; `millrace mix DIR show` prints those in force",
+			)
 		}
 	}
 	if len(d.Errs) == 0 {

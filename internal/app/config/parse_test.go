@@ -58,17 +58,36 @@ func TestValidFilesParse(t *testing.T) {
 func TestValues(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/everything.yaml")))
 	want := Config{
-		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096, GlobalBatchSize: 96, MicroBatchSize: 2,
-		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: value.Decimal{Text: "1.25"}, Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
-		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000, value.Decimal{Text: "0.02"}, value.Decimal{Text: "0.5"}}, Refit: &Refit{50},
-		Parallelism: Parallelism{2, 4, 3}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
-		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b", value.Ratio{Text: "0"}}, {"v1.5", value.Ratio{Text: ".5"}}}}},
+		Version: 1, Seed: 7, Tokenizer: &Tokenizer{Name: "cl100k_base", AddBOS: true}, SequenceLength: 4096,
+		GlobalBatchSize: 96, MicroBatchSize: 2,
+		Packing: millrace.Pad, PadMultiple: 16, Window: 4, CapSlack: value.Decimal{Text: "1.25"},
+		Layout: millrace.Varlen, Balance: millrace.BalanceNone, Shuffle: millrace.Blocks,
+		TokenDtype: millrace.Int32, Cost: &Cost{Linear: 61000, Quadratic: 1}, Adaptive: &Adaptive{policyADO, 100, 2000,
+			value.Decimal{Text: "0.02"}, value.Decimal{Text: "0.5"}}, Refit: &Refit{50},
+		Parallelism: Parallelism{
+			2,
+			4,
+			3,
+		}, CPLocal: 100, Broadcast: []Axis{AxisTP, AxisPP}, Stop: &Stop{Tokens: 1000000},
+		LastStep: millrace.DropLast, Mixture: Mixture{Unit: millrace.UnitSamples, Weights: Weights{Given: []Weight{{"b",
+			value.Ratio{Text: "0"}}, {"v1.5", value.Ratio{Text: ".5"}}}}},
 		Sources: Sources{
 			{Name: "b", Format: Parquet, Path: Patterns{"b/"}, Text: "text", OnExhausted: millrace.Repeat},
-			{Name: "v1.5", Format: JSONL, Path: Patterns{"data/{train,extra}/*.ndjson.gz"}, Root: "data", Text: "meta.body", OnExhausted: millrace.FailRun, MaxEpochs: 4},
+			{
+				Name:        "v1.5",
+				Format:      JSONL,
+				Path:        Patterns{"data/{train,extra}/*.ndjson.gz"},
+				Root:        "data",
+				Text:        "meta.body",
+				OnExhausted: millrace.FailRun,
+				MaxEpochs:   4,
+			},
 		},
-		Limits:     Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
-		Quarantine: Quarantine{Budget: value.Decimal{Text: "0.01"}}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: value.Loaders{Count: 3}, Reliability: Reliability{2}, File: "mixture.yaml",
+		Limits: Limits{LoaderMemory: 1536 << 20, SidecarMemory: 256e6, SampleBytes: 1 << 20},
+		Quarantine: Quarantine{
+			Budget: value.Decimal{Text: "0.01"},
+		}, IndexDir: "/var/cache/millrace", Verify: "files", Loaders: value.Loaders{Count: 3},
+		Reliability: Reliability{2}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {
@@ -82,12 +101,19 @@ func TestValues(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	c := parse(t, string(read(t, "testdata/valid/least.yaml")))
 	want := Config{
-		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1, Window: 1, CapSlack: value.Decimal{Text: "1"},
-		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64, Parallelism: Parallelism{1, 1, 1},
-		LastStep: millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens, Weights: Weights{Given: []Weight{{"only", value.Ratio{Text: "1"}}}}},
-		Sources:    Sources{{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: millrace.Repeat}},
-		Limits:     Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
-		Quarantine: Quarantine{Budget: value.Decimal{Text: "0.001"}}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
+		Version: 1, SequenceLength: 8, GlobalBatchSize: 1, MicroBatchSize: 1, Packing: millrace.BestFit, PadMultiple: 1,
+		Window: 1, CapSlack: value.Decimal{Text: "1"},
+		Layout: millrace.Packed, Balance: millrace.BalanceFSDP, Shuffle: millrace.Global, TokenDtype: millrace.Int64,
+		Parallelism: Parallelism{1, 1, 1},
+		LastStep:    millrace.PadLast, Mixture: Mixture{Unit: millrace.UnitTokens,
+			Weights: Weights{Given: []Weight{{"only", value.Ratio{Text: "1"}}}}},
+		Sources: Sources{
+			{Name: "only", Format: Megatron, Path: Patterns{"tokens.bin"}, Text: "text", OnExhausted: millrace.Repeat},
+		},
+		Limits: Limits{LoaderMemory: 512 << 20, SidecarMemory: 512 << 20, SampleBytes: 64 << 20},
+		Quarantine: Quarantine{
+			Budget: value.Decimal{Text: "0.001"},
+		}, IndexDir: ".millrace/", Verify: "tokens", Reliability: Reliability{1}, File: "mixture.yaml",
 	}
 	c.doc = nil
 	if !reflect.DeepEqual(*c, want) {
@@ -106,7 +132,13 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
-	c := parse(t, change("stop: {epochs: 2}\nsources:\n  web: {path: a.jsonl, max_epochs: 5}\n  code: {path: b.parquet, on_exhausted: stop}\n"))
+	c := parse(
+		t,
+		change(
+			"stop: {epochs: 2}\nsources:\n  web: {path: a.jsonl, max_epochs: 5}\n  code: {path: b.parquet, "+
+				"on_exhausted: stop}\n",
+		),
+	)
 	web, _ := c.Source("web")
 	code, ok := c.Source("code")
 	if web.OnExhausted != millrace.Renormalize || code.OnExhausted != millrace.StopRun || !ok || c.Passes(web) != 2 {
@@ -115,7 +147,12 @@ func TestEpochsDecideWhatExhaustionMeans(t *testing.T) {
 	if _, ok := c.Source("books"); ok {
 		t.Error("found a source that is not there")
 	}
-	c = parse(t, change("sources:\n  web: {path: a.jsonl, max_epochs: 5, on_exhausted: renormalize}\n  code: {path: b.parquet}\n"))
+	c = parse(
+		t,
+		change(
+			"sources:\n  web: {path: a.jsonl, max_epochs: 5, on_exhausted: renormalize}\n  code: {path: b.parquet}\n",
+		),
+	)
 	web, _ = c.Source("web")
 	code, _ = c.Source("code")
 	if c.Passes(web) != 5 || c.Passes(code) != 0 || code.OnExhausted != millrace.Repeat {
@@ -136,7 +173,8 @@ func TestExtremes(t *testing.T) {
 	}
 	for _, content := range []string{
 		// input that takes the YAML library minutes or its stack
-		whole("", "<<"), whole("a: [", "- "), whole("a: |\n", " x\n"), whole("", "["), whole("", "{a: ["), whole("", "- "), whole("", "a: "), whole("", "a: {"), whole("", "k: v\n"),
+		whole("", "<<"), whole("a: [", "- "), whole("a: |\n", " x\n"), whole("", "["), whole("", "{a: ["), whole("",
+			"- "), whole("", "a: "), whole("", "a: {"), whole("", "k: v\n"),
 		"", " ", "\n\n", "\ufeff", strings.Repeat("#", tree.MaxFile+1), "a: [" + strings.Repeat("1, ", 20_000) + "1]",
 	} {
 		var e *tree.Error
@@ -168,11 +206,13 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Base != dir || c.IndexPath() != filepath.Join(dir, ".millrace") || c.Abs("s3://b/x") != "s3://b/x" || c.Abs("/x") != "/x" {
+	if c.Base != dir || c.IndexPath() != filepath.Join(dir, ".millrace") || c.Abs("s3://b/x") != "s3://b/x" ||
+		c.Abs("/x") != "/x" {
 		t.Errorf("base %s, index %s", c.Base, c.IndexPath())
 	}
 	err = c.ErrorAt("sources.web.path", "no such file", "write one that is there")
-	if want := file + ":6:15: no such file\n    6 |   web: {path: web/*.jsonl}\n      |               ^^^^^^^^^^^\n  write one that is there"; err.Error() != want {
+	if want := file + ":6:15: no such file\n    6 |   web: {path: web/*.jsonl}\n      |               ^^^^^^^^^^^\n " +
+		" write one that is there"; err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "none.yaml")} {
@@ -185,7 +225,8 @@ func TestLoad(t *testing.T) {
 // TestDetect finds formats by the files on disk if the pattern does not tell.
 func TestDetect(t *testing.T) {
 	dir := t.TempDir()
-	for _, f := range []string{"web/a/x.jsonl.zst", "web/README.md", "code/a.parquet", "both/a.parquet", "both/b.jsonl", "books/corpus.bin", "books/corpus.idx", "none/x.csv"} {
+	for _, f := range []string{"web/a/x.jsonl.zst", "web/README.md", "code/a.parquet", "both/a.parquet", "both/b.jsonl",
+		"books/corpus.bin", "books/corpus.idx", "none/x.csv"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -194,11 +235,16 @@ func TestDetect(t *testing.T) {
 		}
 	}
 	for _, x := range []struct{ path, want string }{
-		{"web", "jsonl"}, {"web/**", "jsonl"}, {"code/", "parquet"}, {"code/*", "parquet"}, {"books/corpus", "megatron"}, {"books", "megatron"},
-		{"{web,code}/*.ndjson.gz", "jsonl"}, {"x/*.{jsonl,jsonl.gz,ndjson.zst}", "jsonl"}, {"x/*.jsonl*", "jsonl"}, {"X.PARQUET", "parquet"},
-		{"https://h/x.jsonl.gz", "jsonl"}, {"https://h/x", ""}, {"both", ""}, {"none", ""}, {"nowhere", ""}, {"x.{jsonl,parquet}", ""}, {"x.json.gz", "jsonl"}, {"x.jsonl.xz", ""}, {".", ""},
+		{"web", "jsonl"}, {"web/**", "jsonl"}, {"code/", "parquet"}, {"code/*", "parquet"}, {"books/corpus",
+			"megatron"}, {"books", "megatron"},
+		{"{web,code}/*.ndjson.gz", "jsonl"}, {"x/*.{jsonl,jsonl.gz,ndjson.zst}", "jsonl"}, {"x/*.jsonl*", "jsonl"},
+		{"X.PARQUET", "parquet"},
+		{"https://h/x.jsonl.gz", "jsonl"}, {"https://h/x", ""}, {"both", ""}, {"none", ""}, {"nowhere", ""},
+		{"x.{jsonl,parquet}", ""}, {"x.json.gz", "jsonl"}, {"x.jsonl.xz", ""}, {".", ""},
 	} {
-		c, err := Parse("m.yaml", []byte(change("sources: {web: {path: \""+x.path+"\"}, code: {path: b.parquet}}\n")), dir)
+		c, err := Parse(
+			"m.yaml", []byte(change("sources: {web: {path: \""+x.path+"\"}, code: {path: b.parquet}}\n")), dir,
+		)
 		if x.want == "" {
 			if err == nil {
 				t.Errorf("%s: found %s", x.path, c.Sources[1].Format)
@@ -226,7 +272,9 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(content)
 	}
-	for _, s := range []string{base, "a: [", "'", "\"", "a: |\n", "? [a]\n: b", "{a: {b: [}]", "-\n-\n", "a: !<x>", "\ufeff", "\xff", "a:\n\tb", "sources: {a: &x {}}", "mixture:\n  schedule:\n  - {}\n", "- - -", "sources: {\"\": 1}", "a: \"\\x", "%", "--- ---"} {
+	for _, s := range []string{base, "a: [", "'", "\"", "a: |\n", "? [a]\n: b", "{a: {b: [}]", "-\n-\n", "a: !<x>",
+		"\ufeff", "\xff", "a:\n\tb", "sources: {a: &x {}}", "mixture:\n  schedule:\n  - {}\n", "- - -",
+		"sources: {\"\": 1}", "a: \"\\x", "%", "--- ---"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) { checkParse(t, content) })
@@ -234,9 +282,13 @@ func FuzzParse(f *testing.F) {
 
 // TestFragments combines pieces of mixture files and of YAML. That reaches more code than mutated bytes.
 func TestFragments(t *testing.T) {
-	pieces := []string{"version: 1\n", "sequence_length: 8\n", "global_batch_size: 8\n", "mixture:", "sources:", "weights:", "schedule:", "from_step: ", "ramp: linear",
-		"over_steps: ", "path: ", "a.bin", "web", "web: ", "stop: ", "epochs: ", "limits: ", "model: ", "\n", "\n  ", "\n    ", "\n  - ", "{", "}", "[", "]", ", ", ": ", "1", "0.5",
-		"-1", ".nan", "null", "true", "\"", "'", "x", "#", " # c", "&a ", "*a", "<<: ", "!t ", "|", ">-", "---\n", "...", "? ", "\t", "\r\n", "日本", "\xff", "%"}
+	pieces := []string{
+		"version: 1\n", "sequence_length: 8\n", "global_batch_size: 8\n", "mixture:", "sources:", "weights:",
+		"schedule:", "from_step: ", "ramp: linear", "over_steps: ", "path: ", "a.bin", "web", "web: ", "stop: ",
+		"epochs: ", "limits: ", "model: ", "\n", "\n  ", "\n    ", "\n  - ", "{", "}", "[", "]", ", ", ": ", "1", "0.5",
+		"-1", ".nan", "null", "true", "\"", "'", "x", "#", " # c", "&a ", "*a", "<<: ", "!t ", "|", ">-", "---\n",
+		"...", "? ", "\t", "\r\n", "日本", "\xff", "%",
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		checkParse(t, []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 40).Draw(t, "pieces"), "")))
 	})
@@ -260,9 +312,13 @@ func checkParse(t fataler, content []byte) {
 	if !errors.As(err, &all) || len(all) == 0 || !errors.Is(err, millrace.ErrInvalid) {
 		t.Fatalf("%T %v", err, err)
 	}
-	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(string(content), "\ufeff"), "\r\n", "\n"), "\n"), "\n")
+	lines := strings.Split(
+		strings.TrimSuffix(strings.ReplaceAll(strings.TrimPrefix(string(content), "\ufeff"), "\r\n", "\n"), "\n"), "\n",
+	)
 	for _, e := range all {
-		if e.Line < 1 || e.Line > len(lines) || e.Column < 1 || e.Column > len([]rune(lines[e.Line-1]))+1 || e.Msg == "" || strings.Contains(e.Msg+e.Cure, "\n") {
+		if e.Line < 1 || e.Line > len(lines) || e.Column < 1 || e.Column > len([]rune(lines[e.Line-1]))+1 ||
+			e.Msg == "" ||
+			strings.Contains(e.Msg+e.Cure, "\n") {
 			t.Fatalf("bad place or message: %+v", e)
 		}
 	}
@@ -290,7 +346,9 @@ func checkAccepted(t fataler, c *Config) {
 		t.Fatalf("accepted %+v", c)
 	}
 	for _, s := range c.AllStages() {
-		if s.GlobalBatchSize%s.MicroBatchSize != 0 || s.SequenceLength == 0 || s.SequenceLength%c.PadMultiple != 0 || s.Packing == "" || c.capTokens(&s) == 0 {
+		if s.GlobalBatchSize%s.MicroBatchSize != 0 || s.SequenceLength == 0 || s.SequenceLength%c.PadMultiple != 0 ||
+			s.Packing == "" ||
+			c.capTokens(&s) == 0 {
 			t.Fatalf("accepted the stage %+v", s)
 		}
 	}

@@ -36,7 +36,8 @@ type Mixture struct {
 
 // Milestone is one point of a schedule. Its weights hold from its step or token on.
 type Milestone struct {
-	// FromStep is the step, from 0, at which the milestone begins. A schedule counts in steps or in tokens, not in both.
+	// FromStep is the step, from 0, at which the milestone begins. A schedule counts in steps or in tokens, not in
+	// both.
 	FromStep *uint64 `yaml:"from_step" jsonschema:"maximum=9007199254740991"`
 	// FromTokens is the number of document tokens placed before the step at which the milestone begins.
 	FromTokens *uint64 `yaml:"from_tokens" jsonschema:"maximum=9007199254740991"`
@@ -106,7 +107,8 @@ type Source struct {
 	// megatron: tokens in a .bin and an .idx file. lengths: the lengths of documents alone, as CSV with the columns
 	// tokens, patches and count, for check and plan.
 	Format Format `yaml:"format" jsonschema:"enum=jsonl,enum=parquet,enum=megatron,enum=lengths"`
-	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this file.
+	// Path of the files: a glob, a brace list, a directory, a prefix (megatron), or a list of these; relative to this
+	// file.
 	Path Patterns `yaml:"path" jsonschema:"required"`
 	// Root is the directory that sample ids are relative to. Left out: the part of path before its first wildcard.
 	Root string `yaml:"root"`
@@ -172,7 +174,10 @@ func (p *Patterns) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 		case item.Kind != tree.Scalar:
 			d.WrongType(at, item, "a path", "write one pattern an entry")
 		case item.Class == tree.Number || item.Class == tree.Boolean || item.Class == tree.Null:
-			d.Fail(at, item, decode.Name(at)+" must be a path, not "+tree.Quote(item.Text), "put a path that looks like something else in quotes")
+			d.Fail(
+				at, item, decode.Name(at)+" must be a path, not "+tree.Quote(item.Text),
+				"put a path that looks like something else in quotes",
+			)
 		case item.Text == "":
 			d.Fail(at, item, decode.Name(at)+" is empty", "write a file, a directory or a pattern")
 		default:
@@ -197,7 +202,10 @@ func (s *Sources) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 		d.Fail(path, n, "there is no source", "write at least one, as `web: {path: web/*.jsonl}`")
 	}
 	if len(n.Entries) > maxSources {
-		d.Fail(path, n.Entries[maxSources].Key, "too many sources", fmt.Sprintf("at most %d; several files can be one source", maxSources))
+		d.Fail(
+			path, n.Entries[maxSources].Key, "too many sources",
+			fmt.Sprintf("at most %d; several files can be one source", maxSources),
+		)
 	}
 	*s = make(Sources, len(n.Entries))
 	for i, e := range n.Entries {
@@ -212,14 +220,17 @@ func (s *Sources) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	slices.SortFunc(*s, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// badName says what is wrong with a source's name. It frames digests and sits in file names, metrics and logs.
+// isUnfit reports whether a character would break digests, file names, metrics or logs that hold a name.
+func isUnfit(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("`\"'\\#,=[]{}", r) }
+
+// badName returns the mistake in the name of a source or group, or nothing.
 func badName(s string) string {
 	switch {
 	case s == "":
 		return "is empty"
 	case len(s) > maxName:
 		return fmt.Sprintf("is longer than %d bytes", maxName)
-	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("`\"'\\#,=[]{}", r) }):
+	case strings.ContainsFunc(s, isUnfit):
 		return "holds a character that names do not have: " + tree.Quote(s)
 	case strings.TrimSpace(s) != s:
 		return "begins or ends with a space"

@@ -109,7 +109,8 @@ func (s *Stage) when(step uint64) string {
 	return fmt.Sprintf("step %d", from+step)
 }
 
-// identity writes what of a stage decides about content in one line: `step 1000: 128 x 8192 best_fit, ramp 32 by 32 over 1000`.
+// identity writes what of a stage decides about content in one line: `step 1000: 128 x 8192 best_fit, ramp 32 by 32
+// over 1000`.
 func (s *Stage) identity() string {
 	from, tokens := s.From()
 	unit := "step"
@@ -130,7 +131,8 @@ func (r *Rampup) identity() string {
 	return fmt.Sprintf("%d by %d over %d", r.Start, r.Increment, r.Samples)
 }
 
-// Microbatches returns how many microbatches a step of the stage has on each data-parallel rank, once its batch is whole.
+// Microbatches returns how many microbatches a step of the stage has on each data-parallel rank, once its batch is
+// whole.
 func (s *Stage) Microbatches(t millrace.Topology) uint32 {
 	return s.GlobalBatchSize / (s.MicroBatchSize * uint32(t.DP()))
 }

@@ -100,7 +100,8 @@ func (d *Derived) Members(all Sources) []string {
 	return d.Sources
 }
 
-// DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the same.
+// DecodeNode reads weights by source, or a rule: a mapping whose `from` is a word. A source may be called from all the
+// same.
 func (w *Weights) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
 		d.WrongType(path, n, "a mapping from sources to numbers", "write it as `{web: 0.6, code: 0.4}`")
@@ -133,7 +134,9 @@ func (w *Weights) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 // DecodeNode reads groups by name.
 func (g *Groups) DecodeNode(d *decode.Decoder, path string, n *tree.Node) {
 	if n.Kind != tree.Mapping {
-		d.WrongType(path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`")
+		d.WrongType(
+			path, n, "a mapping from names to groups", "write it as `text: {weight: 0.7, weights: {web: 3, books: 1}}`",
+		)
 		return
 	}
 	*g = make(Groups, len(n.Entries))

@@ -82,7 +82,9 @@ func (b *Batch) digest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("digest microbatch: %w", err)
 	}
-	ts := slices.SortedFunc(slices.Values(b.Tensors), func(x, y constructors.Tensor) int { return strings.Compare(x.Name, y.Name) })
+	ts := slices.SortedFunc(
+		slices.Values(b.Tensors), func(x, y constructors.Tensor) int { return strings.Compare(x.Name, y.Name) },
+	)
 	for _, t := range ts {
 		shape := strings.ReplaceAll(strings.Trim(fmt.Sprint(t.Shape), "[]"), " ", ",")
 		fmt.Fprintf(h, "%s\x00%s\x00%s\x00", t.Name, t.Dtype, shape)

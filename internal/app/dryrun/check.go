@@ -40,8 +40,19 @@ func Check(ctx context.Context, c *config.Config, o CheckOptions) (*Report, erro
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	k := &check{c: c, o: o, report: &Report{Mixture: c.File, Ranks: o.Ranks, Payload: c.Payload() == nil, Problems: []Complaint{}, Sources: []SourceReport{}, FirstSteps: []StepReport{},
-		Quarantined: Quarantined{Recent: []millrace.Quarantine{}}}}
+	k := &check{
+		c: c,
+		o: o,
+		report: &Report{
+			Mixture:     c.File,
+			Ranks:       o.Ranks,
+			Payload:     c.Payload() == nil,
+			Problems:    []Complaint{},
+			Sources:     []SourceReport{},
+			FirstSteps:  []StepReport{},
+			Quarantined: Quarantined{Recent: []millrace.Quarantine{}},
+		},
+	}
 	var err error
 	if k.topology, err = c.Topology(o.Ranks); err != nil {
 		return nil, err
@@ -78,9 +89,13 @@ func (k *check) complain(source string, format string, args ...any) {
 func (k *check) run(ctx context.Context) error {
 	k.memory()
 	var err error
-	k.opened, err = Open(ctx, k.c, Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
-		k.o.Progress("index "+source, done, total)
-	}})
+	k.opened, err = Open(
+		ctx,
+		k.c,
+		Options{Deep: k.o.Deep, Measure: true, Logger: k.o.Logger, Progress: func(source string, done, total int64) {
+			k.o.Progress("index "+source, done, total)
+		}},
+	)
 	if k.opened == nil {
 		return err
 	}
@@ -102,7 +117,10 @@ func (k *check) run(ctx context.Context) error {
 	if k.o.Deep {
 		budget = -1
 	}
-	if k.scans, err = k.opened.Scan(ctx, ScanOptions{Budget: budget, Progress: func(done, total int64) { k.o.Progress("read files", done, total) }}); err != nil {
+	if k.scans, err = k.opened.Scan(ctx, ScanOptions{Budget: budget, Progress: func(done,
+		total int64) {
+		k.o.Progress("read files", done, total)
+	}}); err != nil {
 		return err
 	}
 	for i := range k.scans {
@@ -168,7 +186,9 @@ func (k *check) walk(ctx context.Context, w *Walk) error {
 		k.outlook = Forecast(k.c, k.spec, supply, k.tokens/max(k.places, 1))
 		if k.cheap(ctx, supply) {
 			total := int64(k.outlook.Tokens)
-			exact, err := w.ToEnd(ctx, func(s *Step) { k.o.Progress("plan to the end", min(int64(s.After.Tokens), total), total) })
+			exact, err := w.ToEnd(
+				ctx, func(s *Step) { k.o.Progress("plan to the end", min(int64(s.After.Tokens), total), total) },
+			)
 			if err != nil {
 				return err
 			}
@@ -197,7 +217,9 @@ func (k *check) build(ctx context.Context, w *Walk, s *Step) error {
 				return err
 			}
 			for _, q := range faults {
-				k.complain(q.Source, "source %s: step %d needs %s at byte %d: %s", q.Source, s.Step, q.ID, q.Offset, q.Reason)
+				k.complain(
+					q.Source, "source %s: step %d needs %s at byte %d: %s", q.Source, s.Step, q.ID, q.Offset, q.Reason,
+				)
 			}
 		}
 	}
@@ -223,7 +245,11 @@ func (k *check) supply(ctx context.Context, found []Found) []Supply {
 	out := make([]Supply, len(k.opened.Sources))
 	for i, src := range k.opened.Sources {
 		r := k.count(ctx, i, found)
-		out[i] = Supply{Tokens: float64(r.Tokens), Records: float64(r.Records - min(r.Refused, r.Records)), Passes: src.Epochs()}
+		out[i] = Supply{
+			Tokens:  float64(r.Tokens),
+			Records: float64(r.Records - min(r.Refused, r.Records)),
+			Passes:  src.Epochs(),
+		}
 	}
 	return out
 }
@@ -343,7 +369,8 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	r.Bad = scan.Bad
 	if k.found != nil {
 		for _, x := range k.found[i].Rejects {
-			if !scan.bad[x.Sample] { // in a file that was not read to its end, or refused by the filter or the tokenizer
+			// in a file that was not read to its end, or refused by the filter or the tokenizer
+			if !scan.bad[x.Sample] {
 				bad = append(bad, x.Quarantine)
 				r.Bad++
 			}
@@ -356,8 +383,19 @@ func (k *check) quarantine(i int, r *SourceReport) {
 	}
 	if r.Bad > r.Allowed {
 		q := bad[0]
-		k.complain(r.Name, "source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte %d: %s: %s",
-			r.Name, r.Bad, r.Records, r.Allowed, q.ID, q.Offset, q.Reason, q.Cure())
+		k.complain(
+			r.Name,
+			"source %s: %d of %d records cannot be decoded, its quarantine budget takes %d; the first is %s at byte "+
+				"%d: %s: %s",
+			r.Name,
+			r.Bad,
+			r.Records,
+			r.Allowed,
+			q.ID,
+			q.Offset,
+			q.Reason,
+			q.Cure(),
+		)
 		return
 	}
 	k.early(i, r)
@@ -373,9 +411,20 @@ func (k *check) early(i int, r *SourceReport) {
 	for n, x := range k.found[i].Rejects {
 		records := uint64(x.Ordinal) + 1
 		if most := allowed(false, records); uint64(n) >= most {
-			k.complain(r.Name, "source %s: %d of the first %d records cannot be decoded, its quarantine budget takes %d there; the last is "+
-				"%s at byte %d: %s: %s, or count the source with millrace index",
-				r.Name, n+1, records, most, x.ID, x.Offset, x.Reason, x.Cure())
+			k.complain(
+				r.Name,
+				"source %s: %d of the first %d records cannot be decoded, its quarantine budget takes %d there; the "+
+					"last is "+
+					"%s at byte %d: %s: %s, or count the source with millrace index",
+				r.Name,
+				n+1,
+				records,
+				most,
+				x.ID,
+				x.Offset,
+				x.Reason,
+				x.Cure(),
+			)
 			return
 		}
 	}

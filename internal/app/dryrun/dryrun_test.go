@@ -31,14 +31,18 @@ func corpus(t *testing.T, dir, name string, records int, bad ...int) {
 		lines[i] = "{\"text\"\n"
 	}
 	path := filepath.Join(dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(strings.Join(lines, "")),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func parse(t *testing.T, dir, mixture string) *config.Config {
 	t.Helper()
-	c, err := config.Parse("m.yaml", []byte("version: 1\ntokenizer: {name: gpt2}\nsequence_length: 256\nglobal_batch_size: 8\n"+mixture), dir)
+	c, err := config.Parse(
+		"m.yaml", []byte("version: 1\ntokenizer: {name: gpt2}\nsequence_length: 256\nglobal_batch_size: 8\n"+mixture),
+		dir,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,15 +62,21 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 	corpus(t, dir, "small/a.jsonl", 300)
 	plain := "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", "")
 	for name, mixture := range map[string]string{
-		"epochs":           "stop: {epochs: 2}\n" + plain,
-		"steps":            "stop: {steps: 20}\n" + plain,
-		"stale":            "stop: {steps: 120}\n" + plain,
-		"tokens":           "stop: {tokens: 30000}\n" + plain,
-		"stop":             "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "", ", max_epochs: 1, on_exhausted: stop"),
-		"samples":          "stop: {epochs: 1}\nmixture: {unit: samples, weights: {big: 2, small: 1}}" + fmt.Sprintf(twoSources, "", ""),
-		"stages":           "stop: {epochs: 2}\nrampup_batch_size: {start: 2, increment: 2, samples: 60}\nstages: [{from_step: 20, sequence_length: 1024}, {from_step: 24, global_batch_size: 4}]\n" + plain,
-		"stages by tokens": "stop: {epochs: 2}\nstages: [{from_tokens: 20000, sequence_length: 512}, {from_tokens: 50000, global_batch_size: 4}, {from_tokens: 10000000}]\n" + plain,
-		"schedule":         "stop: {epochs: 1}\nmixture: {schedule: [{from_step: 0, weights: {big: 1, small: 0}}, {from_step: 10, weights: {big: 1, small: 3}, ramp: linear, over_steps: 6}]}" + fmt.Sprintf(twoSources, "", ""),
+		"epochs": "stop: {epochs: 2}\n" + plain,
+		"steps":  "stop: {steps: 20}\n" + plain,
+		"stale":  "stop: {steps: 120}\n" + plain,
+		"tokens": "stop: {tokens: 30000}\n" + plain,
+		"stop": "mixture: {weights: {big: 1, small: 1}}" + fmt.Sprintf(twoSources, "",
+			", max_epochs: 1, on_exhausted: stop"),
+		"samples": "stop: {epochs: 1}\nmixture: {unit: samples, weights: {big: 2, small: 1}}" +
+			fmt.Sprintf(twoSources, "", ""),
+		"stages": "stop: {epochs: 2}\nrampup_batch_size: {start: 2, increment: 2, samples: 60}\nstages: " +
+			"[{from_step: 20, sequence_length: 1024}, {from_step: 24, global_batch_size: 4}]\n" + plain,
+		"stages by tokens": "stop: {epochs: 2}\nstages: [{from_tokens: 20000, sequence_length: 512}, {from_tokens: " +
+			"50000, global_batch_size: 4}, {from_tokens: 10000000}]\n" + plain,
+		"schedule": "stop: {epochs: 1}\nmixture: {schedule: [{from_step: 0, weights: {big: 1, small: 0}}, " +
+			"{from_step: 10, weights: {big: 1, small: 3}, ramp: linear, over_steps: 6}]}" + fmt.Sprintf(twoSources, "",
+			""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := parse(t, dir, mixture)
@@ -86,7 +96,9 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 				if !s.TokensExact && r.Run.Reason == "sources" {
 					t.Errorf("source %s was read to its end and its tokens are not exact", s.Name)
 				}
-				supply = append(supply, Supply{Tokens: float64(s.Tokens), Records: float64(s.Records), Passes: s.Epochs})
+				supply = append(
+					supply, Supply{Tokens: float64(s.Tokens), Records: float64(s.Records), Passes: s.Epochs},
+				)
 			}
 			tokens, places := float64(*r.Run.Tokens), 0.0
 			for step := range *r.Run.Steps {
@@ -105,7 +117,8 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 			}
 			got := Forecast(c, spec, supply, tokens/places)
 			for i, s := range r.Run.Stages {
-				if begins := got.Begins[i]; (begins == nil) != (s.Begins == nil) || begins != nil && math.Abs(float64(*begins)-float64(*s.Begins)) > 3 {
+				if begins := got.Begins[i]; (begins == nil) != (s.Begins == nil) ||
+					begins != nil && math.Abs(float64(*begins)-float64(*s.Begins)) > 3 {
 					t.Errorf("forecast of stage %d at %v, planned at %v", i, begins, s.Begins)
 				}
 			}
@@ -119,7 +132,8 @@ func TestForecastAgreesWithThePlans(t *testing.T) {
 				if d := got.Sources[i].Share - s.Share; math.Abs(d) > 0.02 {
 					t.Errorf("source %s: forecast a share of %.3f, planned %.3f", s.Name, got.Sources[i].Share, s.Share)
 				}
-				if stale := got.Sources[i].Stale; (stale == nil) != (s.StaleStep == nil) || stale != nil && math.Abs(float64(*stale)-float64(*s.StaleStep)) > 3 {
+				if stale := got.Sources[i].Stale; (stale == nil) != (s.StaleStep == nil) ||
+					stale != nil && math.Abs(float64(*stale)-float64(*s.StaleStep)) > 3 {
 					t.Errorf("source %s: forecast stale at %v, planned %v", s.Name, stale, s.StaleStep)
 				}
 				if name == "stale" && (s.Name == "small") != (s.StaleStep != nil) {
@@ -138,7 +152,17 @@ func TestAnEndlessRunIsForecastSo(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "big/a.jsonl", 100)
 	corpus(t, dir, "small/a.jsonl", 100)
-	r, err := Check(t.Context(), parse(t, dir, "mixture: {weights: {big: 3, small: 1}}"+fmt.Sprintf(twoSources, ", on_exhausted: renormalize, max_epochs: 2", "")), CheckOptions{Ranks: 1, Steps: 2, Budget: -1})
+	r, err := Check(
+		t.Context(),
+		parse(
+			t,
+			dir,
+			"mixture: {weights: {big: 3, small: 1}}"+fmt.Sprintf(
+				twoSources, ", on_exhausted: renormalize, max_epochs: 2", "",
+			),
+		),
+		CheckOptions{Ranks: 1, Steps: 2, Budget: -1},
+	)
 	if err != nil || !r.OK {
 		t.Fatal(err, r)
 	}
@@ -152,7 +176,13 @@ func TestWalksAgree(t *testing.T) {
 	dir := t.TempDir()
 	corpus(t, dir, "big/a.jsonl", 200, 17)
 	corpus(t, dir, "small/a.jsonl", 50)
-	c := parse(t, dir, "quarantine: {budget: 0.1}\nstop: {epochs: 1}\nmixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(twoSources, "", ""))
+	c := parse(
+		t,
+		dir,
+		"quarantine: {budget: 0.1}\nstop: {epochs: 1}\nmixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(
+			twoSources, "", "",
+		),
+	)
 	opened, err := Open(t.Context(), c, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +234,13 @@ func TestScanKeepsToItsBudget(t *testing.T) {
 		corpus(t, dir, fmt.Sprintf("big/%d.jsonl", i), 50, 3)
 	}
 	corpus(t, dir, "small/a.jsonl", 50)
-	opened, err := Open(t.Context(), parse(t, dir, "quarantine: {budget: 1}\nmixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(twoSources, "", "")), Options{})
+	opened, err := Open(
+		t.Context(),
+		parse(
+			t, dir, "quarantine: {budget: 1}\nmixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(twoSources, "", ""),
+		),
+		Options{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +256,9 @@ func TestScanKeepsToItsBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if big := got[0]; big.Files != files || big.Skipped != 5-files || big.Bad != uint64(files) || big.Records != uint64(50*files) || big.Rejects[0].ID != "0.jsonl#3" {
+		if big := got[0]; big.Files != files || big.Skipped != 5-files || big.Bad != uint64(files) ||
+			big.Records != uint64(50*files) ||
+			big.Rejects[0].ID != "0.jsonl#3" {
 			t.Errorf("budget %d: %+v", budget, big)
 		}
 		if !got[1].Complete() || got[1].Records != 50 {
@@ -231,12 +269,15 @@ func TestScanKeepsToItsBudget(t *testing.T) {
 
 func TestProblemsNameEverySource(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Open(t.Context(), parse(t, dir, "mixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(twoSources, "", "")), Options{})
+	_, err := Open(
+		t.Context(), parse(t, dir, "mixture: {weights: {big: 1, small: 1}}"+fmt.Sprintf(twoSources, "", "")), Options{},
+	)
 	var ps Problems
 	if !errors.As(err, &ps) || len(ps) != 2 {
 		t.Fatalf("got %v", err)
 	}
-	if text := ps[0].Error(); !strings.HasPrefix(text, "m.yaml:7:15: source big: resolve path ") || strings.HasSuffix(text, "invalid") {
+	if text := ps[0].Error(); !strings.HasPrefix(text, "m.yaml:7:15: source big: resolve path ") ||
+		strings.HasSuffix(text, "invalid") {
 		t.Errorf("got %q", text)
 	}
 }
@@ -262,7 +303,12 @@ func TestBadRecordsCountOnce(t *testing.T) {
 	}
 	corpus(t, dir, "big/a.jsonl", 400, bad...)
 	for _, filter := range []string{"", ", filter: tokens > 0"} {
-		c := parse(t, dir, "stop: {epochs: 1}\nquarantine: {budget: 0.15}\nmixture: {weights: {big: 1}}\nsources: {big: {path: \"big/*.jsonl\""+filter+"}}\n")
+		c := parse(
+			t,
+			dir,
+			"stop: {epochs: 1}\nquarantine: {budget: 0.15}\nmixture: {weights: {big: 1}}\nsources: {big: {path: "+
+				"\"big/*.jsonl\""+filter+"}}\n",
+		)
 		r, err := Check(t.Context(), c, CheckOptions{Ranks: 1, Steps: 3, Budget: -1})
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +335,12 @@ func TestBudgetIsThatOfARun(t *testing.T) {
 		"shuffle: global\n": {1, false},
 		"shuffle: blocks\nquarantine: {budget: 0.0003}\n": {3, false},
 	} {
-		c := parse(t, dir, mixture+"stop: {epochs: 1}\nmixture: {weights: {big: 1}}\nindex_dir: "+t.TempDir()+"\nsources: {big: {path: \"big/*.jsonl\"}}\n")
+		c := parse(
+			t,
+			dir,
+			mixture+"stop: {epochs: 1}\nmixture: {weights: {big: 1}}\nindex_dir: "+t.TempDir()+
+				"\nsources: {big: {path: \"big/*.jsonl\"}}\n",
+		)
 		r, err := Check(t.Context(), c, CheckOptions{Ranks: 1, Steps: 3, Budget: -1})
 		if err != nil {
 			t.Fatal(err)

@@ -82,7 +82,11 @@ type prefix struct {
 }
 
 func newPrefix(spec *planner.Spec) *prefix {
-	return &prefix{unit: spec.Unit, targets: make([]mixing.Target, len(spec.Sources)), placed: make([]int64, len(spec.Sources))}
+	return &prefix{
+		unit:    spec.Unit,
+		targets: make([]mixing.Target, len(spec.Sources)),
+		placed:  make([]int64, len(spec.Sources)),
+	}
 }
 
 func (p *prefix) size(s *planner.SourceStats) int64 {
@@ -111,11 +115,32 @@ func (w *Walk) Explain() *Explained {
 	weighing := place.Weighing(s.Selection, w.topology)
 	weight := cost.Weigh(s.Plan, weighing)
 	places := uint64(s.GlobalBatch) * uint64(s.SequenceLength)
-	e := &Explained{Step: uint64(s.Step), Stage: s.Stage, Incomplete: s.Incomplete, GlobalBatch: s.GlobalBatch, SequenceLength: s.SequenceLength, Microbatches: s.Plan.Microbatches,
-		Content: s.Content.String(), Segments: len(s.Segments), Tokens: s.Stats.Tokens, Fill: float64(s.Stats.Tokens) / float64(places),
-		Stranded: places - min(s.Stats.Padded, places), Rounding: s.Stats.Padded - s.Stats.Tokens, Largest: weight.Fullest, Cap: weighing.Cap,
-		Balance: string(place.Balance), Overhead: objectives(weight.Over), Bound: objectives(weight.Bound), Gap: objectives(weight.Gap()),
-		Slices: weight.Slices, MovedMost: s.Stats.Most}
+	e := &Explained{
+		Step:           uint64(s.Step),
+		Stage:          s.Stage,
+		Incomplete:     s.Incomplete,
+		GlobalBatch:    s.GlobalBatch,
+		SequenceLength: s.SequenceLength,
+		Microbatches:   s.Plan.Microbatches,
+		Content:        s.Content.String(),
+		Segments:       len(s.Segments),
+		Tokens:         s.Stats.Tokens,
+		Fill:           float64(s.Stats.Tokens) / float64(places),
+		Stranded: places - min(
+			s.Stats.Padded, places,
+		),
+		Rounding: s.Stats.Padded - s.Stats.Tokens,
+		Largest:  weight.Fullest,
+		Cap:      weighing.Cap,
+		Balance: string(
+			place.Balance,
+		),
+		Overhead:  objectives(weight.Over),
+		Bound:     objectives(weight.Bound),
+		Gap:       objectives(weight.Gap()),
+		Slices:    weight.Slices,
+		MovedMost: s.Stats.Most,
+	}
 	if len(s.Segments) > 0 {
 		e.MovedMean = float64(s.Stats.Moved) / float64(len(s.Segments))
 	}
@@ -123,8 +148,13 @@ func (w *Walk) Explain() *Explained {
 	e.Context = 1 + float64(context)/million
 	for i, at := range s.Stats.Sources {
 		target, placed := w.prefix.targets[i], w.prefix.placed[i]
-		e.Mixture = append(e.Mixture, Mixed{Source: w.opened.Sources[i].Name(), Share: float64(at.Share) / mixing.One, Target: nearest(target),
-			Placed: uint64(placed), Off: placed - int64(nearest(target)), Here: uint64(w.prefix.size(&s.Stats.Sources[i]))})
+		e.Mixture = append(
+			e.Mixture,
+			Mixed{Source: w.opened.Sources[i].Name(), Share: float64(at.Share) / mixing.One, Target: nearest(target),
+				Placed: uint64(
+					placed,
+				), Off: placed - int64(nearest(target)), Here: uint64(w.prefix.size(&s.Stats.Sources[i]))},
+		)
 	}
 	for r, cost := range weight.Ranks {
 		e.Ranks = append(e.Ranks, float64(cost)/million)

@@ -44,7 +44,9 @@ func walked(t *testing.T, more string, steps int, visit func(context.Context, *W
 	dir := t.TempDir()
 	lengthsOf(t, dir, "a.csv", 400)
 	lengthsOf(t, dir, "b.csv", 900)
-	c, err := config.Parse("m.yaml", []byte("version: 1\nsequence_length: 512\nglobal_batch_size: 24\n"+more+described), dir)
+	c, err := config.Parse(
+		"m.yaml", []byte("version: 1\nsequence_length: 512\nglobal_batch_size: 24\n"+more+described), dir,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,10 @@ func TestExplainedAddsUp(t *testing.T) {
 			padded += uint64(a.Length+3) / 4 * 4
 		}
 		if e.Stranded != 24*512-padded || e.Rounding != padded-e.Tokens {
-			t.Errorf("step %d: %d stranded and %d lost to padding, of %d tokens padded to %d", e.Step, e.Stranded, e.Rounding, e.Tokens, padded)
+			t.Errorf(
+				"step %d: %d stranded and %d lost to padding, of %d tokens padded to %d", e.Step, e.Stranded,
+				e.Rounding, e.Tokens, padded,
+			)
 		}
 		all := uint64(0)
 		for _, n := range placed {
@@ -135,7 +140,9 @@ func TestExplainedAddsUp(t *testing.T) {
 		}
 		for i, m := range e.Mixture {
 			target := []float64{.25, .75}[i] * float64(all)
-			if m.Placed != placed[m.Source] || math.Abs(float64(m.Target)-target) > 1 || m.Off != int64(m.Placed-m.Target) || math.Abs(float64(m.Off)) > 22*512 {
+			if m.Placed != placed[m.Source] || math.Abs(float64(m.Target)-target) > 1 ||
+				m.Off != int64(m.Placed-m.Target) ||
+				math.Abs(float64(m.Off)) > 22*512 {
 				t.Errorf("step %d: %+v, placed %d, target %g", e.Step, m, placed[m.Source], target)
 			}
 		}
@@ -180,11 +187,18 @@ func TestPricesLeaveThePlansAlone(t *testing.T) {
 	for _, c := range prices.Choices {
 		names = append(names, c.Choice)
 	}
-	want := []string{"as it is", "layout: packed", "layout: varlen, cap_slack: 1", "layout: varlen, cap_slack: 1.15", "balance: dp", "balance: none", "window: 4", "carry: 512"}
+	want := []string{
+		"as it is", "layout: packed", "layout: varlen, cap_slack: 1", "layout: varlen, cap_slack: 1.15", "balance: dp",
+		"balance: none", "window: 4", "carry: 512",
+	}
 	if prices.Steps != pricedSteps || !slices.Equal(names, want) {
 		t.Errorf("%d steps of %q, want %q", prices.Steps, names, want)
 	}
-	if is := prices.Choices[0]; math.Abs(is.Overhead.FSDP-over) > 1e-9 || prices.Choices[5].Overhead.FSDP <= is.Overhead.FSDP {
-		t.Errorf("as it is costs %g, the steps %g, without balance %g", is.Overhead.FSDP, over, prices.Choices[5].Overhead.FSDP)
+	if is := prices.Choices[0]; math.Abs(is.Overhead.FSDP-over) > 1e-9 ||
+		prices.Choices[5].Overhead.FSDP <= is.Overhead.FSDP {
+		t.Errorf(
+			"as it is costs %g, the steps %g, without balance %g", is.Overhead.FSDP, over,
+			prices.Choices[5].Overhead.FSDP,
+		)
 	}
 }

@@ -36,7 +36,10 @@ func (o *Opened) Lengths(ctx context.Context, tell func(source string, done, tot
 func (o *Opened) lengths(ctx context.Context, src *sources.Source, tell func(done int64)) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	feed := feed.New(src, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget.New(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))})
+	feed := feed.New(
+		src, feed.Position{}, order.Stripe{},
+		feed.Config{Budget: budget.New(min(int64(o.Config.Limits.LoaderMemory)/2, mostMemory))},
+	)
 	var group errgroup.Group
 	group.Go(func() error { return feed.Run(ctx) })
 	defer func() {

@@ -9,9 +9,9 @@ import (
 	"millrace/internal/app/config"
 )
 
-// measure notes in the configuration what one pass of every source holds, in what the mixture counts. It is a function of the sources'
-// bytes and of what turns records into documents: pinned by the run's manifests and its identity, in which the sizes are as well.
-// Problems are sources of which not everything is known; they name the cure.
+// measure notes in the configuration what one pass of every source holds, in what the mixture counts. It is a function
+// of the sources' bytes and of what turns records into documents: pinned by the run's manifests and its identity, in
+// which the sizes are as well. Problems are sources of which not everything is known; they name the cure.
 func (out *Opened) measure(ctx context.Context) (Problems, error) {
 	c := out.Config
 	var problems Problems
@@ -29,7 +29,13 @@ func (out *Opened) measure(ctx context.Context) (Problems, error) {
 		}
 		if why != "" {
 			problems = append(problems, &Problem{Source: src.Name(), Place: where(c, "mixture"),
-				Err: millrace.Errorf(millrace.ErrInvalid, "weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write the weights out", why, c.File)})
+				Err: millrace.Errorf(
+					millrace.ErrInvalid,
+					"weights are derived from its size, and %s: run `millrace index %s --lengths` first, or write "+
+						"the weights out",
+					why,
+					c.File,
+				)})
 			continue
 		}
 		c.Sources[i].Size = st.Tokens

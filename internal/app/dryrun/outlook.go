@@ -20,8 +20,8 @@ type Outlook struct {
 	Begins  []*millrace.Step // by stage: its first step; nil if the run ends before, or the walk did not reach it
 }
 
-// Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays: Muennighoff et al., "Scaling
-// Data-Constrained Language Models" (arXiv 2305.16264).
+// Fresh is how many passes over a source are about as good as new data; beyond, what repeated data is worth decays:
+// Muennighoff et al., "Scaling Data-Constrained Language Models" (arXiv 2305.16264).
 const Fresh = 4
 
 // Course is the course of one source during the run.
@@ -49,7 +49,12 @@ func (w *Walk) ToEnd(ctx context.Context, tell func(*Step)) (*Outlook, error) {
 
 // Outlook returns the facts of the walk so far. It is exact if the walk reached the end.
 func (w *Walk) Outlook() *Outlook {
-	out := &Outlook{Exact: w.over.Kind == planner.Finished || w.over.Reason != "", Reason: string(w.over.Reason), Sources: make([]Course, len(w.found)), Begins: w.begins}
+	out := &Outlook{
+		Exact:   w.over.Kind == planner.Finished || w.over.Reason != "",
+		Reason:  string(w.over.Reason),
+		Sources: make([]Course, len(w.found)),
+		Begins:  w.begins,
+	}
 	if w.last == nil {
 		return out
 	}
@@ -87,8 +92,18 @@ const mostPhases = 2_000_000
 
 // Forecast estimates the course of a run whose sequences are filled with document tokens to the given fraction.
 func Forecast(c *config.Config, spec *planner.Spec, supply []Supply, fill float64) *Outlook {
-	f := &forecast{spec: spec, milestones: c.Mixture.Milestones(), fill: fill, left: make([]float64, len(supply)), drawn: make([]float64, len(supply)),
-		weight: make([]float64, len(supply)), active: make([]bool, len(supply)), out: Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))}}
+	f := &forecast{
+		spec:       spec,
+		milestones: c.Mixture.Milestones(),
+		fill:       fill,
+		left:       make([]float64, len(supply)),
+		drawn:      make([]float64, len(supply)),
+		weight: make(
+			[]float64, len(supply),
+		),
+		active: make([]bool, len(supply)),
+		out:    Outlook{Sources: make([]Course, len(supply)), Begins: make([]*millrace.Step, 1+len(spec.Stages))},
+	}
 	for i, s := range supply {
 		f.active[i], f.weight[i], f.left[i] = true, 1, s.Tokens*float64(s.Passes)
 		if spec.Unit == millrace.UnitSamples {

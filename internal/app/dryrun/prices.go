@@ -60,10 +60,13 @@ func (w *Walk) choices() []choice {
 			varlen := is.place
 			varlen.Layout, varlen.CapPermille = millrace.Varlen, slack
 			if is.place.Layout != millrace.Varlen || max(is.place.CapPermille, 1000) != slack {
-				out = append(out, choice{fmt.Sprintf("layout: varlen, cap_slack: %g", float64(slack)/1000), is.drawn, varlen})
+				out = append(
+					out, choice{fmt.Sprintf("layout: varlen, cap_slack: %g", float64(slack)/1000), is.drawn, varlen},
+				)
 			}
 		}
-		for _, b := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP, millrace.BalanceNone} {
+		for _, b := range []millrace.Balance{millrace.BalanceFSDP, millrace.BalanceDP, millrace.BalancePP,
+			millrace.BalanceNone} {
 			if b != is.place.Balance && (b != millrace.BalancePP || w.topology.PP > 1) {
 				other := is.place
 				other.Balance = b

@@ -12,11 +12,11 @@ type Report struct {
 	Sources     []SourceReport   `json:"sources"`
 	Run         RunReport        `json:"run"`
 	FirstSteps  []StepReport     `json:"first_steps"`
-	Prices      *Prices          `json:"prices"`   // of other choices; null if nothing was planned, or lengths are unknown
+	Prices      *Prices          `json:"prices"`   // of other choices; null if unknown
 	CPSizes     []int            `json:"cp_sizes"` // context parallelism that pad_multiple admits
 	Memory      MemoryReport     `json:"memory"`
 	Quarantined Quarantined      `json:"quarantined"`
-	Payload     bool             `json:"payload"` // false if a source has no documents: the mixture can be planned and not served
+	Payload     bool             `json:"payload"` // false if the mixture can only be planned
 	Tokenizer   *TokenizerReport `json:"tokenizer,omitempty"`
 }
 
@@ -99,7 +99,7 @@ type StageReport struct {
 	MicroBatch     uint32      `json:"micro_batch_size"`
 	Microbatches   uint32      `json:"microbatches"` // a step and rank, once the batch is whole
 	Packing        string      `json:"packing"`
-	Sizes          []BatchSize `json:"ramp"` // the sizes of the batch on the way, with the first step of each; empty without a ramp
+	Sizes          []BatchSize `json:"ramp"` // batch sizes of the ramp, each with its first step
 }
 
 // BatchSize is a global batch size from a step on.

@@ -143,8 +143,15 @@ func (s *scanner) file(ctx context.Context, t *target) error {
 		}
 		t.bad = append(t.bad, r.Number)
 		if len(t.rejects) < shownRejects {
-			t.rejects = append(t.rejects, millrace.Quarantine{Source: spec.Name, ID: fmt.Sprintf("%s#%d", t.shard.Name, r.Number), Offset: r.Offset,
-				Reason: r.Err.Error()})
+			t.rejects = append(
+				t.rejects,
+				millrace.Quarantine{
+					Source: spec.Name,
+					ID:     fmt.Sprintf("%s#%d", t.shard.Name, r.Number),
+					Offset: r.Offset,
+					Reason: r.Err.Error(),
+				},
+			)
 		}
 		return nil
 	})

@@ -47,8 +47,16 @@ func (k *check) stages() {
 		return
 	}
 	for i, in := range all {
-		r := StageReport{SequenceLength: in.SequenceLength, GlobalBatch: in.GlobalBatchSize, MicroBatch: in.MicroBatchSize, Microbatches: in.Microbatches(k.topology),
-			Packing: string(in.Packing), FromStep: in.FromStep, FromTokens: in.FromTokens, Sizes: []BatchSize{}}
+		r := StageReport{
+			SequenceLength: in.SequenceLength,
+			GlobalBatch:    in.GlobalBatchSize,
+			MicroBatch:     in.MicroBatchSize,
+			Microbatches:   in.Microbatches(k.topology),
+			Packing:        string(in.Packing),
+			FromStep:       in.FromStep,
+			FromTokens:     in.FromTokens,
+			Sizes:          []BatchSize{},
+		}
 		if i == 0 {
 			r.FromStep = new(uint64)
 		}

@@ -95,9 +95,20 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	if len(o.Sources) != len(spec.Sources) {
 		return nil, fmt.Errorf("plan: %d of %d sources are open", len(o.Sources), len(spec.Sources))
 	}
-	w := &Walk{opened: o, strategy: strategy, topology: topology, prefix: newPrefix(spec), shapes: constructors.NewSet(c.Shapes(), c.PadMultiple),
-		wants: make([]millrace.Ordinal, len(o.Sources)), found: make([]Found, len(o.Sources)), dry: make([]*millrace.Step, len(o.Sources)),
-		stale: make([]*millrace.Step, len(o.Sources)), begins: make([]*millrace.Step, 1+len(spec.Stages))}
+	w := &Walk{
+		opened:   o,
+		strategy: strategy,
+		topology: topology,
+		prefix:   newPrefix(spec),
+		shapes:   constructors.NewSet(c.Shapes(), c.PadMultiple),
+		wants: make(
+			[]millrace.Ordinal, len(o.Sources),
+		),
+		found:  make([]Found, len(o.Sources)),
+		dry:    make([]*millrace.Step, len(o.Sources)),
+		stale:  make([]*millrace.Step, len(o.Sources)),
+		begins: make([]*millrace.Step, 1+len(spec.Stages)),
+	}
 	if w.plans, err = strategy.Plans(topology, progress.New(len(spec.Sources))); err != nil {
 		return nil, err
 	}
@@ -105,7 +116,9 @@ func (o *Opened) newWalk(ranks int) (*Walk, error) {
 	parallel := max(1, runtime.GOMAXPROCS(0)/len(o.Sources))
 	for _, s := range o.Sources {
 		w.queues = append(w.queues, offers.NewQueue(s.Name(), 1))
-		w.feeds = append(w.feeds, feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget, Parallel: parallel}))
+		w.feeds = append(
+			w.feeds, feed.New(s, feed.Position{}, order.Stripe{}, feed.Config{Budget: budget, Parallel: parallel}),
+		)
 	}
 	return w, nil
 }
@@ -207,7 +220,12 @@ func (w *Walk) note(source int, b *feed.Batch) {
 
 // batch is a feed's news as the queue takes them.
 func batch(b *feed.Batch) offers.Batch {
-	out := offers.Batch{Metas: make([]millrace.SampleMeta, len(b.Offers)), SeekPoints: b.SeekPoints, Ended: b.End, End: b.EndOrdinal}
+	out := offers.Batch{
+		Metas:      make([]millrace.SampleMeta, len(b.Offers)),
+		SeekPoints: b.SeekPoints,
+		Ended:      b.End,
+		End:        b.EndOrdinal,
+	}
 	for i := range b.Offers {
 		out.Metas[i] = b.Offers[i].SampleMeta
 		if q := b.Offers[i].Quarantine; q != nil {

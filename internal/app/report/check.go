@@ -36,10 +36,15 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 			fmt.Fprintf(w, "\n%s is shuffled in blocks: %s\n", s.Name, s.Why)
 		}
 		if s.Refused > 0 {
-			fmt.Fprintf(w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name, About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact))
+			fmt.Fprintf(
+				w, "\n%s: its filter refuses %s of %s records; TOKENS counts the others\n", s.Name,
+				About(s.Refused, s.TokensExact), About(s.Records, s.RecordsExact),
+			)
 		}
 		if s.FilesRead < s.Files {
-			fmt.Fprintf(w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files)
+			fmt.Fprintf(
+				w, "\n%s: %d of %d files were read to their end; --deep reads all\n", s.Name, s.FilesRead, s.Files,
+			)
 		}
 	}
 	fmt.Fprintln(w)
@@ -77,7 +82,13 @@ func PrintCheck(w io.Writer, r *dryrun.Report) error {
 		fmt.Fprintf(w, "  %s %s at byte %d: %s\n", q.Source, q.ID, q.Offset, q.Reason)
 	}
 	if r.OK && !r.Payload {
-		fmt.Fprintf(w, "\n%s is valid and can be planned on %d ranks; a run cannot serve it, because sources of format lengths hold no tokens\n", r.Mixture, r.Ranks)
+		fmt.Fprintf(
+			w,
+			"\n%s is valid and can be planned on %d ranks; a run cannot serve it, because sources of format lengths "+
+				"hold no tokens\n",
+			r.Mixture,
+			r.Ranks,
+		)
 		return nil
 	}
 	if r.OK {
@@ -102,15 +113,21 @@ func printFirst(w io.Writer, r *dryrun.Report) error {
 			rows = append(rows, Row(s.Step, Count(s.Tokens), Percent(s.Fill), s.Content))
 			continue
 		}
-		rows = append(rows, Row(s.Step, Count(s.Tokens), Percent(s.Fill), Count(e.Stranded), fmt.Sprintf("%.4f", s.Balance), fmt.Sprintf("%.4f", s.Ranks),
-			fmt.Sprintf("%.4f", 1+e.Bound.Of(balance)), Percent(e.Gap.Of(balance)), s.Content))
+		rows = append(
+			rows,
+			Row(
+				s.Step, Count(s.Tokens), Percent(s.Fill), Count(e.Stranded), fmt.Sprintf("%.4f", s.Balance),
+				fmt.Sprintf("%.4f", s.Ranks), fmt.Sprintf("%.4f", 1+e.Bound.Of(balance)), Percent(e.Gap.Of(balance)),
+				s.Content,
+			),
+		)
 	}
 	if err := Table(w, rows...); err != nil || !several {
 		return err
 	}
 	fmt.Fprintf(w, `STRANDED is the number of places in the step that hold no document.
 BALANCE is max/mean cost of the microbatches that ranks do at once, RANKS of the ranks' sums; 1 is even.
-BOUND is a lower bound of the step's cost with balance: %s, of the mean rank's. No placement of these documents costs less.
+BOUND is a lower bound of the step's cost with balance: %s, of the mean rank's. No placement costs less.
 GAP is how much the step costs above BOUND. Another placement saves at most that; millrace plan --explain says more.
 
 `, balance)
@@ -132,8 +149,13 @@ func printPrices(w io.Writer, r *dryrun.Report) error {
 	}
 	rows := []string{moved("MOVED", "\nCHOICE", "FSDP", "DP", "PP", "FILL", "LARGEST")}
 	for _, c := range r.Prices.Choices {
-		rows = append(rows, moved(fmt.Sprintf("%.2f", c.MovedMean), c.Choice, Percent(c.Overhead.FSDP), Percent(c.Overhead.DP), Percent(c.Overhead.PP), Percent(c.Fill),
-			Count(uint64(c.Largest))))
+		rows = append(
+			rows,
+			moved(
+				fmt.Sprintf("%.2f", c.MovedMean), c.Choice, Percent(c.Overhead.FSDP), Percent(c.Overhead.DP),
+				Percent(c.Overhead.PP), Percent(c.Fill), Count(uint64(c.Largest)),
+			),
+		)
 	}
 	if err := Table(w, rows...); err != nil {
 		return err
@@ -149,7 +171,9 @@ LARGEST is the number of tokens in the fullest microbatch.
 }
 
 func printSources(w io.Writer, r *dryrun.Report) error {
-	rows := []string{Row("SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS", "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD")}
+	rows := []string{
+		Row("SOURCE", "FORMAT", "FILES", "SIZE", "RECORDS", "TOKENS", "SHUFFLE", "EPOCHS", "TARGET", "SHARE", "BAD"),
+	}
 	for _, s := range r.Sources {
 		epochs := "endless"
 		if s.Epochs > 0 {
@@ -159,8 +183,14 @@ func printSources(w io.Writer, r *dryrun.Report) error {
 		if len(r.FirstSteps) > 0 {
 			share = Percent(s.Share)
 		}
-		rows = append(rows, Row(s.Name, s.Format, s.Files, Size(s.Bytes), About(s.Records, s.RecordsExact), About(s.Tokens, s.TokensExact), s.Shuffle, epochs,
-			Percent(s.Target), share, fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed)))
+		rows = append(
+			rows,
+			Row(
+				s.Name, s.Format, s.Files, Size(s.Bytes), About(s.Records, s.RecordsExact),
+				About(s.Tokens, s.TokensExact), s.Shuffle, epochs, Percent(s.Target), share,
+				fmt.Sprintf("%d of %d allowed", s.Bad, s.Allowed),
+			),
+		)
 	}
 	return Table(w, rows...)
 }
@@ -234,7 +264,10 @@ func printStages(w io.Writer, run *dryrun.RunReport) error {
 	}
 	for i, s := range run.Stages {
 		if n := len(s.Sizes); n > 1 {
-			fmt.Fprintf(w, "the batch of stage %d grows from %d in step %d to %d in step %d\n", i, s.Sizes[0].Sequences, s.Sizes[0].Step, s.GlobalBatch, s.Sizes[n-1].Step)
+			fmt.Fprintf(
+				w, "the batch of stage %d grows from %d in step %d to %d in step %d\n", i, s.Sizes[0].Sequences,
+				s.Sizes[0].Step, s.GlobalBatch, s.Sizes[n-1].Step,
+			)
 		}
 	}
 	return nil
@@ -252,12 +285,21 @@ func printProcesses(w io.Writer, run *dryrun.RunReport) {
 func printDry(w io.Writer, s *dryrun.SourceReport, exact bool) {
 	if s.DryStep != nil {
 		fmt.Fprintf(w, "  %s runs dry in step %s%s\n", s.Name, About(*s.DryStep, exact), map[string]string{
-			"renormalize": "; the others divide its share", "stop": "; the run ends", "error": "; the run fails"}[s.OnExhausted])
+			"renormalize": "; the others divide its share", "stop": "; the run ends",
+			"error": "; the run fails"}[s.OnExhausted])
 	} else if s.Passes != nil {
 		fmt.Fprintf(w, "  %s is read %.3f times\n", s.Name, *s.Passes)
 	}
 	if s.StaleStep != nil {
-		fmt.Fprintf(w, "  warning: from step %s on, %s is read for the fifth time or more, and repeated data is worth less each time: write `max_epochs: %d`\n"+
-			"    with `on_exhausted: renormalize` so that it leaves, lower its weight, or derive weights by unimax (docs/mixing.md)\n", About(*s.StaleStep, exact), s.Name, dryrun.Fresh)
+		fmt.Fprintf(
+			w,
+			"  warning: from step %s on, %s is read for the fifth time or more, and repeated data is worth less "+
+				"each time: write `max_epochs: %d`\n"+
+				"    with `on_exhausted: renormalize` so that it leaves, lower its weight, or derive weights by "+
+				"unimax (docs/mixing.md)\n",
+			About(*s.StaleStep, exact),
+			s.Name,
+			dryrun.Fresh,
+		)
 	}
 }

@@ -12,16 +12,31 @@ import (
 
 // PrintExplanation writes why a step costs as much as it does.
 func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
-	fmt.Fprintf(w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch, Count(uint64(e.SequenceLength)), e.Segments, e.Content)
+	fmt.Fprintf(
+		w, "step %d, stage %d: %d sequences of %s tokens, %d segments, content %s\n", e.Step, e.Stage, e.GlobalBatch,
+		Count(uint64(e.SequenceLength)), e.Segments, e.Content,
+	)
 	if len(e.Ranks) > 1 {
-		fmt.Fprintf(w, "  overhead %s, bound %s, gap %s with balance: %s (", Percent(e.Overhead.Of(e.Balance)), Percent(e.Bound.Of(e.Balance)), Percent(e.Gap.Of(e.Balance)), e.Balance)
-		fmt.Fprintf(w, "fsdp %s, dp %s, pp %s)\n", Percent(e.Overhead.FSDP), Percent(e.Overhead.DP), Percent(e.Overhead.PP))
-		fmt.Fprintln(w, "  (no placement of these documents has less overhead than the bound; another placement saves at most the gap)")
+		fmt.Fprintf(
+			w, "  overhead %s, bound %s, gap %s with balance: %s (", Percent(e.Overhead.Of(e.Balance)),
+			Percent(e.Bound.Of(e.Balance)), Percent(e.Gap.Of(e.Balance)), e.Balance,
+		)
+		fmt.Fprintf(
+			w, "fsdp %s, dp %s, pp %s)\n", Percent(e.Overhead.FSDP), Percent(e.Overhead.DP), Percent(e.Overhead.PP),
+		)
+		fmt.Fprintln(
+			w,
+			"  (no placement of these documents has less overhead than the bound; another placement saves at most "+
+				"the gap)",
+		)
 	}
 	fmt.Fprintf(w, "  fill %s, %s places stranded, %s lost to pad_multiple; largest microbatch %s of %s tokens\n",
 		Percent(e.Fill), Count(e.Stranded), Count(e.Rounding), Count(uint64(e.Largest)), Count(uint64(e.Cap)))
 	if e.MovedMost > 0 {
-		fmt.Fprintf(w, "  window and carry moved a document by %.2f steps on average, by %d at most\n", e.MovedMean, e.MovedMost)
+		fmt.Fprintf(
+			w, "  window and carry moved a document by %.2f steps on average, by %d at most\n", e.MovedMean,
+			e.MovedMost,
+		)
 	}
 	if e.Slices > 0 {
 		fmt.Fprintf(w, "  %d slices of documents that are split over ranks\n", e.Slices)
@@ -31,7 +46,13 @@ func PrintExplanation(w io.Writer, e *dryrun.Explained) error {
 	}
 	rows := []string{Row("  SOURCE", "SHARE", "HERE", "TARGET SO FAR", "PLACED", "OFF")}
 	for _, m := range e.Mixture {
-		rows = append(rows, Row("  "+m.Source, Percent(m.Share), Count(m.Here), Count(m.Target), Count(m.Placed), fmt.Sprintf("%+d", m.Off)))
+		rows = append(
+			rows,
+			Row(
+				"  "+m.Source, Percent(m.Share), Count(m.Here), Count(m.Target), Count(m.Placed),
+				fmt.Sprintf("%+d", m.Off),
+			),
+		)
 	}
 	if err := Table(w, rows...); err != nil {
 		return err
@@ -60,10 +81,19 @@ func printRanks(w io.Writer, e *dryrun.Explained) {
 		byCost := slices.Clone(order)
 		slices.SortStableFunc(byCost, func(a, b int) int { return cmp.Compare(e.Ranks[b], e.Ranks[a]) })
 		shown = append(slices.Clone(byCost[:mostRows/2]), byCost[len(byCost)-mostRows/2:]...)
-		fmt.Fprintf(w, "  cost of step %d relative to the mean rank; the %d most and the %d least expensive of %d ranks, the median is %.4f\n",
-			e.Step, mostRows/2, mostRows/2, len(order), e.Ranks[byCost[len(byCost)/2]])
+		fmt.Fprintf(
+			w,
+			"  cost of step %d relative to the mean rank; the %d most and the %d least expensive of %d ranks, the "+
+				"median is %.4f\n",
+			e.Step,
+			mostRows/2,
+			mostRows/2,
+			len(order),
+			e.Ranks[byCost[len(byCost)/2]],
+		)
 	} else {
-		fmt.Fprintf(w, "  cost of step %d by data-parallel rank, relative to the mean rank, and of its microbatches\n", e.Step)
+		fmt.Fprintf(w, "  cost of step %d by data-parallel rank, relative to the mean rank, and of its microbatches\n",
+			e.Step)
 	}
 	dearest, micro := slices.Max(e.Ranks), 0.0
 	for _, costs := range e.Costs {

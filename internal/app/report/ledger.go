@@ -35,12 +35,22 @@ type Range struct {
 
 // NewLedgerStep describes a ledger's reply. Sources are the names of the run's sources in order.
 func NewLedgerStep(r *proto.LedgerReply, sources []string) *LedgerStep {
-	l := &LedgerStep{Attempt: r.Attempt, Step: r.Step, Content: fmt.Sprintf("%x", r.Content), Placement: fmt.Sprintf("%x", r.Placement),
-		Acknowledged: r.Acknowledged, Complete: r.Complete, Segments: []LedgerSegment{}, Ranges: []Range{}}
+	l := &LedgerStep{
+		Attempt:      r.Attempt,
+		Step:         r.Step,
+		Content:      fmt.Sprintf("%x", r.Content),
+		Placement:    fmt.Sprintf("%x", r.Placement),
+		Acknowledged: r.Acknowledged,
+		Complete:     r.Complete,
+		Segments:     []LedgerSegment{},
+		Ranges:       []Range{},
+	}
 	a := r.GetSegments()
 	for i := range a.GetSource() {
-		s := LedgerSegment{Segment: Segment{Epoch: a.Epoch[i], Ordinal: a.Ordinal[i], Offset: a.Offset[i], Length: a.Length[i],
-			Rank: a.Rank[i], Microbatch: a.Microbatch[i], Row: a.Row[i], Start: a.Start[i]}}
+		s := LedgerSegment{
+			Segment: Segment{Epoch: a.Epoch[i], Ordinal: a.Ordinal[i], Offset: a.Offset[i], Length: a.Length[i],
+				Rank: a.Rank[i], Microbatch: a.Microbatch[i], Row: a.Row[i], Start: a.Start[i]},
+		}
 		s.Source, s.ID = at(r.Sources, i), at(r.Ids, i)
 		s.Masked = i < len(r.Masked) && r.Masked[i]
 		l.Segments = append(l.Segments, s)
@@ -66,23 +76,34 @@ func (l *LedgerStep) Print(w io.Writer) error {
 	if l.Acknowledged {
 		state = "consumed by every rank"
 	}
-	fmt.Fprintf(w, "step %d, attempt %d: %s; content %s, placement %s\n", l.Step, l.Attempt, state, l.Content, l.Placement)
+	fmt.Fprintf(
+		w, "step %d, attempt %d: %s; content %s, placement %s\n", l.Step, l.Attempt, state, l.Content, l.Placement,
+	)
 	printChanges(w, l.Changes)
 	if !l.Complete {
-		fmt.Fprintln(w, "its full plan was dropped; it held ordinals in these ranges; `millrace plan` computes the plan from the mixture file")
+		fmt.Fprintln(
+			w,
+			"its full plan was dropped; it held ordinals in these ranges; `millrace plan` computes the plan from "+
+				"the mixture file",
+		)
 		rows := []string{Row("SOURCE", "FROM", "TO")}
 		for _, x := range l.Ranges {
 			rows = append(rows, Row(x.Source, x.From, x.To))
 		}
 		return Table(w, append(rows, "")...)
 	}
-	rows := []string{Row("RANK", "MICRO", "ROW", "START", "LENGTH", "OFFSET", "SOURCE", "ID", "EPOCH", "ORDINAL", "MASKED")}
+	rows := []string{
+		Row("RANK", "MICRO", "ROW", "START", "LENGTH", "OFFSET", "SOURCE", "ID", "EPOCH", "ORDINAL", "MASKED"),
+	}
 	for _, s := range l.Segments {
 		masked := ""
 		if s.Masked {
 			masked = "masked"
 		}
-		rows = append(rows, Row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal, masked))
+		rows = append(
+			rows,
+			Row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal, masked),
+		)
 	}
 	return Table(w, append(rows, "")...)
 }

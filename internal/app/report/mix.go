@@ -15,13 +15,13 @@ type Change struct {
 	Text    string `json:"text"`
 	By      string `json:"by"`            // millrace mix, or the name of an adaptive policy
 	Why     string `json:"why,omitempty"` // the observation of an adaptive policy
-	InForce bool   `json:"in_force"`      // false: it holds once the ranks start again from a state at or before its step
+	InForce bool   `json:"in_force"`      // false: in force only after a restart at or before its step
 	Attempt uint32 `json:"attempt"`       // in which it was made, or from which on it holds
 }
 
 // Mixture is the mixture of a run. Scripts read its JSON names.
 type Mixture struct {
-	Weights    map[string]float64 `json:"weights,omitempty"` // in force at the next step to be planned; they add up to 1
+	Weights    map[string]float64 `json:"weights,omitempty"` // at the next step to be planned; they add up to 1
 	Milestones []string           `json:"schedule,omitempty"`
 	Changes    []Change           `json:"changes"`
 	Costs      *Costs             `json:"costs,omitempty"` // null if they are the mixture file's
@@ -34,7 +34,8 @@ type Costs struct {
 	Quadratic uint64 `json:"quadratic"`
 }
 
-// Fit says how well predicted costs follow reported times: R2 of the coefficients in force, and BestR2 of the best ones.
+// Fit says how well predicted costs follow reported times: R2 of the coefficients in force, and BestR2 of the best
+// ones.
 type Fit struct {
 	Reports uint64  `json:"reports"`
 	R2      float64 `json:"r2"`
@@ -71,7 +72,12 @@ func NewMixture(m *proto.MixtureStatus) *Mixture {
 		out.Costs = &Costs{c.Linear, c.Quadratic}
 	}
 	if f := m.Calibration; f != nil {
-		out.Fit = &Fit{Reports: f.Reports, R2: f.R2, Best: Costs{f.Best.GetLinear(), f.Best.GetQuadratic()}, BestR2: f.BestR2}
+		out.Fit = &Fit{
+			Reports: f.Reports,
+			R2:      f.R2,
+			Best:    Costs{f.Best.GetLinear(), f.Best.GetQuadratic()},
+			BestR2:  f.BestR2,
+		}
 	}
 	return out
 }
@@ -80,7 +86,17 @@ func NewMixture(m *proto.MixtureStatus) *Mixture {
 func storedChanges(s *facts.State) []Change {
 	out, names := []Change{}, Names(s.Manifests)
 	for _, c := range s.Mixed {
-		out = append(out, Change{AtStep: c.AtStep, Text: facts.Describe(c, names), By: c.By, Why: c.Why, InForce: s.IsInForce(c), Attempt: c.Attempt})
+		out = append(
+			out,
+			Change{
+				AtStep:  c.AtStep,
+				Text:    facts.Describe(c, names),
+				By:      c.By,
+				Why:     c.Why,
+				InForce: s.IsInForce(c),
+				Attempt: c.Attempt,
+			},
+		)
 	}
 	return out
 }
@@ -120,7 +136,11 @@ func (m *Mixture) Print(w io.Writer) error {
 		fmt.Fprintf(w, "costs: linear %d, quadratic %d\n", m.Costs.Linear, m.Costs.Quadratic)
 	}
 	if f := m.Fit; f != nil {
-		fmt.Fprintf(w, "%d reported times follow the predicted cost with R² %.3f; with linear %d, quadratic %d it would be %.3f\n", f.Reports, f.R2, f.Best.Linear, f.Best.Quadratic, f.BestR2)
+		fmt.Fprintf(
+			w,
+			"%d reported times follow the predicted cost with R² %.3f; with linear %d, quadratic %d it would be %.3f\n",
+			f.Reports, f.R2, f.Best.Linear, f.Best.Quadratic, f.BestR2,
+		)
 	}
 	printChanges(w, m.Changes)
 	return nil

@@ -36,11 +36,13 @@ func (p *Plots) Add(e *dryrun.Explained, lengths [32]uint64) {
 
 // pageHead is the head of a page. It loads nothing.
 const pageHead = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>%[1]s</title>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>%[1]s</title>
 <style>
 :root { color-scheme: light dark; --ink: #222; --dim: #888; --line: #ddd; --paper: #fff }
 @media (prefers-color-scheme: dark) { :root { --ink: #ddd; --dim: #888; --line: #444; --paper: #1a1a1a } }
-body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+body { font: 14px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
+  max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.3rem } h2 { font-size: 1.05rem; margin: 2rem 0 .3rem } p { margin: .2rem 0; color: var(--dim) }
 svg { display: block; width: 100%%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) }
 .axis { stroke: var(--line); fill: none } .target { stroke-dasharray: 4 3 }
@@ -68,7 +70,12 @@ func (p *Plots) Write(path string) error {
 		return out
 	}
 	balance := p.steps[0].Balance
-	section(&b, "Overhead", "the time that ranks wait for each other, in percent of the mean rank's compute, with balance: "+balance+"; no placement of the same documents has less than the bound")
+	section(
+		&b,
+		"Overhead",
+		"the time that ranks wait for each other, in percent of the mean rank's compute, "+
+			"with balance: "+balance+"; no placement of the same documents has less than the bound",
+	)
 	lines(&b, steps, []series{
 		{name: "overhead", values: of(func(e *dryrun.Explained) float64 { return e.Overhead.Of(e.Balance) })},
 		{name: "bound", values: of(func(e *dryrun.Explained) float64 { return e.Bound.Of(e.Balance) }), target: true}})
@@ -76,7 +83,15 @@ func (p *Plots) Write(path string) error {
 	lines(&b, steps, []series{{name: "fill", values: of(func(e *dryrun.Explained) float64 { return e.Fill })}})
 	section(&b, "Mixture", "the share of each source in all steps so far, in percent; its target is dashed")
 	lines(&b, steps, p.mixed())
-	section(&b, "Cost", fmt.Sprintf("cost of each rank (down) and microbatch (across) in step %d, the most expensive one; darker is more expensive", p.dearest.Step))
+	section(
+		&b,
+		"Cost",
+		fmt.Sprintf(
+			"cost of each rank (down) and microbatch (across) in step %d, the most expensive one; darker is more "+
+				"expensive",
+			p.dearest.Step,
+		),
+	)
 	heat(&b, p.dearest.Costs)
 	section(&b, "Lengths", "segments, by their tokens")
 	histogram(&b, p.lengths[:])
@@ -100,8 +115,11 @@ func (p *Plots) summary(b *bytes.Buffer) {
 		over = append(over, e.Overhead.Of(e.Balance))
 	}
 	slices.Sort(over)
-	says := []string{fmt.Sprintf("steps %d to %d on %d ranks", first.Step, last.Step, p.Ranks), Count(tokens) + " tokens", Count(stranded) + " places stranded",
-		fmt.Sprintf("overhead %s at the median, %s at most", Percent(over[len(over)/2]), Percent(over[len(over)-1]))}
+	says := []string{
+		fmt.Sprintf("steps %d to %d on %d ranks", first.Step, last.Step, p.Ranks), Count(tokens) + " tokens",
+		Count(stranded) + " places stranded",
+		fmt.Sprintf("overhead %s at the median, %s at most", Percent(over[len(over)/2]), Percent(over[len(over)-1])),
+	}
 	fmt.Fprintf(b, "<p>%s</p>\n", html.EscapeString(strings.Join(says, " · ")))
 }
 

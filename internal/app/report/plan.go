@@ -33,8 +33,17 @@ type Segment struct {
 
 // NewSegment describes an assignment. Manifests are those of the run, by the number of their source.
 func NewSegment(a *millrace.Assignment, ms []*millrace.Manifest) Segment {
-	s := Segment{Epoch: uint32(a.Epoch), Ordinal: uint64(a.Ordinal), ID: a.ID.String(), Offset: a.Offset, Length: a.Length,
-		Rank: uint32(a.Rank), Microbatch: a.Microbatch, Row: a.Row, Start: a.Start}
+	s := Segment{
+		Epoch:      uint32(a.Epoch),
+		Ordinal:    uint64(a.Ordinal),
+		ID:         a.ID.String(),
+		Offset:     a.Offset,
+		Length:     a.Length,
+		Rank:       uint32(a.Rank),
+		Microbatch: a.Microbatch,
+		Row:        a.Row,
+		Start:      a.Start,
+	}
 	if int(a.Source) < len(ms) {
 		s.Source, s.ID = setup.Names(ms)[a.Source], ms[a.Source].SampleName(a.ID)
 	}
@@ -43,8 +52,13 @@ func NewSegment(a *millrace.Assignment, ms []*millrace.Manifest) Segment {
 
 // NewStep describes a plan. Changes are the changes of the mixture that the run made with this step.
 func NewStep(of *millrace.Plan, ms []*millrace.Manifest, changes []Change) *Step {
-	line := &Step{Changes: changes, Step: uint64(of.Step), Content: of.Content.String(), Placement: of.Placement.String(),
-		Segments: make([]Segment, len(of.Assignments))}
+	line := &Step{
+		Changes:   changes,
+		Step:      uint64(of.Step),
+		Content:   of.Content.String(),
+		Placement: of.Placement.String(),
+		Segments:  make([]Segment, len(of.Assignments)),
+	}
 	for i := range of.Assignments {
 		line.Segments[i] = NewSegment(&of.Assignments[i], ms)
 	}
@@ -57,9 +71,14 @@ func (line *Step) Print(w io.Writer) error {
 	rows := []string{Row("RANK", "MICRO", "ROW", "START", "LENGTH", "OFFSET", "SOURCE", "ID", "EPOCH", "ORDINAL")}
 	for _, s := range line.Segments {
 		tokens += uint64(s.Length)
-		rows = append(rows, Row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal))
+		rows = append(
+			rows, Row(s.Rank, s.Microbatch, s.Row, s.Start, s.Length, s.Offset, s.Source, s.ID, s.Epoch, s.Ordinal),
+		)
 	}
-	fmt.Fprintf(w, "step %d: %d segments, %s tokens, content %s, placement %s\n", line.Step, len(line.Segments), Count(tokens), line.Content, line.Placement)
+	fmt.Fprintf(
+		w, "step %d: %d segments, %s tokens, content %s, placement %s\n", line.Step, len(line.Segments), Count(tokens),
+		line.Content, line.Placement,
+	)
 	printChanges(w, line.Changes)
 	return Table(w, append(rows, "")...)
 }

@@ -42,7 +42,10 @@ func lines(b *bytes.Buffer, x []float64, all []series) {
 	fmt.Fprintf(b, `<svg viewBox="0 0 %d %d">`, plotWidth, plotHeight)
 	for i := range 5 {
 		v := low + (high-low)*float64(i)/4
-		fmt.Fprintf(b, `<path class="axis" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%.4g</text>`, plotLeft, py(v), plotWidth-plotRight, plotLeft-6, py(v)+4, v)
+		fmt.Fprintf(
+			b, `<path class="axis" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%.4g</text>`, plotLeft,
+			py(v), plotWidth-plotRight, plotLeft-6, py(v)+4, v,
+		)
 		s := from + (to-from)*float64(i)/4
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%.0f</text>`, px(s), plotHeight-6, s)
 	}
@@ -62,7 +65,10 @@ func lines(b *bytes.Buffer, x []float64, all []series) {
 		}
 		fmt.Fprintf(b, `"><title>%s</title></path>`, html.EscapeString(s.name))
 		if !s.target || len(all) == 2 {
-			fmt.Fprintf(b, `<text x="%d" y="%d" style="fill:%s">%s</text>`, plotLeft+8+named%8*104, plotTop+14+named/8*14, hue(s.color), html.EscapeString(s.name))
+			fmt.Fprintf(
+				b, `<text x="%d" y="%d" style="fill:%s">%s</text>`, plotLeft+8+named%8*104, plotTop+14+named/8*14,
+				hue(s.color), html.EscapeString(s.name),
+			)
 			named++
 		}
 	}
@@ -90,11 +96,23 @@ func heat(b *bytes.Buffer, costs [][]float64) {
 				dearest = max(dearest, slices.Max(of[k*micros:min((k+1)*micros, len(of))]))
 			}
 			part := (dearest - low) / max(high-low, 1e-9)
-			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.2f" height="%.2f" fill="hsl(210 70%% %.0f%%)"><title>%.4f</title></rect>`,
-				plotLeft+cell*float64(k), tall*float64(i), cell, tall, 92-67*part, dearest)
+			fmt.Fprintf(
+				b,
+				`<rect x="%.1f" y="%.1f" width="%.2f" height="%.2f" `+
+					`fill="hsl(210 70%% %.0f%%)"><title>%.4f</title></rect>`,
+				plotLeft+cell*float64(k),
+				tall*float64(i),
+				cell,
+				tall,
+				92-67*part,
+				dearest,
+			)
 		}
 	}
-	fmt.Fprintf(b, `<text x="%d" y="%.1f">%.4f to %.4f of the mean microbatch</text></svg>`+"\n", plotLeft, tall*float64(down)+15, low, high)
+	fmt.Fprintf(
+		b, `<text x="%d" y="%.1f">%.4f to %.4f of the mean microbatch</text></svg>`+"\n", plotLeft,
+		tall*float64(down)+15, low, high,
+	)
 }
 
 // histogram plots counts by powers of two.
@@ -109,12 +127,26 @@ func histogram(b *bytes.Buffer, counts []uint64) {
 	}
 	most := slices.Max(counts)
 	wide := float64(plotWidth-plotLeft-plotRight) / float64(last-first+1)
-	fmt.Fprintf(b, `<svg viewBox="0 0 %d %d"><text x="%d" y="%d" text-anchor="end">%s</text>`, plotWidth, plotHeight, plotLeft-6, plotTop+8, Count(most))
+	fmt.Fprintf(
+		b, `<svg viewBox="0 0 %d %d"><text x="%d" y="%d" text-anchor="end">%s</text>`, plotWidth, plotHeight,
+		plotLeft-6, plotTop+8, Count(most),
+	)
 	for i := first; i <= last; i++ {
 		tall := float64(counts[i]) / float64(most) * (plotHeight - plotTop - plotBottom)
 		x := plotLeft + wide*float64(i-first)
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s segments of %s to %s tokens</title></rect>`, x+1, plotHeight-plotBottom-tall, max(wide-2, 1), tall,
-			hue(0), Count(counts[i]), Count(1<<i), Count(1<<(i+1)-1))
+		fmt.Fprintf(
+			b,
+			`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s">`+
+				`<title>%s segments of %s to %s tokens</title></rect>`,
+			x+1,
+			plotHeight-plotBottom-tall,
+			max(wide-2, 1),
+			tall,
+			hue(0),
+			Count(counts[i]),
+			Count(1<<i),
+			Count(1<<(i+1)-1),
+		)
 		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, x, plotHeight-6, Count(1<<i))
 	}
 	b.WriteString("</svg>\n")

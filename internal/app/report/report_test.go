@@ -13,7 +13,8 @@ import (
 
 func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
-		Count(0): "0", Count(999): "999", Count(1234567): "1,234,567", About(1000, false): "~1,000", About(1000, true): "1,000",
+		Count(0): "0", Count(999): "999", Count(1234567): "1,234,567", About(1000, false): "~1,000", About(1000,
+			true): "1,000",
 		Size(1023): "1023 B", Size(1536): "1.5 KiB", Size(3 << 30): "3.0 GiB", Percent(0.1234): "12.34%",
 	} {
 		if got != want {
@@ -45,7 +46,8 @@ func TestStatusHasItsKeys(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &keys); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"running", "roles", "step", "planned", "attempt", "sources", "quarantined", "waiting", "alerts", "stripes", "mixture", "masked"} {
+	for _, key := range []string{"running", "roles", "step", "planned", "attempt", "sources", "quarantined", "waiting",
+		"alerts", "stripes", "mixture", "masked"} {
 		if _, ok := keys[key]; !ok {
 			t.Errorf("%s is missing", key)
 		}
@@ -65,7 +67,8 @@ func TestStatusNamesTheShuffle(t *testing.T) {
 	if err := v.Print(&b); err != nil {
 		t.Fatal(err)
 	}
-	if want := "web is shuffled in blocks, not as the mixture file asks: a.jsonl.gz can only be streamed\n"; !strings.Contains(b.String(), want) {
+	want := "web is shuffled in blocks, not as the mixture file asks: a.jsonl.gz can only be streamed\n"
+	if !strings.Contains(b.String(), want) {
 		t.Errorf("no line %q in\n%s", want, &b)
 	}
 	if strings.Contains(b.String(), "code is shuffled") {

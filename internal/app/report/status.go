@@ -52,7 +52,7 @@ type Source struct {
 	Samples uint64  `json:"samples"`
 	Epoch   uint32  `json:"epoch"`
 	Share   float64 `json:"share"`       // of all tokens
-	Passed  uint64  `json:"passed_over"` // documents that count nothing: refused by filters, without tokens, or rejected
+	Passed  uint64  `json:"passed_over"` // documents refused by filters, without tokens, or rejected
 	Shuffle string  `json:"shuffle"`     // the order that the files allow; empty while they are not known
 	Why     string  `json:"why"`         // why it is not the order that the mixture file asks for; empty if it is
 }
@@ -79,10 +79,19 @@ func (v *Status) Unanswered(err error) {
 
 // Answer adds the orchestrator's answer.
 func (v *Status) Answer(r *proto.StatusReply) {
-	v.Step, v.Planned, v.Attempt, v.Ended, v.Waiting = &r.Step, &r.Planned, r.GetFence().GetAttempt(), r.Ended, r.Waiting
+	v.Step, v.Planned, v.Attempt, v.Ended, v.Waiting = &r.Step, &r.Planned, r.GetFence().
+		GetAttempt(),
+		r.Ended, r.Waiting
 	for name, s := range r.Sources {
-		v.Sources[name] = Source{Tokens: s.Tokens, Samples: s.Samples, Epoch: s.Epoch, Share: s.Share, Passed: s.PassedOver,
-			Shuffle: s.Shuffle, Why: s.Why}
+		v.Sources[name] = Source{
+			Tokens:  s.Tokens,
+			Samples: s.Samples,
+			Epoch:   s.Epoch,
+			Share:   s.Share,
+			Passed:  s.PassedOver,
+			Shuffle: s.Shuffle,
+			Why:     s.Why,
+		}
 	}
 	v.setQuarantined(r.Quarantined, r.Recent)
 	v.Masked = r.Masked
@@ -91,15 +100,18 @@ func (v *Status) Answer(r *proto.StatusReply) {
 		v.Alerts = append(v.Alerts, newAlert(a))
 	}
 	for _, p := range r.Stripes {
-		v.Stripes = append(v.Stripes, Stripe{Source: p.Source, Stripe: p.Stripe, Loader: p.Name, Term: millrace.Term(p.Term),
-			Shadow: p.GetStandby().GetName(), ShadowTerm: millrace.Term(p.GetStandby().GetTerm())})
+		v.Stripes = append(
+			v.Stripes,
+			Stripe{Source: p.Source, Stripe: p.Stripe, Loader: p.Name, Term: millrace.Term(p.Term),
+				Shadow: p.GetStandby().GetName(), ShadowTerm: millrace.Term(p.GetStandby().GetTerm())},
+		)
 	}
 	Acting(v.Roles, r)
 	v.addRoleAlerts()
 }
 
-// Acting corrects roles and terms by the orchestrator's knowledge. The supervisor knows only how a process was started, and a
-// promoted shadow acts as a loader.
+// Acting corrects roles and terms by the orchestrator's knowledge. The supervisor knows only how a process was started,
+// and a promoted shadow acts as a loader.
 func Acting(roles []supervisor.Role, r *proto.StatusReply) {
 	for _, known := range r.Roles {
 		for i := range roles {
@@ -130,7 +142,9 @@ func (v *Status) addRoleAlerts() {
 func (v *Status) setQuarantined(n uint64, recent []*proto.Quarantine) {
 	v.Quarantined.Count = n
 	for _, q := range recent {
-		v.Quarantined.Recent = append(v.Quarantined.Recent, millrace.Quarantine{Source: q.Source, ID: q.Id, Offset: q.Offset, Reason: q.Reason})
+		v.Quarantined.Recent = append(
+			v.Quarantined.Recent, millrace.Quarantine{Source: q.Source, ID: q.Id, Offset: q.Offset, Reason: q.Reason},
+		)
 	}
 }
 
@@ -154,7 +168,11 @@ func (v *Status) Stored(store *checkpoint.Store) error {
 		if i < len(st.Sources) {
 			src := &st.Sources[i]
 			v.Sources[name] = Source{Tokens: src.Tokens, Samples: src.Samples, Epoch: uint32(src.Epoch),
-				Share: float64(src.Tokens) / float64(max(st.Tokens, 1)), Passed: src.PassedOver(), Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy()}
+				Share: float64(
+					src.Tokens,
+				) / float64(
+					max(st.Tokens, 1),
+				), Passed: src.PassedOver(), Shuffle: s.Manifests[name].GetShuffle(), Why: s.Manifests[name].GetWhy()}
 		}
 	}
 	return nil
@@ -192,7 +210,9 @@ func (v *Status) Print(w io.Writer) error {
 	}
 	for _, name := range Names(v.Sources) {
 		if why := v.Sources[name].Why; why != "" {
-			fmt.Fprintf(w, "%s is shuffled in %s, not as the mixture file asks: %s\n", name, v.Sources[name].Shuffle, why)
+			fmt.Fprintf(
+				w, "%s is shuffled in %s, not as the mixture file asks: %s\n", name, v.Sources[name].Shuffle, why,
+			)
 		}
 	}
 	if len(v.Stripes) > 0 {

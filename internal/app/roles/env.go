@@ -26,8 +26,8 @@ const (
 	envCPU = "MILLRACE_CPU" // directory of CPU profiles, one a process, written when the process leaves; empty: none
 )
 
-// Watch opens the event record and the failpoints of a process, as the environment asks for them. The record notes every
-// failpoint before the failpoint acts.
+// Watch opens the event record and the failpoints of a process, as the environment asks for them. The record notes
+// every failpoint before the failpoint acts.
 func Watch(dir, name string) (*event.Log, *failpoint.Set, error) {
 	fail, err := failpoint.Parse(os.Getenv(failpoint.Env), name)
 	if err != nil {

@@ -49,7 +49,8 @@ func (r *role) load(ctx context.Context, standby bool) error {
 	LimitMemory(memory)
 	ctx, leave := handingOver(ctx)
 	l := loader.New(loader.Config{
-		Name: r.Name, Address: address, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Standby: standby, Beat: beat, Leave: leave,
+		Name: r.Name, Address: address, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Standby: standby,
+		Beat: beat, Leave: leave,
 		Version: speaks(r.Version),
 		Spec: func(name string) (sources.Spec, error) {
 			src, ok := r.cfg.Source(name)
@@ -58,7 +59,8 @@ func (r *role) load(ctx context.Context, standby bool) error {
 			}
 			return setup.SourceSpec(r.cfg, src, encoding)
 		},
-		Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Ready: r.ready, Term: r.term,
+		Memory: memory / 2, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log,
+		Ready: r.ready, Term: r.term,
 		Role: func(standby bool) {
 			if standby {
 				title(ShadowRole)

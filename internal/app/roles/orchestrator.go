@@ -21,7 +21,8 @@ import (
 	"millrace/proto"
 )
 
-// Orchestrate runs the orchestrator. Metrics is the address of /metrics, empty for none; up names the up that started it.
+// Orchestrate runs the orchestrator. Metrics is the address of /metrics, empty for none; up names the up that started
+// it.
 func (p Process) Orchestrate(ctx context.Context, metrics, up string) error {
 	r, ctx, stop, err := p.start(ctx)
 	if err != nil {
@@ -72,12 +73,17 @@ func (r *role) orchestrate(ctx context.Context, metrics, up string) error {
 		return err
 	}
 	cfg.Log, cfg.Up = r.log, up
-	store, err := checkpoint.Open(checkpoint.Config{Dir: rundir.Journal(r.RunDir), CreatedBy: r.Version, Logger: r.log, Fail: r.fail, Fatal: die})
+	store, err := checkpoint.Open(
+		checkpoint.Config{Dir: rundir.Journal(r.RunDir), CreatedBy: r.Version, Logger: r.log, Fail: r.fail, Fatal: die},
+	)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	o, err := orchestrator.New(context.WithoutCancel(ctx), cfg, orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail, Fenced: r.fenced})
+	o, err := orchestrator.New(
+		context.WithoutCancel(ctx), cfg,
+		orchestrator.Options{Store: store, Lines: os.Stderr, Events: r.events, Fail: r.fail, Fenced: r.fenced},
+	)
 	if err != nil {
 		return err
 	}

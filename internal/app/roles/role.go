@@ -1,4 +1,5 @@
-// Package roles runs the processes that `millrace up` starts: the orchestrator, the loaders, their shadows and the sidecar.
+// Package roles runs the processes that `millrace up` starts: the orchestrator, the loaders, their shadows and the
+// sidecar.
 package roles
 
 import (
@@ -86,7 +87,8 @@ func (r *role) fenced(f roster.Process) {
 	}
 }
 
-// ready reports that the role serves. A report that fails is no error: the lifeline ends this process if the supervisor is gone.
+// ready reports that the role serves. A report that fails is no error: the lifeline ends this process if the supervisor
+// is gone.
 func (r *role) ready() {
 	r.events.Write(event.Weigh("ready"))
 	if err := r.life.ReportReady(); err != nil {

@@ -47,24 +47,32 @@ func OrchestratorConfig(c *config.Config, world int, version string) (orchestrat
 	}
 	options := strategy.Options()
 	out = orchestrator.Config{
-		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks, Identity: identity, Compare: sources.Compare, Inverse: Inverse, By: version,
+		Stream: millrace.Train, Spec: &strategy.Mix, Placing: setup.Placing(c, topology), Ranks: topology.Ranks,
+		Identity: identity, Compare: sources.Compare, Inverse: Inverse, By: version,
 		Place: func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) },
 		Cost:  options.Cost, Adaptive: setup.Adaptive(c), Refit: setup.Refit(c),
 		Recost: func(cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
 			return recosted(topology, options, cost)
 		},
-		Rules:   facts.Rules{Changed: func(stored []byte) ([]string, error) { return changed(stored, c) }, Classify: resume.Classify},
+		Rules: facts.Rules{
+			Changed:  func(stored []byte) ([]string, error) { return changed(stored, c) },
+			Classify: resume.Classify,
+		},
 		Shadows: int(c.Reliability.Shadows),
 		Runway:  max(2, min(runwaySteps, int(runwayTokens/c.StepTokens()))),
 	}
 	for i, loaders := range setup.Stripes(c) {
-		out.Sources = append(out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)})
+		out.Sources = append(
+			out.Sources, orchestrator.Source{Name: c.Sources[i].Name, Loaders: loaders, Allowed: setup.Allowed(c)},
+		)
 	}
 	return out, nil
 }
 
 // recosted places with other cost coefficients than the mixture file's.
-func recosted(topology millrace.Topology, options place.Options, cost cost.Cost) func(*planner.Selection) (*millrace.Plan, error) {
+func recosted(
+	topology millrace.Topology, options place.Options, cost cost.Cost,
+) func(*planner.Selection) (*millrace.Plan, error) {
 	options.Cost = options.Cost.Refit(cost.Linear, cost.Quadratic)
 	return func(sel *planner.Selection) (*millrace.Plan, error) { return place.Plan(sel, topology, options) }
 }
@@ -78,9 +86,11 @@ func changed(stored []byte, c *config.Config) ([]string, error) {
 	return identity.Diff(old, c.Identity()), nil
 }
 
-// Inverse returns the ordinals below a bound at which a source's order holds a sample. Stored is the identity of the run.
-// It returns false if the order cannot be inverted.
-func Inverse(stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal) ([]millrace.Ordinal, bool) {
+// Inverse returns the ordinals below a bound at which a source's order holds a sample. Stored is the identity of the
+// run. It returns false if the order cannot be inverted.
+func Inverse(
+	stored []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
+) ([]millrace.Ordinal, bool) {
 	var run identity.Identity
 	if err := json.Unmarshal(stored, &run); err != nil {
 		return nil, false
@@ -94,5 +104,9 @@ func Inverse(stored []byte, m *millrace.Manifest, id millrace.SampleID, below mi
 
 // speaks returns the versions that this program must share with the orchestrator's.
 func speaks(version string) *proto.Version {
-	return &proto.Version{Protocol: wire.ProtocolVersion, Planner: progress.PlannerVersion, Program: "millrace " + version}
+	return &proto.Version{
+		Protocol: wire.ProtocolVersion,
+		Planner:  progress.PlannerVersion,
+		Program:  "millrace " + version,
+	}
 }

@@ -39,14 +39,42 @@ func (r *role) serve(ctx context.Context, first int) error {
 	if err := setup.CheckSidecarMemory(r.cfg, r.Ranks); err != nil {
 		return err
 	}
-	up := link.New(link.Config{Name: r.Name, Orchestrator: rundir.Socket(r.RunDir, "orchestrator"), Shapes: shapes, PadMultiple: r.cfg.PadMultiple,
-		Topology: topology, Broadcast: setup.Broadcast(r.cfg), Ranks: r.Ranks, Net: seam.UnixNet{}, Clock: seam.System{}, Fail: r.fail, Events: r.events, Log: r.log, Term: r.term,
-		Pages: heartbeat.Files{}, Dump: r.RunDir, Version: speaks(r.Version)})
+	up := link.New(
+		link.Config{
+			Name:         r.Name,
+			Orchestrator: rundir.Socket(r.RunDir, "orchestrator"),
+			Shapes:       shapes,
+			PadMultiple:  r.cfg.PadMultiple,
+			Topology:     topology,
+			Broadcast:    setup.Broadcast(r.cfg),
+			Ranks:        r.Ranks,
+			Net:          seam.UnixNet{},
+			Clock:        seam.System{},
+			Fail:         r.fail,
+			Events:       r.events,
+			Log:          r.log,
+			Term:         r.term,
+			Pages:        heartbeat.Files{},
+			Dump:         r.RunDir,
+			Version:      speaks(r.Version),
+		},
+	)
 	ranks := make([]millrace.Rank, r.Ranks)
 	for i := range ranks {
 		ranks[i] = millrace.Rank(first + i)
 	}
-	server, err := sidecar.New(sidecar.Config{Dir: r.RunDir, Ranks: ranks, Upstream: up, Fetcher: up, RingSize: perRank, Ready: r.ready, Observe: r.observe, Log: r.log})
+	server, err := sidecar.New(
+		sidecar.Config{
+			Dir:      r.RunDir,
+			Ranks:    ranks,
+			Upstream: up,
+			Fetcher:  up,
+			RingSize: perRank,
+			Ready:    r.ready,
+			Observe:  r.observe,
+			Log:      r.log,
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -81,7 +109,16 @@ func (r *role) reasoned(ctx context.Context) context.Context {
 
 // observe writes a rank's events and passes the failpoints at them.
 func (r *role) observe(e sidecar.Event) {
-	r.events.Write(event.Record{Event: string(e.Kind), Stream: string(millrace.Train), Attempt: uint32(e.Slot.Attempt), Step: int64(e.Slot.Step),
-		Rank: int(e.Slot.Rank), Micro: int(e.Slot.Microbatch), Key: e.Reason})
+	r.events.Write(
+		event.Record{
+			Event:   string(e.Kind),
+			Stream:  string(millrace.Train),
+			Attempt: uint32(e.Slot.Attempt),
+			Step:    int64(e.Slot.Step),
+			Rank:    int(e.Slot.Rank),
+			Micro:   int(e.Slot.Microbatch),
+			Key:     e.Reason,
+		},
+	)
 	r.fail.Hit("sidecar/" + string(e.Kind))
 }

@@ -13,5 +13,11 @@ func Adaptive(c *config.Config) *feedback.Settings {
 		return nil
 	}
 	part := func(d value.Decimal) float64 { return float64(d.Billionths()) / 1e9 }
-	return &feedback.Settings{Policy: string(a.Policy), Every: a.Every, Warmup: a.Warmup, Floor: part(a.Floor), Smoothing: part(a.Smoothing)}
+	return &feedback.Settings{
+		Policy:    string(a.Policy),
+		Every:     a.Every,
+		Warmup:    a.Warmup,
+		Floor:     part(a.Floor),
+		Smoothing: part(a.Smoothing),
+	}
 }

@@ -22,5 +22,8 @@ func CheckIndexDir(c *config.Config) error {
 	if err == nil {
 		return nil
 	}
-	return c.ErrorAt("index_dir", "index_dir "+dir+" cannot be written: "+err.Error(), "write a directory that can be written, or change its permissions")
+	return c.ErrorAt(
+		"index_dir", "index_dir "+dir+" cannot be written: "+err.Error(),
+		"write a directory that can be written, or change its permissions",
+	)
 }

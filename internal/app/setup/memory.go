@@ -20,14 +20,18 @@ func SidecarMemory(c *config.Config, ranks int) (batch, needed int64) {
 	return batch, 4 * batch * int64(ranks)
 }
 
-// CheckSidecarMemory refuses a limits.sidecar_memory that is too little for that many ranks of a host. The error names its place
-// in the mixture file and a sufficient limit; it wraps millrace.ErrInvalid.
+// CheckSidecarMemory refuses a limits.sidecar_memory that is too little for that many ranks of a host. The error names
+// its place in the mixture file and a sufficient limit; it wraps millrace.ErrInvalid.
 func CheckSidecarMemory(c *config.Config, ranks int) error {
 	batch, needed := SidecarMemory(c, ranks)
 	if needed <= int64(c.Limits.SidecarMemory) {
 		return nil
 	}
 	const mib = 1 << 20
-	return c.ErrorAt("limits.sidecar_memory", fmt.Sprintf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes",
-		c.Limits.SidecarMemory, ranks, batch), fmt.Sprintf("write at least %dMiB", (needed+mib-1)/mib))
+	return c.ErrorAt(
+		"limits.sidecar_memory",
+		fmt.Sprintf("limits.sidecar_memory %s is too little for %d ranks with batches of %d bytes",
+			c.Limits.SidecarMemory, ranks, batch),
+		fmt.Sprintf("write at least %dMiB", (needed+mib-1)/mib),
+	)
 }

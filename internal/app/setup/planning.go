@@ -20,11 +20,28 @@ func PlanSpec(c *config.Config) (*planner.Spec, error) {
 		return nil, err
 	}
 	all := stages(c)
-	spec := &planner.Spec{SequenceLength: all[0].SequenceLength, GlobalBatch: all[0].GlobalBatch, Rampup: all[0].Rampup, Packing: all[0].Packing,
-		Stages: all[1:], PadMultiple: c.PadMultiple, Unit: c.Mixture.Unit, Schedule: schedule, LastStep: c.LastStep,
-		Carry: int(c.Carry), Window: int(c.Window)}
+	spec := &planner.Spec{
+		SequenceLength: all[0].SequenceLength,
+		GlobalBatch:    all[0].GlobalBatch,
+		Rampup:         all[0].Rampup,
+		Packing:        all[0].Packing,
+		Stages:         all[1:],
+		PadMultiple:    c.PadMultiple,
+		Unit:           c.Mixture.Unit,
+		Schedule:       schedule,
+		LastStep:       c.LastStep,
+		Carry:          int(c.Carry),
+		Window:         int(c.Window),
+	}
 	for i := range c.Sources {
-		spec.Sources = append(spec.Sources, planner.SourceSpec{Name: c.Sources[i].Name, OnExhausted: c.Sources[i].OnExhausted, Filters: filterTexts(c, &c.Sources[i])})
+		spec.Sources = append(
+			spec.Sources,
+			planner.SourceSpec{
+				Name:        c.Sources[i].Name,
+				OnExhausted: c.Sources[i].OnExhausted,
+				Filters:     filterTexts(c, &c.Sources[i]),
+			},
+		)
 	}
 	if c.Stop != nil {
 		spec.StopSteps, spec.StopTokens = c.Stop.Steps, c.Stop.Tokens
@@ -44,8 +61,18 @@ func stages(c *config.Config) (out []planner.Stage) {
 		if filters[i] > 0 {
 			mask = 1 << filters[i]
 		}
-		out = append(out, planner.Stage{From: at, Filters: mask, SequenceLength: s.SequenceLength, GlobalBatch: int(s.GlobalBatchSize), Rampup: s.RampupBatchSize.Ramp(),
-			Packing: s.Packing, MicroBatch: s.MicroBatchSize})
+		out = append(
+			out,
+			planner.Stage{
+				From:           at,
+				Filters:        mask,
+				SequenceLength: s.SequenceLength,
+				GlobalBatch:    int(s.GlobalBatchSize),
+				Rampup:         s.RampupBatchSize.Ramp(),
+				Packing:        s.Packing,
+				MicroBatch:     s.MicroBatchSize,
+			},
+		)
 	}
 	return out
 }
@@ -87,11 +114,23 @@ func Strategy(c *config.Config, t millrace.Topology) (*strategy.Strategy, error)
 	if err != nil {
 		return nil, err
 	}
-	return &strategy.Strategy{Mix: *mix, Distribute: distribute(c, t), Cost: Costs(c), Balance: c.Balance, Broadcast: Broadcast(c)}, nil
+	return &strategy.Strategy{
+		Mix:        *mix,
+		Distribute: distribute(c, t),
+		Cost:       Costs(c),
+		Balance:    c.Balance,
+		Broadcast:  Broadcast(c),
+	}, nil
 }
 
 func distribute(c *config.Config, t millrace.Topology) strategy.Distribute {
-	d := strategy.Distribute{MicroBatch: c.MicroBatchSize, Layout: c.Layout, CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000), Local: c.CPLocal, Group: c.Group(t)}
+	d := strategy.Distribute{
+		MicroBatch:  c.MicroBatchSize,
+		Layout:      c.Layout,
+		CapPermille: uint32(c.CapSlack.Billionths() / 1_000_000),
+		Local:       c.CPLocal,
+		Group:       c.Group(t),
+	}
 	if c.SplitDocuments != nil {
 		d.Split = place.Split{On: true, AboveTokens: c.SplitDocuments.Above.Tokens}
 	}
@@ -100,7 +139,10 @@ func distribute(c *config.Config, t millrace.Topology) strategy.Distribute {
 
 // Broadcast returns the axes along which the trainer itself passes tensors on.
 func Broadcast(c *config.Config) millrace.Broadcast {
-	return millrace.Broadcast{TP: slices.Contains(c.Broadcast, config.AxisTP), PP: slices.Contains(c.Broadcast, config.AxisPP)}
+	return millrace.Broadcast{
+		TP: slices.Contains(c.Broadcast, config.AxisTP),
+		PP: slices.Contains(c.Broadcast, config.AxisPP),
+	}
 }
 
 // Refit returns the number of steps between two fits of the costs, or 0 if the costs are fixed.
@@ -114,9 +156,21 @@ func Refit(c *config.Config) uint64 {
 // Placing returns the placing in the form of the journal. A new placing opens a new attempt.
 func Placing(c *config.Config, t millrace.Topology) *proto.Placing {
 	cost := Costs(c)
-	p := &proto.Placing{Ranks: uint32(t.Ranks), MicroBatch: c.MicroBatchSize, Layout: string(c.Layout), Balance: string(c.Balance),
-		Cost: fmt.Sprintf("%d %d", cost.Linear, cost.Quadratic), CapSlack: c.CapSlack.String(), Tp: uint32(t.TP), Cp: uint32(t.CP), Pp: uint32(t.PP),
-		CpLocal: c.CPLocal, Group: uint32(c.Group(t))}
+	p := &proto.Placing{
+		Ranks:      uint32(t.Ranks),
+		MicroBatch: c.MicroBatchSize,
+		Layout:     string(c.Layout),
+		Balance:    string(c.Balance),
+		Cost: fmt.Sprintf(
+			"%d %d", cost.Linear, cost.Quadratic,
+		),
+		CapSlack: c.CapSlack.String(),
+		Tp:       uint32(t.TP),
+		Cp:       uint32(t.CP),
+		Pp:       uint32(t.PP),
+		CpLocal:  c.CPLocal,
+		Group:    uint32(c.Group(t)),
+	}
 	if cost.Windowed > 0 {
 		p.Cost += fmt.Sprintf(", %d within %d", cost.Windowed, cost.Window)
 	}

@@ -20,7 +20,8 @@ import (
 // parse reads a mixture of three sources with more lines at its end.
 func parse(t *testing.T, weights string, more ...string) *config.Config {
 	t.Helper()
-	text := "version: 1\nsequence_length: 64\nglobal_batch_size: 8\nmicro_batch_size: 2\ntokenizer: {name: gpt2}\nsources:\n"
+	text := "version: 1\nsequence_length: 64\nglobal_batch_size: 8\nmicro_batch_size: 2\ntokenizer: {name: " +
+		"gpt2}\nsources:\n"
 	for _, name := range []string{"books", "code", "web"} {
 		text += fmt.Sprintf("  %s: {path: %s/*.jsonl, format: jsonl, text: body}\n", name, name)
 	}
@@ -71,7 +72,10 @@ func TestStripesUseEveryLoader(t *testing.T) {
 func TestLoaderMemoryIsForAll(t *testing.T) {
 	for loaders := 1; loaders <= 5; loaders++ {
 		for shadows := 0; shadows <= 3; shadows++ {
-			c := parse(t, plain, "limits: {loader_memory: 100MiB, sample_bytes: 1MiB}", fmt.Sprintf("loaders: %d", loaders), fmt.Sprintf("reliability: {shadows: %d}", shadows))
+			c := parse(
+				t, plain, "limits: {loader_memory: 100MiB, sample_bytes: 1MiB}", fmt.Sprintf("loaders: %d", loaders),
+				fmt.Sprintf("reliability: {shadows: %d}", shadows),
+			)
 			all := int64(loaders+len(Shadows(c))) * LoaderMemory(c)
 			if all > 100<<20 || all < 100<<20-10 {
 				t.Errorf("%d loaders and %v hold %d bytes", loaders, Shadows(c), all)
@@ -116,20 +120,29 @@ func TestCostsComeFromTheModel(t *testing.T) {
 		{model + ", kv_heads: 8, head_dim: 128}", llama.Cost()},
 		{model + ", kv_heads: 8}", llama.Cost()}, // head_dim is hidden / heads
 		{model + "}", many.Cost()},
-		{`cost: {backbone: "2*tokens^2 + 3*tokens + tokens", encoder: patches + 7*patches^2}`, cost.Cost{Linear: 4, Quadratic: 2, Encoder: cost.Encoder{Linear: 1, Quadratic: 7}}},
-		{model + ", window: 64, window_layers: 8, experts: 8, active_experts: 2, shared_experts: 1, mla: {q: 24, v: 16, q_rank: 5, kv_rank: 6}, encoder: {layers: 2, hidden: 64, heads: 4, ffn: 99, patches_per_image: 10}}",
-			cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 14336, Vocab: 128256, Window: 64, WindowLayers: 8, Experts: 8, Active: 2, Shared: 1,
-				QueryDim: 24, ValueDim: 16, QueryRank: 5, KVRank: 6, Encoder: &cost.EncoderModel{Layers: 2, Hidden: 64, Heads: 4, HeadDim: 16, FFN: 99, Image: 10}}.Cost()},
+		{`cost: {backbone: "2*tokens^2 + 3*tokens + tokens", encoder: patches + 7*patches^2}`, cost.Cost{Linear: 4,
+			Quadratic: 2, Encoder: cost.Encoder{Linear: 1, Quadratic: 7}}},
+		{model + ", window: 64, window_layers: 8, experts: 8, active_experts: 2, shared_experts: 1, mla: {q: 24, v: " +
+			"16, q_rank: 5, kv_rank: 6}, encoder: {layers: 2, hidden: 64, heads: 4, ffn: 99, patches_per_image: 10}}",
+			cost.Model{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 32, FFN: 14336, Vocab: 128256, Window: 64,
+				WindowLayers: 8, Experts: 8, Active: 2, Shared: 1,
+				QueryDim: 24, ValueDim: 16, QueryRank: 5, KVRank: 6, Encoder: &cost.EncoderModel{Layers: 2, Hidden: 64,
+					Heads: 4, HeadDim: 16, FFN: 99, Image: 10}}.Cost()},
 	} {
 		cfg := parse(t, plain, c.line)
 		if got := Costs(cfg); got != c.want {
 			t.Errorf("%q: %+v, want %+v", c.line, got, c.want)
 		}
-		if got := Placing(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.Ranks != 4 || !strings.HasPrefix(got.Cost, fmt.Sprintf("%d %d", c.want.Linear, c.want.Quadratic)) || placeOptions(t, cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}).Cost != c.want {
+		if got := Placing(cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.Ranks != 4 ||
+			!strings.HasPrefix(got.Cost, fmt.Sprintf("%d %d", c.want.Linear, c.want.Quadratic)) ||
+			placeOptions(t, cfg, millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}).Cost != c.want {
 			t.Errorf("%q: placing %v", c.line, got)
 		}
 	}
-	if got := placeOptions(t, parse(t, plain, "layout: varlen", "cap_slack: 1.25"), millrace.Topology{Ranks: 4, TP: 1, CP: 1, PP: 1}); got.CapPermille != 1250 || got.MicroBatch != 2 || got.Layout != millrace.Varlen {
+	if got := placeOptions(t, parse(t, plain, "layout: varlen", "cap_slack: 1.25"), millrace.Topology{Ranks: 4, TP: 1,
+		CP: 1, PP: 1}); got.CapPermille != 1250 ||
+		got.MicroBatch != 2 ||
+		got.Layout != millrace.Varlen {
 		t.Errorf("options %+v", got)
 	}
 }
@@ -138,9 +151,12 @@ func TestCostsComeFromTheModel(t *testing.T) {
 func TestPlacingTellsApart(t *testing.T) {
 	topo := millrace.Topology{Ranks: 8, TP: 2, CP: 1, PP: 1}
 	seen := map[string]string{}
-	for _, lines := range []string{"", "distribute: {group: 2}", "distribute: {group: 2, over: world}", "split_documents: {above: mean}", "split_documents: {above: 99}",
-		`cost: {backbone: 61000*tokens + tokens^2}`, `cost: {backbone: 61000*tokens + tokens^2, encoder: patches}`, "balance: pp",
-		"model: {layers: 2, hidden: 64, heads: 4, ffn: 128, vocab: 10}", "model: {layers: 2, hidden: 64, heads: 4, ffn: 128, vocab: 10, window: 32}"} {
+	for _, lines := range []string{"", "distribute: {group: 2}", "distribute: {group: 2, over: world}",
+		"split_documents: {above: mean}", "split_documents: {above: 99}",
+		`cost: {backbone: 61000*tokens + tokens^2}`, `cost: {backbone: 61000*tokens + tokens^2, encoder: patches}`,
+		"balance: pp",
+		"model: {layers: 2, hidden: 64, heads: 4, ffn: 128, vocab: 10}",
+		"model: {layers: 2, hidden: 64, heads: 4, ffn: 128, vocab: 10, window: 32}"} {
 		cfg := parse(t, plain, "layout: varlen", "parallelism: {tp: 2}", lines)
 		placing := Placing(cfg, topo).String()
 		if other, ok := seen[placing]; ok {
@@ -148,7 +164,14 @@ func TestPlacingTellsApart(t *testing.T) {
 		}
 		seen[placing] = lines
 	}
-	o := placeOptions(t, parse(t, plain, "layout: varlen", "parallelism: {tp: 2}", "distribute: {group: 4, over: world}", "split_documents: {above: 99}"), topo)
+	o := placeOptions(
+		t,
+		parse(
+			t, plain, "layout: varlen", "parallelism: {tp: 2}", "distribute: {group: 4, over: world}",
+			"split_documents: {above: 99}",
+		),
+		topo,
+	)
 	if o.Group != 2 || o.Split != (place.Split{On: true, AboveTokens: 99}) {
 		t.Errorf("options %+v", o)
 	}
@@ -167,9 +190,12 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 		tokens  bool
 		want    map[uint64][]uint64
 	}{
-		{fmt.Sprintf(milestones, "from_step", "over_steps"), false, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
-		{fmt.Sprintf(milestones, "from_tokens", "over_tokens"), true, map[uint64][]uint64{0: first, 99: first, 100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
-		{fmt.Sprintf(cosine, "from_tokens", "over_tokens"), true, map[uint64][]uint64{99: first, 100: first, 120: middle, 140: second}},
+		{fmt.Sprintf(milestones, "from_step", "over_steps"), false, map[uint64][]uint64{0: first, 99: first, 100: first,
+			120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
+		{fmt.Sprintf(milestones, "from_tokens", "over_tokens"), true, map[uint64][]uint64{0: first, 99: first,
+			100: first, 120: middle, 140: second, 199: second, 200: third, 1 << 40: third}},
+		{fmt.Sprintf(cosine, "from_tokens", "over_tokens"), true, map[uint64][]uint64{99: first, 100: first,
+			120: middle, 140: second}},
 		{"weights: {books: 1, code: 0, web: 3}", false, map[uint64][]uint64{0: first, 1 << 40: first}},
 	} {
 		spec, err := PlanSpec(parse(t, c.mixture))
@@ -183,8 +209,11 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 			}
 			shares := spec.Schedule.At(step, tokens).Shares([]bool{true, true, true})
 			for i, s := range shares {
-				if quarter := int64(mixing.One / 4); int64(s) < int64(want[i])*quarter-1 || int64(s) > int64(want[i])*quarter+1 {
-					t.Errorf("at %d (tokens: %v): shares %v of %d, want quarters %v", at, c.tokens, shares, mixing.One, want)
+				if quarter := int64(mixing.One / 4); int64(s) < int64(want[i])*quarter-1 ||
+					int64(s) > int64(want[i])*quarter+1 {
+					t.Errorf(
+						"at %d (tokens: %v): shares %v of %d, want quarters %v", at, c.tokens, shares, mixing.One, want,
+					)
 				}
 			}
 		}
@@ -192,12 +221,18 @@ func TestSchedulesKeepTheirMeasure(t *testing.T) {
 }
 
 func TestAPlanSpecIsTheFile(t *testing.T) {
-	spec, err := PlanSpec(parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop", "window: 4"))
+	spec, err := PlanSpec(
+		parse(t, plain, "stop: {tokens: 5000}", "packing: pad", "pad_multiple: 8", "last_step: drop", "window: 4"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != millrace.Pad || spec.LastStep != millrace.DropLast ||
-		spec.Window != 4 || spec.Carry != 0 || spec.StopTokens != 5000 || spec.StopSteps != 0 || len(spec.Sources) != 3 || spec.Sources[2].Name != "web" {
+	if spec.SequenceLength != 64 || spec.GlobalBatch != 8 || spec.PadMultiple != 8 || spec.Packing != millrace.Pad ||
+		spec.LastStep != millrace.DropLast ||
+		spec.Window != 4 || spec.Carry != 0 || spec.StopTokens != 5000 ||
+		spec.StopSteps != 0 ||
+		len(spec.Sources) != 3 ||
+		spec.Sources[2].Name != "web" {
 		t.Errorf("%+v", spec)
 	}
 	if spec, err := PlanSpec(parse(t, plain, "carry: 9")); err != nil || spec.Carry != 9 || spec.Window != 1 {
@@ -208,8 +243,13 @@ func TestAPlanSpecIsTheFile(t *testing.T) {
 // TestStagesAreTheFiles checks that a stage inherits from the stage before, and that a placing names every microbatch
 // size.
 func TestStagesAreTheFiles(t *testing.T) {
-	cfg := parse(t, plain, "rampup_batch_size: {start: 4, increment: 2, samples: 100}",
-		"stages: [{from_tokens: 9000, sequence_length: 128, micro_batch_size: 1}, {from_tokens: 20000, global_batch_size: 4, packing: pad}]")
+	cfg := parse(
+		t,
+		plain,
+		"rampup_batch_size: {start: 4, increment: 2, samples: 100}",
+		"stages: [{from_tokens: 9000, sequence_length: 128, micro_batch_size: 1}, {from_tokens: 20000, "+
+			"global_batch_size: 4, packing: pad}]",
+	)
 	spec, err := PlanSpec(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -222,7 +262,8 @@ func TestStagesAreTheFiles(t *testing.T) {
 	if spec.Rampup != (millrace.Rampup{Start: 4, Increment: 2, Samples: 100}) || !slices.Equal(spec.Stages, want) {
 		t.Errorf("got %+v and %+v, want %+v", spec.Rampup, spec.Stages, want)
 	}
-	if got := Placing(cfg, millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}); got.MicroBatch != 2 || !slices.Equal(got.Stages, []uint32{1, 1}) {
+	if got := Placing(cfg, millrace.Topology{Ranks: 2, TP: 1, CP: 1, PP: 1}); got.MicroBatch != 2 ||
+		!slices.Equal(got.Stages, []uint32{1, 1}) {
 		t.Errorf("placing %v", got)
 	}
 }
@@ -230,8 +271,11 @@ func TestStagesAreTheFiles(t *testing.T) {
 // TestFiltersHaveTheirBits checks that stages with equal or inherited filters share a bit, and that a source answers
 // for each bit.
 func TestFiltersHaveTheirBits(t *testing.T) {
-	c := parse(t, plain, "stages:", "  - {from_step: 3, filters: {web: 'a > 1', code: 'b > 1'}}", "  - {from_step: 4, global_batch_size: 4}", "  - {from_step: 5, filters: {}}",
-		"  - {from_step: 6, filters: {web: 'c > 1'}}", "  - {from_step: 7, filters: {code: 'b > 1', web: 'a > 1'}}")
+	c := parse(
+		t, plain, "stages:", "  - {from_step: 3, filters: {web: 'a > 1', code: 'b > 1'}}",
+		"  - {from_step: 4, global_batch_size: 4}", "  - {from_step: 5, filters: {}}",
+		"  - {from_step: 6, filters: {web: 'c > 1'}}", "  - {from_step: 7, filters: {code: 'b > 1', web: 'a > 1'}}",
+	)
 	web, _ := c.Source("web")
 	web.Filter = "d"
 	spec, err := PlanSpec(c)
@@ -245,7 +289,8 @@ func TestFiltersHaveTheirBits(t *testing.T) {
 	if want := []uint64{2, 2, 0, 4, 2}; !slices.Equal(masks, want) {
 		t.Errorf("masks %b, want %b", masks, want)
 	}
-	for name, want := range map[string][]string{"web": {"d", "a > 1", "c > 1"}, "code": {"", "b > 1", ""}, "books": nil} {
+	for name, want := range map[string][]string{"web": {"d", "a > 1", "c > 1"}, "code": {"", "b > 1", ""},
+		"books": nil} {
 		src, _ := c.Source(name)
 		s, err := SourceSpec(c, src, nil)
 		if err != nil || !slices.Equal(s.Filters.Texts(), want) {
@@ -268,11 +313,15 @@ func TestSourcesAreWhatTheFileSays(t *testing.T) {
 	}
 	src, _ := c.Source("code")
 	spec, err := SourceSpec(c, src, e)
-	if err != nil || spec.Name != "code" || spec.Field.Text != "body" || spec.Format.Name() != "jsonl" || spec.Tokenizer != e || spec.Shuffle != c.Shuffle || spec.Limits.SampleBytes != 64<<20 {
+	if err != nil || spec.Name != "code" || spec.Field.Text != "body" || spec.Format.Name() != "jsonl" ||
+		spec.Tokenizer != e ||
+		spec.Shuffle != c.Shuffle ||
+		spec.Limits.SampleBytes != 64<<20 {
 		t.Errorf("%v: %+v", err, spec)
 	}
 	c.Tokenizer.Name = "gpt9"
-	if _, err := Tokenizer(c); !errors.Is(err, millrace.ErrInvalid) || !strings.Contains(err.Error(), "mixture.yaml:5") {
+	if _, err := Tokenizer(c); !errors.Is(err, millrace.ErrInvalid) ||
+		!strings.Contains(err.Error(), "mixture.yaml:5") {
 		t.Errorf("an unknown vocabulary: %v", err)
 	}
 	if e, err := Tokenizer(&config.Config{}); e != nil || err != nil {

@@ -49,8 +49,21 @@ func SourceSpec(c *config.Config, s *config.Source, e *tokenize.Encoding) (sourc
 	if err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name+".format", err.Error(), "")
 	}
-	spec := sources.Spec{Name: s.Name, Format: format, Base: c.Base, Patterns: s.Path, Field: sources.Field{Text: s.Text},
-		Limits: sources.Limits{SampleBytes: int64(c.Limits.SampleBytes)}, Shuffle: c.Shuffle, Seed: c.Seed, Epochs: c.Passes(s), IndexDir: c.IndexPath(), Verify: sources.Verify(c.Verify)}
+	spec := sources.Spec{
+		Name:     s.Name,
+		Format:   format,
+		Base:     c.Base,
+		Patterns: s.Path,
+		Field:    sources.Field{Text: s.Text},
+		Limits: sources.Limits{
+			SampleBytes: int64(c.Limits.SampleBytes),
+		},
+		Shuffle:  c.Shuffle,
+		Seed:     c.Seed,
+		Epochs:   c.Passes(s),
+		IndexDir: c.IndexPath(),
+		Verify:   sources.Verify(c.Verify),
+	}
 	if spec.Filters, err = filters(c, s); err != nil {
 		return sources.Spec{}, c.ErrorAt("sources."+s.Name, err.Error(), "")
 	}

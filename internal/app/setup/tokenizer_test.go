@@ -34,7 +34,8 @@ func rankFile(t *testing.T) string {
 func withTokenizer(t *testing.T, base, tokenizer string) *config.Config {
 	t.Helper()
 	content := "version: 1\ntokenizer:\n  path: tokenizer.model\n" + tokenizer +
-		"sequence_length: 16\nglobal_batch_size: 2\nmixture: {weights: {a: 1}}\nsources: {a: {path: a.jsonl, format: jsonl}}\n"
+		"sequence_length: 16\nglobal_batch_size: 2\nmixture: {weights: {a: 1}}\nsources: {a: {path: a.jsonl, " +
+		"format: jsonl}}\n"
 	c, err := config.Parse("mixture.yaml", []byte(content), base)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +68,8 @@ func TestTokenizerKeys(t *testing.T) {
 		}
 	}
 	for _, wrong := range []struct{ keys, says string }{
-		{"", "mixture.yaml:3:9: open tokenizer " + base + "/tokenizer.model: its 257 ranks are not those of a known vocabulary"},
+		{"", "mixture.yaml:3:9: open tokenizer " + base +
+			"/tokenizer.model: its 257 ranks are not those of a known vocabulary"},
 		{"  pattern: qwen2\n  add_eos: true\n", "does not say its eos"},
 		{given + "  add_bos: true\n", "does not say its bos"},
 		{strings.Replace(given, "qwen2", `'\w+'`, 1), "mixture.yaml:4:12: open tokenizer"},

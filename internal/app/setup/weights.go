@@ -68,8 +68,20 @@ func derived(c *config.Config, d *config.Derived) (out mixing.Node, err error) {
 		out.Parts = append(out.Parts, mixing.Node{Source: at})
 		sizes = append(sizes, c.Sources[at].Size)
 	}
-	rule := map[config.Rule]mixing.Rule{config.RuleUniform: mixing.Uniform, config.RuleSize: mixing.BySize, config.RuleTemperature: mixing.ByTemperature, config.RuleUniMax: mixing.UniMax}
-	out.Derived, err = mixing.Derivation{Rule: rule[d.From], Temperature: d.Temperature.Rat(), MaxEpochs: d.MaxEpochs, Budget: c.Budget(d)}.Sizes(sizes)
+	rule := map[config.Rule]mixing.Rule{
+		config.RuleUniform:     mixing.Uniform,
+		config.RuleSize:        mixing.BySize,
+		config.RuleTemperature: mixing.ByTemperature,
+		config.RuleUniMax:      mixing.UniMax,
+	}
+	out.Derived, err = mixing.Derivation{
+		Rule:        rule[d.From],
+		Temperature: d.Temperature.Rat(),
+		MaxEpochs:   d.MaxEpochs,
+		Budget:      c.Budget(d),
+	}.Sizes(
+		sizes,
+	)
 	return out, err
 }
 

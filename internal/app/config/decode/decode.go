@@ -1,5 +1,5 @@
-// Package decode fills Go values from the tree of a YAML file by the rules in their struct tags. It goes on after a mistake,
-// to report all of them.
+// Package decode fills Go values from the tree of a YAML file by the rules in their struct tags. It goes on after a
+// mistake, to report all of them.
 package decode
 
 import (

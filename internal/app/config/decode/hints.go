@@ -63,13 +63,23 @@ func (d *Decoder) RequiredCure(key string) string {
 // unknownValue says that a text is none of the alternatives.
 func (d *Decoder) unknownValue(path, given string, enum []string) (problem, cure string) {
 	if slices.Contains(d.Hints.NotYet[Leaf(path)], given) {
-		return "does not know " + tree.Quote(given) + " yet", "not yet: " + given + "; this version has " + alternatives(enum)
+		return "does not know " + tree.Quote(
+				given,
+			) + " yet", "not yet: " + given + "; this version has " + alternatives(
+				enum,
+			)
 	}
 	if problem, cure = d.Hints.Value(path, given); problem != "" {
 		return problem, cure
 	}
 	if near := Nearest(given, enum); near != "" {
-		return "cannot be " + tree.Quote(given), "did you mean " + tree.Quote(near) + "? It is one of " + alternatives(enum)
+		return "cannot be " + tree.Quote(
+				given,
+			), "did you mean " + tree.Quote(
+				near,
+			) + "? It is one of " + alternatives(
+				enum,
+			)
 	}
 	if cure == "" {
 		cure = "write " + alternatives(enum)

@@ -29,7 +29,8 @@ func TestDistance(t *testing.T) {
 			t.Fatalf("%q %q: %d, want %d", a, b, got, want)
 		}
 	})
-	for given, want := range map[string]string{"pakcing": "packing", "PACKING": "packing", "sed": "seed", "zzz": "", strings.Repeat("x", 1000): ""} {
+	for given, want := range map[string]string{"pakcing": "packing", "PACKING": "packing", "sed": "seed", "zzz": "",
+		strings.Repeat("x", 1000): ""} {
 		if got := Nearest(given, []string{"packing", "seed", "stop"}); got != want {
 			t.Errorf("nearest to %.20q is %q, want %q", given, got, want)
 		}

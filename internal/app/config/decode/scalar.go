@@ -34,9 +34,15 @@ func setBool(v reflect.Value, given string, c tree.Class) (problem, cure string)
 	case c != tree.Quoted && given == "true", c != tree.Quoted && given == "false":
 		v.SetBool(given == "true")
 		return "", ""
-	case strings.EqualFold(given, "true"), strings.EqualFold(given, "yes"), strings.EqualFold(given, "on"), given == "1":
+	case strings.EqualFold(given, "true"),
+		strings.EqualFold(given, "yes"),
+		strings.EqualFold(given, "on"),
+		given == "1":
 		return "must be true or false, not " + tree.Quote(given), "write true"
-	case strings.EqualFold(given, "false"), strings.EqualFold(given, "no"), strings.EqualFold(given, "off"), given == "0":
+	case strings.EqualFold(given, "false"),
+		strings.EqualFold(given, "no"),
+		strings.EqualFold(given, "off"),
+		given == "0":
 		return "must be true or false, not " + tree.Quote(given), "write false"
 	}
 	return "must be true or false, not " + tree.Quote(given), "write true or false"
@@ -54,7 +60,11 @@ func setInteger(v reflect.Value, given string, c tree.Class, r Rules) (problem, 
 		return "must be a whole number, not " + tree.Quote(given), wholeCure(given, bounds)
 	}
 	if len(given) > 1 && given[0] == '0' {
-		return "has a leading zero: " + tree.Quote(given), "write " + strings.TrimLeft(given[:len(given)-1], "0") + given[len(given)-1:]
+		return "has a leading zero: " + tree.Quote(
+				given,
+			), "write " + strings.TrimLeft(
+				given[:len(given)-1], "0",
+			) + given[len(given)-1:]
 	}
 	n, err := strconv.ParseUint(given, 10, 64)
 	switch {

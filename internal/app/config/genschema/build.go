@@ -15,7 +15,8 @@ import (
 // configDir is package config as seen from here: go generate and go test run in the folder of this file.
 const configDir = ".."
 
-const self = "millrace/internal/app/config/genschema" // joined with configDir it is the package that the comments belong to
+// joined with configDir it is the package that the comments belong to
+const self = "millrace/internal/app/config/genschema"
 
 // Patterns of values that are written as a text or as a number.
 const (
@@ -89,22 +90,35 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[value.Decimal]():
 		return decimal()
 	case reflect.TypeFor[config.StageFilters]():
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string", MinLength: ptr(1)}}
+		return &jsonschema.Schema{
+			Type:                 "object",
+			AdditionalProperties: &jsonschema.Schema{Type: "string", MinLength: ptr(1)},
+		}
 	case reflect.TypeFor[value.Ratio]():
 		return &jsonschema.Schema{Type: "number", Minimum: "0"}
 	case reflect.TypeFor[value.Bytes]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, {Type: "string", Pattern: sizePattern}},
+		}
 	case reflect.TypeFor[value.Formula]():
 		return &jsonschema.Schema{Type: "string", Pattern: formulaPattern}
 	case reflect.TypeFor[value.Above]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Const: "mean"}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "2147483647"}, {Const: "mean"}},
+		}
 	case reflect.TypeFor[value.Loaders]():
-		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}}}
+		return &jsonschema.Schema{
+			OneOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1", Maximum: "256"}, {Const: "auto"}},
+		}
 	case reflect.TypeFor[config.Patterns]():
 		one := &jsonschema.Schema{Type: "string", MinLength: ptr(1)}
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{one, {Type: "array", Items: one, MinItems: ptr(1)}}}
 	case reflect.TypeFor[config.Weights]():
-		given := &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"}, MinProperties: ptr(1)}
+		given := &jsonschema.Schema{
+			Type:                 "object",
+			AdditionalProperties: &jsonschema.Schema{Type: "number", Minimum: "0"},
+			MinProperties:        ptr(1),
+		}
 		rule := r.ReflectFromType(reflect.TypeFor[config.Derived]())
 		rule.Version = ""
 		complete(rule, reflect.TypeFor[config.Derived]())
@@ -113,7 +127,11 @@ func mapped(r *jsonschema.Reflector, t reflect.Type) *jsonschema.Schema {
 		id := &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "2097151"}
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: id, MinProperties: ptr(1)}
 	case reflect.TypeFor[config.Groups]():
-		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"}, MinProperties: ptr(1)}
+		return &jsonschema.Schema{
+			Type:                 "object",
+			AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/group"},
+			MinProperties:        ptr(1),
+		}
 	case reflect.TypeFor[config.Sources]():
 		source := r.ReflectFromType(reflect.TypeFor[config.Source]())
 		source.Version = ""

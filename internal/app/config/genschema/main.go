@@ -1,5 +1,5 @@
-// Command genschema writes mixture.schema.json, by which editors complete and check mixture files, from the Go types of package
-// config: keys from their yaml tags, bounds from their jsonschema tags, descriptions from their comments.
+// Command genschema writes mixture.schema.json, by which editors complete and check mixture files, from the Go types of
+// package config: keys from their yaml tags, bounds from their jsonschema tags, descriptions from their comments.
 package main
 
 import (

@@ -153,7 +153,8 @@ func mistakes(t *testing.T) []string {
 		t.Fatal(files, err)
 	}
 	const valid = `{"version": 1, "sequence_length": 2048, "global_batch_size": 512, "tokenizer": {"name": "gpt2"},
-		"sources": {"web": {"path": "web/*.jsonl"}, "code": {"path": "code/*.parquet"}}, "mixture": {"weights": {"web": 0.6, "code": 0.4}}}`
+		"sources": {"web": {"path": "web/*.jsonl"}, "code": {"path": "code/*.parquet"}},
+		"mixture": {"weights": {"web": 0.6, "code": 0.4}}}`
 	var inputs []string
 	for _, f := range files {
 		content, err := os.ReadFile(f)

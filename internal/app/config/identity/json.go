@@ -13,9 +13,9 @@ import (
 	"millrace"
 )
 
-// The compact form goes into every state that a trainer saves, so it has a budget. Long values are replaced by short digests, which
-// still tell that something changed; were it over the budget even so, the entries of weights, schedule and sources become one
-// digest each. The fingerprint is of the full values always.
+// The compact form goes into every state that a trainer saves, so it has a budget. Long values are replaced by short
+// digests, which still tell that something changed; were it over the budget even so, the entries of weights, schedule
+// and sources become one digest each. The fingerprint is of the full values always.
 const (
 	maxCompact = 5 << 10 // bytes of JSON
 	maxValue   = 48      // bytes of a value that is written in full
@@ -40,7 +40,8 @@ func (id Identity) MarshalJSON() ([]byte, error) {
 		return b, err
 	}
 	folded := shorten(id)
-	for _, g := range [...]string{"mixture.schedule", "mixture.sizes", "mixture.groups", "sources", "stages", "mixture.weights"} {
+	for _, g := range [...]string{"mixture.schedule", "mixture.sizes", "mixture.groups", "sources", "stages",
+		"mixture.weights"} {
 		folded = fold(folded, g)
 		if b, err = json.Marshal(newCompact(folded, full)); err != nil || len(b) <= maxCompact {
 			return b, err
@@ -180,7 +181,10 @@ func fold(id Identity, group string) Identity {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		fmt.Fprintf(&all, "%q=%q\n", name, members[name])
 	}
-	out.Entries = append(out.Entries, Entry{Name: group, Value: shortDigest(all.String()), Note: fmt.Sprintf("%d entries", len(members))})
+	out.Entries = append(
+		out.Entries,
+		Entry{Name: group, Value: shortDigest(all.String()), Note: fmt.Sprintf("%d entries", len(members))},
+	)
 	return out
 }
 

@@ -1,5 +1,5 @@
-// Package resume says what a change of the mixture file means for a run that resumes from a saved state. docs/resume.md is
-// generated from its table.
+// Package resume says what a change of the mixture file means for a run that resumes from a saved state. docs/resume.md
+// is generated from its table.
 package resume
 
 import (
@@ -24,22 +24,28 @@ func Rules() []Rule { return keyRules }
 var keyRules = []Rule{
 	{
 		About: []string{"ranks"},
-		Keys: []string{"parallelism", "cp_local", "broadcast", "micro_batch_size", "stages[].micro_batch_size", "balance", "layout",
-			"cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents"},
+		Keys: []string{
+			"parallelism", "cp_local", "broadcast", "micro_batch_size", "stages[].micro_batch_size", "balance",
+			"layout", "cap_slack", "token_dtype", "model", "cost", "distribute", "split_documents",
+		},
 		Then: "segments are placed anew from the next step on; content is unchanged",
 	},
 	{
 		About: []string{"the place of the files"},
 		Keys:  []string{"sources.*.path", "sources.*.root"},
-		Then:  "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see `sources.NAME.files`",
+		Then: "no effect on content if the files below `root` keep their names, sizes and contents; otherwise see " +
+			"`sources.NAME.files`",
 	},
 	{
-		Keys: []string{"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify"},
+		Keys: []string{
+			"loaders", "reliability", "limits.loader_memory", "limits.sidecar_memory", "index_dir", "verify",
+		},
 		Then: "no effect on content",
 	},
 	{
 		Keys: []string{"stop.steps", "stop.tokens"},
-		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no budget, `stop.tokens` also decides weights",
+		Then: "the run ends there, or at once if it is past that step or token. With the rule `unimax` and no " +
+			"budget, `stop.tokens` also decides weights",
 	},
 	{
 		Keys: []string{"quarantine.budget"},
@@ -86,8 +92,10 @@ var keyRules = []Rule{
 		About:   []string{"a source removed"},
 		Entries: []string{"sources.NAME"},
 		Class:   millrace.KeySource,
-		Then: "leaves the state; its deficit goes to the unfinished other sources in equal parts; its tokens stay in the run's count. Refused while segments of it " +
-			"wait to be packed (`carry`, `window`): keep it at weight 0 until they are delivered. The override covers its weight too",
+		Then: "leaves the state; its deficit goes to the unfinished other sources in equal parts; its tokens stay " +
+			"in the run's count. Refused while segments of it " +
+			"wait to be packed (`carry`, `window`): keep it at weight 0 until they are delivered. The override " +
+			"covers its weight too",
 	},
 	{
 		About:   []string{"a source renamed"},
@@ -99,7 +107,8 @@ var keyRules = []Rule{
 		About:   []string{"a source's files: their names, sizes or contents"},
 		Entries: []string{"sources.NAME.files"},
 		Class:   millrace.KeySource,
-		Then:    "continues at its ordinal, in the new order. The rest of a document that was cut is left out. A source that had ended may continue",
+		Then: "continues at its ordinal, in the new order. The rest of a document that was cut is left out. A " +
+			"source that had ended may continue",
 	},
 	{
 		Keys: []string{"sources.*.format", "sources.*.text", "sources.*.filter", "sources.*.on_exhausted",
@@ -112,20 +121,24 @@ var keyRules = []Rule{
 		Keys:    []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Entries: []string{"version", "seed", "shuffle", "tokenizer", "limits.sample_bytes"},
 		Class:   millrace.KeyDocuments,
-		Then: "as for the files of every source. Ordinals name other documents from then on: some documents of this pass come twice and some not at all. " +
+		Then: "as for the files of every source. Ordinals name other documents from then on: some documents of this " +
+			"pass come twice and some not at all. " +
 			"`shuffle` needs `sources` too, because files are read in another order",
 	},
 	{
 		Keys:    []string{"stop.epochs"},
 		Entries: []string{"stop.epochs"},
 		Class:   millrace.KeyEnd,
-		Then:    "sources that had ended may continue; those beyond the new end leave. `on_exhausted` may change with it: then give `sources.NAME` too",
+		Then: "sources that had ended may continue; those beyond the new end leave. `on_exhausted` may change " +
+			"with it: then give `sources.NAME` too",
 	},
 	{
 		Keys: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
 			"carry", "window", "last_step"},
-		Entries: []string{"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple",
-			"carry", "window", "last_step"},
+		Entries: []string{
+			"sequence_length", "global_batch_size", "rampup_batch_size", "stages", "packing", "pad_multiple", "carry",
+			"window", "last_step",
+		},
 		Class: millrace.KeySteps,
 		Then:  "for later steps; a document that was cut continues at its offset",
 	},

@@ -17,7 +17,12 @@ type Document struct {
 func Read(name string, content []byte) (*Document, Errors) {
 	whole := text{name: name, lines: []string{""}}
 	if len(content) > MaxFile {
-		return nil, Errors{whole.Fail(1, 1, 1, "the file is larger than 1 MiB", "a mixture file lists patterns, not files: use globs or directories")}
+		return nil, Errors{
+			whole.Fail(
+				1, 1, 1, "the file is larger than 1 MiB",
+				"a mixture file lists patterns, not files: use globs or directories",
+			),
+		}
 	}
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	s := string(content)
@@ -41,7 +46,12 @@ func checkCharacters(src text, s string) *Error {
 			line, column = line+1, 0
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\ufffd"):
 			return src.Fail(line, column, 1, "this is not UTF-8 text", "save the file as UTF-8")
-		case r == '\r' && !strings.HasPrefix(s[i:], "\r\n"), r < ' ' && r != '\t' && r != '\r', r == 0x7f, r == 0x85, r == 0x2028, r == 0x2029:
+		case r == '\r' && !strings.HasPrefix(s[i:], "\r\n"),
+			r < ' ' && r != '\t' && r != '\r',
+			r == 0x7f,
+			r == 0x85,
+			r == 0x2028,
+			r == 0x2029:
 			return src.Fail(line, column, 1, fmt.Sprintf("control character %U", r), "take it out")
 		}
 		column++
@@ -72,6 +82,6 @@ func (d *Document) KeyOf(path string) *Node {
 	return at
 }
 
-// parent cuts the last part off a path. Names of sources may hold dots and brackets, so that a cut may fall inside a name; such a
-// path is in no document, and the next cut finds the mapping around.
+// parent cuts the last part off a path. Names of sources may hold dots and brackets, so that a cut may fall inside a
+// name; such a path is in no document, and the next cut finds the mapping around.
 func parent(path string) string { return path[:max(strings.LastIndexAny(path, ".["), 0)] }

@@ -1,5 +1,5 @@
-// Package tree reads the YAML of a mixture file into a small tree whose every node knows its place, and makes errors that show
-// the line. It refuses the parts of YAML that read differently to different people.
+// Package tree reads the YAML of a mixture file into a small tree whose every node knows its place, and makes errors
+// that show the line. It refuses the parts of YAML that read differently to different people.
 package tree
 
 import (
@@ -121,7 +121,8 @@ func excerpt(line string, number, column, width int) string {
 	if from > 0 {
 		head = "…"
 	}
-	if from > 0 && from+len(runes) < utf8.RuneCountInString(line) || from == 0 && len(runes) < utf8.RuneCountInString(line) {
+	if from > 0 && from+len(runes) < utf8.RuneCountInString(line) ||
+		from == 0 && len(runes) < utf8.RuneCountInString(line) {
 		tail = "…"
 	}
 	indent := columns(runes[:min(column-1-from, len(runes))]) + utf8.RuneCountInString(head)
@@ -141,12 +142,14 @@ func flat(r rune) rune {
 	return r
 }
 
-// columns returns how many terminal cells the characters take: two for the wide ones of East Asia and the emoji, else one.
+// columns returns how many terminal cells the characters take: two for the wide ones of East Asia and the emoji, else
+// one.
 func columns(runes []rune) int {
 	n := 0
 	for _, r := range runes {
 		n++
-		if unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) || r >= 0x1f300 && r <= 0x1faff {
+		if unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
+			r >= 0x1f300 && r <= 0x1faff {
 			n++
 		}
 	}

@@ -18,14 +18,20 @@ const (
 // blockHeader is the end of a line that begins a block of text.
 var blockHeader = regexp.MustCompile(`(^|[\s:-])[|>][-+0-9]{0,2}\s*$`)
 
-// checkLines refuses blocks of text and << before the library's scanner sees them: it takes time quadratic in their length.
+// checkLines refuses blocks of text and << before the library's scanner sees them: it takes time quadratic in their
+// length.
 func checkLines(src text) *Error {
 	for i, l := range src.lines {
 		if at := strings.Index(withoutComment(l), "<<"); at >= 0 {
-			return src.Fail(i+1, utf8.RuneCountInString(l[:at])+1, 2, refused[token.MergeKeyType][0], refused[token.MergeKeyType][1])
+			return src.Fail(
+				i+1, utf8.RuneCountInString(l[:at])+1, 2, refused[token.MergeKeyType][0],
+				refused[token.MergeKeyType][1],
+			)
 		}
 		if at := blockHeader.FindStringIndex(withoutComment(l)); at != nil {
-			return src.Fail(i+1, utf8.RuneCountInString(l[:strings.LastIndexAny(l[:at[1]], "|>")])+1, 1, blockRefused, blockCure)
+			return src.Fail(
+				i+1, utf8.RuneCountInString(l[:strings.LastIndexAny(l[:at[1]], "|>")])+1, 1, blockRefused, blockCure,
+			)
 		}
 	}
 	return nil
@@ -43,8 +49,11 @@ func withoutComment(line string) string {
 
 // refused are the parts of YAML that a mixture file does without, so that it reads the same to everyone.
 var refused = map[token.Type][2]string{
-	token.AnchorType:     {"YAML anchors are not allowed", "write the value out where it is needed"},
-	token.AliasType:      {"YAML aliases are not allowed", "write the value out; put a text that begins with * in quotes"},
+	token.AnchorType: {"YAML anchors are not allowed", "write the value out where it is needed"},
+	token.AliasType: {
+		"YAML aliases are not allowed",
+		"write the value out; put a text that begins with * in quotes",
+	},
 	token.MergeKeyType:   {"YAML merge keys are not allowed", "write the keys out"},
 	token.TagType:        {"YAML tags are not allowed", "leave the tag out; put a text that begins with ! in quotes"},
 	token.DirectiveType:  {"YAML directives are not allowed", "leave the line out"},
@@ -53,7 +62,8 @@ var refused = map[token.Type][2]string{
 	token.MappingKeyType: {"`? ` keys are not allowed", "write `key: value`"},
 }
 
-// checkTokens refuses what the parser should not even see: constructs that are not allowed and nesting that costs its stack.
+// checkTokens refuses what the parser should not even see: constructs that are not allowed and nesting that costs its
+// stack.
 func checkTokens(src text, tokens token.Tokens) *Error {
 	count, nested, line, onLine := 0, 0, 0, 0
 	content, ended := false, false
@@ -68,7 +78,9 @@ func checkTokens(src text, tokens token.Tokens) *Error {
 			continue
 		}
 		if count++; count > maxTokens {
-			return src.failToken(t, "the file holds too much", fmt.Sprintf("a mixture file has at most %d YAML tokens", maxTokens))
+			return src.failToken(
+				t, "the file holds too much", fmt.Sprintf("a mixture file has at most %d YAML tokens", maxTokens),
+			)
 		}
 		if ended || content && t.Type == token.DocumentHeaderType {
 			return src.failToken(t, "a second YAML document is not allowed", "keep one document in the file")
@@ -89,7 +101,9 @@ func checkTokens(src text, tokens token.Tokens) *Error {
 		}
 		content = content || t.Type != token.DocumentHeaderType
 		if nested > maxNested || onLine > maxNested {
-			return src.failToken(t, "nested too deeply", fmt.Sprintf("a mixture file needs no more than %d levels", maxNested))
+			return src.failToken(
+				t, "nested too deeply", fmt.Sprintf("a mixture file needs no more than %d levels", maxNested),
+			)
 		}
 	}
 	return nil

@@ -62,7 +62,9 @@ const (
 func readTree(src text, content string) (root *Node, errs Errors) {
 	defer func() {
 		if p := recover(); p != nil { // the one fence around the YAML library
-			root, errs = nil, Errors{src.Fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples")}
+			root, errs = nil, Errors{
+				src.Fail(1, 1, 1, "this is not YAML that can be read", "compare the file with the examples"),
+			}
 		}
 	}()
 	if e := checkLines(src); e != nil {
@@ -87,7 +89,9 @@ func readTree(src text, content string) (root *Node, errs Errors) {
 		return nil, b.errs
 	}
 	if root == nil {
-		return nil, Errors{src.Fail(1, 1, 1, "the file is empty", "start with `version: 1`; see examples/quickstart.yaml")}
+		return nil, Errors{
+			src.Fail(1, 1, 1, "the file is empty", "start with `version: 1`; see examples/quickstart.yaml"),
+		}
 	}
 	return root, nil
 }
@@ -100,7 +104,10 @@ var syntaxCures = []struct{ said, cure string }{
 	{"tab character", "indent with spaces, not with tabs"},
 	{"found a tab", "indent with spaces, not with tabs"},
 	{"could not find end character", "close the quotation mark"},
-	{"mapping value is not allowed", "a value that contains `: ` needs quotes; a nested key goes on its own line, further in"},
+	{
+		"mapping value is not allowed",
+		"a value that contains `: ` needs quotes; a nested key goes on its own line, further in",
+	},
 	{"',' or ']'", "close the list with `]`, or put a comma between its values"},
 	{"',' or '}'", "close the mapping with `}`, or put a comma between its keys"},
 	{"flow map", "close the mapping with `}`"},
@@ -132,8 +139,8 @@ func syntaxError(src text, err error) *Error {
 	return src.Fail(line, column, 1, "cannot be read: "+msg, cure)
 }
 
-// indentError explains the two mistakes of indentation that the parser reports as something else: a tab, and a line further in
-// than its neighbours, which the parser takes for the rest of the value before it.
+// indentError explains the two mistakes of indentation that the parser reports as something else: a tab, and a line
+// further in than its neighbours, which the parser takes for the rest of the value before it.
 func indentError(src text, line int, said string) *Error {
 	for n := line; n <= line+1 && n >= 1 && n <= len(src.lines); n++ {
 		l := src.lines[n-1]
@@ -146,8 +153,11 @@ func indentError(src text, line int, said string) *Error {
 	}
 	here, next := src.lines[line-1], src.lines[line]
 	if strings.Count(here, ": ") == 1 && strings.Contains(next, ":") && indent(next) > indent(here) {
-		return src.Fail(line+1, indent(next)+1, 1, "cannot be read: this line is indented further than the key before it, which has a value already",
-			"begin it in the column of the key before")
+		return src.Fail(
+			line+1, indent(next)+1, 1,
+			"cannot be read: this line is indented further than the key before it, which has a value already",
+			"begin it in the column of the key before",
+		)
 	}
 	return nil
 }
@@ -198,7 +208,10 @@ func (b *builder) buildMapping(out *Node, values []*ast.MappingValueNode, depth 
 			out.Line, out.Column, out.Width = key.Line, key.Column, key.Width
 		}
 		if first, ok := seen[key.Text]; ok {
-			b.fail(key, "doubled key "+Quote(key.Text), fmt.Sprintf("it stands already on line %d; keep one of them", first.Line))
+			b.fail(
+				key, "doubled key "+Quote(key.Text),
+				fmt.Sprintf("it stands already on line %d; keep one of them", first.Line),
+			)
 		}
 		seen[key.Text] = key
 		value := b.build(v.Value, position{key.Line, key.Column + key.Width}, depth+1)

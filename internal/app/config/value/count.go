@@ -28,8 +28,13 @@ func (l *Loaders) SetText(text string, c tree.Class) (problem, cure string) {
 		return "", ""
 	}
 	n, problem := Billionths(text)
-	if problem != "" || c == tree.Quoted || !IsDigits(text) || n == 0 || n/Billion > maxLoaders || len(text) > 1 && text[0] == '0' {
-		return "must be auto or a number of processes, not " + tree.Quote(text), fmt.Sprintf("write auto, or a whole number from 1 to %d", maxLoaders)
+	if problem != "" || c == tree.Quoted || !IsDigits(text) || n == 0 || n/Billion > maxLoaders ||
+		len(text) > 1 && text[0] == '0' {
+		return "must be auto or a number of processes, not " + tree.Quote(
+				text,
+			), fmt.Sprintf(
+				"write auto, or a whole number from 1 to %d", maxLoaders,
+			)
 	}
 	l.Count = uint32(n / Billion)
 	return "", ""
@@ -47,8 +52,11 @@ func (a *Above) SetText(text string, c tree.Class) (problem, cure string) {
 		return "", ""
 	}
 	n, problem := Billionths(text)
-	if problem != "" || c == tree.Quoted || !IsDigits(text) || n == 0 || n/Billion > math.MaxInt32 || len(text) > 1 && text[0] == '0' {
-		return "must be mean or a number of tokens, not " + tree.Quote(text), "write mean, or a whole number of tokens as 32768"
+	if problem != "" || c == tree.Quoted || !IsDigits(text) || n == 0 || n/Billion > math.MaxInt32 ||
+		len(text) > 1 && text[0] == '0' {
+		return "must be mean or a number of tokens, not " + tree.Quote(
+			text,
+		), "write mean, or a whole number of tokens as 32768"
 	}
 	a.Tokens = uint32(n / Billion)
 	return "", ""

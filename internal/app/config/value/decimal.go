@@ -12,8 +12,8 @@ import (
 	"millrace/internal/app/config/tree"
 )
 
-// Decimal is a number as it was written, never rounded: 0.6 stays six tenths. Its value is at least 0 and below 10^9, with at most
-// nine digits after the point, so that any two of them can be multiplied in 128 bits.
+// Decimal is a number as it was written, never rounded: 0.6 stays six tenths. Its value is at least 0 and below 10^9,
+// with at most nine digits after the point, so that any two of them can be multiplied in 128 bits.
 type Decimal struct{ Text string }
 
 // Digits that a Decimal may have before and after its point.
@@ -22,8 +22,8 @@ const decimalDigits = 9
 // Billion is the number of billionths in 1.
 const Billion = 1_000_000_000
 
-// Fraction returns the exact value as num/den in lowest terms, den dividing 10^9. The zero Decimal, and a text that no mixture
-// file may hold, is 0/1.
+// Fraction returns the exact value as num/den in lowest terms, den dividing 10^9. The zero Decimal, and a text that no
+// mixture file may hold, is 0/1.
 func (d Decimal) Fraction() (num, den uint64) {
 	n, problem := Billionths(d.Text)
 	if problem != "" {
@@ -146,7 +146,9 @@ func (d *Decimal) SetText(text string, c tree.Class) (problem, cure string) {
 		return problem, cure
 	}
 	if _, problem = Billionths(text); problem != "" {
-		return problem + ": " + tree.Quote(text), "write a decimal number from 0 to 999999999 with at most 9 digits after the point, as 0.3"
+		return problem + ": " + tree.Quote(
+			text,
+		), "write a decimal number from 0 to 999999999 with at most 9 digits after the point, as 0.3"
 	}
 	d.Text = text
 	return "", ""

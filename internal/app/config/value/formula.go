@@ -16,7 +16,9 @@ type Formula struct {
 
 // SetText reads a sum of terms: 61000*tokens + tokens^2.
 func (f *Formula) SetText(text string, _ tree.Class) (problem, cure string) {
-	cure = "write a sum of whole multiples of one input and of its square, as " + tree.Quote("61000*tokens + tokens^2") + "; the inputs are tokens and patches"
+	cure = "write a sum of whole multiples of one input and of its square, as " + tree.Quote(
+		"61000*tokens + tokens^2",
+	) + "; the inputs are tokens and patches"
 	for term := range strings.SplitSeq(text, "+") {
 		factor, input, found := strings.Cut(strings.TrimSpace(term), "*")
 		if !found {

@@ -47,7 +47,9 @@ func (r *Ratio) SetText(text string, c tree.Class) (problem, cure string) {
 	case problem != "":
 		return problem + ": " + tree.Quote(text), "write a decimal number of at least 0, as 0.3"
 	case digits != "" && (point <= -ratioMagnitude || point > ratioMagnitude):
-		return "is out of range: " + tree.Quote(text), "weights are relative: write 0, or a number between 1e-60 and 1e60"
+		return "is out of range: " + tree.Quote(
+			text,
+		), "weights are relative: write 0, or a number between 1e-60 and 1e60"
 	}
 	r.Text = text
 	return "", ""

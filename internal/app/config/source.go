@@ -54,7 +54,7 @@ type Milestone struct {
 	OverTokens uint64 `yaml:"over_tokens" jsonschema:"minimum=1,maximum=9007199254740991"`
 }
 
-// From returns where the milestone begins and whether that counts tokens instead of steps.
+// From returns the beginning of the milestone, and whether it counts tokens instead of steps.
 func (k *Milestone) From() (at uint64, tokens bool) {
 	if k.FromTokens != nil {
 		return *k.FromTokens, true
@@ -145,7 +145,7 @@ const (
 	Lengths  Format = "lengths"
 )
 
-// HoldsText tells whether the format's records are text, which needs a tokenizer.
+// HoldsText reports whether the format's records are text, which needs a tokenizer.
 func (f Format) HoldsText() bool { return f != Megatron && f != Lengths }
 
 // Patterns are path patterns: one string or a list of them in the file.

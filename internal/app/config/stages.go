@@ -34,7 +34,7 @@ type Stage struct {
 	Filters StageFilters `yaml:"filters"`
 }
 
-// StageFilters are the filters of one stage, sorted by the source's name; nil where the stage says nothing.
+// StageFilters are the filters of one stage, sorted by the source's name, or nil if the stage has none of its own.
 type StageFilters []StageFilter
 
 // StageFilter is the filter of one source in one stage.
@@ -43,7 +43,7 @@ type StageFilter struct {
 	Filter string
 }
 
-// Of returns the filter of a source, empty where there is none.
+// Of returns the filter of a source, or nothing.
 func (f StageFilters) Of(source string) string {
 	for _, x := range f {
 		if x.Source == source {
@@ -89,7 +89,7 @@ func (r *Rampup) Ramp() millrace.Rampup {
 	return millrace.Rampup{Start: r.Start, Increment: r.Increment, Samples: r.Samples}
 }
 
-// From returns where the stage begins and whether that counts tokens instead of steps.
+// From returns the beginning of the stage, and whether it counts tokens instead of steps.
 func (s *Stage) From() (at uint64, tokens bool) {
 	switch {
 	case s.FromTokens != nil:

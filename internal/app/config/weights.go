@@ -76,7 +76,7 @@ type Group struct {
 	Groups Groups `yaml:"groups"`
 }
 
-// Derives tells whether any weights are derived from sizes, so that they have to be known.
+// Derives reports whether any weights are derived from sizes, so that they have to be known.
 func (m *Mixture) Derives() bool {
 	for _, k := range m.Milestones() {
 		if k.Weights.needsSizes() || slices.ContainsFunc(k.Groups, Group.derives) {

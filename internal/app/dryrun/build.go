@@ -18,7 +18,7 @@ import (
 // Batch is one microbatch as a rank receives it.
 type Batch struct {
 	Segments []millrace.Assignment
-	Tokens   [][]uint32 // of each segment, one more where its document goes on
+	Tokens   [][]uint32 // of each segment, one more if its document continues
 	Tensors  []constructors.Tensor
 	Digest   string // as batch.digest of the trainer's side
 	frame    []byte

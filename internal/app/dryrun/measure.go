@@ -9,9 +9,9 @@ import (
 	"millrace/internal/app/config"
 )
 
-// measure notes in the configuration what one pass of every source holds, in what the mixture counts. It is a function
-// of the sources' bytes and of what turns records into documents: pinned by the run's manifests and its identity, in
-// which the sizes are as well. Problems are sources of which not everything is known; they name the cure.
+// measure sets in the configuration the size of one pass of every source, in the unit of the mixture. The sizes depend
+// on the sources' bytes and on the settings that turn records into documents. The manifests and the identity of a run
+// pin both. Problems name sources without a known size, with the cure.
 func (out *Opened) measure(ctx context.Context) (Problems, error) {
 	c := out.Config
 	var problems Problems

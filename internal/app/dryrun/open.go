@@ -20,7 +20,7 @@ import (
 // Options say how sources are opened.
 type Options struct {
 	Deep     bool                                   // hash every byte and compare with the hash first seen
-	OnePass  bool                                   // every source ends after one pass, whatever the mixture file says
+	OnePass  bool                                   // every source ends after one pass, against the mixture file
 	Only     string                                 // open this source alone; empty: all
 	Progress func(source string, done, total int64) // bytes indexed
 	Logger   *slog.Logger                           // default: none
@@ -137,7 +137,7 @@ func (out *Opened) open(ctx context.Context, s *config.Source, o Options) (*Prob
 	return nil, nil
 }
 
-// where returns the place at which the mixture file writes a key.
+// where returns the place of a key in the mixture file.
 func where(c *config.Config, key string) *tree.Error {
 	var at *tree.Error
 	errors.As(c.ErrorAt(key, "", ""), &at)

@@ -28,7 +28,7 @@ var groups = [...]string{"mixture.weights", "mixture.groups", "mixture.schedule"
 // compact is the JSON form: values by name, and sources by value, since most share theirs.
 type compact struct {
 	Fingerprint string                       `json:"fingerprint"`
-	Values      [][]string                   `json:"values"`            // name, value and, where there is one, note
+	Values      [][]string                   `json:"values"`            // name, value and an optional note
 	Sources     map[string]map[string]string `json:"sources,omitempty"` // value: source: weight
 }
 

@@ -67,7 +67,7 @@ func (e Errors) Unwrap() []error {
 	return list
 }
 
-// Sorted returns the mistakes by position, without those that say the same of the same place.
+// Sorted returns the mistakes by position, without repetitions at one place.
 func (e Errors) Sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

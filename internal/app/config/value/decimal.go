@@ -1,4 +1,4 @@
-// Package value holds the numbers of a mixture file as they were written. No number that decides what is drawn passes
+// Package value holds the numbers of a mixture file as they were written. No number that decides content passes
 // through floating point.
 package value
 
@@ -45,7 +45,7 @@ func (d Decimal) Rat() *big.Rat {
 	return new(big.Rat).SetFrac(new(big.Int).SetUint64(num), new(big.Int).SetUint64(den))
 }
 
-// IsZero tells whether the value is 0.
+// IsZero reports whether the value is 0.
 func (d Decimal) IsZero() bool { num, _ := d.Fraction(); return num == 0 }
 
 // String returns the shortest form of the value: 0.60 and 6e-1 are 0.6.

@@ -17,7 +17,7 @@ const (
 	ratioMagnitude = 60
 )
 
-// IsZero tells whether the value is 0.
+// IsZero reports whether the value is 0.
 func (r Ratio) IsZero() bool { digits, _, _ := splitDecimal(r.Text); return digits == "" }
 
 // String returns the shortest form of the value: 0.60 and 6e-1 are 0.6. Equal values have equal forms.

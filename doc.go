@@ -1,4 +1,5 @@
-// Package millrace holds the words of the system: small validated types that every package shares. Nothing here acts.
+// Package millrace holds the words of the system: small validated types that every package shares. It starts nothing
+// and does no input or output.
 //
 // # A tour
 //
@@ -8,9 +9,9 @@
 // rank, microbatch and row of each. The plan fixes every byte that every rank receives. A replay of the plan makes the
 // same bytes.
 //
-// Three numbers keep it exact. A [Term] fences: receivers remember the highest and refuse lower ones. An [Attempt]
-// counts how often a run went back to an earlier step; a step is unique as (attempt, step). A [Slot] names one
-// microbatch of one rank in one attempt; its value never changes.
+// Three types keep delivery exact. Receivers remember the highest [Term] and refuse lower ones. An [Attempt] counts how
+// often a run went back to an earlier step; a step is unique as (attempt, step). A [Slot] names one microbatch of one
+// rank in one attempt; its value never changes.
 //
 // # The packages
 //

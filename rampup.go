@@ -27,8 +27,8 @@ func (r Rampup) BatchSize(whole uint32, step uint64) uint32 {
 	return size
 }
 
-// Sizes returns every batch size on the way to whole that some step has, with the first such step. Steps count from the
-// beginning of the ramp. The ramp must reach whole in whole increments.
+// Sizes returns the batch sizes on the way to whole, each with its first step. It leaves out sizes that no step has.
+// Steps count from the beginning of the ramp. The ramp must reach whole in whole increments.
 func (r Rampup) Sizes(whole uint32) iter.Seq2[uint64, uint32] {
 	return func(yield func(uint64, uint32) bool) {
 		step, done := uint64(0), uint64(0) // steps and sequences so far

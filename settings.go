@@ -17,9 +17,9 @@ type Packing string
 const (
 	BestFit Packing = "best_fit" // several documents share a sequence: best-fit-decreasing over the window
 	Pad     Packing = "pad"      // one document a sequence
-	// one document after the other, cut where a sequence ends; one that has begun goes on at once
+	// one document after the other, cut at the end of each sequence; the rest begins the next sequence
 	Concat Packing = "concat"
-	// one document a sequence; all sequences of a step have one length, which is that of the step
+	// one document a sequence; the sequences of a step have one length, which may differ between steps
 	Bucketed Packing = "bucketed"
 )
 

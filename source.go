@@ -10,7 +10,7 @@ type Shuffle string
 
 // The shuffles. docs/ARCHITECTURE.md describes each.
 const (
-	Global      Shuffle = "global" // every ordinal an independent permuted sample; needs counts
+	Global      Shuffle = "global" // a keyed permutation of all records; needs counts
 	Blocks      Shuffle = "blocks" // shards in permuted order, a permutation inside a block of consecutive records
 	InFileOrder Shuffle = "none"   // shards by name, records as they stand
 )
@@ -66,9 +66,9 @@ func (m *Manifest) Sample(name string) (id SampleID, ok bool) {
 // SeekPoint is a place from which a block-ordered stream can be read without counting the records before it: the start
 // of a block. Global order needs none, so it stays zero.
 type SeekPoint struct {
-	Ordinal    Ordinal // of the block's first ordinal
+	Ordinal    Ordinal // the block's first
 	Epoch      Epoch
-	EpochStart Ordinal // ordinal of the epoch's first
+	EpochStart Ordinal // the epoch's first
 	Shard      uint32  // position in the epoch's shard order
 	Block      uint32  // number of the block in its shard
 	Record     uint64  // first record of the block in its shard

@@ -16,7 +16,7 @@ func (o Ordinal) String() string { return strconv.FormatUint(uint64(o), 10) }
 // part of a run's identity, but all roles of one release must use the same number.
 const StripeRun = 32
 
-// Stripe returns the stripe of the ordinal, of so many stripes.
+// Stripe returns the number of the ordinal's stripe in a source with so many stripes.
 func (o Ordinal) Stripe(stripes uint64) uint64 { return uint64(o) / StripeRun % stripes }
 
 // Step is one optimizer step of a run, from 0.
@@ -32,11 +32,11 @@ type Epoch uint32
 // that they have seen.
 type Term uint64
 
-// Attempt counts the starts of a run from an earlier step. The first attempt is 1; 0 means none yet.
+// Attempt is the number of an attempt: a stretch of a run that began at one start. The first is 1; 0 means none yet.
 type Attempt uint32
 
 // Rank is a trainer rank, from 0. Plans and slots use data-parallel ranks. Sockets, joins and commits use ranks of the
-// world; Topology.Coordinates gives the data-parallel rank of these.
+// world; Topology.Coordinates gives the data-parallel rank of a world rank.
 type Rank uint32
 
 // Stream names one of several independent streams of a run.
@@ -61,9 +61,10 @@ type Lengths struct {
 	Bytes   uint32
 }
 
-// SampleMeta is the metadata of a document, all that the planner sees of it. Three kinds of documents keep their
-// ordinal and count zero: one that cannot be decoded (Reject is not empty), one without tokens, and one that a filter
-// in force refuses. Bit 0 of Refused is the source's own filter, each further bit that of a stage.
+// SampleMeta is the metadata of a document. The planner sees nothing else of the document. Three kinds of documents
+// keep their ordinal and count zero: one that cannot be decoded (Reject is not empty), one without tokens, and one that
+// a filter in force refuses. Bit 0 of Refused is for the source's own filter; each further bit is for the filter of a
+// stage.
 type SampleMeta struct {
 	Ordinal Ordinal
 	Epoch   Epoch
@@ -74,8 +75,8 @@ type SampleMeta struct {
 }
 
 // Segment is a run of tokens Offset … Offset+Length of one document. Source indexes the run's sources sorted by name.
-// More tells that the document goes on after it, so its last label is the document's next token. Patches are all
-// patches of the document; the segment with its first token carries them.
+// If More is set, the document goes on after the segment, and the last label is the document's next token. Patches are
+// all patches of the document; the segment with its first token carries them.
 type Segment struct {
 	Source  uint32
 	Ordinal Ordinal
@@ -94,8 +95,8 @@ type Segment struct {
 // of the zigzag: chunks Part and 2*Parts-1-Part of 2*Parts equal ones. There is one assignment for each slice; the
 // content digest counts the segment once.
 //
-// Holder > 0: of the rank's context-parallel ranks, only number Holder-1 holds the segment, whole. 0: each of them
-// holds its slice.
+// Holder > 0: context-parallel rank Holder-1 alone holds the segment, whole. 0: each context-parallel rank holds a
+// slice.
 type Assignment struct {
 	Segment
 	Rank       Rank

@@ -35,7 +35,7 @@ func without(list []*pb.Mixed, by *pb.Mixed) []*pb.Mixed {
 	})
 }
 
-// withAll adds changes to overrides.
+// withAll adds the wanted changes to overrides.
 func withAll(
 	o Overrides, file *planner.Spec, changes []*pb.Mixed, wanted func(*pb.Mixed) bool,
 ) (_ Overrides, err error) {

@@ -27,7 +27,7 @@ func Describe(c *pb.Mixed, names []string) string {
 	case *pb.Mixed_Costs:
 		return fmt.Sprintf("costs linear %d, quadratic %d", change.Costs.Linear, change.Costs.Quadratic)
 	}
-	return "a change that this program does not know"
+	return "a change of an unknown kind, made by a newer program"
 }
 
 // DescribeMilestone describes a milestone in words; names are those of the sources, in order.
@@ -48,7 +48,7 @@ func DescribeMilestone(k mixing.Milestone, names []string) string {
 	return b.String()
 }
 
-// longWeight is the length from which a weight is not one that a person wrote: groups and rules give weights of many
+// longWeight is the number of characters from which a weight counts as derived: groups and rules give weights of many
 // digits.
 const longWeight = 12
 

@@ -125,8 +125,8 @@ func (m *migration) checkOverridden(override []string) error {
 		strings.Join(lines, "; "), strings.Join(names, ", "))
 }
 
-// isOverridden reports whether an override names a difference. A name stands for everything below it. The name of a
-// source also stands for the weight that was added or removed with it.
+// isOverridden reports whether an override names a difference. A name covers every key below it. The name of a source
+// also covers the weight that was added or removed together with the source.
 func (m *migration) isOverridden(name string, override []string) bool {
 	source, isWeight := strings.CutPrefix(name, "mixture.weights.")
 	moved := isWeight && (find(m.saved, source) < 0) != (find(m.now, source) < 0)

@@ -239,7 +239,7 @@ func TestUnreadableStates(t *testing.T) {
 		case err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "read state: ")):
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		case err != nil && !strings.Contains(err.Error(), "program that saved it") &&
-			!strings.Contains(err.Error(), "pass what state_dict() returned, unchanged"):
+			!strings.Contains(err.Error(), "pass the value of state_dict() unchanged"):
 			t.Errorf("%s: %v says no cure", c.name, err)
 		}
 	}
@@ -336,14 +336,14 @@ func TestStatesOfAnOlderPlannerAreTheSame(t *testing.T) {
 		return out
 	}
 	if string(stateOf(run, 1, old)) == string(stateOf(run, 1, now)) {
-		t.Fatal("the states have one text")
+		t.Fatal("the states of both versions have the same text")
 	}
 	if !read(old).IsAlike(read(now)) || string(read(old).Encode()) != string(stateOf(run, 1, now)) {
-		t.Error("a state of version 1 is another than the same one of version 2")
+		t.Error("a state of version 1 differs from the same state of version 2")
 	}
 	other := old.Clone()
 	other.Sources[0].Ordinal++
 	if read(other).IsAlike(read(now)) {
-		t.Error("another state is the same")
+		t.Error("two different states compare as equal")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	pb "millrace/proto"
 )
 
-// Overrides are the changes to the mixture of a running run, made over its mixture file. It is a value: methods that
-// change something return another one.
+// Overrides are the changes to the mixture of a running run, made over its mixture file. It is a value: methods return
+// a changed copy.
 type Overrides struct {
 	schedule *mixing.Schedule // nil: the file's
 	skips    []planner.Skip   // by From

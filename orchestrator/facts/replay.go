@@ -13,8 +13,9 @@ import (
 	"millrace/proto"
 )
 
-// Read restores a run's state from its store: the newest snapshot and the records after it, which it counts. Its time
-// grows with their number, not with the length of the run. It checks the digest chain and changes nothing.
+// Read restores a run's state from its store: from the newest snapshot and the records after it. It returns the number
+// of these records. Its time grows with that number, not with the length of the run. It checks the digest chain and
+// changes nothing.
 func Read(store *checkpoint.Store, stream millrace.Stream, spec *planner.Spec) (s *State, records int, err error) {
 	r, err := replayJournal(store, stream, spec)
 	if err != nil {
@@ -46,10 +47,10 @@ type replay struct {
 	differ  *progress.Differ
 	s       *State
 	records int
-	live    Overrides        // at `at`
+	live    Overrides        // in force in the state `at`
 	at      progress.State   // at s.Base, or later after advance
-	known   uint64           // changes journaled before this was the next step are in live
-	deltas  []progress.Delta // of all sealed steps from there on
+	known   uint64           // live has the changes that were journaled before this was the next step
+	deltas  []progress.Delta // of all sealed steps after `at`
 }
 
 // replayJournal applies the whole journal.
@@ -170,7 +171,7 @@ func (r *replay) seal(sealed *proto.Sealed) error {
 	want := ledger.Chain(r.s.Chain, sealed.Attempt, e.Content[:], e.Placement[:], sealed.Delta)
 	if string(want) != string(sealed.Chain) || string(want) != string(e.Chain[:]) ||
 		string(sealed.Content) != string(e.Content[:]) {
-		return r.broken(sealed.Step, "it does not follow from the step before and what the step holds")
+		return r.broken(sealed.Step, "its chain does not follow from the step before and its own digests")
 	}
 	r.deltas = append(r.deltas, sealed.Delta)
 	return nil

@@ -36,7 +36,7 @@ func (t savedText) encode() []byte {
 }
 
 // SavedState is a state that a trainer saved, decoded but not migrated: it may belong to another run. Its overrides
-// refer to a mixture file, so they are decoded when that is known.
+// refer to a mixture file, so they are decoded once the file is known.
 type SavedState struct {
 	Attempt    uint32
 	Planner    progress.State
@@ -90,7 +90,7 @@ func ReadSaved(text []byte) (*SavedState, error) {
 
 // unreadable adds the cure for a state that was changed after it was saved.
 func unreadable(err error) error {
-	return fmt.Errorf("read state: %w: pass what state_dict() returned, unchanged", err)
+	return fmt.Errorf("read state: %w: pass the value of state_dict() unchanged", err)
 }
 
 // readOwn decodes a state that this run journaled. Without a spec it leaves the overrides out.

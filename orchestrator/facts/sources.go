@@ -9,7 +9,8 @@ import (
 	pb "millrace/proto"
 )
 
-// SourceFiles is a source, and the part of its manifest's fingerprint by which a state notices changed files.
+// SourceFiles is a source's name and the beginning of its manifest's fingerprint. A changed fingerprint shows that
+// files changed.
 type SourceFiles struct {
 	Name  string
 	Files [4]byte
@@ -28,8 +29,8 @@ const prefixDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 // filesText is the length of a fingerprint in base64.
 const filesText = 6
 
-// packSources writes sources separated by commas. Each has a digit for the characters that its escaped name shares with
-// the one before, the files' fingerprint in base64, and the rest of the name.
+// packSources writes sources separated by commas. Each has three parts. A digit gives the number of characters that its
+// escaped name shares with the name before. The files' fingerprint follows in base64, then the rest of the name.
 func packSources(list []SourceFiles) string {
 	var b strings.Builder
 	before := ""

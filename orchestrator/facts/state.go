@@ -10,13 +10,15 @@ import (
 	"millrace/proto"
 )
 
-// A state keeps so many quarantined samples for the ledger; status shows the newest recentQuarantines of them.
+// A state keeps the newest keptQuarantines quarantined samples for the ledger. Status shows the newest
+// recentQuarantines.
 const (
 	keptQuarantines   = 1000
 	recentQuarantines = 20
 )
 
-// State is the run's state as the journal has it: everything that cannot be learnt again. It changes by Apply alone.
+// State is the run's state as the journal has it. It holds every fact that a restart cannot derive again. It changes by
+// Apply alone.
 type State struct {
 	Identity       []byte // canonical JSON of the run's identity; empty before Created
 	PlannerVersion uint32
@@ -28,15 +30,15 @@ type State struct {
 	Watermark      uint64                // first step that not every rank has consumed
 	Sealed         map[uint64]SealedStep // steps at or after the watermark, of the newest attempt
 	Next           uint64                // first step that is not sealed
-	// Begun has the window's steps below the watermark whose plans are kept, if the state was read while a window was
-	// under way there.
+	// If a window is under way at the watermark when Read builds the state, Begun has the kept plans of its steps below
+	// the watermark.
 	Begun       []*proto.Plan
 	Ended       *proto.Ended
 	Through     map[uint32]bool // ranks that have consumed the whole stream
 	Recent      []*proto.Quarantine
 	Quarantined map[string]uint64 // per source
-	// QuarantinedBelow has, per source, the ordinal below which bad records are counted. A step that is planned again
-	// counts none twice.
+	// QuarantinedBelow has, per source, the ordinal below which bad records are counted already. So a step that is
+	// planned again counts no record twice.
 	QuarantinedBelow map[string]uint64
 	// segments that were found bad after they were sealed, in the order of discovery
 	Masks []*proto.Mask
@@ -207,7 +209,7 @@ func (s *State) overridesAfter(o Overrides, file *planner.Spec, from, to uint64)
 	})
 }
 
-// Forward returns the state with the changes that stay in force in an attempt that begins at it.
+// Forward returns the state with the changes that stay in force in an attempt that begins at the state.
 func (s *State) Forward(at *RunState) (*RunState, error) {
 	next := &proto.Opened{Attempt: uint32(s.CurrentAttempt()) + 1, Step: at.NextStep()}
 	o, err := withAll(at.Overrides, at.Spec, inAttempt(s.Mixed, next),
@@ -215,5 +217,5 @@ func (s *State) Forward(at *RunState) (*RunState, error) {
 	return at.WithOverrides(o), err
 }
 
-// IsInForce reports whether a change is in force in the newest attempt, or before any attempt in the first.
+// IsInForce reports whether a change is in force in the newest attempt; before the first attempt, in the first one.
 func (s *State) IsInForce(c *proto.Mixed) bool { return c.Attempt <= max(1, s.Attempt.GetAttempt()) }

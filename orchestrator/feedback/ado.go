@@ -9,13 +9,13 @@ const (
 )
 
 // ado is Adaptive Data Optimization (Jiang et al. 2024, arXiv 2410.11820). A scaling law of the tokens seen is fitted
-// to the loss of each source. Sources are drawn in proportion to three factors: their share in the mixture file, the
-// rate at which their loss falls with a token by that law, and the square root of a moving average of their past
-// shares, which is their part of the progress. The result is averaged over time.
+// to the loss of each source. The share of a source is proportional to three factors. The first is its share in the
+// mixture file. The second is the fall of its loss with the next token, by that law. The third is the square root of a
+// moving average of its past shares, as its part of the progress. The result is averaged over time.
 //
 // This implementation differs in the fit. The paper fits beta * n^-alpha + epsilon to all losses so far. Here a line is
 // fitted to the logarithms, with weights that fall by Smoothing with every interval. Only the present slope of the law
-// is used. The line gives it for any epsilon, and a line is five numbers.
+// is used. The line gives the slope for any epsilon, and five numbers hold the line.
 func (p *Policy) ado(now []float64) []float64 {
 	shares, sum := make([]float64, len(p.arms)), 0.0
 	for i := range p.arms {
@@ -59,8 +59,8 @@ func (a *arm) point(x, y, fade float64) {
 	a.xx, a.xy = keep*(a.xx+dx*dx/a.weight), keep*(a.xy+dx*dy/a.weight)
 }
 
-// speed returns the fall of the loss with the next token, by the line; 0 if the loss rises or fewer than two points are
-// known.
+// speed returns the fall of the loss with the next token, by the line. It is 0 if the loss rises or fewer than two
+// points are known.
 func (a *arm) speed() float64 {
 	if a.xx <= 0 || a.seen <= 0 {
 		return 0

@@ -3,15 +3,15 @@ package feedback
 import "math"
 
 // Calibration derives coefficients of cost from reported times: t = c + a * tokens + b * tokens squared, over
-// microbatches, by least squares. If microbatches have nearly equal lengths, c cannot be told from a and is left out.
-// The newest reports count most. The zero value is ready. One owner.
+// microbatches, by least squares. If microbatches have nearly equal lengths, c cannot be separated from a and is left
+// out. The newest reports count most. The zero value is ready. One owner.
 type Calibration struct {
 	n, weight              float64
 	x, y, t                float64 // means
 	xx, yy, tt, xy, xt, yt float64 // mean products
 }
 
-// fade is the factor by which each report lowers the weight of earlier ones: some ten thousand count.
+// fade is the factor by which each report lowers the weight of earlier ones: about ten thousand reports count.
 const fade = 1 - 1e-4
 
 // leastReports is the least number of reports for a result.
@@ -37,8 +37,8 @@ func (f *Calibration) Add(tokens, squares, seconds float64) {
 // Reports returns the number of microbatches added.
 func (f *Calibration) Reports() uint64 { return uint64(f.n) }
 
-// R2 returns the part of the variance of reported times that a cost of linear * tokens + quadratic * squares predicts,
-// up to a factor and a constant.
+// R2 returns the part of the variance of reported times that a cost of linear * tokens + quadratic * squares predicts.
+// The cost may differ from the times by a factor and a constant.
 func (f *Calibration) R2(linear, quadratic uint64) float64 {
 	a, b := float64(linear), float64(quadratic)
 	vx, vy, cxy := f.xx-f.x*f.x, f.yy-f.y*f.y, f.xy-f.x*f.y
@@ -51,14 +51,15 @@ func (f *Calibration) R2(linear, quadratic uint64) float64 {
 	return min(1, both*both/(cost*times))
 }
 
-// scale is the fixed point of the coefficients: the quadratic one of a result.
+// scale is the fixed point of the coefficients: solve always returns it as the quadratic one, if that is not 0.
 const scale = 1024
 
 // mostRatio bounds the length at which attention costs as much as everything linear, for times that show almost no
 // attention.
 const mostRatio = 1e9
 
-// surely bounds the standard error of a coefficient, as a part of it, for a fit with a constant.
+// surely bounds the standard error of the linear coefficient, as a fraction of the coefficient, for a result with a
+// constant.
 const surely = 0.1
 
 // Best returns the coefficients that explain the times best, in a common unit. They are the given ones if no others
@@ -90,7 +91,7 @@ func (f *Calibration) withConstant() (linear, quadratic uint64, ok bool) {
 	return f.solve(xx, yy, xy, xt, yt)
 }
 
-// solve returns coefficients from the sums of products.
+// solve returns coefficients from the mean products.
 func (f *Calibration) solve(xx, yy, xy, xt, yt float64) (linear, quadratic uint64, ok bool) {
 	det := xx*yy - xy*xy
 	if f.n < leastReports || det <= 1e-9*xx*yy {

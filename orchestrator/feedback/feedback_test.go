@@ -14,8 +14,8 @@ func settings(policy string) Settings {
 	return Settings{Policy: policy, Every: 10, Warmup: 20, Floor: 0.02, Smoothing: 0.8}
 }
 
-// life trains with a policy: the loss of each source falls by a law, and the weights of the policy decide how much of
-// each is seen.
+// life trains with a policy: the loss of each source falls by a law, and the weights of the policy decide the tokens of
+// each source.
 func life(
 	t *testing.T,
 	s Settings,
@@ -65,7 +65,7 @@ func life(
 			}
 			again.Restore(p.Summary())
 			if !slices.Equal(again.Summary(), p.Summary()) {
-				t.Fatal("a summary is not what was restored from it")
+				t.Fatal("a restored policy has another summary")
 			}
 			p = again
 		}
@@ -82,8 +82,7 @@ func TestHighLossIsDrawnMore(t *testing.T) {
 	}
 }
 
-// TestFastLearningIsDrawnMore: of two sources with equal losses, ado draws the one more whose loss falls with its
-// tokens.
+// TestFastLearningIsDrawnMore: of two sources with equal losses, ado prefers the source with the falling loss.
 func TestFastLearningIsDrawnMore(t *testing.T) {
 	laws := func(source int, seen float64) float64 {
 		return []float64{3, 1 + 60*math.Pow(seen, -0.3), 2.9 + 0.1*math.Pow(seen, -0.01)}[source]
@@ -123,7 +122,7 @@ func TestInvalidReportsAreIgnored(t *testing.T) {
 	p.Report(5, -1, 1, 10)
 	p.Report(5, 1, 1, 0)
 	if _, ok := p.Weights(30, now); ok || p.IsDue(19) {
-		t.Error("weights were made of nothing")
+		t.Error("there are weights without a report")
 	}
 	p.Report(5, 0, 10, 10)
 	if parts, ok := p.Weights(30, []float64{1, 0}); !ok || parts[1] != 0 {
@@ -136,7 +135,7 @@ func TestInvalidReportsAreIgnored(t *testing.T) {
 	p.Restore([]byte{9, 9})
 	p.Restore(nil)
 	if p.IsDue(39) || !p.IsDue(40) {
-		t.Error("what is no summary was restored")
+		t.Error("bytes that are no summary were restored")
 	}
 	for _, s := range []Settings{
 		{Policy: "x", Every: 1}, {Policy: ODM}, {Policy: ODM, Every: 1, Floor: 0.5}, {Policy: ODM, Every: 1, Floor: -1},
@@ -191,13 +190,13 @@ func TestAWrongRatioIsRepaired(t *testing.T) {
 		best := f.R2(linear, quadratic)
 		for _, wrong := range []float64{0.8, 1.3} {
 			if r2 := f.R2(uint64(wrong*star), 1); r2 > best+1e-3 || r2 < 0.5 {
-				t.Errorf("seed %d: R² %.4f where it is wrong by %v, %.4f fitted", seed, r2, wrong, best)
+				t.Errorf("seed %d: R² %.4f with a ratio wrong by %v, %.4f with the fitted one", seed, r2, wrong, best)
 			}
 		}
 	}
 }
 
-// TestAmbiguousReportsGiveNoCalibration: no result from reports that do not tell linear from quadratic.
+// TestAmbiguousReportsGiveNoCalibration: reports that do not separate linear from quadratic cost give no result.
 func TestAmbiguousReportsGiveNoCalibration(t *testing.T) {
 	f := &Calibration{}
 	for range 100 {
@@ -247,8 +246,8 @@ func TestConstantTimeIsNoLinearCost(t *testing.T) {
 	}
 }
 
-// TestCoefficientsInForceMayStay: if a constant cannot be told from the tokens, the coefficients in force may explain
-// more than the new ones.
+// TestCoefficientsInForceMayStay: if a constant cannot be separated from the tokens, the coefficients in force may
+// explain more than the new ones.
 func TestCoefficientsInForceMayStay(t *testing.T) {
 	kept := 0
 	for seed := range uint64(50) {

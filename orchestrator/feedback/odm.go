@@ -6,9 +6,9 @@ import "math"
 // exponential weights. The reward is the training loss, so the sources with the highest loss are drawn most. The
 // exploration falls as sqrt(ln K / (K t)).
 //
-// This implementation differs in three points. Every interval contains every source in its share, so the reward is the
-// mean loss over the interval's tokens, and is not divided by the probability of the source. An interval without
-// reports of a source leaves its average as it was. A floor holds however far the exploration has fallen.
+// This implementation differs in three points. Every interval contains every source in its share. So the reward is the
+// mean loss over the interval's tokens, without division by the probability of the source. An interval without reports
+// of a source leaves its average as it was. The floor still holds after the exploration has fallen below it.
 func (p *Policy) odm(now []float64, active int) []float64 {
 	k, t := float64(active), float64(p.made+1)
 	rate := func(t float64) float64 { return min(1/k, math.Sqrt(math.Log(max(k, 2))/(k*t))) }

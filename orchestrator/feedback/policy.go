@@ -29,9 +29,9 @@ const Parts = 1_000_000
 // Policy turns losses into weights. One owner.
 type Policy struct {
 	settings Settings
-	prior    []float64 // the mixture file's shares
+	prior    []float64 // shares in the mixture file
 	arms     []arm     // by source
-	through  uint64    // losses of steps below it have been counted
+	through  uint64    // losses of steps below this step have been counted
 	made     uint64    // sets of weights so far
 	sums     []float64 // of losses since then
 	tokens   []float64 // of these losses
@@ -72,7 +72,7 @@ func NewPolicy(s Settings, prior []float64) (*Policy, error) {
 	}, nil
 }
 
-// Clone returns a copy that shares no memory with the policy that changes.
+// Clone returns a copy. Changes of one do not change the other.
 func (p *Policy) Clone() *Policy {
 	out := *p
 	out.arms, out.sums, out.tokens = slices.Clone(p.arms), slices.Clone(p.sums), slices.Clone(p.tokens)
@@ -90,12 +90,12 @@ func (p *Policy) Report(step uint64, source int, sum float64, tokens uint64) {
 	p.tokens[source] += float64(tokens)
 }
 
-// IsDue reports whether it is time for new weights when every rank has consumed all steps below one.
+// IsDue reports whether new weights are due after every rank has consumed all steps below `below`.
 func (p *Policy) IsDue(below uint64) bool {
 	return below >= p.settings.Warmup && below >= p.through+p.settings.Every
 }
 
-// Weights returns weights in parts of Parts, from the reports of steps below one. now has the present share of each
+// Weights returns weights in parts of Parts, from the reports of steps below `below`. now has the present share of each
 // source; a source without one gets none. It reports false if there was no report of any source with a share.
 func (p *Policy) Weights(below uint64, now []float64) (parts []uint32, ok bool) {
 	known, active := 0, 0

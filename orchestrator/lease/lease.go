@@ -1,5 +1,5 @@
-// Package lease decides which orchestrator may decide. It gives the orchestrator its term, and a context that ends when
-// the lease is lost, so work under it stops. Receivers refuse messages of a lower term.
+// Package lease lets one orchestrator at a time decide. It gives the orchestrator its term, and a context that ends
+// when the lease is lost, so work under it stops. Receivers refuse messages of a lower term.
 package lease
 
 import (
@@ -16,7 +16,7 @@ type Leaser interface {
 	Acquire(ctx context.Context) (context.Context, millrace.Term, error)
 }
 
-// Store is an exclusively locked journal that knows the highest term ever taken in it.
+// Store is an exclusively locked journal. It keeps the highest term ever taken in it.
 type Store interface {
 	// TakeTerm makes the next term durable and returns it. It fails if the lock is not held.
 	TakeTerm() (millrace.Term, error)

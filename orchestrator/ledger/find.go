@@ -79,10 +79,9 @@ func (l *Ledger) attempts(f func(attempt uint32, first, last uint64) error) erro
 	}
 }
 
-// between returns the steps that can hold segments from a place on: lower included, upper excluded. lower is the last
-// index entry at which nothing from the place on was drawn. upper is the first index entry whose low-water mark is
-// behind the place. next is that low-water mark: a document that begins at the place and goes on behind upper continues
-// there.
+// between returns the steps that can hold segments from a place on: lower included, upper excluded. All draws before
+// the index entry at lower end at or before the place. upper is the first index entry whose low-water mark is after the
+// place. next is that low-water mark: a document that begins at the place and goes on after upper continues there.
 func (l *Ledger) between(
 	attempt uint32, first, last uint64, source int, at cursor,
 ) (lower, upper uint64, next cursor, err error) {

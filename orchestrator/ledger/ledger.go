@@ -12,11 +12,11 @@ import (
 	pb "millrace/proto"
 )
 
-// Step is the ledger's knowledge of one (attempt, step). Its ranges are kept for ever. Its segments are there while the
-// full plan is kept, and Complete is true then.
+// Step is the ledger's knowledge of one (attempt, step). Its ranges are kept for ever. While the full plan is kept, it
+// also has the segments, and Complete is true.
 type Step = *pb.LedgerReply
 
-// Run has the data of a run that a ledger needs. The ledger reads it and changes nothing in it.
+// Run has the data of a run that a ledger needs. The ledger only reads it.
 type Run struct {
 	Stream    string
 	Identity  []byte
@@ -30,14 +30,14 @@ type Run struct {
 	Changes func(attempt uint32, step uint64) []*pb.MixChange
 }
 
-// Inverse inverts the order of a source: it returns the ordinals below a bound that a record has, ascending. known is
-// false if the order cannot be inverted.
+// Inverse inverts the order of a source: it returns a record's ordinals below a bound, ascending. known is false if the
+// order cannot be inverted.
 type Inverse func(
 	identity []byte, m *millrace.Manifest, id millrace.SampleID, below millrace.Ordinal,
 ) (at []millrace.Ordinal, known bool)
 
-// Ledger finds the samples of steps and the steps of samples, over all attempts of a stream. It reads only and may be
-// used beside the orchestrator's loop, by one goroutine.
+// Ledger finds the samples of steps and the steps of samples, over all attempts of a stream. It only reads. One
+// goroutine may use it beside the orchestrator's loop.
 type Ledger struct {
 	store     *checkpoint.Store
 	run       Run
@@ -65,8 +65,8 @@ func New(store *checkpoint.Store, run Run) *Ledger {
 	return l
 }
 
-// Answer returns the steps that a request asks for, the newest attempt last. A sample that no step holds because it was
-// quarantined gives an error that says where the bad record lies and why it cannot be decoded.
+// Answer returns the steps that a request asks for, the newest attempt last. If no step holds the sample because it was
+// quarantined, the error gives the place of the bad record and the reason.
 func (l *Ledger) Answer(request *pb.LedgerRequest) (out []Step, err error) {
 	if request.ByStep {
 		return l.FindStep(request.Step)
@@ -134,7 +134,7 @@ func (l *Ledger) key(attempt uint32, step uint64) checkpoint.StepKey {
 	return checkpoint.StepKey{Stream: l.run.Stream, Attempt: attempt, Step: step}
 }
 
-// endOf returns a key behind all keys of a stream.
+// endOf returns a key after all keys of a stream.
 func endOf(stream string) checkpoint.StepKey { return checkpoint.StepKey{Stream: stream + "\x01"} }
 
 func (l *Ledger) sourceName(source uint32) string {

@@ -9,9 +9,8 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// Queue merges the offers of the stripes of one source into one sequence in ordinal order, and keeps them from the
-// newest release on. The order of arrival has no effect: an ordinal that is missing is Pending. One owner; not for
-// concurrent use.
+// Queue merges the offers of the stripes of one source into one sequence in ordinal order. It keeps them until Release.
+// The order of arrival has no effect: an ordinal that is missing is Pending. One owner; not for concurrent use.
 type Queue struct {
 	source     string
 	stripes    uint64
@@ -61,13 +60,12 @@ func (q *Queue) Rejected(o millrace.Ordinal) (millrace.Quarantine, bool) {
 // firstAhead is the least number of ordinals to ask for.
 const firstAhead = 256
 
-// Ahead returns the ordinal below which to ask for offers, if a source is read at a place and about span more ordinals
-// are needed.
+// Ahead returns the ordinal below which to ask for offers of a source that is read at `from` and needs about span more
+// ordinals.
 func Ahead(from, span millrace.Ordinal) millrace.Ordinal { return from + max(firstAhead, span) }
 
 // Demand returns the ordinal below which to ask for offers when a plan waits for an ordinal. The span doubles with
-// every call inside a step, so that few calls are needed however large the step is, and is bounded by the need of one
-// step.
+// every call inside a step, so even a large step needs few calls. The need of one step bounds the span.
 func (q *Queue) Demand(at millrace.Ordinal) millrace.Ordinal { return Ahead(at, at-min(q.first, at)) }
 
 func (q *Queue) stripe(o millrace.Ordinal) uint64 { return o.Stripe(q.stripes) }
@@ -103,11 +101,12 @@ func (q *Queue) asPlanned(meta millrace.SampleMeta) millrace.SampleMeta {
 	return meta
 }
 
-// Add adds a loader's offers. The first offer of an ordinal is kept, even if another reading finds the document bad, or
-// good after it was bad. Any other difference is an error: the file changed during the run.
+// Add adds a loader's offers. The first offer of an ordinal is kept, even if a later reading finds a good document bad
+// or a bad one good. Any other difference is an error: the file changed during the run.
 func (q *Queue) Add(b Batch) error {
 	if uint64(b.Stripe) >= q.stripes {
-		return fmt.Errorf("source %s: offer of stripe %d of %d", q.source, b.Stripe, q.stripes)
+		return fmt.Errorf("source %s: a loader offers stripe %d, but there are %d stripes", q.source, b.Stripe,
+			q.stripes)
 	}
 	for _, meta := range b.Metas {
 		if err := q.take(meta, uint64(b.Stripe), b.Rejects); err != nil {
@@ -150,7 +149,7 @@ func (q *Queue) take(meta millrace.SampleMeta, stripe uint64, rejects map[millra
 	return nil
 }
 
-// compare returns an error if another reading of an ordinal finds another document.
+// compare returns an error if two readings of an ordinal find two different documents.
 func (q *Queue) compare(was, now millrace.SampleMeta) error {
 	if was == now ||
 		was.Ordinal == now.Ordinal && was.Epoch == now.Epoch && was.ID == now.ID &&
@@ -187,7 +186,7 @@ func (q *Queue) SeekPoint(a millrace.SeekPoint) {
 	q.seekPoints = slices.Insert(q.seekPoints, at, a)
 }
 
-// Bad counts the records held that could not be decoded, and returns the newest of them.
+// Bad returns the number of kept offers of records that cannot be decoded, and the newest such record.
 func (q *Queue) Bad() (n int, newest millrace.Quarantine) {
 	last := millrace.Ordinal(0)
 	for o, r := range q.rejects {

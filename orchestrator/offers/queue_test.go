@@ -21,7 +21,7 @@ func meta(o uint64) millrace.SampleMeta {
 	return m
 }
 
-// The order, the cuts and the repetition of arrivals do not change the queue.
+// TestArrivalOrderChangesNothing: the order, the cuts and the repetition of arrivals do not change the queue.
 func TestArrivalOrderChangesNothing(t *testing.T) {
 	const n, stripes = 500, 3
 	for seed := range uint64(20) {
@@ -72,8 +72,8 @@ func TestArrivalOrderChangesNothing(t *testing.T) {
 	}
 }
 
-// A queue that is new after a restart may be told to release ordinals that were never offered to it. Loaders then never
-// offer them.
+// TestReleaseAheadOfOffers: after a restart, a new queue may release ordinals that were never offered to it. Loaders
+// then never offer them.
 func TestReleaseAheadOfOffers(t *testing.T) {
 	const stripes = 2
 	q := NewQueue("web", stripes)
@@ -108,10 +108,10 @@ func TestAChangedFactIsRefused(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if _, a := (Queues{q}).Peek(0, 2); a != planner.Ended {
-		t.Fatalf("behind the end: %d", a)
+		t.Fatalf("an ordinal after the end is %d, want Ended", a)
 	}
 	if err := q.Add(Batch{Stripe: 1}); err == nil {
-		t.Fatal("a stripe that is not there was accepted")
+		t.Fatal("an offer of an unknown stripe was accepted")
 	}
 }
 

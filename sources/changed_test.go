@@ -161,8 +161,8 @@ func readPass(t *testing.T, s *sources.Source, between func()) error {
 	}
 }
 
-// TestFileChangedBetweenRuns: a file with edits outside of its digest is refused by name, in whichever way it was
-// written. A touched or copied file is read.
+// TestFileChangedBetweenRuns: a file with edits outside of its digest is refused by name, however it was written. A
+// touched or copied file is read.
 func TestFileChangedBetweenRuns(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -356,7 +356,8 @@ func TestFileReplacedUnderARun(t *testing.T) {
 	}
 }
 
-// TestIndexOfEarlierRelease: an index is made again if nothing proves that it is of this file.
+// TestIndexOfEarlierRelease: an index without a digest of its file's content is made again, unless the kept identities
+// prove that it is of this file.
 func TestIndexOfEarlierRelease(t *testing.T) {
 	x := newScene(t, "jsonl")
 	s, err := x.open()
@@ -386,7 +387,7 @@ func TestIndexOfEarlierRelease(t *testing.T) {
 	const tail = 24 // the digest and its mark
 	whole := blob(func(b []byte) []byte { return b[:len(b)-tail] })
 	for round := range 2 {
-		if round == 1 { // nothing proves whose index it is
+		if round == 1 { // no kept identity proves that the index is of this file
 			tables, err := filepath.Glob(filepath.Join(x.spec.IndexDir, "*-files.idx"))
 			if err != nil || len(tables) != 1 {
 				t.Fatal(tables, err)

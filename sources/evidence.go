@@ -215,7 +215,8 @@ func (e *evidence) hashFile(ctx context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("digest %s: %w", path, cmp.Or(ctx.Err(), context.Canceled))
 }
 
-// indexContent ends the blob of an index that has the digest of its file's content: 16 bytes of digest and these.
+// indexContent marks the blob of an index that has the digest of its file's content. The blob then ends with 16 bytes
+// of digest and this mark.
 const indexContent = "MRXXH128"
 
 // loadIndex returns the kept index of a shard: the format's blob, and the digest of the file's content if it is known.

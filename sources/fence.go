@@ -8,9 +8,9 @@ import (
 	"millrace"
 )
 
-// Fence runs an act on foreign bytes. It turns a panic into an error of the given class that names the bytes: use
-// millrace.ErrBadSample inside the decoding of one record, else millrace.ErrDamaged. Nothing else in the package
-// recovers.
+// Fence runs an act on foreign bytes. It turns a panic into an error of the given class that names the bytes. The class
+// is millrace.ErrBadSample while one record is decoded, otherwise millrace.ErrDamaged. No other function of the package
+// recovers panics.
 func Fence(class error, what func() string, act func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

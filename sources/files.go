@@ -14,7 +14,7 @@ import (
 type FS interface {
 	// Open opens a file for random reads. Its size does not change after that.
 	Open(path string) (OpenFile, error)
-	// Identity returns the identity of the file at a path, the zero value if the store cannot tell.
+	// Identity returns the identity of the file at a path, or the zero value if the store has no identities.
 	Identity(path string) (identity.File, error)
 }
 
@@ -22,7 +22,7 @@ type FS interface {
 type OpenFile interface {
 	File
 	io.Closer
-	// Identity returns the identity of the open file as it is now, the zero value if the store cannot tell.
+	// Identity returns the identity of the open file as it is now, or the zero value if the store has no identities.
 	Identity() (identity.File, error)
 }
 

@@ -9,7 +9,7 @@ import (
 type File interface {
 	io.ReaderAt
 	Size() int64
-	Name() string // for errors: the path the user knows
+	Name() string // the path as the user wrote it, for errors
 }
 
 // Field names the parts of a record that a source needs.
@@ -34,7 +34,7 @@ type Format interface {
 
 // Shard is one open file. Methods may be called concurrently.
 type Shard interface {
-	// Count returns the number of records, false if only a scan (Index) can tell.
+	// Count returns the number of records, or false if only a scan (Index) can find it.
 	Count() (uint64, bool)
 	// Seekable reports whether records can be read at random at a cost that does not grow with the file. Only the
 	// file's bytes decide it. A shard that is not seekable puts its source into blocks order.
@@ -62,9 +62,9 @@ type Record struct {
 	Err    error    // reason to quarantine the record (wraps millrace.ErrBadSample); the record then has no content
 }
 
-// Lengther is implemented by shards that know the lengths of documents without reading them (pre-tokenised formats).
+// Lengther is implemented by shards that have the lengths of documents without reading them (pre-tokenised formats).
 type Lengther interface {
-	// Length returns the tokens of a record; ok is false if only reading the record tells whether it is good.
+	// Length returns the tokens of a record; ok is false if the record must be read to find whether it is good.
 	Length(record uint64) (tokens uint32, ok bool)
 }
 

@@ -16,7 +16,7 @@ type lengthReader struct {
 	limits     Limits
 }
 
-// LengthView looks up the lengths of records of many shards without reading the records: from the format if it knows
+// LengthView looks up the lengths of records of many shards without reading the records: from the format if it has
 // them, else from the length store. It is not safe for concurrent use. The caller closes it.
 type LengthView struct {
 	from *lengthReader
@@ -30,7 +30,7 @@ func (r *lengthReader) view() *LengthView {
 
 // KnownLengths looks up the records of one shard. It is valid until its view is closed.
 type KnownLengths struct {
-	// Tokens returns the tokens of a record; ok is false if only reading the record can tell.
+	// Tokens returns the tokens of a record; ok is false if the record must be read to find them.
 	Tokens func(record uint64) (tokens uint32, ok bool)
 	// Refused returns the bits of the filters that refuse a record of this length; nil if the source has no filters.
 	Refused func(record uint64, tokens uint32) (bits uint32, ok bool)
@@ -99,7 +99,8 @@ func (v *LengthView) sum(ctx context.Context, shard uint32, count uint64) (token
 	return tokens, known, refused, nil
 }
 
-// otherwise returns the lookup for records without a known length.
+// otherwise returns the lookup for records without a known length: ok means that the record is bad, or that the
+// format's own index counts it.
 func (v *LengthView) otherwise(shard uint32) func(record uint64) (uint32, bool) {
 	if v.from.isOfTokens {
 		for _, o := range v.open {

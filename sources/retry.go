@@ -25,8 +25,8 @@ const (
 	tellTry   = 5           // after so many tries, some 0.75 s, the trouble is reported
 )
 
-// Passing reports whether an error is the host's and may end by itself: a missing file, a device that does not answer.
-// Bad bytes and missing permissions never do.
+// Passing reports whether the host caused an error that may end by itself: a missing file, a device that does not
+// answer. Bad bytes and missing permissions are no such errors.
 func Passing(err error) bool {
 	var errno syscall.Errno
 	switch {
@@ -39,7 +39,7 @@ func Passing(err error) bool {
 		syscall.ENAMETOOLONG)
 }
 
-// trouble reports when reads of a source begin to fail for long, and when none does any more.
+// trouble reports when reads of a source have failed for long, and when none fails any more.
 type trouble struct {
 	tell func(text string)
 
@@ -63,8 +63,8 @@ func (t *trouble) end() {
 	}
 }
 
-// patience is the way in which a source waits for a faulty host, for example for a network file system that is not
-// mounted just now.
+// patience has the settings of a source's waits for a faulty host, for example for a network file system that is not
+// mounted now.
 type patience struct {
 	done    <-chan struct{} // closed with the source; ends all waits
 	wait    time.Duration   // before the second try
@@ -116,7 +116,7 @@ func (p *patience) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// retryFile repeats failing reads. It remembers a failure that stayed, because formats may report it as damage.
+// retryFile repeats failing reads. It remembers a lasting failure, because formats may report it as damage.
 type retryFile struct {
 	OpenFile
 	patience *patience

@@ -34,7 +34,8 @@ func patient(long bool, tell func(string)) *patience {
 	return &patience{wait: 1, long: long, tried: func() {}, trouble: &trouble{tell: tell}}
 }
 
-// TestTroubleIsToldAndItsEnd: trouble is told once, if reads fail for long. With long patience, its end is told too.
+// TestTroubleIsToldAndItsEnd: trouble is reported once, if reads fail for long. With long patience, its end is reported
+// too.
 func TestTroubleIsToldAndItsEnd(t *testing.T) {
 	for fails, want := range map[int]int{0: 0, tellTry - 1: 0, tellTry: 2, readTries: 2, 3 * readTries: 2} {
 		for _, long := range []bool{false, true} {

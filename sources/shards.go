@@ -131,7 +131,8 @@ func (o *OpenShard) close() {
 // Path returns the path of the shard's file.
 func (o *OpenShard) Path() string { return o.file.Name() }
 
-// Explain gives an error of reading this shard its true cause: if the host failed to read the file, it is no damage.
+// Explain returns the true cause of an error of reading this shard. If the host failed to read the file, the error is
+// no damage.
 func (o *OpenShard) Explain(err error) error {
 	if err == nil || o.file == nil {
 		return err

@@ -38,11 +38,11 @@ type Spec struct {
 type OpenOptions struct {
 	FS      FS       // default: the operating system's
 	IndexFS index.FS // files of IndexDir; default: the operating system's
-	// if IndexDir cannot be written, log it and do without; by default that is an error
+	// if IndexDir cannot be written, log it and go on; by default that is an error
 	Spare    bool
 	Progress func(done, total int64) // bytes indexed; calls do not overlap
 	Parallel int                     // shards inspected at once; default GOMAXPROCS
-	// reading fails for now and is tried again; empty: it is over. Calls do not overlap
+	// called when reading fails and is tried again; an empty text ends the trouble. Calls do not overlap
 	Trouble func(text string)
 	Patient bool         // try until the source is closed, if the host fails; by default some 1.5 s
 	Tried   func()       // called after every try to open or read a file; calls may overlap
@@ -138,7 +138,7 @@ func (s Spec) fingerprint() millrace.Digest {
 	return digest128(in)
 }
 
-// keys returns the keys of the source's length stores, zero for stores that it does without.
+// keys returns the keys of the source's length stores, zero for stores that it does not have.
 func (s Spec) keys() (k kept.Keys) {
 	if s.Tokenizer != nil {
 		k.Transform = s.fingerprint()

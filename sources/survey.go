@@ -85,7 +85,7 @@ type surveyor struct {
 	opts     OpenOptions
 }
 
-// surveyed is a shard with the facts that its head tells.
+// surveyed is a shard with the facts from its head.
 type surveyed struct {
 	millrace.Shard
 	seekable bool
@@ -129,7 +129,7 @@ func (s *surveyor) surveyFile(ctx context.Context, f find.File) (surveyed, error
 	return out, s.inspect(ctx, &out)
 }
 
-// inspect opens a shard with its kept index, and fills in the facts that the shard tells.
+// inspect opens a shard with its kept index, and fills in the facts from its head.
 func (s *surveyor) inspect(ctx context.Context, f *surveyed) error {
 	o, err := s.open(ctx, f.Shard, f.guard)
 	if err != nil {

@@ -4,8 +4,8 @@ import "sync"
 
 // Budget counts the bytes in the feeds of one process: tokens, and raw text of blocks. It is safe for concurrent use.
 //
-// Invariants: (1) a feed can always hold the span at its head (Force); (2) the last quarter of the limit is only for
-// feeds below an equal share, so that a feed that reads far ahead does not starve another.
+// Invariants: (1) a feed can always hold the span at its head (Force); (2) of several feeds, only those below an equal
+// share use the last quarter of the limit. So a feed that reads far ahead does not starve another.
 type Budget struct {
 	limit int64
 
@@ -29,7 +29,7 @@ type Quota struct {
 	budget *Budget
 	used   int64
 	short  bool   // Take was refused since the last WakeShort
-	wake   func() // tells the feed to look again; called without the budget's lock
+	wake   func() // lets the feed try again; called without the budget's lock
 
 	reserved // the feed's reservations
 }
@@ -43,7 +43,7 @@ func (b *Budget) Open(wake func()) *Quota {
 	return q
 }
 
-// Close gives everything back and removes the feed. The caller holds no lock that a wake takes.
+// Close gives back the feed's bytes and reservations, and removes the feed. The caller holds no lock that a wake takes.
 func (q *Quota) Close() {
 	b := q.budget
 	b.mu.Lock()
@@ -56,7 +56,7 @@ func (q *Quota) Close() {
 	q.PassOn()
 }
 
-// Share returns an equal share of the limit: the bytes that this feed can have however much the others hold.
+// Share returns an equal share of the limit in bytes.
 func (q *Quota) Share() int64 {
 	b := q.budget
 	b.mu.Lock()

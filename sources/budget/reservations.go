@@ -2,8 +2,8 @@ package budget
 
 import "runtime"
 
-// How many spans that no fetch waits for are decoded at a time in the whole process, however many feeds it has: a
-// fetch must not queue behind read-ahead. Reads block on the disk, so there are more reservations than processors.
+// The limits of reservations in the whole process, for any number of feeds. They keep a fetch from queueing behind
+// read-ahead. Reads block on the disk, so there are more reservations than processors.
 const (
 	spansUrgent  = 1 // while a fetch waits
 	spansPerCore = 4 // otherwise
@@ -98,8 +98,8 @@ func (b *Budget) passOn() {
 	}
 }
 
-// Hurry says that a fetch, or the opening of a source, waits. Until Calm, at most one span is decoded that no fetch
-// waits for.
+// Hurry announces that a fetch, or the opening of a source, waits. Until Calm, a reservation is granted only if no feed
+// holds one.
 func (b *Budget) Hurry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReservations: the number of spans that are decoded at a time is bounded, and one while a fetch waits. Refused
-// feeds are woken in the order in which they asked. A woken feed that does not reserve wakes the next.
+// TestReservations: the number of reservations is bounded. It is one while a fetch waits. Refused feeds are woken in
+// the order in which they asked. A woken feed that does not reserve wakes the next.
 func TestReservations(t *testing.T) {
 	b := New(1 << 20)
 	var called []int

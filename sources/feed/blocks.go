@@ -14,7 +14,7 @@ import (
 // blockReader finds the blocks of a feed in a block order and reads their text. The feed's mutex guards it.
 //
 // A block is known from a table, or found by a scan. There are two scans. far reads unknown blocks, and texts for
-// unknown lengths. near reads texts again for tokens; if the budget suffices, it is never needed.
+// unknown lengths. near reads texts again for tokens. A sufficient budget makes near unnecessary.
 type blockReader struct {
 	src    *sources.Source
 	cursor *cursor
@@ -34,7 +34,7 @@ type scan struct {
 	busy bool // a decoder reads it
 }
 
-// moveTo sets the reader of a feed that has not run to a block.
+// moveTo sets the reader to a block. The feed has not run yet.
 func (r *blockReader) moveTo(at millrace.SeekPoint) {
 	r.next = at
 	r.cursor.frontier = r.cursor.stripe.Position(at.Ordinal)
@@ -52,7 +52,7 @@ func (r *blockReader) takeSeekPoints(until millrace.Ordinal) []millrace.SeekPoin
 }
 
 // addUntil adds known blocks until their spans reach a position, and reports whether it added any. If it comes to an
-// unknown block, it returns the action that reads it, or nil if that has to wait.
+// unknown block, it returns the action that reads it, or nil if the action has to wait.
 func (r *blockReader) addUntil(position uint64) (act action, added bool, err error) {
 	order := r.src.Blocks()
 	for r.cursor.frontier < position && r.cursor.end == noEnd {
@@ -114,7 +114,7 @@ func (r *blockReader) add(b *block) {
 	r.memory.dropIdleText(b)
 }
 
-// scanOn lets far look for the next block, whose size is unknown. It returns nil if that has to wait. Text ahead of the
+// scanOn lets far look for the next block of unknown size. It returns nil if the scan has to wait. Text ahead of the
 // wanted positions needs room in the budget.
 func (r *blockReader) scanOn(shard uint32) action {
 	if r.extending || !r.isFree(shard, r.next.Record, true) {
@@ -131,7 +131,7 @@ func (r *blockReader) scanOn(shard uint32) action {
 	return &scanOn{textRead: r.startScan(shard, r.next.Record, true, charge), shard: shard}
 }
 
-// isFree reports whether startScan has a scan to give.
+// isFree reports whether no decoder reads the scan that startScan would take or replace.
 func (r *blockReader) isFree(shard uint32, record uint64, far bool) bool {
 	s := r.near
 	switch {
@@ -142,8 +142,8 @@ func (r *blockReader) isFree(shard uint32, record uint64, far bool) bool {
 	return s == nil || !s.busy
 }
 
-// startScan begins the reading of a text, for which charge bytes were charged. It takes a scan that continues at the
-// text's first record, or puts a new one in the place of near or far.
+// startScan begins the reading of a text. The caller has charged charge bytes for it. It takes the scan that continues
+// at the text's first record, or puts a new one in the place of near or far.
 func (r *blockReader) startScan(shard uint32, record uint64, far bool, charge int64) textRead {
 	out := textRead{reader: r, charge: charge}
 	switch {
@@ -169,7 +169,8 @@ func (r *blockReader) isReading(b *block) bool {
 	return b.text == nil && (b.reading || r.near != nil && r.near.busy)
 }
 
-// readText reads a known block's text, again or for the first time, for a span. It returns nil if that has to wait.
+// readText reads a known block's text, again or for the first time, for a span. It returns nil if the reading has to
+// wait.
 func (r *blockReader) readText(p *span, must, far bool) action {
 	b := p.block
 	if b.reading || !r.isFree(b.shard, b.seekPoint.Record, far) {

@@ -13,8 +13,8 @@ const (
 	leastAhead  = 4 << 20   // read ahead of the wanted positions, but at most a quarter of the budget's share
 )
 
-// chooser decides what the decoders of a feed do next. It owns the state of the read-ahead, which the feed's mutex
-// guards. Its parts point to each other, so it is not copied.
+// chooser picks the next action for the decoders of a feed. It owns the state of the read-ahead. The feed's mutex
+// guards it. Its parts point to each other, so it is not copied.
 type chooser struct {
 	src    *sources.Source
 	cursor cursor
@@ -48,7 +48,8 @@ func newChooser(src *sources.Source, stripe order.Stripe, parallel int) *chooser
 	return c
 }
 
-// moveTo sets a read-ahead that has not run to an ordinal. The seek point is not after it; global order ignores it.
+// moveTo sets the read-ahead to an ordinal. The feed has not run yet. The seek point is not after the ordinal; global
+// order ignores it.
 func (c *chooser) moveTo(from millrace.Ordinal, at millrace.SeekPoint) {
 	c.cursor.moveTo(from)
 	if c.blocks != nil {
@@ -79,8 +80,8 @@ func (c *chooser) clear() (scans []*scan) {
 }
 
 // choose returns the next action, or nil if nothing can be done. The order is: parts of makings that were begun; tokens
-// that a fetch waits for; then span by span the missing ids, the tokens if the budget allows, and behind them the
-// wanted lengths; at last new spans.
+// that a fetch waits for; missing ids and tokens, span by span; new spans. Once the budget refuses tokens, only the
+// wanted ids and lengths follow.
 func (c *chooser) choose() (action, error) {
 	if act := c.maker.takeReady(); act != nil {
 		return act, nil
@@ -103,8 +104,8 @@ func (c *chooser) choose() (action, error) {
 	return c.extend(limit)
 }
 
-// chooseSpan returns an action for the first span that needs one. refused means that the budget had no room for a
-// span's tokens; isFull, that the spans reach the limit.
+// chooseSpan returns an action for the first span that needs one. refused: the budget had no room for a span's tokens.
+// isFull: the spans reach the limit.
 func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 	spans := c.queue.spans
 	for i := c.queue.firstUnheld(); i < len(spans); i++ {
@@ -142,8 +143,8 @@ func (c *chooser) aheadLimit() uint64 {
 	return c.cursor.ahead(min(uint64(least/c.sizes.recordBytes()), maxSpan))
 }
 
-// advance takes a span one stage further towards held. It returns nil if that has to wait for the budget or for another
-// decoder.
+// advance returns the action that takes a span to its next stage. It returns nil if the span has to wait for the budget
+// or for another decoder.
 func (c *chooser) advance(p *span, must bool) action {
 	switch p.stage {
 	case fresh:
@@ -178,7 +179,7 @@ func (c *chooser) measure(p *span) action {
 }
 
 // makeSpan starts the making of a span. In a block order, the text of the next block is read meanwhile if the budget
-// has more than enough room.
+// has room to spare.
 func (c *chooser) makeSpan(p *span, keep bool) action {
 	act := c.maker.begin(p, keep)
 	if b := p.block; b != nil {

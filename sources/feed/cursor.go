@@ -27,10 +27,10 @@ type cursor struct {
 	end      millrace.Ordinal // of the source's stream; noEnd while unknown
 }
 
-// noEnd is the end of a stream that is endless, or not known to end.
+// noEnd is the end of an endless stream, or of a stream whose end is not known yet.
 const noEnd = millrace.Ordinal(math.MaxUint64)
 
-// moveTo sets the cursor of a feed that has not run to an ordinal.
+// moveTo sets the cursor to an ordinal. The feed has not run yet.
 func (c *cursor) moveTo(from millrace.Ordinal) {
 	c.head = c.stripe.Position(from)
 	c.want, c.offered, c.frontier = c.head, c.head, c.head

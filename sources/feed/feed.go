@@ -176,7 +176,7 @@ func (f *Feed) await(ctx context.Context) (action, error) {
 	}
 }
 
-// nudge wakes all who wait: room was given back, or a context ended.
+// nudge wakes all waiting decoders and callers: room was given back, or a context ended.
 func (f *Feed) nudge() {
 	f.mu.Lock()
 	f.ahead.due.idle, f.ahead.due.news = true, true
@@ -236,7 +236,7 @@ func (f *Feed) wait(ctx context.Context) error {
 	return nil
 }
 
-// Want allows offers of ordinals below until. No more is offered.
+// Want allows offers of ordinals below until. The feed offers none from until on.
 func (f *Feed) Want(until millrace.Ordinal) {
 	f.mu.Lock()
 	defer f.unlock()
@@ -246,7 +246,7 @@ func (f *Feed) Want(until millrace.Ordinal) {
 	}
 }
 
-// Release ends the fetching of ordinals below; their tokens are dropped.
+// Release drops the tokens of ordinals below. They cannot be fetched any more.
 func (f *Feed) Release(below millrace.Ordinal) {
 	f.mu.Lock()
 	defer f.unlock()
@@ -256,7 +256,7 @@ func (f *Feed) Release(below millrace.Ordinal) {
 	f.ahead.release(below)
 }
 
-// Next blocks for the next offers of the stripe, in ordinal order. After End it returns End again.
+// Next waits for the next offers of the stripe and returns them in ordinal order. After End it returns End again.
 func (f *Feed) Next(ctx context.Context) (Batch, error) {
 	defer context.AfterFunc(ctx, f.nudge)()
 	f.mu.Lock()

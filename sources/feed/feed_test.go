@@ -348,7 +348,7 @@ func TestFeedRemembers(t *testing.T) {
 	}
 }
 
-// TestFeedManyParts: a span of many parts, which several decoders make at a time, has the tokens of the dumb version,
+// TestFeedManyParts: several decoders make the many parts of a span at a time. Its tokens equal the dumb version,
 // before its lengths are known and after.
 func TestFeedManyParts(t *testing.T) {
 	c := corpus{}

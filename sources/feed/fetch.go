@@ -125,7 +125,7 @@ func (f *Feed) fetchRandom(ctx context.Context, s *shelf, reqs []Request, byOrdi
 	return errors.Join(bad, err)
 }
 
-// FetchAgain is Fetch for requests that are read anew from the file, also if their tokens are held.
+// FetchAgain is Fetch, but reads every document from the file again, also if its tokens are held.
 func (f *Feed) FetchAgain(ctx context.Context, reqs []Request, emit func(i int, tokens []uint32) error) error {
 	byOrdinal, err := f.sorted(reqs)
 	if err != nil {

@@ -45,7 +45,8 @@ func (m *memory) roomForText(n int64, p *span) {
 	}
 }
 
-// evict drops the tokens of the newest span behind p, or of any span but the first if p must be made.
+// evict drops the tokens of the newest span behind p. If p must be made, it may also drop a span before p, but not the
+// first. It keeps spans that a fetch reads or waits for.
 func (m *memory) evict(p *span, must bool) bool {
 	for _, other := range slices.Backward(m.queue.heldUntil()) {
 		if other.lo <= p.lo && !must || other == m.queue.spans[0] {
@@ -127,7 +128,7 @@ func (m *memory) dropIdleText(b *block) {
 	}
 }
 
-// dropOneText drops one text that only tokens would need again, but not that of p or of the first span.
+// dropOneText drops one text that no unknown length needs. It keeps the texts of p and of the first span.
 func (m *memory) dropOneText(p *span) bool {
 	for _, b := range m.texts {
 		if b != p.block && b != m.queue.spans[0].block && b.isIdle(true) {

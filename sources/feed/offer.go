@@ -11,7 +11,7 @@ import (
 // Offer is the metadata of one ordinal, reported before any plan needs it.
 type Offer struct {
 	millrace.SampleMeta
-	Quarantine *millrace.Quarantine // the fact to record; set if Reject is
+	Quarantine *millrace.Quarantine // the fact to record; set if Reject is set
 }
 
 // Batch is the next metadata of a stripe, in ordinal order.
@@ -49,7 +49,7 @@ func (e *SampleError) Sample() (millrace.Ordinal, millrace.Quarantine) {
 // Unwrap returns millrace.ErrBadSample.
 func (e *SampleError) Unwrap() error { return millrace.ErrBadSample }
 
-// separate joins a bad sample to others, and returns any other error as it is.
+// separate sorts an error: it joins a bad sample to bad, and returns any other error as other.
 func separate(bad, err error) (samples, other error) {
 	var sample *SampleError
 	if errors.As(err, &sample) {

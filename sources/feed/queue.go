@@ -53,13 +53,14 @@ func (q *queue) heldUntil() []*span {
 	return q.spans[:q.noneHeld]
 }
 
-// noteHeld follows a span whose tokens came into memory.
+// noteHeld updates the indexes after a span's tokens came into memory.
 func (q *queue) noteHeld(p *span) { q.noneHeld = max(q.noneHeld, q.endingBefore(p.lo)+1) }
 
-// noteDropped follows a span whose tokens left memory.
+// noteDropped updates the indexes after a span's tokens left memory.
 func (q *queue) noteDropped(p *span) { q.allHeld = min(q.allHeld, q.endingBefore(p.lo)) }
 
-// endingBefore counts the spans that end at or before a position. For the start of a queued span that is its index.
+// endingBefore counts the spans that end at or before a position. For the start of a queued span, the count is the
+// span's index.
 func (q *queue) endingBefore(position uint64) int {
 	return sort.Search(len(q.spans), func(i int) bool { return q.spans[i].hi > position })
 }

@@ -14,7 +14,7 @@ import (
 	"millrace/sources/order"
 )
 
-// wanted is a document to be read at random, with the indexes of the requests for parts of it.
+// wanted is a document to be read at random, with the indexes of its requests.
 type wanted struct {
 	ordinal millrace.Ordinal
 	reqs    []int
@@ -33,7 +33,7 @@ func byDocument(reqs []Request, byOrdinal []int) (out []wanted) {
 	return out
 }
 
-// server passes a document's tokens, or the reason why there are none, to those who requested it.
+// server passes a document's tokens, or the reason why there are none, to its requests.
 type server func(s *sources.Source, w wanted, id millrace.SampleID, tokens []uint32, bad *millrace.Quarantine) error
 
 // serving returns the server of requests.
@@ -59,7 +59,7 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 	}
 }
 
-// errPastEnd: a block order's stream turned out to end before an ordinal.
+// errPastEnd is the error of an ordinal behind the end of a block order's stream.
 var errPastEnd = errors.New("the stream has ended")
 
 // randomRead is one read of documents outside the read-ahead. It takes no lock.
@@ -225,7 +225,7 @@ func (r *randomRead) readBlock(ctx context.Context, b *block, documents []wanted
 	if err != nil {
 		return err
 	}
-	_, counted := o.Count() // block orders do without an index
+	_, counted := o.Count() // block orders need no index
 	seekable := counted && o.Seekable()
 	r.src.Release(o)
 	if seekable {

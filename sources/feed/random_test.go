@@ -91,7 +91,7 @@ func TestStandbySameTokens(t *testing.T) {
 				for round := range 3 {
 					name := fmt.Sprintf("%d shards/%s/of %d/round %d", len(corpus.shards), shuffle, of, round)
 					src := s
-					if round%2 == 0 { // nothing remembered of blocks
+					if round%2 == 0 { // a source without remembered blocks
 						src = x.open(t, dir)
 					}
 					at := rnd.IntN(len(docs) / 2)

@@ -14,7 +14,7 @@ const shelfBytes = 16 << 20
 // shelf keeps documents that random-access reads made: those of a standby, and those of every feed of a seekable source
 // until its spans hold most of the requested documents. The feed's mutex guards it.
 type shelf struct {
-	below     millrace.Ordinal   // nothing below is requested any more
+	below     millrace.Ordinal   // no ordinal below is requested any more
 	seekPoint millrace.SeekPoint // the newest known one that is not after below; block orders
 	warmed    millrace.Ordinal   // the value of below at the last Warm; noEnd before
 	documents map[millrace.Ordinal]document
@@ -68,8 +68,8 @@ func (s *shelf) put(n millrace.Ordinal, d document) {
 	}
 }
 
-// turn lets one goroutine at a time do something that takes long. It guards no state of the feed, and no caller holds
-// the feed's mutex.
+// turn admits one goroutine at a time to work that takes long. It guards no state of the feed, and no caller holds the
+// feed's mutex.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

@@ -11,11 +11,11 @@ import (
 const (
 	warmRecords = 32      // after the cursor, at most
 	warmBytes   = 1 << 20 // estimated bytes of their tokens, at most
-	warmShare   = 32      // after the first time, at most one for so many that the primary has read meanwhile
+	warmShare   = 32      // at later calls, one for each so many that the cursor has moved; at least one
 )
 
-// Follow moves a standby's cursor: nothing below is requested any more. The seek point is the newest known one that is
-// not after it.
+// Follow moves a standby's cursor: no ordinal below is requested any more. The seek point is the newest known one that
+// is not after it.
 func (f *Feed) Follow(below millrace.Ordinal, seekPoint millrace.SeekPoint) {
 	f.mu.Lock()
 	defer f.unlock()

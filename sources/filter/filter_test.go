@@ -138,10 +138,10 @@ func TestSetsAnswerByBits(t *testing.T) {
 		}
 	}
 	if set, err := NewSet(nil, nil); set != nil || err != nil || set.Fields() != nil || set.Texts() != nil {
-		t.Error("a set of nothing is something")
+		t.Error("a set without filters is not nil")
 	}
 	if bits, err := (*Set)(nil).Judge().Refused(nil, 1, 1); bits != 0 || err != nil {
-		t.Error("nothing refuses")
+		t.Error("the nil set refuses a record")
 	}
 	if _, err := NewSet(make([]*Filter, MostOfASource+1)...); !errors.Is(err, millrace.ErrInvalid) {
 		t.Error(err)

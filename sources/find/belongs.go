@@ -101,7 +101,7 @@ func (f *sifter) belongsToDataset(file string) bool {
 	case f.format != megatronFormat:
 		f.skip(file, "it belongs to a Megatron dataset, and the source reads %s", f.format)
 	default:
-		return ext == ".bin" // the .bin stands for its .idx
+		return ext == ".bin" // the source lists the .bin for both
 	}
 	return false
 }

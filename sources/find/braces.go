@@ -8,12 +8,12 @@ import (
 	"millrace"
 )
 
-// mostExpanded is the largest number of patterns that the braces of one pattern may stand for. It bounds the memory
+// mostExpanded is the largest number of patterns that the braces of one pattern may expand to. It bounds the memory
 // that a mistyped range takes.
 const mostExpanded = 1 << 20
 
 // expandBraces expands {a,b} and {0000..0146} into one pattern each, leftmost first. Nested lists are expanded inside
-// their alternative. Braces without a comma or a range stand for themselves, as in a shell.
+// their alternative. Braces without a comma or a range stay as they are, as in a shell.
 func expandBraces(pattern string) ([]string, error) {
 	out := []string{}
 	if err := expandInto(&out, "", pattern); err != nil {

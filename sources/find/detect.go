@@ -13,9 +13,9 @@ const (
 	megatronFormat = "megatron"
 )
 
-// detect returns the format that a file's name tells: .jsonl, .json or .ndjson, plain or followed by .gz, .bgz, .zst or
-// .zstd; .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false for other
-// names, side files and packings that are not read.
+// detect returns the format by a file's name: .jsonl, .json or .ndjson, plain or followed by .gz, .bgz, .zst or .zstd;
+// .parquet; .bin and .idx of a Megatron dataset. The case of letters does not matter. It returns false for other names,
+// side files and packings that are not read.
 func detect(name string) (string, bool) {
 	k := kindOf(name)
 	if k.unread != "" || k.side {
@@ -24,9 +24,9 @@ func detect(name string) (string, bool) {
 	return k.format, k.format != ""
 }
 
-// kind has all facts that a file's name tells.
+// kind has the facts that follow from a file's name.
 type kind struct {
-	format string // "" if the name does not tell
+	format string // "" if the name has no known format
 	unread string // the name of a packing that is not read
 	side   bool   // the file describes a dataset and holds no records
 	weak   bool   // .json: other programs write files of this name beside their data, too
@@ -60,7 +60,7 @@ func formatOf(bare string) string {
 	return ""
 }
 
-// packing is a compression or an archive, told by the end of a file's name.
+// packing is a compression or an archive, recognised by the end of a file's name.
 type packing struct {
 	suffix, name string
 	read         bool // the reader of JSON lines unpacks it

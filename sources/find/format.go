@@ -12,9 +12,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Format returns the format of a source by its path patterns. The text of a pattern tells it or, for directories,
-// prefixes and open patterns, the names of the files. Relative patterns start at base. If base is empty, no file is
-// looked at.
+// Format returns the format of a source by its path patterns. The text of a pattern decides it. For directories,
+// prefixes and open patterns, the names of the files decide it. Relative patterns start at base. If base is empty,
+// Format looks at no file.
 func Format(base string, patterns []string) (format string, _ *Unclear) {
 	for _, pattern := range patterns {
 		found, why := patternFormat(pattern)
@@ -25,7 +25,7 @@ func Format(base string, patterns []string) (format string, _ *Unclear) {
 		case why != nil:
 			return "", why
 		case found == "":
-			return "", unclear("cannot be told from `%s`", pattern)
+			return "", unclear("does not follow from `%s`", pattern)
 		case format == "":
 			format = found
 		case format != found:
@@ -42,7 +42,7 @@ func unclear(why string, args ...any) *Unclear {
 	return &Unclear{fmt.Sprintf(why, args...), "add `format: jsonl`, `parquet`, `megatron` or `lengths`"}
 }
 
-// patternFormat returns the format that every alternative of a pattern tells, "" if one tells none or they differ.
+// patternFormat returns the format of all alternatives of a pattern, "" if one has none or they differ.
 func patternFormat(pattern string) (format string, _ *Unclear) {
 	open := strings.IndexByte(pattern, '{')
 	end := strings.IndexByte(pattern, '}')
@@ -69,10 +69,10 @@ func patternFormat(pattern string) (format string, _ *Unclear) {
 	return format, nil
 }
 
-// maxBraces is the most brace lists of one pattern that are looked into.
+// maxBraces is the largest number of brace lists in a pattern whose text decides the format.
 const maxBraces = 4
 
-// maxLooked is the most directory entries that are looked at before the user has to write `format:`.
+// maxLooked is the largest number of directory entries that look reads. It ignores the others.
 const maxLooked = 10_000
 
 // errDone ends a walk.

@@ -46,7 +46,7 @@ func (f *finder) pattern(pattern string) ([]match, error) {
 	if !strings.ContainsAny(pattern, wildcards) {
 		return nil, f.notThere(full)
 	}
-	// Only the user's pattern may have wildcards: a base directory whose name has [ or { stands for itself.
+	// Only the user's pattern may have wildcards: [ and { in the name of the base directory match literally.
 	dir, rest := splitRoot(pattern)
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(f.base, dir)
@@ -84,7 +84,7 @@ func (f *finder) part(dir, part string) ([]match, error) {
 	}
 	part = path.Clean(part)
 	if !doublestar.ValidatePattern(part) {
-		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern; see `[` and `\\`", part)
+		return nil, millrace.Errorf(millrace.ErrInvalid, "%q is no pattern: check its `[` and `\\`", part)
 	}
 	// The walk begins at the literal head of this alternative, because `..` is no path of an fs.FS.
 	head, glob := ".", part
@@ -147,7 +147,7 @@ func (f *finder) literal(full, root string) ([]match, error) {
 	return nil, nil
 }
 
-// shardFile names the .bin for its .idx, so that both stand for one shard.
+// shardFile returns the .bin for its .idx, so that both name the same shard.
 func (f *finder) shardFile(file string) string {
 	if f.format == megatronFormat && formatOf(file) == megatronFormat {
 		return strings.TrimSuffix(file, filepath.Ext(file)) + ".bin"
@@ -185,7 +185,7 @@ func (f *finder) below(dir, root string) ([]match, error) {
 	return found, err
 }
 
-// notThere names the missing file and the nearest directory that exists.
+// notThere returns an error that names the missing file and the nearest directory that exists.
 func (f *finder) notThere(full string) error {
 	near := full
 	for near != filepath.Dir(near) {
@@ -201,7 +201,7 @@ func (f *finder) notThere(full string) error {
 	return &missing{text + f.skippedHint()}
 }
 
-// missing is the error of a file that is not there. It is a mistake in a mixture file, but a file that was there before
+// missing is the error of a file that is not there. Either the mixture file is wrong, or the file was there before and
 // may come back.
 type missing struct{ text string }
 

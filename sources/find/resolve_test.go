@@ -13,8 +13,8 @@ import (
 	"millrace/sources/find"
 )
 
-// tree makes empty files below a fresh directory. The directory's own name has pattern characters, which stand for
-// themselves.
+// tree makes empty files below a fresh directory. The directory's own name has pattern characters, which must match
+// literally.
 func tree(t *testing.T, names ...string) string {
 	t.Helper()
 	base := filepath.Join(t.TempDir(), "b[1]{x,y}")
@@ -170,10 +170,10 @@ func TestFormat(t *testing.T) {
 		"part-*.parquet": "parquet", "a.jsonl*": "jsonl",
 		"web": "jsonl", "web/*": "jsonl", "c4": "jsonl", "hub": "parquet", "docs": "jsonl", "books/corpus": "megatron",
 		"books":             "megatron",
-		"x.{jsonl,parquet}": "? cannot be told from", "a.jsonl|b.parquet": "? is not one: jsonl and parquet",
-		"mixed": "? is not one: there are jsonl and parquet files", "none": "? cannot be told",
-		"web/a":      "? cannot be told",
-		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? cannot be told",
+		"x.{jsonl,parquet}": "? does not follow from", "a.jsonl|b.parquet": "? is not one: jsonl and parquet",
+		"mixed": "? is not one: there are jsonl and parquet files", "none": "? does not follow",
+		"web/a":      "? does not follow",
+		"x.jsonl.xz": "? is jsonl packed with xz", "s3://b/web": "? does not follow",
 		"x.parquet.gz": "? is parquet packed with gzip",
 	} {
 		got, unclear := find.Format(base, strings.Split(patterns, "|"))

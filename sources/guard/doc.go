@@ -1,4 +1,4 @@
-// Package guard notices that a shard is no longer the file that was surveyed, and lets its content decide.
+// Package guard notices that a shard may no longer be the surveyed file, and then compares its content.
 //
 // A [Guard] watches one shard, a [Group] the shards of one source. [Seen] remembers under which identities the files
 // were found, so that later runs need not compare contents. The caller supplies the [Evidence] of contents.

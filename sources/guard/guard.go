@@ -17,15 +17,15 @@ import (
 // lookEvery is the time between two looks at the path of a shard that is being read.
 const lookEvery = 2 * time.Second
 
-// Evidence tells shards apart. Its methods may be called at the same time.
+// Evidence has the facts by which a shard is recognised. Its methods may be called at the same time.
 type Evidence interface {
-	// Identity returns the identity of the file at a path, the zero value if the store cannot tell.
+	// Identity returns the identity of the file at a path, or the zero value if the store has no identities.
 	Identity(path string) (identity.File, error)
 	// Digest returns the size of a shard's file, and the digest that names the shard.
 	Digest(path string) (size int64, digest millrace.Digest, err error)
 	// CoversAll reports whether that digest covers every byte of files.
 	CoversAll(files []identity.File) bool
-	// Sample hashes some blocks in the middle of files. It is never 0.
+	// Sample hashes some blocks in the middle of files. The hash is never 0.
 	Sample(paths []string) (uint64, error)
 	// Content returns a comparison of every byte of a shard with a digest that is kept, nil if none is kept. `since` is
 	// the time from which the content differs, empty if it is the same.
@@ -50,7 +50,7 @@ type Guard struct {
 	paths   []string    // of the shard and its companions
 	made    time.Time   // when the guard was made
 	content atomic.Bool // a digest of every byte is known
-	doubt   atomic.Bool // nothing proves that the kept index of an earlier release is of this file
+	doubt   atomic.Bool // the kept index of an earlier release may be of another file
 
 	looked atomic.Int64 // time of the last look at the path, since made
 
@@ -140,7 +140,7 @@ func (c *Group) Remember(guards []*Guard, parallel int) error {
 	return err
 }
 
-// remember notes the files of the shard, with a sample of their middle if nothing else is known of that.
+// remember notes the files of the shard. It adds a sample of their middle if no digest covers every byte.
 func (g *Guard) remember() (err error) {
 	seen, known := g.group.Seen.find(g.shard)
 	if known && seen.Knows(g.known) {
@@ -161,7 +161,7 @@ type Opened struct{ identity atomic.Pointer[identity.File] }
 
 // Identifier is an open file.
 type Identifier interface {
-	// Identity returns the identity of the open file as it is now, the zero value if the store cannot tell.
+	// Identity returns the identity of the open file as it is now, or the zero value if the store has no identities.
 	Identity() (identity.File, error)
 }
 
@@ -194,7 +194,7 @@ func (g *Guard) look(f *Opened, open identity.File) error {
 	was := f.identity.Load()
 	switch {
 	case err != nil:
-		// Nothing is at the path just now. The open file can still be read, if only its names changed.
+		// No file is at the path now. The open file can still be read, if only its names changed.
 		if was != nil && open != *was && !open.IsSameVersion(*was) {
 			g.err = g.changed([]identity.File{open}, []identity.File{*was}, "while it was read")
 		}
@@ -213,7 +213,7 @@ func (g *Guard) look(f *Opened, open identity.File) error {
 	return g.err
 }
 
-// compare decides by content whether the files that are there now are the shard.
+// compare decides by content whether the files at the shard's paths are still the shard.
 func (g *Guard) compare(now []identity.File) error {
 	size, digest, err := g.group.Evidence.Digest(g.shard.Path)
 	switch {
@@ -242,8 +242,8 @@ func (g *Guard) compareContent(ctx context.Context, compare func(context.Context
 	return err
 }
 
-// compareSample decides about a shard of which not every byte was read before. A file with the same size and time of
-// modification is taken for the shard if its ends and some blocks in its middle are the same. Any other is refused.
+// compareSample decides about a shard without a digest of every byte. It accepts a file of the same size and time of
+// modification if its ends and some blocks in its middle are the same. It refuses any other file.
 func (g *Guard) compareSample(now, was []identity.File, sample uint64) error {
 	same := slices.EqualFunc(now, was, identity.File.IsSameVersion)
 	if same && sample != 0 {
@@ -272,7 +272,7 @@ func (g *Guard) changed(now, was []identity.File, when string) error {
 	}
 	proof := ""
 	if !g.content.Load() && len(was) > 0 && now[0].Size == was[0].Size {
-		proof = "; no digest of its content is kept to tell whether that is the same (check --deep keeps one)"
+		proof = "; no digest of its content is kept to compare it (check --deep keeps one)"
 	}
 	return millrace.Errorf(millrace.ErrMismatch, "file %s of source %s changed %s%s%s; %s",
 		path, g.group.Source, when, what, proof, g.group.Cure)

@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckWithoutPath: an open file is served although its path leads nowhere, unless it changed.
+// TestCheckWithoutPath: an open file is served although no file is at its path, unless it changed.
 func TestCheckWithoutPath(t *testing.T) {
 	w := &world{file: identity.File{Inode: 1, Size: 10, Modified: 5}, digest: 1, sample: 7}
 	log := slog.New(slog.DiscardHandler)

@@ -47,7 +47,7 @@ const kindFiles = "files"
 func NewSeen(blobs Blobs, digest func(text string) millrace.Digest, log *slog.Logger) *Seen {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "" // it only tells apart the hosts that share an index directory
+		host = "" // it only distinguishes hosts that share an index directory
 	}
 	return &Seen{blobs: blobs, key: digest, log: log, host: host, tables: make(map[string]*seenTable)}
 }

@@ -1,8 +1,9 @@
-// Package identity tells whether a file is the one that was seen before, by what the file system says of it.
+// Package identity compares a file with an earlier state by the metadata of its file system.
 //
-// On one host an unchanged identity proves unchanged content, apart from damage below the file system, writes to a
-// mapping that the kernel has not written back, and two changes within one tick of the file system's clock. A changed
-// identity proves nothing: files are touched, copied and moved. Then content decides.
+// On one host an unchanged identity proves unchanged content, with three exceptions. They are damage below the file
+// system, writes to a mapping that the kernel has not written back, and two changes within one tick of the file
+// system's clock. A changed identity proves nothing: files are touched, copied and moved. Then the content must be
+// compared.
 package identity
 
 import (
@@ -13,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is one state of one file on one host. The zero value is of a store that cannot tell.
+// File is one state of one file on one host. The zero value means that the store has no identities.
 type File struct {
 	Device   uint64
 	Inode    uint64
@@ -68,7 +69,7 @@ func (f File) EqualsStored(was File) bool {
 // do.
 func (f File) IsSameVersion(was File) bool { return f.Size == was.Size && f.Modified == was.Modified }
 
-// Difference says in words what differs from an earlier identity.
+// Difference returns in words the first difference from an earlier identity.
 func (f File) Difference(was File) string {
 	at := func(ns int64) string { return time.Unix(0, ns).UTC().Format("2006-01-02 15:04:05.000000") }
 	switch {

@@ -11,7 +11,7 @@ import (
 	"millrace/sources/identity"
 )
 
-// TestIdentity: whatever is done to a file changes its identity; reading it does not.
+// TestIdentity: every change of a file changes its identity; reading the file does not.
 func TestIdentity(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	write := func(text string) {
@@ -73,8 +73,9 @@ func TestTable(t *testing.T) {
 	}
 	var table identity.Table
 	digest, other := millrace.Digest{1}, millrace.Digest{2}
-	if !table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) || table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) {
-		t.Fatal("the first identity is new, the same again is not")
+	if !table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) ||
+		table.Add("a", digest, 0, identity.Seen{Host: "h", Files: files(7)}) {
+		t.Fatal("want the first identity to be new, and the same again not")
 	}
 	table.Add("a", digest, 9, identity.Seen{Host: "h", Files: files(8)})
 	for i := range 20 {
@@ -95,10 +96,10 @@ func TestTable(t *testing.T) {
 		t.Error("the host is forgotten")
 	}
 	if _, ok := e.On("elsewhere"); ok {
-		t.Error("a host that was not told of")
+		t.Error("a host without a table has an identity")
 	}
 	if _, ok := again.Find("a", other); ok {
-		t.Error("another content is known")
+		t.Error("a file with another digest is found")
 	}
 	if e, _ := again.Find("b", digest); len(e.Seen) != 8 || !e.Knows(files(19)) || e.Knows(files(0)) {
 		t.Errorf("got %d identities", len(e.Seen))

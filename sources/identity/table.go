@@ -8,14 +8,14 @@ import (
 	"millrace"
 )
 
-// Table is what is remembered of the files of one directory, by name. The zero value is empty.
+// Table has the remembered entries of the files of one directory, by name. The zero value is empty.
 type Table struct {
 	entries map[string]Entry
 }
 
-// Entry is what is remembered of one shard.
+// Entry has the remembered facts of one shard.
 type Entry struct {
-	Digest millrace.Digest // of its ends: what the rest is remembered of
+	Digest millrace.Digest // of its ends; the other facts are of the shard with this digest
 	Sample uint64          // hash of some blocks in its middle; 0: none was taken
 	Seen   []Seen          // newest first
 }
@@ -30,13 +30,13 @@ type Seen struct {
 // which has a copy of the files.
 const mostSeen = 8
 
-// Find returns what is remembered of a shard, false if nothing is remembered of this digest.
+// Find returns the entry of a shard, false if there is none with this digest.
 func (t *Table) Find(name string, digest millrace.Digest) (Entry, bool) {
 	e, ok := t.entries[name]
 	return e, ok && e.Digest == digest
 }
 
-// Add remembers an identity of a shard in front of earlier ones of the same digest, and returns whether that is new.
+// Add remembers an identity of a shard in front of earlier ones of the same digest, and reports whether it is new.
 func (t *Table) Add(name string, digest millrace.Digest, sample uint64, seen Seen) bool {
 	e, ok := t.entries[name]
 	if !ok || e.Digest != digest {
@@ -58,7 +58,7 @@ func (t *Table) Add(name string, digest millrace.Digest, sample uint64, seen See
 	return true
 }
 
-// Knows reports whether a shard was seen with just these files, on any host.
+// Knows reports whether the shard was seen with exactly these files, on any host.
 func (e Entry) Knows(files []File) bool {
 	return slices.ContainsFunc(e.Seen, func(s Seen) bool {
 		return slices.EqualFunc(s.Files, files, File.EqualsStored)
@@ -105,7 +105,11 @@ func (t *Table) Encode() []byte {
 func Decode(in []byte) (*Table, error) {
 	d := decoder{in: in}
 	if string(d.bytes(len(tableMagic))) != tableMagic {
-		return nil, millrace.Errorf(millrace.ErrDamaged, "decode a table of files: it does not begin with %s", tableMagic)
+		return nil, millrace.Errorf(
+			millrace.ErrDamaged,
+			"decode a table of files: it does not begin with %s",
+			tableMagic,
+		)
 	}
 	t := &Table{entries: make(map[string]Entry)}
 	for range d.count() {
@@ -128,7 +132,7 @@ func Decode(in []byte) (*Table, error) {
 	return t, nil
 }
 
-// decoder takes values from bytes. After the end it gives zeroes and is short.
+// decoder takes values from bytes. After the end it returns zeroes and sets short.
 type decoder struct {
 	in    []byte
 	short bool
@@ -144,7 +148,7 @@ func (d *decoder) bytes(n int) []byte {
 	return out
 }
 
-// count returns a number of things of at least a byte each.
+// count returns a number of elements that follow; each takes at least a byte.
 func (d *decoder) count() int {
 	v, n := binary.Uvarint(d.in)
 	if n <= 0 || v > uint64(len(d.in)) {

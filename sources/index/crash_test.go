@@ -14,7 +14,7 @@ import (
 	"millrace/sources/index"
 )
 
-// cutFS passes all calls on and cuts the power before each. It records the state that a disk surely has by then, and
+// cutFS passes all calls on and cuts the power before each. It records the state that the disk must have by then, and
 // the states that it may have.
 type cutFS struct {
 	index.FS
@@ -267,7 +267,7 @@ func survives(t *testing.T, dir, where string, blobs [][]byte, acked int) (found
 	case found && !bytes.Equal(got, blobs[acked]) && !(acked+1 < len(blobs) && bytes.Equal(got, blobs[acked+1])):
 		t.Fatalf("%s: a blob of %d bytes, %d were acknowledged", where, len(got), len(blobs[acked]))
 	case !found && acked > 0:
-		t.Fatalf("%s: the blob is gone that was acknowledged", where)
+		t.Fatalf("%s: the acknowledged blob is gone", where)
 	}
 	for _, count := range []uint64{crashRecords, crashRecords + 1} {
 		l, err := s.Lengths(shard, transform, count)

@@ -49,7 +49,7 @@ func TestBlobs(t *testing.T) {
 	s := open(t, dir, nil)
 	blob := bytes.Repeat([]byte("index "), 1000)
 	if _, ok := s.Load(shard, "lines"); ok {
-		t.Fatal("loaded what was never saved")
+		t.Fatal("loaded a blob that was never saved")
 	}
 	for _, b := range [][]byte{blob, {}, blob[:7]} {
 		if err := s.Save(shard, "lines", b); err != nil {
@@ -181,8 +181,7 @@ func (f brokenFile) Reserve(n int64) error {
 }
 func (f brokenFile) Sync() error { return errors.Join(f.fs.at("sync"), f.TempFile.Sync()) }
 
-// TestFullDiskAndCrash: at whatever call writing stops, the earlier blob stays, stale files go, and the next save
-// works.
+// TestFullDiskAndCrash: if any call of a write fails, the earlier blob stays, stale files go, and the next save works.
 func TestFullDiskAndCrash(t *testing.T) {
 	for _, call := range []string{"create", "write", "sync", "publish"} {
 		for _, dead := range []bool{false, true} {

@@ -57,7 +57,7 @@ func (s *Store) Lengths(shard, transform millrace.Digest, count uint64) (*Length
 	return s.lengths(shard, transform, count, checkedLengths())
 }
 
-// Answers opens a store with a number in place of each length and without checksums.
+// Answers opens a store of the filters' answers: a number in place of each length, and no checksums.
 func (s *Store) Answers(shard, filters millrace.Digest, count uint64) (*Lengths, error) {
 	return s.lengths(shard, filters, count, plainLengths())
 }
@@ -134,7 +134,7 @@ func openLengths(path string, head []byte, salt, count uint64, kind kindOfLength
 	}
 	if uint64(len(b)) != lengthsHead+count*uint64(kind.entry) || string(b[:lengthsHead]) != string(head) {
 		unix.Munmap(b)
-		return nil, errors.New("its head is not that of the shard")
+		return nil, errors.New("its head or its size is of another shard")
 	}
 	l := &Lengths{salt: salt, checked: kind.magic == checkedMagic, file: b}
 	if count > 0 {
@@ -224,7 +224,7 @@ func Sum(tokens []uint32) uint32 {
 	return min(uint32(sum>>32)^uint32(sum), badTokens-1)
 }
 
-// badTokens is the value of no record's length. A word with it says that the record is bad.
+// badTokens is the value of no record's length. A word with this value marks the record as bad.
 const badTokens = 1<<32 - 2
 
 // PutBad remembers that a record is bad under a limit of its bytes, unless its length is known. Get does not return

@@ -1,8 +1,8 @@
 // Package index keeps facts about shards in content-addressed files that several processes share.
 //
 // A blob is named by its shard's digest and a kind, and never changes. It is written aside and moved into place, so a
-// crash leaves it whole or absent. Load checks it and treats a damaged blob as absent. Only [Lengths] are files that
-// grow in place: each of their entries is valid by itself.
+// crash leaves it whole or absent. Load checks it and treats a damaged blob as absent. Only the files of [Lengths]
+// change in place: each of their entries is valid by itself.
 package index
 
 import (

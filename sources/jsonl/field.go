@@ -11,15 +11,15 @@ import (
 	"millrace"
 )
 
-// mostDepth is how deep objects and arrays may nest. Real data is far below, and so is the cost in stack.
+// mostDepth is the deepest nesting of objects and arrays that is read. It bounds the stack. Real data nests far less.
 const mostDepth = 256
 
 // extractor takes one string field out of JSON lines. It validates the whole line in the same pass, as strictly as
 // encoding/json. It allocates only the buffer that it keeps for texts with escapes. It is not safe for concurrent use.
 //
-// If JSON leaves room, it decides as Python's json module does. Of duplicate keys the last one counts, and half of a
-// surrogate pair passes in another field. In the text it is a bad sample, because UTF-8 cannot encode it. Python's NaN
-// and Infinity are not JSON and make a bad sample.
+// In cases that JSON leaves open, it decides as Python's json module does. The last of duplicate keys counts. Half of a
+// surrogate pair passes in a field that is not read. In the text it is a bad sample, because UTF-8 cannot encode it.
+// Python's NaN and Infinity are not JSON and make a bad sample.
 type extractor struct {
 	jsonScanner
 	path    []string
@@ -75,8 +75,8 @@ func (x *extractor) find(line []byte) error {
 	return nil
 }
 
-// text returns the field's text as valid UTF-8. It lives in line or in the extractor until the next call. The error
-// says why the line is a bad sample.
+// text returns the field's text as valid UTF-8. It lies in line or in the extractor, and is valid until the next call.
+// The error says why the line is a bad sample.
 func (x *extractor) text(line []byte) ([]byte, error) {
 	if err := x.find(line); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (x *extractor) text(line []byte) ([]byte, error) {
 	return x.plain()
 }
 
-// mostNamed is how many fields of a record an error names.
+// mostNamed is the largest number of fields of a record that an error names.
 const mostNamed = 8
 
 // noField returns the error of a valid line without the field. It names the fields beside the part of the path that is

@@ -29,8 +29,8 @@ func (e *windowError) Error() string {
 		"compress the file again without --long, or with --long=27", (e.bytes+1<<20-1)>>20, mostWindow>>20)
 }
 
-// damaged returns the error of a compressed file that cannot be read on. off is the byte of the file, not of its
-// content, that was reached.
+// damaged returns the error of a compressed file that cannot be read on. off is the byte that was reached in the file,
+// not in its content.
 func damaged(f sources.File, off int64, cause error) error {
 	var window *windowError
 	switch {

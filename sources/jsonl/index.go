@@ -16,8 +16,9 @@ import (
 //	pages × (u64 first uncompressed byte of its first record, u64 first byte of its deltas in the deltas)
 //	deltas: for each further record of a page, the uvarint distance of its start from the one before
 //
-// All numbers are little-endian. An index takes about two bytes a record. It is used as it lies, mapped or not, so a
-// page is the unit of lookup. The index of a file that only streams has the count, and neither points nor pages.
+// All numbers are little-endian. An index takes about two bytes a record. It is used in its encoded form, mapped or
+// not, so a page is the unit of lookup. The index of a file that only streams has the count, and neither points nor
+// pages.
 const (
 	indexMagic   = "MRjl"
 	indexVersion = 1

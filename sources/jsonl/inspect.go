@@ -9,7 +9,7 @@ import (
 	"millrace/sources"
 )
 
-// inspect returns how a file is packed and its restart points.
+// inspect returns the packing of a file and its restart points.
 func inspect(f sources.File, head []byte) (k kind, points []point, err error) {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
@@ -32,8 +32,8 @@ func isZstd(head []byte) bool {
 		len(head) >= 4 && head[0]>>4 == 5 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 }
 
-// refuse returns an error for a file that does not hold JSON lines, which else would cost one bad record a line. It
-// knows other packings by their first bytes. A name that ends in .gz or .zst needs a file that begins so, or as JSON.
+// refuse returns an error for a file that holds no JSON lines. Otherwise each of its lines would be a bad record. It
+// recognises other packings by their first bytes. A file named .gz or .zst without that packing must begin as JSON.
 func refuse(f sources.File, head []byte) error {
 	for _, other := range []struct{ magic, name string }{
 		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"\x04\x22\x4d\x18", "lz4"}, {"PK\x03\x04", "zip"},
@@ -56,8 +56,8 @@ func refuse(f sources.File, head []byte) error {
 	return nil
 }
 
-// refuseDocument returns an error for a file that is one JSON document, by its first uncompressed bytes. Else every
-// line of it would be a bad record.
+// refuseDocument returns an error for a file that is one JSON document, by its first uncompressed bytes. Otherwise each
+// of its lines would be a bad record.
 func refuseDocument(f sources.File, head []byte) error {
 	text := bytes.TrimLeft(withoutMark(head, 0), " \t\r\n")
 	if len(text) == 0 {

@@ -1,10 +1,10 @@
-// Package jsonl reads one JSON object a line from plain, gzip and zstd files. The first bytes of a file tell which it
-// is; its name does not.
+// Package jsonl reads one JSON object a line from plain, gzip and zstd files. The first bytes of a file decide how it
+// is read; its name does not.
 //
-// Plain files, BGZF files, and zstd files whose frames hold at most 4 MiB each can be read at random once they have an
-// index of their lines. Other gzip and zstd files only stream. A line ends at LF alone; the last line needs none. A
-// line of only space, tab and CR is no record. A bad line costs that record. Damage to a compressed file ends the shard
-// with the byte that was reached.
+// With an index of their lines, three kinds of files can be read at random: plain files, BGZF files, and zstd files
+// with frames of at most 4 MiB each. Other gzip and zstd files only stream. A line ends at LF alone; the last line
+// needs none. A line of only space, tab and CR is no record. A bad line costs that record. Damage to a compressed file
+// ends the shard with an error that names the byte reached.
 package jsonl
 
 import (
@@ -24,8 +24,8 @@ func (Format) Name() string { return "jsonl" }
 // defaultSampleBytes is the limit of a line if none is given.
 const defaultSampleBytes = 64 << 20
 
-// Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames, up to the
-// first that cannot be a restart point.
+// Open reads the file's first bytes. In a BGZF or zstd file it also reads the heads of the members or frames. It stops
+// at the first that cannot be a restart point.
 func (Format) Open(ctx context.Context, f sources.File, field sources.Field, lim sources.Limits,
 	blob []byte) (sources.Shard, error) {
 	if _, err := newFields(field); err != nil {

@@ -1,6 +1,6 @@
 package jsonl
 
-// kind is how a file is packed.
+// kind is the packing of a file.
 type kind uint32
 
 const (

@@ -9,10 +9,10 @@ import (
 // bufferBytes is the first size of a stream's buffer. Longer lines make it grow, up to the limit.
 const bufferBytes = 256 << 10
 
-// headBytes is how many first bytes of a file tell its packing and whether it holds JSON lines.
+// headBytes is the number of first bytes that decide a file's packing and whether it holds JSON lines.
 const headBytes = 64
 
-// mostEmptyReads is how often a reader may return nothing before it counts as stuck.
+// mostEmptyReads is the number of empty reads after which a reader counts as stuck.
 const mostEmptyReads = 100
 
 // line is one line that is a record: it has more than space, tab and CR.

@@ -55,8 +55,8 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
-// cursor is the state of one call of Read. It goes back to the pool with the bytes that it fetched last, which the next
-// call may want.
+// cursor is the state of one call of Read. It goes back to the pool with the bytes that it fetched last, because the
+// next call may need them.
 type cursor struct {
 	window window
 	fields *fields
@@ -74,7 +74,7 @@ func (s *shard) cursor() (*cursor, error) {
 	return &cursor{window: w, fields: x}, err
 }
 
-// lineAt reads the line of the first span. The others say how far to read ahead.
+// lineAt reads the line of the first span. The others decide how far it reads ahead.
 func (s *shard) lineAt(ctx context.Context, w window, spans []span) (line, error) {
 	at := spans[0]
 	if at.end-at.start > s.limit+mostSpare {
@@ -113,7 +113,7 @@ func (s *shard) longAt(ctx context.Context, at span) (line, error) {
 
 func (s *shard) gone(off int64) error {
 	return millrace.Errorf(millrace.ErrDamaged,
-		"read %s at uncompressed byte %d: its index says that a record is there", s.f.Name(), off)
+		"read %s at uncompressed byte %d: its index has a record there, and the file has none", s.f.Name(), off)
 }
 
 // window holds a stretch of the uncompressed file that moves forward.

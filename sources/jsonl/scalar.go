@@ -192,7 +192,7 @@ func (x *jsonScanner) digits() int {
 	return x.at - from
 }
 
-// peek returns the next byte, 0 at the end. A 0 is valid at none of its callers.
+// peek returns the next byte, 0 at the end. No caller accepts a 0 byte.
 func (x *jsonScanner) peek() byte {
 	if x.at < len(x.line) {
 		return x.line[x.at]

@@ -12,8 +12,8 @@ import (
 	"millrace/sources"
 )
 
-// source counts the bytes that a decoder took, so that an error can name the place of damage. It tells a failing disk
-// from damaged bytes.
+// source counts the bytes that a decoder took, so that an error can name the place of damage. It distinguishes a
+// failing disk from damaged bytes.
 type source struct {
 	buf *bufio.Reader
 	raw *sources.Reader

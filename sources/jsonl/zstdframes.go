@@ -16,9 +16,9 @@ const (
 	zstdBlock     = 128 << 10 // most uncompressed bytes of a block
 )
 
-// zstdWalk follows the structure of a zstd file without decompressing it. Its caller shows it the few bytes that it
-// wants and skips as many as it says. The decoder alone cannot tell a file that was cut inside a frame's magic from one
-// that ends there.
+// zstdWalk follows the structure of a zstd file without decompressing it. Its caller passes the few bytes that it wants
+// and skips as many as see returns. It is needed because the decoder takes a file that was cut inside a frame's magic
+// for a whole one.
 type zstdWalk struct {
 	part        zstdPart
 	want        int
@@ -56,7 +56,7 @@ func (z *zstdWalk) see(b []byte) (skip int64, err error) {
 		z.next(atMagic, 4)
 		return int64(binary.LittleEndian.Uint32(b)), nil
 	case atDescriptor:
-		// The header's first byte is the descriptor, which tells the header's length. The whole header comes next.
+		// The header's first byte is the descriptor, which decides the header's length. The whole header comes next.
 		z.next(atHeader, headerLen(b[0]))
 		return -1, nil
 	case atHeader:

@@ -50,8 +50,8 @@ func (*volatileBlobs) Forget(millrace.Digest, string) {}
 // Close implements blobs.
 func (*volatileBlobs) Close() error { return nil }
 
-// sparedBlobs keeps in memory the blobs that its disk refuses: a full or broken directory costs a run work at its next
-// start, not its life.
+// sparedBlobs keeps in memory the blobs that its disk refuses: a full or broken directory does not end a run; the next
+// start makes the blobs again.
 type sparedBlobs struct {
 	blobs
 	memory *volatileBlobs

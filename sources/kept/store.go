@@ -20,7 +20,7 @@ type Config struct {
 	Describe func(shard uint32) Shard
 }
 
-// Keys tell stores of lengths apart. A zero Transform keeps no lengths, a zero Filters no answers of filters.
+// Keys are the keys of the length stores. With a zero Transform no lengths are kept, with a zero Filters no answers.
 type Keys struct {
 	Transform millrace.Digest // of the settings that decide a record's tokens
 	Filters   millrace.Digest // of the settings that decide the filters' answers
@@ -85,7 +85,7 @@ func openLengths(store *index.Store, keys Keys, shard millrace.Digest, count uin
 // HasLengths reports whether lengths are kept.
 func (s *Store) HasLengths() bool { return s.open != nil }
 
-// Lengths returns the length store of a shard, nil if there is none, or none yet because the shard is not counted.
+// Lengths returns the length store of a shard. It is nil if there is none, and as long as the shard is not counted.
 func (s *Store) Lengths(shard uint32) Lengths {
 	if s.open == nil {
 		return nil

@@ -36,7 +36,7 @@ func TestLengthsBeforeTheCount(t *testing.T) {
 			lengths.Bad(1, 1<<20))
 	}
 	if _, known := lengths.Get(2); known {
-		t.Fatal("a record that nobody read has a length")
+		t.Fatal("a record that was not read has a length")
 	}
 }
 

@@ -22,7 +22,8 @@ func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom,
 	src, old := l.open[order.Source], l.reads[of.source][of.index]
 	l.mu.Unlock()
 	if src == nil {
-		return millrace.Errorf(millrace.ErrInvalid, "told to read source %s before it was opened", order.Source)
+		return millrace.Errorf(millrace.ErrInvalid,
+			"read source %s: the orchestrator ordered it before the source was opened", order.Source)
 	}
 	l.cfg.Fail.Hit("loader/assign/before")
 	defer l.cfg.Fail.Hit("loader/assign/after")
@@ -119,8 +120,8 @@ func (l *Loader) drop(of stripe, term uint64) {
 func (l *Loader) promote(out *reporter, order *proto.Promote) {
 	r := l.reading(stripe{order.Source, order.Stripe})
 	if r == nil || r.term.Load() != order.Term {
-		l.cfg.Log.Warn("told to take over a stripe that it does not follow", "source", order.Source,
-			"stripe", order.Stripe, "term", order.Term)
+		l.cfg.Log.Warn("the orchestrator promotes this loader on a stripe that it does not follow",
+			"source", order.Source, "stripe", order.Stripe, "term", order.Term)
 		return
 	}
 	l.cfg.Fail.Hit("loader/promote/before")

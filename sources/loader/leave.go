@@ -12,12 +12,13 @@ type farewell struct{ reason string }
 
 func (e *farewell) Error() string { return e.reason }
 
-// refused is the error of a program or a name that has no place in the run. Another try would be refused too.
+// refused is the error of a loader that the orchestrator refuses for its program or its name. Another try would be
+// refused too.
 type refused struct{ reason string }
 
 func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }
 
-// absence is the longest wait of a leaving loader for an orchestrator that is not there. Mostly the run has ended then.
+// absence is the longest wait of a leaving loader for a missing orchestrator. In most cases the run has ended.
 const absence = 300 * time.Millisecond
 
 // leave waits until the process is asked to leave. Then it serves on until the orchestrator has handed over all
@@ -44,7 +45,7 @@ func (l *Loader) leave(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-late:
-			return &farewell{"nobody took over in time"}
+			return &farewell{"no loader took over in time"}
 		case <-l.cfg.Clock.After(absence / 10):
 		}
 		if l.isConnected() {
@@ -68,7 +69,7 @@ func (l *Loader) leaveReason() string {
 	return l.going
 }
 
-// tellLeaving tells the orchestrator. A lost stream is no fault: the next session tells it again.
+// tellLeaving reports the reason to the orchestrator. A lost stream is no fault: the next session reports it again.
 func (r *reporter) tellLeaving(reason string) {
 	_ = r.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Leaving{Leaving: &proto.Leaving{Reason: reason}}})
 }

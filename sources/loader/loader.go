@@ -25,11 +25,11 @@ type Config struct {
 	Address      string                                    // at which it serves
 	Orchestrator string                                    // its address
 	Spec         func(source string) (sources.Spec, error) // describes a source of the mixture
-	// tells a restarted process from the one before; default: the operating system's
+	// distinguishes a restarted process from the one before; default: the operating system's
 	Pid      int64
 	Standby  bool            // ask to be a shadow
 	Version  *proto.Version  // of this binary
-	Beat     *heartbeat.Page // nil: nobody watches
+	Beat     *heartbeat.Page // nil: no supervisor watches
 	Leave    <-chan struct{} // closed to make the process hand over and leave; nil: never
 	Memory   int64           // bytes of payload held
 	Parallel int             // decoders of a feed; default GOMAXPROCS
@@ -112,7 +112,7 @@ func (l *Loader) readings(source string) []*reading {
 	return slices.Collect(maps.Values(l.reads[source]))
 }
 
-// fatal tells the orchestrator that a source cannot go on. The process lives until the run ends.
+// fatal reports to the orchestrator that a source cannot go on. The process waits for the end of the run.
 func (l *Loader) fatal(ctx context.Context, out *reporter, source string, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -339,7 +339,7 @@ func TestOneOpeningServesEveryOrchestrator(t *testing.T) {
 	}
 }
 
-// TestAFatalSourceIsToldToEveryOrchestrator: the loader reports a source that cannot go on, and lives on.
+// TestAFatalSourceIsToldToEveryOrchestrator: the loader reports a source that cannot go on, and does not end.
 func TestAFatalSourceIsToldToEveryOrchestrator(t *testing.T) {
 	w := newWorld(t, append(lengths(40), "damaged")...)
 	x := w.start()

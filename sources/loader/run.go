@@ -15,8 +15,8 @@ import (
 	"millrace/proto"
 )
 
-// Run serves until ctx ends, the orchestrator dismisses or refuses the loader (the log has the reason), or the loader
-// was asked to leave and has handed over.
+// Run serves until ctx ends or the loader leaves. The loader leaves if the orchestrator dismisses or refuses it, or
+// after it was asked to leave and has handed over. The log has the reason.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// warmEvery is the time between two times at which a standby makes the documents at its cursor.
+// warmEvery is the interval at which a standby makes the documents at its cursor.
 const warmEvery = time.Second
 
 // follow keeps a standby warm until the stripe is its own. It returns an error only when ctx ends. Failing reads are

@@ -33,7 +33,7 @@ func (x *session) follow(stripe order.Stripe, term, from uint64) {
 	})
 	if e := x.event(); e.GetReady().GetTerm() != term || e.GetReady().GetStripe() != stripe.Index ||
 		e.GetFence().GetTerm() != term {
-		x.t.Fatalf("a standby said %v", e)
+		x.t.Fatalf("a standby sent %v", e)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	all, _ := x.offers(5, 40)
 	close(leave)
 	if e := x.event(); e.GetLeaving().GetReason() == "" {
-		t.Fatalf("asked to leave it said %v", e)
+		t.Fatalf("asked to leave, it sent %v", e)
 	}
 	if f, err := w.fetch(request(5, requestsFrom(all, 0))); err != nil || len(f.rows) == 0 {
 		t.Errorf("while it leaves: %v, %d rows", err, len(f.rows))
@@ -176,7 +176,7 @@ func TestALoaderThatIsAskedToLeaveServesOn(t *testing.T) {
 	w.orchestrate()
 	x = w.orch.next(t)
 	if e := x.event(); e.GetLeaving().GetReason() == "" {
-		t.Fatalf("to the next orchestrator it said %v", e)
+		t.Fatalf("to the next orchestrator it sent %v", e)
 	}
 	x.order(1, &proto.LoaderOrder{Order: &proto.LoaderOrder_Bye{Bye: &proto.Bye{Reason: "handed over"}}})
 	if err := w.left(); err != nil {
@@ -206,8 +206,8 @@ func TestALoaderLeavesWithoutAnOrchestrator(t *testing.T) {
 	}
 }
 
-// TestALoaderThatIsRefusedLeaves: without an error if a newer process has its name, and with the reason if its program
-// does not match the run.
+// TestALoaderThatIsRefusedLeaves: it ends without an error if a newer process has its name, and with the reason if its
+// program does not match the run.
 func TestALoaderThatIsRefusedLeaves(t *testing.T) {
 	otherProgram := millrace.Errorf(millrace.ErrInvalid, "loader-0 is millrace 0.1, the orchestrator is 0.2")
 	for _, with := range []error{millrace.ErrFenced, otherProgram} {

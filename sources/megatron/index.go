@@ -11,9 +11,9 @@ import (
 	"millrace/sources"
 )
 
-// The .idx: magic, version, dtype code, S = sequences, D = documents + 1; then S lengths (i32, elements), S pointers
-// (i64, bytes of the .bin), D document indices (i64, sequence numbers) and, of multimodal datasets only, S modes
-// (i8).
+// The .idx begins with magic, version, dtype code, S = sequences and D = documents + 1. Then come S lengths (i32,
+// elements), S pointers (i64, bytes of the .bin) and D document indices (i64, sequence numbers). Multimodal datasets
+// also have S modes (i8).
 const (
 	magic    = "MMIDIDX\x00\x00"
 	version  = 1
@@ -61,8 +61,8 @@ func (d *documents) span(n uint64) (start, length uint64) {
 	return start, length
 }
 
-// readIndex reads an .idx and proves that it fits itself and the .bin. If it does not, none of its records can be
-// trusted.
+// readIndex reads an .idx and checks that it is consistent in itself and with the .bin. If it is not, none of its
+// records can be trusted.
 func readIndex(ctx context.Context, idx, bin sources.File) (*dtype, *documents, error) {
 	var head [headSize]byte
 	if idx.Size() < headSize {

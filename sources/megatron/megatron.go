@@ -87,7 +87,7 @@ func (s *shard) Seekable() bool { return true }
 // Index implements sources.Shard. The .idx takes the place of an index.
 func (s *shard) Index(ctx context.Context, _ func(int64)) ([]byte, error) { return nil, ctx.Err() }
 
-// Length implements sources.Lengther. If ids are signed, only reading a document tells whether all its ids are good.
+// Length implements sources.Lengther. If ids are signed, a document must be read to find whether all its ids are good.
 func (s *shard) Length(record uint64) (uint32, bool) {
 	if s.dtype.signed || record >= s.docs.count {
 		return 0, false
@@ -151,7 +151,7 @@ type reader struct {
 	tokens []uint32
 }
 
-// one hands on document n. The caller asks for run documents in a row, of which n is the first.
+// one passes document n to fn. The caller asks for run documents in a row, of which n is the first.
 func (r *reader) one(ctx context.Context, n, run uint64, fn func(sources.Record) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

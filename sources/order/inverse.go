@@ -3,7 +3,7 @@ package order
 import "millrace"
 
 // Ordinals returns the ordinals below a bound at which a source delivers a record: one per epoch, ascending. known is
-// false for block orders and for files that were never counted: then only the plans tell.
+// false for block orders and for files that were never counted: then only the plans have them.
 func Ordinals(m *millrace.Manifest, seed uint64, id millrace.SampleID,
 	below millrace.Ordinal) (at []millrace.Ordinal, known bool) {
 	if m.Shuffle == millrace.Blocks || int(id.Shard) >= len(m.Shards) {

@@ -109,8 +109,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 	return nil
 }
 
-// walk finds the chunk's pages by their headers, whose rows add up to the chunk's. It does not use the page index: a
-// file need not have one, and its entries would have to be checked against the headers.
+// walk finds the chunk's pages by their headers. Their rows must add up to the chunk's. It does not use the page index:
+// a file need not have one, and its entries would have to be checked against the headers.
 func (c *chunk) walk(f sources.File) (*pages, error) {
 	p := &pages{}
 	hr := &headerReader{f: f}

@@ -26,7 +26,7 @@ type column struct {
 // levelBits is the width of a definition level.
 func (c *column) levelBits() int { return bits.Len(uint(c.depth)) }
 
-// width returns the bytes of a value of the column: 0 if each has its own, -1 if nothing here reads such values.
+// width returns the bytes of a value of the column: 0 if each has its own, -1 if such values are not read.
 func (c *column) width() int {
 	switch c.kind {
 	case format.ByteArray:

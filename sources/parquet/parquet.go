@@ -1,8 +1,8 @@
 // Package parquet reads one string or binary column of Parquet files.
 //
 // A record is a row. A page is the unit of memory and of random access, whatever the size of its row group. Pages are
-// found by their headers and decoded here. Nothing is allocated before a header's numbers are checked. A null, or text
-// that is not UTF-8, costs its row. A page that cannot be decoded is damage to the file.
+// found by their headers and decoded here. No memory is allocated before a header's numbers are checked. A null, or
+// text that is not UTF-8, costs its row. A page that cannot be decoded is damage to the file.
 package parquet
 
 import (
@@ -144,7 +144,7 @@ func (r *rowReader) close() {
 	}
 }
 
-// emit hands one row on.
+// emit passes one row to fn.
 func (r *rowReader) emit(n uint64, fn func(sources.Record) error) error {
 	v, err := r.text.valueOf(n)
 	if err != nil {

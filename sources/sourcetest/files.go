@@ -24,7 +24,7 @@ func (fs_ Files) Open(path string) (sources.OpenFile, error) {
 	return &memFile{name: path, b: b}, nil
 }
 
-// Identity implements sources.FS: it cannot tell.
+// Identity implements sources.FS: files in memory have no identities.
 func (Files) Identity(string) (identity.File, error) { return identity.File{}, nil }
 
 type memFile struct {
@@ -36,7 +36,7 @@ func (f *memFile) Size() int64  { return int64(len(f.b)) }
 func (f *memFile) Name() string { return f.name }
 func (f *memFile) Close() error { return nil }
 
-// Identity implements sources.OpenFile: it cannot tell.
+// Identity implements sources.OpenFile: files in memory have no identities.
 func (f *memFile) Identity() (identity.File, error) { return identity.File{}, nil }
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {

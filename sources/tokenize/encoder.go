@@ -39,7 +39,7 @@ func (e *Encoding) NewEncoder() *Encoder {
 
 // Append appends the token ids of text to dst and returns it, as the built-in append does. It allocates only if dst
 // lacks room, or if text has to be normalised. It does not recognise special tokens: "<|endoftext|>" in the text is
-// text. The text should be valid UTF-8. The ids of other texts spell their bytes too, but their pieces are unspecified.
+// text. The text should be valid UTF-8. For other texts the ids also spell the bytes, but the pieces are unspecified.
 func (enc *Encoder) Append(dst []uint32, text []byte) []uint32 {
 	e := enc.encoding
 	if e.normalises {
@@ -68,7 +68,7 @@ func (enc *Encoder) normalise(text []byte) []byte {
 	return normal
 }
 
-// shortQuery is a piece to look up. A zero key stands for a piece that is not short.
+// shortQuery is a piece to look up. A zero key marks a piece that is not short.
 type shortQuery struct {
 	key  key
 	hash uint64

@@ -129,7 +129,8 @@ func TestLentEncodersAreReused(t *testing.T) {
 	}
 }
 
-// TestLongWorkReportsProgress on any text: also on one endless piece, and on a piece whose windows have no good end.
+// TestLongWorkReportsProgress: progress is reported on any text, also on one endless piece, and on a piece whose
+// windows have no good end.
 func TestLongWorkReportsProgress(t *testing.T) {
 	e := load(t, "cl100k_base")
 	for name, text := range map[string]string{"words": "a word ", "one piece": "\uA001\uA02F\uA100",
@@ -138,10 +139,10 @@ func TestLongWorkReportsProgress(t *testing.T) {
 		told := 0
 		got := e.Append(nil, text, func() { told++ })
 		if told < 2 || told > 100 {
-			t.Errorf("%s: %d MiB were told of %d times", name, len(text)>>20, told)
+			t.Errorf("%s: %d MiB, and progress was reported %d times", name, len(text)>>20, told)
 		}
 		if want := e.NewEncoder().Append(nil, text); !slices.Equal(got, want) {
-			t.Errorf("%s: telling changes the tokens", name)
+			t.Errorf("%s: reports of progress change the tokens", name)
 		}
 	}
 }

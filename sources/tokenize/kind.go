@@ -14,7 +14,7 @@ import (
 	"millrace/sources/tokenize/internal/vocab"
 )
 
-// sniffed is the number of first bytes that tell a file's kind.
+// sniffed is the number of first bytes that decide a file's kind.
 const sniffed = 4096
 
 // readRanks reads a rank file. It recognises other kinds of files by their content.
@@ -76,7 +76,7 @@ func unreadable(head []byte) (what, cure string) {
 	case isSentencePiece(head):
 		return "a SentencePiece model, which cannot be read yet", cureRanks
 	case bytes.HasPrefix(text, []byte("version https://git-lfs")):
-		return "a pointer of Git LFS and not the file that it stands for", "fetch the file: git lfs pull"
+		return "a pointer of Git LFS in place of the file", "fetch the file: git lfs pull"
 	case bytes.HasPrefix(text, []byte("#version:")):
 		return "a list of merges (merges.txt), which cannot be read yet", cureRanks
 	case text[0] != '{':

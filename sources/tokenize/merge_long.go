@@ -4,11 +4,10 @@ import "slices"
 
 // windows is the scratch for pieces longer than scanMax.
 //
-// A sequence of tokens encodes its bytes exactly if each two neighbours encode theirs. For the first merge across a
-// boundary would also be the first across it in those two alone. So a long piece is merged window by window. A window's
-// encoding may end at one of its tokens if that token and the first token of the next window stay as they are side by
-// side. Time is linear in the length, and memory is constant. The window doubles only if none of its last tokens can
-// end it.
+// A sequence of tokens encodes its bytes exactly if each two neighbours encode theirs. The reason: the first merge
+// across a boundary would also be the first across it in those two alone. So a long piece is merged window by window. A
+// window may end at one of its tokens if this token and the next window's first token stay as they are side by side.
+// Time is linear in the length, and memory is constant. The window doubles only if none of its last tokens can end it.
 type windows struct {
 	queue mergeQueue
 	next  []uint32
@@ -16,8 +15,8 @@ type windows struct {
 	bytes []byte
 }
 
-// windowTries is the number of tokens that are tried as a window's end. It bounds the work on a piece that was made to
-// have no good end.
+// windowTries is the number of tokens that are tried as a window's end. It bounds the work on a hostile piece without a
+// good end.
 const windowTries = 16
 
 // mergeLong appends the tokens of a piece of any length to dst.

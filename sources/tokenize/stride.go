@@ -3,7 +3,7 @@ package tokenize
 // strideBytes is the amount of work between two calls of tell.
 const strideBytes = 1 << 20
 
-// stride reports progress. Without it, the encoding of an endless text would look like no work at all.
+// stride reports progress. Without it, a process that encodes an endless text would look stuck.
 type stride struct {
 	left int // bytes until the next call of tell
 	tell func()

@@ -38,13 +38,13 @@ type Part struct {
 	Keep    bool                           // keep the tokens; otherwise only lengths are found
 
 	// Serve, if set, gets each document at once. The tokens are valid until it returns; bad is nil or the reason why
-	// there are none. Lengths then has the length with which each slot was offered, or Unknown.
+	// there are none. With Serve, Lengths has the length with which each slot was offered, or Unknown.
 	Serve   func(slot uint32, tokens []uint32, bad *millrace.Quarantine) error
 	Lengths []uint32
 }
 
-// IsRefused reports whether the source's own filter refuses a slot, so that its tokens are not kept. The bits are those
-// of a span, or nil without filters.
+// IsRefused reports whether the source's own filter refuses a slot, so that its tokens are not kept. bits has the
+// refusals of a span by slot; it is nil without filters.
 func IsRefused(bits []uint32, slot uint32) bool { return bits != nil && bits[slot]&filter.Own != 0 }
 
 // Outcome is the result of a part, beside the lengths in its slots.
@@ -80,7 +80,7 @@ type Decoder struct {
 	judges *filter.Judge
 }
 
-// New returns a decoder. It calls progress after every record, and for every MiB of a long one.
+// New returns a decoder. The decoder calls progress after every record, and for every MiB of a long one.
 func New(src *sources.Source, progress func(), fail *failpoint.Set) *Decoder {
 	d := &Decoder{src: src, progress: progress, fail: fail, slots: make([]uint32, 1)}
 	d.act = func() (err error) {

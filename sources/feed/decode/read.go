@@ -52,7 +52,7 @@ func (d *Decoder) ReadEntries(ctx context.Context, entries []Entry) error {
 }
 
 // readShard reads records of one shard. If the format's decoder panics, or finds damage after the lengths were found,
-// it tries the current record alone, and rejects that record if it fails again.
+// readShard tries the current record alone. It rejects the record if it fails again.
 func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 	o, err := d.src.Acquire(ctx, entries[0].shard)
 	if err != nil {
@@ -94,7 +94,7 @@ func (d *Decoder) survives(err error) bool {
 	return sources.IsDamage(err) && (d.part.Known || d.part.Serve != nil)
 }
 
-// failedRecord returns the record that stands for one that failed although it was tried alone.
+// failedRecord returns the bad record that replaces a record which failed although it was tried alone.
 func failedRecord(number uint64, err error) *sources.Record {
 	var caught *sources.PanicError
 	reason := err.Error()

@@ -49,7 +49,7 @@ type char struct {
 	valid bool
 }
 
-// composer is scratch.
+// composer has the scratch of Append.
 type composer struct {
 	chars []char
 	bytes []byte

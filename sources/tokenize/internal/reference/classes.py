@@ -1,6 +1,6 @@
 """Writes classes.bin: the character classes of the regex engine inside pip's tiktoken.
 
-The classes are asked from the engine itself, one code point at a time, so that they are
+The script asks the engine itself, one code point at a time. So the classes are
 those of the reference whatever Unicode version Go or Python have. Run it with the
 interpreter of the benchmark's environment (bench/tokenizer.sh makes it):
 
@@ -26,7 +26,7 @@ PATTERNS = {
 
 
 def members(pattern: str, text: str) -> set[int]:
-    """The code points of text that the pattern matches; what does not match is left out."""
+    """The code points of text that match the pattern."""
     single_bytes = {bytes([b]): b for b in range(256)}
     encoding = tiktoken.Encoding(
         "classes", pat_str=pattern, mergeable_ranks=single_bytes, special_tokens={}

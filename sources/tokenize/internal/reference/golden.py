@@ -1,4 +1,4 @@
-"""Writes testdata/golden.json: what pip's tiktoken makes of many texts, as digests and some ids.
+"""Writes testdata/golden.json: pip's tiktoken's ids of many texts, most of them as digests.
 
 Run it with the interpreter of the benchmark's environment (bench/tokenizer.sh makes it), and with a folder that holds
 the ranks as .tiktoken files (`go run ./bench/tokenbench -export NAME > FOLDER/NAME.tiktoken`):
@@ -10,7 +10,7 @@ packages.
 
 Use Python 3.12 or 3.13: their Unicode (15) is that of golang.org/x/text, which normalises for Qwen.
 
-The file holds all that the Go test needs to make the same texts again:
+The file has these parts, from which the Go test makes the same texts again:
 
 - code points: a block's text is, for each code point of the block, all contexts with "@" replaced by it;
 - random texts: splitmix64 from the seed draws fragments and code points (see random_text);

@@ -10,8 +10,8 @@ const (
 	highs = 0x80 * ones
 )
 
-// leadingIn counts the leading bytes of x, from the lowest on, that are ASCII and in [from, to] after the bits of fold
-// are set in them.
+// leadingIn counts the leading bytes of x, from the lowest on, that are ASCII and in [from, to]. It first sets the bits
+// of fold in each byte.
 func leadingIn(x uint64, from, to byte, fold uint64) int {
 	y := (x | fold) &^ highs
 	in := (y + (0x80-uint64(from))*ones) &^ (y + (0x7f-uint64(to))*ones) &^ x & highs
@@ -58,8 +58,8 @@ func (c *classes) numbersEnd(t []byte, i, limit int) int {
 	return i
 }
 
-// spacesEnd returns the end of the white space at t[i], the start of its last character, and the end of its last
-// newline, which is 0 without a newline.
+// spacesEnd returns positions in the white space at t[i]: its end, the start of its last character, and the end of its
+// last newline. The last one is 0 without a newline.
 func (c *classes) spacesEnd(t []byte, i int) (end, last, lines int) {
 	end, last = i, i
 	for end < len(t) {

@@ -127,8 +127,8 @@ func (c *classes) casedEnd(t []byte, i int, afterMark bool) int {
 	return end
 }
 
-// casedASCII returns the end of the word at i if the word and the character behind it are ASCII and within the eight
-// bytes of x; else 0.
+// casedASCII returns the end of the word at i. It returns 0 unless the word and the character behind it are ASCII and
+// within the eight bytes of x.
 func casedASCII(x uint64, i int) int {
 	uppers := leadingIn(x, 'A', 'Z', 0)
 	lowers := leadingIn(x>>(8*uppers), 'a', 'z', 0)

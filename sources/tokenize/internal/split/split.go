@@ -46,8 +46,8 @@ func (s *Splitter) next(t []byte, i int) int {
 }
 
 const (
-	// blockWorth is the least number of characters for which a block pays off. A block with fewer has others than ASCII
-	// near.
+	// blockWorth is the least number of characters for which a block pays off. After a shorter block, other characters
+	// than ASCII follow.
 	blockWorth = 24
 	// singles is the number of pieces that are then found one by one before the next try.
 	singles = 8

@@ -71,7 +71,7 @@ func TestBlocksAgreeOnAllPairs(t *testing.T) {
 	}
 }
 
-// Every piece ends where Pieces says, from any piece on: nothing before a piece decides about it.
+// Every piece ends where Pieces says, from any piece on: the text before a piece does not change it.
 func TestPiecesFromAnywhere(t *testing.T) {
 	text := []byte(
 		strings.Repeat("It's 12345 (words),\n\n  \tfoo'bar != 7;  \n", 12) + strings.Repeat("größer 中文 ", 20))

@@ -2,9 +2,9 @@
 // it.
 //
 // A token's id is its rank. A vocabulary states only bytes and ranks. The merges follow from them. Byte pair encoding
-// of a token's own bytes, with the tokens of lower rank, ends in exactly two parts. If two neighbouring parts spell the
-// token in a longer text, they are these two, because the merges inside a span do not depend on the text around it. So
-// one pair for each token is the whole merge table.
+// of a token's own bytes, with the tokens of lower rank, ends in exactly two parts. Two neighbouring parts that spell
+// the token in a longer text are always these two. The reason is that the merges inside a span do not depend on the
+// text around it. So one pair for each token is the whole merge table.
 package vocab
 
 import (
@@ -26,7 +26,7 @@ type Vocabulary struct {
 	bytes    [256]uint32
 }
 
-// Len returns the number of ids: the highest rank and one.
+// Len returns the number of ids: the highest rank plus one.
 func (v *Vocabulary) Len() int { return len(v.ends) }
 
 // Token returns the bytes of a token, which the caller must not change. The bytes of an unused id are empty.

@@ -1,7 +1,7 @@
-"""Measures in wall time how much balance is worth.
+"""Measures the wall time that balance saves.
 
     python bench/balance.py --millrace ./millrace [--ranks 4] [--microbatches 4] [--steps 8] [--rounds 2]
-                            [--mean-ms 120] [--lengths longctx]
+                            [--mean-ms 150] [--lengths longctx]
 
 The same documents go to trainers with `balance: none` and with `balance: fsdp`. The baseline is `packing: concat`
 without balance. The documents are in a Megatron file, with lengths from a histogram of bench/plan. Every rank is a
@@ -10,8 +10,9 @@ other ranks, as FSDP does. The cost of a document of s tokens is s·61000 + s²,
 --mean-ms.
 
 The table also has the time that the costs of these microbatches predict, the prediction for the same sequences in
-random order, and the time of a perfect plan. Both runs must hold the same documents in every step. `none` does not
-ignore costs completely: the planner opens bins with the longest document first, and `none` keeps that order.
+random order, and the time of a perfect plan. The runs with `none` and `fsdp` must hold the same documents in every
+step. `none` does not ignore costs completely: the planner opens bins with the longest document first, and `none` keeps
+that order.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ Taken = List[Tuple[int, int, List[int], List[Any]]]  # step, microbatch, lengths
 
 
 def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: Any) -> None:
-    """Runs one rank. `told` receives its segments, and the seconds from its first to its last barrier."""
+    """Runs one rank. Puts its segments, and the seconds from its first to its last barrier, into `told`."""
     try:
         taken: Taken = []
         begin = 0.0
@@ -90,7 +91,7 @@ def train(rank: int, socket: str, steps: int, unit: float, barrier: Any, told: A
 
 
 class Side:
-    """One packing and balance, with its runs and their times."""
+    """The runs with one packing and one balance, and their times."""
 
     def __init__(self, a: argparse.Namespace, folder: Path, balance: str, packing: str = "best_fit") -> None:
         self.a, self.name, self.folder = a, f"{packing}-{balance}", folder

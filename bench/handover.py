@@ -7,9 +7,9 @@ baselines take turns with it. `shm+queue` is one process that copies ready batch
 its name through a multiprocessing queue, as a DataLoader worker does without PyTorch. The other is PyTorch's
 DataLoader, if it can be imported.
 
-`ready`: the trainer sleeps for --step-ms before it asks, so the batch is ready. The time is that of next() and of one
-NumPy array over the batch. The CPU includes the release of the previous batch. `full speed`: the trainer does nothing
-in between, and the time is that between two batches. CPU is that of the trainer's process.
+`ready`: the trainer sleeps for --step-ms before it asks, so the batch is ready. The time covers next() and one NumPy
+array over the batch. The CPU time includes the release of the previous batch. `full speed`: the trainer asks again at
+once, and the time is the interval between two batches. CPU time is that of the trainer's process alone.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Millrace:
         return batch["tokens"]
 
     def drop(self, batch: Any) -> None:
-        pass  # the last reference unlinks it
+        pass  # the last reference releases the frame
 
     def close(self) -> None:
         self._loader.close()
@@ -92,8 +92,8 @@ class ShmQueue:
     name = "shm+queue"
 
     def __init__(self, server: Path, size: int) -> None:
-        # Producer and consumer share one resource tracker: each of two would warn of the blocks that the other
-        # unlinked.
+        # Producer and consumer share one resource tracker. Two trackers would each warn about blocks that the other
+        # process unlinked.
         resource_tracker.ensure_running()
         context = mp.get_context("fork")
         self._full, self._free, self._size = context.Queue(), context.Queue(), size
@@ -207,14 +207,16 @@ def main() -> None:
     parser.add_argument("--sizes", default="256KiB,16MiB")
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--step-ms", type=float, default=5.0, help="per MiB of batch on top of it: 2")
+    parser.add_argument(
+        "--step-ms", type=float, default=5.0, help="pause before a batch of `ready` (5); each MiB of the batch adds 2 ms"
+    )
     options = parser.parse_args()
     ways: List[Any] = [Millrace, ShmQueue]
     torch = torch_loader()
     if torch is not None:
         ways.append(torch)
     else:
-        print("PyTorch is not installed: no DataLoader beside it", file=sys.stderr)
+        print("PyTorch is not installed; the table leaves out its DataLoader", file=sys.stderr)
     with tempfile.TemporaryDirectory() as build:
         server = Path(build) / "server"
         subprocess.run(["go", "build", "-o", str(server), "./sidecar/sidecartest/server"], cwd=ROOT, check=True)

@@ -120,7 +120,7 @@ def ray(data: Path, state: Any) -> Batches:
     )
     ray.data.DataContext.get_current().enable_progress_bars = False
     documents = ray.data.read_json(str(data / "docs.jsonl")).random_shuffle(seed=1)
-    # It has no state inside an epoch: a restarted trainer begins the epoch again.
+    # Ray Data has no state inside an epoch: a restarted trainer begins the epoch again.
     for batch in documents.iter_batches(batch_size=BATCH, batch_format="numpy"):
         yield [number(t) for t in batch["text"]], lambda: None
 
@@ -285,7 +285,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as d:
         documents = Path(d) / "docs.jsonl"
         write_documents(documents, a.documents)
-        for turn in range(a.rounds):  # peers take turns, so that a busy minute affects all
+        for turn in range(a.rounds):  # in turns, so that a busy minute affects all
             for peer in a.peers.split(","):
                 if peer != "millrace" and not importable(peer):
                     print(f"{peer}: not importable, left out", file=sys.stderr)
@@ -293,7 +293,7 @@ def main() -> None:
                 results.setdefault(peer, []).append(measure(peer, documents, a.documents, 57 + 7 * turn))
                 print(f"{peer} {results[peer][-1]}", file=sys.stderr)
     print(
-        f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | of it imports, s | lost "
+        f"\n| after SIGKILL of everything, {a.documents} documents | first batch, s | imports, s | lost "
         "| repeated |\n|---|---|---|---|---|"
     )
     for peer, rows in results.items():

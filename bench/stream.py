@@ -249,7 +249,7 @@ def throughput(a: argparse.Namespace, work: pathlib.Path, corpus: pathlib.Path) 
             f"CPU/token {spread([o['CPU s/M tok'] / p['CPU s/M tok'] for o, p in rounds])}"
         )
         print(
-            f"  {'where the CPU time goes':28}"
+            f"  {'CPU time by role':28}"
             + "  ".join(
                 f"{k[6:]} {statistics.median(o[k] for o, _ in rounds):.0%}"
                 for k in rounds[0][0]

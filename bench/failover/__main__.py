@@ -1,5 +1,5 @@
-"""Measures failover on real processes: the death of a loader and of everything, the trainers' waits, the cost of
-shadows.
+"""Measures failover on real processes: takeovers from dead loaders, restarts after the death of all processes, the
+trainers' waits, and the cost of shadows.
 
     bench/failover.sh [--sections takeover,stall,restart,cost,goodput,planner,peers] [--long]
 
@@ -67,14 +67,14 @@ def main() -> None:
         prog="bench/failover.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--millrace", default=str(ROOT / "millrace"))
-    p.add_argument("--peers-python", default=sys.executable, help="the environment that has the loaders of others")
+    p.add_argument("--peers-python", default=sys.executable, help="the Python that has torchdata, streaming and ray")
     p.add_argument("--sections", default=",".join(SECTIONS))
     p.add_argument("--long", action="store_true", help="hours instead of minutes: thousands of deaths")
     p.add_argument("--kills", type=int, help="deaths of loaders with a core free (150; --long: 3000)")
     p.add_argument("--stalls", type=int, help="deaths for each row of the trainer's table (15; --long: 200)")
     p.add_argument("--restarts", type=int, help="restarts of everything for each number of sources (5; --long: 20)")
-    p.add_argument("--rounds", type=int, help="runs of each kind whose median is taken (1; --long: 5)")
-    p.add_argument("--seconds", type=float, help="at most for one measurement (30; --long: 600)")
+    p.add_argument("--rounds", type=int, help="runs of each kind; the tables have their medians (1; --long: 5)")
+    p.add_argument("--seconds", type=float, help="limit for one measurement (30; --long: 600)")
     a = p.parse_args()
     for name, short, long in (
         ("kills", 150, 3000),

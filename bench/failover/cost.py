@@ -62,7 +62,8 @@ def steady(a: Any, work: Path, shadows: int, seconds: float, counted: bool) -> D
 
 
 def extra_records(a: Any, work: Path, shadows: int) -> float:
-    """Returns the additional records of a run without a takeover. A busy host sometimes suspects a living loader."""
+    """Returns the records that shadows read, as a part of the records that loaders read. On a busy host, a sidecar may
+    switch from a living loader; then the run is repeated, at most four times."""
     for _ in range(5):
         run = steady(a, work, shadows, min(a.seconds, 15), True)
         if not run["switched"]:
@@ -80,7 +81,7 @@ def decoded(up: Up) -> Dict[str, int]:
 
 def cost(a: Any, work: Path) -> None:
     seen: Dict[int, List[Dict[str, float]]] = {0: [], 1: [], 2: []}
-    for _ in range(a.rounds):  # they take turns, so that a busy minute affects all
+    for _ in range(a.rounds):  # in turns, so that a busy minute affects all
         for shadows in seen:
             seen[shadows].append(steady(a, work, shadows, min(a.seconds, 20), False))
     extra = {s: extra_records(a, work, s) for s in (1, 2)}

@@ -1,5 +1,5 @@
-"""The rig of every section: documents, a mixture, `millrace up` with event records, a trainer that records its
-batches."""
+"""The parts that every section uses: documents, a mixture, `millrace up` with event records, and a trainer that
+records its batches."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Up:
         return Tail(until(lambda: next(iter(self.events.glob(f"{role}-*.jsonl")), None), "an event record"))
 
     def beats(self, name: str) -> Optional[Beats]:
-        """Returns the heartbeat page of a process name, None if there is none now."""
+        """Returns the heartbeat page of the process with this name, or None without such a process."""
         for link in (self.run / "run").glob(f"{name}-*.beat"):
             try:
                 return Beats(link)

@@ -13,7 +13,7 @@ from rig import Up, percentile, table, times, until, write_documents, write_mixt
 from takeover import Route
 
 # The shape of a step, by the number of finished steps that wait beside the trainer's batch. A frame is one microbatch
-# of eight rows at 32 bytes a token. A ring has three frames from 1 MiB on, and eight smaller ones.
+# of eight rows at 32 bytes a token. A ring has three frames if a frame has 1 MiB or more, otherwise eight.
 AHEAD = {
     1: {"global_batch_size": 16, "sequence_length": 8192},
     2: {"sequence_length": 8192},
@@ -28,7 +28,7 @@ def documents(work: Path) -> dict:
 
 
 def kill(up: Up, route: Route) -> Optional[float]:
-    """Kills the loader that is in use, busy or not. Returns the time, None during a replacement."""
+    """Kills the loader that the sidecar uses, busy or idle. Returns the time, or None during a replacement."""
     beats = up.beats(route.read().using)
     if beats is None:
         return None
@@ -67,7 +67,7 @@ def stall(a: Any, work: Path) -> None:
         rows.append([f"{ahead}", "250 ms", stalls(a, work, mix, pause, a.stalls, a.seconds)])
     mix = write_mixture(work, "stall-fast", documents(work), 1)
     rows.append(["7", "20 ms", stalls(a, work, mix, 0.02, a.stalls, a.seconds)])
-    rows.append(["0: it takes all there is", "none", stalls(a, work, mix, 0.0, a.stalls, a.seconds)])
+    rows.append(["0: it never pauses", "none", stalls(a, work, mix, 0.0, a.stalls, a.seconds)])
     table(
         "Longest wait of the trainer around a loader's death, one shadow, milliseconds",
         ["steps buffered", "step", "p50", "p99", "worst", "waits over 5 ms", "deaths"],
@@ -86,7 +86,8 @@ def stall(a: Any, work: Path) -> None:
 
 
 def speed(a: Any, work: Path, shadows: int, pause: float, every: float, seconds: float) -> tuple:
-    """Returns steps per second and the share of time without waits, with regular deaths (0: none)."""
+    """Returns the steps per second, the share of time without stalls, and the number of deaths. A loader dies every
+    `every` seconds (0: never)."""
     log = work / "trainer.log"
     with Up(a.millrace, write_mixture(work, f"goodput-{shadows}", documents(work), shadows), work / "run") as up:
         up.train(pause, log)

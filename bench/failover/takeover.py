@@ -20,7 +20,7 @@ class Takeover:
     detected: float  # the sidecar asked the standby, by itself or on command
     first: float  # the sidecar has the standby's first rows
     protected: float  # a standby is ready again
-    told: bool  # the orchestrator gave the command
+    told: bool  # the sidecar switched on the orchestrator's command
 
 
 class Route:
@@ -58,7 +58,8 @@ class Route:
 
 
 def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -> Optional[Takeover]:
-    """Kills the loader at a random moment during a request. Returns None if the attempt does not count."""
+    """Sends the signal to the loader at a random moment during a request. Returns None if the attempt does not
+    count."""
     until(route.protected if shadows else route.serving, "protection")
     using = route.using
     beats = up.beats(using)
@@ -72,11 +73,11 @@ def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -
         time.sleep(0.0001)
     time.sleep(rng.choice((0, rng.uniform(0, 0.002))))
     if not route.serving() or route.using != using or not beats.pending():
-        return None  # it was replaced, or it has answered
+        return None  # the loader was replaced, or has answered
     old = route.term
     began = now()
     os.kill(beats.pid, sign)
-    if not beats.pending():  # it has answered: the next rows belong to another request
+    if not beats.pending():  # the loader has answered: the next rows belong to another request
         os.kill(beats.pid, signal.SIGCONT)
         return None
     first = until(lambda: route.read().heard > old and route.heard, "the standby")
@@ -87,7 +88,7 @@ def strike(up: Up, route: Route, rng: random.Random, sign: int, shadows: bool) -
         try:
             os.kill(beats.pid, signal.SIGCONT)
         except ProcessLookupError:
-            pass  # it was replaced
+            pass  # the loader was replaced
     after = lambda at: (at - began) / 1e6  # noqa: E731
     return Takeover(after(turned), after(route.rows[first]), after(route.guarded.get(first, now())), told)
 
@@ -104,7 +105,7 @@ def takeovers(
     env: Optional[Dict[str, str]] = None,
     before: Callable[[], None] = lambda: None,
 ) -> List[Takeover]:
-    """Returns the takeovers of at most so many deaths within so many seconds."""
+    """Returns the takeovers of at most `kills` deaths within `seconds`."""
     rng, out = random.Random(1), []
     with Up(a.millrace, mixture, work / "run", env=env) as up, Busy(busy):
         up.train(pause, work / "trainer.log")

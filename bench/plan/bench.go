@@ -13,12 +13,13 @@ import (
 
 // bench is one run of this program: its sizes, and the plans and comparisons that several goals share.
 type bench struct {
-	lengths   map[string]*workload.Histogram
-	documents int // in the table of a corpus
-	steps     int // a figure is the mean of so many
-	plans     int // a time is a percentile of so many
-	draws     int // of a mixture or a permutation
-	divide    int // the number of ranks of every goal is divided by this
+	lengths map[string]*workload.Histogram
+
+	documents int // size of the table of a corpus
+	steps     int // each figure is the mean of this number of steps
+	plans     int // each percentile is over this number of plans
+	draws     int // size of a test of mixtures or permutations
+	divide    int // divides the number of ranks of every goal
 	done      map[string]*comparison
 	drawn     map[string][]planner.Selection
 }
@@ -39,7 +40,7 @@ func newBench() (*bench, error) {
 	return b, nil
 }
 
-// scaled returns a goal's number of ranks, or fewer in a short run.
+// scaled returns a goal's number of ranks, divided by b.divide.
 func (b *bench) scaled(ranks int) int { return ranks / b.divide }
 
 // pretrain8K is the shape of most goals: web text in sequences of 8K tokens.

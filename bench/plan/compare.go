@@ -15,7 +15,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// shape describes a step: the lengths of its documents, its bins, and the ranks that they are distributed over.
+// shape describes a step: the lengths of its documents, its bins, and the ranks to which bins are distributed.
 type shape struct {
 	name    string
 	lengths *workload.Histogram
@@ -216,7 +216,8 @@ func (c *comparison) product(sel *planner.Selection, lengths []uint32) error {
 	return nil
 }
 
-// speedUp returns how much faster a step is than with best-fit bins in random order, if ranks wait in every microbatch.
+// speedUp returns the time of a step with best-fit bins in random order, divided by the time of the product's step.
+// Ranks wait for each other in every microbatch.
 func (c *comparison) speedUp() float64 {
 	return (100 + c.random.Get().FSDP) / (100 + c.varlen.Get().FSDP)
 }

@@ -182,7 +182,7 @@ func goal3(b *bench) ([]row, error) {
 	return rows, nil
 }
 
-// goal4 measures how near plans come to the column estimate and to the lower bound of the ranks' sums.
+// goal4 measures the distance of plans from the column estimate and from the lower bound of the ranks' sums.
 func goal4(b *bench) ([]row, error) {
 	pretrain32K := b.pretrain8K()
 	pretrain32K.tokens, pretrain32K.ranks, pretrain32K.columns = 32768, b.scaled(128), 4

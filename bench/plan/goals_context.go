@@ -13,7 +13,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// goal12 measures how even context-parallel ranks are inside a microbatch.
+// goal12 measures the imbalance of context-parallel ranks inside a microbatch.
 func goal12(b *bench) ([]row, error) {
 	var rows []row
 	for _, m := range []overhead.Model{overhead.Dense8B(), overhead.MoEA3B()} {
@@ -57,7 +57,7 @@ func (b *bench) contextParallel(m overhead.Model, cp int) ([]row, error) {
 		over = float64(all) / 1e4
 		if own := overhead.Sliced(plan, m, cp, pad); math.Abs(own-over) > .01 {
 			err = fmt.Errorf(
-				"cp %d, documents to %d tokens whole: the planner says %g %%, this program %g %%",
+				"cp %d, documents to %d tokens whole: the planner computes %g %%, this program %g %%",
 				cp, local, over, own,
 			)
 		}

@@ -107,7 +107,7 @@ func realistic() []float64 {
 	return []float64{.41, .17, .113, .083, .067, .049, .037, .029, .019, .0123, .0071, .0036}
 }
 
-// goal8 measures how far mixtures are from their targets, over every prefix.
+// goal8 measures the distance of mixtures from their targets, over every prefix.
 func goal8(b *bench) ([]row, error) {
 	constant, name, err := b.constantWeights()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// goal6 measures how full bins are, and checks that no document is cut that fits into a bin.
+// goal6 measures the fill of bins, and checks that no document is cut that fits into a bin.
 func goal6(b *bench) ([]row, error) {
 	var rows []row
 	for _, g := range []struct {
@@ -43,7 +43,7 @@ func goal6(b *bench) ([]row, error) {
 			return nil, err
 		}
 		if g.carry > 0 {
-			sels = sels[carryAge:] // until then the carry fills up
+			sels = sels[carryAge:] // the carry fills up in the first steps
 		}
 		f := filled(s, sels)
 		rows = append(rows, row{
@@ -73,7 +73,8 @@ func uncut(sels []planner.Selection) error {
 	return nil
 }
 
-// fills are means over steps, in percent; least is the worst step, segments and carried are numbers.
+// fills has means over steps. Fills and cut are in percent; least is the fill of the worst step. carried and segments
+// are counts.
 type fills struct {
 	ours, least, carried, segments float64
 	next, first, best, cut         float64
@@ -113,7 +114,7 @@ func (f fills) others() string {
 	)
 }
 
-// goal7 measures how fast segments are packed. The planner's own benchmark measures its packer, which is not exported.
+// goal7 measures the rate of packing. The planner's own benchmark measures its packer, which is not exported.
 func goal7(b *bench) ([]row, error) {
 	rates, err := packRates()
 	if err != nil {
@@ -176,7 +177,7 @@ func packRates() (map[string]float64, error) {
 	return rates, nil
 }
 
-// rate returns how many million segments a second are packed.
+// rate returns the millions of segments that pack handles in a second.
 func rate(lengths []uint32, pack func()) float64 {
 	const rounds = 20
 	pack()

@@ -74,7 +74,7 @@ func (b *bench) phases(ranks int) (row, error) {
 	said := float64(cost.Weigh(plan, opt.Weighing(&sels[0], workload.DataParallel(ranks))).Over.FSDP) / 1e4
 	if math.Abs(ours-said) > .01 {
 		return row{}, fmt.Errorf(
-			"encoder and backbone over %d ranks: the planner says %g %%, this program %g %%",
+			"encoder and backbone over %d ranks: the planner computes %g %%, this program %g %%",
 			ranks, said, ours,
 		)
 	}

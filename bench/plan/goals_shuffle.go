@@ -8,12 +8,12 @@ import (
 	"millrace/mixing"
 )
 
-// goal9 measures the speed and the randomness of the permutation, and checks that it is one.
+// goal9 measures the speed and the randomness of the permutation, and checks that it is a bijection.
 func goal9(b *bench) ([]row, error) {
 	slowest, all := 0.0, ""
 	for _, n := range []uint64{1e6, 1<<20 + 1, 1e9, 1<<32 + 1, 1e12, 1<<39 + 1} {
 		took := math.Inf(1)
-		for range 5 { // the best of five: other processes slow some of them down
+		for range 5 { // the best of five, because other processes slow some down
 			took = min(took, b.nanoseconds(n))
 		}
 		slowest = max(slowest, took)

@@ -56,18 +56,18 @@ func goal10(b *bench) ([]row, error) {
 			fmt.Sprintf("%d bytes", most),
 			atMost(float64(most), 16<<10),
 			fmt.Sprintf(
-				"%d carried at most; 10^10 documents of each source behind; a table of the order has 8–10 bytes a sample",
+				"%d carried at most; 10^10 documents of each source consumed; a table of the order has 8–10 bytes a sample",
 				carried,
 			),
 		},
 		{
-			"G10", "plans go on from every saved state with the same digests; one set under every topology",
+			"G10", "plans continue from every saved state with equal digests; every topology holds the same segments",
 			"yes", met, fmt.Sprintf("%d states, %d topologies", steps, topologies),
 		},
 	}, nil
 }
 
-// stateAfter returns the state of a run that has drawn so many documents of each source.
+// stateAfter returns the state of a run that has drawn the given number of documents from each source.
 func stateAfter(sources int, documents uint64) progress.State {
 	state := progress.New(sources)
 	for i := range state.Sources {
@@ -78,7 +78,7 @@ func stateAfter(sources int, documents uint64) progress.State {
 	return state
 }
 
-// follows returns an error if a saved state does not give the next step of the run that saved it.
+// follows returns an error if a selector from a saved state does not select the wanted next step.
 func follows(spec *planner.Spec, saved string, offers planner.Offers, want *planner.Selection) error {
 	if saved == "" {
 		return nil

@@ -66,7 +66,7 @@ func goal5(b *bench) ([]row, error) {
 	return rows, nil
 }
 
-// supply provides the offers of timed plans. turn is called between plans and is not timed.
+// supply provides the offers of timed plans. The benchmark calls turn between plans and does not time it.
 type supply interface {
 	planner.Offers
 	turn(progress.State) error
@@ -155,7 +155,7 @@ func timed(s shape, from supply, n int) (*timing, error) {
 	return t, nil
 }
 
-// warming is the number of first plans that do not count: they allocate memory that later plans reuse.
+// warming is the number of plans before the measurement. They allocate memory that later plans reuse.
 const warming = 3
 
 // planOne plans one step and adds its times. It returns the state after the step.
@@ -188,8 +188,8 @@ func milliseconds(sorted []time.Duration, per1000 int) float64 {
 	return sorted[(len(sorted)-1)*per1000/1000].Seconds() * 1e3
 }
 
-// points formats the shortest time, the median, the 99th percentile and the longest. On a busy machine, the shortest is
-// the least disturbed.
+// points formats the shortest time, the median, the 99th percentile and the longest. On a busy machine, other processes
+// disturb the shortest one least.
 func points(sorted []time.Duration) string {
 	return fmt.Sprintf(
 		"%.1f / %.1f / %.1f / %.1f ms",

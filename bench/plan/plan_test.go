@@ -7,7 +7,7 @@ import (
 )
 
 // TestGoals measures every goal that does not depend on the machine, at an eighth of the ranks and with one step each.
-// It lists the goals that are missed, and fails if another one is.
+// It lists the missed goals, and fails if another goal is missed.
 func TestGoals(t *testing.T) {
 	b, err := newBench()
 	if err != nil {

@@ -70,8 +70,8 @@ func memory(b *bench, out io.Writer) error {
 	return nil
 }
 
-// held plans some steps from a state on and keeps the newest plans. It returns the bytes of the heap in use and of the
-// state.
+// held plans some steps from a state on and keeps the newest plans. It returns the bytes of the heap in use, and the
+// bytes of the state.
 func held(
 	spec *planner.Spec,
 	begin progress.State,

@@ -7,7 +7,7 @@ import (
 	"millrace/bench/plan/overhead"
 )
 
-// compareOwn compares balancers on a shape of the user's. ratio is the model's.
+// compareOwn compares balancers on the user's shape. ratio is S* of the model.
 func compareOwn(out io.Writer, s shape, ratio float64) error {
 	m := overhead.Model{Name: fmt.Sprintf("S* %g", ratio), Ratio: ratio}
 	fmt.Fprintf(out, "%s: %d documents, mean length %.0f tokens\n", s.name, s.lengths.Documents(), s.lengths.Mean())

@@ -15,13 +15,13 @@ type row struct {
 	beside string // baselines of the same run
 }
 
-// result says whether a goal is met.
+// result is the verdict on a goal.
 type result string
 
 const (
 	met     result = "ok"
 	missed  result = "**missed**"
-	printed result = "–" // the row has no goal
+	printed result = "–" // a figure without a goal
 )
 
 // atMost returns met if the figure does not exceed the limit.

@@ -46,7 +46,7 @@ class Chart:
     labels: List[Tuple[float, str, str]] = dataclasses.field(
         default_factory=list
     )  # y, text and colour, at the right end
-    words: bool = True  # whether the words of events are shown
+    words: bool = True  # shows the words of events
     name: str = "step"  # of the x axis, shown at its right end
 
     def bounds(self) -> Point:

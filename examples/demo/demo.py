@@ -144,7 +144,7 @@ def need_clean(run: Run, say: Say) -> None:
     """Raises an error if a process or a socket of the run is left."""
     if left := run.left_behind():
         raise RunFailed(f"left behind by {run.directory}: {', '.join(left)}")
-    say("no process and no socket of it is left")
+    say("no process and no socket of the run is left")
 
 
 def planned(binary: Path, size: Size, place: Path) -> Dict[int, str]:
@@ -200,7 +200,7 @@ def summarise(size: Size, steps: List[Step], say: Say) -> None:
 
 
 def ahead(first: List[Step], second: List[Step]) -> List[Step]:
-    """Returns the steps that count: the first part up to its checkpoint, then the second part."""
+    """Returns the steps behind the final weights: the first part up to its checkpoint, then the second part."""
     return [s for s in first if s.step < second[0].step] + second
 
 
@@ -257,10 +257,10 @@ def demonstrate(binary: Path, size: Size, model: str, place: Path, picture: Opti
 
 
 def prepare(place: Path) -> None:
-    """Returns an empty directory for the demo. It deletes only the files of an earlier demo."""
+    """Makes an empty directory for the demo. Deletes only the files of an earlier demo."""
     if place.exists() and any(place.iterdir()):
         if not (place / MARK).exists():
-            raise RunFailed(f"{place} holds something else than an earlier demo: name another directory with --dir")
+            raise RunFailed(f"{place} holds something else than an earlier demo; name another directory with --dir")
         shutil.rmtree(place)
     place.mkdir(parents=True, exist_ok=True)
     (place / MARK).touch()
@@ -297,7 +297,7 @@ def main() -> int:
         model = ("torch" if torch else "numpy") if args.model == "auto" else args.model
         demonstrate(args.binary.resolve(), QUICK if args.quick else FULL, model, place, args.picture)
     except KeyboardInterrupt:
-        print("\ndemo: interrupted; everything it started was stopped", file=sys.stderr)
+        print("\ndemo: interrupted; all its processes were stopped", file=sys.stderr)
         return 130
     except (RunFailed, corpus.CorpusError, millrace.RunError, OSError) as e:
         print(f"\ndemo: {e}", file=sys.stderr)

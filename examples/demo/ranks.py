@@ -25,9 +25,9 @@ class Step:
     loss: float  # nats a label
     digest: str  # content digest, from the segments that the trainers got
     tokens: Dict[str, int]  # of each source
-    fill: float  # the tokens' part of all places
+    fill: float  # the part of all places that hold tokens
     seconds: float  # since the previous step; 0 for the first of a part
-    waited: float  # seconds, of the rank that waited longest for batches
+    waited: float  # the longest wait of a rank for its batches, in seconds
     saved: str = ""
 
     def total(self) -> int:
@@ -133,7 +133,7 @@ class LoaderKill:
         self._began = time.monotonic()
 
     def look(self) -> bool:
-        """Returns true once, when status shows the successor."""
+        """Returns true at the first call that finds the successor in the status, otherwise false."""
         if not self.killed or self.successor or time.monotonic() - self._looked < 0.05:
             return False
         for role in self.run.roles():

@@ -67,8 +67,8 @@ def _loss(f: Facts, words: bool = True) -> Chart:
 
 
 def _smooth(points: Sequence[Tuple[float, float]], reach: int) -> List[Tuple[float, float]]:
-    """Returns the mean of each point with up to `reach` neighbours on each side. The steep beginning takes equally many
-    on both sides."""
+    """Returns the mean of each point with up to `reach` neighbours on each side. Near the steep
+    beginning, both sides have equally many."""
     out = []
     for i, (x, _) in enumerate(points):
         near = points[max(0, i - reach) : i + min(reach, i) + 1]

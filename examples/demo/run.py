@@ -27,7 +27,7 @@ def millrace(binary: Path, *args: object, allowed: int = 0) -> str:
 
 def last_line(text: str) -> str:
     """Returns the last line of stderr, which has the reason of a failure."""
-    return ([line for line in text.splitlines() if line.strip()] or ["it said nothing"])[-1]
+    return ([line for line in text.splitlines() if line.strip()] or ["it printed no reason"])[-1]
 
 
 class Run:

@@ -91,7 +91,7 @@ def test_demo_runs_to_its_end(binary: Path, tmp_path: Path) -> None:
     assert page.count('class="chart"') == 5 and page.count(">equal<") == 6 and ">differ<" not in page
     assert "{{" not in page
     assert not re.search(r'(src|href)=|@import|https?://(?!www\.w3\.org/2000/svg")', page), (
-        "the page needs something else"
+        "the page loads another file"
     )
     assert picture.stat().st_size < 150_000
 
@@ -113,11 +113,11 @@ def test_interrupted_demo_leaves_nothing(binary: Path, tmp_path: Path) -> None:
     demo.send_signal(signal.SIGINT)
     _, said = demo.communicate(timeout=DEADLINE)
     assert demo.returncode == 130
-    assert said.strip() == "demo: interrupted; everything it started was stopped"
+    assert said.strip() == "demo: interrupted; all its processes were stopped"
     assert processes(place) == []
 
 
-def test_what_is_not_a_demo_stays(binary: Path, tmp_path: Path) -> None:
+def test_other_files_stay(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     done = subprocess.run(command(binary, tmp_path), capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 1

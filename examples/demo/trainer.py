@@ -40,8 +40,8 @@ class Orders:
     rate: float
     steps: int  # of the whole training, for the learning rate
     resume: Optional[Path] = None  # the checkpoint to begin from
-    save: Optional[Path] = None  # the path of the checkpoint to write,
-    save_after: int = -1  # after this step
+    save: Optional[Path] = None  # the path of the checkpoint
+    save_after: int = -1  # write the checkpoint after this step
     leave_after: int = -1  # leave before the batch after this step
 
 

@@ -109,8 +109,8 @@ func LongestProcessingTime(
 	return cost, lost / total
 }
 
-// LongestPhases gives the dearest document first, each to the rank with the least weight so far. weight makes one
-// number of the costs in both phases.
+// LongestPhases takes the dearest document first and gives each to the rank with the least weight so far. weight
+// combines the costs of both phases into one number. It returns the load of each rank.
 func LongestPhases(costs []overhead.Phases, ranks int, weight func(overhead.Phases) float64) []overhead.Phases {
 	order := slices.Clone(costs)
 	slices.SortFunc(order, func(a, b overhead.Phases) int { return int(math.Copysign(1, weight(b)-weight(a))) })
@@ -128,7 +128,7 @@ func LongestPhases(costs []overhead.Phases, ranks int, weight func(overhead.Phas
 	return loads
 }
 
-// RandomPhases gives every rank the same number of random documents.
+// RandomPhases gives every rank the same number of random documents. It returns the load of each rank.
 func RandomPhases(costs []overhead.Phases, ranks int, rng *rand.Rand) []overhead.Phases {
 	loads := make([]overhead.Phases, ranks)
 	for at, i := range rng.Perm(len(costs)) {
@@ -226,7 +226,8 @@ func (p parts) merge(o parts, bins int) parts {
 	return out
 }
 
-// Gap returns by how many percent the largest sum exceeds its lower bound: the mean, or the dearest segment.
+// Gap returns by how many percent the largest sum exceeds its lower bound: the larger of the mean and the dearest
+// segment.
 func Gap(sums []float64, dearest float64) float64 {
 	total := 0.0
 	for _, x := range sums {

@@ -9,7 +9,7 @@ import (
 	"millrace/bench/plan/overhead"
 )
 
-// A wrong baseline would flatter the product: no token may be lost, and no bin may be overfull.
+// Baselines lose no token and overfill no bin. Otherwise the comparison would favour the product.
 func TestBaselinesLoseNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	m := overhead.Dense8B()

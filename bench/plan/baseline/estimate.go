@@ -33,7 +33,7 @@ func ColumnEstimate(lengths []uint32, m overhead.Model, ranks, columns int, room
 	return 100 * (least/(l.total/float64(ranks)) - 1)
 }
 
-// leveller holds a step whose dearest documents are seeds: each is placed first in a microbatch of the first columns.
+// leveller holds a step. Its dearest documents are seeds: each is placed first in a microbatch of the first columns.
 type leveller struct {
 	ranks      int
 	model      overhead.Model
@@ -44,7 +44,7 @@ type leveller struct {
 	load, room []float64 // by microbatch: cost, tokens
 }
 
-// seed places the documents that are dearer than a limit. It reports whether there are any.
+// seed places the documents that are dearer than a limit. It reports whether it placed any.
 func (l *leveller) seed(limit float64) (some bool) {
 	for l.seeds < min(len(l.load), len(l.order)) {
 		n := l.lengths[l.order[l.seeds]]

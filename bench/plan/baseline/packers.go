@@ -1,5 +1,5 @@
 // Package baseline has the methods that plans are compared with: packers, balancers, and rules that draw a mixture.
-// None of it is the planner's code.
+// They do not use the planner's packers, placement or apportionment.
 package baseline
 
 import (
@@ -17,8 +17,8 @@ type Packing struct {
 
 const noBin = -1
 
-// BestFitDecreasing takes the longest segment first and puts each into the fullest bin that has room. At most limit
-// bins are opened; 0 is no limit.
+// BestFitDecreasing takes the longest segment first and puts each into the fullest bin that has room. It opens
+// at most limit bins; 0 means no limit.
 func BestFitDecreasing(lengths []uint32, capacity uint32, limit int) Packing {
 	p := Packing{bin: make([]int, len(lengths))}
 	stacks := make([][]int32, capacity+1) // bins by the room that is left
@@ -116,7 +116,7 @@ func FirstFit(lengths []uint32, capacity uint32) Packing {
 	return p
 }
 
-// Fill returns how full the bins are, in percent.
+// Fill returns the tokens in percent of the capacity of the bins in use.
 func (p Packing) Fill(lengths []uint32, capacity uint32) float64 {
 	sum := 0.0
 	for i, l := range lengths {
@@ -149,8 +149,8 @@ func Concatenate(lengths []uint32, capacity uint32) (pieces []uint32, p Packing,
 	return pieces, p, cut
 }
 
-// Costs returns the cost of each of the first bins, and the part of the tokens that strands because it lies in another
-// bin or in none.
+// Costs returns the cost of each of the first bins. Tokens in later bins and tokens without a bin are stranded; Costs
+// returns their part of all tokens.
 func (p Packing) Costs(lengths []uint32, m overhead.Model, bins int) (cost []float64, stranded float64) {
 	cost = make([]float64, bins)
 	all, lost := 0.0, 0.0

@@ -1,5 +1,5 @@
-// Package overhead computes how long ranks wait for each other, by the modelled cost of their documents. It shares no
-// code with the planner, so that the benchmark can check the planner's own figures.
+// Package overhead computes the time that ranks wait for each other, by the modelled cost of their documents. It shares
+// no code with the planner, so that the benchmark can check the planner's own figures.
 package overhead
 
 import (
@@ -68,9 +68,12 @@ const Stages = 8
 // Percent is the time of a step above the mean rank's, in percent. The mean is over the placed documents, so stranded
 // documents do not count as saved time.
 type Percent struct {
-	FSDP float64 // sum over columns of the dearest rank in each
-	DP   float64 // the dearest rank's sum
-	PP8  float64 // the dearest rank's sum, plus its dearest microbatch once for each stage but the first
+	// FSDP is the sum over columns of the dearest rank's cost in each.
+	FSDP float64
+	// DP is the dearest rank's sum.
+	DP float64
+	// PP8 is the dearest rank's sum, plus its dearest microbatch for each of the Stages - 1 later stages.
+	PP8 float64
 }
 
 // Overheads returns the overheads of a step.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The grid is small enough to compute its overheads by hand.
+// The expected overheads of the small grid were computed by hand.
 func TestOverheads(t *testing.T) {
 	g := &Grid{Ranks: 2, Columns: 2, Load: []float64{3, 1, 2, 2}}
 	want := Percent{FSDP: 25, DP: 0, PP8: 100 * ((4+7*3)/(4*4.5) - 1)}

@@ -18,7 +18,7 @@ type Corpus struct {
 	orders []mixing.Permutation
 }
 
-// NewCorpus draws a table of so many documents for so many sources.
+// NewCorpus draws a table of documents, and an order of the table for each source.
 func NewCorpus(h *Histogram, documents, sources int) *Corpus {
 	c := &Corpus{table: make([]uint32, documents)}
 	rng := rand.New(rand.NewPCG(Seed, 1))
@@ -48,7 +48,7 @@ func (c *Corpus) Peek(source int, ordinal millrace.Ordinal) (millrace.SampleMeta
 	}, planner.Ready
 }
 
-// Blocks offers a corpus whose sources are read in blocks, so that states contain seek points.
+// Blocks offers a corpus as if its sources were read in blocks, so that states contain seek points.
 type Blocks struct{ *Corpus }
 
 // SeekPoint implements planner.SeekPoints. The block of an ordinal begins up to 5,000 records before it.
@@ -57,7 +57,7 @@ func (Blocks) SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint {
 	return millrace.SeekPoint{Ordinal: begin, Epoch: 3, EpochStart: at / 2, Shard: 4095, Block: 700, Record: 9_000_000}
 }
 
-// Spec describes an endless run: so many bins of so many tokens in a step, and one source for each weight.
+// Spec describes an endless run with one source for each weight. Each step has bins of the given number of tokens.
 func Spec(tokens uint32, bins int, weights ...string) (*planner.Spec, error) {
 	spec := &planner.Spec{
 		SequenceLength: tokens, GlobalBatch: bins, PadMultiple: 1,

@@ -31,7 +31,8 @@ func mixtures() map[string][]class {
 	}
 }
 
-// The bounds of a generated histogram: lengths above 2048 keep 11 binary digits, so that the file stays small.
+// The bounds of a generated histogram. Lengths above 2048 keep their 11 highest binary digits, so that the
+// file stays small.
 const (
 	generatedDocuments = 4_000_000
 	generatedLongest   = 1 << 20

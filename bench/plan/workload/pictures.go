@@ -12,7 +12,7 @@ import (
 // token.
 type Pictures struct{ lengths []millrace.Lengths }
 
-// NewPictures draws a table of so many documents.
+// NewPictures draws a table of the given number of documents.
 func NewPictures(documents int) Pictures {
 	rng := rand.New(rand.NewPCG(Seed, 11))
 	draw := func(median, sigma, least, most float64) uint32 {

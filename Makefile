@@ -56,8 +56,8 @@ bench-tokenizer: ## our tokenizer beside tiktoken and tokenizers
 bench-stream: ## files to trainer: tokens/s beside a peer, start-up, idle CPU, memory
 	bench/stream.sh
 
-# GOALS=G1,G5 measures some goals. PLANS=200 times only 200 plans. LENGTHS=file compares balancers on your own lengths; see
-# go run ./bench/plan -h
+# GOALS=G1,G5 measures some goals. PLANS=200 times only 200 plans. LENGTHS=file compares balancers on your own lengths;
+# `go run ./bench/plan -h` describes the file.
 bench-plan: build ## the planner's goals beside baselines of the same run, and the value of balance in wall time
 	GOMAXPROCS=1 go run ./bench/plan $(if $(GOALS),-goals $(GOALS)) $(if $(PLANS),-plans $(PLANS)) \
 		$(if $(LENGTHS),-lengths $(LENGTHS))

@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--step-ms", type=float, default=5.0, help="pause before a batch of `ready` (5); each MiB of the batch adds 2 ms"
+        "--step-ms", type=float, default=5.0, help="pause before a batch of `ready` (5); each MiB of a batch adds 2 ms"
     )
     options = parser.parse_args()
     ways: List[Any] = [Millrace, ShmQueue]

@@ -31,7 +31,14 @@ def test_quickstart_runs_as_written(binary: Path, tmp_path: Path) -> None:
     }
     outputs = []
     for _ in range(2):
-        done = subprocess.run(["bash", "-e", "-c", quickstart()], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            ["bash", "-e", "-c", quickstart()],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
         outputs.append(done.stdout)
     first, second = outputs

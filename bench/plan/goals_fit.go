@@ -49,7 +49,9 @@ func goal13(b *bench) ([]row, error) {
 // guessed returns the true FSDP overhead of plans that were placed by guessed costs. If fit is not nil, trainers report
 // the time of every microbatch to it: a constant of a twentieth of the mean microbatch, its true cost, and 1 % of
 // noise.
-func (s shape) guessed(sels []planner.Selection, guess, truth overhead.Model, fit *feedback.Calibration) (float64, error) {
+func (s shape) guessed(
+	sels []planner.Selection, guess, truth overhead.Model, fit *feedback.Calibration,
+) (float64, error) {
 	rng := rand.New(rand.NewPCG(workload.Seed, 13))
 	var over overhead.Mean
 	for i := range sels {

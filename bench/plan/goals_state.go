@@ -56,7 +56,8 @@ func goal10(b *bench) ([]row, error) {
 			fmt.Sprintf("%d bytes", most),
 			atMost(float64(most), 16<<10),
 			fmt.Sprintf(
-				"%d carried at most; 10^10 documents of each source consumed; a table of the order has 8–10 bytes a sample",
+				"%d carried at most; 10^10 documents of each source consumed; "+
+					"a table of the order has 8–10 bytes a sample",
 				carried,
 			),
 		},

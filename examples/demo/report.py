@@ -172,7 +172,7 @@ def _subtitle(f: Facts) -> str:
     return (
         f"A GPT with {f.shape.size() / 1e6:.1f} M parameters, computed by {kind}, "
         f"learnt from {sum(f.documents.values()):,} documents of this machine in "
-        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed on the way, and its shadow took over. "
+        f"{f.seconds:.0f} seconds, corpus and checks included. A loader was killed, and its shadow took over. "
         "The training was stopped and resumed from its checkpoint on other ranks."
     )
 

@@ -5,8 +5,8 @@ import (
 	"millrace/orchestrator/planner"
 )
 
-// Vast offers any number of sources with any number of documents. It computes each length from the document's address and
-// stores none.
+// Vast offers any number of sources with any number of documents. It computes each length from the document's
+// address and stores none.
 type Vast struct {
 	Lengths []uint32
 	Each    uint64 // documents in an epoch of a source

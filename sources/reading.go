@@ -61,7 +61,7 @@ func (s *Source) Document(dst []uint32, r *Record, tell func()) ([]uint32, error
 // Lengths returns a view of the lengths known now. The caller closes it.
 func (s *Source) Lengths() *LengthView { return s.lengths.view() }
 
-// Remember keeps lengths just found, of one shard.
+// Remember keeps newly found lengths of one shard.
 func (s *Source) Remember(shard uint32, found []kept.Length) { s.kept.Remember(shard, found) }
 
 // DocumentCheck returns a check of the source's documents.

@@ -35,8 +35,8 @@ var errStopped = errors.New("feed has stopped")
 // Feed reads one stripe of one source ahead of need. Run does the work; the other methods may be called at the same
 // time as Run and as each other.
 //
-// One mutex guards all state that changes. Decoders read, decode and tokenise without it. The only locks taken under it
-// are those of the budget and of the source, which never call back under theirs.
+// One mutex guards all state that changes. Decoders read, decode and tokenise without it. Under it the feed takes only
+// the locks of the budget and of the source. Budget and source never call back under their locks.
 type Feed struct {
 	src    *sources.Source
 	stripe order.Stripe

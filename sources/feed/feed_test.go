@@ -323,7 +323,7 @@ func TestFeedRemembers(t *testing.T) {
 				t.Fatalf("stats %+v, %v: want %d records and their lengths", st, err, c.total())
 			}
 			y := x
-			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers do without it
+			y.tokenizer = sameTokens(func([]byte) []uint32 { panic("tokenised again") }) // offers need no tokens
 			second := y.open(t, dir)
 			f = New(second, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
 			stop = running(t, f)
@@ -369,7 +369,7 @@ func TestFeedManyParts(t *testing.T) {
 	}
 }
 
-// TestFeedTokens: formats of tokens know their lengths; their tokens are served unchanged.
+// TestFeedTokens: formats of tokens have their lengths; their tokens are served unchanged.
 func TestFeedTokens(t *testing.T) {
 	c := randomCorpus(5, 3, 80)
 	dir := c.write(t)

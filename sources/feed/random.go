@@ -88,7 +88,7 @@ func (r *randomRead) pass(w wanted, id millrace.SampleID, tokens []uint32, bad *
 	return err
 }
 
-// read makes documents, those of one block together.
+// read makes documents, the documents of one block together.
 func (r *randomRead) read(ctx context.Context, documents []wanted) error {
 	if r.src.Global() != nil {
 		walk := r.src.Global().Lookup()

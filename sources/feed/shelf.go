@@ -11,8 +11,8 @@ import (
 // shelfBytes bounds the tokens of a shelf.
 const shelfBytes = 16 << 20
 
-// shelf keeps documents that random-access reads made: those of a standby, and those of every feed of a seekable source
-// until its spans hold most of the requested documents. The feed's mutex guards it.
+// shelf keeps documents that random-access reads made. A standby has one, and so has every feed in global order, until
+// its spans hold most of the requested documents. The feed's mutex guards it.
 type shelf struct {
 	below     millrace.Ordinal   // no ordinal below is requested any more
 	seekPoint millrace.SeekPoint // the newest known one that is not after below; block orders

@@ -17,7 +17,7 @@ type Skipped struct {
 	Side   bool // the file surely holds no records
 }
 
-// sifter decides which files belong to a source. It lists those that do not.
+// sifter decides which files belong to a source. It lists the others as skipped.
 type sifter struct {
 	format  string // of the source
 	skipped []Skipped
@@ -53,7 +53,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 		case err != nil && isData:
 			return false, err
 		case err != nil:
-			f.skip(file, "it is a link that leads nowhere")
+			f.skip(file, "it is a link to a missing file")
 			return false, nil
 		case st.IsDir():
 			f.skip(file, "a link to a directory is not followed")
@@ -67,7 +67,7 @@ func (f *sifter) belongs(file string, e fs.DirEntry) (bool, error) {
 	case k.side:
 		f.skipSide(file)
 	case k.format == "":
-		f.skip(file, "its name does not tell a format")
+		f.skip(file, "its name has no ending of a known format")
 	case isData && k.unread != "":
 		return false, unreadError(file, k)
 	case k.format == megatronFormat:
@@ -106,8 +106,8 @@ func (f *sifter) belongsToDataset(file string) bool {
 	return false
 }
 
-// wants reports whether a file that a wildcard leads to belongs to the source. Only side files, indexes of other
-// programs and data in a packing that is not read do not.
+// wants reports whether a file that a wildcard leads to belongs to the source. Side files, indexes of other programs
+// and data in a packing that is not read do not belong to it.
 func (f *sifter) wants(file string) (bool, error) {
 	k := kindOf(file)
 	data := strings.TrimSuffix(file, filepath.Ext(file))
@@ -126,7 +126,7 @@ func (f *sifter) wants(file string) (bool, error) {
 	return false, nil
 }
 
-// skippedHint returns the end of an error that nothing was found: the first skipped file.
+// skippedHint returns the end of the error of a path without files. It names the first skipped file.
 func (f *sifter) skippedHint() string {
 	if len(f.skipped) == 0 {
 		return ""

@@ -20,7 +20,7 @@ type File struct {
 	Inode    uint64
 	Size     int64
 	Modified int64 // nanoseconds since 1970
-	Changed  int64 // likewise, of content, owner, mode or names
+	Changed  int64 // the last change of content, owner, mode or names, likewise
 }
 
 // OfPath returns the identity of the file at a path.

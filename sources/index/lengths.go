@@ -173,7 +173,7 @@ func (l *Lengths) value(key, w uint64) (value uint32, ok bool) {
 }
 
 // Put remembers a record's length. It ignores records that are not in the shard, and lengths that have no word. A known
-// length stays, whatever a later reading finds, because plans depend on it.
+// length stays, also if a later reading finds another, because plans depend on it.
 func (l *Lengths) Put(record uint64, tokens uint32) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

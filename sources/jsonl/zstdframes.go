@@ -45,8 +45,8 @@ func newZstdWalk() *zstdWalk { return &zstdWalk{part: atMagic, want: 4} }
 // between reports whether a file may end here.
 func (z *zstdWalk) between() bool { return z.part == atMagic }
 
-// see takes the wanted bytes and returns how many to skip before the next. It returns -1 to see the same bytes again,
-// together with those that follow.
+// see takes the wanted bytes and returns the number of bytes to skip before the next. After -1, the caller passes the
+// same bytes again, with the bytes that follow.
 func (z *zstdWalk) see(b []byte) (skip int64, err error) {
 	switch z.part {
 	case atMagic:

@@ -114,7 +114,7 @@ func (s *Store) Lengths(shard uint32) Lengths {
 	return st
 }
 
-// Remember keeps lengths just found, of one shard. Those of a shard that is not counted yet wait in memory.
+// Remember keeps newly found lengths of one shard. Lengths of a shard that is not counted yet wait in memory.
 func (s *Store) Remember(shard uint32, found []Length) {
 	if s.open == nil || len(found) == 0 {
 		return

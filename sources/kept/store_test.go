@@ -8,7 +8,7 @@ import (
 	"millrace/sources/index"
 )
 
-// TestLengthsBeforeTheCount: lengths of a shard that is not counted yet are kept as soon as it is.
+// TestLengthsBeforeTheCount: lengths of a shard are kept as soon as the shard is counted.
 func TestLengthsBeforeTheCount(t *testing.T) {
 	shard := Shard{Path: "a", Digest: millrace.Digest{1}}
 	s, err := Open(Config{Dir: t.TempDir(), FS: index.OSFS(), Log: slog.New(slog.DiscardHandler), Limit: 1 << 20,

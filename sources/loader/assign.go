@@ -14,7 +14,7 @@ import (
 	"millrace/sources/order"
 )
 
-// read begins a stripe. If the stripe is being read already, and nothing that is needed was released, that reading goes
+// read begins a stripe. If the loader already reads the stripe, and has released no needed document, that reading goes
 // on. Only the session calls read.
 func (l *Loader) read(ctx context.Context, out *reporter, order *proto.ReadFrom, group *errgroup.Group) error {
 	of := stripe{order.Source, order.Stripe}
@@ -178,7 +178,7 @@ func (l *Loader) offer(ctx context.Context, r *reading) error {
 		l.cfg.Fail.Hit("loader/offer/before")
 		r.mu.Lock()
 		r.told = append(r.told, b)
-		// A lost stream is no fault of the reading: a new session gets everything in told.
+		// A lost stream is no fault of the reading: the next session repeats the batches in told.
 		_ = r.out.send(r.term.Load(),
 			&proto.LoaderEvent{Event: &proto.LoaderEvent_Offers{Offers: offers(r.of.source, r.of.index, b)}})
 		r.mu.Unlock()

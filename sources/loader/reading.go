@@ -41,8 +41,8 @@ type reading struct {
 	failed  bool             // the feed has ended with an error
 }
 
-// adopt gives a reading to a new session, if nothing that the session needs was released. It repeats the offers from
-// the requested ordinal on. A standby that gets an order to read is promoted.
+// adopt gives a reading to a new session, unless a document that the session needs was released. It repeats the offers
+// from the requested ordinal on. A standby that gets an order to read is promoted.
 func (r *reading) adopt(out *reporter, order *proto.ReadFrom) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,7 +70,7 @@ func chunksOf(f sources.File, meta *format.FileMetaData, col *column, end int64)
 		}
 	}
 	if rows != meta.NumRows {
-		return nil, damaged(f, "its row groups have %d rows, its footer says %d", rows, meta.NumRows)
+		return nil, damaged(f, "its row groups have %d rows, its footer declares %d", rows, meta.NumRows)
 	}
 	return out, nil
 }
@@ -102,8 +102,8 @@ func (c *chunk) fill(f sources.File, cc *format.ColumnChunk, col *column, end in
 		c.start = d
 	}
 	if m.TotalCompressedSize < 0 || c.start < 4 || c.start > end || m.TotalCompressedSize > end-c.start {
-		return damaged(f, "row group %d: column %v is said to lie at byte %d with %d bytes, pages end at %d", c.group,
-			col.path, c.start, m.TotalCompressedSize, end)
+		return damaged(f, "row group %d: the footer puts column %v at byte %d with %d bytes, and pages end at %d",
+			c.group, col.path, c.start, m.TotalCompressedSize, end)
 	}
 	c.end = c.start + m.TotalCompressedSize
 	return nil
@@ -153,11 +153,11 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 	packed, size := int64(h.CompressedPageSize), int64(h.UncompressedPageSize)
 	switch {
 	case packed < 0 || packed > c.end-off:
-		return 0, fmt.Errorf("it is said to have %d bytes, its row group has %d more", packed, c.end-off)
+		return 0, fmt.Errorf("its header declares %d bytes, its row group has %d more", packed, c.end-off)
 	case size < 0 || size > mostPage || packed > mostPage:
-		return 0, fmt.Errorf("%d bytes, at most %d are read", size, mostPage)
+		return 0, fmt.Errorf("its header declares %d bytes unpacked, at most %d are read", size, mostPage)
 	case size > freeRatio && size > mostRatio*max(packed, 1):
-		return 0, fmt.Errorf("%d bytes are said to unpack to %d", packed, size)
+		return 0, fmt.Errorf("its header declares that %d bytes unpack to %d", packed, size)
 	}
 	// The statistics are of no use here and take memory.
 	var values int32
@@ -185,7 +185,7 @@ func (c *chunk) check(h *format.PageHeader, off int64) (rows int64, err error) {
 		}
 	}
 	if values < 0 || values > mostValues || rows > c.rows {
-		return 0, fmt.Errorf("it is said to have %d values", values)
+		return 0, fmt.Errorf("its header declares %d values", values)
 	}
 	return rows, nil
 }

@@ -1,8 +1,8 @@
 // Package parquet reads one string or binary column of Parquet files.
 //
-// A record is a row. A page is the unit of memory and of random access, whatever the size of its row group. Pages are
-// found by their headers and decoded here. No memory is allocated before a header's numbers are checked. A null, or
-// text that is not UTF-8, costs its row. A page that cannot be decoded is damage to the file.
+// A record is a row. A page is the unit of memory and of random access, for row groups of any size. Pages are found by
+// their headers and decoded here. No memory is allocated before a header's numbers are checked. A null, or text that is
+// not UTF-8, costs its row. A page that cannot be decoded is damage to the file.
 package parquet
 
 import (

@@ -143,7 +143,7 @@ func (f Fixture) attempt(ctx context.Context, files Files, mk New) (got []record
 }
 
 // Fuzz reads one shard of arbitrary bytes. It fails on a panic, an endless read, records that differ between scan and
-// read, or an error that is not the file's.
+// read, or an error other than ErrDamaged and ErrInvalid.
 func Fuzz(t *testing.T, mk New, f Fixture) {
 	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
 	defer cancel()

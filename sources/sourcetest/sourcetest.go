@@ -161,7 +161,7 @@ func sampleOf(all []record) []int {
 	return sample(len(all), int(max(1, min(16, (1<<20)/(raw+1)))))
 }
 
-// Open opens and scans a fixture. It returns the first error, or a record that is not the expected one as an error.
+// Open opens and scans a fixture. It returns the first error. A record that differs from the expected one is an error.
 func Open(t testing.TB, mk New, f Fixture) error {
 	s, err := f.open(t.Context(), f.Files, mk, nil)
 	if err != nil {

@@ -36,7 +36,7 @@ type mark struct {
 	there bool
 }
 
-// Name returns the name of the known vocabulary. For a rank file that is not known it is the file's name without its
+// Name returns the name of the known vocabulary. For an unknown rank file, the name is the file's name without its
 // ending.
 func (e *Encoding) Name() string { return e.name }
 

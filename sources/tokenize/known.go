@@ -76,7 +76,7 @@ func (l *specialList) number(before string, first int, end uint32) {
 	}
 }
 
-// llama3Specials are those of llama3/tokenizer.py in llama-models: 256 from id 128000 on.
+// llama3Specials returns the special tokens of llama3/tokenizer.py in llama-models: 256 from id 128000 on.
 func llama3Specials() map[string]uint32 {
 	l := specialsFrom(128000)
 	l.add("<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>",
@@ -86,7 +86,7 @@ func llama3Specials() map[string]uint32 {
 	return l.ids
 }
 
-// llama4Specials are those of llama4/tokenizer.py in llama-models: 2,048 from id 200000 on.
+// llama4Specials returns the special tokens of llama4/tokenizer.py in llama-models: 2,048 from id 200000 on.
 func llama4Specials() map[string]uint32 {
 	l := specialsFrom(200000)
 	l.add("<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
@@ -106,7 +106,7 @@ func llama4Specials() map[string]uint32 {
 	return l.ids
 }
 
-// qwenSpecials are those of qwen_tokenizer.py in dashscope: 208 from id 151643 on.
+// qwenSpecials returns the special tokens of qwen_tokenizer.py in dashscope: 208 from id 151643 on.
 func qwenSpecials() map[string]uint32 {
 	l := specialsFrom(151643)
 	l.add(endOfText, "<|im_start|>", "<|im_end|>")
@@ -114,7 +114,7 @@ func qwenSpecials() map[string]uint32 {
 	return l.ids
 }
 
-// isAsKnown reports whether a definition is that of the known vocabulary.
+// isAsKnown reports whether a definition gives the same ids as the known one.
 func (d *definition) isAsKnown(known *definition) bool {
 	return d.pattern == known.pattern && d.nfc == known.nfc && d.bos == known.bos && d.eos == known.eos &&
 		maps.Equal(d.specials, known.specials)

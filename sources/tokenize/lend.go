@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lender keeps idle encoders. An encoder is expensive to make and gets faster with use. So a process keeps about one a
-// processor, however many goroutines encode now and then.
+// lender keeps idle encoders. An encoder is expensive to make and gets faster with use. So a process keeps about one
+// for each processor, also if many goroutines encode now and then.
 type lender struct {
 	mu   sync.Mutex
 	idle []*Encoder // the last used one at the end

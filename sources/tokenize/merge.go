@@ -5,8 +5,9 @@ import "math/bits"
 // scanMax is the longest piece whose parts fit the bits of a word. Longer pieces are merged in windows.
 const scanMax = 64
 
-// merger encodes one piece by byte pair encoding. Of all neighbours that merge into a token, those of the lowest rank
-// merge first, and of equals the leftmost, until none is left. It is scratch of one encoder.
+// merger encodes one piece by byte pair encoding. Of all neighbours that merge into a token, the pair of the lowest
+// rank merges first, and of equals the leftmost. This goes on until no pair merges. The merger is scratch of one
+// encoder.
 type merger struct {
 	table   *mergeTable
 	tokens  [scanMax]uint32 // by the part's first byte

@@ -219,7 +219,7 @@ func lengthChanged(was, is uint32) string {
 	return fmt.Sprintf("it was offered with %d tokens and has %d: the file or the length store changed", was, is)
 }
 
-// isReject reports whether a slot of a known span was offered as a reject: its length is 0 whatever its record holds
+// isReject reports whether a slot of a known span was offered as a reject: its length is 0, also if its record is good
 // now.
 func (d *Decoder) isReject(i uint32) bool {
 	_, ok := d.part.Rejects[i]

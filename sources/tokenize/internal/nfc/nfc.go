@@ -29,8 +29,8 @@ func Append(dst, text []byte) []byte {
 	return dst
 }
 
-// segment returns the end of the first characters of text that may combine with each other and with none of those that
-// follow.
+// segment returns the end of the first segment of text. Its characters may combine with each other, and with no later
+// character.
 func segment(text []byte) int {
 	for i := 0; i < len(text); {
 		p := norm.NFC.Properties(text[i:])

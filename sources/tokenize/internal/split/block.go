@@ -80,7 +80,8 @@ func (k *block) starts(p Pattern, t *[blockWidth]byte) uint64 {
 func (k *block) startsR50k(t *[blockWidth]byte) uint64 {
 	words := firsts(k.letters) | firsts(k.numbers) | firsts(k.others)
 	starts := words &^ (k.blanks << 1)
-	// White space is one piece without its last character, if that is not hidden.
+	// White space without its last character is one piece. If the block ends in white space, its last character is
+	// unknown.
 	lasts := k.spaces &^ (k.spaces >> 1) &^ (1 << (k.size - 1))
 	starts |= firsts(k.spaces) | lasts
 	return k.contractions(t, starts, false)
@@ -107,14 +108,14 @@ func (k *block) startsWords(t *[blockWidth]byte, numbers uint64) uint64 {
 	letters := firsts(k.letters) &^ (blanks << 1) &^ (others << 1)
 	starts := numbers | others | letters | firsts(spaces) | k.blanksStarts(blanks)
 	if top := k.size - 1; spaces>>top&1 != 0 {
-		// The pieces of the last white space are hidden.
+		// The block does not decide the pieces of its last white space.
 		starts &= upTo(bits.Len64(^spaces & upTo(top)))
 	}
 	return k.contractions(t, starts, true)
 }
 
-// blanksStarts returns the starts of pieces in blanks, which is the white space behind the last newline: the first, if
-// there is a newline, and the last.
+// blanksStarts returns the starts of pieces among blanks, which are white space other than newlines. A run of blanks
+// behind the last newline of its white space starts a piece. So does the last blank of white space.
 func (k *block) blanksStarts(blanks uint64) uint64 {
 	behind := blanks & (k.lines << 1)
 	// A run of blanks with a newline behind it is not behind the last one.

@@ -186,9 +186,9 @@ func foresight(shares [][]uint32) int64 {
 }
 
 // TestNoRuleWithoutForesightKeepsOne: after half of 2^k equal sources were drawn, a milestone gives all weight to the
-// others, and so on. At the end more than one sample is owed to the last one, by any rule that does not know where
-// milestones fall. In a run nothing knows it: a milestone is at a step, and the lengths of the documents decide how
-// many of them come before it. With that knowledge the deviation stays below one on the same schedule.
+// others, and so on. At the end more than one sample is owed to the last one, by any rule without knowledge of later
+// milestones. No rule of a run can have it: a milestone is at a step, and the lengths of the documents decide the
+// number of draws before that step. With that knowledge the deviation stays below one on the same schedule.
 func TestNoRuleWithoutForesightKeepsOne(t *testing.T) {
 	const sources = 64
 	a, sizes := NewApportioner(sources), slices.Repeat([]int64{1}, sources)

@@ -22,10 +22,11 @@ import (
 // Bounds, with L the longest segment, while shares are constant and every source has its next segment ready:
 //
 //	B1  D_i > -L: only a source with D_i > -share_i*size_i is charged, with (1 - share_i) * size_i.
-//	B2  D_i < 2L: take a segment of i due at d, and the last time t before its placement when one due after d was
-//	    chosen, of source k. Every other source with work due by d had D + share*size < theta*size at t, so its work
-//	    due by d is below share*(d-t) + 2*theta*L; in all (d-t) + L. That is placed by d + size_k + L, and while i
-//	    waits, D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
+//	B2  D_i < 2L: take a segment of i that is due at d. Let t be the last time before its placement at which a
+//	    segment due after d was chosen, of source k. At t, every other source with work due by d had
+//	    D + share*size < theta*size. So its work due by d is below share*(d-t) + 2*theta*L, and the sum of all
+//	    is below (d-t) + L. That is placed by d + size_k + L. While i waits,
+//	    D_i <= (1-theta)*size_i + share_i * (size_k + L - size_i) < 2L.
 //	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
 //
 // If shares change, no rule without knowledge of the future keeps B2 for every sequence of changes: it would win the
@@ -133,7 +134,7 @@ func (a *Apportioner) Next(sizes []int64) int {
 
 // nextAhead chooses if no source has covered theta of its segment. The deficits of sources with shares add up to no
 // less than their centres, so one of them has D + share*size > 0 unless it is withheld. If there is none, it takes the
-// first source that will get there.
+// source that reaches this first.
 func (a *Apportioner) nextAhead(sizes []int64) int {
 	best, bestWait, bestShare, bestAhead := -1, int64(0), int64(1), false
 	for i, account := range a.accounts {

@@ -17,7 +17,7 @@ func worstDeviation(t *testing.T, seeds uint64, placements int, make func(seed u
 		c.play(placements, func(a *Apportioner, sizes []int64, chosen int, shares []uint32) {
 			if chosen < 0 {
 				if slices.Max(shares) > 0 {
-					t.Fatalf("seed %d: nobody to draw", seed)
+					t.Fatalf("seed %d: there is no source to draw", seed)
 				}
 				return
 			}
@@ -92,8 +92,8 @@ func TestBoundsOfTokens(t *testing.T) {
 	}
 }
 
-// Every weight vector of up to five small integers, for a whole period and the start of the next, keeps Tijdeman's 1 -
-// 1/(2m-2), up to the rounding of theta and shares.
+// TestSamplesExhaustively: every weight vector of up to five small integers keeps Tijdeman's 1 - 1/(2m-2), up to the
+// rounding of theta and shares. It plays a whole period and the start of the next.
 func TestSamplesExhaustively(t *testing.T) {
 	var weights []uint64
 	var rise func(least uint64)
@@ -140,7 +140,8 @@ func requireTijdeman(t *testing.T, weights []uint64) {
 	}
 }
 
-// The largest sizes that the comment of account allows: deficits still add up to 0 and stay within the longest segment.
+// TestLargestApportionment: with the largest sizes that the comment of account allows, deficits still add up to 0 and
+// stay within the longest segment.
 func TestLargestApportionment(t *testing.T) {
 	const sources, longest = 4096, 1 << 21
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -169,8 +170,9 @@ func TestLargestApportionment(t *testing.T) {
 	}
 }
 
-// An adversary who sees every draw raises the sources that are furthest behind and drops the others. No rule without
-// foresight stays below one sample here. The deviation must grow no faster than the cup game's logarithm.
+// TestAdversarialMilestones: an adversary sees every draw, raises the sources that are furthest behind and drops the
+// others. No rule without foresight stays below one sample here. The deviation must grow no faster than the cup game's
+// logarithm.
 func TestAdversarialMilestones(t *testing.T) {
 	for _, sources := range []int{4, 16, 64, 256} {
 		a, sizes := NewApportioner(sources), slices.Repeat([]int64{1}, sources)

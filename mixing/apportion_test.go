@@ -261,7 +261,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-func TestNobodyToDraw(t *testing.T) {
+func TestNextWithoutASource(t *testing.T) {
 	a := NewApportioner(3)
 	if got := a.Next([]int64{1, 1, 1}); got != -1 {
 		t.Errorf("without shares: draws %d", got)
@@ -283,7 +283,8 @@ func TestNobodyToDraw(t *testing.T) {
 	}
 }
 
-// Planning the same draws again after a step was cut short must give the draws of an uninterrupted stream.
+// TestPlaceReplays: planning the same draws again after a step was cut short gives the draws of an uninterrupted
+// stream.
 func TestPlaceReplays(t *testing.T) {
 	a := NewApportioner(3)
 	a.SetShares([]uint32{One / 2, One / 4, One / 4})
@@ -307,7 +308,8 @@ func TestPlaceReplays(t *testing.T) {
 	}
 }
 
-// These draws are part of every checkpoint ever written: a change here is a new planner version.
+// TestApportionGolden: these draws are part of every checkpoint ever written. A change here needs a new planner
+// version.
 func TestApportionGolden(t *testing.T) {
 	for _, g := range drawsGolden {
 		shares, err := Normalise(mustWeights(t, g.weights...))

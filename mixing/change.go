@@ -41,14 +41,14 @@ func (s *Schedule) Since(step, tokensPlaced uint64) *Schedule {
 	first, place := s.inForce(step, tokensPlaced)
 	for ; first > 0; place, first = s.milestones[first].from, first-1 {
 		if k := &s.milestones[first]; place-k.from >= k.over {
-			break // its weights hold, however they came into force
+			break // its weights hold without a ramp
 		}
 	}
 	given := slices.Clone(s.given[first:])
 	given[0].From.Count, given[0].Ramp, given[0].Over = 0, RampNone, Point{}
 	out, err := NewSchedule(s.Sources(), given)
 	if err != nil {
-		return s // entries that were sound stay so
+		return s // cannot happen: valid entries stay valid
 	}
 	out.bounds = s.bounds
 	return out

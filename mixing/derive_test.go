@@ -41,7 +41,7 @@ func TestDerivedWeights(t *testing.T) {
 		"alpha 0.3 of XLM": {
 			Derivation{Rule: ByTemperature, Temperature: big.NewRat(10, 3)}, []uint64{1, 1024}, []int{111, 889},
 		},
-		"unimax, nobody is capped": {
+		"unimax, no source is capped": {
 			Derivation{Rule: UniMax, MaxEpochs: 4, Budget: 300}, []uint64{100, 200, 900}, []int{333, 333, 333},
 		},
 		"unimax, the small one is": {
@@ -270,7 +270,7 @@ func TestBoundsOfASchedule(t *testing.T) {
 		{0, []bool{true, false, true, true}, []int{500, 0, 500, 0}}, // a source left
 		{0, []bool{true, false, false, true}, []int{1000, 0, 0, 0}}, // the only source left gets the whole
 		{10, []bool{true, true, true, true}, []int{0, 0, 500, 500}}, // a least holds only for sources with weight
-		{0, []bool{false, false, false, false}, []int{0, 0, 0, 0}},  // nobody
+		{0, []bool{false, false, false, false}, []int{0, 0, 0, 0}},  // no source is active
 		{0, []bool{false, true, true, true}, []int{0, 750, 250, 0}}, // 15 : 5, above the least
 	} {
 		if got := share(c.step, c.active...); !slices.Equal(got, c.want) {

@@ -30,7 +30,8 @@ func requireBijection(t *testing.T, seen []bool, n uint64, key Key) {
 	clear(seen[:n])
 }
 
-// Every n up to 4096, and the numbers beside each power of two up to 2^21, exhaustively. -bijection=24 goes further.
+// TestPermutationIsABijection tests every n up to 4096, and the numbers beside each power of two up to 2^21,
+// exhaustively. -bijection=24 goes further.
 func TestPermutationIsABijection(t *testing.T) {
 	seen := make([]bool, 1<<*bijectionBits+1)
 	for n := uint64(1); n <= 4096; n++ {
@@ -137,8 +138,9 @@ func TestPermutationBattery(t *testing.T) {
 	t.Logf("worst |z| %.2f", worst)
 }
 
-// Too few rounds show in small domains: over keys, every (index, image) pair must be nearly equally likely. It measures
-// Cramér's V squared beyond chance; 0.0015 is a pair that is likelier by about one part in fifty.
+// TestPermutationSmallDomains: small domains show that rounds are too few. Over many keys, every (index, image) pair
+// must be nearly equally likely. The test measures Cramér's V squared beyond chance. 0.0015 corresponds to a pair that
+// is likelier by about one part in fifty.
 func TestPermutationSmallDomains(t *testing.T) {
 	const keys = 20000
 	for _, n := range []uint64{2, 3, 4, 5, 6, 7, 10, 16, 17} {
@@ -162,7 +164,8 @@ func TestPermutationSmallDomains(t *testing.T) {
 	}
 }
 
-// These values are part of every checkpoint ever written: a change here is a new planner version.
+// TestPermutationGolden: these values are part of every checkpoint ever written. A change here needs a new planner
+// version.
 func TestPermutationGolden(t *testing.T) {
 	key := DeriveKey(1234, Text("web"), Number(0), Text("order"))
 	for _, g := range permutationGolden {

@@ -17,8 +17,8 @@ const (
 )
 
 // Proportions is the mixture in force, per source in parts of 2^62. Blended proportions may add up to less, by less
-// than one part per source. They keep the schedule's exact values. Shares rounds them for the Apportioner when it is
-// known which sources are left.
+// than one part per source. They keep the schedule's exact values. Shares rounds them for the Apportioner, once the
+// caller knows the sources that are left.
 type Proportions []uint64
 
 // Proportion scales weights to proportions that add up to 2^62 exactly, by largest remainder, ties to the smaller
@@ -72,7 +72,7 @@ func Normalise(weights []Weight) ([]uint32, error) {
 	return p.Shares(nil), nil
 }
 
-// divide returns the part of One of every part x of sum. The sum of parts must be sum, below 2^63.
+// divide scales parts, which add up to sum, to parts of One. sum must be below 2^63.
 func divide(parts []uint64, sum uint64) []uint32 {
 	shares := make([]uint32, len(parts))
 	if sum == 0 {

@@ -63,7 +63,7 @@ func (e *MilestoneError) Unwrap() error { return e.Err }
 //
 // Ramps blend proportions, each milestone's weights scaled to a sum of 1: weights are relative, so {a: 6, b: 4} and {a:
 // 0.6, b: 0.4} must ramp alike. A ramp starts from the mixture that the schedule before it has at its point. Inside
-// another ramp that is the other ramp's mixture there, so nothing jumps.
+// another ramp, it starts from the mixture of that ramp, so the mixture never jumps.
 type Schedule struct {
 	given      []Milestone
 	milestones []milestone // of each given one

@@ -129,7 +129,7 @@ func TestScheduleCanReceive(t *testing.T) {
 	}
 }
 
-// Dumb version: the formula of docs/mixing.md in rationals. Ramps that interrupt others are found by recursion.
+// dumbAt is the formula of docs/mixing.md in rationals. It finds ramps that interrupt others by recursion.
 func dumbAt(milestones []Milestone, k int, step int64, source int) *big.Rat {
 	sum := new(big.Rat)
 	for _, w := range milestones[k].Weights {

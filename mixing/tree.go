@@ -15,7 +15,7 @@ type Node struct {
 
 // Flatten returns the weight of every source: the product of the fractions that lead to it, in exact rationals, divided
 // into 2^62 parts at the end. A source that no node names gets nothing; one that several nodes name gets their sum. It
-// returns ErrNoWeight if a group with weight holds none.
+// returns ErrNoWeight if a group with weight has no part with weight.
 func Flatten(sources int, whole Node) ([]Weight, error) {
 	fractions := make([]*big.Rat, sources)
 	for i := range fractions {
@@ -44,7 +44,7 @@ func Flatten(sources int, whole Node) ([]Weight, error) {
 	return out, nil
 }
 
-// flatten adds the fractions of one group's sources; of is the group's own.
+// flatten adds the fractions of one group's sources; of is the fraction of the group itself.
 func flatten(fractions []*big.Rat, group *Node, of *big.Rat) error {
 	weights := group.Derived
 	if weights == nil {
@@ -59,7 +59,7 @@ func flatten(fractions []*big.Rat, group *Node, of *big.Rat) error {
 	}
 	for i := range group.Parts {
 		if weights[i].Sign() == 0 {
-			continue // the parts of a group without weight do not matter
+			continue // the parts of a group without weight get nothing
 		}
 		n, mine := &group.Parts[i], new(big.Rat).SetFrac(weights[i], sum)
 		mine.Mul(mine, of)

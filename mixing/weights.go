@@ -125,7 +125,7 @@ func (w Weight) scaled(floor int8) *big.Int {
 	return power.Mul(power, new(big.Int).SetUint64(w.digits))
 }
 
-// scaledTogether returns the weights of several things as integers in one unit.
+// scaledTogether returns the weights of several items as integers in one unit.
 func scaledTogether[T any](of []T, weight func(T) Weight) []*big.Int {
 	var floor int8 = maxMagnitude
 	for _, x := range of {

@@ -84,8 +84,8 @@ func drawWeights(t *rapid.T, label string) []Weight {
 	return weights
 }
 
-// Dumb version: each share is within one part of the exact rational one, except that a positive one never rounds to 0
-// at the cost of the largest.
+// TestNormaliseKeepsQuota: each share is within one part of the exact rational one. But a positive share never rounds
+// to 0; the largest share then pays the part.
 func TestNormaliseKeepsQuota(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := drawWeights(t, "weights")

@@ -112,8 +112,7 @@ func TestOnlyWindowsAndCarryMoveSegments(t *testing.T) {
 	}
 }
 
-// TestWindowsEndWhereTheyMust: windows end at absolute multiples, where the mixture jumps, and where a ramp begins or
-// ends.
+// TestWindowsEndWhereTheyMust: windows end at absolute multiples, at jumps of the mixture, and at both ends of a ramp.
 func TestWindowsEndWhereTheyMust(t *testing.T) {
 	for _, measure := range []mixing.Measure{mixing.Steps, mixing.Tokens} {
 		at := func(count uint64) mixing.Point {

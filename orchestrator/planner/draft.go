@@ -5,7 +5,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// end tells why drawing stopped before the bins were full.
+// end is the reason why drawing stopped before the bins were full.
 type end uint8
 
 const (
@@ -60,7 +60,7 @@ func newDraft(division *division, before progress.State) (*draft, error) {
 	return d, nil
 }
 
-// markStale makes every source's size be computed again.
+// markStale marks every source's size as out of date.
 func (d *draft) markStale() {
 	d.stale = d.stale[:0]
 	for i := range d.sizes {
@@ -83,9 +83,9 @@ func (d *draft) isEnough(steps int) bool {
 	}
 }
 
-// isFull reports whether the window can be packed. With carry it takes some bins more than the window has, of about
-// half the segments that may wait, so that the worst bins can be left; and only a little more than a whole number of
-// bins, so that few segments find no room.
+// isFull reports whether the window can be packed. With carry, it wants more bins than the window has, so that the
+// worst bins can be left out. These extra bins hold about half the segments that may wait. The draws end a little above
+// a whole number of bins, so that few segments find no room.
 func (d *draft) isFull() bool {
 	if !d.isEnough(d.steps) {
 		return false
@@ -119,7 +119,8 @@ func (d *draft) nextLeg() {
 	}
 }
 
-// most returns the most tokens of the next segment: those of a bin, or of the room that is left in it.
+// most returns the largest length of the next segment: a whole bin, or with Concat the room that is left in the present
+// bin.
 func (d *draft) most() uint32 {
 	in := &d.replay.stage
 	if in.Packing != millrace.Concat {
@@ -136,8 +137,8 @@ func (d *draft) count(seg *millrace.Segment) {
 	d.total += uint64(units)
 }
 
-// resume takes the carried segments. known are the first of them, in the order of State.Carried; the others come from
-// their metadata.
+// resume takes the carried segments. known has the first ones, in the order of State.Carried. The others are made again
+// from their metadata.
 func (d *draft) resume(known []millrace.Segment, o Offers) (*missing, error) {
 	for _, c := range d.begin.Carried[d.resumed:] {
 		var seg millrace.Segment
@@ -179,8 +180,8 @@ func (d *draft) recall(c progress.Carried, o Offers) (seg millrace.Segment, wait
 	stop, tokens := uint64(c.Offset)+uint64(c.Length), uint64(meta.Lengths.Tokens)
 	if a == Ended || meta.Reject == "" && (stop > tokens || c.More != (stop < tokens)) {
 		return seg, nil, millrace.Errorf(millrace.ErrMismatch,
-			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, now it has %d; "+
-				"it is another document than before: restore the source files",
+			"plan step %s: source %q: tokens %d to %d of document %s wait to be placed, and the document has %d tokens; "+
+				"the document changed: restore the source files",
 			d.begin.Step, d.replay.spec.Sources[c.Source].Name, c.Offset, stop, c.Ordinal, tokens)
 	}
 	seg = millrace.Segment{

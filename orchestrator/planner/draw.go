@@ -63,7 +63,7 @@ func (d *draft) choose(o Offers) (source int, wait *missing, err error) {
 }
 
 // update computes the stale sizes of sources that have a share, removes sources that ended, and sets end when the run
-// is over. It reports whether shares changed; then it must be called again. Sources that end together are one event.
+// is over. It reports whether shares changed. The caller then calls it again. Sources that end together are one event.
 func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 	if !hasShare(d.replay.shares) {
 		d.end = endAll
@@ -104,8 +104,9 @@ func (d *draft) update(o Offers) (changed bool, wait *missing, err error) {
 func (d *draft) vanished(source int) error {
 	at := &d.replay.state.Sources[source]
 	return millrace.Errorf(millrace.ErrMismatch,
-		"plan step %s: source %q ends before document %s, of which %d tokens are placed already", d.replay.state.Step,
-		d.replay.spec.Sources[source].Name, at.Ordinal, at.Offset)
+		"plan step %s: source %q ends before document %s, of which %d tokens are placed already; "+
+			"the source lost documents: restore the source files",
+		d.replay.state.Step, d.replay.spec.Sources[source].Name, at.Ordinal, at.Offset)
 }
 
 // handleEnded acts on sources that ended. A stop has precedence over a failure: it ends the run regularly.
@@ -150,8 +151,8 @@ func (d *draft) waitFor(source int, a Availability) *missing {
 	return &missing{source, d.replay.state.Sources[source].Ordinal}
 }
 
-// canDraw reports whether anything can be drawn. The draft must be new. It asks for no more metadata than the answer
-// needs. If nothing can be drawn (endAll), it has consumed the rest: documents without tokens, and sources that leave.
+// canDraw reports whether a new draft can draw anything. It asks for no more metadata than the answer needs. If nothing
+// can be drawn (endAll), it has consumed the rest: documents without tokens, and sources that leave.
 func (d *draft) canDraw(o Offers) (can bool, wait *missing, err error) {
 	for !d.isInsideDocument() {
 		if !hasShare(d.replay.shares) {
@@ -169,7 +170,7 @@ func (d *draft) canDraw(o Offers) (can bool, wait *missing, err error) {
 			}
 			switch a, err := d.heads.resolve(d.replay, o, i); {
 			case err != nil || a == Ready:
-				return true, nil, err // the next step meets an error again, and reports it
+				return true, nil, err // the next step finds an error again, and returns it
 			case a == Ended:
 				ended = append(ended, i)
 			case wait == nil:
@@ -186,7 +187,7 @@ func (d *draft) canDraw(o Offers) (can bool, wait *missing, err error) {
 	return true, nil, nil
 }
 
-// stopEarly sets end if a stop source has ended, before anything is known of the other sources.
+// stopEarly sets end if a source with on_exhausted: stop has ended. It needs no metadata of the other sources.
 func (d *draft) stopEarly(o Offers) (over bool, wait *missing) {
 	for i, share := range d.replay.shares {
 		if share == 0 || d.replay.spec.Sources[i].OnExhausted != millrace.StopRun {

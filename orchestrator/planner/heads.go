@@ -12,7 +12,7 @@ type ExhaustedError struct {
 	Source  string
 	Step    millrace.Step
 	Empty   bool   // a whole epoch had no token
-	Filters string // if it is empty: the filters that refuse its documents, if it has any
+	Filters string // the source's filters, if Empty is set; empty: it has none
 }
 
 func (e *ExhaustedError) Error() string {
@@ -49,7 +49,7 @@ func newHeads(sources int, onPass func(int, millrace.SampleMeta)) *heads {
 	}
 }
 
-// resolve moves a source's cursor to its next document with tokens and remembers it. A whole epoch without such a
+// resolve moves a source's cursor to its next document with tokens and keeps its metadata. A whole epoch without such a
 // document is an error.
 func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 	for !h.known[source] {
@@ -70,7 +70,7 @@ func (h *heads) resolve(r *replay, o Offers, source int) (Availability, error) {
 		if at.Offset > 0 {
 			return a, millrace.Errorf(millrace.ErrMismatch,
 				"plan step %s: source %q: document %s has %d tokens, of which %d are placed already; "+
-					"it is another document than before: restore the source files",
+					"the document changed: restore the source files",
 				r.state.Step, r.spec.Sources[source].Name, at.Ordinal, meta.Lengths.Tokens, at.Offset)
 		}
 		if !h.idling[source] {
@@ -95,7 +95,7 @@ func (h *heads) rest(r *replay, source int) uint32 {
 	return h.metas[source].Lengths.Tokens - r.state.Sources[source].Offset
 }
 
-// fill makes seg, which is zero, the next segment of a source's resolved head, of at most so many tokens.
+// fill writes the next segment of a source's resolved head, of at most so many tokens, into seg. seg must be zero.
 func (h *heads) fill(r *replay, source int, most uint32, seg *millrace.Segment) {
 	meta, offset, rest := &h.metas[source], r.state.Sources[source].Offset, h.rest(r, source)
 	seg.Source, seg.Ordinal, seg.Epoch, seg.ID = uint32(source), meta.Ordinal, meta.Epoch, meta.ID

@@ -5,7 +5,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// Availability tells whether the metadata of an ordinal is known.
+// Availability reports whether the metadata of an ordinal is known.
 type Availability uint8
 
 // The answers of Offers.
@@ -28,7 +28,7 @@ type SeekPoints interface {
 	SeekPoint(source int, at millrace.Ordinal) millrace.SeekPoint
 }
 
-// updateSeekPoints moves the state's seek points up to its floors, as far as offers know them.
+// updateSeekPoints sets each source's seek point to the newest one that offers have at or below the source's floor.
 func updateSeekPoints(s *progress.State, o Offers) {
 	known, ok := o.(SeekPoints)
 	if !ok {

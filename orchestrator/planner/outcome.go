@@ -2,7 +2,7 @@ package planner
 
 import "millrace"
 
-// Reason tells why a run ended.
+// Reason is the reason why a run ended.
 type Reason string
 
 // The reasons.
@@ -26,7 +26,7 @@ const (
 // Outcome is the answer of Advance beside the selection.
 type Outcome struct {
 	Kind    OutcomeKind
-	Source  int              // Waiting: the source whose metadata is missing; SourceStopped: that source
+	Source  int              // Waiting: the source whose metadata is missing; SourceStopped: the source that ended
 	Ordinal millrace.Ordinal // Waiting: the ordinal needed
 	Reason  Reason           // Finished, or Sealed with Last: why the run ends
 	Unread  []string         // likewise, SourcesThrough and SourceStopped: sources that still had documents

@@ -51,8 +51,8 @@ func (r *replay) updateShares() {
 	r.mix.SetShares(r.shares)
 }
 
-// passed is an event between segments: a document that was passed over, or a source that left. It comes before the
-// segment numbered before.
+// passed is an event between segments: a document that was passed over, or a source that left. It comes before segment
+// number `before`.
 type passed struct {
 	before int
 	source int
@@ -117,7 +117,7 @@ func (r *replay) charge(offset, length uint32) int64 {
 	}
 }
 
-// stateAfter returns the state after so many steps, which placed so many document tokens and left segments to carry.
+// stateAfter returns the state after so many steps. They placed `placed` document tokens and left the carried segments.
 func (r *replay) stateAfter(steps int, placed uint64, carried []progress.Carried) progress.State {
 	s := r.state.Clone()
 	s.Step += millrace.Step(steps)

@@ -14,7 +14,7 @@ type Selection struct {
 	Step     millrace.Step
 	Segments []millrace.Segment // in draw order
 	Bin      []uint32           // of each segment, from 0
-	NumBins  int                // bins that hold something; fewer than GlobalBatch only in an incomplete last step
+	NumBins  int                // bins with segments; fewer than GlobalBatch only in an incomplete last step
 
 	GlobalBatch    int // bins in the step
 	SequenceLength uint32

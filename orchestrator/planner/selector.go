@@ -14,7 +14,7 @@ type Selector struct {
 	spec  *Spec
 	names []string
 	state progress.State     // before the next window, or inside the window that it was restored in
-	waits []millrace.Segment // the first of state's carried segments, if they are known already
+	waits []millrace.Segment // the segments of the first entries of state.Carried, as far as they are known
 	cut   *pack.Cutter
 
 	division division
@@ -23,8 +23,8 @@ type Selector struct {
 
 	draft *draft      // the window being drawn, or nil
 	steps []Selection // of a packed window, until it is known whether it is the last one
-	tail  *draft      // looks whether anything follows these steps
-	over  Outcome     // why the run ends; Kind is Finished once it is known
+	tail  *draft      // finds out whether anything follows these steps
+	over  Outcome     // the end of the run; Kind is Finished once it is decided
 
 	skipping *skipping     // a skip under way, or nil
 	skipped  millrace.Step // the step whose skip is over, plus one
@@ -51,10 +51,10 @@ func NewSelector(spec *Spec, st progress.State) (*Selector, error) {
 	}, nil
 }
 
-// Advance returns the next step's selection, or that metadata is missing, or that the run is over. The selection
-// depends on the metadata only, not on how often Advance had to wait for it. The last step has Last set, because
-// Advance looks whether anything follows. With last_step drop it therefore draws one step ahead of the one that it
-// returns. Errors are final: the stream cannot go on.
+// Advance returns the next step's selection and Sealed, or Waiting if metadata is missing, or Finished. The selection
+// depends on the metadata only: waiting has no effect on it. The last step has Last set, so Advance checks whether
+// anything follows a step. With last_step drop, it draws one step ahead of the step that it returns. Errors are final:
+// the stream cannot go on.
 func (s *Selector) Advance(o Offers) (Selection, Outcome, error) {
 	for {
 		if sel, ok := s.handOut(); ok {
@@ -257,8 +257,8 @@ func (s *Selector) finish(d *draft) {
 	}
 }
 
-// adoptTail adds the documents that the tail consumed to the last step. A stop is seen before the other sources are
-// known, so then only the stop is added.
+// adoptTail adds the documents that the tail consumed to the last step. After a stop, it adds only the stop, because
+// the tail has not resolved the other sources.
 func (s *Selector) adoptTail(last *Selection) {
 	if stop, ok := s.spec.stoppedBy(&s.tail.replay.state); ok {
 		last.After.Sources[stop].Finished = true

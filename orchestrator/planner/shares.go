@@ -7,8 +7,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// division divides the mixture among the sources that have not ended. It remembers the last result, which is mostly
-// that of the next step as well. One owner; not for concurrent use.
+// division divides the mixture among the sources that have not ended. It keeps the last result, because the next step
+// mostly has the same one. One owner; not for concurrent use.
 type division struct {
 	spec   *Spec
 	mix    mixing.Proportions
@@ -41,7 +41,8 @@ func (d *division) At(st *progress.State, at progress.Position) []uint32 {
 	return d.shares
 }
 
-// activeSources reports which sources have not ended; none is active after a source with on_exhausted: stop has.
+// activeSources reports, per source, whether it has not ended. After a source with on_exhausted: stop has ended, none
+// is active.
 func (s *Spec) activeSources(st *progress.State) []bool {
 	active := make([]bool, len(st.Sources))
 	if _, over := s.stoppedBy(st); over {
@@ -58,8 +59,8 @@ func hasShare(shares []uint32) bool {
 }
 
 // nextPhase returns the distance, in the schedule's own measure, to the next phase in which an active source has
-// weight. A schedule tells only until when a source can still receive weight, so each phase is found by its end, by
-// bisection. The earliest end is that of the next phase if phases follow each other.
+// weight. CanReceive is true up to the last place at which a source has weight, so bisection finds that place. The
+// earliest such place is in the next phase, if phases follow each other.
 func nextPhase(schedule *mixing.Schedule, from progress.Position, active []bool) (ahead uint64, ok bool) {
 	const horizon = 1 << 62
 	for i, can := range schedule.CanReceive(from.Step, from.Tokens) {

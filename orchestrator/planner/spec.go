@@ -15,8 +15,8 @@ type SourceSpec struct {
 	Filters     string // the filters that may refuse its documents, for people; empty: none
 }
 
-// Spec is the part of the configuration that decides the content of a step. Nothing of the topology is in it. A
-// Selector reads it and never changes it; neither may anyone else.
+// Spec is the part of the configuration that decides the content of a step. Nothing of the topology is in it. It must
+// not change while a Selector uses it.
 type Spec struct {
 	// The first stage, from step 0.
 	SequenceLength uint32          // tokens in a bin
@@ -29,7 +29,7 @@ type Spec struct {
 	Unit        millrace.Unit
 	Sources     []SourceSpec // sorted by name; everything else addresses a source by its index here
 	Schedule    *mixing.Schedule
-	Skips       []Skip // each at another step
+	Skips       []Skip // at distinct steps
 	LastStep    millrace.LastStep
 	Carry       int    // most segments that wait for a later step with BestFit or Bucketed packing; 0: none waits
 	Window      int    // steps that are drawn and packed together; 0 means 1
@@ -112,7 +112,7 @@ func (s *Spec) windowAt(step millrace.Step) int {
 
 // FreeFrom returns the first place in the schedule at which a change may begin in a run that has planned up to a state:
 // the state's own step and tokens, or, inside a window, the window's last step and the most tokens that it may reach. A
-// window under way is drawn again by the settings that it began with.
+// window under way is drawn again with the settings at its beginning.
 func (s *Spec) FreeFrom(st *progress.State) (step millrace.Step, tokens uint64) {
 	if st.Done == (progress.Done{}) {
 		return st.Step, st.Tokens

@@ -38,8 +38,8 @@ func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int)
 	return in, in.number
 }
 
-// stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage by tokens
-// begins with the first step before which they have been placed.
+// stageAt returns the stage of the step at a place in the schedule, with the batch size of that step. A stage from a
+// token count begins with the first step before which so many tokens have been placed.
 func (s *Spec) stageAt(at progress.Position) Stage {
 	in := s.firstStage()
 	for i := range s.Stages {
@@ -54,8 +54,8 @@ func (s *Spec) stageAt(at progress.Position) Stage {
 	return in
 }
 
-// isAlike reports whether steps of both may be drawn together. Steps of two stages never are, even if the stages have
-// equal settings: MicroBatch may change when a run goes on, and must not decide about content.
+// isAlike reports whether steps of both stages may be drawn together. Steps of two stages never are, even if the stages
+// have equal settings: MicroBatch may change when a run goes on, and must not decide about content.
 func (in Stage) isAlike(o Stage) bool {
 	return in.number == o.number && in.GlobalBatch == o.GlobalBatch
 }
@@ -136,7 +136,7 @@ func (s *Spec) validateStage(all []Stage, i int) error {
 		)
 	}
 	if in.From.Measure == mixing.Tokens && r.Samples > 0 {
-		return fail("a ramp counts from the stage's first step, and tokens do not tell which that is: " +
+		return fail("a ramp counts from the stage's first step, and a token count does not fix that step: " +
 			"let the stage begin at a step")
 	}
 	return nil
@@ -147,7 +147,7 @@ func isLater(p, before mixing.Point) bool {
 	return p.Measure == before.Measure && p.Count > before.Count
 }
 
-// leads reports whether a ramp reaches a batch size in whole increments, and in few enough of them.
+// leads reports whether a ramp reaches a batch size in whole increments, fewer than MostRampSizes.
 func leads(r millrace.Rampup, batch int) bool {
 	if r.Start == 0 || r.Increment == 0 || r.Samples == 0 || r.Samples > 1<<53 || int(r.Start) >= batch {
 		return false

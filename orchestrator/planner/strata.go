@@ -11,9 +11,9 @@ import (
 const strata = 4
 
 // byStrata assigns a window's bins to its steps. counts are the bins of each step, squares the sum of squared lengths
-// of each bin. Sorted by descending squares, the bins fall into strata. Each step takes a run of neighbours of each, in
-// the order of the steps in one stratum and in reverse in the next. That needs no cost model: full bins have equal sums
-// of lengths, so every model of attention orders them like their squares.
+// of each bin. Sorted by descending squares, the bins fall into strata. Each step takes a run of neighbours from each
+// stratum. The order of the steps reverses from one stratum to the next. That needs no cost model: full bins have equal
+// sums of lengths, so every model of attention orders them like their squares.
 func byStrata(counts []int, squares []uint64) (step []uint32) {
 	step = make([]uint32, len(squares))
 	order := make([]uint32, len(squares))

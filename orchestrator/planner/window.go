@@ -17,7 +17,7 @@ type window struct {
 	names  []string
 	n      int      // segments that are placed or carried
 	bin    []uint32 // of each of these; pack.NoBin: it is carried
-	bins   int      // that hold something
+	bins   int      // with segments
 	packs  int
 	given  bool               // the only step took over the memory of the draft's segments
 	waits  []millrace.Segment // in the order of State.Carried
@@ -125,7 +125,7 @@ func (w *window) distribute(steps []Selection) {
 	}
 }
 
-// isAsDrawn reports whether the window is one step that holds everything that was drawn for it, in that order.
+// isAsDrawn reports whether the window is one step that holds all its draws, in draw order.
 func (w *window) isAsDrawn(steps []Selection) bool {
 	return len(steps) == 1 && len(w.legs) == 1 && len(w.ages) == 0 && !slices.Contains(w.bin, pack.NoBin)
 }
@@ -147,8 +147,8 @@ func (w *window) stepOfBins() []uint32 {
 	return byStrata(w.counts, squares)
 }
 
-// setStates gives every step the state after it. Inside the window that is the state at its beginning, with the steps
-// that are done. After the last step it is the state at the end of the replay.
+// setStates gives every step the state after it. Inside the window that is the state at its beginning, with Done set.
+// After the last step it is the state at the end of the replay.
 func (w *window) setStates(steps []Selection, end *replay, carried []progress.Carried) {
 	done := progress.Done{}
 	for k := range steps {
@@ -199,8 +199,7 @@ func (w *window) carried() (list []progress.Carried) {
 	return list
 }
 
-// replayKept returns the events before the end of the segments that are placed or carried, and the replay that stands
-// there.
+// replayKept returns the replay at the end of the segments that are placed or carried, and the events before that end.
 func (w *window) replayKept() ([]passed, *replay, error) {
 	if w.n == len(w.segments) {
 		return w.passed, w.replay, nil

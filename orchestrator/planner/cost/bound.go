@@ -13,19 +13,14 @@ import (
 // number of units that a microbatch holds. Write c and u for the cost and the units of a piece, M(j) for the most
 // expensive microbatch of column j in descending order, and C for the cost of all pieces.
 //
-// 1. M(j) ≥ x(j), which columnMinima derives from the number and the size of the most expensive pieces. 2. Choose any
-// price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let e(j) = max(0, M(j) - L).
-//
-//	A microbatch of column j costs at most M(j), and at most L plus its bonuses. So it costs at most
-//	min(M(j), L) + min(e(j), its bonuses).
-//
-// 3. Choose any t pieces. They lie in at most t microbatches, which use at most the t largest of their limits e(j). The
-// other pieces
-//
-//	use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
-//
-// 4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may
-// stand for M(j).
+//  1. M(j) ≥ x(j). columnMinima derives x(j) from the number and the size of the most expensive pieces.
+//  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let
+//     e(j) = max(0, M(j) - L). A microbatch of column j costs at most M(j), and at most L plus its bonuses.
+//     So it costs at most min(M(j), L) + min(e(j), its bonuses).
+//  3. Choose any t pieces. They lie in at most t microbatches, so they use at most the t largest limits e(j). The other
+//     pieces use at most their bonuses. Let V(t) be both together. Then C ≤ R · (sum of min(M(j), L)) + V(t).
+//  4. So the sum of M(j) is at least C/R + (sum of e(j)) - V(t)/R. This does not fall when an M(j) rises, so x(j) may
+//     replace M(j).
 //
 // The bound is the largest over some prices and over the t most expensive pieces. A better choice would raise it; any
 // choice keeps it true. All roundings lower it.
@@ -48,9 +43,10 @@ func columnBound(costs []uint64, units []uint32, ranks, columns int, room uint32
 	return bound
 }
 
-// columnMinima returns, in descending order, the least cost of the most expensive microbatch of each column. The m most
-// expensive pieces need a number of microbatches, by their total size and by how many of the smallest of them one
-// microbatch holds. So many columns hold a piece that costs at least as much as the m-th.
+// columnMinima returns, in descending order, a lower bound of the most expensive microbatch of each column. The m most
+// expensive pieces need at least n microbatches. n follows from their total size, and from the number of pieces of the
+// smallest size that one microbatch holds. At least n/R columns then hold a piece that costs at least as much as the
+// m-th.
 func columnMinima(costs []uint64, units, order []uint32, ranks, columns int, room uint32) []uint64 {
 	minima := make([]uint64, 0, columns)
 	smallest, size := room, uint64(0)
@@ -72,7 +68,7 @@ type pricing struct {
 	unit  uint32
 }
 
-// bonus returns how much a piece costs above the price of its units, rounded up.
+// bonus returns the cost of a piece above the price of its units, rounded up.
 func (p *pricing) bonus(piece uint32) uint64 {
 	c := p.costs[piece]
 	return c - min(c, MulDiv(p.cost, max(uint64(p.units[piece]), 1), uint64(p.unit)))

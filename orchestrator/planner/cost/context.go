@@ -20,10 +20,10 @@ func Backbone(part []millrace.Assignment, cost Cost) func(*millrace.Segment) uin
 	}
 }
 
-// WeighContext returns how far the most expensive context-parallel rank of cp is above the mean, in millionths: over
-// all microbatches of a plan, and in the worst of them. Documents are padded to pad tokens. Padding costs as much as a
-// document of its own, because matrix products run over it; attention does not. If a trainer's attention runs over it
-// too, ranks of sliced documents are exactly even.
+// WeighContext returns the excess of the most expensive of cp context-parallel ranks over the mean, in millionths: over
+// all microbatches of a plan, and in the worst microbatch. Documents are padded to pad tokens. Padding costs as much as
+// a document of its own, because matrix products run over it; attention does not. If a trainer's attention runs over
+// padding too, ranks of sliced documents are exactly even.
 func WeighContext(plan *millrace.Plan, cost Cost, cp int, pad uint32) (all, worst uint64) {
 	weigh := Backbone(plan.Assignments, cost)
 	of := func(tokens uint32) uint64 { return weigh(&millrace.Segment{Length: tokens}) }

@@ -18,7 +18,7 @@ type Encoder struct {
 	Quadratic uint64
 }
 
-// costUnit is the Quadratic of Default: fixed point with so many parts.
+// costUnit is the Quadratic of Default, the unit of its fixed point.
 const costUnit = 16
 
 // Default is the cost of a dense model of 8 billion parameters: S* = 61,000 tokens. An error of −20 … +30 % costs at
@@ -45,7 +45,7 @@ func (c Cost) Phases() int {
 	return 1
 }
 
-// isZero reports whether nothing has a cost.
+// isZero reports whether all coefficients are 0.
 func (c Cost) isZero() bool {
 	return c.Linear == 0 && c.Quadratic == 0 && c.Windowed == 0 && c.Encoder == (Encoder{})
 }

@@ -60,8 +60,8 @@ func TestModelCost(t *testing.T) {
 	}
 }
 
-// TestWindowsAndEncoders: layers with windows cost less beyond them; an encoder sees twice as much, of one image at
-// most.
+// TestWindowsAndEncoders: layers with a window cost less for segments beyond it. Attention of an encoder costs twice as
+// much, within one image at most.
 func TestWindowsAndEncoders(t *testing.T) {
 	m := Model{Layers: 4, Hidden: 8, Heads: 2, HeadDim: 4, FFN: 16, Vocab: 10, Window: 100, WindowLayers: 3}
 	full := m
@@ -111,7 +111,7 @@ func TestRefit(t *testing.T) {
 	}
 }
 
-// TestSumsFit: no sum over a step exceeds 2^60, whatever the coefficients, and costs are exact to the last bit.
+// TestSumsFit: no sum over a step exceeds 2^60 with any coefficients, and costs are exact to the last bit.
 func TestSumsFit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for range 2000 {

@@ -10,8 +10,9 @@ type Model struct {
 	FFN                                     uint64 // inner width of the feed-forward part, or of one expert
 	Vocab                                   uint64
 
-	// Latent attention: the widths of a head's query and key, and of its value; both 0 stand for HeadDim. Then the
-	// ranks of the matrices that queries, and keys and values, pass through; 0: not compressed.
+	// Latent attention. QueryDim is the width of a head's query and key, ValueDim of its value; both 0 stand for
+	// HeadDim. QueryRank is the rank of the matrix that queries pass through, KVRank of that for keys and values; 0:
+	// not compressed.
 	QueryDim, ValueDim, QueryRank, KVRank uint64
 
 	// Mixture of experts: a token passes Active + Shared of them. All 0: a dense model.

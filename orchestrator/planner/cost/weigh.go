@@ -14,7 +14,7 @@ type Weighing struct {
 	Stages int    // of the pipeline
 }
 
-// Overhead is how far a step is above the mean, in millionths: the time that ranks wait for each other. Costs are
+// Overhead is the excess of a step over the mean, in millionths: the time that ranks wait for each other. Costs are
 // predicted, not measured, and padding costs nothing. With an encoder, ranks wait after each of the two phases.
 type Overhead struct {
 	FSDP uint64 // sum over microbatches of the most expensive rank
@@ -24,8 +24,8 @@ type Overhead struct {
 }
 
 // Weight is the cost of a plan. Bound is a lower bound: no placement of the same documents, slices and microbatches
-// within the token cap costs less. The best placement may cost more than the bound. It is the largest document or the
-// mean; for FSDP see columnBound.
+// within the token cap costs less. The best placement may cost more than the bound. The bound is the largest document
+// or the mean; for FSDP see columnBound.
 type Weight struct {
 	Over    Overhead // over the mean
 	Bound   Overhead // over the mean: no placement has less
@@ -35,7 +35,7 @@ type Weight struct {
 	Slices  int      // of documents that are split over ranks
 }
 
-// Gap returns how far the step is above its bound, in millionths of the bound. Another placement saves at most that.
+// Gap returns the excess of the step over its bound, in millionths of the bound. Another placement saves at most that.
 func (w *Weight) Gap() Overhead {
 	gap := func(over, bound uint64) uint64 {
 		if over <= bound {

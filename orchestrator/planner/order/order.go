@@ -7,7 +7,7 @@ import (
 )
 
 // Descending returns the indices of loads, largest first, equals in index order. Long lists are sorted byte by byte,
-// from the lowest byte in which they differ to the highest, which is several times as fast as comparing.
+// from the lowest byte in which they differ to the highest. That is several times as fast as a sort by comparisons.
 func Descending[T uint32 | uint64](loads []T) []uint32 {
 	const many = 256
 	order := make([]uint32, len(loads))

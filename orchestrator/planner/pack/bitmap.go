@@ -8,8 +8,8 @@ const (
 	bitmapLevels = 4
 )
 
-// bitmap is a set of small numbers with a constant-time successor. Level 0 has one bit a number. A bit of level l+1
-// tells whether a word of level l is not zero.
+// bitmap is a set of small numbers with a constant-time successor. Level 0 has one bit a number. A bit of level l+1 is
+// set if a word of level l is not zero.
 type bitmap struct {
 	levels [bitmapLevels][]uint64
 }

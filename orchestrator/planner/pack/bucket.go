@@ -68,7 +68,7 @@ func (s *shelf) step(first int) (rows int) {
 	return rows
 }
 
-// fullest returns the bucket that a step takes. Of equals it is the one of shorter rows.
+// fullest returns the bucket that a step takes. Of equally full buckets it is the one with the shortest rows.
 func (s *shelf) fullest() (in int) {
 	for _, i := range s.order {
 		if s.urgent[i] && s.bin[i] == NoBin {

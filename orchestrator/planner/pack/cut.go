@@ -34,10 +34,10 @@ type Cutter struct {
 	least int      // the shortest prefix: the carried segments
 }
 
-// Cut returns how many of the first segments the window holds or leaves to the next window, and how many bins they use.
-// c.Bin then has the bin of each. The first segments, carried in number, were carried from before; the urgent ones of
-// them are packed before all others. Without carry, or if more segments would wait than may, the window holds the
-// longest prefix that fits.
+// Cut returns the number of segments, from the first on, that the window holds or leaves to the next window, and the
+// number of their bins. c.Bin then has the bin of each. The first `carried` segments were carried from before. The
+// urgent ones among these are packed before all others. Without carry, or if too many segments would wait, the window
+// holds the longest prefix that fits.
 func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n, bins int) {
 	for _, bins := range []*[]uint32{&c.Bin, &c.try} {
 		if cap(*bins) < len(units) {
@@ -114,9 +114,9 @@ func (c *Cutter) leave(units []uint32, limit int, urgent []uint32) (bins int, ok
 	return limit, c.in.mayWait(waits, weight)
 }
 
-// worst numbers the bins and leaves out surplus of them: the emptiest ones. A bin is left out only if its segments may
-// wait too, with one more for each bin that is still to be found, and none of them is urgent. It reports whether it
-// found enough bins and every urgent segment has a bin.
+// worst numbers the bins and leaves out the emptiest ones, as many as surplus. A bin is left out only if none of its
+// segments is urgent. All its segments must be allowed to wait, and one more for each bin that is still to be left out.
+// It reports whether it found enough bins and every urgent segment has a bin.
 func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) {
 	left := c.pack.residual
 	order, holds := make([]uint32, len(left)), make([]int, len(left))
@@ -159,8 +159,8 @@ func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) 
 }
 
 // prefix finds a longest prefix that fits. Best-fit-decreasing is not monotone in its input, so the result is the end
-// of this search. It tries all segments; then all but the last ones whose units overflowed; from there it goes in
-// doubling strides to a neighbouring pair of which one fits; then it halves the distance.
+// of this search. It tries all segments; then all but the last ones whose units overflowed. From there, doubling
+// strides find a prefix that fits and a longer one that does not. Then it halves the distance between these two.
 func (c *Cutter) prefix(units []uint32) (n, bins int) {
 	c.Packs++
 	bins, overflow := c.pack.pack(units, len(units), c.Bin, false)

@@ -1,10 +1,10 @@
 package place
 
 // arrays packs the pieces anew into 1-D microbatches with even columns, by longest processing time first (LPT). Pieces
-// that cost more than limit seed the first columns, so that they wait for each other only. Each microbatch gets a
-// target that its column's most expensive piece and its token cap allow. The other pieces go, most expensive first, to
-// the microbatch that is furthest below its target. The cap is never exceeded. arrays returns nil if a piece finds no
-// room, or if a microbatch of a complete step stays empty.
+// that cost more than limit seed the first columns, one a microbatch, so that their ranks wait for each other only.
+// Each microbatch gets a target that its column's most expensive piece and its token cap allow. The other pieces go,
+// most expensive first, to the microbatch that is furthest below its target. The cap is never exceeded. arrays returns
+// nil if a piece finds no room, or if a microbatch of a complete step stays empty.
 func (g *group) arrays(limit uint64) *bins {
 	b := newBins(g, g.ranks*g.columns, g.room())
 	b.seed(limit)
@@ -47,9 +47,9 @@ func (b *bins) setTargets() (water uint64) {
 	return level(b.target, b.columnFloors(b.load), b.reachable(b.load, b.total), b.total)
 }
 
-// settle chooses the seeds and sets the targets. A document above the common level raises its column wherever it goes.
-// It becomes a seed too, as long as that lowers the sum of the columns, or there are more such documents than the last
-// column of seeds has places. Slices are placed already.
+// settle chooses the seeds and sets the targets. A document above the common level raises the cost of every column that
+// may hold it. It becomes a seed too, as long as that lowers the sum of the columns, or there are more such documents
+// than the last column of seeds has places. Slices are placed already.
 func (b *bins) settle() {
 	seeds, least := b.seeds, ^uint64(0)
 	for more := true; more; {

@@ -109,8 +109,8 @@ func (b *bins) restUnits() (rest uint64) {
 	return rest
 }
 
-// columnFloors returns, for every bin, the cost of the most expensive bin in its column. A bin below it makes nobody
-// wait.
+// columnFloors returns, for every bin, the cost of the most expensive bin in its column. A bin below that cost makes no
+// rank wait.
 func (b *bins) columnFloors(load []uint64) []uint64 {
 	floors := make([]uint64, len(load))
 	for first := 0; first < len(load); first += b.ranks {

@@ -6,8 +6,8 @@ import (
 	"millrace/orchestrator/planner/order"
 )
 
-// columnsOf sorts whole microbatches (ranks × columns of them) by cost into columns, and assigns each column to the
-// ranks. fixed keeps every microbatch in its column.
+// columnsOf sorts ranks × columns whole microbatches by cost into columns, and assigns each column to the ranks. fixed
+// keeps every microbatch in its column.
 func (g *group) columnsOf(micro []uint64, fixed bool) []position {
 	order := order.Descending(micro)
 	if fixed {
@@ -25,8 +25,8 @@ func (g *group) columnsOf(micro []uint64, fixed bool) []position {
 	return where
 }
 
-// assignColumn assigns the microbatches of a column, most expensive first, to the ranks, least loaded first. It adds to
-// their sums.
+// assignColumn assigns the microbatches of a column, most expensive first, to the ranks, least loaded first. It adds
+// the costs to the sums of the ranks.
 func (g *group) assignColumn(micro, sums []uint64) (rank []uint32) {
 	rank = make([]uint32, g.ranks)
 	dearest, light := order.Descending(micro), order.Descending(sums)

@@ -12,8 +12,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestContextIsEven: with every document in zigzag, the costs of context-parallel ranks are equal to 0.2 %; also with
-// short documents whole on one rank. It prints the figures.
+// TestContextIsEven: with every document in zigzag, the costs of context-parallel ranks are equal within 0.2 %, also
+// with short documents whole on one rank. It prints the figures.
 func TestContextIsEven(t *testing.T) {
 	for _, x := range []struct {
 		seqlen uint32

@@ -27,7 +27,7 @@ type group struct {
 	opt     Options
 	first   int // first rank of the group
 	ranks   int
-	columns int // that hold something
+	columns int // with segments
 	stages  int // of the pipeline
 
 	pieces  []piece  // in draw order
@@ -104,7 +104,7 @@ func (g *group) add(segment, bin uint32, weigh *cost.Weigher) {
 	}
 }
 
-// room returns the units that a microbatch takes.
+// room returns the units that a microbatch has room for.
 func (g *group) room() uint32 {
 	return g.opt.Shape(g.sel.SequenceLength, "").CapTokens / g.sel.PadMultiple
 }
@@ -112,8 +112,8 @@ func (g *group) room() uint32 {
 // mean returns the mean cost of a microbatch.
 func (g *group) mean() uint64 { return g.total / uint64(g.ranks*g.columns) }
 
-// descending returns the whole segments, most expensive first. Costs of the backbone grow with the length, so they are
-// counted by length.
+// descending returns the whole segments, most expensive first. Costs of the backbone grow with the length, so the
+// segments are sorted by counting lengths.
 func (g *group) descending() []uint32 {
 	if g.order == nil {
 		longest := g.sel.SequenceLength

@@ -8,7 +8,7 @@ type slot struct {
 	id  uint32
 }
 
-// before returns 1 if s comes before o, else 0. It has no branch, which would be mispredicted half of the time.
+// before returns 1 if s comes before o, else 0. It has no branch, because half of the branches would be mispredicted.
 func (s slot) before(o slot) (yes int) {
 	const sign = 1 << 63
 	_, borrow := bits.Sub64(uint64(s.id), uint64(o.id), 0)

@@ -15,7 +15,7 @@ const (
 	mostSlack = 16000
 )
 
-// Options are the settings that decide where a selection goes, beside the topology.
+// Options are the settings that decide the placement of a selection, beside the topology.
 type Options struct {
 	MicroBatch uint32 // rows of a microbatch
 	Layout     millrace.Layout
@@ -79,7 +79,7 @@ func (o Options) validate(sel *planner.Selection, topo millrace.Topology) (micro
 	case o.Split.On && o.Layout != millrace.Varlen:
 		return fail("split_documents needs layout varlen")
 	case o.Layout == millrace.Varlen && tokens*uint64(cmp.Or(o.CapPermille, noSlack))/noSlack > 1<<31-1:
-		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 of them", o.MicroBatch,
+		return fail("a varlen microbatch of %d sequences of %d tokens has more than 2^31 tokens", o.MicroBatch,
 			sel.SequenceLength)
 	}
 	return sel.GlobalBatch / int(row), nil

@@ -7,16 +7,16 @@ import (
 	"millrace/orchestrator/planner/cost"
 )
 
-// A step with an encoder is balanced in both phases at once, because ranks wait for each other after each. The cost of
-// a piece and the excess of a bin over its target are vectors (encoder, backbone), each phase in parts of its mean bin.
-// Pieces go, most expensive first, to the bin whose excess has the smallest product with their cost. That rule keeps
-// the sum of squares least. The bin is looked for among the best in the directions next to the piece's, with one heap
-// for each: n pieces take n·log(bins) time, not n·bins.
+// A step with an encoder is balanced in both phases at once, because ranks wait for each other after each phase. The
+// cost of a piece and the excess of a bin over its target are vectors (encoder, backbone), each phase in parts of its
+// mean bin. Pieces go, most expensive first, to the bin whose excess has the smallest product with their cost. That
+// rule keeps the sum of squares least. The search compares the best bins in the directions next to the piece's
+// direction. Each direction has a heap, so n pieces take n·log(bins) time, not n·bins.
 
 // directions is the number of steps from backbone only to encoder only.
 const directions = 8
 
-// phaseUnit stands for the mean bin of a phase.
+// phaseUnit is the cost of the mean bin of a phase.
 const phaseUnit = 1 << 24
 
 // vector is a cost by phase: encoder, backbone.

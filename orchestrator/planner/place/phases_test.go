@@ -40,7 +40,7 @@ func imageTextCost(image uint64) cost.Cost {
 		Encoder: &cost.EncoderModel{Layers: 32, Hidden: 1280, Heads: 16, FFN: 5120, Image: image}}.Cost()
 }
 
-// imageTextStep is a step with one microbatch of five sequences on each rank: some 32 documents.
+// imageTextStep is a step with one microbatch of five sequences on each rank: about 32 documents.
 func imageTextStep(tb testing.TB, ranks, withImages int) *planner.Selection {
 	spec := plannertest.NewSpec(tb, 8192, 5*ranks, "1")
 	spec.Sources[0].OnExhausted = millrace.Repeat

@@ -12,7 +12,7 @@ import (
 
 // Plan places a selection on the topology's data-parallel ranks and seals the plan. It sets content, leaves and
 // placement; the caller sets stream, attempt and term. Every rank gets the same number of microbatches. The only errors
-// are options that do not fit the selection or the topology.
+// are options that do not match the selection or the topology.
 func Plan(sel *planner.Selection, topo millrace.Topology, opt Options) (*millrace.Plan, error) {
 	opt.MicroBatch = cmp.Or(sel.MicroBatch, opt.MicroBatch)
 	microbatches, err := opt.validate(sel, topo)
@@ -53,7 +53,7 @@ func (o *placement) assign(sel *planner.Selection, opt Options, ranks, columns i
 	if opt.Layout == millrace.Varlen {
 		high = 1
 	}
-	// of all rows, in order
+	// the number of a row, in the order of the ranks and microbatches
 	line := func(w position) int { return (int(w.rank)*columns+int(w.microbatch))*high + int(w.row) }
 	at := make([]uint32, ranks*columns*high+1)
 	for _, w := range o.where {
@@ -77,7 +77,7 @@ func (o *placement) assign(sel *planner.Selection, opt Options, ranks, columns i
 }
 
 // placeInto adds the group's pieces and positions to a placement. Select's bins are kept if they take less time than
-// new microbatches, or if a segment finds no room in these. They contain no slices.
+// new microbatches, or if a segment finds no room in these. Select's bins contain no slices.
 func (g *group) placeInto(out *placement) {
 	var where []position
 	if g.opt.Layout == millrace.Varlen && g.opt.Balance != millrace.BalanceNone {

@@ -7,8 +7,8 @@ import (
 
 // splitUp packs the pieces after it sliced the documents that Split names, so that no slice costs more than the mean
 // microbatch. Long documents have fewer tokens for their cost. With few large slices, the token cap keeps other
-// microbatches below the mean. So it tries finer slices, until the step is within one part in splitGood of the mean, or
-// no better. It returns nil if no document is split or a piece finds no room.
+// microbatches below the mean. So it tries finer slices until the step is within one part in splitGood of the mean, and
+// keeps the best result. It returns nil if no document is split or a piece finds no room.
 func (g *group) splitUp() []position {
 	const splitGood = 256
 	var best *bins

@@ -5,7 +5,7 @@ import (
 	"millrace/orchestrator/planner/order"
 )
 
-// evenSums packs the pieces with even sums of the ranks. If columns are even, the sums nearly are, and nobody waits
+// evenSums packs the pieces with even sums of the ranks. If columns are even, the sums nearly are, and no rank waits
 // within a step. If the slowest rank is then more than one part in sumsGood above the lower bound, it packs ranks
 // first.
 func (g *group) evenSums(columns *bins) []position {

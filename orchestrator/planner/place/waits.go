@@ -65,7 +65,7 @@ func sumOfDearest(micro []uint64, ranks int) (sum uint64) {
 	return sum
 }
 
-// lowerBound returns a time that no packing is below.
+// lowerBound returns a lower bound of the time of any packing.
 func (g *group) lowerBound() uint64 {
 	dearest := uint64(0)
 	for _, c := range g.costs {

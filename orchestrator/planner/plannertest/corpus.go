@@ -40,7 +40,7 @@ func Document(record int, length uint32) millrace.SampleMeta {
 	return m
 }
 
-// RandomCorpus has documents of every awkward kind: without tokens, of 1 token, that fill a bin, that span many bins.
+// RandomCorpus has documents of every special length: without tokens, of 1 token, that fill a bin, that span many bins.
 func RandomCorpus(rng *rand.Rand, sources, docs int, t uint32) *Corpus {
 	c := &Corpus{Docs: make([][]millrace.SampleMeta, sources), Epochs: make([]uint64, sources)}
 	for s := range c.Docs {

@@ -6,7 +6,7 @@ import (
 	"millrace"
 )
 
-// Mapping tells how a source of this run continues a source of a saved state.
+// Mapping maps a source of this run to the source of a saved state that it continues.
 type Mapping struct {
 	From int // its index in that state; negative: the source is new
 	// IsReplaced: an ordinal may name another document than before. A document that is placed in part is passed over,
@@ -60,7 +60,8 @@ func (s State) CheckAdaptable(names []string, isRemoved func(name string) bool) 
 		begin := s.Begun()
 		return millrace.Errorf(millrace.ErrInvalid,
 			"the state lies inside the window of steps that begins at step %s, "+
-				"which only the run that began it can end: go on from the state of step %s, or of the window's last",
+				"and only the run that began the window can end it: "+
+				"go on from the state of step %s or of the window's last step",
 			begin.Step, begin.Step)
 	}
 	for i, c := range s.Carried {
@@ -84,7 +85,7 @@ func (s State) ResetDeficits() State {
 }
 
 // balanceDeficits makes the deficits add up to 0. Sources that stay and have not ended share the difference; if all
-// have ended, every source that stays does.
+// have ended, all sources that stay share it.
 func (s *State) balanceDeficits(mappings []Mapping) {
 	owed := int64(0)
 	var stay, active []*Source

@@ -44,14 +44,14 @@ func TestAdapt(t *testing.T) {
 			"[0,0,0,0,0,0,0],[8,0,0,10,8,-70,0],[3,0,0,20,3,30,1],[4,1,0,30,5,40,0]",
 		},
 		{
-			"removed: who has not left gets it", []progress.Mapping{{From: 1}, {From: 2}},
+			"removed: sources that have not left share its deficit", []progress.Mapping{{From: 1}, {From: 2}},
 			"[3,0,0,20,3,30,1],[4,1,0,30,5,-30,0]",
 		},
 		{
 			"removed: evenly", []progress.Mapping{{From: 0, IsReplaced: true}, {From: 1, HasNewEnd: true}},
 			"[8,0,0,10,8,-50,0],[3,0,0,20,3,50,0]",
 		},
-		{"removed: all who stay have left", []progress.Mapping{{From: 1}}, "[3,0,0,20,3,0,1]"},
+		{"removed: all sources that stay have left", []progress.Mapping{{From: 1}}, "[3,0,0,20,3,0,1]"},
 		{"replaced by others", []progress.Mapping{{From: -1}, {From: -1}}, "[0,0,0,0,0,0,0],[0,0,0,0,0,0,0]"},
 		{
 			"in another order", []progress.Mapping{{From: 2}, {From: -1}, {From: 1}},
@@ -101,7 +101,7 @@ func TestAdapt(t *testing.T) {
 	}
 	if err := carrying.CheckAdaptable(names, func(name string) bool { return name == "c" }); err == nil ||
 		!strings.Contains(err.Error(), `"c" wait`) {
-		t.Errorf("a source that waits is gone: %v", err)
+		t.Errorf("without a source that has waiting segments: %v", err)
 	}
 	carrying.Done = progress.Done{Steps: 2, Tokens: 5}
 	if err := carrying.CheckAdaptable(names, func(string) bool { return false }); err == nil ||

@@ -28,7 +28,7 @@ type Carried struct {
 	Ordinal millrace.Ordinal `json:"ordinal"`
 	Offset  uint32           `json:"offset"` // tokens of the document before it
 	Length  uint32           `json:"length"` // tokens
-	More    bool             `json:"more"`   // the document goes on behind it
+	More    bool             `json:"more"`   // the document goes on after it
 	Age     uint32           `json:"age"`    // steps that it has waited
 }
 

@@ -73,7 +73,7 @@ func (c *change) applyTo(s *Source) {
 	a.Record += uint64(c.seekPoint[5])
 }
 
-// field is a number of a change and the bit that tells its presence.
+// field is a number of a change and the bit that marks its presence.
 type field struct {
 	bit   byte
 	value *int64

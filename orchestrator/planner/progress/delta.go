@@ -45,7 +45,7 @@ type Differ struct {
 func NewDiffer(unit millrace.Unit, shares Shares) *Differ { return &Differ{unit: unit, shares: shares} }
 
 // Diff returns the delta from the state before a step to the state after it. legs are those of a window that ends with
-// the step. The delta was applied once to check that it leads there.
+// the step. Diff applies the delta once to check it.
 func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	if after.Step != before.Step+1 || len(after.Sources) != len(before.Sources) || after.Version != before.Version {
 		return nil, millrace.Errorf(millrace.ErrInvalid,
@@ -70,7 +70,7 @@ func (d *Differ) Diff(before, after State, legs ...Leg) (Delta, error) {
 	back := before.Clone()
 	err := d.Apply(&back, out)
 	if err == nil && !back.Equal(after) {
-		err = millrace.Errorf(millrace.ErrInvalid, "applied, it gives another state than the one after the step")
+		err = millrace.Errorf(millrace.ErrInvalid, "the delta leads to another state than the one after the step")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("difference of planner states at step %s: %w", before.Step, err)

@@ -1,6 +1,6 @@
-// Package progress holds the planner's state between two steps: how far each source was drawn, how its tokens compare
-// with the mixture, and which segments wait for a later step. A selection that goes on from a state draws the same
-// documents as one that never stopped.
+// Package progress holds the planner's state between two steps: the position and the deficit of each source, and the
+// segments that wait for a later step. A selection that goes on from a state draws the same documents as one that never
+// stopped.
 //
 // A [State] has two forms. [State.Compact] is the text that trainers save, and [Parse] reads it back. A [Delta] is the
 // change that one step made, for the journal; a [Differ] computes and applies deltas. [State.Adapt] turns a state into

@@ -10,7 +10,7 @@ import (
 )
 
 // State is the planner's memory between two steps. Inside a window, Sources and Carried are those at the window's
-// beginning: the window is drawn again from the same documents, and Done tells how many of its steps are over.
+// beginning: the window is drawn again from the same documents, and Done counts its steps that are over.
 type State struct {
 	Version int           `json:"planner"`           // PlannerVersion that made it
 	Step    millrace.Step `json:"step"`              // next to plan

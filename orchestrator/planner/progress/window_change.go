@@ -7,9 +7,8 @@ import (
 	"millrace"
 )
 
-// Leg is one step's share of a window's draws: their total charge and their document tokens. The draws of a step follow
-// the mixture of that step, in whichever step of the window they are placed. A Differ needs the legs to predict how far
-// deficits moved.
+// Leg is one step's share of a window's draws: their total charge and their document tokens. The draws of a leg follow
+// the mixture of its step, even if another step of the window places them. A Differ predicts deficits from the legs.
 type Leg struct {
 	Charge int64
 	Tokens uint64

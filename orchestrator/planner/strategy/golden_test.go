@@ -27,8 +27,8 @@ func goldenLengths(source, n int) []millrace.SampleMeta {
 	return docs
 }
 
-// TestGolden compares plans of a fixed table with the ones checked in. It fails on every change of the stream: such a
-// change needs a new PlannerVersion, on any host it is a bug.
+// TestGolden compares plans of a fixed table with the ones checked in. It fails on every change of the stream. Such a
+// change needs a new PlannerVersion. A difference between hosts is a bug.
 func TestGolden(t *testing.T) {
 	var out strings.Builder
 	for _, unit := range []millrace.Unit{millrace.UnitTokens, millrace.UnitSamples} {

@@ -74,7 +74,7 @@ func (s *Strategy) Plans(topology millrace.Topology, from progress.State) (*Plan
 	return &Plans{selector: selector, topology: topology, place: s.Options()}, nil
 }
 
-// Next returns the next step, or that metadata is missing, or that the run is over, as Selector.Advance does.
+// Next returns the next step, or Waiting or Finished, as Selector.Advance does.
 func (p *Plans) Next(o planner.Offers) (Planned, planner.Outcome, error) {
 	sel, outcome, err := p.selector.Advance(o)
 	if err != nil || outcome.Kind != planner.Sealed {

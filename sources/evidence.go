@@ -191,7 +191,7 @@ func (e *evidence) compareDeep(sh millrace.Shard, indexDir string) error {
 
 // hashFile returns the digest of every byte of a file.
 func (e *evidence) hashFile(ctx context.Context, path string) ([]byte, error) {
-	e.log.Info("a file is not known by its times; its content is compared", "file", path)
+	e.log.Info("the identity of a file is not known; comparing its content", "file", path)
 	f, err := e.fs.Open(path)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 // The aims of read-ahead, in bytes of tokens. They do not change the delivered content.
 const (
 	firstWindow = 256 << 10 // the first span in global order; each further span is four times the one before
-	leastAhead  = 4 << 20   // read ahead of the wanted positions, but at most a quarter of the budget's share
+	leastAhead  = 4 << 20   // least read-ahead beyond the wanted positions; at most a quarter of the budget's share
 )
 
 // chooser picks the next action for the decoders of a feed. It owns the state of the read-ahead. The feed's mutex
@@ -26,7 +26,7 @@ type chooser struct {
 	due    signals
 
 	window int64 // bytes of tokens in the next span, in global order
-	lazy   bool  // make no tokens of known lengths before a fetch asks for tokens
+	lazy   bool  // make no tokens for spans of known lengths before the first fetch
 }
 
 // newChooser returns the read-ahead of a stripe for a number of decoders, at the start of the stream.

@@ -50,8 +50,8 @@ func (f *Feed) Fetch(ctx context.Context, reqs []Request, emit func(i int, token
 }
 
 // shelfFor returns the shelf if requests are read at random, or nil if spans serve them. A feed that never was a
-// standby reads at random only within known lengths. For other requests its spans find the lengths, or the error,
-// first.
+// standby reads at random only within known lengths. For requests beyond them, its spans first find the lengths or the
+// error.
 func (f *Feed) shelfFor(ctx context.Context, reqs []Request) (*shelf, error) {
 	f.mu.Lock()
 	defer f.unlock()
@@ -177,12 +177,16 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 	}
 	s := &p.slots[at]
 	until := uint64(r.Offset) + uint64(r.Length)
-	if q, ok := p.rejects[at]; ok && until > 0 { // another reading had offered it
+	if q, ok := p.rejects[at]; ok && until > 0 { // another reading offered it with a length
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
 	}
 	if p.isRefused(at) {
-		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s: its filter refuses it",
-			f.src.Name(), f.src.SampleName(s.Shard, s.Record))
+		return millrace.Errorf(
+			millrace.ErrMismatch,
+			"fetch %s %s: the source's filter refuses it, although a plan holds it",
+			f.src.Name(),
+			f.src.SampleName(s.Shard, s.Record),
+		)
 	}
 	if until > uint64(s.Length) {
 		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: it has %d",

@@ -17,10 +17,10 @@ type maker struct {
 	memory   *memory
 	sizes    *sizes
 	due      *signals
-	ready    []action // begun, and not done yet
+	ready    []action // of makings that were begun
 }
 
-// takeReady returns the oldest action that was begun, or nil.
+// takeReady removes and returns the oldest ready action, or nil.
 func (k *maker) takeReady() action {
 	if len(k.ready) == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (k *maker) begin(p *span, keep bool) action {
 	return &split{maker: k, span: p}
 }
 
-// endPart enters a finished part.
+// endPart adds a finished part to its span.
 func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	if p.keep {
 		p.parts[part] = out.Tokens
@@ -66,7 +66,7 @@ func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 	k.endSpan(p)
 }
 
-// endSpan enters a finished making.
+// endSpan ends a making whose parts are all finished.
 func (k *maker) endSpan(p *span) {
 	p.stage = gathered
 	if !p.known {
@@ -122,7 +122,7 @@ func (a *lookUp) work(ctx context.Context, _ *decode.Decoder) error {
 	return a.readLengths(ctx)
 }
 
-// readLengths fills in lengths from the length stores, and the answers of filters. known stays false unless all are
+// readLengths fills in lengths from the length stores, and the answers of filters. It sets known if all of them are
 // there.
 func (a *lookUp) readLengths(ctx context.Context) (err error) {
 	view := a.src.Lengths()

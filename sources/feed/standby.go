@@ -11,7 +11,7 @@ import (
 const (
 	warmRecords = 32      // after the cursor, at most
 	warmBytes   = 1 << 20 // estimated bytes of their tokens, at most
-	warmShare   = 32      // at later calls, one for each so many that the cursor has moved; at least one
+	warmShare   = 32      // at later calls: one for each so many stripe positions that the cursor moved, at least one
 )
 
 // Follow moves a standby's cursor: no ordinal below is requested any more. The seek point is the newest known one that

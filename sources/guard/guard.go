@@ -27,8 +27,8 @@ type Evidence interface {
 	CoversAll(files []identity.File) bool
 	// Sample hashes some blocks in the middle of files. The hash is never 0.
 	Sample(paths []string) (uint64, error)
-	// Content returns a comparison of every byte of a shard with a digest that is kept, nil if none is kept. `since` is
-	// the time from which the content differs, empty if it is the same.
+	// Content returns a comparison of every byte of a shard with a digest that is kept, nil if none is kept. `since`
+	// names the time from which the content differs; it is empty if the content is the same.
 	Content(shard millrace.Shard) func(ctx context.Context) (since string, err error)
 	// HasIndex reports whether an index of the shard is kept.
 	HasIndex(shard millrace.Shard) bool
@@ -84,7 +84,8 @@ func (g *Guard) identify() ([]identity.File, error) {
 	return out, nil
 }
 
-// Admit decides, once a shard was digested, whether it is the file of the kept index and lengths.
+// Admit takes a digested shard. Its error means that the shard is not the file of the kept index and lengths. If no
+// evidence decides this, the guard doubts the kept index.
 func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 	if g == nil {
 		return nil
@@ -123,7 +124,7 @@ func (g *Guard) NoteIndexed(hasContent bool) {
 	}
 }
 
-// Remember notes for later runs under which identities the files of guards were found, several at a time.
+// Remember notes the identities of the guards' files for later runs, several at a time.
 func (c *Group) Remember(guards []*Guard, parallel int) error {
 	if c == nil {
 		return nil
@@ -165,7 +166,7 @@ type Identifier interface {
 	Identity() (identity.File, error)
 }
 
-// Check is called after every read of an open file. It returns the reason if the file is not the shard any more.
+// Check is called after every read of an open file. It returns an error if the file is not the shard any more.
 func (g *Guard) Check(f *Opened, file Identifier) error {
 	if g == nil {
 		return nil
@@ -243,7 +244,7 @@ func (g *Guard) compareContent(ctx context.Context, compare func(context.Context
 }
 
 // compareSample decides about a shard without a digest of every byte. It accepts a file of the same size and time of
-// modification if its ends and some blocks in its middle are the same. It refuses any other file.
+// modification if the kept sample of its middle, if there is one, is the same. It refuses any other file.
 func (g *Guard) compareSample(now, was []identity.File, sample uint64) error {
 	same := slices.EqualFunc(now, was, identity.File.IsSameVersion)
 	if same && sample != 0 {

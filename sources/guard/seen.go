@@ -95,8 +95,8 @@ func (s *Seen) add(shard millrace.Shard, sample uint64, files []identity.File) {
 	}
 }
 
-// save adds the news to the tables that other processes may have kept meanwhile. Lost news cost a later run a
-// comparison of contents.
+// save adds the news to the tables that other processes may have kept meanwhile. If news are lost, a later run compares
+// contents again.
 func (s *Seen) save() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // openSource opens a source once and reports its manifest. A restarted orchestrator asks again. If the opening for its
-// predecessor is under way, openSource waits for that.
+// predecessor is under way, openSource waits for its end.
 func (l *Loader) openSource(ctx context.Context, out *reporter, order *proto.OpenSource) error {
 	name := order.Source
 	gate := l.gate(name)

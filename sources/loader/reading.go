@@ -34,7 +34,7 @@ type reading struct {
 	mu      sync.Mutex    // keeps offers in order, so it is held while they are sent
 	out     *reporter
 	standby bool
-	ready   bool             // a standby that can take over at once
+	ready   bool             // the standby can take over at once
 	from    millrace.Ordinal // first ordinal that was not released
 	wants   millrace.Ordinal // of the stripe's primary
 	told    []feed.Batch     // offers that the orchestrator may still need, in order

@@ -15,8 +15,9 @@ import (
 	"millrace/proto"
 )
 
-// Run serves until ctx ends or the loader leaves. The loader leaves if the orchestrator dismisses or refuses it, or
-// after it was asked to leave and has handed over. The log has the reason.
+// Run serves until ctx ends or the loader leaves, and then returns nil. The loader leaves if the orchestrator dismisses
+// it, if a newer process has its name, or after it was asked to leave and has handed over. The log has the reason. If
+// the orchestrator refuses its program or its name, Run returns the reason.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {
@@ -106,7 +107,7 @@ func (l *Loader) session(ctx context.Context, client proto.OrchestratorClient, g
 	_ = out.send(0, &proto.LoaderEvent{Event: &proto.LoaderEvent_Hello{Hello: hello}}) // Recv returns the error
 	l.cfg.Fail.Hit("loader/hello/after")
 	l.mu.Lock()
-	l.out, l.online = out, true // events of others come after the hello
+	l.out, l.online = out, true // other goroutines send their events after the hello
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()

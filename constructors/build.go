@@ -14,7 +14,7 @@ const ignored = -100
 // safe for concurrent use.
 type Collator struct {
 	shape millrace.Shape
-	pad   uint32 // segments are padded to a multiple of it, in tokens
+	pad   uint32 // segments are padded to a multiple of pad, in tokens
 	ranks uint32 // context-parallel ranks; this collator is for number rank
 	rank  uint32
 	// Constant rows that are copied into batches: 0, 1, 2 …; -100 …; 1.0 ….
@@ -63,17 +63,17 @@ func rows[T int32 | int64](n int) (count, none []T) {
 	return count, none
 }
 
-// Build fills dst with the tensors of the rank's slice of a microbatch. part is that of the whole microbatch, in (row,
-// start) order. tokens[i] holds the tokens of part[i], and one more if its document continues after it (Segment.More).
-// Build writes every byte of every tensor, so dst may hold an older batch.
+// Build fills dst with the tensors of the rank's slice of a microbatch. part has the segments of the whole microbatch,
+// in (row, start) order. tokens[i] has the tokens of part[i], and one more if the document continues after the segment
+// (Segment.More). Build writes every byte of every tensor, so dst may hold an older batch.
 //
-// masked marks the masked segments; nil: none is. A masked segment keeps its place, length, positions and number. Its
-// tokens are 0, its labels -100 and its loss mask 0; tokens[i] is ignored.
+// masked marks the masked segments; nil: none is masked. A masked segment keeps its place, length, positions and
+// number. Its tokens are 0, its labels -100 and its loss mask 0. Build ignores its tokens[i].
 func (c *Collator) Build(
 	dst []byte, tensors []Tensor, part []millrace.Assignment, tokens [][]uint32, masked []bool,
 ) error {
 	if len(part) != len(tokens) || masked != nil && len(part) != len(masked) {
-		return fmt.Errorf("build microbatch: %d segments, tokens of %d, masks of %d",
+		return fmt.Errorf("build microbatch: %d segments came with tokens of %d segments and masks of %d",
 			len(part), len(tokens), len(masked))
 	}
 	for i := range part {
@@ -95,7 +95,7 @@ func (c *Collator) Build(
 	return nil
 }
 
-// check returns an error if a build would write out of bounds, whatever a plan or a loader has sent.
+// check returns an error if a build would write out of bounds, for any plan and any tokens.
 func (c *Collator) check(dst []byte, tensors []Tensor, in arranged) error {
 	if last := tensors[len(tensors)-1]; int64(len(dst)) < last.Offset+last.Bytes {
 		return fmt.Errorf("build microbatch: frame of %d bytes is too small", len(dst))
@@ -143,7 +143,7 @@ func view[T int32 | int64 | float32](dst []byte, t Tensor) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(*new(T))))
 }
 
-// arrays are a microbatch's flat tensors, and the constant rows. ids is nil for varlen.
+// arrays has a microbatch's flat tensors and the constant rows. ids is nil for varlen.
 type arrays[T int32 | int64] struct {
 	tokens, labels, positions []T
 	ids                       []int32
@@ -191,8 +191,8 @@ func build[T int32 | int64](c *Collator, dst []byte, ts []Tensor, in arranged, c
 	a.padding(at, len(a.tokens))
 }
 
-// segment writes a run of a segment's tokens at column `at`. After the segment's own tokens, tokens has the document's
-// next token, unless the document ends there.
+// segment writes a run of a segment's tokens at column `at`. If the document continues after the segment, tokens also
+// has the document's next token.
 func (a *arrays[T]) segment(at int, r run, tokens []uint32, id int32) {
 	n := r.to - r.from
 	if n == 0 {
@@ -247,8 +247,8 @@ func (a *arrays[T]) padding(from, to int) {
 	}
 }
 
-// boundaries writes cu_seqlens and max_seqlen: the padded start of every segment minus from, the end minus from, and
-// the longest distance.
+// boundaries writes cu_seqlens and max_seqlen. cu_seqlens has the padded start of every segment minus from, then the
+// end minus from. max_seqlen is the longest distance between two neighbours.
 func boundaries(cu, longest []int32, part []millrace.Assignment, from, end int) {
 	cu[0], cu[len(cu)-1], longest[0] = 0, int32(end-from), 0
 	for i := range part {

@@ -10,7 +10,7 @@ import (
 	"millrace"
 )
 
-// document returns token j of document d. The value names both.
+// document returns token j of document d. The value identifies d and j.
 func document(d, j int) uint32 { return uint32(d*10_000 + j + 1) }
 
 type piece struct{ doc, offset, length, total int }
@@ -114,8 +114,8 @@ func TestBuildAgainstElementByElement(t *testing.T) {
 	}
 }
 
-// TestMaskedSegmentsKeepTheirPlace compares with a build without masks. Nothing differs outside of the masked segments,
-// and inside them tokens, labels and loss mask differ.
+// TestMaskedSegmentsKeepTheirPlace compares with a build without masks. Outside of the masked segments nothing differs.
+// Inside, only tokens, labels and loss mask differ.
 func TestMaskedSegmentsKeepTheirPlace(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for trial := range 200 {
@@ -270,7 +270,7 @@ func TestEmptyVarlenMicrobatchHoldsOneMaskedToken(t *testing.T) {
 	}
 }
 
-// TestBuildRefuses: a wrong plan or reply is an error, and nothing is written out of bounds.
+// TestBuildRefuses: a wrong plan or reply is an error, and Build writes nothing out of bounds.
 func TestBuildRefuses(t *testing.T) {
 	c := New(millrace.Shape{SequenceLength: 8, MicroBatch: 2, Layout: millrace.Packed, TokenDtype: millrace.Int64}, 1)
 	seg := func(row, start, length uint32) millrace.Assignment {

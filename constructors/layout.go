@@ -16,13 +16,14 @@ type Tensor struct {
 
 // Layout returns the tensors of the rank's slice of a microbatch, and the size of its frame in bytes.
 //
-// Packed: tokens, labels, position_ids, segment_ids and loss_mask, each [micro_batch_size, sequence_length / cp],
-// whatever the part.
+// Packed: tokens, labels, position_ids, segment_ids and loss_mask, each [micro_batch_size, sequence_length / cp] for
+// every part.
 //
-// Varlen: tokens, labels, position_ids and loss_mask, each [n]; cu_seqlens [segments + 1] and max_seqlen []. The last
-// two are those of the whole microbatch, and n is cu_seqlens[-1] / cp. With Shape.Local there are also cu_seqlens_local
-// [held + 1] and max_seqlen_local [], of the documents that this rank holds whole. They follow the slices, so that n is
-// cu_seqlens[-1] / cp + cu_seqlens_local[-1].
+// Varlen: tokens, labels, position_ids and loss_mask, each [n]; cu_seqlens [segments + 1] and max_seqlen []. cu_seqlens
+// and max_seqlen describe the whole microbatch, and n is cu_seqlens[-1] / cp.
+//
+// Varlen with Shape.Local also has cu_seqlens_local [held + 1] and max_seqlen_local [], for the documents that this
+// rank holds whole. These documents follow the slices: n is cu_seqlens[-1] / cp + cu_seqlens_local[-1].
 func (c *Collator) Layout(part []millrace.Assignment) ([]Tensor, int64) {
 	if c.shape.Layout == millrace.Varlen {
 		return c.varlen(c.arrange(part, nil, nil).extent)

@@ -2,9 +2,9 @@ package constructors
 
 import "millrace"
 
-// LossTokens returns the number of labels of a microbatch that take part in the loss, all context-parallel slices
-// together: the tokens of its segments without the last token of each document. A masked segment counts like any other,
-// so that no denominator changes.
+// LossTokens returns the number of labels of a microbatch that count in the loss, over all context-parallel slices: the
+// tokens of its segments without the last token of each document. A masked segment counts like any other, so that
+// masking changes no denominator.
 func (c *Collator) LossTokens(part []millrace.Assignment) uint64 {
 	whole := *c
 	whole.ranks, whole.rank = 1, 0

@@ -15,7 +15,7 @@ type Set struct {
 	made map[millrace.Shape]*Collator // made on demand
 }
 
-// NewSet returns the set of a run's shapes. A plan that names no shape has the first one. padMultiple is as for New.
+// NewSet returns the set of a run's shapes. A plan that names no shape has the first one. For padMultiple, see New.
 func NewSet(shapes []millrace.Shape, padMultiple uint32) *Set {
 	return &Set{shapes: shapes, pad: padMultiple, made: map[millrace.Shape]*Collator{}}
 }

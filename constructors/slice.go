@@ -4,9 +4,10 @@ import "millrace"
 
 // A segment that several ranks share is cut in zigzag, so that causal attention costs all ranks the same. Its padded
 // length is cut into 2n equal chunks. Rank r of n has chunks r and 2n-1-r, one after the other. This is the order of
-// Megatron's get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document. If
-// a segment is also split over data-parallel ranks (Assignment.Parts), each of its two chunks is cut again. Slice Part
-// of Parts, for context-parallel rank c of C, is then that of rank Part*C + c of Parts*C.
+// Megatron's get_batch_on_this_cp_rank and of TransformerEngine's thd_get_partitioned_indices, document by document.
+//
+// A segment may also be split over data-parallel ranks (Assignment.Parts). Context-parallel rank c of C, with part Part
+// of Parts, then has the chunks of rank Part*C + c of Parts*C.
 
 // run is a contiguous part of a segment's tokens: tokens [from, to), at column `at` of the row.
 type run struct{ at, from, to int }
@@ -14,13 +15,13 @@ type run struct{ at, from, to int }
 // extent is the size of a varlen microbatch for one rank.
 type extent struct {
 	segments int // segments that are sliced
-	shared   int // their padded tokens, before slicing; if there are none, the tokens of one masked document
+	shared   int // padded tokens of the sliced segments, before slicing; without sliced segments: Collator.least
 	held     int // segments that this rank holds whole
-	own      int // their padded tokens
+	own      int // padded tokens of the held segments
 }
 
 // arranged is a microbatch in the order in which one rank builds it: slices first, then the segments that the rank
-// holds whole. Start counts columns before slicing; for a segment that is held whole it counts columns of the rank's
+// holds whole. Start of a slice counts columns before slicing. Start of a held segment counts columns of the rank's
 // arrays.
 type arranged struct {
 	part   []millrace.Assignment
@@ -29,7 +30,7 @@ type arranged struct {
 	extent
 }
 
-// least returns the padded tokens of a varlen microbatch without sliced segments: those of one masked document.
+// least returns the padded tokens of a varlen microbatch without sliced segments: the length of one masked document.
 func (c *Collator) least() int {
 	if c.ranks == 1 {
 		return 1
@@ -37,7 +38,7 @@ func (c *Collator) least() int {
 	return 2 * int(c.ranks)
 }
 
-// arrange puts a microbatch into the order in which it is built. tokens and masked may be nil.
+// arrange puts a microbatch into the order in which this rank builds it. tokens and masked may be nil.
 func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked []bool) arranged {
 	if !c.shape.Local {
 		in := arranged{
@@ -84,8 +85,8 @@ func (c *Collator) arrange(part []millrace.Assignment, tokens [][]uint32, masked
 	return in
 }
 
-// room returns the columns that a segment needs before its row's end, before slicing: its padded length if it is
-// sliced, else its tokens. ok is false if the segment cannot be cut into equal chunks, or if this shape cannot have it.
+// room returns the number of columns that a segment takes in its row, before slicing: its padded length if it is
+// sliced, else its tokens. ok is false if the segment cannot be cut into equal chunks, or if this shape forbids it.
 func (c *Collator) room(a *millrace.Assignment) (columns uint64, ok bool) {
 	if a.Holder > 0 {
 		return uint64(a.Length), c.shape.Local && a.Parts == 0

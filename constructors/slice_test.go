@@ -44,7 +44,7 @@ func zigzag(row []column, n, r int) []column {
 	return slices.Concat(row[r*chunk:(r+1)*chunk], row[(2*n-1-r)*chunk:(2*n-r)*chunk])
 }
 
-// wholeAndSlices builds a microbatch for one rank that gets all of it, and for every context-parallel rank.
+// wholeAndSlices builds the whole microbatch for one rank, and its slice for every context-parallel rank.
 func wholeAndSlices(
 	t *testing.T, shape millrace.Shape, pad uint32, part []millrace.Assignment, tokens [][]uint32, masked []bool,
 ) (whole [][]column, of [][][]column, ts [][]Tensor, frames [][]byte) {
@@ -76,8 +76,8 @@ func wholeAndSlices(
 	return whole, of, ts, frames
 }
 
-// TestSlicesAgainstChunks: every context-parallel rank has its two chunks of each document's padded place in the whole
-// microbatch, and its share of the padding after the last one. Labels equal those of the whole, also at the borders of
+// TestSlicesAgainstChunks: every context-parallel rank has its two chunks of each document's padded place, and its part
+// of the padding after the last document. Labels equal the labels of the whole microbatch, also at the borders of
 // chunks.
 func TestSlicesAgainstChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -126,7 +126,7 @@ func TestSlicesAgainstChunks(t *testing.T) {
 	}
 }
 
-// checkBounds checks that cu_seqlens is that of the whole microbatch on every rank.
+// checkBounds checks that cu_seqlens describes the whole microbatch on every rank.
 func checkBounds(t *testing.T, frame []byte, ts []Tensor, part []millrace.Assignment, pad uint32, cp int) {
 	t.Helper()
 	want := []int64{0}
@@ -184,8 +184,8 @@ func fill(
 	return part, tokens, masked
 }
 
-// TestHeldDocuments: with documents that are whole on one rank, all ranks together have every column of the microbatch
-// once. Slices come first, bounded by cu_seqlens; then come held documents, bounded by cu_seqlens_local.
+// TestHeldDocuments: with documents that one rank holds whole, all ranks together have every column of the microbatch
+// once. Slices come first, bounded by cu_seqlens. Held documents follow, bounded by cu_seqlens_local.
 func TestHeldDocuments(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for trial := range 200 {
@@ -242,12 +242,12 @@ func TestHeldDocuments(t *testing.T) {
 	}
 }
 
-// TestLossIsThatOfTheWhole: any split of the same segments, over data-parallel ranks, context-parallel ranks or both,
-// gives the same sum of a loss that depends on token, label and position, and the same denominators.
+// TestLossIsThatOfTheWhole splits the same segments over data-parallel ranks, context-parallel ranks or both. Every
+// split gives the same denominators, and the same sum of a loss that depends on token, label and position.
 func TestLossIsThatOfTheWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for trial := range 100 {
-		pad := uint32(12) // goes with two and three context-parallel ranks
+		pad := uint32(12) // valid for two and three context-parallel ranks
 		shape := millrace.Shape{
 			SequenceLength: pad * 24,
 			MicroBatch:     2,
@@ -268,7 +268,7 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 			parts, cp := split[0], split[1]
 			sliced := shape
 			sliced.CP = cp
-			if sliced.Layout == millrace.Packed { // chunks that round up take room
+			if sliced.Layout == millrace.Packed { // padded chunks need more columns
 				sliced.SequenceLength = 4 * shape.SequenceLength
 			}
 			sum, labels, all := uint64(0), uint64(0), &millrace.Plan{}
@@ -289,8 +289,8 @@ func TestLossIsThatOfTheWhole(t *testing.T) {
 	}
 }
 
-// split1 returns the part of data-parallel rank p: its slices of the longer segments, which are split, and its share of
-// the others.
+// split1 returns the part of data-parallel rank p: its slices of the longer segments, which are split, and some of the
+// other segments.
 func split1(
 	part []millrace.Assignment, tokens [][]uint32, parts, p, pad uint32,
 ) (out []millrace.Assignment, given [][]uint32) {

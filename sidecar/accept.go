@@ -12,15 +12,15 @@ import (
 	"millrace"
 )
 
-// greetWithin is how long a client may take from connect to HELLO.
+// greetWithin limits the time from a client's connect to its HELLO.
 const greetWithin = 10 * time.Second
 
-// door takes the clients at the host's sockets, and serves or refuses each.
+// door accepts the clients of the host's sockets. It serves or refuses each client.
 type door struct {
 	config   Config
 	claims   []*claim
 	attempts *attempts
-	giveUp   func(error) // ends the server, for another process to take its place
+	giveUp   func(error) // ends the server, so that another process replaces this one
 }
 
 // open serves one rank's socket until the socket is closed, and returns after all its connections have ended.
@@ -34,7 +34,7 @@ func (d *door) open(ctx context.Context, at *claim, l *socket) {
 		}
 		if err != nil {
 			d.config.Log.Error("accept a trainer", "rank", at.rank, "error", err)
-			select { // for example out of descriptors: try again soon
+			select { // for example, the process has no free descriptor: try again soon
 			case <-time.After(100 * time.Millisecond):
 				continue
 			case <-ctx.Done():
@@ -89,8 +89,8 @@ func (d *door) serve(ctx context.Context, at *claim, c *net.UnixConn) {
 	session.run(ctx, start, func() { at.noteLeaving(session) })
 }
 
-// turnAway refuses a client that did not get the claim. A sidecar that is leaving tells why the run failed. If the run
-// goes on it tells nothing, and the client asks the next sidecar.
+// turnAway refuses a client that did not get the claim. If the run failed, it sends the reason. If this sidecar leaves
+// and the run goes on, it sends nothing, and the client connects to the next sidecar.
 func (d *door) turnAway(ctx context.Context, at *claim, p *peer, c *net.UnixConn, err error) {
 	var run *RunError
 	switch {
@@ -101,7 +101,7 @@ func (d *door) turnAway(ctx context.Context, at *claim, p *peer, c *net.UnixConn
 	}
 }
 
-// errNothing: a client left without a HELLO.
+// errNothing is the error if a client leaves without a HELLO.
 var errNothing = errors.New("no HELLO")
 
 // kindOf returns the kind of the ERROR that answers a HELLO.
@@ -136,22 +136,22 @@ func (d *door) greet(c *net.UnixConn, number int) (Start, error) {
 		if h.flags&flagMore != 0 {
 			continue
 		}
-		if err := d.isServed(h.rank, number); err != nil {
+		if err := d.checkRank(h.rank, number); err != nil {
 			return Start{}, err
 		}
 		return parseHello(h, body)
 	}
 }
 
-// isServed compares the rank that a client wants with the number of the socket that it connected to. A client whose own
-// socket is missing asks another one whether the run serves its rank at all. A *StartError says that it does not.
-func (d *door) isServed(rank uint32, number int) error {
+// checkRank refuses a client whose rank is not the number of the socket. A client whose own socket does not exist
+// connects to another one, to learn whether the run serves its rank. If not, the error is a *StartError.
+func (d *door) checkRank(rank uint32, number int) error {
 	n := len(d.claims)
 	switch {
 	case rank == anyRank || rank == uint32(number):
 		return nil
 	case rank < uint32(n):
-		return fmt.Errorf("the client wants rank %d, this socket serves rank %d", rank, number)
+		return fmt.Errorf("a client of rank %d connected to rank-%d.sock: connect to rank-%d.sock", rank, number, rank)
 	}
 	serves := "rank 0 alone"
 	if n > 1 {
@@ -161,7 +161,7 @@ func (d *door) isServed(rank uint32, number int) error {
 		"or check LOCAL_RANK and the socket's name", rank, serves, rank+1)}
 }
 
-// refuse tells a client why it is not served, and waits briefly until the client has read it.
+// refuse sends a client the reason of its refusal. It waits at most partWithin until the client has read the reason.
 func (d *door) refuse(at *claim, pid int32, c *net.UnixConn, kind errorKind, err error) {
 	d.config.Log.Warn("a client was turned away", "rank", at.rank, "pid", pid, "reason", err)
 	if d.config.Observe != nil {

@@ -31,9 +31,9 @@ type filled struct {
 	last         bool // it is the run's last microbatch of this rank
 	placement    millrace.Digest
 	tensors      []constructors.Tensor
-	absent       bool   // the frame has no tensors: another rank passes them on
-	loss         uint64 // labels that take part in the loss, in the microbatch
-	stepLoss     uint64 // the same for the step, over all data-parallel ranks
+	absent       bool   // the frame has no tensors: another rank broadcasts them
+	loss         uint64 // labels of the microbatch that count in the loss
+	stepLoss     uint64 // labels of the step that count in the loss, over all data-parallel ranks
 	lineage      span
 	state        span // empty except for a step's last microbatch
 	bytes        int64
@@ -140,8 +140,8 @@ func appendLineage(b []byte, part []millrace.Assignment, sources []SourceNames) 
 	return b, nil
 }
 
-// sliceOf encodes which part of a segment a rank has: 1 + the context-parallel rank that holds all of it, or part and
-// parts.
+// sliceOf encodes a rank's part of a segment. If one context-parallel rank holds the whole segment, the code is that
+// rank + 1. Otherwise it is parts<<16 | part.
 func sliceOf(a *millrace.Assignment) uint32 {
 	if a.Holder > 0 {
 		return a.Holder
@@ -149,7 +149,7 @@ func sliceOf(a *millrace.Assignment) uint32 {
 	return a.Parts<<16 | a.Part
 }
 
-// wholeSource is the shard number that stands for the name of the source itself.
+// wholeSource is the shard number of the name of the source itself.
 const wholeSource = int64(-1)
 
 type nameKey struct {

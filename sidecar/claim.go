@@ -12,8 +12,8 @@ import (
 // anyRank in HELLO means that the client does not know the number in its socket's name.
 const anyRank = ^uint32(0)
 
-// grace is how long a new client waits for the claim's holder to leave. A client that continues waits longer. A refusal
-// would end its training, although the holder may be a new client that is about to be refused.
+// grace limits a new client's wait for the claim's holder to leave. A client that continues waits for graceToGoOn. A
+// refusal would end its training, although the holder may be a new client that is itself about to be refused.
 const (
 	grace       = 250 * time.Millisecond
 	graceToGoOn = 2 * time.Second
@@ -34,9 +34,9 @@ func newClaim(number int, rank millrace.Rank) *claim {
 	return &claim{number: number, rank: rank, changed: make(chan struct{})}
 }
 
-// take waits for the claim while its holder is leaving or has hung up, and returns an error while the holder lives. A
-// client that continues had the claim before, so a holder without any batch yet makes room for it. If ctx ends, take
-// returns the cause.
+// take gets the claim for a session. It waits while the holder is leaving or has hung up. It returns an error if the
+// holder still lives after the grace. A client that continues held the claim before: a holder that has not begun is
+// refused in its favour. If ctx ends, take returns its cause.
 func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 	long := grace
 	if continues {
@@ -80,8 +80,8 @@ func (c *claim) take(ctx context.Context, by *session, continues bool) error {
 	}
 }
 
-// settle waits until the orchestrator knows that the holder's trainer is gone, if it is. The orchestrator then learns
-// of events in the order in which they happened.
+// settle returns at once if the holder's trainer lives. If the trainer is gone, settle waits until its departure was
+// reported upstream. The orchestrator then receives events in the order in which they happened.
 func (c *claim) settle(ctx context.Context) {
 	for {
 		c.mu.Lock()

@@ -51,7 +51,7 @@ func TestAClaimWhoseHolderHungUp(t *testing.T) {
 	}
 }
 
-// TestAClaimOfARunThatFailed: a client that waits for the claim when the run fails is told the reason.
+// TestAClaimOfARunThatFailed: a client that waits for the claim when the run fails receives the reason.
 func TestAClaimOfARunThatFailed(t *testing.T) {
 	s := newClaim(0, 0)
 	if err := s.take(t.Context(), &session{}, false); err != nil {

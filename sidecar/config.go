@@ -50,29 +50,29 @@ func (c Config) validate() error {
 	return nil
 }
 
-// EventKind names an event at a rank's socket, as the event log has it.
+// EventKind is the name of an event at a rank's socket, as the event log has it.
 type EventKind string
 
 // The kinds of events. Filling, Pushed and Released follow one frame; the others follow one connection.
 const (
-	Joined    EventKind = "joined"    // a trainer declared where it starts
-	Began     EventKind = "began"     // every rank has declared its start; Slot is where this rank begins
+	Joined    EventKind = "joined"    // a trainer declared its start
+	Began     EventKind = "began"     // every rank has declared its start; Slot is this rank's first batch
 	Filling   EventKind = "filling"   // a frame is being built for Slot
 	Pushed    EventKind = "pushed"    // the frame's descriptor is about to be sent
 	Released  EventKind = "released"  // the trainer gave a frame back
 	Stale     EventKind = "stale"     // a release named no lent frame and was ignored
-	Committed EventKind = "committed" // the trainer has consumed Slot.Step, and upstream knows
+	Committed EventKind = "committed" // upstream has noted that the trainer consumed Slot.Step
 	Saved     EventKind = "saved"     // the trainer's checkpoint of Slot.Step is durable
 	Ended     EventKind = "ended"     // the rank has consumed the run
-	Failed    EventKind = "failed"    // the trainer was told Reason
-	Leaving   EventKind = "leaving"   // this sidecar has to leave and is about to tell the client
-	Parted    EventKind = "parted"    // this sidecar has told the client that it leaves
+	Failed    EventKind = "failed"    // the connection ends with ERROR for Reason
+	Leaving   EventKind = "leaving"   // this sidecar has to leave and is about to send LEAVING
+	Parted    EventKind = "parted"    // this sidecar has sent LEAVING
 	Gone      EventKind = "gone"      // the trainer left; its memory is given back
 	Refused   EventKind = "refused"   // a client was refused for Reason
 )
 
-// Event is one event at a rank's socket. The call of an observer holds up the event's place, so that the event log is
-// complete and a failpoint has its place.
+// Event is one event at a rank's socket. The code that causes it waits until the observer returns. The event log is
+// therefore complete, and a failpoint can stop the sidecar at the event.
 type Event struct {
 	Kind       EventKind
 	Slot       millrace.Slot // fields that do not apply are 0; Rank always applies

@@ -12,11 +12,11 @@ import (
 const (
 	// sendWithin limits a send to a client that does not read. For a client that reads, the frames limit the queue.
 	sendWithin = 10 * time.Second
-	// partWithin is how long a client may take to read why it is refused or disconnected.
+	// partWithin limits the time in which a client reads the reason of its refusal or disconnection.
 	partWithin = 2 * time.Second
 )
 
-// errGone: the client will send no more datagrams.
+// errGone is the error if the client will send no more datagrams.
 var errGone = errors.New("the client is gone")
 
 // receive reads one datagram.
@@ -62,7 +62,7 @@ func sendMessage(c *net.UnixConn, wire []byte, m message) error {
 	}
 }
 
-// hasHungUp asks the kernel whether the other end is closed, even if some of its datagrams are still unread.
+// hasHungUp reports whether the other end is closed, even if some of its datagrams are still unread.
 func hasHungUp(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

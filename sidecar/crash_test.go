@@ -16,8 +16,8 @@ import (
 	"millrace/sidecar/sidecartest"
 )
 
-// trainerArg makes the test binary a trainer process. It takes a batch, leaves its socket to a child, and waits for its
-// death.
+// trainerArg makes the test binary a trainer process. The process takes a batch, leaves its socket open in a child, and
+// waits until it is killed.
 const trainerArg = "be-a-trainer"
 
 func trainer(path string) {

@@ -6,7 +6,7 @@ import (
 	"millrace"
 )
 
-// delivery is the state machine of one connection. It decides and has no side effects: events go in, actions come out.
+// delivery is the state machine of one connection. It answers each event with actions, and has no side effects.
 //
 //	greeting ─hello─▶ joining ─begun─▶ serving ─(ended, all committed)─▶ over
 //	                     └──refused──────┴──failed / broken──▶ over
@@ -18,8 +18,8 @@ type delivery struct {
 	// The next batch to push. All batches below it were pushed on this connection.
 	step       millrace.Step
 	microbatch uint32
-	committed  millrace.Step // steps below it are committed by the trainer
-	sent       millrace.Step // steps below it are known upstream
+	committed  millrace.Step // the trainer has committed the steps below it
+	sent       millrace.Step // upstream has noted the commits of the steps below it
 	end        millrace.Step // if ended is set: the first step that the run does not have
 	ended      bool
 }
@@ -119,7 +119,7 @@ func (d *delivery) begun(b Begin) []action {
 	}
 	actions := []action{send{m}, feed{b}}
 	if d.start == StartContinue && b.Step > 0 {
-		// A client that continues at a step has consumed all steps before. The lost sidecar may not have reported that.
+		// A client that continues at a step has consumed all earlier steps. The lost sidecar may not have reported this.
 		d.sent--
 		actions = append(actions, commit{b.Step - 1})
 	}
@@ -137,7 +137,7 @@ func (d *delivery) alerted(alerts []Alert) []action {
 
 func (d *delivery) built(b filled) []action {
 	if b.slot.Step != d.step || b.slot.Microbatch != d.microbatch {
-		return d.fail(errRun, millrace.Errorf(millrace.ErrMismatch, "batch %s was built where %d/%s/%d/%d comes next",
+		return d.fail(errRun, millrace.Errorf(millrace.ErrMismatch, "batch %s was built, but %d/%s/%d/%d comes next",
 			b.slot, d.begin.Attempt, d.step, d.rank, d.microbatch))
 	}
 	d.microbatch++
@@ -161,13 +161,13 @@ func (d *delivery) received(h header) []action {
 	case msgWait:
 		return []action{status{}}
 	}
-	return d.fail(errProtocol, fmt.Errorf("message of type %d is not for a client to send", h.kind))
+	return d.fail(errProtocol, fmt.Errorf("a client cannot send a message of type %d", h.kind))
 }
 
 func (d *delivery) commit(h header) []action {
 	if d.phase != serving || h.attempt != d.begin.Attempt || h.step >= d.step {
 		return d.fail(errProtocol,
-			fmt.Errorf("commit of step %s of attempt %d before all its batches were delivered", h.step, h.attempt))
+			fmt.Errorf("commit step %s of attempt %d: not all of its batches were delivered", h.step, h.attempt))
 	}
 	if h.step < d.committed {
 		return nil
@@ -195,7 +195,7 @@ func (d *delivery) fail(kind errorKind, err error) []action {
 }
 
 // afterwards handles events after the end of the run. The connection stays open until the trainer closes it, so that
-// its last checkpoint is reported.
+// the trainer can report its last checkpoint.
 func (d *delivery) afterwards(e event) []action {
 	r, ok := e.(received)
 	if !ok {

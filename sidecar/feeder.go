@@ -12,7 +12,7 @@ import (
 	"millrace/sidecar/ring"
 )
 
-// spare is the room of a frame beside its largest tensors, in bytes. Lineage and state of ordinary size fit into it.
+// spare is the room of a frame beyond its largest tensors, in bytes. Lineage and state of ordinary size fit into it.
 const spare = 64 << 10
 
 const alignment = 64 // of lineage and state in a frame, in bytes
@@ -31,9 +31,9 @@ type feeder struct {
 	blob    []byte      // lineage of the current batch
 }
 
-// fillAll fills frames until the run ends (it posts noMore) or fails (it posts failed). It posts nothing if ctx or the
-// steps end first, in whatever order: the session tells the reason. If the process gets no memory, another process has
-// to replace it; the run has not failed.
+// fillAll fills frames until the run ends (it posts noMore) or fails (it posts failed). If ctx or the steps end first,
+// it posts nothing: the session sends the reason. If this process gets no memory, fillAll calls giveUp and posts
+// nothing: the run has not failed, and another process replaces this one.
 func (f *feeder) fillAll(ctx context.Context) {
 	err := f.fillSteps(ctx)
 	switch {
@@ -87,7 +87,7 @@ func (f *feeder) fillStep(ctx context.Context, e *entry, from uint32) error {
 	return nil
 }
 
-// fill builds one microbatch in a frame: tensors, then lineage, then, for the step's last microbatch, the state.
+// fill builds one microbatch in a frame: tensors and lineage, and in the step's last microbatch the state.
 func (f *feeder) fill(ctx context.Context, e *entry, m uint32) (filled, error) {
 	plan := e.plan
 	if err := seal.VerifyPart(plan.Plan, f.share.part, m); err != nil {

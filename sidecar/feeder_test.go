@@ -8,7 +8,7 @@ import (
 	"millrace"
 )
 
-// pending is an upstream whose plans never come.
+// pending is an upstream without plans: Plan blocks.
 type pending struct{ Upstream }
 
 func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*StepPlan, error) {
@@ -16,8 +16,8 @@ func (pending) Plan(ctx context.Context, _ millrace.Attempt, _ millrace.Step) (*
 	return nil, ctx.Err()
 }
 
-// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in any order. A feeder whose
-// steps end first posts nothing: the connection tells the trainer why the sidecar leaves.
+// TestTheEndOfTheStepsIsNoReason: a sidecar that leaves ends its steps and its connections in any order. If the steps
+// end first, the feeder posts nothing: the session sends the trainer the reason.
 func TestTheEndOfTheStepsIsNoReason(t *testing.T) {
 	shape := millrace.Shape{
 		SequenceLength: 16,

@@ -8,8 +8,8 @@ import (
 	"millrace"
 )
 
-// forward carries one connection's commits and saved checkpoints upstream, in order, and holds up nothing else. Commits
-// that pile up while the orchestrator is away become one call, because a later step includes the earlier ones.
+// forward sends one connection's commits and saved checkpoints upstream, in order, without delaying the connection.
+// While the orchestrator is away, it keeps the newest commit alone: a later step includes the earlier ones.
 type forward struct {
 	upstream Upstream
 	rank     millrace.Rank
@@ -22,7 +22,7 @@ type forward struct {
 	wake    chan struct{}
 }
 
-// carryWithin is how long commits may still take after the sidecar was asked to leave.
+// carryWithin limits the time of the last commits after the sidecar was asked to leave.
 const carryWithin = time.Second
 
 // lingering returns a context that ends carryWithin after ctx, or when the caller calls end. The caller must call it.
@@ -48,7 +48,7 @@ func (f *forward) save(attempt millrace.Attempt, step millrace.Step) {
 	f.change(func() { f.attempt, f.saves = attempt, &step })
 }
 
-// finish lets carry return after everything has been carried.
+// finish lets carry return after it has sent everything.
 func (f *forward) finish() { f.change(func() { f.closed = true }) }
 
 func (f *forward) change(set func()) {
@@ -61,7 +61,8 @@ func (f *forward) change(set func()) {
 	}
 }
 
-// carry returns after finish or when ctx ends. It calls done for every commit that is safe.
+// carry sends commits and saves until finish is called or ctx ends. It calls done for every commit that upstream has
+// noted.
 func (f *forward) carry(ctx context.Context, done func(attempt millrace.Attempt, below millrace.Step)) error {
 	for {
 		f.mu.Lock()

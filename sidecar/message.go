@@ -45,16 +45,16 @@ const (
 const (
 	flagMore   uint32 = 1 << 0 // the body continues in the next datagram
 	flagLast   uint32 = 1 << 1 // BATCH: the run's last microbatch of this rank
-	flagAbsent uint32 = 1 << 2 // BATCH: another rank has the tensors that it describes
+	flagAbsent uint32 = 1 << 2 // BATCH: another rank broadcasts the described tensors
 )
 
-// errorKind tells the client which error to raise.
+// errorKind selects the error that the client raises.
 type errorKind uint32
 
 const (
 	errRun      errorKind = 1 // the run failed
 	errStart    errorKind = 2 // the start was refused
-	errBusy     errorKind = 3 // another process is served on this rank
+	errBusy     errorKind = 3 // another process has the claim of this rank
 	errProtocol errorKind = 4 // the client broke the protocol, or speaks another version
 )
 
@@ -94,7 +94,7 @@ func (h *header) appendTo(b []byte) []byte {
 	return le.AppendUint32(b, h.body)
 }
 
-var errShort = errors.New("a datagram shorter than its header says")
+var errShort = errors.New("the length of the datagram differs from its header")
 
 func parseHeader(b []byte) (header, error) {
 	if len(b) < headerSize {
@@ -117,7 +117,7 @@ func parseHeader(b []byte) (header, error) {
 	return h, nil
 }
 
-// message is one message to a client: a header, a body of any length, and for RING the ring whose memfd goes with it.
+// message is one message to a client: a header and a body of any length. RING also has the ring, to send its memfd.
 type message struct {
 	header header
 	body   []byte
@@ -141,7 +141,7 @@ type beginBody struct {
 	State    json.RawMessage `json:"state"`
 }
 
-// beginAxes counts the ranks along each axis, or says where a rank is on each axis.
+// beginAxes has the number of ranks along each axis, or the coordinates of one rank.
 type beginAxes struct {
 	TP int `json:"tp"`
 	CP int `json:"cp"`
@@ -195,7 +195,7 @@ func parseHello(h header, body []byte) (Start, error) {
 	case StartNone, StartFresh, StartLatest:
 	case StartState:
 		if len(s.State) == 0 {
-			return Start{}, errors.New("read HELLO: start is \"state\" and none is sent: send the state too")
+			return Start{}, errors.New("read HELLO: start \"state\" came without a state: send the state too")
 		}
 	case StartContinue:
 		s.Attempt, s.Step, s.Microbatch = h.attempt, h.step, h.microbatch

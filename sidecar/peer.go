@@ -11,16 +11,16 @@ import (
 
 // peer is the process at the other end. Its pidfd reports its death even if a forked child keeps the socket open.
 type peer struct {
-	pid   int32 // 0 if the process lives in another PID namespace
+	pid   int32 // 0 if the process is in another PID namespace
 	uid   uint32
-	pidfd *os.File // nil if the kernel cannot give one; then only the socket reports the end
+	pidfd *os.File // nil if the kernel gives none; then only the socket shows the end of the process
 }
 
-// peerOf asks the kernel which process connected. It refuses users that are not among allowed.
+// peerOf returns the process that connected. It refuses a process whose user is not among allowed.
 func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("look at the client: %w", err)
+		return nil, fmt.Errorf("identify the client's process: %w", err)
 	}
 	var cred *unix.Ucred
 	var credErr error
@@ -33,7 +33,7 @@ func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 		_ = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer)
 		var pidErr error
 		if fd, pidErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD); pidErr != nil {
-			// Kernels before 6.5. Since connect, another process may have got the pid; its death is then noticed.
+			// Kernels before 6.5 lack SO_PEERPIDFD. If another process got the pid after connect, pidfd is of that one.
 			if fd, pidErr = unix.PidfdOpen(int(cred.Pid), 0); pidErr != nil {
 				fd = -1
 			}
@@ -43,20 +43,20 @@ func peerOf(c *net.UnixConn, allowed []uint32) (*peer, error) {
 		err = credErr
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at the client: %w", err)
+		return nil, fmt.Errorf("identify the client's process: %w", err)
 	}
 	p := &peer{pid: cred.Pid, uid: cred.Uid}
 	if fd >= 0 {
 		unix.CloseOnExec(fd)
 		if err := unix.SetNonblock(fd, true); err != nil {
 			_ = unix.Close(fd)
-			return nil, fmt.Errorf("look at the client: %w", err)
+			return nil, fmt.Errorf("watch the client's process: %w", err)
 		}
 		p.pidfd = os.NewFile(uintptr(fd), "pidfd")
 	}
 	if !slices.Contains(allowed, p.uid) {
 		p.close()
-		return nil, fmt.Errorf("refuse process %d: it belongs to user %d", p.pid, p.uid)
+		return nil, fmt.Errorf("refuse process %d: it belongs to user %d, which may not connect", p.pid, p.uid)
 	}
 	return p, nil
 }
@@ -73,7 +73,7 @@ func (p *peer) wait() bool {
 	return raw.Read(hasExited) == nil
 }
 
-// exited reports whether the process has exited. It returns false if the kernel cannot tell.
+// exited reports whether the process has exited. It returns false if there is no pidfd.
 func (p *peer) exited() bool {
 	if p.pidfd == nil {
 		return false

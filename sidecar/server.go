@@ -1,17 +1,17 @@
 // Package sidecar serves the trainer ranks of a host. Each rank has a Unix socket and a ring of shared memory.
 //
-// A [Server] listens on rank-<r>.sock. A client declares where it starts ([Start]). [Upstream] answers where the run
-// begins ([Begin]), after every rank has declared its start. The sealed plans of that attempt are then fetched once for
-// all ranks of the host, built directly into frames of the rank's ring, and pushed as descriptors. There are as many
-// pushed batches as frames: the frames are the credits. A step is committed when the trainer asks for the batch after
-// the step's last one.
+// A [Server] listens on rank-<r>.sock. A client declares its start ([Start]). After every rank has declared its start,
+// [Upstream] returns the rank's first batch ([Begin]). The server fetches the plans and tokens of that attempt once for
+// all ranks of the host. It builds each batch directly in a frame of the rank's ring and pushes the frame's descriptor.
+// A rank has at most as many pushed batches as frames: the frames are the credits. The trainer commits a step when it
+// asks for the batch after the step's last one.
 //
 //	           Upstream.Plan      Fetcher.Fetch       constructors.Build       socket: descriptors
 //	orchestrator ────────▶ steps ───────────▶ payload ───────────────▶ frame ────────────────────▶ trainer
 //	                  (shared by the host's ranks)     feeder (one a rank)     session (one a rank)
 //
-// The order of messages on a connection is decided by delivery, a state machine without socket, clock or goroutine. A
-// session feeds it events and carries out its actions. docs/protocol.md describes the messages, byte for byte.
+// delivery decides the order of messages on a connection. It is a state machine without socket, clock or goroutine. A
+// session gives it events and carries out its actions. docs/protocol.md describes the messages, byte for byte.
 //
 // # Invariants
 //
@@ -19,7 +19,7 @@
 //  2. Batches are pushed in (step, microbatch) order, each exactly once on a connection.
 //  3. Only a pushed batch can be committed. Commits go upstream in order and before the rank's Left.
 //  4. END is sent only after the last step's commit has reached upstream.
-//  5. When a trainer is gone, its memory is given back before anything else is waited for.
+//  5. When a trainer is gone, the server gives its memory back before it waits for anything else.
 //  6. Every offset, size and count that a client sends is checked before use.
 package sidecar
 
@@ -52,9 +52,9 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, and then removes its sockets. If the cause of ctx's end is a *RunError, every trainer is
-// told. Run returns an error if it cannot make the sockets, or if this process gets no memory; its clients are then
-// told that another sidecar comes.
+// Run serves until ctx ends, and then removes its sockets. If the cause of ctx's end is a *RunError, every trainer
+// receives it. Run returns an error if it cannot make the sockets. If this process gets no memory, clients learn that
+// another sidecar comes, and the error wraps ring.ErrMemory.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, give := context.WithCancelCause(ctx)
 	defer give(nil)

@@ -233,7 +233,7 @@ func TestRefusals(t *testing.T) {
 		"damaged state": {
 			talk: func(c *client) { c.hello("state", map[string]any{"state": "?"}) }, want: "state is damaged",
 		},
-		"no state":      {talk: func(c *client) { c.hello("state", nil) }, want: "none is sent"},
+		"no state":      {talk: func(c *client) { c.hello("state", nil) }, want: "without a state"},
 		"unknown start": {talk: func(c *client) { c.hello("tomorrow", nil) }, want: "unknown start"},
 		"another rank": {
 			talk: func(c *client) { c.send(msg{kind: hello, rank: 5, body: []byte("{}")}) },
@@ -241,7 +241,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"no HELLO first": {talk: func(c *client) { c.send(msg{kind: commit}) }, want: "read HELLO"},
 		"not JSON":       {talk: func(c *client) { c.send(msg{kind: hello, body: []byte("{")}) }, want: "read HELLO"},
-		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "shorter"},
+		"garbage":        {talk: func(c *client) { c.raw([]byte("GET / HTTP/1.1\r\n")) }, want: "of the datagram"},
 		"another protocol": {talk: func(c *client) {
 			b := msg{kind: hello, rank: ^uint32(0), body: []byte("{}")}.bytes()
 			b[4] = 9
@@ -290,14 +290,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestARankOfTheSameRun: a client whose own socket is late may ask another socket, and is not told that the run does
-// not serve its rank.
+// TestARankOfTheSameRun: a client whose own socket is late may ask another socket. The answer does not say that the run
+// lacks the rank.
 func TestARankOfTheSameRun(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 2, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	for rank, want := range map[uint32]struct {
 		kind uint32
 		text string
-	}{1: {4, "wants rank 1"}, 2: {2, "rank 2: this run serves ranks 0 to 1"}} {
+	}{1: {4, "connect to rank-1.sock"}, 2: {2, "rank 2: this run serves ranks 0 to 1"}} {
 		tr := dial(t, h.path(0))
 		tr.send(msg{kind: hello, rank: rank, body: []byte("{}")})
 		if e := tr.want(errorMsg); e.rank != want.kind || !strings.Contains(string(e.body), want.text) {
@@ -342,7 +342,8 @@ func TestLargeState(t *testing.T) {
 	}
 }
 
-// TestOneTrainerARank: a second trainer is told which process is served. The claim is free after the first has left.
+// TestOneTrainerARank: the refusal of a second trainer names the first one's process. The claim is free after the first
+// has left.
 func TestOneTrainerARank(t *testing.T) {
 	h := open(t, sidecartest.Config{World: 1, Microbatches: 1, Rows: 1, Length: 16}, nil)
 	first := dial(t, h.path(0))
@@ -359,8 +360,8 @@ func TestOneTrainerARank(t *testing.T) {
 	third.want(begin)
 }
 
-// TestAContinuingTrainerHasTheClaim: another client that came in between and has no batch yet makes room for it at
-// once. The next client is refused, and does not hold the claim while it reads the reason.
+// TestAContinuingTrainerHasTheClaim: another client took the claim in between and has no batch yet. It is refused at
+// once. The next client is refused too, and does not hold the claim while it reads the reason.
 func TestAContinuingTrainerHasTheClaim(t *testing.T) {
 	h := open(t, small, nil)
 	stranger := dial(t, h.path(0))
@@ -393,7 +394,7 @@ func TestARefusedTrainerFreesItsRank(t *testing.T) {
 	next.want(begin)
 }
 
-// TestLeavesWhileJoining: a trainer that leaves before the others have joined is forgotten.
+// TestLeavesWhileJoining: if a trainer leaves before the others have joined, its join is dropped.
 func TestLeavesWhileJoining(t *testing.T) {
 	h := open(t, small, nil)
 	early := dial(t, h.path(0))
@@ -407,7 +408,7 @@ func TestLeavesWhileJoining(t *testing.T) {
 	h.until(sidecar.Began, 2)
 }
 
-// TestFailureOfTheWhole: trainers that wait hear that the run failed.
+// TestFailureOfTheWhole: waiting trainers receive the reason of a failed run.
 func TestFailureOfTheWhole(t *testing.T) {
 	h := open(t, small, nil)
 	tr := dial(t, h.path(0))

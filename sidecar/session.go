@@ -13,7 +13,7 @@ import (
 	"millrace/sidecar/ring"
 )
 
-// session serves one connection. It feeds the connection's delivery with events and carries out its actions.
+// session serves one connection. It gives events to the connection's delivery and carries out its actions.
 type session struct {
 	config   Config
 	attempts *attempts
@@ -26,12 +26,12 @@ type session struct {
 	forward  *forward
 	doing    atomic.Pointer[string] // the feeder's current wait, for STATUS
 	events   chan event
-	over     chan struct{} // closed when the loop no longer listens
+	over     chan struct{} // closed after the loop has ended
 	wire     []byte        // send buffer
-	told     *ring.Ring    // the newest ring that the client knows
+	told     *ring.Ring    // the ring of the last RING message
 	shared   sharing       // the attempt's steps, once begun
 	g        errgroup.Group
-	leaving  func() // called as soon as the trainer can be replaced; more than once
+	leaving  func() // called as soon as the trainer is gone or refused, perhaps more than once
 }
 
 func newSession(
@@ -46,8 +46,8 @@ func newSession(
 	}
 }
 
-// run serves the connection until the trainer is gone or told to leave. It then gives the memory back before it waits
-// for commits that are still on their way. It calls leaving as soon as the trainer can be replaced.
+// run serves the connection until the trainer is gone or refused, or ctx ends. It then gives the memory back before it
+// waits for commits that are still on their way. It calls leaving as soon as the trainer is gone or refused.
 func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	live, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -80,7 +80,7 @@ func (s *session) run(ctx context.Context, start Start, leaving func()) {
 	s.config.Upstream.Left(s.rank)
 }
 
-// loop feeds the state machine until the connection is over.
+// loop gives events to the state machine until the connection ends.
 func (s *session) loop(ctx context.Context, start Start) {
 	if !s.act(ctx, s.order.on(helloed{start})) {
 		return
@@ -106,18 +106,18 @@ func (s *session) loop(ctx context.Context, start Start) {
 	}
 }
 
-// announceLeaving tells a client that this sidecar leaves and another one comes. The client uses the pushed batches and
-// connects anew for the rest.
+// announceLeaving sends LEAVING: this sidecar leaves and another one comes. The client uses the pushed batches and
+// connects again for the rest.
 func (s *session) announceLeaving() {
 	s.notice(Event{Kind: Leaving})
 	_ = s.sendOut(leavingMessage())
 	s.notice(Event{Kind: Parted})
 }
 
-// gone tells that the client will send nothing more.
+// gone is the event after the client's last message.
 type gone struct{}
 
-// act carries out actions in order. false: the connection ends.
+// act carries out actions in order. It returns false when the connection has to end.
 func (s *session) act(ctx context.Context, actions []action) bool {
 	for _, a := range actions {
 		var err error
@@ -127,7 +127,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case feed:
 			s.startFeeder(ctx, a.begin)
 		case send:
-			s.tell(a.message)
+			s.noteEnd(a.message)
 			err = s.sendOut(a.message)
 		case push:
 			err = s.pushBatch(a.batch)
@@ -143,7 +143,7 @@ func (s *session) act(ctx context.Context, actions []action) bool {
 		case status:
 			err = s.sendOut(message{header: header{kind: msgStatus}, body: []byte(s.waiting())})
 		case hangUp:
-			s.leaving() // the client may stay to read the reason; its rank is free at once
+			s.leaving() // new clients wait for the rank while this one reads the reason
 			_ = s.conn.CloseWrite()
 			s.hearOut(ctx)
 			return false
@@ -174,7 +174,7 @@ func (s *session) startJoin(ctx context.Context, start Start) {
 	})
 }
 
-// startFeeder begins to serve from a place in the run.
+// startFeeder starts to fill frames from the first batch of b on.
 func (s *session) startFeeder(ctx context.Context, b Begin) {
 	s.notice(Event{Kind: Began, Slot: millrace.Slot{Attempt: b.Attempt, Step: b.Step, Microbatch: b.Microbatch}})
 	s.shared = s.attempts.share(s.rank, b)
@@ -199,7 +199,7 @@ func (s *session) alarm(ctx context.Context) {
 	}
 }
 
-// pushBatch sends the descriptor of a batch, after that of its ring if the client does not know the ring.
+// pushBatch sends the descriptor of a batch. If the batch is in a new ring, pushBatch sends the ring first.
 func (s *session) pushBatch(b filled) error {
 	m, err := b.message()
 	if err != nil {
@@ -226,8 +226,8 @@ func (s *session) takeBack(r release) {
 	s.notice(Event{Kind: Released, Slot: slot, Generation: r.generation})
 }
 
-// tell records in the event log how the run ends for this rank.
-func (s *session) tell(m message) {
+// noteEnd writes an END or ERROR for the client to the event log.
+func (s *session) noteEnd(m message) {
 	switch m.header.kind {
 	case msgEnd:
 		s.notice(Event{Kind: Ended, Slot: millrace.Slot{Attempt: m.header.attempt, Step: m.header.step}})
@@ -263,8 +263,8 @@ func (s *session) notice(e Event) {
 	s.config.Observe(e)
 }
 
-// read turns the client's datagrams into events until the client is gone. The end of the client's process counts as its
-// end, even if a forked child keeps the socket open. Datagrams that were sent before are still read.
+// read turns the client's datagrams into events until the client is gone. A client is also gone when its process has
+// exited and a forked child keeps the socket open. read still gets the datagrams that were sent before.
 func (s *session) read() {
 	defer s.post(gone{})
 	buf := make([]byte, maxDatagram)
@@ -290,8 +290,9 @@ func (s *session) read() {
 // sendOut sends a message in as many datagrams as its body needs. A ring's memfd goes with the first one.
 func (s *session) sendOut(m message) error { return sendMessage(s.conn, s.wire, m) }
 
-// hearOut reads the client's last messages and lets the client read its own. A close with unread messages would reset
-// the connection. Nothing is sent any more.
+// hearOut carries out the commits and saves in the client's last messages, and ignores the rest. It waits at most
+// partWithin for the client to read its own messages and hang up. A close with unread messages would reset the
+// connection.
 func (s *session) hearOut(ctx context.Context) {
 	_ = s.conn.SetReadDeadline(time.Now().Add(partWithin))
 	for e := range s.events { // ends when read posts gone

@@ -20,16 +20,15 @@ const (
 	socketBuffer = 1 << 20
 )
 
-// socket is a listening rank socket. Device and inode number identify its file, so that remove takes away no other.
+// socket is a listening rank socket. Device and inode number identify its file, so that remove deletes no other file.
 type socket struct {
 	*net.UnixListener
 	path     string
 	dev, ino uint64
 }
 
-// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It binds a private name and renames the socket when it
-// already accepts. Every process that sees the socket can therefore connect, and one step replaces a lost sidecar's
-// socket.
+// listen binds path as a SOCK_SEQPACKET socket of mode 0600. It binds a private name, listens, and then renames the
+// socket. Every process that finds the socket can therefore connect. The rename replaces a lost sidecar's socket.
 func listen(path string) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -55,7 +54,7 @@ func bind(fd int, file *os.File, path string) (*socket, error) {
 	if len(address) > maxPath {
 		address = filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), private)
 	}
-	_ = os.Remove(address) // of an earlier process with the same pid, which is gone
+	_ = os.Remove(address) // an earlier process with the same pid may have left one
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: address}); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // steps holds one attempt's steps for all ranks of the host. It fetches each plan and its tokens once, ahead of need,
-// and releases them when the last rank has passed.
+// and releases them when the last rank has passed the step.
 type steps struct {
 	upstream Upstream
 	fetcher  Fetcher
@@ -31,7 +31,7 @@ type steps struct {
 	places  map[millrace.Rank]millrace.Step // the step at which each attached rank stands
 }
 
-// entry is one step, or the error in its place.
+// entry is one step, or the error of its fetch.
 type entry struct {
 	step     millrace.Step
 	ready    chan struct{} // closed when the fields below are set
@@ -40,7 +40,7 @@ type entry struct {
 	payload  Payload
 	loss     uint64 // labels that take part in the step's loss
 	err      error
-	users    int // ranks that build from it, and its load; guarded by steps.mu
+	users    int // the ranks that build from it, and 1 during its load; guarded by steps.mu
 }
 
 // spread is the number of steps that are kept for slower ranks after one rank has passed them. A rank further behind
@@ -57,8 +57,8 @@ func newSteps(ctx context.Context, up Upstream, f Fetcher, ranks []millrace.Rank
 	}
 }
 
-// take returns a step for the rank and waits until it is here. The caller gives it back with give. take means that the
-// rank has passed all steps before, and starts to fetch the steps after it.
+// take returns a step for the rank and blocks until the step is fetched. The caller ends the use with give. take also
+// notes that the rank has passed all earlier steps, and starts to fetch the steps after it.
 func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step) (*entry, error) {
 	s.mu.Lock()
 	s.places[rank] = step
@@ -67,7 +67,7 @@ func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step
 	for next := step + 1; next <= step+s.ahead; next++ {
 		s.need(next)
 	}
-	drop := s.passed()
+	drop := s.takePassed()
 	s.mu.Unlock()
 	letGo(drop)
 	select {
@@ -87,7 +87,7 @@ func (s *steps) take(ctx context.Context, rank millrace.Rank, step millrace.Step
 func (s *steps) give(e *entry) {
 	s.mu.Lock()
 	e.users--
-	drop := s.passed()
+	drop := s.takePassed()
 	s.mu.Unlock()
 	letGo(drop)
 }
@@ -157,9 +157,9 @@ func (s *steps) fetch(step millrace.Step) (*StepPlan, *constructors.Collator, Pa
 	return plan, collator, payload, nil
 }
 
-// passed takes out the entries that no rank will ask for again. If ranks stand far apart, it also takes out the oldest
-// unused ones. The caller holds mu, and releases the entries after it has unlocked mu.
-func (s *steps) passed() []*entry {
+// takePassed removes and returns the entries without users that no rank is about to take. If ranks stand far apart, a
+// slow rank's later steps are among them. The caller holds mu, and releases the entries after it has unlocked mu.
+func (s *steps) takePassed() []*entry {
 	var out []*entry
 	for step, e := range s.entries {
 		if e.users == 0 && s.unwanted(step) {
@@ -227,7 +227,8 @@ type sharing struct {
 	rank  millrace.Rank
 }
 
-// share returns the steps of an attempt, which all ranks of the host have in common. The caller ends its use with end.
+// share returns a rank's use of its attempt's steps, which all ranks of the host share. The caller ends the use with
+// end.
 func (a *attempts) share(rank millrace.Rank, b Begin) sharing {
 	a.mu.Lock()
 	defer a.mu.Unlock()

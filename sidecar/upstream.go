@@ -8,7 +8,7 @@ import (
 	"millrace"
 )
 
-// StartKind is the way in which a trainer declares where it starts.
+// StartKind is the kind of a trainer's start.
 type StartKind string
 
 // The kinds of start.
@@ -16,8 +16,8 @@ const (
 	StartNone     StartKind = ""         // no declaration: fresh on a new run, an error on a run with history
 	StartFresh    StartKind = "fresh"    // from step 0
 	StartLatest   StartKind = "latest"   // from the first step that not all ranks have consumed
-	StartState    StartKind = "state"    // after the step that State was saved at
-	StartContinue StartKind = "continue" // same attempt, own position: the sidecar was lost, the trainer was not
+	StartState    StartKind = "state"    // after the step of State
+	StartContinue StartKind = "continue" // same attempt, own position: only the sidecar was lost
 )
 
 // Start is the start that a trainer declares.
@@ -31,7 +31,7 @@ type Start struct {
 	Microbatch uint32
 }
 
-// Begin says where the run starts for a rank, and describes its batches.
+// Begin has a rank's first batch and describes all its batches.
 type Begin struct {
 	Attempt     millrace.Attempt
 	Term        millrace.Term
@@ -40,15 +40,15 @@ type Begin struct {
 	State       []byte        // JSON: the state before Step; with the mid-step fields if Microbatch is not 0
 	Topology    millrace.Topology
 	Broadcast   millrace.Broadcast
-	Shapes      []millrace.Shape // of the stages, the first stage's first; a plan names its shape
+	Shapes      []millrace.Shape // of the stages, in their order; a plan names its shape
 	PadMultiple uint32
 }
 
-// Source returns the rank of the world that has the tensors of a rank's batches: the rank itself unless it is broadcast
-// to.
+// Source returns the rank of the world that has the tensors of a rank's batches: the rank itself, or the rank that
+// broadcasts to it.
 func (b *Begin) Source(rank millrace.Rank) millrace.Rank { return b.Broadcast.Source(b.Topology, rank) }
 
-// fed lists the data-parallel ranks whose samples a host needs for its own ranks.
+// fed lists the data-parallel ranks whose samples the host of the given ranks needs.
 func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	for _, r := range ranks {
 		if dp := millrace.Rank(b.Topology.Coordinates(r).DP); b.Source(r) == r && !slices.Contains(out, dp) {
@@ -58,11 +58,11 @@ func (b *Begin) fed(ranks []millrace.Rank) (out []millrace.Rank) {
 	return out
 }
 
-// share says which part of each plan a rank of the world gets.
+// share is the part of each plan that a rank of the world gets.
 type share struct {
 	part  millrace.Rank // data-parallel
 	slice uint32        // context-parallel
-	whole bool          // with the tensors; else only their description
+	whole bool          // with the tensors; otherwise their description alone
 }
 
 func (b *Begin) share(rank millrace.Rank) share {
@@ -83,47 +83,47 @@ type StepPlan struct {
 	Sources []SourceNames // indexed by Segment.Source; shared by all plans
 }
 
-// RunError: the run failed, on every rank alike.
+// RunError is the error of a failed run. Every rank receives it.
 type RunError struct{ Reason string }
 
 func (e *RunError) Error() string { return e.Reason }
 
-// ErrAlone, as the cause that ends a server's context, says that the run is gone and no sidecar follows. Clients are
-// then not told to use the pushed batches: nobody would record that they consumed them.
+// ErrAlone is the cause that ends a server's context if the run is gone and no sidecar follows. The server then sends
+// no LEAVING, because no process would record that clients consumed the pushed batches.
 var ErrAlone = errors.New("the run is gone")
 
-// StartError: the ranks cannot start as they declared. They differ, the state has another identity, or a run with
-// history was given no start.
+// StartError is the error of ranks that cannot start as declared. The declarations differ, the state has another
+// identity, or a run with history got no declaration.
 type StartError struct{ Reason string }
 
 func (e *StartError) Error() string { return e.Reason }
 
 // Upstream is the orchestrator as the sidecar sees it. Calls are safe for concurrent use and return when their context
-// ends. An implementation hides restarts of the orchestrator: calls wait.
+// ends. An implementation hides restarts of the orchestrator: calls wait until it is back.
 type Upstream interface {
-	// Join declares where a rank of the world starts, and blocks until every rank of the run has joined. A *StartError
-	// or *RunError goes to the trainer.
+	// Join declares the start of a rank of the world, and blocks until every rank of the run has joined. The trainer
+	// receives a *StartError or *RunError.
 	Join(ctx context.Context, rank millrace.Rank, start Start) (Begin, error)
 	// Plan returns a step of an attempt and blocks until it is sealed. It returns io.EOF if the run ends before the
 	// step, and a *RunError if the run failed.
 	Plan(ctx context.Context, attempt millrace.Attempt, step millrace.Step) (*StepPlan, error)
 	// Commit reports that the rank has consumed every microbatch up to and including step. It may be repeated, and a
-	// later step includes the earlier ones. When it returns, the fact survives a crash of this process.
+	// later step includes the earlier ones. After it has returned nil, the commit survives a crash of this process.
 	Commit(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
 	// CheckpointSaved reports that the trainer's checkpoint of step is durable.
 	CheckpointSaved(ctx context.Context, rank millrace.Rank, attempt millrace.Attempt, step millrace.Step) error
-	// Reported passes on the measurements of a data-parallel rank's trainer. It never blocks, and they may be lost.
+	// Reported passes on the measurements of a data-parallel rank's trainer. It never blocks, and a report may be lost.
 	Reported(rank millrace.Rank, r Report)
 	// Left reports that the rank's trainer is gone. It is called once for every call of Join, after the rank's commits.
 	Left(rank millrace.Rank)
-	// Waiting says why the next batch is late, for the trainer's log; "" if there is no reason.
+	// Waiting returns the reason why the next batch is late, for the trainer's log; "" if there is none.
 	Waiting() string
-	// Alerts returns the open alerts and the version of the list. It blocks while the version is after; 0 is before the
-	// first.
+	// Alerts returns the open alerts and the version of the list. It blocks until the version is above after. The first
+	// version is above 0.
 	Alerts(ctx context.Context, after uint64) (alerts []Alert, version uint64, err error)
 }
 
-// Alert is a condition that people should know, while the run continues.
+// Alert is a condition that people should know. The run continues.
 type Alert struct {
 	Kind  string `json:"kind"`
 	Text  string `json:"text"`
@@ -163,7 +163,7 @@ type Payload interface {
 	// Tokens returns the tokens of each segment of a part, and one more token if the document continues after the
 	// segment.
 	Tokens(rank millrace.Rank, microbatch uint32) ([][]uint32, error)
-	// Masked reports which segments of a part are masked; they have no tokens. nil: none is.
+	// Masked reports for each segment of a part whether it is masked; a masked segment has no tokens. nil: none is.
 	Masked(rank millrace.Rank, microbatch uint32) []bool
 	// Release ends the use of everything that Tokens returned. It is called once.
 	Release()

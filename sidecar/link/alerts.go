@@ -17,7 +17,7 @@ type alerts struct {
 	version uint64 // counts the lists
 }
 
-// replace takes a new list and logs each alert that begins or ends.
+// replace stores a new list and logs each alert that begins or ends.
 func (a *alerts) replace(list []*proto.Alert) {
 	now := make([]sidecar.Alert, 0, len(list))
 	for _, x := range list {
@@ -39,7 +39,7 @@ func (a *alerts) replace(list []*proto.Alert) {
 	})
 }
 
-// newerThan blocks until there is a list of a version above after, and returns it.
+// newerThan blocks until the version of the list is above after, and returns the list and its version.
 func (a *alerts) newerThan(ctx context.Context, after uint64) (open []sidecar.Alert, version uint64, err error) {
 	err = a.until(ctx, func() bool {
 		open, version = a.open, a.version

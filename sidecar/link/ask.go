@@ -19,7 +19,7 @@ import (
 	"millrace/proto"
 )
 
-// suppliers are the concerns through which rows are fetched. All fetches share them.
+// suppliers are the parts of a Link that fetch rows. All fetches share them.
 type suppliers struct {
 	clock seam.Clock
 	fail  *failpoint.Set
@@ -39,34 +39,33 @@ type need struct {
 	reason *wait
 }
 
-// manner says how a request asks.
+// manner is the manner of one request.
 type manner struct {
 	isHedge bool // the loader is a standby
-	again   bool // the documents are read and decoded a second time
+	again   bool // the loader has to read and decode the documents a second time
 }
 
-// errOther tells that the directory names another loader now.
+// errOther is the error if the directory names another loader now.
 var errOther = errors.New("another loader is asked now")
 
-// judgedDead tells that a loader is judged dead.
+// judgedDead is the error if the watcher judges a loader dead.
 type judgedDead struct{ verdict string }
 
 func (e *judgedDead) Error() string { return "it is " + e.verdict }
 
-// isLost reports whether an error means that the loader is dead, silent or out of reach. A loader that answers is not
-// lost.
+// isLost reports whether an error means that the loader is dead, silent or out of reach.
 func isLost(err error) bool {
 	var dead *judgedDead
 	return errors.As(err, &dead) || status.Code(err) == codes.Unavailable || errors.Is(err, context.Canceled)
 }
 
-// isFinal reports whether no other try mends an error.
+// isFinal reports whether every other try would end with the same error.
 func isFinal(err error) bool {
 	return errors.Is(err, millrace.ErrBadSample) || errors.Is(err, millrace.ErrDamaged) ||
 		errors.Is(err, millrace.ErrMismatch) || errors.Is(err, millrace.ErrInvalid)
 }
 
-// request asks one loader for rows and files each reply. heard, if not nil, is told of replies.
+// request asks one loader for rows and files each reply. It signals replies to heard, if heard is not nil.
 func (n *need) request(ctx context.Context, m *member, which []int, how manner, heard chan<- struct{}) error {
 	conn, err := n.conns.dial(m.address)
 	if err != nil {
@@ -110,7 +109,7 @@ func (n *need) request(ctx context.Context, m *member, which []int, how manner, 
 		n.fail.Hit("sidecar/reply/after")
 		select {
 		case heard <- struct{}{}:
-		default: // the receiver has yet to take the one before, or there is none
+		default: // the previous signal is still pending, or heard is nil
 		}
 	}
 }
@@ -128,7 +127,7 @@ func (n *need) hedge(ctx context.Context, spare *member) error {
 	return n.request(ctx, spare, which, manner{isHedge: true}, nil)
 }
 
-// lateTimer fires when the next reply is late. It is nil if too little is known.
+// lateTimer fires when the next reply is late. It is nil before the stripe's loader has answered paceKnown requests.
 func (n *need) lateTimer() <-chan time.Time {
 	if d := n.dir.lateAfter(n.key); d > 0 {
 		return n.clock.After(d)
@@ -136,8 +135,8 @@ func (n *need) lateTimer() <-chan time.Time {
 	return nil
 }
 
-// ask asks a stripe's loader for rows and watches its heartbeats and the time. A request to a silent loader that has a
-// standby ends as lost. If the loader is only late, the standby is asked as well.
+// ask asks a stripe's loader for rows and watches its heartbeats and the time. If the loader is judged dead and has a
+// standby, the error is a *judgedDead. If the loader is only late, ask asks the standby as well.
 func (n *need) ask(ctx context.Context, m *member, which []int) error {
 	n.because("source %s (shard %s): %s was asked", m.name)
 	ctx, cancel := context.WithCancel(ctx)
@@ -162,8 +161,8 @@ func (n *need) ask(ctx context.Context, m *member, which []int) error {
 		case err := <-first:
 			return err
 		case err := <-second:
-			// The loader is still asked, so a standby that fails or cannot decode a document does not matter. Different
-			// tokens do.
+			// The loader may still answer, so a standby that fails or cannot decode a document changes nothing.
+			// Different tokens end the run.
 			if isFinal(err) && !errors.Is(err, millrace.ErrBadSample) {
 				return err
 			}
@@ -191,8 +190,8 @@ func (n *need) ask(ctx context.Context, m *member, which []int) error {
 	}
 }
 
-// because states the reason of the wait. The format's first words are the source, and the shard of the first missing
-// row.
+// because sets the reason of the wait. The format's first two arguments are the source, and the shard of the first
+// missing row.
 func (n *need) because(format string, more ...any) {
 	shard := "?"
 	if which := n.missing(n.masks).due(); len(which) > 0 {

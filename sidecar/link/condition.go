@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// A condition is the lock of one concern's state, together with a way to wait for a change of that state.
+// A condition is the lock of one type's state, with a way to wait for a change of that state.
 //
-// Locks nest in one direction: a concern may call uplink, connections and watcher with its lock held. Of the rest, only
-// rows.missing holds two: that of the masks and its own.
+// Locks nest in one direction: uplink, connections and watcher may be called with another lock held. Beside these, only
+// rows.missing holds two locks: the lock of the masks and its own.
 type condition struct {
 	sync.Mutex
 	changed chan struct{} // closed and replaced at each change
@@ -16,7 +16,7 @@ type condition struct {
 
 func newCondition() condition { return condition{changed: make(chan struct{})} }
 
-// update changes the state under the lock and wakes everybody who waits.
+// update changes the state under the lock and wakes all waiting calls.
 func (c *condition) update(change func()) {
 	c.Lock()
 	defer c.Unlock()
@@ -24,7 +24,7 @@ func (c *condition) update(change func()) {
 	c.wake()
 }
 
-// wake wakes everybody who waits. The caller holds the lock.
+// wake wakes all waiting calls. The caller holds the lock.
 func (c *condition) wake() {
 	close(c.changed)
 	c.changed = make(chan struct{})

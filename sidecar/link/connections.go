@@ -19,8 +19,8 @@ import (
 // retryAfter is the pause before a failed request or a lost connection is tried again.
 const retryAfter = 20 * time.Millisecond
 
-// connections holds one connection to each address. An address belongs to one process life, so the connection to a
-// process that is gone is of no further use.
+// connections holds one connection to each address. A new process gets a new address, so the connection to a process
+// that is gone can be closed.
 type connections struct {
 	net seam.Net
 
@@ -29,7 +29,7 @@ type connections struct {
 	closed    bool
 }
 
-// dial returns the connection to an address and creates it if necessary. It does not wait for the other side.
+// dial returns the connection to an address and creates it if necessary. It does not wait for the other process.
 func (c *connections) dial(address string) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *connections) keepOnly(addresses []string) {
 	}
 }
 
-// closeAll closes every connection and refuses new ones, which would stay open.
+// closeAll closes every connection. A later dial fails, because its connection would stay open.
 func (c *connections) closeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"millrace/sidecar"
 )
 
-// directory knows the sources of the run and which loader is asked for each of their stripes.
+// directory has the sources of the run, and the loader and standby of each stripe.
 type directory struct {
 	orchestrator string // address
 	fail         *failpoint.Set
@@ -28,7 +28,7 @@ type directory struct {
 	routes  map[stripeKey]*route
 }
 
-// adopt takes the sources of the run.
+// adopt stores the sources of the run.
 func (d *directory) adopt(manifests []*proto.Manifest) {
 	var sources []sidecar.SourceNames
 	for _, m := range manifests {
@@ -48,8 +48,8 @@ func (d *directory) sourceNames() []sidecar.SourceNames {
 	return d.sources
 }
 
-// load takes a whole directory of the orchestrator. It connects to standbys at once, so that a switch needs no dial,
-// and hangs up on processes that are no longer named.
+// load applies a whole directory of the orchestrator. It connects to standbys at once, so that a switch needs no dial.
+// It closes the connections to processes that the directory does not name.
 func (d *directory) load(list *proto.Loaders) error {
 	d.Lock()
 	defer d.Unlock()
@@ -79,7 +79,8 @@ func (d *directory) load(list *proto.Loaders) error {
 	return nil
 }
 
-// connect keeps connections and heartbeat pages of all named loaders, and of them alone. The caller holds the lock.
+// connect opens connections to all named loaders. It closes the connections to all others, and their heartbeat pages
+// if no request is in flight. The caller holds the lock.
 func (d *directory) connect() {
 	addresses := []string{d.orchestrator}
 	for _, r := range d.routes {
@@ -98,8 +99,8 @@ func (d *directory) connect() {
 	}
 }
 
-// stripesOf returns a source's name and the number of its stripes. It blocks until a directory names one of them.
-// waiting is called before it blocks.
+// stripesOf returns a source's name and its number of stripes. It blocks until a directory names one of the stripes,
+// and calls waiting before it blocks.
 func (d *directory) stripesOf(
 	ctx context.Context, source uint32, waiting func(name string),
 ) (name string, stripes uint32, err error) {
@@ -121,7 +122,7 @@ func (d *directory) stripesOf(
 	return name, stripes, err
 }
 
-// shardName returns the name of a shard for messages, "?" for one that the manifest lacks.
+// shardName returns the name of a shard for messages, or "?" if the manifest lacks the shard.
 func (d *directory) shardName(source, shard uint32) string {
 	d.Lock()
 	defer d.Unlock()
@@ -131,8 +132,8 @@ func (d *directory) shardName(source, shard uint32) string {
 	return "?"
 }
 
-// lookup returns the loader and the standby of a stripe, nil if there is none, and a channel that is closed when the
-// directory changes.
+// lookup returns the loader and the standby of a stripe, and a channel that is closed when the directory changes. A
+// missing loader or standby is nil.
 func (d *directory) lookup(key stripeKey) (using, spare *member, changed <-chan struct{}) {
 	d.Lock()
 	defer d.Unlock()
@@ -142,8 +143,8 @@ func (d *directory) lookup(key stripeKey) (using, spare *member, changed <-chan 
 	return nil, nil, d.changed
 }
 
-// failOver switches a stripe from a loader to its standby and tells the orchestrator. It reports whether another loader
-// is asked now.
+// failOver switches a stripe from a loader to its standby and reports the switch to the orchestrator. It returns true
+// if the stripe now has another loader.
 func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, why string) bool {
 	d.Lock()
 	defer d.Unlock()
@@ -170,7 +171,7 @@ func (d *directory) failOver(key stripeKey, from *member, step millrace.Step, wh
 	return true
 }
 
-// repeatSwitches reports all switches that no directory has shown yet to a new orchestrator.
+// repeatSwitches reports to a new orchestrator all switches that no directory has shown yet.
 func (d *directory) repeatSwitches() {
 	d.Lock()
 	defer d.Unlock()
@@ -195,7 +196,7 @@ func (d *directory) hasSwitched(key stripeKey) bool {
 	return r != nil && r.switched != nil
 }
 
-// noteReply records the first rows from a stripe's loader under a term in the event log: it serves from then on.
+// noteReply records in the event log the first rows from a stripe's loader under a term.
 func (d *directory) noteReply(key stripeKey, m *member, step millrace.Step) {
 	d.Lock()
 	defer d.Unlock()
@@ -205,7 +206,8 @@ func (d *directory) noteReply(key stripeKey, m *member, step millrace.Step) {
 	}
 }
 
-// lateAfter returns how long a reply of a stripe's loader may take, 0 if too little is known.
+// lateAfter returns the time after which a reply of a stripe's loader is late. It returns 0 before the loader has
+// answered paceKnown requests.
 func (d *directory) lateAfter(key stripeKey) time.Duration {
 	d.Lock()
 	defer d.Unlock()
@@ -215,17 +217,17 @@ func (d *directory) lateAfter(key stripeKey) time.Duration {
 	return 0
 }
 
-// noteTime counts a request to a stripe's loader and notes how long its first reply took.
+// noteTime counts a request to a stripe's loader and records the time to its first reply.
 func (d *directory) noteTime(key stripeKey, took time.Duration) {
 	d.Lock()
 	defer d.Unlock()
 	if r := d.routes[key]; r != nil {
-		r.pace.asked()
+		r.pace.earn()
 		r.pace.note(took)
 	}
 }
 
-// payHedge reports whether the stripe's requests pay for a hedge, and takes the price.
+// payHedge takes the price of a hedge from the stripe's credits. It returns false if they are too few.
 func (d *directory) payHedge(key stripeKey) bool {
 	d.Lock()
 	defer d.Unlock()

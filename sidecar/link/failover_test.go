@@ -378,8 +378,8 @@ func TestCopiesThatDifferEndTheRun(t *testing.T) {
 	})
 	got := <-w.fetching(p)
 	if !errors.Is(got.err, millrace.ErrMismatch) ||
-		!strings.Contains(got.err.Error(), "l1 and l2 give different tokens") &&
-			!strings.Contains(got.err.Error(), "l2 and l1 give different tokens") {
+		!strings.Contains(got.err.Error(), "l1 and l2 sent different tokens") &&
+			!strings.Contains(got.err.Error(), "l2 and l1 sent different tokens") {
 		t.Fatalf("got %v", got.err)
 	}
 	files, _ := filepath.Glob(filepath.Join(w.dump, "differs-web-*.json"))
@@ -560,7 +560,7 @@ func TestPaceIsOfTheStripesOwn(t *testing.T) {
 	}
 	hedges := 0
 	for range 2000 {
-		p.asked()
+		p.earn()
 		if p.spend() {
 			hedges++
 		}

@@ -14,12 +14,12 @@ import (
 // fetcher fetches the tokens of whole steps.
 type fetcher struct {
 	*suppliers
-	dump string // directory for copies of a row that differ
+	dump string // directory for different copies of a row
 	log  *slog.Logger
 }
 
-// fetch gets the tokens of a step for some data-parallel ranks, from all sources and stripes at once. An error is the
-// context's, or no other try mends it.
+// fetch gets the tokens of a step for some data-parallel ranks, from all sources and stripes at once. Its error is the
+// context's or final: another try would end with the same error.
 func (f *fetcher) fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (*payload, error) {
 	decoder, err := reply.NewDecoder()
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *fetcher) fetch(ctx context.Context, plan *millrace.Plan, ranks []millra
 	return p, nil
 }
 
-// fetchSource gets one source's segments from all its stripes at once. A stripe that has to wait holds up no other. A
+// fetchSource gets one source's segments from all its stripes at once. A stripe that waits does not delay the others. A
 // final error of one stripe stops all.
 func (f *fetcher) fetchSource(ctx context.Context, p *payload, source uint32, indices []int) error {
 	reason := f.waits.newWait(p.plan.Step)
@@ -91,8 +91,8 @@ func (f *fetcher) fetchSource(ctx context.Context, p *payload, source uint32, in
 	return group.Wait()
 }
 
-// settle marks the masked segments and drops their tokens. This host may have been able to read them, but a mask holds
-// on every host.
+// settle marks the masked segments and drops their tokens. A mask holds on every host, even if this host could read the
+// segment.
 func (f *fetcher) settle(p *payload, wanted map[uint32][]int) {
 	sources := f.dir.sourceNames()
 	f.masks.Lock()

@@ -9,10 +9,10 @@ import (
 	"millrace/proto"
 )
 
-// errNobody tells that the directory names no loader of the stripe.
+// errNobody is the error if the directory names no loader of the stripe.
 var errNobody = errors.New("none is there")
 
-// gather asks until all rows are here or masked, however often loaders are replaced meanwhile.
+// gather asks loaders until all rows are here or masked. It goes on when loaders are replaced.
 func (n *need) gather(ctx context.Context) error {
 	defer n.reason.clear()
 	for {
@@ -44,9 +44,10 @@ func (n *need) gather(ctx context.Context) error {
 	}
 }
 
-// react decides after a request to a loader (asked; nil: there was none) has ended with err. It returns a final error.
-// A lost loader is replaced by its standby or waited for. If a loader answers with a fault of its own, for example
-// because its host cannot read, the standby is asked too but stays the standby: every host may have the fault.
+// react handles the end of a request to a loader (asked; nil: there was none) with err. It returns a final error. It
+// replaces a lost loader by its standby, or waits for a new loader. A loader may answer with a fault of its own, for
+// example that its host cannot read. Then react asks the standby too. The standby stays the standby, because every host
+// may have the fault.
 func (n *need) react(ctx context.Context, asked, spare *member, changed <-chan struct{}, err error) error {
 	var bad *wire.BadSamples
 	switch {
@@ -57,7 +58,7 @@ func (n *need) react(ctx context.Context, asked, spare *member, changed <-chan s
 	case isFinal(err):
 		return err
 	}
-	// A standby that took over here, and was fenced before the orchestrator knew, serves no stripe any more.
+	// A standby that took over here serves no stripe if it was fenced before the orchestrator noted the switch.
 	isOrphan := errors.Is(err, millrace.ErrFenced) && n.dir.hasSwitched(n.key)
 	if asked != nil && (isLost(err) || isOrphan) && n.dir.failOver(n.key, asked, n.payload.plan.Step, err.Error()) {
 		return nil
@@ -103,7 +104,7 @@ func (n *need) haveMasked(ctx context.Context, which []int) error {
 	})
 }
 
-// reread asks for a second reading. It asks the standby first, because the fault may be the loader's own.
+// reread asks for a second reading. It asks the standby first, because the fault may be in the loader.
 func (n *need) reread(ctx context.Context, using, spare *member, which []int) error {
 	n.fail.Hit("sidecar/again/before")
 	defer n.fail.Hit("sidecar/again/after")

@@ -1,9 +1,14 @@
 // Package link connects a sidecar to the other roles: to the orchestrator, which sends plans and takes commits, and to
-// the loaders, which send tokens. It hides their restarts: calls wait, and say for whom.
+// the loaders, which send tokens. It hides their restarts: calls wait, and [Link.Waiting] has the reason.
 //
-// Each concern is a type with its own state and lock. [Link] routes the orchestrator's orders to them: uplink sends
-// events, progress holds plans and positions, directory and connections know the loaders, watcher judges their
-// heartbeats, masks and alerts hold the run's, waits explains delays, and fetcher gets the tokens of a step.
+// Each concern is a type with its own state and lock. [Link] passes the orchestrator's orders to these types:
+//
+//   - uplink sends events to the orchestrator.
+//   - progress holds plans and the positions of ranks.
+//   - directory and connections have the loaders; watcher judges their heartbeats.
+//   - masks and alerts hold the masks and alerts of the run.
+//   - waits holds the reasons of delays.
+//   - fetcher gets the tokens of a step.
 package link
 
 import (
@@ -29,7 +34,7 @@ type Config struct {
 	Name         string
 	Orchestrator string           // address
 	Version      *proto.Version   // of this program
-	Shapes       []millrace.Shape // of the stages, the first stage's first
+	Shapes       []millrace.Shape // of the stages, in their order
 	PadMultiple  uint32
 	Topology     millrace.Topology
 	Broadcast    millrace.Broadcast
@@ -40,13 +45,13 @@ type Config struct {
 	Events       *event.Log
 	Log          *slog.Logger
 	Term         func(millrace.Term) // called with each new term of the orchestrator
-	// of this host's loaders; nil: only the end of a stream tells that a loader is dead
+	// of this host's loaders; nil: only the end of a stream shows that a loader is dead
 	Pages heartbeat.Pages
-	// directory for segments of which two loaders gave different tokens; empty: none is written
+	// directory for files with different tokens of two loaders for one segment; empty: no files
 	Dump string
 }
 
-// Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected; calls wait while it is not.
+// Link implements sidecar.Upstream and sidecar.Fetcher. Run keeps it connected. Calls wait while it is not connected.
 type Link struct {
 	cfg      Config
 	born     int64 // start of this process in nanoseconds since the boot of its host
@@ -95,8 +100,8 @@ func New(cfg Config) *Link {
 	return l
 }
 
-// Run keeps the stream to the orchestrator and watches the loaders until ctx ends. It returns an error if another
-// sidecar took this one's place, or if the orchestrator refuses this program.
+// Run keeps the stream to the orchestrator open and watches the loaders until ctx ends. It returns an error if another
+// sidecar has replaced this one, or if the orchestrator refuses this program.
 func (l *Link) Run(ctx context.Context) error {
 	ctx, leave := context.WithCancel(ctx)
 	var patrol errgroup.Group
@@ -130,7 +135,7 @@ func (l *Link) Run(ctx context.Context) error {
 	}
 }
 
-// session serves one stream: a greeting, then orders.
+// session serves one stream to the orchestrator: it sends a greeting and carries out orders.
 func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) error {
 	group, ctx := errgroup.WithContext(ctx)
 	stream, err := client.Serve(ctx, grpc.WaitForReady(true))
@@ -158,7 +163,7 @@ func (l *Link) session(ctx context.Context, client proto.OrchestratorClient) err
 	return group.Wait()
 }
 
-// greet tells a new orchestrator where the ranks stand and repeats everything that no orchestrator has answered.
+// greet sends a new orchestrator the positions of the ranks, and repeats every event that no orchestrator has answered.
 func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	l.cfg.Fail.Hit("sidecar/greet/before")
 	hello := &proto.SidecarHello{Name: l.cfg.Name, Version: l.cfg.Version, Born: l.born}
@@ -173,7 +178,7 @@ func (l *Link) greet(stream proto.Orchestrator_ServeClient) error {
 	return nil
 }
 
-// obey carries out one order. It refuses an order of a lower term than one seen before, because its sender is fenced.
+// obey carries out one order. It refuses an order below the highest term seen, because its sender is fenced.
 func (l *Link) obey(order *proto.SidecarOrder) error {
 	term := order.GetFence().GetTerm()
 	isNew, err := l.up.admit(term)
@@ -262,7 +267,8 @@ func (l *Link) Reported(rank millrace.Rank, r sidecar.Report) {
 // Left implements sidecar.Upstream.
 func (l *Link) Left(rank millrace.Rank) { l.progress.leave(rank) }
 
-// Waiting implements sidecar.Upstream: the reason of the earliest waiting step, and the orchestrator's.
+// Waiting implements sidecar.Upstream. It returns the reason of the earliest waiting step and the orchestrator's
+// reason.
 func (l *Link) Waiting() string { return l.waits.summary() }
 
 // Alerts implements sidecar.Upstream.
@@ -270,8 +276,8 @@ func (l *Link) Alerts(ctx context.Context, after uint64) (alerts []sidecar.Alert
 	return l.alerts.newerThan(ctx, after)
 }
 
-// Fetch implements sidecar.Fetcher. A loader that is dead or silent is replaced by its standby, or waited for if there
-// is none. An error that no other try mends is reported to the orchestrator and ends the run.
+// Fetch implements sidecar.Fetcher. It replaces a dead or silent loader by its standby, or waits for a new loader if
+// there is no standby. It reports a final error to the orchestrator, which ends the run.
 func (l *Link) Fetch(ctx context.Context, plan *millrace.Plan, ranks []millrace.Rank) (sidecar.Payload, error) {
 	l.cfg.Fail.Hit("sidecar/fetch/before")
 	p, err := l.fetcher.fetch(ctx, plan, ranks)

@@ -244,7 +244,7 @@ func TestWaitingIsSaidInWords(t *testing.T) {
 func TestAStoppedOrchestratorIsNamed(t *testing.T) {
 	w, _ := newWorld(t, 1)
 	w.orch.stopped.Store(true)
-	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator answers nothing, since") })
+	eventually(t, func() bool { return strings.Contains(w.link.Waiting(), "the orchestrator has not answered for") })
 	w.orch.stopped.Store(false)
 	eventually(t, func() bool { return w.link.Waiting() == "" })
 }

@@ -9,7 +9,7 @@ import (
 	"millrace/proto"
 )
 
-// masks holds the run's masked segments, and the segments that this host wants masked.
+// masks holds the run's masked segments, and the segments that this host has reported as unreadable.
 type masks struct {
 	fail *failpoint.Set
 	log  *slog.Logger
@@ -31,7 +31,7 @@ func segmentOf(source string, a *millrace.Assignment) segment {
 	return segment{source, uint64(a.Ordinal), a.Offset, a.Length}
 }
 
-// add takes segments that the orchestrator has masked.
+// add stores segments that the orchestrator has masked.
 func (m *masks) add(list []*proto.Mask) {
 	if len(list) == 0 {
 		return
@@ -85,7 +85,7 @@ func (m *masks) accuse(p *millrace.Plan, source string, found map[int]*proto.Qua
 	})
 }
 
-// repeatReports reports all segments that are not masked yet to a new orchestrator.
+// repeatReports reports to a new orchestrator all unreadable segments that are not masked yet.
 func (m *masks) repeatReports() {
 	m.Lock()
 	defer m.Unlock()

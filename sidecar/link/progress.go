@@ -16,7 +16,7 @@ import (
 	"millrace/sidecar"
 )
 
-// progress knows where the run and the ranks of this host stand: the attempt, its plans, commits and starts.
+// progress holds the attempt and its plans, and the joins and positions of this host's ranks.
 type progress struct {
 	hosted int // data-parallel ranks of this host
 	fail   *failpoint.Set
@@ -40,17 +40,17 @@ type pendingJoin struct {
 	answer chan any // *proto.Begin or *proto.Refusal
 }
 
-// position says where a rank stands. A new orchestrator learns it from the hello.
+// position is the position of a rank. A new orchestrator receives it in the hello.
 type position struct {
 	attempt   millrace.Attempt
-	committed uint64 // steps below were committed by the trainer
-	known     uint64 // steps below are confirmed by the orchestrator
+	committed uint64 // the trainer has committed the steps below
+	known     uint64 // the orchestrator has confirmed the commits of the steps below
 	begun     bool
 	left      bool // its trainer is gone
 }
 
-// greet opens the stream to a new orchestrator with the positions of the ranks, and repeats all that it has not
-// answered.
+// greet opens the stream to a new orchestrator with the positions of the ranks. It repeats all events that no
+// orchestrator has answered.
 func (p *progress) greet(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
 	p.Lock()
 	defer p.Unlock()
@@ -88,7 +88,7 @@ func (p *progress) sendCommit(r millrace.Rank, at *position) {
 	}})
 }
 
-// repeatComplaint reports again why the run cannot go on, if complain was called.
+// repeatComplaint repeats the reason given to complain, if there is one.
 func (p *progress) repeatComplaint() {
 	p.Lock()
 	defer p.Unlock()
@@ -97,7 +97,7 @@ func (p *progress) repeatComplaint() {
 	}
 }
 
-// complain tells this orchestrator and each later one that the run cannot go on. The first reason counts.
+// complain reports to this orchestrator, and to each later one, that the run cannot go on. The first reason counts.
 func (p *progress) complain(reason string) { p.update(func() { p.complainOnce(reason) }) }
 
 func (p *progress) complainOnce(reason string) {
@@ -107,7 +107,7 @@ func (p *progress) complainOnce(reason string) {
 	}
 }
 
-// join asks where a rank starts, and blocks until the orchestrator answers. Its error is a *sidecar.StartError, a
+// join sends a rank's start and blocks until the orchestrator answers. Its error is a *sidecar.StartError, a
 // *sidecar.RunError or the context's.
 func (p *progress) join(ctx context.Context, rank millrace.Rank, start sidecar.Start) (*proto.Begin, error) {
 	c := &pendingJoin{answer: make(chan any, 1)}
@@ -191,7 +191,7 @@ func (p *progress) commit(ctx context.Context, rank millrace.Rank, attempt millr
 	})
 }
 
-// leave notes that a rank's trainer is gone, and tells the orchestrator.
+// leave notes that a rank's trainer is gone, and reports it to the orchestrator.
 func (p *progress) leave(rank millrace.Rank) {
 	p.update(func() {
 		if at := p.ranks[rank]; at != nil {
@@ -201,7 +201,7 @@ func (p *progress) leave(rank millrace.Rank) {
 	})
 }
 
-// enter makes an attempt the current one, and forgets the plans and the end of another.
+// enter makes an attempt the current one. It drops the plans and the end of the attempt before.
 func (p *progress) enter(a millrace.Attempt) {
 	if a != p.attempt {
 		p.attempt, p.end = a, nil
@@ -244,7 +244,8 @@ func (p *progress) addPlan(m *proto.Plan, sources []sidecar.SourceNames) error {
 	return nil
 }
 
-// begin notes where a rank starts and answers its call. A rank whose call is gone has no trainer any more.
+// begin stores the position at which a rank starts, and answers the rank's join. If the join is gone, so is the rank's
+// trainer.
 func (p *progress) begin(b *proto.Begin) {
 	p.update(func() {
 		p.enter(millrace.Attempt(b.Attempt))
@@ -255,7 +256,7 @@ func (p *progress) begin(b *proto.Begin) {
 	})
 }
 
-// refuse answers a call with a refusal.
+// refuse answers a join with a refusal.
 func (p *progress) refuse(r *proto.Refusal) { p.update(func() { p.answer(r.Call, r) }) }
 
 func (p *progress) answer(id uint64, msg any) {
@@ -265,7 +266,7 @@ func (p *progress) answer(id uint64, msg any) {
 	}
 }
 
-// tellPresent tells the orchestrator which ranks have begun and still have their trainer.
+// tellPresent sends the orchestrator the ranks that have begun and still have their trainer.
 func (p *progress) tellPresent(r *proto.RollCall) {
 	p.Lock()
 	defer p.Unlock()
@@ -279,7 +280,7 @@ func (p *progress) tellPresent(r *proto.RollCall) {
 	p.up.send(&proto.SidecarEvent{Event: &proto.SidecarEvent_Present{Present: m}})
 }
 
-// confirm notes that the orchestrator knows a commit.
+// confirm notes that the orchestrator has confirmed a commit.
 func (p *progress) confirm(c *proto.Committed) {
 	p.update(func() {
 		if at := p.ranks[millrace.Rank(c.Rank)]; at != nil && at.attempt == millrace.Attempt(c.Attempt) {
@@ -289,7 +290,8 @@ func (p *progress) confirm(c *proto.Committed) {
 	})
 }
 
-// dropPassed drops the plans that every rank of this host has passed. A rank that has not begun may stand further back.
+// dropPassed drops the plans that every rank of this host has passed. It drops none before all ranks have begun,
+// because a later rank may begin at an earlier step.
 func (p *progress) dropPassed() {
 	below, begun := ^uint64(0), 0
 	for _, at := range p.ranks {

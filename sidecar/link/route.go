@@ -7,7 +7,7 @@ import (
 	"millrace/proto"
 )
 
-// member is a loader process, and the term under which it serves one stripe.
+// member is a loader process and the term under which it serves one stripe.
 type member struct {
 	name, address, beat string
 	term                uint64
@@ -19,13 +19,13 @@ type stripeKey struct {
 	stripe uint32
 }
 
-// route says which loader is asked for a stripe. The term of using never falls: a directory with a lower term is older
-// than this host's own switch.
+// route has the loader and the standby of a stripe. The term of using never falls: a directory with a lower term is
+// older than this host's own switch.
 type route struct {
-	using    *member         // is asked; nil: there is no loader
-	standby  *member         // may be asked at any time, under a higher term; nil: there is none
+	using    *member         // the loader; nil: there is none
+	standby  *member         // answers requests at any time, under a higher term; nil: there is none
 	switched *proto.Switched // reported to every orchestrator until its directory agrees
-	heard    uint64          // highest term under which a row came from using
+	heard    uint64          // the highest term under which using has sent a row
 	pace     pace
 }
 
@@ -57,7 +57,7 @@ func (r *route) spare() *member {
 	return nil
 }
 
-// follow takes the stripe's entry of a directory; nil: it has none.
+// follow applies the stripe's entry of a directory. nil: the directory has none.
 func (r *route) follow(s *proto.LoaderStripe) {
 	r.standby = nil
 	if s == nil {
@@ -67,8 +67,7 @@ func (r *route) follow(s *proto.LoaderStripe) {
 		return
 	}
 	primary := member{name: s.Name, address: s.Address, beat: s.Beat, term: s.Term}
-	// requests in flight know it by its place in memory
-	// An unchanged loader keeps its place in memory, by which requests in flight know it.
+	// An unchanged loader keeps its *member: requests in flight compare the pointer.
 	if r.using == nil || s.Term >= r.using.term && primary != *r.using {
 		r.using = &primary
 	}
@@ -80,17 +79,17 @@ func (r *route) follow(s *proto.LoaderStripe) {
 	}
 }
 
-// These values decide when a reply is late, and how often the standby may be asked for it.
+// These values decide when a reply is late, and how many hedges a stripe's requests pay for.
 const (
 	paceWindow  = 64 // remembered replies
-	paceKnown   = 16 // replies before any is late
+	paceKnown   = 16 // before so many replies, none is late
 	leastLate   = 20 * time.Millisecond
 	timesLate   = 4
-	hedgeCost   = 20 // requests that pay for a hedge: one in twenty
+	hedgeCost   = 20 // requests that pay for one hedge
 	mostCredits = 5 * hedgeCost
 )
 
-// pace knows how long the last first replies of a stripe took, and how many hedges its requests have paid for.
+// pace has the times to the first reply of a stripe's last requests, and the credits that pay for hedges.
 type pace struct {
 	took    []time.Duration // a ring of the newest, at most paceWindow
 	next    int
@@ -99,7 +98,7 @@ type pace struct {
 
 func newPace() pace { return pace{credits: hedgeCost} }
 
-// note remembers how long the first reply to a request took.
+// note records the time to the first reply of a request.
 func (p *pace) note(d time.Duration) {
 	if len(p.took) < paceWindow {
 		p.took = append(p.took, d)
@@ -109,8 +108,8 @@ func (p *pace) note(d time.Duration) {
 	p.next = (p.next + 1) % paceWindow
 }
 
-// late returns how long a reply may take: a multiple of the window's second longest time, which is about its 98th
-// percentile. It returns 0 if too little is known.
+// late returns the time after which a reply is late: a multiple of the second longest time, which is about the 98th
+// percentile of the window. It returns 0 before paceKnown replies.
 func (p *pace) late() time.Duration {
 	if len(p.took) < paceKnown {
 		return 0
@@ -119,10 +118,10 @@ func (p *pace) late() time.Duration {
 	return max(leastLate, timesLate*sorted[len(sorted)-2])
 }
 
-// asked counts a request.
-func (p *pace) asked() { p.credits = min(p.credits+1, mostCredits) }
+// earn counts a request.
+func (p *pace) earn() { p.credits = min(p.credits+1, mostCredits) }
 
-// spend reports whether a hedge is paid for, and takes the price.
+// spend takes the price of a hedge. It returns false if the credits are too few.
 func (p *pace) spend() bool {
 	if p.credits < hedgeCost {
 		return false

@@ -49,8 +49,8 @@ func (p *payload) Masked(rank millrace.Rank, microbatch uint32) []bool {
 // Release implements sidecar.Payload.
 func (p *payload) Release() { p.tokens = nil }
 
-// take decodes one reply to a request for the assignments at indices, and hands each row to keep. It refuses a row that
-// was not asked for and a row of another length. No other try mends such an error.
+// take decodes one reply to a request for the assignments at indices, and gives each row to keep. It refuses a row that
+// was not requested and a row of another length. Such an error is final.
 func (p *payload) take(raw []byte, indices []int, keep func(i int, tokens []uint32) error) error {
 	return p.decoder.Rows(raw, func(row uint32, tokens []uint32) error {
 		if uint64(row) >= uint64(len(indices)) {
@@ -63,8 +63,8 @@ func (p *payload) take(raw []byte, indices []int, keep func(i int, tokens []uint
 		}
 		if uint64(len(tokens)) != want {
 			return millrace.Errorf(millrace.ErrMismatch,
-				"%d tokens came for offset %d of source %d, ordinal %d, where %d were planned", len(tokens), a.Offset,
-				a.Source, a.Ordinal, want)
+				"%d tokens came for source %d, ordinal %d, offset %d; the plan has %d", len(tokens), a.Source,
+				a.Ordinal, a.Offset, want)
 		}
 		return keep(indices[row], tokens)
 	})
@@ -76,25 +76,25 @@ type rows struct {
 	payload *payload
 	source  string
 	indices []int  // into the plan's assignments
-	dump    string // directory for copies that differ; empty: they are not written
+	dump    string // directory for different copies; empty: they are not written
 	log     *slog.Logger
 	bad     map[uint64]finding // by ordinal: documents that could not be decoded
 
 	mu   sync.Mutex     // guards the payload's tokens of indices, and from
-	from map[int]string // name of the loader that gave a row
+	from map[int]string // name of the loader that sent a row
 }
 
 // finding is a document that could not be decoded.
 type finding struct {
 	sample *proto.Quarantine
-	twice  bool // by two readings
+	twice  bool // two readings could not decode it
 }
 
 // todo lists the rows that are missing, by the action that they need.
 type todo struct {
 	plain []int // ask
-	again []int // read once in vain: ask for another reading
-	lost  []int // read twice in vain: have them masked
+	again []int // one reading failed: ask for another
+	lost  []int // two readings failed: have them masked
 }
 
 // due returns the rows of the first action that is due.
@@ -137,14 +137,14 @@ func (r *rows) complete(asked []int) error {
 	defer r.mu.Unlock()
 	for _, i := range asked {
 		if r.payload.tokens[i] == nil {
-			return fmt.Errorf("it left out a row that it was asked for (ordinal %d)",
+			return fmt.Errorf("it left out a requested row (ordinal %d)",
 				r.payload.plan.Assignments[i].Ordinal)
 		}
 	}
 	return nil
 }
 
-// convict notes documents that could not be decoded. It reports whether any of them is among the rows.
+// convict notes documents that could not be decoded. It reports whether one of the rows belongs to such a document.
 func (r *rows) convict(samples []*proto.Quarantine) (isOurs bool) {
 	for _, q := range samples {
 		_, before := r.bad[q.Ordinal]
@@ -156,8 +156,8 @@ func (r *rows) convict(samples []*proto.Quarantine) (isOurs bool) {
 	return isOurs
 }
 
-// file keeps one row. A later copy that differs from the first ends the run. A row of a request that was given up (its
-// ctx has ended) is dropped.
+// file stores one row. If a later copy differs from the first, the error ends the run. If ctx, the request's context,
+// has ended, file drops the row.
 func (r *rows) file(ctx context.Context, from string, i int, tokens []uint32) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +190,7 @@ type copies struct {
 	Tokens  map[string][]uint32 `json:"tokens"` // by loader
 }
 
-// differ writes two different copies of a row to a file for people to look at, and returns the error that ends the run.
+// differ writes two different copies of a row to a file, for diagnosis. It returns the error that ends the run.
 func (r *rows) differ(a *millrace.Assignment, first string, was []uint32, second string, is []uint32) error {
 	where := "no file"
 	if r.dump != "" {
@@ -204,10 +204,10 @@ func (r *rows) differ(a *millrace.Assignment, first string, was []uint32, second
 			err = os.WriteFile(where, text, 0o644)
 		}
 		if err != nil {
-			r.log.Error("write two copies of a segment that differ", "file", where, "error", err)
+			r.log.Error("write two different copies of a segment", "file", where, "error", err)
 		}
 	}
 	return millrace.Errorf(millrace.ErrMismatch,
-		"source %s, ordinal %d, offset %d: %s and %s give different tokens, which must never happen; both are in %s",
+		"source %s, ordinal %d, offset %d: %s and %s sent different tokens, which must never happen; report it with %s",
 		r.source, a.Ordinal, a.Offset, first, second, where)
 }

@@ -13,13 +13,13 @@ import (
 type uplink struct {
 	events *event.Log
 
-	mu      sync.Mutex // a stream takes one sender
+	mu      sync.Mutex // a stream allows one sender at a time
 	stream  proto.Orchestrator_ServeClient
 	attempt millrace.Attempt
 	term    uint64 // highest term of an orchestrator
 }
 
-// open sends hello on a new stream and then sends all events there.
+// open sends hello on a new stream. Later events go to this stream.
 func (u *uplink) open(stream proto.Orchestrator_ServeClient, hello *proto.SidecarHello) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -52,7 +52,7 @@ func (u *uplink) fence() *proto.Fence {
 }
 
 // admit checks the term of an order. It refuses a term below the highest seen, because the sender is fenced. It reports
-// whether the term is the first of its height.
+// whether the term is higher than all before.
 func (u *uplink) admit(term uint64) (isNew bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,14 +70,14 @@ func (u *uplink) highestTerm() uint64 {
 	return u.term
 }
 
-// enter stamps later events with another attempt.
+// enter sets the attempt of the fence of later events.
 func (u *uplink) enter(a millrace.Attempt) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.attempt = a
 }
 
-// record completes an entry with stream and attempt and writes it to the event log of this process.
+// record adds stream and attempt to an entry, and writes it to the event log of this process.
 func (u *uplink) record(r event.Record) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -85,12 +85,12 @@ func (u *uplink) record(r event.Record) {
 	u.events.Write(r)
 }
 
-// replaced tells that another process serves these ranks now.
+// replaced is the error if another process serves these ranks now.
 type replaced struct{ reason string }
 
 func (e *replaced) Error() string { return "told to leave: " + e.reason }
 
-// refused tells that this program has no place in the run. Another try would be refused likewise.
+// refused is the error if the orchestrator refuses this program. It would refuse another try too.
 type refused struct{ reason string }
 
 func (e *refused) Error() string { return "refused by the orchestrator: " + e.reason }

@@ -15,18 +15,18 @@ import (
 	"millrace/proto"
 )
 
-// answerWithin is how long the orchestrator may take to answer before waiting trainers are told.
+// answerWithin limits the time in which the orchestrator answers. After it, summary names the orchestrator's silence.
 const answerWithin = 2 * time.Second
 
-// waits knows why batches are late: for which loader a fetch waits, and how the orchestrator does.
+// waits holds the reasons of late batches: the loader that each fetch waits for, and the state of the orchestrator.
 type waits struct {
 	clock seam.Clock
-	doubt chan struct{} // somebody asked for the reason
+	doubt chan struct{} // signals each call of summary to probe
 
 	mu           sync.Mutex
 	fetches      map[*wait]struct{}
-	orchestrator string    // its own reason
-	mute         time.Time // since when the orchestrator does not answer; zero: it answers
+	orchestrator string    // the reason that the orchestrator sent
+	mute         time.Time // the time of the first status call without answer; zero: the orchestrator answers
 }
 
 // wait is the reason of one fetch. The lock of its waits guards it.
@@ -39,7 +39,7 @@ type wait struct {
 
 func (w *waits) newWait(step millrace.Step) *wait { return &wait{list: w, step: step} }
 
-// because states the reason. The wait began with the first reason since clear.
+// because sets the reason. The wait begins with the first reason after clear.
 func (x *wait) because(text string) {
 	x.list.mu.Lock()
 	defer x.list.mu.Unlock()
@@ -57,18 +57,18 @@ func (x *wait) clear() {
 	delete(x.list.fetches, x)
 }
 
-// orchestratorSays replaces the orchestrator's own reason; "": it waits for nothing.
+// orchestratorSays sets the orchestrator's reason. "": the orchestrator waits for nothing.
 func (w *waits) orchestratorSays(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.orchestrator = text
 }
 
-// summary returns the reason of the earliest waiting step and the orchestrator's, "" if there is none.
+// summary returns the reason of the earliest waiting step and the orchestrator's reason, or "" if there is none.
 func (w *waits) summary() string {
 	select {
 	case w.doubt <- struct{}{}:
-	default: // the orchestrator is being asked
+	default: // probe is asking already
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *waits) summary() string {
 	}
 	if !w.mute.IsZero() {
 		texts = append(texts,
-			fmt.Sprintf("the orchestrator answers nothing, since %.1f s: is it stopped?", now.Sub(w.mute).Seconds()))
+			fmt.Sprintf("the orchestrator has not answered for %.1f s: is it stopped?", now.Sub(w.mute).Seconds()))
 	}
 	if w.orchestrator != "" {
 		texts = append(texts, w.orchestrator)
@@ -94,8 +94,8 @@ func (w *waits) summary() string {
 	return strings.Join(texts, "; ")
 }
 
-// probe asks the orchestrator for its status after each call of summary, until ctx ends. A stopped or hanging
-// orchestrator ends no stream, so only a missing answer shows it.
+// probe asks the orchestrator for its status after each call of summary, until ctx ends. If the orchestrator is stopped
+// or hangs, its stream stays open: only the missing answer shows it.
 func (w *waits) probe(ctx context.Context, client proto.OrchestratorClient) {
 	for {
 		select {
@@ -110,7 +110,7 @@ func (w *waits) probe(ctx context.Context, client proto.OrchestratorClient) {
 		w.mu.Lock()
 		switch {
 		case status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil:
-			w.mute = time.Time{} // the end of the stream tells that it is gone
+			w.mute = time.Time{} // it has answered, or it is gone and its stream ends
 		case w.mute.IsZero():
 			w.mute = asked
 		}

@@ -11,15 +11,15 @@ import (
 	"millrace/internal/seam"
 )
 
-// stuckAfter is how long a loader that beats may show no progress with requests pending.
+// stuckAfter is the time after which a loader that beats, but makes no progress with its requests, counts as dead.
 const stuckAfter = 5 * time.Second
 
-// watcher looks at the heartbeats of the loaders that have requests in flight, and sleeps while there are none.
+// watcher looks at the heartbeats of the loaders that have requests in flight. It sleeps while none has.
 type watcher struct {
 	pages heartbeat.Pages // nil: no loader is watched
 	clock seam.Clock
 	log   *slog.Logger
-	awake chan struct{} // the first request has begun
+	awake chan struct{} // signals the start of the first request
 
 	mu        sync.Mutex
 	byAddress map[string]*watched
@@ -37,7 +37,7 @@ type watched struct {
 }
 
 // attend begins to watch a loader for one request; detach ends it. It returns nil if the loader has no readable page.
-// Then only the end of a stream tells that the loader is dead.
+// Then only the end of a stream shows that the loader is dead.
 func (w *watcher) attend(m *member) *watched {
 	if w.pages == nil || m.beat == "" {
 		return nil
@@ -55,7 +55,7 @@ func (w *watcher) attend(m *member) *watched {
 		x = &watched{monitor: monitor, judge: judge, dead: make(chan struct{})}
 		w.byAddress[m.address] = x
 	}
-	// a loader that was given up and is asked again has a new chance
+	// a new request to a loader that was judged dead begins a new judgement
 	if x.requests == 0 || x.verdict != heartbeat.Alive {
 		x.judge.Rest()
 		if x.verdict != heartbeat.Alive {
@@ -93,7 +93,7 @@ func (w *watcher) silence(x *watched) <-chan struct{} {
 	return x.dead
 }
 
-// judged returns the verdict on a loader as text.
+// judged returns the verdict on a loader, for messages.
 func (w *watcher) judged(x *watched) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,8 +117,8 @@ func (w *watcher) patrol(ctx context.Context) {
 	}
 }
 
-// look judges every loader with requests in flight. It returns the pause until the next look; 0: until a request
-// begins.
+// look judges every loader with requests in flight. It returns the pause until the next look, or 0 if the next look is
+// due when a request begins.
 func (w *watcher) look() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

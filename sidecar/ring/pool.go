@@ -10,7 +10,7 @@ import (
 // ErrStale marks a release of a frame that is not lent, or that was lent in another generation.
 var ErrStale = errors.New("stale release")
 
-// ErrLimit marks an error because a ring would exceed the pool's limit.
+// ErrLimit marks an error if a ring would exceed the pool's limit.
 var ErrLimit = errors.New("shared memory limit")
 
 // Frame is the memory of one batch. The caller of Acquire may write to Bytes until it sends the batch to the trainer.
@@ -44,7 +44,7 @@ type shelf struct {
 	busy   int // frames that are not free
 }
 
-// Pool hands out the frames of one connection. It is safe for concurrent use.
+// Pool gives out the frames of one connection. It is safe for concurrent use.
 type Pool struct {
 	frames uint32 // of each ring; 0 chooses by size
 	limit  int64  // bytes of one ring; 0 is none
@@ -58,13 +58,13 @@ type Pool struct {
 }
 
 // NewPool returns a pool without memory. The first Acquire makes its first ring. frames is the number of frames of a
-// ring; 0: 3 for frames of 1 MiB or more, else 8. limit is that of a ring in bytes; 0: no limit.
+// ring; 0: 3 for frames of 1 MiB or more, else 8. limit is the largest size of a ring in bytes; 0: no limit.
 func NewPool(frames uint32, limit int64) *Pool {
 	return &Pool{frames: frames, limit: limit, shelves: map[uint32]*shelf{}, came: make(chan struct{})}
 }
 
-// Acquire returns a free frame of at least need bytes, and waits until the trainer releases one. If need exceeds the
-// frames of the newest ring, it makes a new ring whose frames have room bytes, at least need.
+// Acquire returns a free frame of at least need bytes. It blocks until the trainer releases one. If need exceeds the
+// frame size of the newest ring, Acquire makes a new ring. The new frames have max(room, need) bytes.
 func (p *Pool) Acquire(ctx context.Context, need, room int64) (Frame, error) {
 	for {
 		f, came, err := p.try(need, max(room, need))
@@ -149,7 +149,8 @@ func (p *Pool) Lend(f Frame) {
 	}
 }
 
-// Release takes back a lent frame. The numbers need not be trusted: if they name no lent frame, the error is ErrStale.
+// Release takes back a lent frame. The numbers may come from a client: if they name no lent frame, the error is
+// ErrStale.
 func (p *Pool) Release(ring, frame uint32, generation uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +169,7 @@ func (p *Pool) Release(ring, frame uint32, generation uint64) error {
 	return p.retire(s)
 }
 
-// Close unmaps all rings. The trainer's own mapping stays valid. No caller may still be filling a frame.
+// Close unmaps all rings. The trainer's own mapping stays valid. No caller may write to a frame after it.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ func Stride(bytes int64) int64 {
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// ErrMemory marks an error because the system gives this process no shared memory. Another process may get it.
+// ErrMemory marks an error if the system gives this process no shared memory. Another process may get it.
 var ErrMemory = errors.New("no shared memory")
 
 // newRing makes, seals, maps and touches a memfd.
@@ -85,7 +85,7 @@ func (r *Ring) open(fd int, size int64) error {
 	return touch(memory)
 }
 
-// touch makes every page present. Kernels before 5.14 do not know MADV_POPULATE_WRITE; there it writes to each page.
+// touch makes every page present. On kernels before 5.14, which lack MADV_POPULATE_WRITE, it writes to each page.
 func touch(memory []byte) error {
 	// Huge pages are optional: most systems disable them for shared memory.
 	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE)
@@ -118,8 +118,8 @@ func (r *Ring) Stride() int64 { return r.stride }
 // Size returns the size of the whole ring in bytes.
 func (r *Ring) Size() int64 { return r.stride * int64(r.frames) }
 
-// Fd returns the descriptor of the memfd, to be sent to the trainer. The ring owns it; it is valid while a frame is not
-// free.
+// Fd returns the descriptor of the memfd, to be sent to the trainer. The ring owns it. It is valid as long as the ring
+// has a frame that is not free.
 func (r *Ring) Fd() int { return int(r.file.Fd()) }
 
 func (r *Ring) frame(n uint32) []byte {

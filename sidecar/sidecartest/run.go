@@ -30,12 +30,12 @@ type Config struct {
 	Dtype        millrace.TokenDtype
 	StateBytes   int  // the state is padded to about this size
 	History      bool // the run has been started before, so that a missing start is an error
-	SameStep     bool // every step has the plan of step 0, so that planning costs nothing (for measurements)
+	SameStep     bool // every step has the plan of step 0, so that planning takes no time
 	FailAt       int  // the run fails when this step is planned; 0: never
 	FailReason   string
 	// from this step on every segment has one token, so that batches need larger frames; 0: never
 	Crumbs    int
-	PlanDelay time.Duration // how long each plan takes
+	PlanDelay time.Duration // the time that each plan takes
 	Alert     string        // the text of an open alert; empty: there is none
 }
 
@@ -424,7 +424,7 @@ func (r *Run) Left(rank millrace.Rank) {
 	delete(r.waiting, rank)
 }
 
-// Waiting says how many ranks have joined.
+// Waiting returns the number of ranks that have joined, as text.
 func (r *Run) Waiting() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,8 @@ func NewDecoder() (*Decoder, error) {
 	return &Decoder{schema: m.meta}, err
 }
 
-// Rows decodes one reply and hands each row to keep: its index into the request, and its tokens, which keep may hold.
-// An error is keep's or has the mark millrace.ErrMismatch. A panic during decoding becomes such an error too.
+// Rows decodes one reply. It gives each row's index into the request and its tokens to keep, which may retain the
+// tokens. Its error is keep's or has the mark millrace.ErrMismatch. A panic of the decoder becomes such an error.
 func (d *Decoder) Rows(raw []byte, keep func(index uint32, tokens []uint32) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -44,7 +44,7 @@ func (d *Decoder) Rows(raw []byte, keep func(index uint32, tokens []uint32) erro
 		return millrace.Errorf(millrace.ErrMismatch, "decode: %v", err)
 	}
 	if !bytes.Equal(m.meta, d.schema) {
-		return millrace.Errorf(millrace.ErrMismatch, "decode: it has other columns than index and tokens")
+		return millrace.Errorf(millrace.ErrMismatch, "decode: the columns are not index and tokens")
 	}
 	for {
 		m, raw, err = cut(raw)
@@ -64,7 +64,7 @@ func (d *Decoder) Rows(raw []byte, keep func(index uint32, tokens []uint32) erro
 	}
 }
 
-// each hands the rows of one record batch to keep.
+// each gives the rows of one record batch to keep.
 func (c columns) each(keep func(index uint32, tokens []uint32) error) error {
 	for i, row := range c.index {
 		from, to := c.offsets[i], c.offsets[i+1]

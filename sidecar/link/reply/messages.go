@@ -1,8 +1,8 @@
 // Package reply decodes a loader's reply: an Arrow IPC stream with the columns index (uint32) and tokens (list of
 // uint32).
 //
-// It does not use Arrow's own reader. That reader allocates any length that a damaged message states before it looks at
-// the bytes, and the process ends. This decoder allocates nothing larger than the reply.
+// It does not use Arrow's own reader. If a damaged message states a huge length, that reader allocates it before it
+// checks the bytes, and the process ends. This decoder allocates nothing larger than the reply.
 package reply
 
 import (
@@ -26,11 +26,11 @@ const (
 	recordBatch                               = 3
 )
 
-// message is one message of a stream in memory; its slices are parts of the stream.
+// message is one message of a stream in memory. Its slices are parts of the stream.
 type message struct{ meta, body []byte }
 
-// cut takes the first message off a stream; io.EOF at its end. Like every reader of flatbuffers here it may panic if
-// they are damaged. Decoder.Rows recovers.
+// cut returns the first message of a stream and the rest; io.EOF at its end. Like every reader of flatbuffers here, it
+// may panic if they are damaged. Decoder.Rows recovers.
 func cut(raw []byte) (m message, rest []byte, err error) {
 	if len(raw) == 0 {
 		return m, nil, io.EOF
@@ -69,8 +69,7 @@ func (m message) columns() (c columns, err error) {
 	batch := top.table(messageHeader)
 	rows := batch.uint64(batchRows)
 	nodes, buffers := batch.pairs(batchNodes), batch.pairs(batchBuffers)
-	// The nodes are index, tokens and the list's values. Each has a validity bitmap, which is empty, before its
-	// content.
+	// The nodes are index, tokens and the list's values. An empty validity bitmap comes before the content of each.
 	if len(nodes) != 3 || len(buffers) != 6 || batch.has(zips) ||
 		nodes[0][0] != rows || nodes[1][0] != rows || nodes[0][1]|nodes[1][1]|nodes[2][1] != 0 {
 		return c, millrace.Errorf(millrace.ErrMismatch, "%d columns in %d buffers", len(nodes), len(buffers))
@@ -136,7 +135,7 @@ func (t table) follow(n int) int {
 
 func (t table) table(n int) table { return table{t.b, t.follow(n)} }
 
-// pairs reads a vector of structs of two 64-bit numbers, at most 8 of them: enough to see that there are too many.
+// pairs reads at most 8 elements of a vector of structs of two 64-bit numbers. A longer vector is damaged.
 func (t table) pairs(n int) (out [][2]uint64) {
 	at := t.follow(n)
 	for i := range min(int(binary.LittleEndian.Uint32(t.b[at:])), 8) {

@@ -3,10 +3,10 @@ fault-free run.
 
     python chaos.py --faults 200 --seed 1 [--beside 3] [--record] [--keep]
 
-A fault counts only if its victim had work in flight by its own event record: something begun and not ended, or a named
-point inside a stage of work. The table at the end shows how often each point and each kind was hit. The exit status is
-1 if anything was lost, doubled, out of order or different, or if a campaign of 3,000 faults left a point with fewer
-than 20 hits.
+A fault counts only if its victim's event record shows work in flight: work that was begun and not ended, or a failpoint
+inside a stage of work. The table at the end has the number of hits of each point and each kind. The exit status is 1 if
+a batch was lost, doubled, out of order or different. It is also 1 if a campaign of 3,000 faults has fewer than 20 hits
+of a point.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from history import Check, History
 from ordeal import Ordeal, written
 
 RANKS = 2
-LEAST, LARGE = 20, 3000  # hits of each point over a campaign of so many faults
+LEAST, LARGE = 20, 3000  # LEAST hits of each point in a campaign of LARGE faults
 MOMENTS = 7  # faults at random moments in a run
-SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # the number of shadows of a run is drawn from these
+SHADOWS = (1, 1, 1, 1, 1, 0, 2, 2)  # a run draws its number of shadows from these
 PAUSE = 0.012  # seconds of training for each batch
 BAD = (7, 23)  # records of the flawed source that cannot be decoded
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "campaigns.md"
@@ -121,7 +121,7 @@ def struck(h: History) -> Iterator[Fault]:
         kind = re.sub(r"-\d+$", "", r["name"])
         counts = life is not None and bool(life.until(r["boottime_ns"]).open())
         if life is not None and r["key"] == "memory":
-            counts = counts and not life.named("exit")  # it continued without the memory
+            counts = counts and not life.named("exit")  # the process ended in order: no allocation failed
         yield Fault(r["key"], kind, counts)
     for life in h.of("trainer"):
         for event in ("cut", "nap"):
@@ -130,8 +130,8 @@ def struck(h: History) -> Iterator[Fault]:
 
 
 class Stage:
-    """The files, the mixtures and the results of fault-free runs. `kept` is a directory that holds, or will hold, a
-    finished stage."""
+    """The files, the mixtures and the results of fault-free runs. `kept` is a directory for a finished stage, which
+    later campaigns use again."""
 
     def __init__(self, binary: Path, scratch: Path, kept: Optional[Path] = None) -> None:
         self.binary, self.scratch, self.kept = binary, scratch, kept or scratch
@@ -169,16 +169,15 @@ class Stage:
         )
 
     def mixture(self, name: str, run: str, shadows: int = 1) -> Path:
-        """Gives a run its own index, so that indexing also happens under faults. The index holds the lengths of shards
-        to be damaged."""
+        """Writes a mixture with an index of its own, so that indexing also happens under faults. The index holds the
+        lengths of damaged shards."""
         own: Dict[str, Any] = {"index_dir": str(self.scratch / f"{run}.index"), "reliability": {"shadows": shadows}}
         if "hurt" in MIXTURES[name]["sources"]:
             shutil.copytree(self.kept / "known.index", own["index_dir"])
         return write_mixture(self.files, variant({**RUN, **MIXTURES[name], **own}), f"{run}.yaml")
 
     def _golden(self, name: str, texts: List[str]) -> None:
-        """Runs without faults. Every failpoint is armed with an empty pause, so the records count how often each is
-        passed."""
+        """Runs without faults. Every failpoint is armed with an empty pause, so the records count its passes."""
         counted = tuple(f"{p.name}=sleep:0s@0" for p in faults.points() if p.kind != "trainer")
         directory, wrong = self.kept / f"golden-{name}", []
         if not directory.exists():
@@ -212,7 +211,7 @@ class Stage:
         return out
 
     def processes(self, name: str, shadows: int) -> List[str]:
-        """The processes of a run without its shadows, from its golden run."""
+        """The names of a run's processes: the golden run's roles and trainers, with this number of shadows."""
         others = {life.name for life in self.checks[name].golden.lives if life.kind not in ("driver", "shadow")}
         return sorted(others | {f"shadow-{i}" for i in range(shadows)})
 
@@ -336,13 +335,15 @@ def build(scratch: Path) -> Path:
 
 
 def main(arguments: List[str]) -> int:
-    parser = argparse.ArgumentParser(description="Faults against real processes, held against the fault-free run.")
+    parser = argparse.ArgumentParser(
+        description="Injects faults into real processes and compares the runs with the fault-free run."
+    )
     parser.add_argument("--faults", type=int, default=200, help="faults with work in flight")
     parser.add_argument("--seed", type=int, default=1, help="first seed; one seed is one run")
-    parser.add_argument("--beside", type=int, default=3, help="runs at a time")
+    parser.add_argument("--beside", type=int, default=3, help="runs in parallel")
     parser.add_argument("--keep", action="store_true", help="keep the directories of runs that passed")
-    parser.add_argument("--stop", action="store_true", help="begin no run after one that went wrong")
-    parser.add_argument("--stage", type=Path, help="directory of files and fault-free runs; made where it is not there")
+    parser.add_argument("--stop", action="store_true", help="begin no run after a failed one")
+    parser.add_argument("--stage", type=Path, help="directory of files and fault-free runs; made if it is missing")
     parser.add_argument("--record", action="store_true", help="append the totals to docs/campaigns.md")
     a = parser.parse_args(arguments)
     scratch = Path(tempfile.mkdtemp(prefix="chaos-"))

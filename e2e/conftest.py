@@ -21,7 +21,7 @@ import corpus  # noqa: E402
 import oracle  # noqa: E402
 from harness import Delivered, Run, write_mixture  # noqa: E402
 
-# One small run over every format that is small enough to count everything. Tests use variants of it.
+# One small run over every format. Tests can count each of its tokens. They use variants of this run.
 BASE: Dict[str, Any] = {
     "version": 1,
     "seed": 11,
@@ -129,7 +129,7 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write golden.json as it is now")
+    parser.addoption("--rewrite", action="store_true", help="write golden.json from this run")
 
 
 def variant(change: Mapping[str, Any]) -> Dict[str, Any]:
@@ -188,7 +188,7 @@ class Stage:
     def delivered(
         self, mixture: Mapping[str, Any], ranks: int = 1, env: Optional[Mapping[str, str]] = None, **orders: Any
     ) -> Delivered:
-        """Runs a mixture from start to end in a new run directory. Equal runs happen once."""
+        """Runs a mixture from start to end in a new run directory. Equal requests share one run."""
         key = repr((mixture, ranks, env, sorted(orders.items())))
         if key not in self._runs:
             with self.up(mixture, ranks, env=env) as run:

@@ -112,11 +112,11 @@ def _width(s: Segment, parts: int, multiple: int) -> int:
 
 
 def _slice(whole: Dict[str, Any], batch: Taken, cp: int, rank: int, mixture: Mapping[str, Any]) -> Dict[str, Any]:
-    """A context-parallel rank's part of a microbatch. Of each padded document the rank has two of 2 * cp equal chunks,
-    the rank-th from both ends. Whole documents of the rank follow. Everything behind the last document is padding."""
+    """A context-parallel rank's part of a microbatch. The rank has two of the 2 * cp equal chunks of each padded
+    document: the rank-th from both ends. The rank's whole documents follow, then padding."""
     multiple = mixture["pad_multiple"]
     varlen = whole["labels"].ndim == 1
-    if not batch.segments and varlen:  # two masked tokens for everyone
+    if not batch.segments and varlen:  # every rank has two masked tokens
         whole = {name: np.resize(array, 2 * cp) for name, array in whole.items()}
         whole["cu_seqlens"], whole["max_seqlen"] = np.array([0, 2 * cp], np.int32), np.array(2 * cp, np.int32)
     places = [
@@ -223,13 +223,13 @@ def check_complete(
                 assert covered == len(tokens) or covered == 0 and source in refusing, (
                     f"{source} {name} in epoch {epoch}: {covered} of {len(tokens)} tokens came"
                 )
-    assert not seen, f"came, but is in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
+    assert not seen, f"delivered, but in no document of epochs 0 … {epochs - 1}: {list(seen)[:5]}"
 
 
 def check_cuts(delivered: Delivered, documents: Mapping[str, Documents], mixture: Mapping[str, Any]) -> None:
-    """Checks where documents are cut. A document longer than the step's sequence becomes whole sequences and a rest.
-    `concat` cuts only at row ends. Every step but the last has a full batch of sequences; `pad` puts one segment in
-    each."""
+    """Checks the cuts of documents. A document longer than the step's sequence becomes whole sequences and a rest.
+    `concat` cuts only at row ends. Every step but the last has a full batch of sequences. `pad` puts one segment into
+    each sequence."""
     now = by_step(delivered, mixture)
     ranks = len(delivered.ranks)
     for step, segments in delivered.steps().items():
@@ -267,7 +267,7 @@ def pieces(segments: Sequence[Segment]) -> Dict[Tuple[str, str, int], List[Tuple
 
 
 def charges(segments: Sequence[Segment], unit: str) -> Dict[str, int]:
-    """The charge of each source for the segments: tokens, or documents counted at their first segment."""
+    """The charge of each source for the segments: tokens, or documents, which count at their first segment."""
     out: Dict[str, int] = collections.Counter()
     for s in segments:
         out[s[SOURCE]] += s[LENGTH] if unit == "tokens" else int(s[OFFSET] == 0)

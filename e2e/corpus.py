@@ -126,7 +126,7 @@ def write_zstd_frames(path: Path, texts: Sequence[str], records: int) -> None:
 
 
 def write_parquet(path: Path, texts: Sequence[str], column: str, compression: str, group: int) -> None:
-    """A Parquet file with the text in a column, which may be nested as a.b, between others; several row groups."""
+    """A Parquet file of several row groups. The text is in a column between others. A nested column is a.b."""
     table: Dict[str, Any] = {"n": list(range(len(texts)))}
     outer, _, inner = column.partition(".")
     table[outer] = [{"x": 1, inner: t} for t in texts] if inner else list(texts)
@@ -164,7 +164,7 @@ def write_megatron(prefix: Path, documents: Sequence[Sequence[int]], dtype: str,
 
 
 def token_documents(seed: int, count: int, longest: int, vocabulary: int) -> List[List[int]]:
-    """Documents of tokens, some of them empty."""
+    """Documents of tokens. Some have none."""
     rng = random.Random(seed)
     return [
         [] if n % 13 == 4 else [rng.randrange(vocabulary) for _ in range(1 + int(longest * rng.random() ** 2))]

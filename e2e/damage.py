@@ -167,7 +167,7 @@ def broken_link(d: Path) -> Dict[str, Any]:
 
 
 def directory_as_file(d: Path) -> Dict[str, Any]:
-    """A path that nobody can read, root included: a file used as a directory."""
+    """A path that not even root can read: a file used as a directory."""
     (d / "x" / "a.jsonl").mkdir(parents=True)
     return {"path": "x/*.jsonl", "format": "jsonl"}
 
@@ -216,7 +216,7 @@ DAMAGE: Dict[Damage, List[str]] = {
 }
 
 
-# The cases that a run with trainers also meets: one for each way in which a source can fail, at opening and later.
+# The cases that also run with trainers: one for each way in which a source can fail, at opening and later.
 MET = {
     truncated_gzip,
     parquet_page,

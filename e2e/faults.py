@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "failpoints.md"
 
-# The answers of a disk at its failpoints. A pause stands for a slow disk.
+# The answers of a disk at its failpoints. A pause simulates a slow disk.
 DISK = {
     "checkpoint/write": ("eio", "enospc", "torn", "sleep:300ms"),
     "checkpoint/sync": ("eio", "enospc", "sleep:300ms"),
@@ -20,17 +20,17 @@ DISK = {
     "index/reserve": ("eio", "enospc"),
     "index/sync": ("eio", "sleep:300ms"),
     "index/publish/before": ("eio", "enospc"),
-    "loader/reply/before": ("kill", "sleep:600ms"),  # the sidecar asks the standby for a late reply too
+    "loader/reply/before": ("kill", "sleep:600ms"),  # a late reply: the sidecar asks the standby too
 }
 
-# Failpoints that only a shard damaged after indexing passes. Runs with such a shard draw three of their faults from
-# them.
+# Failpoints that only a run with a shard damaged after indexing passes. Such a run draws three of its faults from these
+# failpoints.
 DAMAGE = (
     "loader/again/before", "sidecar/again/before", "sidecar/again/after", "sidecar/bad/before", "sidecar/bad/after",
     "sidecar/masked/before", "sidecar/masked/after",
 )
 
-# Events that a failpoint needs to be passed: a sidecar is asked to leave, or a second client claims a rank.
+# The driver's actions that lead a run to a failpoint: it asks a sidecar to leave, or a second client claims a rank.
 BRINGS = {
     "sidecar/leaving": ("leave",),
     "sidecar/parted": ("leave",),
@@ -38,7 +38,7 @@ BRINGS = {
     "sidecar/failed": ("early",),
 }
 
-# Failpoints that often fire in vain are drawn more often.
+# Failpoints that many runs do not reach are drawn more often.
 OFTEN = {
     "sidecar/hedge/before": 3, "sidecar/hedge/after": 3, "sidecar/refused": 2, "sidecar/failed": 2,
     "sidecar/parted": 2, "sidecar/leaving": 2, "sidecar/stale": 2, "sidecar/switch/before": 2,
@@ -72,16 +72,16 @@ class Plan:
     """The faults of one run. All are drawn before the run begins."""
 
     armed: Tuple[str, ...]  # MILLRACE_FAILPOINTS, with {marks} for the directory of marks
-    # Each: the part of the run after which it strikes, its kind, and a number that draws the victim and the rest.
+    # For each fault: the part of the run before it, its kind, and a random number that decides the rest.
     moments: Tuple[Tuple[float, str, float], ...]
     naps: Tuple[Tuple[int, float], ...]
     cuts: Tuple[int, ...]
 
 
 def draw(seed: int, processes: Mapping[str, str], passes: Mapping[Tuple[str, str], int], moments: int) -> Plan:
-    """The faults of a seed. `processes` are names by kind. `passes` says how often a process of a kind passes a
-    failpoint in a fault-free run. Each seed takes its part of a deck of all failpoints, so that a range of seeds hits
-    each equally often."""
+    """The faults of a seed. `processes` are names by kind. `passes` has the number of times that processes of a
+    kind pass a failpoint in a fault-free run. Each seed takes its part of a deck of all failpoints, so that a range of
+    seeds hits each equally often."""
     rng = random.Random(seed)
     armed: List[str] = []
     brought: List[str] = []

@@ -65,7 +65,7 @@ class Delivered:
                 (b.step, b.microbatch, b.segments, b.state) for b in first
             ], f"rank {rank}"
             place = (rank % tp, rank // tp % cp, rank // (tp * cp) % dp, rank // (tp * cp * dp))
-            assert all(b.place == place for b in batches), f"rank {rank} is told another place than {place}"
+            assert all(b.place == place for b in batches), f"rank {rank} got another place than {place}"
         which = [tp * cp * d for d in range(dp)]
         return Delivered([self.ranks[r] for r in which], [self.ends[r] for r in which])
 
@@ -106,7 +106,7 @@ class Trainers:
             self.children.append(child)
 
     def collect(self, until: Optional[int] = None, within: float = DEADLINE) -> Delivered:
-        """Collects the trainers' messages until all have ended, or until one has sent a batch of step `until`."""
+        """Collects the trainers' messages until all trainers have ended or one has sent a batch of step `until`."""
         last = time.monotonic()
         while any(end is None for end in self.delivered.ends):
             ready = multiprocessing.connection.wait(list(self._pipes), timeout=1.0)
@@ -139,8 +139,8 @@ class Trainers:
 
 
 class Run:
-    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it is stopped and left
-    nothing behind."""
+    """`millrace up` on a run directory, as a context manager. It is ready on entry. On exit it has ended, and the
+    test fails if it left anything behind."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Run:
         assert self.process.stdout is not None
         ready = multiprocessing.connection.wait([self.process.stdout.fileno()], timeout=DEADLINE)
         line = self.process.stdout.readline() if ready else ""
-        assert line.startswith("ready"), f"`up` said {line!r}, and on stderr:\n{self.stderr()}"
+        assert line.startswith("ready"), f"`up` printed {line!r}, and on stderr:\n{self.stderr()}"
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         for trainers in self._trainers:
@@ -217,7 +217,7 @@ class Run:
         try:
             return trainers.collect()
         except TimeoutError as e:
-            raise AssertionError(f"{e}; `up` said:\n{self.stderr()}") from None
+            raise AssertionError(f"{e}; `up` printed:\n{self.stderr()}") from None
 
     def wait(self, within: float = DEADLINE) -> int:
         """The exit status of an `up` that ends by itself."""
@@ -254,7 +254,7 @@ class Run:
         return [pid for pid in processes_of(self.directory) if pid != self.process.pid]
 
     def leftovers(self) -> List[str]:
-        """Leftovers of the run: processes, sockets, the runtime directory."""
+        """The processes and sockets that the run left, and its runtime directory if it still exists."""
         until = time.monotonic() + SOON
         while True:  # a killed process may take a moment to disappear
             found = [f"process {pid}" for pid in processes_of(self.directory)]
@@ -267,7 +267,7 @@ class Run:
 
 
 def processes_of(directory: Path, among: Optional[Iterable[int]] = None) -> List[int]:
-    """The living processes with the run directory in their command line. Trainers do not have it there."""
+    """The living processes with the run directory in their command line. Trainers are not among them."""
     wanted, out = str(directory).encode(), []
     for pid in among if among is not None else [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]:
         try:
@@ -296,7 +296,7 @@ def command(
 
 
 def write_mixture(directory: Path, mixture: Mapping[str, Any], name: str = "mixture.yaml") -> Path:
-    """A mixture file (JSON is YAML) in the directory that its paths are relative to."""
+    """Writes a mixture file (JSON is YAML). Its paths are relative to the directory."""
     path = Path(directory) / name
     path.write_text(json.dumps(mixture, indent=1, ensure_ascii=False), encoding="utf-8")
     return path

@@ -3,11 +3,11 @@ configuration.
 
     python history.py EVENTS --golden EVENTS [--manifest FILE] [--bound SECONDS]
 
-EVENTS is a directory of event records (`millrace up --events`, and those of trainers, see stub.py). Prints each
-violation of P1 to P10 with the records around it; the exit status is 1 if there is any.
+EVENTS is a directory of event records: from `millrace up --events`, and from trainers (stub.py). The command prints
+each violation of P1 to P10 with the records around it. Its exit status is 1 if it found a violation.
 
-The *effective* history of a rank has the batches that its trainer's lives took. A life that starts from a checkpoint
-removes every later batch of the lives before it.
+A *life* is one process of a role or trainer. The *effective* history of a rank has the batches that its trainer's lives
+took. A life that starts from a checkpoint removes every later batch of the lives before it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Check:
     golden: History
     manifest: Optional[Mapping[str, Mapping[str, int]]] = None  # tokens by source and id
     bound: float = 30.0  # seconds that one call of a trainer may take
-    paused: float = 0.0  # seconds for which processes were stopped; a call may take so much longer
+    paused: float = 0.0  # seconds for which processes were stopped; a call may take longer by this time
 
     def run(self, h: History) -> List[Violation]:
         """All violations, in the order of the promises."""
@@ -167,7 +167,7 @@ class Check:
         elif position(first) > reached:
             yield Violation(
                 "P3",
-                f"{life.name} began at {position(first)}, but its rank had only come to {reached}",
+                f"{life.name} began at {position(first)}, but its rank had only reached {reached}",
                 around(life, first),
             )
 
@@ -184,7 +184,7 @@ class Check:
                 )
 
     def same_bytes(self, h: History) -> Iterator[Violation]:
-        """P5: every batch of every life has the golden run's bytes, also a batch that was rolled back later."""
+        """P5: every batch of every life has the golden run's bytes, even if it was rolled back later."""
         want = self.golden.slots()
         for life, b in h.each("batch", "trainer"):
             slot = (b["step"], b["rank"], b["microbatch"])
@@ -215,8 +215,8 @@ class Check:
                 )
 
     def terms(self, h: History) -> Iterator[Violation]:
-        """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Terms of
-        orchestrators rise."""
+        """P7: a receiver accepts no message with a term below the highest that it has seen for that stripe. Each new
+        orchestrator has a higher term."""
         for life in h.of("loader", "shadow", "sidecar", "orchestrator"):
             seen: Dict[Tuple[str, str], int] = {}
             for r in life.records:
@@ -259,13 +259,13 @@ class Check:
             last = h.trainers[rank][-1]
             if not last.named("end"):
                 tail = last.records[-1]
-                yield Violation("P8", f"rank {rank} did not come to the end of the run", around(last, tail))
+                yield Violation("P8", f"rank {rank} did not reach the end of the run", around(last, tail))
         for rank in sorted(set(self.golden.ranks) - set(h.ranks)):
             yield Violation("P8", f"rank {rank} never began")
 
     def _excused(self, h: History, life: Life, error: Record) -> bool:
-        """Whether an `up` ended by itself while the trainer waited, because every rank had finished, this one in an
-        earlier life. The death of an `up` that is restarted does not count."""
+        """Whether `up` ended by itself while the trainer waited, because every rank had finished before. This rank had
+        finished in an earlier life. The death of an `up` that is restarted does not count."""
         asked = max(
             (r["boottime_ns"] for r in life.records if r["event"] in ("ask", "start") and r["seq"] < error["seq"]),
             default=0,
@@ -275,8 +275,8 @@ class Check:
         )
 
     def leaks(self, h: History) -> Iterator[Violation]:
-        """P9: a process holds the same resources at its end as at its start, and nothing outlives the run (the driver's
-        `left` records)."""
+        """P9: a process holds the same resources at its end as at its start. After the run, the driver finds no
+        leftovers (its `left` records)."""
         heaviest: Dict[str, int] = collections.Counter()
         for life, r in [*self.golden.each("exit"), *self.golden.each("end")]:
             heaviest[life.kind] = max(heaviest[life.kind], r.get("rss_bytes", 0))
@@ -308,7 +308,7 @@ class Check:
             yield Violation("P9", f"the run left {r['key']}", around(life, r))
 
     def accounted(self, h: History) -> Iterator[Violation]:
-        """P10: each sample of the manifest that no trainer received is quarantined or masked."""
+        """P10: each sample of the manifest was delivered, quarantined or masked."""
         lost, golden_lost = h.lost(), self.golden.lost()
         got = {(p[0], p[1]) for p in pieces(h)}
         due = {(p[0], p[1]) for p in pieces(self.golden)} | golden_lost.keys()
@@ -323,7 +323,7 @@ class Check:
                     yield Violation("P10", f"sample {name} of {source} was not delivered, and no ledger says why")
 
     def whole(self, source: str) -> bool:
-        """Whether the golden run delivers all of a source. Then no sample may be missing."""
+        """Whether the golden run delivers every sample of a source. If so, no other run may miss one."""
         assert self.manifest is not None
         ids = {p[1] for p in pieces(self.golden) if p[0] == source}
         epochs = {p[2] for p in pieces(self.golden) if p[0] == source}
@@ -360,7 +360,7 @@ def drawn(h: History) -> "collections.Counter[Tuple[int, str]]":
 
 
 def main(arguments: List[str]) -> int:
-    parser = argparse.ArgumentParser(description="Holds a run's event records against the fault-free run's.")
+    parser = argparse.ArgumentParser(description="Compares a run's event records with the fault-free run's.")
     parser.add_argument("events", type=Path)
     parser.add_argument("--golden", type=Path, required=True)
     parser.add_argument("--manifest", type=Path, help="JSON: tokens by source and sample id")

@@ -13,7 +13,7 @@ from typing import Any, Dict, Mapping, Sequence, Tuple
 from conftest import variant
 from harness import DEADLINE, Delivered, Run, write_mixture
 
-SECONDS = DEADLINE  # "within seconds", on a busy machine
+SECONDS = DEADLINE  # the meaning of "within seconds" on a busy machine
 
 
 def mixture_of(sources: Mapping[str, Any], **change: Any) -> Dict[str, Any]:
@@ -59,7 +59,7 @@ def ran(stage: Any, directory: Path, mixture: Mapping[str, Any], **kwargs: Any) 
     except AssertionError as e:
         if run.process.returncode != 1:
             raise
-        said = str(e).split("stderr:\n", 1)[1]  # it failed before it was ready, so no rank could connect
+        said = str(e).split("stderr:\n", 1)[1]  # `up` failed before it was ready, so no rank could connect
         clean(said)
         return 1, Delivered([[], []], [("error", "RunError", said.strip().splitlines()[-1])] * 2), said
     with contextlib.ExitStack() as end:
@@ -78,5 +78,5 @@ def says(text: str, words: Sequence[str]) -> None:
 def failed_with(end: Any, reason: str) -> None:
     """Checks that a rank ended with a RunError or StartError that has `up`'s reason, even if it connected later."""
     assert isinstance(end, tuple) and end[1] in ("RunError", "StartError") and end[2].endswith(reason), (
-        f"{end}, and `up` said {reason!r}"
+        f"{end}, and `up` printed {reason!r}"
     )

@@ -1,5 +1,5 @@
-"""One run of the real binary and real trainers under planned faults. A driver keeps it going as a cluster's launcher
-would. It restarts a dead `up`. When a trainer dies, it restarts all trainers from a checkpoint."""
+"""One run of the real binary and real trainers under planned faults. Its driver does the work of a cluster's launcher.
+It restarts a dead `up`. When a trainer dies, it restarts all trainers from a checkpoint."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from harness import DEADLINE, SOON, processes_of
 from millrace._connection import Connection
 from millrace._errors import Lost
 
-TICK = 0.005  # seconds between two looks at everything
+TICK = 0.005  # seconds between two turns of the driver
 STOPPED = (0.02, 0.5)  # seconds for which a process is stopped
-STAYS = 0.5  # seconds that a stranger waits for its refusal
-PATIENCE = 60.0  # seconds without any batch, death or fault after which a run counts as hung
+STAYS = 0.5  # seconds that a second client waits for its refusal
+PATIENCE = 60.0  # a run without a batch, death or fault for this number of seconds counts as hung
 
 # A clean process that forks the trainers. It has loaded the client and has none of the driver's threads.
 processes = multiprocessing.get_context("forkserver")
@@ -76,7 +76,7 @@ class Ordeal:
         self._dying: Set[int] = set()
         self._finished = False
         self._outlived: Optional[float] = (
-            None  # when trainers that `up` did not wait for are started again with the others
+            None  # when to restart all trainers, if `up` ended without one of them
         )
         self.paused = 0.0  # seconds for which processes were stopped
         self.stderr = Path(f"{directory}.stderr")
@@ -122,7 +122,7 @@ class Ordeal:
                 self._stacks()
                 return [
                     f"nothing happened for {PATIENCE:.0f} s; stacks are in {self.directory}/crash-*.log "
-                    f"and {self.events}/*.log; `up` said:\n{self.said()}"
+                    f"and {self.events}/*.log; `up` printed:\n{self.said()}"
                 ]
             time.sleep(TICK)
 
@@ -135,13 +135,14 @@ class Ordeal:
         if code > 0:
             raise AssertionError(f"`up` ended with {code}:\n{self.said()}")
         if not self._finished:
-            if code == 0:  # every rank was through, but a trainer that had died before it knew is back, alone
+            if code == 0:  # every rank had finished, but a trainer died before it knew, and is back alone
                 self._outlived = time.monotonic() + 1
             self._start_up()
         return True
 
     def _ended(self) -> Optional[List[str]]:
-        """Waits for the end after every rank has finished. An `up` that no rank connected to is asked to end."""
+        """Waits for the end after every rank has finished. A restarted `up` gets SIGTERM, because no rank
+        connects to it."""
         assert self._up is not None
         self._due.clear()
         try:
@@ -150,8 +151,8 @@ class Ordeal:
                 self._up.terminate()
             code = self._up.wait(DEADLINE)
         except subprocess.TimeoutExpired:
-            return [f"`up` did not end within {DEADLINE:.0f} s after every rank had; it said:\n{self.said()}"]
-        if code < 0:  # a point on its way out
+            return [f"`up` did not end within {DEADLINE:.0f} s after the last rank; it printed:\n{self.said()}"]
+        if code < 0:  # a failpoint killed it during its end
             self._start_up()
             return None
         if code > 0:
@@ -180,7 +181,7 @@ class Ordeal:
         choice = self._rng.random()
         if choice * 10 % 1 < 0.2 or self._early:
             self._early = False
-            self._stranger(0)  # the seat is free: it is heard out, and refused
+            self._stranger(0)  # rank 0 has no claim: the sidecar reads its start and refuses it
         self._clear_seats()
         if states and choice < 0.6:
             self._start_trainers(state=states[-1])
@@ -191,7 +192,7 @@ class Ordeal:
         return True
 
     _ups = 0
-    _early = False  # at the next start of trainers a stranger comes first
+    _early = False  # a second client comes before the next trainers
 
     def _start_up(self) -> None:
         env = {**os.environ, "MILLRACE_FAILPOINTS": self.spec}
@@ -231,7 +232,7 @@ class Ordeal:
             self._trainers.append(child)
 
     def _stacks(self) -> None:
-        """Makes every process write its stacks. Roles end by it, trainers do not."""
+        """Makes every process write its stacks. This ends roles, but not trainers."""
         for pid in [pid for _, pid in self._roles()] + [t.pid for t in self._trainers if t.exitcode is None]:
             send(pid, signal.SIGQUIT)
         time.sleep(1)
@@ -272,7 +273,7 @@ class Ordeal:
             listed = json.loads((self.directory / "run" / "roles.json").read_text())
         except (OSError, ValueError):
             return []
-        # The list of a dead `up` outlives its children. The kernel may have reused a pid.
+        # The list of a dead `up` may contain ended children, and the kernel may have reused a pid.
         return sorted(
             (r["name"], r["pid"])
             for r in listed
@@ -280,7 +281,7 @@ class Ordeal:
         )
 
     def _stranger(self, rank: int) -> None:
-        """A client that claims a rank that is taken, at an impossible position. The sidecar refuses it."""
+        """Connects a second client that claims a rank, with a state that no run saved. The sidecar refuses it."""
         try:
             caller = Connection(str(self.directory / f"rank-{rank}.sock"))
             caller.hello(rank, {"start": "state", "state": {"no": "state"}}, (0, 0, 0))
@@ -297,14 +298,13 @@ class Ordeal:
         self._due.sort(key=lambda d: d[0])
 
     def _seated(self, rank: int) -> bool:
-        """Whether a rank's trainer has received a batch. Until then another client that came first may hold the
-        claim."""
+        """Whether a rank's trainer has received a batch. Before its first batch, another client may hold the claim."""
         record = self.events / f"trainer-{rank}-{self._trainers[rank].pid}.jsonl"
         return record.exists() and '"batch"' in record.read_text()
 
     def _clear_seats(self) -> None:
-        """Ends foreign clients that were not refused yet because the orchestrator is away, before trainers claim their
-        ranks."""
+        """Disconnects second clients without an answer, so that trainers can claim their ranks. They have no answer
+        while the orchestrator is away."""
         for caller in self._strangers:
             if caller.sock.fileno() >= 0 and not select.select([caller.sock], [], [], STAYS)[0]:
                 caller.close()
@@ -317,12 +317,12 @@ class Ordeal:
             self._dying.add(pid)
         self._record.write("fault", key=also or what, name=name, victim=pid)
         try:
-            if what == "memory":  # its address space may not grow: the next large allocation ends the process
+            if what == "memory":  # the address space cannot grow: the next large allocation ends the process
                 resource.prlimit(pid, resource.RLIMIT_AS, (1 << 20, 1 << 20))
                 return
             os.kill(pid, {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}[what])
         except (ProcessLookupError, PermissionError):
-            return  # it has ended
+            return  # the victim has ended
         if what == "stop":
             self.paused += seconds
             self._due.append((time.monotonic() + seconds, lambda: send(pid, signal.SIGCONT)))
@@ -343,7 +343,7 @@ class Ordeal:
             self._record.write("left", key=left)
 
     def leftovers(self) -> Sequence[str]:
-        """Leftovers of the run."""
+        """The processes, sockets, temporary files and directories that the run left."""
         until = time.monotonic() + SOON
         while processes_of(self.directory) and time.monotonic() < until:
             time.sleep(0.02)

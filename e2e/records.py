@@ -1,4 +1,4 @@
-"""Event records of each life of each role, and the work that they show in flight."""
+"""Event records of each life of each role, and the work in flight that they show. A life is one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Life:
             try:
                 self.records.append(json.loads(line))
             except ValueError:
-                break  # the kill came in the middle of a line
+                break  # SIGKILL cut the last line
         self.began = self.records[0]["boottime_ns"] if self.records else 0
 
     def until(self, boottime_ns: int) -> "Life":
@@ -37,15 +37,14 @@ class Life:
         return [r for r in self.records if r["event"] == event]
 
     def open(self) -> List[Tuple[Any, ...]]:
-        """Work that was begun and not ended. For a killed process it is the work in flight."""
+        """Work that was begun and not ended. After a kill, this was the work in flight."""
         if self.named("start") and not self.named("ready") and self.kind != "trainer":
             return [("start",)]
         kinds = {"loader": self._fetches, "shadow": self._fetches, "orchestrator": self._turns, "sidecar": self._slots}
         return kinds.get(self.kind, self._pairs)()
 
     def _pairs(self) -> List[Tuple[Any, ...]]:
-        """A trainer's call that has not returned or the batch that it holds, and the children of an `up` that has not
-        ended."""
+        """A trainer's unfinished call or held batch, or an `up` that has not ended."""
         last = self.records[-1] if self.records else {}
         if self.kind == "trainer":
             return [(last["event"], last["step"])] if last.get("event") not in (None, "end", "error") else []
@@ -94,8 +93,7 @@ def lives(directory: Path) -> List[Life]:
 
 
 def killed(directory: Path, stderr: str) -> List[Life]:
-    """The lives that SIGKILL ended, as `up` saw them: all of a name but the last, or all if the run ended before the
-    next."""
+    """The lives that SIGKILL ended, by the messages of `up`. Of each name, these are the first lives."""
     deaths = collections.Counter(re.findall(r"^(\S+) died \(SIGKILL\)", stderr, re.M))
     out: List[Life] = []
     by_name: Dict[str, List[Life]] = collections.defaultdict(list)

@@ -15,7 +15,7 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
     out: Dict[int, Dict[str, Any]] = {}
     now = {"micro_batch_size": 1, "packing": "best_fit", **{key: mixture[key] for key in OWN if key in mixture}}
     ramp, later = mixture.get("rampup_batch_size"), list(mixture.get("stages", []))
-    tokens = consumed = 0  # tokens of the run, sequences of the stage
+    tokens = consumed = 0  # tokens since the run's start, sequences since the stage's start
     for step, segments in delivered.steps().items():
         while later and (step if "from_step" in later[0] else tokens) >= later[0].get(
             "from_step", later[0].get("from_tokens")
@@ -34,7 +34,7 @@ def by_step(delivered: Delivered, mixture: Mapping[str, Any]) -> Dict[int, Dict[
             )
         consumed += size
         tokens += sum(s[LENGTH] for s in segments)
-    assert not later, f"the run does not come to {later}"
+    assert not later, f"the run does not reach {later}"
     return out
 
 

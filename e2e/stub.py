@@ -16,13 +16,13 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-import trainer  # noqa: F401  puts the client on the path
+import trainer  # noqa: F401  adds the client to sys.path
 from millrace import RunError, _failpoint, _wire, connect
 
 
 @dataclasses.dataclass(frozen=True)
 class Orders:
-    """One life of a rank's trainer."""
+    """The orders of one trainer process of a rank."""
 
     rank: int
     socket: str
@@ -32,8 +32,8 @@ class Orders:
     state: Optional[Dict[str, Any]] = None
     pause: float = 0.0  # seconds of training for each batch
     every: int = 4  # steps between two checkpoints
-    naps: Tuple[Tuple[int, float], ...] = ()  # at (batch, seconds) it trains longer
-    cuts: Tuple[int, ...] = ()  # before these batches the connection breaks
+    naps: Tuple[Tuple[int, float], ...] = ()  # (batch, additional seconds of training)
+    cuts: Tuple[int, ...] = ()  # the connection breaks before these batches
     failpoints: str = ""
 
 
@@ -65,9 +65,9 @@ def held() -> Dict[str, int]:
 
 
 def train(orders: Orders) -> None:
-    """Runs in its own process until the run ends, an error (exit status 1), or its death."""
+    """Runs in its own process until the run ends, an error occurs (exit status 1), or a signal kills it."""
     record = Record(orders.events, f"trainer-{orders.rank}")
-    told(Path(orders.events, f"trainer-{orders.rank}-{os.getpid()}.log"))
+    log_to(Path(orders.events, f"trainer-{orders.rank}-{os.getpid()}.log"))
     _failpoint.arm(
         orders.failpoints,
         f"trainer-{orders.rank}",
@@ -92,8 +92,8 @@ def train(orders: Orders) -> None:
         sys.exit(1)
 
 
-def told(path: Path) -> None:
-    """Logs the client's messages about waits and, at SIGQUIT, the trainer's stack."""
+def log_to(path: Path) -> None:
+    """Logs the client's messages to a file. At SIGQUIT, the trainer's stack goes there too."""
     logging.basicConfig(filename=path, format="%(asctime)s %(message)s", level=logging.DEBUG)
     faulthandler.register(signal.SIGQUIT, file=open(path, "a"))
 

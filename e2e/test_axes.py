@@ -1,5 +1,4 @@
-"""Tensor, context and pipeline parallelism: the batches of each world rank, and the content that no topology
-changes."""
+"""Tensor, context and pipeline parallelism: the batches of each world rank. Content is equal under every topology."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ def run(
 
 
 def losses(delivered: Delivered, tp: int, cp: int, dp: int) -> Dict[int, Tuple[int, int]]:
-    """By step: the sum and the number of all labels' losses over ranks with different tokens. A loss depends on token,
-    label and position and is an integer, so rounding hides nothing."""
+    """By step: the sum and the number of all labels' losses over ranks with different tokens. A loss is an integer from
+    token, label and position, so rounding hides no difference."""
     out: Dict[int, Tuple[int, int]] = {}
     for rank, batches in enumerate(delivered.ranks):
         if rank % tp or rank >= tp * cp * dp:
@@ -71,7 +70,7 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
     assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), (
         f"documents are whole on {held}"
-    )  # so few documents cannot balance four ranks
+    )  # a microbatch has too few documents to balance four ranks
     slots = delivered.slots()
     for (step, rank, micro), b in slots.items():
         first = tp * (rank // tp % (cp * dp))  # the rank with the same slice: tp 0 of stage 0
@@ -126,13 +125,13 @@ def test_broadcast(stage: Any) -> None:
                 assert b.digest == whole.slots()[step, rank, micro].digest
 
 
-# A chain of resumes: dp, cp, tp, pp, and the step after which the run is left.
+# A chain of resumes: dp, cp, tp, pp, and the last step before the trainers leave.
 CHAIN = [((2, 2, 1, 1), 1), ((1, 2, 2, 1), 3), ((1, 1, 2, 2), 4), ((4, 1, 1, 1), 6), ((1, 4, 1, 1), None)]
 
 
 @pytest.mark.parametrize("change", [{}, {"window": 3, "carry": 40}], ids=["plain", "window and carry"])
 def test_resume_over_axes(stage: Any, change: Dict[str, Any]) -> None:
-    """Each resume uses another topology, and the content is that of one run."""
+    """Each resume uses another topology. Together they have the content of one run."""
     alone, _ = run(stage, "packed", (1, 1, 1, 1), **change)
     assert max(alone.steps()) > 7
     state, content = None, {}

@@ -41,7 +41,7 @@ def test_damage(stage: Any, tmp_path: Path, damage: Damage) -> None:
 
 
 def test_long_bin(stage: Any, tmp_path: Path) -> None:
-    """A .bin with bytes outside its index is refused, or everything in the index is delivered."""
+    """A .bin with bytes outside its index is refused, or every document of the index is delivered."""
     source = megatron_long_bin(tmp_path)
     code, _, stderr = checked(stage, tmp_path, mixture_of({"s": source}))
     if code == 1:
@@ -103,7 +103,7 @@ def test_quarantine(stage: Any, tmp_path: Path, packed: str) -> None:
         if n in at:
             where, why = said[n]
             says(why, [RECORDS[at[n]][1]])
-            assert offset <= where <= offset + len(line), f"{at[n]}: said to be at byte {where}, it is at {offset}"
+            assert offset <= where <= offset + len(line), f"{at[n]}: reported at byte {where}, it is at {offset}"
         offset += len(line) + 1
     assert {s[ID] for s in delivered.segments()} == {f"{path.name}#{n}" for n in range(len(lines)) if n not in at}
     starts = [(s[ID], s[OFFSET]) for s in delivered.segments()]
@@ -153,8 +153,8 @@ def test_decoder_panics_on_everything(stage: Any, tmp_path: Path, stop: Any) -> 
         failed_with(end, stderr.strip().splitlines()[-1])
 
 
-# Examples of mistakes in the mixture file: the change and the expected message. The configuration's tests have all of
-# them.
+# Examples of mistakes in the mixture file: the change and the expected message. The tests of the configuration have all
+# mistakes.
 MISTAKES: List[Tuple[str, str, str]] = [
     ("seed: 11", "sead: 11", "seed"),
     ("seed: 11", "seed: 11\nseed: 12", "twice|double|duplicate|already"),

@@ -17,7 +17,7 @@ import corpus
 from conftest import Stage
 from harness import SOON, Delivered, Run, command
 
-# The file is longer than 2 MiB: its size, its first and its last MiB stay the same when the middle changes.
+# The file is longer than 2 MiB. A change in its middle keeps its size, its first MiB and its last MiB.
 TEXTS = ["the quick brown fox jumps over a lazy dog by the river, number %06d of many. " % n * 8 for n in range(6000)]
 SOURCES: Dict[str, Dict[str, Any]] = {
     "jsonl": {"path": "lines.jsonl"},
@@ -105,7 +105,7 @@ def test_changed_before_a_resume(changing: Stage, kind: str, fresh: bool) -> Non
     run = Run(changing.binary, changing.mixture(setting), resumed)
     try:
         run.__enter__()
-    except AssertionError:  # it failed before a rank could connect
+    except AssertionError:  # `up` failed before a rank could connect
         assert run.process.returncode == 1
         delivered = Delivered([[]], [])
     else:

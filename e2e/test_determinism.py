@@ -13,7 +13,7 @@ from conftest import VARIANTS, variant
 from harness import LENGTH, OFFSET, command, content_digest
 
 JITTER = {
-    # Random delays of roles, at places where one role waits for another.
+    # Random delays of roles, at failpoints around waits of one role for another.
     "slow loaders": "loader-0:loader/offer/before=sleep:40ms@0;loader-1:loader/fetch/before=sleep:15ms@0",
     "slow planner": "orchestrator/journal/before=sleep:20ms@0;orchestrator/publish/before=sleep:30ms@2",
     "slow sidecar": "sidecar/filling=sleep:10ms@0;sidecar/committed=sleep:30ms@0",
@@ -70,7 +70,7 @@ def test_ranks(stage: Any, name: str, ranks: int) -> None:
 
 
 def microbatches(delivered: Any) -> Dict[int, list]:
-    """By step, the number of microbatches of each rank. Each batch announced the number."""
+    """By step, the number of microbatches of each rank. It equals the announced number of each batch."""
     out: Dict[int, list] = {}
     for batches in delivered.ranks:
         steps: Dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""How runs end: every document is delivered, and every rank ends with the same step."""
+"""The ends of runs: every document is delivered, and every rank ends with the same step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_stop_steps(stage: Any) -> None:
     whole = stage.delivered(variant({}), 2, tensors=True)
     delivered = stage.delivered(mixture, 2)
     assert list(delivered.steps()) == list(range(5))
-    # `epochs` is part of the identity, `steps` is not. Here the sources repeat, and 5 steps are within their first
+    # `epochs` is part of the identity, `steps` is not. Here the sources repeat, and 5 steps end within their first
     # pass.
     assert delivered.content() == {step: d for step, d in whole.content().items() if step < 5}
 

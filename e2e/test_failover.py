@@ -1,4 +1,4 @@
-"""Loaders and shadows of a real run die and return. Trainers get the same bytes, and `status` reports the truth."""
+"""Loaders and shadows of a real run die and return. Trainers get the same bytes, and `status` reports the change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watch:
         return json.loads(command(self.stage.binary, "status", str(self.run.directory), "--json"))
 
     def until(self, what: Callable[[Dict[str, Any]], T], within: float = SOON) -> T:
-        """Waits until the status fulfils a condition and returns it."""
+        """Waits until `what` returns a true value for the status, and returns that value."""
         began = time.monotonic()
         while True:
             status = self.status()
@@ -60,7 +60,7 @@ class Watch:
             )
 
     def protected(self) -> Dict[str, Any]:
-        """Whether living loaders read every stripe and each has a standby."""
+        """Waits until every stripe has a loader and a standby, and no alert is active. Returns the status."""
 
         def whole(s: Dict[str, Any]) -> Optional[Dict[str, Any]]:
             stripes = s["stripes"]
@@ -90,8 +90,8 @@ def holder(status: Dict[str, Any], source: str) -> str:
 
 
 def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
-    """Loaders are killed and stopped, alone and together. No byte differs, the dead return as shadows, and `up` prints
-    the warnings and their end."""
+    """Loaders are killed and stopped, alone and together. No byte differs. Killed loaders return as shadows, and `up`
+    prints the warnings and their end."""
     slow = "shadow-0:loader/ready/before=sleep:2s@1"  # a slow shadow is reported as missing
     with stage.up(training(), RANKS, env={"MILLRACE_FAILPOINTS": slow}) as run:
         watch = Watch(stage, run)
@@ -132,7 +132,7 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
         os.kill(stopped, signal.SIGCONT)
         gone = time.monotonic() + SOON
         while os.path.exists(f"/proc/{stopped}"):
-            assert time.monotonic() < gone, "it was fenced, and goes on living"
+            assert time.monotonic() < gone, "the fenced process does not exit"
             time.sleep(0.02)
 
         first = watch.status()["step"]
@@ -144,7 +144,7 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
             os.kill(pid, signal.SIGKILL)
         held.unlink()
         delivered = trainers.collect()
-        assert first < len(golden.steps()) - 2, "it came too late to show anything"
+        assert first < len(golden.steps()) - 2, "the last death came at the end of the run"
         assert delivered.ends == ["end"] * RANKS and run.wait() == 0, run.stderr()
         assert delivered.bytes() == golden.bytes()
         said, log = run.stderr(), watch.said()
@@ -158,8 +158,8 @@ def test_loaders_come_and_go(stage: Any, golden: Delivered) -> None:
 
 
 def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
-    """A source's directory vanishes while its loader restarts. The run names it, waits, and continues when it is
-    back."""
+    """A source's directory vanishes while its loader restarts. The run names the source, waits, and continues when the
+    directory is back."""
     shutil.copytree(stage.corpus, tmp_path / "corpus")
     mixture = write_mixture(tmp_path / "corpus", training(loaders=1, reliability={"shadows": 0}))
     with Run(stage.binary, mixture, stage.new_dir(), RANKS) as run:
@@ -172,7 +172,7 @@ def test_source_away(stage: Any, golden: Delivered, tmp_path: Path) -> None:
         assert "source tables cannot be read by loader-0" in alert and "tables" in alert.split(":", 1)[1], alert
         waits = time.monotonic() + SOON
         while "waiting for" not in watch.said() or "alert (source)" not in watch.said():
-            assert time.monotonic() < waits, f"the trainer says: {watch.said()}"
+            assert time.monotonic() < waits, f"the trainer's log has: {watch.said()}"
             time.sleep(0.05)
         (tmp_path / "tables").rename(tmp_path / "corpus" / "tables")
         delivered = trainers.collect()

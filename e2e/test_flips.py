@@ -17,7 +17,7 @@ from inputs import checked, mixture_of
 
 
 def flipping(directory: Path) -> Iterator[Tuple[str, List[str], Dict[str, Any]]]:
-    """A name, the files in which bytes are flipped, and the source: with checksums wherever the format has them."""
+    """A name, the files with flipped bytes, and the source. Every format that supports checksums has them."""
     texts = TEXTS[:60]
     corpus.write_jsonl(directory / "a.jsonl", texts, odd=False)
     yield "jsonl", ["a.jsonl"], {"path": "a.jsonl"}

@@ -43,7 +43,8 @@ def test_full_disk(stage: Any, tmp_path: Path) -> None:
 
 def test_full_file_system(stage: Any, tmp_path: Path) -> None:
     """The file system of the run directory is full from the start. The run reports it and begins once there is space.
-    If the test may not mount, files cannot grow instead: the run reports it and exits 1, and no rank waits for ever."""
+    If the test may not mount, a limit on file sizes replaces it. Then the run reports the limit and exits 1, and no
+    rank waits forever."""
     small = tmp_path / "small"
     small.mkdir()
     mixture = stage.mixture(variant({"global_batch_size": 8}))
@@ -62,9 +63,9 @@ def test_full_file_system(stage: Any, tmp_path: Path) -> None:
             for end in delivered.ends:
                 assert isinstance(end, tuple) and end[1] == "RunError", end
     except AssertionError as e:
-        if "`up` said" not in str(e):
+        if "`up` printed" not in str(e):
             raise
-        says(str(e), ["no space|file too large"])  # it failed before it was ready
+        says(str(e), ["no space|file too large"])  # `up` failed before it was ready
 
 
 def make_room(stage: Any, mixture: Path, small: Path, said: Path) -> None:

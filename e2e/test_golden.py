@@ -1,7 +1,7 @@
 """Golden digests: the delivery of a small corpus never changes silently, on any machine.
 
-After an intended change, `pytest e2e/test_golden.py --rewrite` writes golden.json again. `planner_version` or the
-release notes must then mention it, because runs that began before continue with other batches.
+After an intended change, `pytest e2e/test_golden.py --rewrite` writes golden.json again. A new
+`planner_version` or the release notes must then report the change, because older runs continue with other batches.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ MIXTURES: Dict[str, Dict[str, Any]] = {
 
 
 def write_corpus(at: Path) -> None:
-    """Built from arithmetic alone: equal documents on every machine and in every version of Python and its
-    libraries."""
+    """Builds documents from arithmetic alone, so that they are equal on every machine and under every version of Python
+    and its libraries."""
     for i in range(2):
         corpus.write_jsonl(
             at / "lines" / f"l{i}.jsonl", ["", *corpus.synthetic_texts(100 + i, 60, 60), *corpus.ODD], "a.b"
@@ -107,8 +107,8 @@ def golden_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -> Dict[str, Any]:
-    """The documents' digest, and of each step its content digest and the digest of all batches' digests, from two
-    ranks."""
+    """Runs on two ranks. Returns the documents' digest and, for each step, its content digest and a digest of its
+    batches' digests."""
     mixture = {**COMMON, **MIXTURES[name]}
     documents = hashlib.blake2b(digest_size=16)
     for source, of in sorted(oracle.documents(at, mixture).items()):
@@ -125,7 +125,7 @@ def deliver(binary: Path, at: Path, name: str, directory: Path, **kwargs: Any) -
 
 
 def digests(delivered: Delivered) -> List[Tuple[int, str]]:
-    """Of each step the digest of all batches' digests."""
+    """For each step, the digest of all batches' digests."""
     batches = {step: hashlib.blake2b(digest_size=16) for step in delivered.steps()}
     for (step, rank, microbatch), digest in sorted(delivered.bytes().items()):
         batches[step].update(f"{rank} {microbatch} {digest}\n".encode())
@@ -181,7 +181,7 @@ def test_arm64_goes_on(binary: Path, arm64: Path, golden_corpus: Path, tmp_path:
 
 
 def test_arm64_skips_are_listed() -> None:
-    """Every test that needs the emulator stands in the list of tests that may be skipped."""
+    """The list of tests that may be skipped has every test that needs the emulator."""
     listed = {line.split()[0] for line in SKIPS.read_text().splitlines() if line.strip() and not line.startswith("#")}
     emulated = []
     for test, function in globals().items():

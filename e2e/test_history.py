@@ -136,7 +136,7 @@ def other_bytes(files: Files) -> None:
 
 
 def other_bytes_cut_off(files: Files) -> None:
-    """Batches that a restart rolls back must be right too."""
+    """Batches that a restart rolls back must have the right bytes too."""
     restarted(files, 0, at=7, state_step=1, begin=1)
     files["trainer-0-10"][-1]["digest"] = "others"
 
@@ -202,12 +202,12 @@ def unlogged(files: Files) -> None:
 
 
 def skipped(files: Files) -> None:
-    """A sample is missing, and nothing replaces it."""
+    """A sample is missing, and no other replaces it."""
     files["trainer-0-10"][batches(files, 0)[1]]["segments"] = []
 
 
-def told_by_a_dying_up(files: Files) -> None:
-    """A killed and restarted `up` is no excuse for a trainer's error."""
+def error_from_a_dying_up(files: Files) -> None:
+    """A trainer's error is a violation, even if `up` was killed and restarted."""
     restarted(files, 0, at=7, state_step=2, begin=2)
     del files["up-50"][-1]
     files["trainer-0-10"] += [
@@ -220,7 +220,7 @@ DOCTORED: List[Any] = [
     ("P1", drop), ("P1", extra), ("P1", never_began), ("P2", twice), ("P3", swapped), ("P3", off_by_one), ("P3", gap),
     ("P4", second_plan), ("P4", second_seal), ("P5", other_bytes), ("P5", other_bytes_cut_off), ("P6", other_sample),
     ("P6", too_long), ("P7", stale_fetch), ("P7", stale_plan), ("P7", stale_decision), ("P8", stall),
-    ("P8", unfinished), ("P8", exception), ("P8", told_by_a_dying_up), ("P8", never_began), ("P9", descriptors),
+    ("P8", unfinished), ("P8", exception), ("P8", error_from_a_dying_up), ("P8", never_began), ("P9", descriptors),
     ("P9", goroutines), ("P9", memory), ("P9", left_behind), ("P10", unlogged), ("P10", skipped),
 ]  # fmt: skip
 
@@ -240,7 +240,7 @@ def harmless(files: Files) -> None:
 
 
 @pytest.mark.parametrize("doctor", [lambda files: None, harmless], ids=["quiet", "restarted"])
-def test_what_is_right_passes(tmp_path: Path, doctor: Callable[[Files], None]) -> None:
+def test_correct_histories_pass(tmp_path: Path, doctor: Callable[[Files], None]) -> None:
     golden = write(quiet(), tmp_path / "golden")
     files = quiet()
     doctor(files)
@@ -248,7 +248,7 @@ def test_what_is_right_passes(tmp_path: Path, doctor: Callable[[Files], None]) -
 
 
 def test_command(tmp_path: Path) -> None:
-    """The command prints each violation with the records around it. Its exit status says whether it found any."""
+    """The command prints each violation with the records around it, and exits with 1 if it found a violation."""
     write(quiet(), tmp_path / "golden")
     files = quiet()
     other_bytes(files)

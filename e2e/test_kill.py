@@ -1,4 +1,4 @@
-"""kill -9 at places with a particular promise. test_chaos.py tests the promises that hold everywhere."""
+"""kill -9 at failpoints with a particular promise. test_chaos.py tests the promises that hold at every failpoint."""
 
 from __future__ import annotations
 
@@ -137,14 +137,14 @@ def check_goes_on(run: Run, first: Delivered, second: Delivered, golden: Deliver
     finished = min(
         max((x.step for x in batches if x.microbatch == x.num_microbatches - 1), default=-1) for batches in first.ranks
     )
-    assert start <= finished + 1, f"went on at step {start}, but a rank had only finished step {finished}"
-    assert start >= finished - 1, f"went on at step {start}, though every rank had finished step {finished}"
+    assert start <= finished + 1, f"continued at step {start}, but a rank had only finished step {finished}"
+    assert start >= finished - 1, f"continued at step {start}, though every rank had finished step {finished}"
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
-    """kill -9 of trainers that hold batches. `up` keeps serving, frees the memory, and the ranks continue from either
-    state."""
+    """kill -9 of trainers that hold batches. `up` continues to serve and frees the memory. The ranks continue from
+    either state."""
     rng = random.Random(100 + seed)
     cut = rng.randint(2, 20)
     with stage.up(training(), RANKS, stage.new_dir()) as run:
@@ -169,7 +169,7 @@ def test_trainer_killed(stage: Any, golden: Delivered, seed: int) -> None:
 
 
 def test_one_trainer_killed(stage: Any, golden: Delivered) -> None:
-    """A rank that dies alone says where it continues. Only a new attempt serves it a step that others have passed."""
+    """A rank that dies alone declares its start. A step that other ranks have passed needs a new attempt."""
     with stage.up(training(), RANKS, stage.new_dir()) as run:
         trainers = run.start(pause=0.003)
         trainers.collect(until=5)
@@ -210,12 +210,13 @@ def memfds(pid: int) -> int:
         try:
             out += "memfd:" in os.readlink(f"/proc/{pid}/fd/{fd}")
         except OSError:
-            pass  # it was closed
+            pass  # the descriptor was closed
     return out
 
 
 def test_crash_is_named(stage: Any) -> None:
-    """A document that crashes every reader ends the run with its name. The stack goes to a file, not to stderr."""
+    """A document that crashes every reader ends the run. The error names the document. The stack goes to a file, not to
+    stderr."""
     names = ["loader-0", "loader-1", "shadow-0"]
     with stage.up(
         training(),

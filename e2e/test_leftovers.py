@@ -1,4 +1,4 @@
-"""After any end of `up`, the journal is left and nothing else."""
+"""After any end of `up`, only the journal is left."""
 
 from __future__ import annotations
 
@@ -228,12 +228,12 @@ def check_status(status: Dict[str, Any], running: bool = True) -> None:
         assert role["role"] in ROLES and role["state"] in STATES and isinstance(role["pid"], int), role
     for source in status["sources"].values():
         assert set(source) >= {"tokens", "samples", "epoch", "share"}, source
-    # By name: during a takeover there may be no shadow.
+    # Compares names, because a takeover may leave no process in the role of a shadow.
     assert {r["name"].partition("-")[0] for r in status["roles"]} == (ROLES if running else set())
 
 
 def test_status(stage: Any) -> None:
-    """`status --json` keeps its shape before, during and after a run, also with a child just killed. `ps` shows the
+    """`status --json` has the same shape before, during and after a run, and after the death of a child. `ps` shows the
     roles."""
     directory = stage.new_dir()
     with stage.up(mixture(), RANKS, directory) as run:

@@ -57,8 +57,8 @@ def changed(stage: Any, run: Run, trainers: Any, hold: Path) -> List[Dict[str, A
 
 
 def test_changes_hold_everywhere(stage: Any) -> None:
-    """Changes the mixture of a run while its orchestrator is killed. Resumes from states before and after, on other
-    ranks, and a new run all give the same content."""
+    """Changes the mixture of a run, and kills its orchestrator. Resumes on other ranks, from states before and after
+    the changes, have the same content. So has a new run."""
     directory = stage.new_dir()
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 2, directory) as run:
@@ -89,7 +89,7 @@ def test_changes_hold_everywhere(stage: Any) -> None:
             second = other.train(state=states[step])
             assert second.ends == ["end"] * ranks and other.wait() == 0, other.stderr()
         assert second.content() == {s: d for s, d in content.items() if s > step}
-    with stage.up(LIVE, 2, directory) as run:  # the state has no change, the journal has all
+    with stage.up(LIVE, 2, directory) as run:  # the state has no change, the journal has all changes
         again = run.train(state=states[2])
         assert again.ends == ["end"] * 2 and run.wait() == 0, run.stderr()
         assert again.content() == {s: d for s, d in content.items() if s > 2}
@@ -189,7 +189,7 @@ def command_fails(stage: Any, run: Run, *args: str) -> str:
 
 @pytest.mark.parametrize(("point", "held"), [("before", 0), ("after", 1)])
 def test_killed_while_it_changes(stage: Any, point: str, held: int) -> None:
-    """The orchestrator dies during a request. The change holds fully or not at all, and the run continues."""
+    """The orchestrator dies during a request. The run has the whole change or no part of it, and continues."""
     directory = stage.new_dir()
     (hold := Path(f"{directory}.hold")).touch()
     with stage.up(LIVE, 1, directory, env={"MILLRACE_FAILPOINTS": f"orchestrator/mix/{point}=kill@1"}) as run:
@@ -241,8 +241,8 @@ def test_changes_that_cannot_be(stage: Any) -> None:
 
 
 def test_losses_become_weights(stage: Any) -> None:
-    """A policy draws more from sources with higher loss. After a rollback its journaled decisions hold, whatever is
-    reported."""
+    """A policy draws more from sources with higher loss. After a rollback, its journaled decisions hold, even with
+    other reports."""
     mixture = dict(LIVE, adaptive={"policy": "odm", "every": 2, "warmup": 2, "floor": 0.02, "smoothing": 0.5})
     means = dict.fromkeys(mixture["sources"], 1.0)
     directory = stage.new_dir()

@@ -1,8 +1,8 @@
 """Samples that become unreadable after their plan was sealed: a shard is damaged after the length store has its
 lengths.
 
-The mixtures have `verify: off`, because a file with other times ends the run. Damage below the file system leaves the
-times of a file as they are.
+The mixtures have `verify: off`, because a file with changed times ends the run. Real damage below the file system does
+not change the times.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from harness import ID, LENGTH, ROW, SOURCE, START, Delivered, Run, Segment, Slo
 
 RANKS, STEPS = 2, 22
 TEXTS = corpus.synthetic_texts(5, 400, 250)
-BALLAST = "-" * 8192  # in each record: makes the file longer than its digest covers (1 MiB at each end)
-MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # records between both ends whose text is unique
+BALLAST = "-" * 8192  # in each record, so that the file is longer than the part under its digest (1 MiB at each end)
+MIDDLE = [n for n in range(150, 250) if len(TEXTS[n]) > 200]  # between both ends, long enough to be unique
 
 
 def mixture(name: str, **change: Any) -> Dict[str, Any]:
@@ -90,7 +90,7 @@ def same(delivered: Delivered, expected: Dict[Slot, Dict[str, np.ndarray]]) -> N
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
 def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
-    """The sample is masked and nothing else changes. A rollback gives the same again, also after the file is
+    """The sample is masked, and no other byte changes. A rollback delivers the same bytes, even after the file is
     repaired."""
     path = written(tmp_path, name)
     golden = whole_run(stage, write_mixture(tmp_path, mixture(name)))
@@ -127,7 +127,7 @@ def test_damaged_after_lengths(stage: Any, tmp_path: Path, name: str) -> None:
 
 
 def test_budget_spent_after_sealing(stage: Any, tmp_path: Path) -> None:
-    """More masked samples than the budget end the run, which names them."""
+    """More masked samples than the budget end the run. The error names the source."""
     path = written(tmp_path, "a.jsonl")
     golden = whole_run(stage, write_mixture(tmp_path, mixture("a.jsonl")))
     number = next(

@@ -1,4 +1,4 @@
-"""Memory: a run stays within the documented minimum for files of any size and grows with its limits alone."""
+"""Memory: a run stays within the documented bound for files of any size. Its memory depends on its limits alone."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def mixture(*names: str, **change: Any) -> Dict[str, Any]:
 
 
 class Cgroup:
-    """A limit that the kernel enforces with cgroup v1 or v2, if the machine allows it. Otherwise the measured memory
-    decides."""
+    """A memory limit that the kernel enforces with cgroup v1 or v2. If the machine forbids cgroups, tests compare the
+    measured memory with the limit."""
 
     def __init__(self, limit: int, name: str) -> None:
         self.path, self.limit = Path(), limit
@@ -192,11 +192,11 @@ def test_stuck_consumer(stage: Any, large: Path) -> None:
 
 
 def test_flat(stage: Any, large: Path) -> None:
-    """Descriptors and threads do not grow with the length of a run, nor does memory once it is under way."""
+    """Descriptors and threads do not grow with the length of a run. After the first half, memory does not grow."""
     shape = mixture("plain", "table", sequence_length=512, stop={"steps": 300}, shuffle="none")
     scale = weighed(stage, large, shape, 2, documented(2))
     half = len(scale.totals) // 2
-    assert half > 4, "too short to tell"
+    assert half > 4, "the run is too short for a comparison"
     print(
         f"flat: {scale}; descriptors {scale.fds[half]} to {max(scale.fds[half:])}, "
         f"threads {scale.threads[half]} to {max(scale.threads[half:])}"
@@ -240,7 +240,7 @@ def test_one_large_document(stage: Any, tmp_path: Path, name: str, make: Any, to
             "limits": {"loader_memory": "64MiB", "sidecar_memory": "64MiB", "sample_bytes": "32MiB"},
         }
     )
-    limit = documented(1) + (1 + SHADOWS + REPLACED) * tokens * 32 * MIB  # each of them may decode the document
+    limit = documented(1) + (1 + SHADOWS + REPLACED) * tokens * 32 * MIB  # each loader may decode the document
     scale = weighed(stage, tmp_path, shape, 1, limit)
     print(f"{name}, {make.__name__}: {scale}, of {limit // MIB}")
     assert scale.peak <= limit, scale

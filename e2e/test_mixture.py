@@ -13,7 +13,7 @@ from conftest import variant
 from harness import tokens_by_source
 
 # Tokens: twice the longest segment. Samples with constant weights: one document, by Tijdeman's theorem. Samples with
-# changing weights: two documents, because a rule cannot know later weights.
+# changing weights: two documents, because a rule does not have later weights.
 SCHEDULES = {
     "constant": {"weights": {"plain": 0.4, "packed": 0.15, "frames": 0.15, "tables": 0.2, "books": 0.1}},
     "skewed": {"weights": {"plain": 100, "packed": 1, "frames": 0.5, "tables": 3, "books": 0.01}},
@@ -75,8 +75,8 @@ def test_bounds_with_exhaustion(stage: Any, unit: str) -> None:
     first = min(ended.values())
     for step, deviation, source in contract.deviations(delivered, mixture, until=first):
         assert deviation <= 2 * longest, f"step {step}: {source} is {float(deviation):.2f} from its target"
-    # Only whole steps are compared, because the change happens between two documents of a step. Both ends of a
-    # stretch may deviate by the bound.
+    # Only whole steps are compared, because the change happens between two documents of a step. Both ends of a range
+    # of steps may deviate by the bound.
     steps, checked = delivered.steps(), 0
     milestones = sorted({*ended.values(), max(steps)})
     for a, b in zip(milestones, milestones[1:]):

@@ -22,7 +22,7 @@ def as_taken(segments: List[Dict[str, Any]]) -> List[Tuple[Any, ...]]:
     return sorted((s["source"], s["id"], s["epoch"], s["ordinal"], s["offset"], s["length"]) for s in segments)
 
 
-def test_ledger_is_what_trainers_got(stage: Any) -> None:
+def test_ledger_has_the_delivered_segments(stage: Any) -> None:
     directory = stage.new_dir()
     with stage.up(SHORT, 2, directory) as run:
         first = run.train(states=True, leave_after=(5, 1))
@@ -44,7 +44,7 @@ def test_ledger_is_what_trainers_got(stage: Any) -> None:
             assert all(s["source"] == source and s["id"] == name for f in found for s in f["segments"])
     for (source, name), found in live.items():
         assert ledger(stage, directory, "--sample", name, "--source", source) == found, (
-            "stopped, it says something else"
+            "the ledger of the stopped run differs"
         )
 
 

@@ -1,4 +1,4 @@
-"""A rank learns at once that the run does not serve it, and soon that somebody stopped the run."""
+"""A run refuses ranks that it does not serve at once. Trainers get an error soon after the run was stopped."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def test_kill_of_everything(stage: Any, whole: Any) -> None:
     with stage.up(SHORT, 2, at) as run:
         rest = run.train(start="latest")
         assert rest.ends == ["end"] * 2 and run.wait() == 0
-    assert rest.ranks[0][0].step >= 4, "a batch that was consumed long ago came again"
+    assert rest.ranks[0][0].step >= 4, "a batch of a step below the watermark came again"
     assert {**got, **rest.bytes()} == whole[2].bytes()
 
 
@@ -259,7 +259,7 @@ def test_below_the_watermark(stage: Any, whole: Any) -> None:
 
 
 def test_ranks_that_differ(stage: Any, whole: Any) -> None:
-    """Ranks with different starts get an error, every one. Afterwards the run can be started."""
+    """If ranks have different starts, each gets an error. Afterwards the run can be started."""
     one, other = states(whole[2], 2, 1)[0], states(whole[2], 3, 1)[0]
     with stage.up(SHORT, 2) as run:
         for orders in ([Orders(state=one), Orders(state=other)], [Orders(state=one), Orders(start="fresh")]):

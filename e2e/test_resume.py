@@ -43,7 +43,7 @@ SETTING: Dict[str, Any] = {
 
 
 def write_corpus(at: Path) -> None:
-    """Some records of `code` cannot be decoded, a whole file's worth of them before any state is taken."""
+    """Writes the sources. Every file of `code` ends with records that cannot be decoded."""
     for i in range(4):
         corpus.write_jsonl(at / "code" / f"{i}.jsonl", corpus.synthetic_texts(i + 1, 30, 40))
         with open(at / "code" / f"{i}.jsonl", "a", encoding="utf-8") as f:
@@ -100,8 +100,8 @@ STAGES: Dict[str, Any] = {
 }
 
 
-# Ranks, microbatch size, loaders, and whether the trainer is slow. Behind a slow trainer, loaders read ahead as far as
-# they may.
+# Ranks, microbatch size, loaders, and whether the trainer is slow. With a slow trainer, loaders read ahead up to their
+# limit.
 CHAIN = [(2, 2, 2, True), (1, 1, 8, False), (3, 4, 2, True), (8, 3, 1, False), (2, 2, 8, True)]
 
 
@@ -224,8 +224,8 @@ def other_files(mixture: Dict[str, Any]) -> None:
 
 PLAIN = {"mixture": {"weights": {"code": 3, "ids": 1, "web": 6}}}
 STEP = 3
-# Each: a name, the state's run, the change, the names of the override, the names in the refusal without it, and the
-# sources that continue without a gap.
+# For each case: a name, the mixture of the state's run, the change and the names of the override. Then the names in the
+# refusal without an override, and the sources that continue without a gap.
 OVERRIDES: List[Tuple[str, Dict[str, Any], Change, Sequence[str], Sequence[str], Sequence[str]]] = [
     ("added", PLAIN, with_more, ("sources.more",), ("sources.more: added", "mixture.weights.more"), SOURCES),
     ("removed", PLAIN, without_web, ("sources",), ("sources.web: removed",), ("code", "ids")),
@@ -315,7 +315,7 @@ def test_overrides(scene: Scene, row: Any) -> None:
         assert more[0] == (0, 0)
         first = [s for s in rest.steps()[STEP + 1]]
         assert sum(s[LENGTH] for s in first if s[SOURCE] == "more") > sum(s[LENGTH] for s in first) / 2, (
-            "its weight is not in force at once"
+            "the new weight does not hold at once"
         )
     if row[0] == "removed":
         assert not any(s[SOURCE] == "web" for s in rest.segments())
@@ -383,7 +383,7 @@ DAMAGES: List[Tuple[str, Callable[[Dict[str, Any]], Any], str]] = [
 
 
 def test_damaged_states(scene: Scene) -> None:
-    """The error has the defect and the cure. The same loader can then start from a correct state."""
+    """The error names the defect and the remedy. The same loader can then start from a correct state."""
     state = scene.state(STEP)
     with scene.up(SETTING, 1) as run:
         loader = millrace.connect(run.sockets()[0], tensors="numpy")

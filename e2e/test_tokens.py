@@ -13,7 +13,8 @@ from conftest import VARIANTS, variant
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_tensors(stage: Any, name: str) -> None:
-    """Tokens, labels, positions, masks and lengths of every batch; every document once an epoch, every label once."""
+    """Checks the tokens, labels, positions, masks and lengths of every batch. Each epoch has every document and label
+    once."""
     mixture = variant(VARIANTS[name])
     documents = stage.documents(mixture)
     delivered = stage.delivered(mixture, ranks=2, tensors=True)

@@ -26,12 +26,12 @@ class Orders:
     state: Optional[Dict[str, Any]] = None
     override: Tuple[str, ...] = ()
     leave_after: Optional[Tuple[int, int]] = None
-    stay: bool = False  # hold the connection then, until the process is killed
+    stay: bool = False  # keep the connection after leave_after, until the process is killed
     tensors: bool = False  # send the arrays
     states: bool = False  # send state_dict() after every batch
     pause: float = 0.0  # seconds of training for each batch
-    hold: Optional[str] = None  # a file; without it a batch takes no time
-    patience: float = 1.0  # seconds to wait for an `up` that was killed
+    hold: Optional[str] = None  # a file; the pause applies only while it exists
+    patience: float = 1.0  # seconds to wait for a new `up` after a kill
     losses: Optional[Dict[str, float]] = (
         None  # mean losses by source; reported with times for each batch
     )
@@ -51,7 +51,7 @@ class Taken:
     state: Optional[str] = None
     loss_tokens: int = 0
     step_loss_tokens: int = 0
-    source: Optional[int] = None  # the rank that has the tensors, if this one has none
+    source: Optional[int] = None  # the rank with the tensors, if this rank receives none
     shapes: Dict[str, Tuple[Tuple[int, ...], str]] = dataclasses.field(default_factory=dict)
     place: Tuple[int, ...] = ()  # tp, cp, dp, pp
     slices: List[Tuple[int, int, Optional[int]]] = dataclasses.field(default_factory=list)

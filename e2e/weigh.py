@@ -31,7 +31,8 @@ def pss(pid: int, of: str = "") -> int:
 
 
 class Scale(threading.Thread):
-    """Measures a run repeatedly inside the context: peaks by role and in total, and all counts of fds and threads."""
+    """Measures a run repeatedly inside the context: peaks by role and in total, and each count of descriptors and
+    threads."""
 
     def __init__(self, run: Run, trainers: Sequence[int] = (), every: float = 0.1) -> None:
         super().__init__(daemon=True)

@@ -31,7 +31,7 @@ func (s *Source) Global() *order.Global { return s.global }
 // nil.
 func (s *Source) Blocks() *order.Blocks { return s.blocks }
 
-// Filters returns the filters that look at the source, nil if there are none.
+// Filters returns the filters of the source, nil if there are none.
 func (s *Source) Filters() *filter.Set { return s.spec.Filters }
 
 // Log returns the source's logger.

@@ -73,7 +73,7 @@ type patience struct {
 	trouble *trouble
 }
 
-// try repeats an act until it succeeds, fails with an error that does not pass, or there is no time for more.
+// try repeats an act until it succeeds, its error is not passing, or the tries or the time are used up.
 func (p *patience) try(ctx context.Context, what string, passing func(error) bool, act func() error) error {
 	wait := p.wait
 	for try := 1; ; try++ {

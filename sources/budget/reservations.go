@@ -19,7 +19,7 @@ type reservations struct {
 // reserved is one feed's part of reservations.
 type reserved struct {
 	held   int
-	queued bool // the feed is among those that wait
+	queued bool // the feed is in waiting
 	called bool // the feed was woken to reserve, and has not reserved or declined yet
 }
 

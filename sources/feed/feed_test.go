@@ -25,15 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dumbDoc is one ordinal of the stream in the dumb version.
-type dumbDoc struct {
+// referenceDoc is one ordinal of the stream in the reference version.
+type referenceDoc struct {
 	id     millrace.SampleID
 	epoch  millrace.Epoch
 	tokens []uint32
 	reject bool
 }
 
-func dumbTokens(line string, raw bool) (d dumbDoc) {
+func referenceTokens(line string, raw bool) (d referenceDoc) {
 	if line == "bad" || line == "panic" || strings.Contains(line, "boom") {
 		d.reject = true
 		return d
@@ -47,11 +47,12 @@ func dumbTokens(line string, raw bool) (d dumbDoc) {
 	return d
 }
 
-// dumbStream lists a source's whole stream from the definition of its order.
-func dumbStream(c corpus, x fixture, s *sources.Source, epochs int) (docs []dumbDoc, seekPoints []millrace.SeekPoint) {
+// referenceStream lists a source's whole stream from the definition of its order.
+func referenceStream(c corpus, x fixture, s *sources.Source,
+	epochs int) (docs []referenceDoc, seekPoints []millrace.SeekPoint) {
 	web := mixing.Text("web")
 	add := func(e, shard, record int) {
-		d := dumbTokens(c.shards[shard][record], x.format.lengths)
+		d := referenceTokens(c.shards[shard][record], x.format.lengths)
 		d.id, d.epoch = millrace.SampleID{Shard: uint32(shard), Record: uint64(record)}, millrace.Epoch(e)
 		docs = append(docs, d)
 	}
@@ -123,7 +124,8 @@ func running(t testing.TB, f *Feed) (stop func() error) {
 }
 
 // drain reads a feed to its end in steps of a few ordinals: offers, then their tokens in random order, then a release.
-func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int, docs []dumbDoc) (seekPoints []millrace.SeekPoint) {
+func drain(t testing.TB, f *Feed, from millrace.Ordinal, step int,
+	docs []referenceDoc) (seekPoints []millrace.SeekPoint) {
 	t.Helper()
 	ctx := context.Background()
 	rnd := rand.New(rand.NewPCG(uint64(step), 2))
@@ -178,7 +180,7 @@ func lastOf(s order.Stripe, n millrace.Ordinal) millrace.Ordinal {
 	return n
 }
 
-func checkOffer(t testing.TB, f *Feed, o Offer, want dumbDoc) {
+func checkOffer(t testing.TB, f *Feed, o Offer, want referenceDoc) {
 	t.Helper()
 	if o.ID != want.id || o.Epoch != want.epoch || int(o.Lengths.Tokens) != len(want.tokens) ||
 		(o.Reject != "") != want.reject {
@@ -191,7 +193,7 @@ func checkOffer(t testing.TB, f *Feed, o Offer, want dumbDoc) {
 	}
 }
 
-func fetchAll(t testing.TB, f *Feed, offers []Offer, rnd *rand.Rand, docs []dumbDoc) {
+func fetchAll(t testing.TB, f *Feed, offers []Offer, rnd *rand.Rand, docs []referenceDoc) {
 	t.Helper()
 	var reqs []Request
 	for _, o := range offers {
@@ -225,7 +227,7 @@ func shuffles() []millrace.Shuffle {
 	return []millrace.Shuffle{millrace.Global, millrace.Blocks, millrace.InFileOrder}
 }
 
-// TestFeedSameStream: with any budget, decoders, stripes and steps, the stream equals the dumb version.
+// TestFeedSameStream: with any budget, decoders, stripes and steps, the stream equals the reference version.
 func TestFeedSameStream(t *testing.T) {
 	c := randomCorpus(1, 5, 120)
 	c.shards[2] = nil
@@ -234,7 +236,7 @@ func TestFeedSameStream(t *testing.T) {
 	for _, shuffle := range shuffles() {
 		x := fixture{shuffle: shuffle, epochs: 3, limit: 600}
 		s := x.open(t, dir)
-		docs, seekPoints := dumbStream(c, x, s, 3)
+		docs, seekPoints := referenceStream(c, x, s, 3)
 		for _, stripes := range []uint32{1, 2, 3} {
 			for _, parallel := range []int{1, 2, 8} {
 				for _, limit := range []int64{1, 3000, 1 << 20} {
@@ -270,7 +272,7 @@ func TestFeedRestart(t *testing.T) {
 	for _, shuffle := range shuffles() {
 		x := fixture{shuffle: shuffle, epochs: 2, limit: 500}
 		s := x.open(t, dir)
-		docs, seekPoints := dumbStream(c, x, s, 2)
+		docs, seekPoints := referenceStream(c, x, s, 2)
 		for n := 0; n <= len(docs); n++ {
 			from := Position{Ordinal: millrace.Ordinal(n)}
 			for _, a := range seekPoints {
@@ -299,7 +301,7 @@ func TestFeedStreamedFile(t *testing.T) {
 	if m := s.Manifest(); m.Shuffle != millrace.Blocks || m.Why != "web/stream.jsonl can only be streamed" {
 		t.Fatalf("shuffle %s because %q", m.Shuffle, m.Why)
 	}
-	docs, _ := dumbStream(c, x, s, 1)
+	docs, _ := referenceStream(c, x, s, 1)
 	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 	defer running(t, f)()
 	drain(t, f, 0, 10, docs)
@@ -313,7 +315,7 @@ func TestFeedRemembers(t *testing.T) {
 		for _, limit := range []int64{1, 1 << 20} {
 			x := fixture{shuffle: shuffle, epochs: 2, limit: 700, index: t.TempDir()}
 			first := x.open(t, dir)
-			docs, _ := dumbStream(c, x, first, 2)
+			docs, _ := referenceStream(c, x, first, 2)
 			f := New(first, Position{}, order.Stripe{}, Config{Budget: budget.New(limit), Parallel: 2})
 			stop := running(t, f)
 			drain(t, f, 0, 50, docs)
@@ -348,7 +350,7 @@ func TestFeedRemembers(t *testing.T) {
 	}
 }
 
-// TestFeedManyParts: several decoders make the many parts of a span at a time. Its tokens equal the dumb version,
+// TestFeedManyParts: several decoders make the many parts of a span at a time. Its tokens equal the reference version,
 // before its lengths are known and after.
 func TestFeedManyParts(t *testing.T) {
 	c := corpus{}
@@ -361,7 +363,7 @@ func TestFeedManyParts(t *testing.T) {
 	x := fixture{shuffle: millrace.Global, epochs: 1, index: t.TempDir()}
 	for range 2 {
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 1)
+		docs, _ := referenceStream(c, x, s, 1)
 		f := New(s, Position{}, order.Stripe{}, Config{Parallel: 8})
 		stop := running(t, f)
 		drain(t, f, 0, 10, docs)
@@ -376,7 +378,7 @@ func TestFeedTokens(t *testing.T) {
 	for _, shuffle := range shuffles() {
 		x := fixture{format: fakeFormat{counted: true, lengths: true}, shuffle: shuffle, epochs: 2, limit: 900}
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 2)
+		docs, _ := referenceStream(c, x, s, 2)
 		for _, limit := range []int64{1, 1 << 20} {
 			f := New(s, Position{}, order.Stripe{Index: 1, Of: 2}, Config{Budget: budget.New(limit), Parallel: 3})
 			stop := running(t, f)
@@ -395,7 +397,7 @@ func TestFeedEndlessTiny(t *testing.T) {
 	for _, shuffle := range shuffles() {
 		x := fixture{shuffle: shuffle, limit: 100}
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 300)
+		docs, _ := referenceStream(c, x, s, 300)
 		f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20), Parallel: 2})
 		stop := running(t, f)
 		f.Want(300)
@@ -523,7 +525,7 @@ func TestFeedPanics(t *testing.T) {
 	dir := c.write(t)
 	x := fixture{shuffle: millrace.Global, epochs: 1}
 	s := x.open(t, dir)
-	docs, _ := dumbStream(c, x, s, 1)
+	docs, _ := referenceStream(c, x, s, 1)
 	f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 	stop := running(t, f)
 	drain(t, f, 0, 20, docs)
@@ -552,7 +554,7 @@ func hostFailures(t *testing.T, c corpus, dir string) {
 		x := fixture{shuffle: shuffle, epochs: 1, limit: 500}
 		x.fs = &flakyFS{times: 2, fail: func(_ string, off int64) bool { return off > 0 && off%3 == 0 }}
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 1)
+		docs, _ := referenceStream(c, x, s, 1)
 		f := New(s, Position{}, order.Stripe{}, Config{Budget: budget.New(1 << 20)})
 		stop := running(t, f)
 		drain(t, f, 0, 20, docs)
@@ -604,7 +606,7 @@ func TestFeedTogether(t *testing.T) {
 	for i, shuffle := range []millrace.Shuffle{millrace.Global, millrace.Blocks} {
 		x := fixture{shuffle: shuffle, epochs: 2, limit: 900}
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 2)
+		docs, _ := referenceStream(c, x, s, 2)
 		f := New(s, Position{}, order.Stripe{}, Config{Budget: b, Parallel: 2})
 		stop := running(t, f)
 		go func() {

@@ -181,12 +181,9 @@ func (f *Feed) emitFrom(p *span, i int, r Request, emit func(int, []uint32) erro
 		return &SampleError{Ordinal: r.Ordinal, Quarantine: q}
 	}
 	if p.isRefused(at) {
-		return millrace.Errorf(
-			millrace.ErrMismatch,
+		return millrace.Errorf(millrace.ErrMismatch,
 			"fetch %s %s: the source's filter refuses it, although a plan holds it",
-			f.src.Name(),
-			f.src.SampleName(s.Shard, s.Record),
-		)
+			f.src.Name(), f.src.SampleName(s.Shard, s.Record))
 	}
 	if until > uint64(s.Length) {
 		return millrace.Errorf(millrace.ErrMismatch, "fetch %s %s tokens %d to %d: it has %d",

@@ -45,10 +45,7 @@ func serving(reqs []Request, emit func(int, []uint32) error) server {
 			if bad == nil && until > uint64(len(tokens)) {
 				reason := fmt.Sprintf(
 					"tokens %d to %d are requested, and it has %d: the file or the length store changed",
-					r.Offset,
-					until,
-					len(tokens),
-				)
+					r.Offset, until, len(tokens))
 				name := s.SampleName(id.Shard, id.Record)
 				bad = &millrace.Quarantine{Source: s.Name(), ID: name, Offset: -1, Reason: reason}
 			}

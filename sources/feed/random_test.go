@@ -14,9 +14,9 @@ import (
 	"millrace/sources/order"
 )
 
-// demand fetches random documents between two ordinals, by Fetch or FetchAgain, and compares them with the dumb
+// demand fetches random documents between two ordinals, by Fetch or FetchAgain, and compares them with the reference
 // version.
-func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []dumbDoc, from, until int) {
+func demand(t testing.TB, f *Feed, rnd *rand.Rand, docs []referenceDoc, from, until int) {
 	t.Helper()
 	var reqs []Request
 	bad := map[millrace.Ordinal]bool{}
@@ -73,8 +73,8 @@ func newestSeekPoint(seekPoints []millrace.SeekPoint, n int) (a millrace.SeekPoi
 	return a
 }
 
-// TestStandbySameTokens: a standby serves the documents of the dumb version, before and after it follows, and after it
-// is promoted. Then it offers the stream from its cursor on.
+// TestStandbySameTokens: a standby serves the documents of the reference version, before and after it follows, and
+// after it is promoted. Then it offers the stream from its cursor on.
 func TestStandbySameTokens(t *testing.T) {
 	c := randomCorpus(11, 4, 60)
 	c.shards[1] = append(c.shards[1], "", "bad", "s1 boom", "last")
@@ -86,7 +86,7 @@ func TestStandbySameTokens(t *testing.T) {
 			for _, of := range []uint32{1, 3} {
 				x := fixture{shuffle: shuffle, epochs: 2, limit: 300}
 				s := x.open(t, dir)
-				docs, seekPoints := dumbStream(corpus, x, s, 2)
+				docs, seekPoints := referenceStream(corpus, x, s, 2)
 				rnd := rand.New(rand.NewPCG(uint64(of), 5))
 				for round := range 3 {
 					name := fmt.Sprintf("%d shards/%s/of %d/round %d", len(corpus.shards), shuffle, of, round)
@@ -127,7 +127,7 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 	for _, shuffle := range []millrace.Shuffle{millrace.Global} {
 		x := fixture{shuffle: shuffle, epochs: 1, limit: 600}
 		s := x.open(t, dir)
-		docs, _ := dumbStream(c, x, s, 1)
+		docs, _ := referenceStream(c, x, s, 1)
 		var made atomic.Int64
 		f := New(s, Position{}, order.Stripe{}, Config{Standby: true, Progress: func() { made.Add(1) }})
 		far := millrace.Ordinal(len(docs) - 10)
@@ -162,13 +162,13 @@ func TestStandbyReadsOnlyRequests(t *testing.T) {
 }
 
 // TestNoTokensBeforeARequest: if lengths are known, a feed makes offers without tokens. It makes the first requested
-// documents alone, and then reads ahead. All of them equal the dumb version.
+// documents alone, and then reads ahead. All of them equal the reference version.
 func TestNoTokensBeforeARequest(t *testing.T) {
 	c := randomCorpus(17, 4, 400)
 	x := fixture{shuffle: millrace.Global, epochs: 2, limit: 600, index: t.TempDir()}
 	dir := c.write(t)
 	s := x.open(t, dir)
-	docs, _ := dumbStream(c, x, s, 2)
+	docs, _ := referenceStream(c, x, s, 2)
 	learn := New(s, Position{}, order.Stripe{}, Config{})
 	stop := running(t, learn)
 	drain(t, learn, 0, len(docs), docs)

@@ -14,7 +14,7 @@ import (
 	"millrace/sources/identity"
 )
 
-// lookEvery is the time between two looks at the path of a shard that is being read.
+// lookEvery is the time between two checks of the path of a shard that is being read.
 const lookEvery = 2 * time.Second
 
 // Evidence has the facts by which a shard is recognised. Its methods may be called at the same time.
@@ -52,7 +52,7 @@ type Guard struct {
 	content atomic.Bool // a digest of every byte is known
 	doubt   atomic.Bool // the kept index of an earlier release may be of another file
 
-	looked atomic.Int64 // time of the last look at the path, since made
+	looked atomic.Int64 // time of the last check of the path, since made
 
 	mu    sync.Mutex
 	known []identity.File // of paths, as last found to be the shard

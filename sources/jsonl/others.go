@@ -66,7 +66,7 @@ func (x *extractor) scalar(line []byte) (any, error) {
 	case 't', 'f':
 		return c == 't', nil
 	case '{', '[':
-		return nil, bad("field %q is no string, number or boolean, so that no filter can look at it",
+		return nil, bad("field %q is no string, number or boolean, so no filter can read it",
 			strings.Join(x.path, "."))
 	}
 	text := string(x.raw)

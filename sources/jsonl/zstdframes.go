@@ -155,7 +155,7 @@ func (z *zstdWalk) seeBlock(h uint32) (skip int64, err error) {
 	return skip, nil
 }
 
-// fits reports whether the part of the frame that was seen decompresses into a restart point's memory.
+// fits reports whether the frame so far is small enough for a restart point. See frameBytes.
 func (z *zstdWalk) fits() bool {
 	if z.content >= 0 {
 		return z.content <= frameBytes && z.blocks <= 2*frameBytes

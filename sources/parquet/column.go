@@ -15,7 +15,7 @@ import (
 	"millrace/sources"
 )
 
-// column is one column of one file: the text, or a column that filters look at.
+// column is one column of one file: the text, or a column that filters read.
 type column struct {
 	path  []string
 	kind  format.Type
@@ -83,11 +83,11 @@ func findText(f sources.File, schema []format.SchemaElement, field string) (*col
 	return c, err
 }
 
-// findOther returns a column that filters look at.
+// findOther returns a column that filters read.
 func findOther(f sources.File, schema []format.SchemaElement, field string) (*column, error) {
 	c, err := findColumn(f, schema, field)
 	if err == nil && c.width() < 0 {
-		return nil, wrongColumn(f, "column %q has type %v, filters look at strings, numbers and booleans", field,
+		return nil, wrongColumn(f, "column %q has type %v, filters read strings, numbers and booleans", field,
 			c.kind)
 	}
 	return c, err

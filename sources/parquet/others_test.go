@@ -15,7 +15,7 @@ import (
 	"millrace/sources/parquet"
 )
 
-// table has a column of every type that filters look at, in the encodings that writers use.
+// table has a column of every type that filters read, in the encodings that writers use.
 type table struct {
 	Text   string   `parquet:"text"`
 	Int    int32    `parquet:"int,delta"`

@@ -67,7 +67,7 @@ type shard struct {
 	rows   uint64
 	limit  int64 // most bytes of a text
 	text   *columnData
-	others []*columnData // of the columns that filters look at
+	others []*columnData // of the columns that filters read
 
 	readers sync.Pool // of *rowReader, with the pages they decoded last
 }
@@ -121,7 +121,7 @@ func (s *shard) Read(ctx context.Context, numbers []uint64, fn func(sources.Reco
 	return nil
 }
 
-// rowReader reads rows of the text and of the columns that filters look at. It is not safe for concurrent use.
+// rowReader reads rows of the text and of the columns that filters read. It is not safe for concurrent use.
 type rowReader struct {
 	shard  *shard
 	text   *reader

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// dumbMerge is byte pair encoding by its definition: look up the bytes of all neighbours, join the pair of the lowest
-// rank, start again. It uses only the vocabulary's spellings.
-func dumbMerge(ranks map[string]uint32, piece []byte) []uint32 {
+// referenceMerge is byte pair encoding by its definition: look up the bytes of all neighbours, join the pair of the
+// lowest rank, start again. It uses only the vocabulary's spellings.
+func referenceMerge(ranks map[string]uint32, piece []byte) []uint32 {
 	var parts []string
 	for _, b := range piece {
 		parts = append(parts, string([]byte{b}))
@@ -71,7 +71,7 @@ func TestMergeAgainstItsDefinition(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for i := range 1500 {
 			piece := randomPiece(r, e, 1+i%(scanMax*3/2))
-			want := dumbMerge(ranks, piece)
+			want := referenceMerge(ranks, piece)
 			if got := m.merge(nil, piece); !slices.Equal(got, want) {
 				t.Fatalf("%s, %q: merged to %v, want %v", name, piece, got, want)
 			}

@@ -28,7 +28,7 @@ func (d TokenDtype) Size() int {
 	return 8
 }
 
-// Topology is the arrangement of the trainer's ranks on axes. Ranks counts all of them.
+// Topology is the arrangement of the trainer's ranks on axes. Ranks counts all ranks.
 type Topology struct {
 	Ranks int
 	TP    int

@@ -73,9 +73,9 @@ func run(sources, placements int, sharesAt func(n int) []uint32, size func(sourc
 	return worst
 }
 
-// TestAdversarialWeights: at every prefix a sample mixture deviates by less than one, Tijdeman's 1 - 1/(2m-2), and a
-// token mixture by at most twice the longest document. That holds for any weights, any lengths of the sources, and with
-// restored states.
+// TestAdversarialWeights: at every prefix a sample mixture deviates by less than one, Tijdeman's 1 - 1/(2m-2). A token
+// mixture deviates by at most twice the longest document. That holds for any weights, any lengths of the sources, and
+// with restored states.
 func TestAdversarialWeights(t *testing.T) {
 	const longest = 4096
 	rng := rand.New(rand.NewPCG(8, 8))
@@ -150,9 +150,9 @@ func TestAdversarialSchedules(t *testing.T) {
 	t.Logf("worst: %.4f samples, %.4f longest documents", worst["samples"], worst["tokens"])
 }
 
-// foresight is Tijdeman's rule with the shares of every draw known beforehand. Among the sources whose target has
-// covered theta of their next sample, it draws the one whose target is first to reach the end of it, less theta. It
-// returns the largest deviation.
+// foresight is Tijdeman's rule with the shares of every draw known beforehand. It chooses among the sources whose
+// target has covered theta of their next sample. It draws the source whose target is first to reach the end of that
+// sample, less theta. It returns the largest deviation.
 func foresight(shares [][]uint32) int64 {
 	sources := len(shares[0])
 	theta := One / int64(2*sources-2)

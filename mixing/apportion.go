@@ -12,12 +12,12 @@ import (
 // The target of source i grows by share_i/One of every charge placed, with the share in force at that time: targets
 // accumulate across milestones and ramps. Its deficit D_i is target minus placed; all deficits add up to 0. With m
 // sources that have positive shares, let theta = 1/(2m-2) (0 for m = 1). Next draws the source whose target is first to
-// reach the end of its next segment, less theta of it: (size_i*(1-theta) - D_i) / share_i from now. It chooses among
-// the sources that will have covered theta of that segment when it is placed (D_i + share_i*size_i >= theta*size_i). If
-// there is none, it chooses among those with D_i + share_i*size_i > 0. Ties go to the smaller index. With charges of 1
-// that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980). With charges in
-// tokens it is akin to WF2Q (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996), with segments
-// for packets.
+// reach the end of its next segment, less theta of the segment: (size_i*(1-theta) - D_i) / share_i from now. It chooses
+// among the sources that will have covered theta of that segment when it is placed (D_i + share_i*size_i >=
+// theta*size_i). If there is none, it chooses among those with D_i + share_i*size_i > 0. Ties go to the smaller index.
+// With charges of 1 that is Tijdeman's quota rule ("The chairman assignment problem", Discrete Mathematics 32, 1980).
+// With charges in tokens it is akin to WF2Q (Bennett and Zhang, "WF2Q: Worst-case Fair Weighted Fair Queueing", 1996),
+// with segments for packets.
 //
 // Bounds, with L the longest segment, while shares are constant and every source has its next segment ready:
 //
@@ -30,10 +30,10 @@ import (
 //	B3  with charges of 1, |D_i| <= 1 - 1/(2m-2): Tijdeman's theorem.
 //
 // If shares change, no rule without knowledge of the future keeps B2 for every sequence of changes: it would win the
-// cup game, in which an adversary forces ln K. B3 cannot be kept below 1 either. Of 2^k equal sources half are drawn,
-// then the others get all weight, and so on, until more than one sample is owed to the last one
-// (TestNoRuleWithoutForesightKeepsOne). B1 still holds as long as the same sources have positive shares, and with it
-// D_i < (m-1) * L, because deficits add up to 0. Across random milestones, ramps and exhaustion,
+// cup game, in which an adversary forces ln K. B3 cannot be kept below 1 either. Half of 2^k equal sources are drawn,
+// then the others get all weight, and so on. At the end more than one sample is owed to the last source
+// (TestNoRuleWithoutForesightKeepsOne). B1 still holds as long as the same sources have positive shares. Then D_i <
+// (m-1) * L holds too, because deficits add up to 0. Across random milestones, ramps and exhaustion,
 // apportion_bounds_test.go measures less than 2L.
 //
 // Sources with a share of 0 are not drawn. They keep their deficits until they have a share again; a source that left
@@ -99,8 +99,8 @@ func (a *Apportioner) SetShares(shares []uint32) {
 }
 
 // Next returns the source to draw from, or -1 if no source with a positive share is available. sizes[i] is the charge
-// of source i's next segment: its tokens, or 1 or 0 if samples count. A negative size says that the source has none
-// now. A segment that costs nothing changes no deviation, so it is drawn at once.
+// of source i's next segment: its tokens, or 1 or 0 if samples count. A negative size means that the source has no
+// segment now. A segment that costs nothing changes no deviation, so it is drawn at once.
 //
 // A source with a share must have a segment ready, or Leave. While it is withheld, the others move beyond their
 // targets, evenly.
@@ -132,9 +132,9 @@ func (a *Apportioner) Next(sizes []int64) int {
 	return int(best)
 }
 
-// nextAhead chooses if no source has covered theta of its segment. The deficits of sources with shares add up to no
-// less than their centres, so one of them has D + share*size > 0 unless it is withheld. If there is none, it takes the
-// source that reaches this first.
+// nextAhead chooses if no source has covered theta of its segment. The deficits of the sources with shares add up to at
+// least the sum of their centres. So at least one such source has D + share*size > 0, unless it is withheld. If there
+// is none, it takes the source that reaches this first.
 func (a *Apportioner) nextAhead(sizes []int64) int {
 	best, bestWait, bestShare, bestAhead := -1, int64(0), int64(1), false
 	for i, account := range a.accounts {

@@ -15,10 +15,10 @@ type Bounds struct {
 // Whole is the whole mixture in the parts of Proportions and Bounds.
 const Whole = wholeParts
 
-// Within brings proportions into bounds by water-filling: one factor scales all of them, and each stops at its bound.
-// Sources that are not active get nothing (all are active if active is nil). If too many sources have left and the
-// others' most add up to less than the whole, these divide it in proportion to their most; likewise if their least add
-// up to more. Each part is rounded down, so together they fall short of 2^62 by less than one part per source.
+// Within brings proportions into bounds by water-filling: one factor scales all proportions, and each stops at its
+// bound. Sources that are not active get nothing (all are active if active is nil). If too many sources have left and
+// the others' most add up to less than the whole, these divide it in proportion to their most; likewise if their least
+// add up to more. Each part is rounded down, so together they fall short of 2^62 by less than one part per source.
 func (p Proportions) Within(b Bounds, active []bool) Proportions {
 	masked := make(Proportions, len(p))
 	for i, x := range p {

@@ -12,7 +12,7 @@ func (s *Schedule) Sources() int { return len(s.milestones[0].after) }
 // Measure returns the measure of all its points.
 func (s *Schedule) Measure() Measure { return s.given[0].From.Measure }
 
-// Milestones returns the entries, in order. The caller may keep the list, but not change the weights in it.
+// Milestones returns the entries, in order. The caller may keep the list, but must not change its weights.
 func (s *Schedule) Milestones() []Milestone { return slices.Clone(s.given) }
 
 // With returns a schedule that is equal to s before the first of the milestones and follows the milestones from there

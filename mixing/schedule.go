@@ -22,7 +22,7 @@ func (m Measure) String() string {
 	return "steps"
 }
 
-// Point is a place in a schedule, or a length of it: so many steps, or so many tokens.
+// Point is a place in a schedule, or a length: so many steps, or so many tokens.
 type Point struct {
 	Measure Measure
 	Count   uint64

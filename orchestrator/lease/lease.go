@@ -16,7 +16,7 @@ type Leaser interface {
 	Acquire(ctx context.Context) (context.Context, millrace.Term, error)
 }
 
-// Store is an exclusively locked journal. It keeps the highest term ever taken in it.
+// Store is an exclusively locked journal. It keeps the highest term that was ever taken.
 type Store interface {
 	// TakeTerm makes the next term durable and returns it. It fails if the lock is not held.
 	TakeTerm() (millrace.Term, error)

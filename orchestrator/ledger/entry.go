@@ -47,8 +47,7 @@ func NewEntry(p *pb.Plan, chain []byte) *Entry {
 	return e
 }
 
-// Encode returns the entry's bytes, at most checkpoint.MaxDigest of them. Ranges for which there is no room are left
-// out.
+// Encode returns the entry's bytes, at most checkpoint.MaxDigest. It leaves out ranges for which there is no room.
 func (e *Entry) Encode() []byte {
 	out := make([]byte, 0, 128)
 	for _, d := range []millrace.Digest{e.Content, e.Placement, e.Chain} {

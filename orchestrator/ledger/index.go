@@ -18,7 +18,7 @@ func (c cursor) before(o cursor) bool {
 // position is the position of a source at an index entry.
 //
 //  1. Steps from the entry on hold nothing below low.
-//  2. Steps before the entry, except the last `back` of them, hold nothing at or above drawn.
+//  2. Steps before the entry, except the last `back` steps, hold nothing at or above drawn.
 type position struct {
 	low, drawn cursor // low is the low-water mark
 	back       uint64

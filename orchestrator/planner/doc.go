@@ -3,8 +3,8 @@
 //
 // [Selector.Advance] draws segments from the sources by the mixture, cuts the stream into steps, and packs each into
 // global_batch_size bins of sequence_length. It never sees the topology, so the content of a step does not depend on
-// it. Package progress holds the state between two steps, pack fills bins, place decides the rank, microbatch and row
-// of each segment, cost predicts its compute, and strategy joins them.
+// it. Package progress holds the state between two steps, and pack fills bins. Package place decides the rank,
+// microbatch and row of each segment, and cost predicts its compute. Package strategy joins them.
 //
 // There is no clock, goroutine, file or floating-point number here. Metadata comes in by the [Offers] interface.
 // Missing metadata is an [Outcome], not an error.

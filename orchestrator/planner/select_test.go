@@ -25,7 +25,7 @@ func checkStep(t *testing.T, spec *planner.Spec, sel *planner.Selection) {
 			bad = seg.More && held[sel.Bin[i]] != uint64(spec.SequenceLength)
 		}
 		if bad || seg.Length == 0 || seg.Length > spec.SequenceLength {
-			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
+			t.Fatalf("step %s: segment %+v is cut at a forbidden place", sel.Step, seg)
 		}
 	}
 	for b, n := range held {
@@ -100,8 +100,8 @@ func TestEveryTokenOnce(t *testing.T) {
 	}
 }
 
-// TestWaitingDoesNotChangeSteps compares a run with all metadata at hand with one that must ask for each, and with
-// runs restarted from the state after every step.
+// TestWaitingDoesNotChangeSteps compares a run that has all metadata with a run that must wait for it. It also compares
+// runs that restart from the state after every step.
 func TestWaitingDoesNotChangeSteps(t *testing.T) {
 	for seed := range uint64(80) {
 		rng := rand.New(rand.NewPCG(seed, 2))

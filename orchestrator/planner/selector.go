@@ -13,7 +13,7 @@ import (
 type Selector struct {
 	spec  *Spec
 	names []string
-	state progress.State     // before the next window, or inside the window that it was restored in
+	state progress.State     // before the next window; after a restore, maybe inside a window
 	waits []millrace.Segment // the segments of the first entries of state.Carried, as far as they are known
 	cut   *pack.Cutter
 
@@ -22,7 +22,7 @@ type Selector struct {
 	units    []uint32
 
 	draft *draft      // the window being drawn, or nil
-	steps []Selection // of a packed window, until it is known whether it is the last one
+	steps []Selection // of a packed window, until settle has decided whether the run ends with it
 	tail  *draft      // finds out whether anything follows these steps
 	over  Outcome     // the end of the run; Kind is Finished once it is decided
 

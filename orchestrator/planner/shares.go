@@ -25,8 +25,8 @@ func NewDiffer(spec *Spec) *progress.Differ {
 }
 
 // At returns the shares in force at a place in the schedule; the caller does not change them. They are all zero when no
-// source can be drawn any more. If the schedule gives every remaining source a weight of 0 now, but some of them a
-// weight later, the next such phase is in force already.
+// source can be drawn any more. The schedule may give every remaining source a weight of 0 now, but a later phase with
+// weight. That phase is then in force already.
 func (d *division) At(st *progress.State, at progress.Position) []uint32 {
 	schedule := d.spec.Schedule
 	mix, active := schedule.At(at.Step, at.Tokens), d.spec.activeSources(st)

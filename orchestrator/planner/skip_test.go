@@ -10,8 +10,8 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// TestSkipPassesOverSteps: the documents of steps A to B are never delivered, the later ones take their place without a
-// gap, and the deficits go on from before the skip.
+// TestSkipPassesOverSteps: the documents of steps A to B are never delivered, and the later ones follow without a gap.
+// The deficits go on from before the skip.
 func TestSkipPassesOverSteps(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 5))
@@ -82,11 +82,11 @@ func TestSkipPassesOverSteps(t *testing.T) {
 				want.ordinal, want.offset = want.ordinal+1, 0
 			}
 			if seen[i] && first[i] != want {
-				t.Fatalf("seed %d: behind the skip source %d begins at %+v, want %+v", seed, i, first[i], want)
+				t.Fatalf("seed %d: after the skip source %d begins at %+v, want %+v", seed, i, first[i], want)
 			}
 		}
 		if got[from].After.Tokens != tokensBefore(got, from)+got[from].Stats.Tokens {
-			t.Fatalf("seed %d: what was passed over counts as placed", seed)
+			t.Fatalf("seed %d: skipped documents count as placed", seed)
 		}
 		resumeEverywhere(t, &skipping, c, got)
 	}

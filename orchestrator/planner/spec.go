@@ -15,7 +15,7 @@ type SourceSpec struct {
 	Filters     string // the filters that may refuse its documents, for people; empty: none
 }
 
-// Spec is the part of the configuration that decides the content of a step. Nothing of the topology is in it. It must
+// Spec is the part of the configuration that decides the content of a step. It has nothing of the topology. It must
 // not change while a Selector uses it.
 type Spec struct {
 	// The first stage, from step 0.
@@ -41,7 +41,7 @@ type Spec struct {
 const MaxSkip = 4096
 
 // Skip leaves out the documents of steps From to To, To excluded. Step From then holds the documents that step To would
-// have held, except that the mixture is that of step From and deficits do not change.
+// have held, but under the mixture of step From. Deficits do not change.
 type Skip struct{ From, To millrace.Step }
 
 // validate returns an error unless the skip can be planned.

@@ -31,8 +31,8 @@ func (s *Spec) firstStage() Stage {
 	return Stage{SequenceLength: s.SequenceLength, GlobalBatch: s.GlobalBatch, Rampup: s.Rampup, Packing: s.Packing}
 }
 
-// StageAt returns the stage of the step before which so many document tokens have been placed, with the batch size of
-// that step, and the number of stages before it.
+// StageAt returns the stage of a step, with the batch size of that step, and the number of stages before it. tokens is
+// the number of document tokens placed before the step.
 func (s *Spec) StageAt(step millrace.Step, tokens uint64) (in Stage, number int) {
 	in = s.stageAt(progress.Position{Step: uint64(step), Tokens: tokens})
 	return in, in.number

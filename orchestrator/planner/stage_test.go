@@ -129,7 +129,7 @@ func checkStage(t *testing.T, spec *planner.Spec, sel *planner.Selection, tokens
 		}
 		if seg.Length == 0 || seg.Length > want.SequenceLength ||
 			seg.More && seg.Length != want.SequenceLength && spec.Carry == 0 && want.Packing != millrace.Concat {
-			t.Fatalf("step %s: segment %+v is cut where none may be", sel.Step, seg)
+			t.Fatalf("step %s: segment %+v is cut at a forbidden place", sel.Step, seg)
 		}
 	}
 	if slices.Max(held) > uint64(sel.SequenceLength) || sel.NumBins != sel.GlobalBatch && !sel.Incomplete {

@@ -10,8 +10,8 @@ import (
 
 // columnBound returns a lower bound of the cost of a step under FSDP: the sum over columns of the most expensive
 // microbatch. No placement within the token cap costs less. A column is one microbatch of each of R ranks, and T is the
-// number of units that a microbatch holds. Write c and u for the cost and the units of a piece, M(j) for the most
-// expensive microbatch of column j in descending order, and C for the cost of all pieces.
+// number of units that a microbatch holds. Write c and u for the cost and the units of a piece, and C for the cost of
+// all pieces. M(j) is the cost of the most expensive microbatch of column j; columns are in descending order of it.
 //
 //  1. M(j) ≥ x(j). columnMinima derives x(j) from the number and the size of the most expensive pieces.
 //  2. Choose any price p of a unit. Let L = p·T, let b = max(0, c - p·u) be the bonus of a piece, and let

@@ -2,7 +2,7 @@ package cost
 
 // Cost has the coefficients of a segment's cost. A segment of s tokens costs the backbone Linear·s + Quadratic·s² +
 // Windowed·w(s); w(s) counts the pairs of tokens that attention within Window sees. p patches cost the encoder
-// Encoder.Linear·p + Encoder.Quadratic·p². Only ratios count, so any unit will do. Linear/Quadratic is S*, the length
+// Encoder.Linear·p + Encoder.Quadratic·p². Only ratios count, so any unit is valid. Linear/Quadratic is S*, the length
 // at which attention costs as much as everything linear. The zero Cost stands for Default.
 type Cost struct {
 	Linear    uint64

@@ -174,7 +174,7 @@ func (s *scale) bound(phase []uint64) (t times) {
 	return t
 }
 
-// overhead compares times with those of a step whose microbatches are all alike.
+// overhead returns the excess of times over those of a step with equal microbatches.
 func (s *scale) overhead(t times) Overhead {
 	ranks, all := uint64(s.ranks), s.total
 	over := func(time, parts uint64) uint64 {

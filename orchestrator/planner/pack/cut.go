@@ -34,10 +34,10 @@ type Cutter struct {
 	least int      // the shortest prefix: the carried segments
 }
 
-// Cut returns the number of segments, from the first on, that the window holds or leaves to the next window, and the
-// number of their bins. c.Bin then has the bin of each. The first `carried` segments were carried from before. The
-// urgent ones among these are packed before all others. Without carry, or if too many segments would wait, the window
-// holds the longest prefix that fits.
+// Cut returns n and the number of bins: the window holds the first n segments, or leaves some of these to the next
+// window. c.Bin then has the bin of each. The first `carried` segments were carried from before. The urgent ones among
+// these are packed before all others. Without carry, or if too many segments would wait, the window holds the longest
+// prefix that fits.
 func (c *Cutter) Cut(units []uint32, in Window, carried int, urgent []uint32) (n, bins int) {
 	for _, bins := range []*[]uint32{&c.Bin, &c.try} {
 		if cap(*bins) < len(units) {
@@ -158,9 +158,10 @@ func (c *Cutter) worst(surplus int, urgent []uint32) (number []uint32, ok bool) 
 	return number, surplus <= 0
 }
 
-// prefix finds a longest prefix that fits. Best-fit-decreasing is not monotone in its input, so the result is the end
-// of this search. It tries all segments; then all but the last ones whose units overflowed. From there, doubling
-// strides find a prefix that fits and a longer one that does not. Then it halves the distance between these two.
+// prefix searches for the longest prefix that fits. Best-fit-decreasing is not monotone in its input, so the end of
+// this search defines the result. It tries all segments; then all but the last ones whose units overflowed. From there,
+// doubling strides find a prefix that fits and a longer one that does not. Then it halves the distance between these
+// two.
 func (c *Cutter) prefix(units []uint32) (n, bins int) {
 	c.Packs++
 	bins, overflow := c.pack.pack(units, len(units), c.Bin, false)

@@ -40,16 +40,16 @@ func (b *bins) positions() []position {
 // columnTime returns the time of a step if all ranks wait for the most expensive microbatch of each column.
 func (b *bins) columnTime() uint64 { return sumOfDearest(b.load, b.ranks) }
 
-// setTargets gives each bin a target cost: at least the cost of the most expensive bin in its column, otherwise a
-// common level, and at most the cost that the free tokens would have at the average cost of the rest. It returns the
-// level.
+// setTargets gives each bin a target cost: a common level, or the cost of the most expensive bin in its column if that
+// is higher. A target is at most the bin's load plus the cost of its free tokens at the average cost of the rest. It
+// returns the level.
 func (b *bins) setTargets() (water uint64) {
 	return level(b.target, b.columnFloors(b.load), b.reachable(b.load, b.total), b.total)
 }
 
 // settle chooses the seeds and sets the targets. A document above the common level raises the cost of every column that
-// may hold it. It becomes a seed too, as long as that lowers the sum of the columns, or there are more such documents
-// than the last column of seeds has places. Slices are placed already.
+// may hold it. It becomes a seed too, as long as that lowers the sum of the columns. It also becomes one if there are
+// more such documents than places in the last column of seeds. Slices are placed already.
 func (b *bins) settle() {
 	seeds, least := b.seeds, ^uint64(0)
 	for more := true; more; {

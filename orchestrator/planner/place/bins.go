@@ -56,8 +56,8 @@ func (b *bins) take(piece uint32) {
 }
 
 // fill places the other segments, most expensive first, each in the bin with room that is furthest below its target. A
-// bin without room for the present segment waits until segments are short enough, so each bin is passed over once each
-// time it is filled. fill reports whether every segment found room.
+// bin without room for the present segment waits until segments are short enough. So fill passes over a bin only once
+// between two segments that the bin gets. fill reports whether every segment found room.
 func (b *bins) fill() bool {
 	open := make(heap, 0, len(b.load))
 	var waiting heap // roomiest first

@@ -8,9 +8,9 @@ import (
 )
 
 // A step with an encoder is balanced in both phases at once, because ranks wait for each other after each phase. The
-// cost of a piece and the excess of a bin over its target are vectors (encoder, backbone), each phase in parts of its
-// mean bin. Pieces go, most expensive first, to the bin whose excess has the smallest product with their cost. That
-// rule keeps the sum of squares least. The search compares the best bins in the directions next to the piece's
+// cost of a piece and the excess of a bin over its target are vectors (encoder, backbone). Each phase counts in parts
+// of its mean bin. Pieces go, most expensive first, to the bin whose excess has the smallest product with their cost.
+// That rule keeps the sum of squares least. The search compares the best bins in the directions next to the piece's
 // direction. Each direction has a heap, so n pieces take n·log(bins) time, not n·bins.
 
 // directions is the number of steps from backbone only to encoder only.

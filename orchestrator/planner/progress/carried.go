@@ -14,8 +14,8 @@ const (
 )
 
 const (
-	// mostCarried is the most segments in a state. It is twice the limit of `carry`, because a stage with shorter bins
-	// than the one before may pack the middle of a waiting segment, which leaves two.
+	// mostCarried is the most segments in a state. It is twice the limit of `carry`: a stage with shorter bins than the
+	// stage before may pack the middle of a waiting segment, and two segments remain.
 	mostCarried = 2 * millrace.MostCarried
 
 	maxAge = 1<<5 - 1 // the age has five bits in the compact form

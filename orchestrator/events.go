@@ -12,6 +12,7 @@ import (
 // Tick observes the time. It comes several times a second.
 func (m *Machine) Tick(now time.Time) {
 	m.alerts.clock = now
+	m.ranks.Tick(now)
 	m.roster.Tick(now)
 }
 
@@ -102,7 +103,7 @@ func (m *Machine) SidecarEvent(from roster.Session, e *pb.SidecarEvent) {
 	case *pb.SidecarEvent_Left:
 		m.ranks.Leave(ev.Left.Rank)
 	case *pb.SidecarEvent_Present:
-		m.ranks.Present(ev.Present)
+		m.ranks.Present(from, ev.Present)
 	case *pb.SidecarEvent_Switched:
 		m.roster.Switched(ev.Switched, m.s.AssignTerm)
 	case *pb.SidecarEvent_Bad:

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"testing"
+	"time"
 
 	"millrace/orchestrator/roster"
 	"millrace/proto"
@@ -53,7 +54,7 @@ func TestRanksOfSeveralHostsStartTogether(t *testing.T) {
 		t.Fatal("the other host was not asked who is there")
 	}
 	w.m.ranks.Leave(1)
-	w.m.ranks.Present(&proto.Present{Call: call})
+	w.m.ranks.Present(other, &proto.Present{Call: call})
 	w.turn()
 	w.joinFrom(other, 1, "latest")
 	if got := append(w.sidecar.take(), other.take()...); !has(got, "begin rank 0 attempt 2 step 2") ||
@@ -87,7 +88,7 @@ func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {
 			call = asked(other)
 		}
 		if how == "is replaced and its rank goes on later" {
-			w.m.ranks.Present(&proto.Present{Call: call})
+			w.m.ranks.Present(other, &proto.Present{Call: call})
 			w.turn()
 			other.take()
 			w.m.Joined(other, &proto.Join{Rank: 1, Start: "continue", Attempt: 1, Step: 2})
@@ -97,10 +98,44 @@ func TestARankGoesOnAloneIfTheOthersArePresent(t *testing.T) {
 		if got := w.sidecar.take(); has(got, "begin") || call == 0 {
 			t.Fatalf("%s: roll call %d, rank 0 was told %v", how, call, got)
 		}
-		w.m.ranks.Present(&proto.Present{Call: call, Ranks: []uint32{1}})
+		w.m.ranks.Present(other, &proto.Present{Call: call, Ranks: []uint32{1}})
 		w.turn()
 		if got := w.sidecar.take(); !has(got, "begin rank 0 attempt 1 step 2") {
 			t.Fatalf("%s: got %v", how, got)
+		}
+	}
+}
+
+// TestARankGoesOnAloneIfNoHostKnowsTheOthers: the sidecar of rank 1 died while the trainer of rank 1 waited for rank 0 in
+// a collective, so rank 1 does not come back before rank 0 goes on.
+func TestARankGoesOnAloneIfNoHostKnowsTheOthers(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for _, isBack := range []bool{false, true} {
+		w, other := hosts(t)
+		w.m.Tick(start)
+		w.joinFrom(w.sidecar, 0, "fresh")
+		w.joinFrom(other, 1, "fresh")
+		w.consume(2)
+		w.m.ranks.Leave(0)
+		w.m.SidecarDown(other, "sidecar-1")
+		w.turn()
+		w.joinFrom(w.sidecar, 0, "latest")
+		w.sidecar.take()
+		if isBack {
+			other = &box{}
+			w.m.SidecarUp(other, &proto.SidecarHello{Version: testVersion(), Name: "sidecar-1"})
+			w.turn()
+			w.m.ranks.Present(other, &proto.Present{Call: asked(other)})
+		}
+		w.m.Tick(start.Add(9 * time.Second))
+		w.turn()
+		if got := w.sidecar.take(); has(got, "begin") {
+			t.Fatalf("rank 0 began before rank 1 had the time to start again: %v", got)
+		}
+		w.m.Tick(start.Add(11 * time.Second))
+		w.turn()
+		if got := w.sidecar.take(); has(got, "begin rank 0 attempt 1 step 2") != isBack {
+			t.Fatalf("the sidecar of rank 1 is back: %v; got %v", isBack, got)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func (w *world) perform() (acted bool) {
 		}
 		if order, ok := a.Msg.(*proto.SidecarOrder); ok && order.GetRollCall() != nil &&
 			a.To == roster.Session(w.sidecar) {
-			w.m.ranks.Present(w.present(order.GetRollCall().Call))
+			w.m.ranks.Present(w.sidecar, w.present(order.GetRollCall().Call))
 			acted = true
 		}
 	}

@@ -41,7 +41,7 @@ func (r *Ranks) Carry(d Decision) (began bool) {
 		}
 	}
 	if d.call > 0 {
-		r.called = d.call
+		r.called, r.calledAt = d.call, r.now
 		r.out.Broadcast(rollCall(d.call))
 	}
 	r.begin(d.begin)

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -59,7 +60,8 @@ func (r *Ranks) resolutions() (out []resolution) {
 // that had left all go on or none. If one of them cannot, every rank has to start again with it.
 //
 // The others must be there. A host may take longer to say that its ranks left than another host's ranks take to come
-// back, so the hosts are asked: call is then the number of the join that they are asked about.
+// back, so the hosts are asked: call is then the number of the join that they are asked about. A rank that its host does
+// not know any more, because its sidecar died, counts as there after a while.
 func (r *Ranks) rejoining() (begin []int, call uint64) {
 	if r.isPlacedAnew() || len(r.joined()) == len(r.ranks) {
 		return nil, 0
@@ -77,7 +79,7 @@ func (r *Ranks) rejoining() (begin []int, call uint64) {
 	switch {
 	case newest == 0:
 		return nil, 0
-	case r.othersArePresent(newest):
+	case r.othersArePresent(newest) || r.isRollCallOver(newest):
 		return begin, 0
 	case r.called < newest:
 		return nil, newest
@@ -94,6 +96,23 @@ func (r *Ranks) othersArePresent(number uint64) bool {
 		}
 	}
 	return true
+}
+
+// rollCallLasts is how long ranks that no host knows are waited for. A trainer whose sidecar died comes back when it
+// asks for its next batch. It may never ask, because it waits in a collective for the rank that joins.
+const rollCallLasts = 10 * time.Second
+
+// isRollCallOver reports whether every host has said which of its ranks were there after a join, and the ranks that no
+// host listed have had the time to come back or to start again.
+func (r *Ranks) isRollCallOver(number uint64) bool {
+	if r.called < number || r.now.Sub(r.calledAt) < rollCallLasts {
+		return false
+	}
+	hosts, all := r.out.Connected()
+	for _, h := range hosts {
+		all = all && r.answered[h] >= number
+	}
+	return all
 }
 
 func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"fmt"
+	"time"
 
 	"millrace"
 	"millrace/orchestrator/facts"
@@ -27,7 +28,11 @@ type Ranks struct {
 	ranks  []rank
 	joins  uint64 // counted
 	called uint64 // newest join that hosts were asked about: which ranks are there?
-	midway *join  // the attempt starts inside a step: ranks begin when its placement was compared
+	// when they were asked, and the newest such join that each has answered for
+	calledAt time.Time
+	answered map[roster.Session]uint64
+	now      time.Time
+	midway   *join // the attempt starts inside a step: ranks begin when its placement was compared
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -51,7 +56,7 @@ type join struct {
 
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
-	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks)}
+	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), answered: map[roster.Session]uint64{}}
 	for i := range r.ranks {
 		r.ranks[i].below = s.Watermark
 		if s.Through[uint32(i)] && s.Ended != nil {
@@ -113,8 +118,12 @@ func (r *Ranks) Connect(session roster.Session, positions []*pb.RankPosition) {
 	}
 }
 
+// Tick observes the time.
+func (r *Ranks) Tick(now time.Time) { r.now = now }
+
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
+	delete(r.answered, session)
 	for i := range r.ranks {
 		if j := r.ranks[i].join; j != nil && j.session == session {
 			r.ranks[i].join = nil
@@ -124,7 +133,8 @@ func (r *Ranks) Disconnect(session roster.Session) {
 
 // Present observes which ranks of a host are there. It comes after everything that the host had said before it was
 // asked.
-func (r *Ranks) Present(msg *pb.Present) {
+func (r *Ranks) Present(from roster.Session, msg *pb.Present) {
+	r.answered[from] = max(r.answered[from], msg.Call)
 	for _, rank := range msg.Ranks {
 		if int(rank) < len(r.ranks) {
 			r.ranks[rank].present = max(r.ranks[rank].present, msg.Call)

@@ -12,6 +12,7 @@ type Sidecars struct {
 	out    *Actions
 	fence  func() *pb.Fence
 	byName map[string]*sidecar
+	known  map[string]bool // names of all sidecars that were ever connected
 }
 
 // sidecar is a connected sidecar.
@@ -27,7 +28,7 @@ type sidecar struct {
 
 // NewSidecars returns an empty set, whose orders go to out. fence returns the fence that orders carry now.
 func NewSidecars(out *Actions, fence func() *pb.Fence) *Sidecars {
-	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}}
+	return &Sidecars{out: out, fence: fence, byName: map[string]*sidecar{}, known: map[string]bool{}}
 }
 
 // Connect observes a sidecar and replaces its predecessor. It returns false for a process that was started before the
@@ -41,6 +42,7 @@ func (s *Sidecars) Connect(session Session, hello *pb.SidecarHello) bool {
 	if old != nil {
 		s.bye(old.session, hello.Name)
 	}
+	s.known[hello.Name] = true
 	s.byName[hello.Name] = &sidecar{name: hello.Name, pid: hello.Pid, born: hello.Born, session: session}
 	return true
 }
@@ -57,6 +59,14 @@ func (s *Sidecars) Disconnect(session Session, name string) bool {
 	}
 	delete(s.byName, name)
 	return true
+}
+
+// Connected returns the sidecars that are connected. all is false if one was connected before and is not now.
+func (s *Sidecars) Connected() (sessions []Session, all bool) {
+	for _, sc := range s.sorted() {
+		sessions = append(sessions, sc.session)
+	}
+	return sessions, len(sessions) == len(s.known)
 }
 
 // Send sends an order under the current fence.

@@ -34,15 +34,15 @@ func (r *Ranks) Carry(d Decision) (began bool) {
 	for _, s := range d.starts {
 		k := &r.ranks[s.rank]
 		if s.err != nil {
-			r.refuse(k.join.session, k.join.msg, s.err)
+			refuse(r.out, k.join.session, k.join.msg, s.err)
 			k.join = nil
 		} else {
 			k.join.start = s.start
 		}
 	}
 	if d.call > 0 {
-		r.called, r.calledAt = d.call, r.now
-		r.out.Broadcast(rollCall(d.call))
+		r.call.begin(d.call)
+		r.out.Broadcast(r.call.order())
 	}
 	r.begin(d.begin)
 	return len(d.begin) > 0
@@ -54,7 +54,7 @@ func (r *Ranks) begin(ranks []int) {
 		k := &r.ranks[i]
 		j := k.join
 		k.serve(j.session, j.start.step)
-		r.answer(j.session, j.msg, j.start.step, j.start.microbatch, r.s.At(j.start.step))
+		begin(r.out, j.session, j.msg, r.s.Attempt.Attempt, j.start.step, j.start.microbatch, r.s.At(j.start.step))
 	}
 }
 

@@ -2,7 +2,6 @@ package attempts
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -79,9 +78,9 @@ func (r *Ranks) rejoining() (begin []int, call uint64) {
 	switch {
 	case newest == 0:
 		return nil, 0
-	case r.othersArePresent(newest) || r.isRollCallOver(newest):
+	case r.othersArePresent(newest) || r.call.isOver(newest, r.out):
 		return begin, 0
-	case r.called < newest:
+	case r.call.number < newest:
 		return nil, newest
 	}
 	return nil, 0
@@ -96,23 +95,6 @@ func (r *Ranks) othersArePresent(number uint64) bool {
 		}
 	}
 	return true
-}
-
-// rollCallLasts is how long ranks that no host knows are waited for. A trainer whose sidecar died comes back when it
-// asks for its next batch. It may never ask, because it waits in a collective for the rank that joins.
-const rollCallLasts = 10 * time.Second
-
-// isRollCallOver reports whether every host has said which of its ranks were there after a join, and the ranks that no
-// host listed have had the time to come back or to start again.
-func (r *Ranks) isRollCallOver(number uint64) bool {
-	if r.called < number || r.now.Sub(r.calledAt) < rollCallLasts {
-		return false
-	}
-	hosts, all := r.out.Connected()
-	for _, h := range hosts {
-		all = all && r.answered[h] >= number
-	}
-	return all
 }
 
 func (r *Ranks) isPlacedAnew() bool { return !proto.Equal(r.s.Attempt.GetPlacing(), r.cfg.Placing) }

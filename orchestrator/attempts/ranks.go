@@ -27,12 +27,8 @@ type Ranks struct {
 	out    *roster.Sidecars
 	ranks  []rank
 	joins  uint64 // counted
-	called uint64 // newest join that hosts were asked about: which ranks are there?
-	// when they were asked, and the newest such join that each has answered for
-	calledAt time.Time
-	answered map[roster.Session]uint64
-	now      time.Time
-	midway   *join // the attempt starts inside a step: ranks begin when its placement was compared
+	call   rollCall
+	midway *join // the attempt starts inside a step: ranks begin when its placement was compared
 }
 
 // rank is a trainer rank as this life of the orchestrator knows it.
@@ -56,7 +52,7 @@ type join struct {
 
 // New returns the ranks of a restored state, none of them connected. Their answers go to out.
 func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
-	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), answered: map[roster.Session]uint64{}}
+	r := &Ranks{cfg: cfg, s: s, out: out, ranks: make([]rank, cfg.Ranks), call: newRollCall()}
 	for i := range r.ranks {
 		r.ranks[i].below = s.Watermark
 		if s.Through[uint32(i)] && s.Ended != nil {
@@ -70,7 +66,7 @@ func New(cfg Config, s *facts.State, out *roster.Sidecars) *Ranks {
 // goes on at once: began is true if it has begun.
 func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 	if int(msg.Rank) >= len(r.ranks) {
-		r.refuse(from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))
+		refuse(r.out, from, msg, fmt.Errorf("rank %d: this run has %d ranks", msg.Rank, len(r.ranks)))
 		return false
 	}
 	k := &r.ranks[msg.Rank]
@@ -85,13 +81,13 @@ func (r *Ranks) Join(from roster.Session, msg *pb.Join) (began bool) {
 // goOn lets a rank whose sidecar died take up its own position in the open attempt.
 func (r *Ranks) goOn(k *rank, from roster.Session, msg *pb.Join) (began bool) {
 	if r.s.Attempt == nil || msg.Attempt != r.s.Attempt.Attempt || msg.Step < r.s.Watermark {
-		r.refuse(from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, "+
+		refuse(r.out, from, msg, millrace.Errorf(millrace.ErrFenced, "rank %d stands at step %d of attempt %d, "+
 			"the run is at step %d of attempt %d: start the ranks again from a state or `latest`",
 			msg.Rank, msg.Step, msg.Attempt, r.s.Watermark, r.s.CurrentAttempt()))
 		return false
 	}
 	k.serve(from, msg.Step)
-	r.answer(from, msg, msg.Step, msg.Microbatch, nil)
+	begin(r.out, from, msg, r.s.Attempt.Attempt, msg.Step, msg.Microbatch, nil)
 	r.CallRoll(from)
 	return true
 }
@@ -119,11 +115,11 @@ func (r *Ranks) Connect(session roster.Session, positions []*pb.RankPosition) {
 }
 
 // Tick observes the time.
-func (r *Ranks) Tick(now time.Time) { r.now = now }
+func (r *Ranks) Tick(now time.Time) { r.call.now = now }
 
 // Disconnect observes that a host's stream ended. Its ranks keep their places, and their joins are forgotten.
 func (r *Ranks) Disconnect(session roster.Session) {
-	delete(r.answered, session)
+	delete(r.call.answered, session)
 	for i := range r.ranks {
 		if j := r.ranks[i].join; j != nil && j.session == session {
 			r.ranks[i].join = nil
@@ -134,7 +130,7 @@ func (r *Ranks) Disconnect(session roster.Session) {
 // Present observes which ranks of a host are there. It comes after everything that the host had said before it was
 // asked.
 func (r *Ranks) Present(from roster.Session, msg *pb.Present) {
-	r.answered[from] = max(r.answered[from], msg.Call)
+	r.call.answer(from, msg.Call)
 	for _, rank := range msg.Ranks {
 		if int(rank) < len(r.ranks) {
 			r.ranks[rank].present = max(r.ranks[rank].present, msg.Call)
@@ -144,13 +140,9 @@ func (r *Ranks) Present(from roster.Session, msg *pb.Present) {
 
 // CallRoll asks a host which of its ranks are there, if a join waits for that.
 func (r *Ranks) CallRoll(to roster.Session) {
-	if r.called > 0 && len(r.joined()) > 0 {
-		r.out.Send(to, rollCall(r.called))
+	if r.call.number > 0 && len(r.joined()) > 0 {
+		r.out.Send(to, r.call.order())
 	}
-}
-
-func rollCall(number uint64) *pb.SidecarOrder {
-	return &pb.SidecarOrder{Order: &pb.SidecarOrder_RollCall{RollCall: &pb.RollCall{Call: number}}}
 }
 
 // joined lists the ranks that wait to begin.
@@ -161,18 +153,4 @@ func (r *Ranks) joined() (out []int) {
 		}
 	}
 	return out
-}
-
-func (r *Ranks) refuse(to roster.Session, msg *pb.Join, err error) {
-	refusal := &pb.Refusal{Rank: msg.Rank, Call: msg.Call, Reason: err.Error()}
-	r.out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Refusal{Refusal: refusal}})
-}
-
-// answer lets a rank begin; state is nil if it keeps its own.
-func (r *Ranks) answer(to roster.Session, msg *pb.Join, step uint64, microbatch uint32, state *facts.RunState) {
-	b := &pb.Begin{Rank: msg.Rank, Call: msg.Call, Attempt: r.s.Attempt.Attempt, Step: step, Microbatch: microbatch}
-	if state != nil {
-		b.State = state.Encode()
-	}
-	r.out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Begin{Begin: b}})
 }

@@ -22,12 +22,7 @@ func (r *Ranks) Commit(from roster.Session, c *pb.Commit) {
 			return
 		}
 	}
-	r.answerCommit(from, c)
-}
-
-func (r *Ranks) answerCommit(to roster.Session, c *pb.Commit) {
-	committed := &pb.Committed{Rank: c.Rank, Attempt: c.Attempt, Below: c.Step + 1}
-	r.out.Send(to, &pb.SidecarOrder{Order: &pb.SidecarOrder_Committed{Committed: committed}})
+	confirm(r.out, from, c)
 }
 
 // isThrough reports whether a rank has consumed the whole stream: it will not come back.
@@ -77,7 +72,7 @@ func (r *Ranks) Acknowledge(durable *pb.Acknowledged) {
 	for _, i := range durable.Through {
 		if c := r.ranks[i].last; c != nil {
 			r.ranks[i].last = nil
-			r.answerCommit(r.ranks[i].from, c)
+			confirm(r.out, r.ranks[i].from, c)
 		}
 	}
 }

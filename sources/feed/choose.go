@@ -122,13 +122,13 @@ func (c *chooser) chooseSpan(limit uint64) (act action, refused, isFull bool) {
 		if p.held || p.known && c.lazy {
 			continue
 		}
-		if !refused || p.stage == fresh {
+		if !refused || p.phase == fresh {
 			if act := c.advance(p, i == 0); act != nil {
 				return act, refused, false
 			}
-			refused = refused || p.stage == gathered && !(p.block != nil && c.blocks.isReading(p.block))
+			refused = refused || p.phase == gathered && !(p.block != nil && c.blocks.isReading(p.block))
 		}
-		if refused && p.stage == gathered && !p.known && p.lo < c.cursor.want {
+		if refused && p.phase == gathered && !p.known && p.lo < c.cursor.want {
 			if act := c.measure(p); act != nil {
 				return act, refused, false
 			}
@@ -143,10 +143,10 @@ func (c *chooser) aheadLimit() uint64 {
 	return c.cursor.ahead(min(uint64(least/c.sizes.recordBytes()), maxSpan))
 }
 
-// advance returns the action that takes a span to its next stage. It returns nil if the span has to wait for the budget
+// advance returns the action that takes a span to its next phase. It returns nil if the span has to wait for the budget
 // or for another decoder.
 func (c *chooser) advance(p *span, must bool) action {
-	switch p.stage {
+	switch p.phase {
 	case fresh:
 		return c.maker.lookUp(p)
 	case gathered:

@@ -75,7 +75,7 @@ func (f *Feed) isKnown(ctx context.Context, r Request) (bool, error) {
 		if err := f.ahead.cursor.check(f.src.Name(), r.Ordinal, position); err != nil {
 			return false, err
 		}
-		if p := f.ahead.queue.spanAt(position); p != nil && p.stage > gathering {
+		if p := f.ahead.queue.spanAt(position); p != nil && p.phase > gathering {
 			return p.known && uint64(r.Offset)+uint64(r.Length) <= uint64(p.slots[position-p.lo].Length), nil
 		}
 		f.ahead.cursor.require(position)

@@ -33,13 +33,13 @@ func (k *maker) takeReady() action {
 
 // lookUp finds the records of a span, and their lengths if they are known.
 func (k *maker) lookUp(p *span) action {
-	p.stage = gathering
+	p.phase = gathering
 	return &lookUp{maker: k, span: p}
 }
 
 // begin makes a span from its block's text or, in global order, record by record.
 func (k *maker) begin(p *span, keep bool) action {
-	p.stage, p.keep, p.left, p.parts = making, keep, 1, make([][]uint32, 1)
+	p.phase, p.keep, p.left, p.parts = making, keep, 1, make([][]uint32, 1)
 	if p.block != nil {
 		return &makePart{maker: k, span: p, text: p.block.text}
 	}
@@ -68,7 +68,7 @@ func (k *maker) endPart(p *span, part uint32, out decode.Outcome) {
 
 // endSpan ends a making whose parts are all finished.
 func (k *maker) endSpan(p *span) {
-	p.stage = gathered
+	p.phase = gathered
 	if !p.known {
 		p.known = true
 		for i := range p.slots {
@@ -162,7 +162,7 @@ func (a *lookUp) readLengths(ctx context.Context) (err error) {
 
 func (a *lookUp) settle() (action, error) {
 	p := a.span
-	p.slots, p.refused, p.stage, p.known = a.slots, a.refused, gathered, a.known
+	p.slots, p.refused, p.phase, p.known = a.slots, a.refused, gathered, a.known
 	if a.known {
 		p.patches, p.tokens = a.patches, a.tokens
 		a.sizes.learn(p)

@@ -14,11 +14,11 @@ const (
 	partBytes = 256 << 10 // of a part of a making: its tokens, or about as much text
 )
 
-// stage is the progress of a span.
-type stage uint8
+// phase is the state of the work on a span.
+type phase uint8
 
 const (
-	fresh     stage = iota // only its positions are known
+	fresh     phase = iota // only its positions are known
 	gathering              // its ids are being looked up
 	gathered               // its ids are known; its lengths too, if known is set
 	making                 // its records are being read
@@ -27,12 +27,12 @@ const (
 // span is a run of consecutive stripe positions that are looked up, read and dropped together.
 //
 // Invariants: (1) the slots' Record, Shard and, once known, Length and refused never change; (2) decoders write Part and
-// Off while stage is making, and others read them only while held; (3) a span with pins is not dropped. The feed's
+// Off while phase is making, and others read them only while held; (3) a span with pins is not dropped. The feed's
 // mutex guards all fields but the slots' contents. Decoders read the fields that do not change during a making.
 type span struct {
 	lo, hi   uint64
 	block    *block // nil in global order
-	stage    stage
+	phase    phase
 	known    bool // every length is known, so the span can be offered
 	held     bool // the tokens are in memory
 	keep     bool // the making in progress keeps tokens; otherwise it finds lengths only
@@ -81,7 +81,7 @@ type block struct {
 // not need it either, unless a fetch waits.
 func (b *block) isIdle(lengths bool) bool {
 	for _, p := range b.spans {
-		if p.stage == making || p.demand > 0 && !p.held {
+		if p.phase == making || p.demand > 0 && !p.held {
 			return false
 		}
 		if !p.gone && !p.held && !(lengths && p.known) {

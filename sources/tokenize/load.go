@@ -140,7 +140,7 @@ func (s *Spec) define(v *vocab.Vocabulary, known *definition) (*definition, erro
 	return &d, nil
 }
 
-// lacks returns an error if the spec of a file that is not known lacks a needed fact.
+// lacks returns an error if the spec of an unknown rank file lacks a needed fact.
 func (s *Spec) lacks(v *vocab.Vocabulary) error {
 	var missing []string
 	if s.Pattern == "" {
@@ -163,7 +163,7 @@ func (s *Spec) lacks(v *vocab.Vocabulary) error {
 		eos += `, bos: "<|endoftext|>"`
 	}
 	return &Error{Key: "path",
-		Reason: fmt.Sprintf("its %d ranks are not those of a known vocabulary, and a rank file does not say its %s",
+		Reason: fmt.Sprintf("its %d ranks are not those of a known vocabulary, and a rank file does not contain its %s",
 			v.Len(), strings.Join(missing, " and ")),
 		Cure: fmt.Sprintf("write the publisher's beside `path:`, as `pattern: cl100k, specials: {%q: %d}%s` "+
 			"(docs/tokenizers.md)", endOfText, v.Len(), eos)}

@@ -12,7 +12,7 @@ const (
 )
 
 // shortPieces remembers the tokens of short pieces in a cache with two places a set. A new piece takes the second
-// place. It moves to the first when it comes again, so pieces that come once displace each other only.
+// place. It moves to the first when it comes again. So pieces that come once displace only each other.
 type shortPieces [shortSets][2]shortPiece
 
 // shortPiece is a piece and its tokens. The highest byte of the last token is their number. It is manyTokens if there

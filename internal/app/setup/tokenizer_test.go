@@ -70,8 +70,8 @@ func TestTokenizerKeys(t *testing.T) {
 	for _, wrong := range []struct{ keys, says string }{
 		{"", "mixture.yaml:3:9: open tokenizer " + base +
 			"/tokenizer.model: its 257 ranks are not those of a known vocabulary"},
-		{"  pattern: qwen2\n  add_eos: true\n", "does not say its eos"},
-		{given + "  add_bos: true\n", "does not say its bos"},
+		{"  pattern: qwen2\n  add_eos: true\n", "does not contain its eos"},
+		{given + "  add_bos: true\n", "does not contain its bos"},
 		{strings.Replace(given, "qwen2", `'\w+'`, 1), "mixture.yaml:4:12: open tokenizer"},
 		{strings.Replace(given, "257", "3", 1), "mixture.yaml:5:13: open tokenizer"},
 		{strings.Replace(given, `eos: "<|b|>"`, `eos: "</s>"`, 1), "mixture.yaml:6:8: open tokenizer"},

@@ -434,7 +434,7 @@ func TestOldLengths(t *testing.T) {
 		t.Fatalf("got %d, %v, checksum known: %v", n, ok, sum)
 	}
 	if _, ok := l.Get(5); ok {
-		t.Fatal("a length that the old store did not have")
+		t.Fatal("a length is known that the old store did not have")
 	}
 	for range 2 {
 		l.PutSum(3, 77)

@@ -237,7 +237,7 @@ func eventually(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
+			t.Fatal("the condition is still false at the end of the wait")
 		}
 	}
 }

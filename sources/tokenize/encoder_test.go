@@ -64,7 +64,7 @@ func TestAppendKeepsThePrefix(t *testing.T) {
 	want := enc.Append(nil, text)
 	got := enc.Append([]uint32{1, 2, 3}, text)
 	if !slices.Equal(got[:3], []uint32{1, 2, 3}) || !slices.Equal(got[3:], want) {
-		t.Error("ids before the text's changed, or the text's own did")
+		t.Error("Append changed the ids in dst, or the ids of the text")
 	}
 	exact := make([]uint32, 0, len(want))
 	if got := enc.Append(exact, text); !slices.Equal(got, want) || &got[0] != &exact[:1][0] {

@@ -194,7 +194,7 @@ func TestOpenOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	if same.Fingerprint() != known.Fingerprint() {
-		t.Error("writing out what is known changes the fingerprint")
+		t.Error("explicit known facts change the fingerprint")
 	}
 	if load(t, "cl100k_base").Fingerprint() != known.Fingerprint() {
 		t.Error("a spec changed the known encoding")

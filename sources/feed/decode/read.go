@@ -82,8 +82,8 @@ func (d *Decoder) readShard(ctx context.Context, entries []Entry) error {
 	return nil
 }
 
-// survives reports whether an error may concern one record alone. Damage may if lengths are known, because plans may
-// count on the other records.
+// survives reports whether a part goes on after an error of one record. After a panic it goes on, and survives logs the
+// panic. After damage it goes on only if the documents were offered, because plans may count on the other records.
 func (d *Decoder) survives(err error) bool {
 	var caught *sources.PanicError
 	if errors.As(err, &caught) {

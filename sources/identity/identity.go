@@ -1,9 +1,8 @@
 // Package identity compares a file with an earlier state by the metadata of its file system.
 //
-// On one host an unchanged identity proves unchanged content, with three exceptions. They are damage below the file
-// system, writes to a mapping that the kernel has not written back, and two changes within one tick of the file
-// system's clock. A changed identity proves nothing: files are touched, copied and moved. Then the content must be
-// compared.
+// On one host an unchanged identity proves unchanged content, with three exceptions: damage below the file system;
+// writes to a mapping that the kernel has not written back; two changes within one tick of the file system's clock. A
+// changed identity proves nothing: files are touched, copied and moved. Then the content must be compared.
 package identity
 
 import (

@@ -16,8 +16,8 @@ import (
 )
 
 // Run serves until ctx ends or the loader leaves, and then returns nil. The loader leaves if the orchestrator dismisses
-// it, if a newer process has its name, or after it was asked to leave and has handed over. The log has the reason. If
-// the orchestrator refuses its program or its name, Run returns the reason.
+// it, or if a newer process has its name. If it was asked to leave, it first hands over its stripes. The log has the
+// reason. If the orchestrator refuses its program or its name, Run returns the reason.
 func (l *Loader) Run(ctx context.Context) error {
 	listener, err := l.cfg.Net.Listen(l.cfg.Address)
 	if err != nil {

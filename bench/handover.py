@@ -177,8 +177,8 @@ def measure(make: Callable[[Path, int], Any], server: Path, size: int, batches: 
             fresh = next(iterator)
             array = way.array(fresh)
             waits.append(time.perf_counter() - began)
-            # As in a training loop, the previous batch is released while the new one is held. That costs CPU and wakes
-            # the other side.
+            # As in a training loop, the previous batch is released while the new one is held. The release costs CPU
+            # and wakes the process that fills batches.
             del array
             way.drop(batch)
             batch = fresh

@@ -117,7 +117,7 @@ class Trainers:
                 rank = self._pipes[pipe]
                 try:
                     told = pipe.recv()
-                except (EOFError, OSError):  # OSError: it was killed while it sent
+                except (EOFError, OSError):  # OSError: the trainer was killed during a send
                     self.delivered.ends[rank] = self.delivered.ends[rank] or ("error", "crash", "the trainer died")
                     del self._pipes[pipe]
                     continue
@@ -241,7 +241,7 @@ class Run:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # it has ended
+                pass  # the process has ended
         self.process.wait()
 
     def kill_up(self) -> None:

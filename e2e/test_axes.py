@@ -70,7 +70,7 @@ def test_slices(stage: Any, layout: str, topology: Tuple[int, int, int, int]) ->
     held = {holder for b in delivered.slots().values() for _, _, holder in b.slices}
     assert held <= {None, *range(cp)} and (len(held) == 3) == (layout == "local" and cp == 2), (
         f"documents are whole on {held}"
-    )  # a microbatch has too few documents to balance four ranks
+    )  # with cp 4, a microbatch has too few documents to balance the ranks
     slots = delivered.slots()
     for (step, rank, micro), b in slots.items():
         first = tp * (rank // tp % (cp * dp))  # the rank with the same slice: tp 0 of stage 0

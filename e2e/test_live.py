@@ -84,7 +84,7 @@ def test_changes_hold_everywhere(stage: Any) -> None:
     assert "books 0.6" in held["changes"][0]["text"]
 
     states = {b.step: json.loads(b.state) for b in first.ranks[0] if b.state and b.microbatch == b.num_microbatches - 1}
-    for step, ranks in ((18, 4), (26, 1)):  # before all changes; after two of them
+    for step, ranks in ((18, 4), (26, 1)):  # before all changes; after two changes
         with stage.up(LIVE, ranks) as other:
             second = other.train(state=states[step])
             assert second.ends == ["end"] * ranks and other.wait() == 0, other.stderr()
@@ -100,8 +100,8 @@ def test_changes_hold_everywhere(stage: Any) -> None:
         assert without.content() == {s: d for s, d in plain.content().items() if s > 2}
 
 
-# Mixtures of a state's run, the same with one key changed, the names of the override, and the share of `books` after
-# it.
+# For each key: the mixture of a state's run, the mixture with another value of the key, the names of the override, and
+# the share of `books` afterwards.
 TEXT = {"weight": 0.9, "weights": {"plain": 1, "packed": 1, "frames": 1, "tables": 1}}
 GROUPS = {"text": TEXT, "ids": {"weight": 0.1, "weights": {"books": 1}}}
 COUNTED = {name: source for name, source in LIVE["sources"].items() if name != "packed"}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 from rig import Up, percentile, table, write_documents, write_mixture
 
-import millrace  # rig puts it on the path
+import millrace  # rig adds it to sys.path
 
 SOURCES = (1, 64, 1000)
 

@@ -133,7 +133,7 @@ def _speed(f: Facts) -> Chart:
 
 
 def _waits(f: Facts) -> Chart:
-    # The first step of a part waits for processes to start. The text has this wait; here it would hide all others.
+    # The first step of a part waits for processes to start. In the chart, this wait would hide all others.
     points = [(s.step, 1e3 * s.waited) for s in f.steps if s.seconds]
     bars = [Line([(x, 0), (x, y)], "var(--wait)", width=2.2) for x, y in points]
     return Chart(

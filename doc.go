@@ -15,7 +15,7 @@
 //
 // # The packages
 //
-//	mixing         what to draw: schedule, apportionment, permutation
+//	mixing         choose sources: schedule, apportionment, permutation
 //	sources        read: formats, index, order, read-ahead, tokenising
 //	orchestrator   decide: planner (select, place), journal, attempts, commits
 //	constructors   build: a plan's tensors, straight into shared frames

@@ -177,8 +177,8 @@ func (a *Apportioner) Place(i int, size int64) {
 }
 
 // Leave removes an exhausted source for good: its deficit is frozen, and the others divide its share in proportion to
-// theirs and its deficit evenly. Shares have 30 bits. If a large source leaves small ones behind, SetShares with the
-// schedule's Proportions.Shares is more exact.
+// theirs and its deficit evenly. Shares have 30 bits. After a large source has left, SetShares with the schedule's
+// Proportions.Shares is more exact for small sources.
 func (a *Apportioner) Leave(i int) {
 	a.accounts[i].left = true
 	a.SetShares(a.sharesInForce())

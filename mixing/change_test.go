@@ -92,7 +92,7 @@ func TestScheduleSinceAPlaceIsTheScheduleFromThere(t *testing.T) {
 		}
 		if len(since.given) > 1 && since.given[1].From.Count <= at && since.Running(at, 0) == 0 &&
 			since.given[1].Ramp == RampNone {
-			t.Fatalf("seed %d: since %d it holds what is over: %v", seed, at, since.given)
+			t.Fatalf("seed %d: since %d it holds an entry that is over: %v", seed, at, since.given)
 		}
 	}
 	if shorter == 0 {

@@ -55,7 +55,7 @@ func (d Derivation) Sizes(sizes []uint64) ([]*big.Int, error) {
 		}
 	case UniMax:
 		if d.MaxEpochs == 0 || d.Budget == 0 {
-			return nil, fmt.Errorf("derive weights: unimax takes a budget and the most epochs of a source")
+			return nil, fmt.Errorf("derive weights: unimax needs a budget and max_epochs above 0")
 		}
 		return d.unimax(sizes), nil
 	default:
@@ -130,7 +130,7 @@ func log2Parts(n uint64) *big.Int {
 	return out
 }
 
-// exp2Parts returns 2^(x / 2^96) in parts of 2^96: the product of 2^(1/2), 2^(1/4), … for the bits of x behind the
+// exp2Parts returns 2^(x / 2^96) in parts of 2^96: the product of 2^(1/2), 2^(1/4), … for the bits of x after the
 // point, each the square root of the one before.
 func exp2Parts(x *big.Int) *big.Int {
 	product := new(big.Int).Lsh(big.NewInt(1), 2*rootBits)

@@ -27,7 +27,7 @@ func TestEntryThatIsNotWhole(t *testing.T) {
 		}
 		for cut := range raw {
 			if e, err := decodeEntry(raw[:cut]); err == nil && len(e.ranges) >= n && n > 0 {
-				t.Fatalf("%d of %d bytes are taken", cut, len(raw))
+				t.Fatalf("%d of %d bytes are accepted", cut, len(raw))
 			}
 		}
 	}

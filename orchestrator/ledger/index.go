@@ -8,7 +8,7 @@ import (
 	"millrace/orchestrator/planner/progress"
 )
 
-// cursor is a place in a source: a document, and how many of its tokens lie before the place.
+// cursor is a place in a source: a document, and the number of its tokens before the place.
 type cursor struct{ ordinal, offset uint64 }
 
 func (c cursor) before(o cursor) bool {

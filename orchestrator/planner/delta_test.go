@@ -85,7 +85,7 @@ func TestDeltasLeadAlongEveryRun(t *testing.T) {
 			for n := range delta { // a delta that is cut off anywhere is refused
 				cut := before.Clone()
 				if err := reader.Apply(&cut, delta[:n]); err == nil {
-					t.Fatalf("seed %d step %d: the first %d of %d bytes are taken", seed, i, n, len(delta))
+					t.Fatalf("seed %d step %d: the first %d of %d bytes are accepted", seed, i, n, len(delta))
 				}
 			}
 			before = run[i].After
@@ -238,22 +238,22 @@ func TestDeltaRefused(t *testing.T) {
 		if err := d.Apply(
 			&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, bad,
 		); err == nil {
-			t.Errorf("%s: %x is taken", name, bad)
+			t.Errorf("%s: %x is accepted", name, bad)
 		}
 	}
 	for n := range good { // a delta that is cut off anywhere is refused
 		if err := d.Apply(
 			&progress.State{Version: progress.PlannerVersion, Sources: make([]progress.Source, 2)}, good[:n],
 		); err == nil {
-			t.Errorf("the first %d of %d bytes are taken", n, len(good))
+			t.Errorf("the first %d of %d bytes are accepted", n, len(good))
 		}
 	}
 	after.Step = 2
 	if _, err := d.Diff(before, after); err == nil {
-		t.Error("two steps in one are taken")
+		t.Error("two steps in one delta are accepted")
 	}
 	after.Step, after.Tokens = 1, 13
 	if _, err := d.Diff(before, after); err == nil {
-		t.Error("a state whose tokens do not add up is taken")
+		t.Error("a state whose tokens do not add up is accepted")
 	}
 }

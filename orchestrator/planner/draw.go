@@ -181,7 +181,7 @@ func (d *draft) canDraw(o Offers) (can bool, wait *missing, err error) {
 			return false, wait, nil
 		}
 		if err := d.handleEnded(ended); err != nil || d.end == endFailed {
-			return true, nil, err // likewise
+			return true, nil, err // the next step finds it again
 		}
 	}
 	return true, nil, nil

@@ -29,5 +29,5 @@ type Outcome struct {
 	Source  int              // Waiting: the source whose metadata is missing; SourceStopped: the source that ended
 	Ordinal millrace.Ordinal // Waiting: the ordinal needed
 	Reason  Reason           // Finished, or Sealed with Last: why the run ends
-	Unread  []string         // likewise, SourcesThrough and SourceStopped: sources that still had documents
+	Unread  []string         // with SourcesThrough and SourceStopped: sources that still had documents
 }

@@ -49,7 +49,7 @@ type Stats struct {
 	Moved   uint64
 	Most    int // the largest of these distances
 	Drawn   int // with the first step of a window: segments that it was packed from, carried ones included
-	Packs   int // likewise: runs of the packer
+	Packs   int // with the first step of a window: runs of the packer
 	Sources []SourceStats
 }
 

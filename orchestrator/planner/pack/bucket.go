@@ -5,8 +5,8 @@ import (
 	"millrace/orchestrator/planner/order"
 )
 
-// Halved returns how often a bin of the window is halved for a segment with Bucketed packing: as often as the segment
-// still fits and the result is a whole number of units.
+// Halved returns the number of times that Bucketed packing halves a bin of the window for a segment: as often as the
+// segment still fits and the result is a whole number of units.
 func (w *Window) Halved(units uint32) (times int) {
 	for capacity := w.Capacity; times < millrace.MostHalvings && capacity%2 == 0 && capacity/2 >= units; times++ {
 		capacity /= 2
@@ -16,7 +16,7 @@ func (w *Window) Halved(units uint32) (times int) {
 
 // shelf is a pool whose segments are sorted by bucket. Every step takes segments of one bucket, one a row.
 type shelf struct {
-	bucket []int                          // of each segment: how often sequences are halved
+	bucket []int                          // of each segment: number of halvings
 	order  []uint32                       // segments, longest first, equals in draw order
 	waits  [millrace.MostHalvings + 1]int // by bucket: segments that have no step yet
 	bin    []uint32                       // of each segment

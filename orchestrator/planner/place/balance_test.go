@@ -111,7 +111,7 @@ func goals() []goal {
 	}
 }
 
-// TestGoals holds the goals for balance at an eighth of their ranks, where each column has fewer documents to choose
+// TestGoals checks the goals for balance at an eighth of their ranks. Each column then has fewer documents to choose
 // from.
 func TestGoals(t *testing.T) {
 	const none = 1 << 40

@@ -52,8 +52,8 @@ func TestContextIsEven(t *testing.T) {
 			t.Logf("T=%d cp=%d local %d: %.3f %%, worst microbatch %.3f %%; %.1f %% of tokens whole on one rank",
 				x.seqlen, x.cp, local, float64(all)/1e4, float64(worst)/1e4, float64(whole)*100/float64(tokens))
 			if all > 2000 {
-				t.Errorf("T=%d, cp %d, local %d: the dearest ranks are %d millionths over the mean", x.seqlen, x.cp,
-					local, all)
+				t.Errorf("T=%d, cp %d, local %d: the most expensive ranks are %d millionths over the mean", x.seqlen,
+					x.cp, local, all)
 			}
 			if local > 0 && whole == 0 {
 				t.Errorf("T=%d, cp %d, local %d: nothing is whole on one rank", x.seqlen, x.cp, local)
@@ -107,7 +107,7 @@ func TestHold(t *testing.T) {
 				sum, most = sum+l, max(most, l)
 			}
 			if most-sum/uint64(cp) > total[rank]/uint64(cp)/tolerance {
-				t.Fatalf("rank %d: the dearest of %d context-parallel ranks has %d of %d", rank, cp, most, sum)
+				t.Fatalf("rank %d: the most expensive of %d context-parallel ranks has %d of %d", rank, cp, most, sum)
 			}
 		}
 	}

@@ -88,10 +88,12 @@ func TestWindowQuality(t *testing.T) {
 		}
 		least, most = min(least, cost), max(most, cost)
 	}
-	t.Logf("overhead %d ppm, the dearest step costs %d %% of the cheapest", sum/uint64(len(steps)), most*100/least)
+	t.Logf("overhead %d ppm, the most expensive step costs %d %% of the cheapest", sum/uint64(len(steps)),
+		most*100/least)
 	if sum/uint64(len(steps)) > 25_000 || most*100/least > 115 {
 		t.Errorf(
-			"overhead %d ppm, want at most 2.5 %%; the dearest step costs %d %% of the cheapest, want at most 115 %%",
+			"overhead %d ppm, want at most 2.5 %%; the most expensive step costs %d %% of the cheapest, "+
+				"want at most 115 %%",
 			sum/uint64(len(steps)), most*100/least,
 		)
 	}

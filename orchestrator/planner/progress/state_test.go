@@ -146,7 +146,7 @@ func TestStateRefused(t *testing.T) {
 			"carried of the cursor's document",
 			edit(func(s *progress.State) { s.Carried = []progress.Carried{{Ordinal: 4, Length: 3}} }), "not drawn yet",
 		},
-		{"seek point above what is carried", edit(func(s *progress.State) {
+		{"seek point above a carried segment", edit(func(s *progress.State) {
 			s.Carried = []progress.Carried{{Ordinal: 2, Length: 3}}
 			s.Sources[0].SeekPoint = millrace.SeekPoint{Ordinal: 3}
 		}), "its seek point at 3"},

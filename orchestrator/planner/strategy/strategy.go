@@ -28,7 +28,7 @@ type Distribute struct {
 	MicroBatch  uint32          // rows of a microbatch; 0: 1
 	Layout      millrace.Layout // empty: Packed
 	CapPermille uint32          // see place.Options
-	Local       uint32          // likewise
+	Local       uint32          // see place.Options
 	Group       int             // data-parallel ranks that are balanced among themselves; 0: all of them
 	Split       place.Split
 }

@@ -1,5 +1,4 @@
-"""A PEP 517 and PEP 660 build backend for one pure-Python package: it writes the wheel with zipfile and needs nothing
-else."""
+"""A PEP 517 and PEP 660 build backend for one pure-Python package. It writes the wheel with zipfile alone."""
 
 from __future__ import annotations
 

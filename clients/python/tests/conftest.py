@@ -117,7 +117,7 @@ def at_once() -> Iterator[Callable[..., List[Any]]]:
         def one(i: int) -> None:
             try:
                 results[i] = functions[i]()
-            except BaseException as e:  # handed to the caller
+            except BaseException as e:  # the caller gets it as a result
                 results[i] = e
 
         threads = [threading.Thread(target=one, args=(i,), daemon=True) for i in range(len(functions))]

@@ -1,4 +1,4 @@
-"""The metadata of a batch survives, or reading it raises. It is never made up."""
+"""The metadata of a batch survives, or reading it raises. It never has a made-up value."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def test_absent_tensors(house, at_once):
 
 
 def test_state_after_a_batch(house):
-    """A trainer that fetches ahead saves the state of the batch it trained on, and resumes with exactly the next
-    one."""
+    """A trainer that fetches ahead saves the state of its last trained batch, and resumes with the batch after it."""
     house.start(*SHAPE, "--state-bytes", "20000", "--frames", "8")
     loader = millrace.connect(house.path())
     batches, states = [], []

@@ -212,7 +212,7 @@ time.sleep(600)
 
 
 def test_forked_child(house):
-    """A forked child neither reads nor releases frames of its parent. It is told to connect by itself."""
+    """A forked child neither reads nor releases frames of its parent. The error asks it to connect by itself."""
     house.start(*SHAPE, "--frames", "3")
     loader = millrace.connect(house.path())
     batch = next(loader)

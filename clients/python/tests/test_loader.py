@@ -116,7 +116,7 @@ def test_digests(house):
 
 
 def test_states(house, at_once):
-    """States are equal on all ranks, belong to the last batch given, and restore at every batch."""
+    """States are equal on all ranks, belong to the last returned batch, and restore at every batch."""
     house.start(*SHAPE, "--ranks", "2", "--state-bytes", "20000")
 
     def states(rank, state=None):
@@ -147,7 +147,7 @@ def test_states(house, at_once):
 
 
 def test_commits(house):
-    """A step is committed when the batch after its last one is asked for, and not before."""
+    """A step is committed when the trainer asks for the batch after the step's last one, and not before."""
     house.start(*SHAPE)
     loader = millrace.connect(house.path())
     for _ in range(MICRO):
@@ -194,7 +194,7 @@ def test_no_copies_in_an_ordinary_loop(house):
     house.start("--steps", "40", "--frames", "3")
     loader = millrace.connect(house.path())
     for batch in loader:
-        labels = batch["labels"][:, 1:]  # two batches are held while the next is asked for
+        labels = batch["labels"][:, 1:]  # the trainer holds two batches while it asks for the next
     assert labels.size and loader.stats()["copied_batches"] == 0
 
 

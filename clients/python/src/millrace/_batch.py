@@ -30,16 +30,16 @@ class Batch(Mapping[str, Any]):
         `loss_mask`: float32, 1.0 if the label counts
     Varlen layout: `tokens`, `labels`, `position_ids`, `loss_mask` of shape [tokens]; `cu_seqlens` int32 [segments + 1];
         `max_seqlen`, a scalar.
-    `labels` are shifted already: `labels[i]` is the token after `tokens[i]`, and -100 is not trained on. Padding has
-    label -100 and is 0 in every other tensor.
+    `labels` are shifted already: `labels[i]` is the token after `tokens[i]`. A label of -100 does not count in the
+    loss. Padding has label -100 and is 0 in every other tensor.
 
-    Tensors are NumPy arrays or torch tensors: views of shared memory, writable, valid for as long as the batch or any
-    view lives. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and `cu_seqlens`
-    describe the whole microbatch.
+    Tensors are NumPy arrays or torch tensors: writable views of shared memory. They are valid as long as the batch or
+    any view exists. With context parallelism they are this rank's slice, while `segments`, `loss_tokens` and
+    `cu_seqlens` describe the whole microbatch.
 
-    The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. A batch
-    that was rebuilt from a plain mapping has it if all its tensors are those of one batch that still lives; otherwise
-    reading it raises AttributeError."""
+    The metadata stays with the batch in `to`, `pin_memory`, `with_tensors`, copies, pickles and `tree_map`. If a
+    framework rebuilds a batch from a plain mapping, and all tensors belong to one living batch, the new batch has its
+    metadata. Otherwise reading the metadata raises AttributeError."""
 
     __slots__ = ("_tensors", "_metadata", "__weakref__")
 
@@ -60,7 +60,7 @@ class Batch(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._tensors)
 
-    # Arrays have no truth value, so batches are compared as objects.
+    # Arrays have no truth value, so batches compare by identity.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -92,25 +92,24 @@ class Batch(Mapping[str, Any]):
 
     @property
     def num_microbatches(self) -> int:
-        """How many microbatches the step has on this rank; equal on all ranks."""
+        """The number of microbatches of the step on this rank; equal on all ranks."""
         return self._known("num_microbatches").num_microbatches
 
     @property
     def loss_tokens(self) -> int:
-        """Labels other than -100 in this microbatch, all its context-parallel slices together, as planned. A segment
-        that turned out unreadable counts, although its labels are -100."""
+        """Labels other than -100 in this microbatch, over all its context-parallel slices, as planned. A masked segment
+        counts, although its labels are -100."""
         return self._known("loss_tokens").loss_tokens
 
     @property
     def step_loss_tokens(self) -> int:
         """Labels other than -100 in all microbatches of all data-parallel ranks of the step, as planned. The loss of a
-        step is the sum over all ranks divided by this number, however the step is split."""
+        step is the sum over all ranks divided by this number, for every split of the step."""
         return self._known("step_loss_tokens").step_loss_tokens
 
     @property
     def shapes(self) -> Shapes:
-        """(shape, NumPy dtype) of each tensor by name, as the loader gave it; known also if another rank has the
-        tensors."""
+        """(shape, NumPy dtype) of each tensor of the loader's batch by name, also if another rank has the tensors."""
         return self._known("shapes").shapes
 
     @property
@@ -129,8 +128,8 @@ class Batch(Mapping[str, Any]):
         return self._known("slices").lineage()[1]
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the run's state after this batch, whatever was fetched after it; `json.dumps` accepts it. A trainer
-        that loads it continues with the next batch."""
+        """Return the run's state after this batch, even if later batches were fetched. `json.dumps` accepts it. A
+        trainer that loads it continues with the next batch."""
         return self._known("state_dict").state.to_dict()
 
     @property
@@ -144,21 +143,21 @@ class Batch(Mapping[str, Any]):
             h.update(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data)
         return h.hexdigest()
 
-    # Batches made of this one.
+    # Batches made from this one.
 
     def with_tensors(self, tensors: Tensors) -> "Batch":
         """Return a batch with this one's metadata and other tensors."""
         return _make(dict(tensors), self._metadata)
 
     def to(self, device: Any, non_blocking: bool = False) -> "Batch":
-        """Return a batch with this one's metadata whose tensors are torch tensors on `device`: a `torch.device`, or
-        its name, such as "cuda:0". With `non_blocking` the copy may still be running when this returns.
-        Raises ImportError without PyTorch."""
+        """Return a batch with this one's metadata and with torch tensors on `device`: a `torch.device`, or its name,
+        such as "cuda:0". With `non_blocking`, the copy may still be running when the call returns. Raises ImportError
+        without PyTorch."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self, device: Any = None) -> "Batch":
-        """Return a batch with this one's metadata whose tensors are torch tensors in page-locked memory, copied there.
-        `device` is ignored, as newer PyTorch does. Raises ImportError without PyTorch."""
+        """Return a batch with this one's metadata and with copies of its tensors in page-locked memory, as torch
+        tensors. `device` is ignored, as in newer PyTorch. Raises ImportError without PyTorch."""
         return self._moved(lambda tensor: tensor.pin_memory())
 
     def _moved(self, move: Callable[[Any], Any]) -> "Batch":
@@ -183,7 +182,7 @@ class Batch(Mapping[str, Any]):
 
 
 def make_batch(tensors: Dict[str, Any], metadata: Metadata) -> Batch:
-    """Make the batch that the loader gives. It keeps `tensors`."""
+    """Make the batch that the loader returns. The batch keeps `tensors`."""
     return _make(tensors, metadata)
 
 
@@ -199,13 +198,13 @@ def _make(tensors: Dict[str, Any], metadata: Optional[Metadata]) -> Batch:
     return batch
 
 
-# Batches with metadata that live, by the address of their first tensor. While a batch lives, so does its memory: a
-# tensor of the same address and shape is the same data.
+# Living batches with metadata, by the address of their first tensor. A living batch keeps its memory: a tensor with the
+# same address and shape has the same data.
 _alive: "weakref.WeakValueDictionary[int, Batch]" = weakref.WeakValueDictionary()
 
 
 def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
-    """Find the metadata of the one living batch that all the tensors belong to, under whatever names."""
+    """Find the metadata of the one living batch that all the tensors belong to. Their names may differ."""
     places = [(_address(value), _shape(value)) for value in tensors.values()]
     for address, _ in places:
         batch = _alive.get(address) if address is not None else None
@@ -216,7 +215,7 @@ def _find_metadata(tensors: Mapping[str, Any]) -> Optional[Metadata]:
 
 
 def _address(tensor: Any) -> Optional[int]:
-    """Return the address of the tensor's first element; None if it has no memory or tells no address."""
+    """Return the address of the tensor's first element; None if it has no memory or no readable address."""
     try:
         if isinstance(tensor, np.ndarray):
             return int(tensor.__array_interface__["data"][0]) if tensor.size else None
@@ -232,6 +231,6 @@ def _shape(tensor: Any) -> Tuple[int, ...]:
 def _as_numpy(tensor: Any) -> "np.ndarray[Any, Any]":
     if isinstance(tensor, np.ndarray):
         return tensor
-    if hasattr(tensor, "detach"):  # torch, on whatever device
+    if hasattr(tensor, "detach"):  # torch, on any device
         tensor = tensor.detach().cpu().numpy()
     return np.asarray(tensor)

@@ -20,7 +20,7 @@ from ._failpoint import hit
 from ._where import dial
 
 BUFFER = 1 << 20  # bytes of socket buffer: room for large states
-RECEIVE_WITHIN = 1  # seconds until a receive returns with nothing
+RECEIVE_WITHIN = 1  # seconds until a receive without a message returns
 SEND_WITHIN = 10
 MAP_POPULATE = 0x8000
 _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
@@ -48,9 +48,9 @@ class Connection:
         self.pid = os.getpid()
         self.ring: Optional[Ring] = None
         self.unsent: Deque[Lease] = collections.deque()
-        self.left = False  # the sidecar has said that it leaves
-        self.deaf = False  # the sidecar takes no more messages; those that it had sent can still be read
-        self._rest: Deque[Message] = collections.deque()  # messages of a stream that has ended, in order
+        self.left = False  # the sidecar has sent LEAVING
+        self.deaf = False  # the sidecar takes no more messages; its earlier messages can still be read
+        self._rest: Deque[Message] = collections.deque()  # unread messages of a stream that has ended, in order
         self._buffer = bytearray(wire.HEADER.size + wire.MAX_BODY)
         self._view = memoryview(self._buffer)
         self.sock = dial(path)
@@ -74,9 +74,11 @@ class Connection:
                 return
 
     def send(self, datagram: bytes) -> None:
-        """Send a datagram. If a sidecar that said that it leaves has closed its end, nothing is raised: its earlier
-        messages are still valid, and the end of the stream follows. If the sidecar is gone without a word, Lost is
-        raised, and its earlier messages are dropped: nobody could be told that they were used."""
+        """Send a datagram. A sidecar that sent LEAVING may have closed its end: then drop the datagram. The sidecar's
+        earlier messages are still valid, and the end of the stream follows.
+
+        If the sidecar is gone without LEAVING, drop its earlier messages and raise Lost: no process would record that
+        this client used them."""
         if not self.deaf:
             try:
                 self.sock.send(datagram, socket.MSG_NOSIGNAL)
@@ -97,7 +99,7 @@ class Connection:
             return False
 
     def _took_leave(self) -> bool:
-        """Read the rest of a stream that has ended. Return whether the sidecar said that it leaves."""
+        """Read the rest of a stream that has ended. Return whether the sidecar sent LEAVING."""
         try:
             while (message := self._receive()) is not None:
                 header, body = message
@@ -151,13 +153,13 @@ class Connection:
         try:
             size, _, frames, _ = wire.RING_BODY.unpack(body)
             hit("client/ring/before")
-            # An older ring's mapping lives on with the arrays that still use it.
+            # Arrays over an older ring keep that ring's mapping.
             self.ring = Ring(header.ring, fds[0], size, frames)
         finally:
             os.close(fds[0])
 
     def lease(self, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """Return the frame's bytes as an array (uint8). The frame is released when the last view of it is gone."""
+        """Return the frame's bytes as an array (uint8). The frame is released when the array's last view is gone."""
         ring = self.ring
         if ring is None or ring.number != header.ring:
             raise Lost("a batch came in a ring that was not announced")
@@ -197,8 +199,8 @@ class Connection:
 
 
 def give_back(connection: Connection, ring: Ring, lease: Lease) -> None:
-    """Release a frame. It runs inside the garbage collector and on any thread, so it takes no lock and never blocks or
-    raises. In a forked child it does nothing, because the frame belongs to the parent."""
+    """Release a frame. This function runs inside the garbage collector and on any thread: it takes no lock and never
+    blocks or raises. In a forked child it does nothing, because the frame belongs to the parent."""
     if os.getpid() != connection.pid:
         return
     ring.leased.discard(lease)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 class RunError(RuntimeError):
-    """The run failed or was stopped, or no process is left that could bring it back. `reason` says why and what to
-    do."""
+    """The run failed or was stopped, or no `millrace up` serves it any more. `reason` has the cause and the remedy."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -13,8 +12,8 @@ class RunError(RuntimeError):
 
 
 class StartError(RunError):
-    """The run cannot start as this rank declared. The ranks differ, the state has another identity, the run has history
-    and neither a state nor `start=` was given, or the run does not serve this rank."""
+    """The run cannot start as this rank declared. The declarations of the ranks differ, the state has another identity,
+    a run with history got neither a state nor `start=`, or the run does not serve this rank."""
 
 
 class MisuseError(RuntimeError):
@@ -22,7 +21,7 @@ class MisuseError(RuntimeError):
 
 
 class Lost(Exception):
-    """The connection is gone or out of step. The loader connects anew and continues at its position."""
+    """The connection is gone or out of step. The loader connects again and continues at its position."""
 
 
 class OutOfStep(Lost):

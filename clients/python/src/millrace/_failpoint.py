@@ -1,4 +1,4 @@
-"""Lets tests kill or delay the trainer at a named place of the client. docs/failpoints.md lists the places."""
+"""Failpoints: tests kill or delay the trainer at a named place of the client. docs/failpoints.md lists the places."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _told: Optional[Callable[[str, str], None]] = None
 def arm(spec: str, me: str, told: Optional[Callable[[str, str], None]] = None) -> None:
     """Arm the points of a specification that are for every process or for `me`.
 
-    The specification is that of MILLRACE_FAILPOINTS: `[who:]name=action[:file][@n]`, separated by `;`. The actions are
-    kill and sleep:<seconds>. `told(name, action)` is called before each action."""
+    The specification has the form of MILLRACE_FAILPOINTS: `[who:]name=action[:file][@n]`, separated by `;`. The actions
+    are kill and sleep:<seconds>. `told(name, action)` is called before each action."""
     global _told
     _points.clear()
     _told = told
@@ -29,7 +29,7 @@ def arm(spec: str, me: str, told: Optional[Callable[[str, str], None]] = None) -
 
 
 def hit(name: str) -> None:
-    """Pass a named place: carry out the action of the point that is armed there."""
+    """Carry out the action that is armed at a named place, if there is one."""
     if _points:
         _hit(name)
 

@@ -21,12 +21,12 @@ Table = List[Tuple[str, "np.dtype[Any]", Tuple[int, ...], int]]  # name, dtype, 
 
 
 class Frames:
-    """Makes batches of frames. A frame goes back to the sidecar when the last view of it is gone."""
+    """Makes batches of frames. A frame is released when its last view is gone."""
 
     def __init__(self, tensors: str) -> None:
         self.batches = self.bytes = self.copied = 0
         self._tensors = tensors
-        self._text = b""  # the tensor table that was parsed last; the steps of a stage have equal tables
+        self._text = b""  # the last parsed tensor table; the steps of a stage have equal tables
         self._table: Table = []
         self._shapes: Dict[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]] = {}
         self._collect = Backoff()
@@ -36,7 +36,7 @@ class Frames:
         self, conn: Connection, header: wire.Header, body: memoryview, before: State, source: Optional[int]
     ) -> Tuple[Batch, State]:
         """Return a microbatch and the state after it. `before` is the state after the previous batch. `source` is the
-        rank that has the tensors, if this rank has none."""
+        rank that broadcasts the tensors, if this rank has none."""
         offset, length, *fixed, placement, count, _ = wire.BATCH_FIXED.unpack_from(body)
         lineage_at, lineage_length, state_at, state_length = fixed
         root = self._root(conn, header, offset, length)
@@ -76,8 +76,7 @@ class Frames:
         return arrays
 
     def _root(self, conn: Connection, header: wire.Header, offset: int, length: int) -> "np.ndarray[Any, Any]":
-        """Return the frame's bytes, or a copy of them if the trainer holds so many frames that the run would stand
-        still."""
+        """Return the frame's bytes, or a copy of them if the trainer holds all other frames of the ring."""
         root = conn.lease(header, offset, length)
         ring = conn.ring
         if ring is None:

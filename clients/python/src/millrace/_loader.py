@@ -34,12 +34,12 @@ def connect(
 ) -> "DataLoader":
     """Return a loader for one rank. It connects at the first `next()`.
 
-    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, which stands for the socket of LOCAL_RANK (0
-        if unset). Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
+    `path`: the rank's socket, `DIR/rank-<r>.sock`, or the run directory, for the socket of LOCAL_RANK (0 if unset).
+        Without a path: MILLRACE_SOCKET, or MILLRACE_RUN_DIR with LOCAL_RANK.
     `tensors`: "numpy", "torch" (views of the same memory), or "auto": torch if it is imported already, else NumPy.
     `start`: None, "fresh" (from step 0) or "latest" (the first step that not all ranks have committed). A loaded state
-        comes before it. None on a run with history, without a state, is a StartError.
-    `wait`: seconds to wait for a `millrace up` that has not come yet.
+        replaces it. On a run with history, None without a state is a StartError.
+    `wait`: seconds to wait for the first `millrace up`.
     `patience`: seconds to wait for a new `millrace up` on the same run directory after one was killed; by default
         MILLRACE_PATIENCE, or 30. While `up` lives, the loader waits without a limit. After `up` has written how the
         run ended, for example by Ctrl-C, the loader waits one second.
@@ -49,9 +49,9 @@ def connect(
 
 
 class DataLoader:
-    """An iterator over the microbatches of one rank. Use one per rank, in the process that trains; see `connect`.
+    """An iterator over the microbatches of one rank. Use one for each rank, in the process that trains; see `connect`.
 
-    A step counts as consumed when the batch after its last one is asked for."""
+    A step counts as consumed when the trainer asks for the batch after the step's last one."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class DataLoader:
         except StopIteration:
             raise
         except BaseException as e:
-            # An interrupt may have lost a message or the batch. The next call connects anew and continues here.
+            # An interrupt may have lost a message or the batch. The next call connects again and continues here.
             stream.hang_up()
             if before is not None:
                 stream.place = before
@@ -115,10 +115,10 @@ class DataLoader:
     # The state.
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state after the last batch given. `json.dumps` accepts it. At a step's end all ranks have the
-        same.
+        """Return the state after the last returned batch. `json.dumps` accepts it. At a step's end it is equal on all
+        ranks.
 
-        Before the first batch it is the loaded state, or a note of the declared start. If something fetches batches
+        Before the first batch it is the loaded state, or a note of the declared start. If a framework fetches batches
         ahead of training, save `batch.state_dict()` of the last batch that was trained on instead."""
         hit("client/state/before")
         stream = self._open_stream()
@@ -132,8 +132,9 @@ class DataLoader:
     def load_state_dict(self, state: Dict[str, Any], override: Sequence[str] = ()) -> None:
         """Start from a state of any rank, saved under any topology. Every rank must load the same state.
 
-        `override` names parts of the run's identity, as the error names them, that may differ from the state's. Raises
-        TypeError if `state` is no dict; a state that the run refuses is a StartError at the next `next()`."""
+        `override` lists the parts of the run's identity that may differ from the state's. The StartError of a refused
+        state names these parts. Raises TypeError if `state` is no dict. If the run refuses the state, the next `next()`
+        raises StartError."""
         if not isinstance(state, dict):
             raise TypeError(f"load_state_dict: a dict is wanted, not {type(state).__name__}")
         copy = json.loads(json.dumps(state))
@@ -145,12 +146,12 @@ class DataLoader:
             stream.restart(start)
 
     def checkpoint_saved(self, step: int) -> None:
-        """Report that the model's checkpoint of this step is durable. The run may then drop data that only older ones
-        need."""
+        """Report that the model's checkpoint of this step is durable. The run may then drop data that only older
+        checkpoints need."""
         self._guard()
         self._open_stream().save(int(step))
 
-    # What the trainer may ask and tell.
+    # Topology, reports and counts.
 
     @property
     def topology(self) -> Dict[str, int]:
@@ -161,8 +162,8 @@ class DataLoader:
     def coordinates(self) -> Dict[str, int]:
         """The place of this rank on each axis: tp, cp, dp, pp, from 0. Empty before the first batch.
 
-        Ranks count along tp first, then cp, dp and pp. Compare it with your process groups: with another arrangement
-        the trainer would train on the wrong batches."""
+        Ranks count along tp first, then cp, dp and pp. Compare the coordinates with your process groups: with another
+        arrangement, the trainer would train on the wrong batches."""
         return dict(self._open_stream().axes[1])
 
     def report_losses(self, step: int, losses: Mapping[str, Tuple[float, float]]) -> None:
@@ -173,10 +174,10 @@ class DataLoader:
         self._reports.losses(step, losses)
 
     def report_time(self, step: int, microbatch: int, seconds: float) -> None:
-        """Report how long forward and backward of a microbatch took this rank, without waiting for other ranks.
+        """Report the time of forward and backward of a microbatch on this rank, without the wait for other ranks.
 
-        Predicted costs are compared with it and calibrated from it. It is sent with the first report of the next step;
-        the call never waits, and the report may be lost."""
+        The run compares predicted costs with these times and calibrates costs from them. A step's times are sent at the
+        first report of the next step. The call never waits, and the report may be lost."""
         self._guard()
         self._reports.time(step, microbatch, seconds)
 
@@ -198,8 +199,8 @@ class DataLoader:
     # Leaving.
 
     def close(self) -> None:
-        """Leave the run. Tensors stay valid. The last step counts as consumed only if the batch after it was asked
-        for."""
+        """Leave the run. Tensors stay valid. The last step counts as consumed only if the trainer has asked for the
+        batch after it."""
         if self._stream is not None:
             self._stream.closed = True
         hit("client/close/before")
@@ -257,5 +258,5 @@ def _be_an_iterable_dataset(loader: DataLoader) -> None:
 def _iterable_kind(dataset: type) -> Type[DataLoader]:
     """Return the subclass of DataLoader and torch's IterableDataset. It has the name of DataLoader.
 
-    Registering DataLoader as a virtual subclass would not do: IterableDataset of older PyTorch is no abstract class."""
+    A virtual subclass is not enough: IterableDataset of older PyTorch is no abstract class."""
     return type("DataLoader", (DataLoader, dataset), {"__module__": "millrace", "__doc__": DataLoader.__doc__})

@@ -1,4 +1,4 @@
-"""The metadata of a batch: its place in the run, the origin of its tokens, the state after it."""
+"""The metadata of a batch: its place in the run, the origin of its tokens, and the run's state after the batch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Shapes = Mapping[str, Tuple[Tuple[int, ...], "np.dtype[Any]"]]
 
 
 class Metadata:
-    """The metadata of one microbatch. The batch of the loader and the batches that a framework makes of it share it. It
-    is immutable, apart from a cache of the segments."""
+    """The metadata of one microbatch. The loader's batch and all batches that a framework makes from it share one
+    Metadata. It is immutable, apart from a cache of the segments."""
 
     __slots__ = (
         "step", "microbatch", "num_microbatches", "loss_tokens", "step_loss_tokens", "shapes", "broadcast_source",

@@ -1,4 +1,4 @@
-"""Refuse frameworks that would split, skip or block batches, which are split over the ranks already."""
+"""Refuse frameworks that would split, skip or block batches. Millrace has split the batches over the ranks already."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _is_torch_worker() -> bool:
 
 
 def _sharing(reader: Any) -> Optional[str]:
-    """Return how an object of Accelerate or Transformers would share batches; None if it does not, or has one rank."""
+    """Return the way in which an object of Accelerate or Transformers shares batches. Return None if it shares none."""
     kinds = {kind.__name__ for kind in type(reader).__mro__}
     ranks = getattr(reader, "num_processes", None) or getattr(getattr(reader, "state", None), "num_processes", None)
     if ranks == 1:

@@ -1,4 +1,4 @@
-"""One wait of the trainer: how long it may last, when it is logged, and when it is hopeless."""
+"""One wait of the trainer: its limit and its log messages."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ._where import is_abandoned, outcome, refuse_unserved
 
 log = logging.getLogger("millrace")
 
-PATIENCE = 30.0  # seconds that a run may be without an `up` before it counts as dead
-STAY = 1.0  # the same if `up` has written how the run ended, or if this rank has consumed everything
+PATIENCE = 30.0  # a run without an `up` counts as dead after so many seconds
+STAY = 1.0  # the same if `up` has written the run's outcome, or if this rank has consumed everything
 SAY_FIRST, SAY_MOST = 2.0, 60.0  # seconds of waiting until the first log message; the pause doubles up to SAY_MOST
 PAUSE_FIRST, PAUSE_MOST = 0.005, 0.25  # seconds between attempts to connect
-ASK_FIRST = 0.2  # seconds without a socket until another socket is asked whether the run serves this rank
+ASK_FIRST = 0.2  # seconds without a socket until refuse_unserved asks another socket
 
 
 class Limits(NamedTuple):
-    """How long a loader waits for `millrace up`, in seconds."""
+    """The limits of a loader's wait for `millrace up`, in seconds."""
 
-    wait: float  # for the first one
-    patience: float  # for the next one, after one was killed
+    wait: float  # for the first `up`
+    patience: float  # for the next `up`, after one was killed
 
 
 class Patience:
@@ -34,16 +34,16 @@ class Patience:
 
     def __init__(self, path: str, limits: Limits, goal: Callable[[], str], arrived: bool, complete: bool) -> None:
         self.arrived = arrived
-        self.left = False  # the sidecar has said that it leaves and another one comes
+        self.left = False  # the sidecar has sent LEAVING: another one comes
         self._path, self._limits, self._goal, self._complete = path, limits, goal, complete
         self._began = time.monotonic()
         self._say, self._ask, self._pause = SAY_FIRST, ASK_FIRST, PAUSE_FIRST
-        self._alone: Optional[float] = None  # since when there is no `up`
+        self._alone: Optional[float] = None  # the time at which `up` was found missing
         self._lost = 0
         self._said = False
 
     def lost(self, why: Lost) -> None:
-        """Note that a connection broke. After the first loss the next connection may be made at once."""
+        """Note that a connection broke. After the first loss, return at once; after each later one, pause first."""
         log.debug("connection to %s %s: %s", self._path, "left" if self.left else "lost", why)
         if self._lost > 0:
             if isinstance(why, OutOfStep):
@@ -54,7 +54,7 @@ class Patience:
         self._lost += 1
 
     def ask(self, conn: Connection) -> None:
-        """After a while without messages: send delayed releases, and ask the sidecar why the batch is late."""
+        """Send delayed releases. If a log message is due, ask the sidecar for the reason of the wait."""
         conn.flush()
         if self._is_due():
             conn.send(wire.pack(wire.WAIT))
@@ -64,13 +64,13 @@ class Patience:
         log.warning("waiting for %s for %.0f s: %s", self._goal(), time.monotonic() - self._began, status)
 
     def over(self) -> None:
-        """The wait is over."""
+        """Log the end of the wait if its beginning was logged."""
         if self._said:
             log.warning("waiting is over after %.1f s", time.monotonic() - self._began)
 
     def pause(self) -> None:
-        """Wait a little for the socket. Raise Abandoned if no `up` is left to bring it, and StartError if it will never
-        come."""
+        """Wait a little for the socket. Raise Abandoned if no `up` can bring it, and StartError if the run does not
+        serve this rank."""
         now = time.monotonic()
         if not is_abandoned(self._path):
             self._alone = None
@@ -86,7 +86,7 @@ class Patience:
         self._rest()
 
     def _stay(self) -> float:
-        """Return for how many seconds to wait without an `up`, which somebody may be starting again."""
+        """Return the limit of the wait for another `up`, in seconds."""
         if not self.arrived:
             return self._limits.wait
         if self._complete or outcome(self._path):
@@ -100,7 +100,7 @@ class Patience:
         return f"no `millrace up` serves {directory}: start `millrace up MIXTURE --ranks N --run-dir {directory}`"
 
     def _is_due(self) -> bool:
-        """Return whether the wait is due to be logged (again)."""
+        """Return whether the next log message is due."""
         if time.monotonic() - self._began < self._say:
             return False
         self._say = min(self._say * 2, self._say + SAY_MOST)

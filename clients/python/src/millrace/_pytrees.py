@@ -11,8 +11,7 @@ _registered: Set[str] = set()
 
 
 def register_trees() -> None:
-    """Register Batch with each tree library that was imported since the last call. It is cheap: call it for every
-    batch."""
+    """Register Batch with each tree library that was imported since the last call. A call for every batch is cheap."""
     for name, register in _LIBRARIES.items():
         if name not in _registered and name in sys.modules:
             _registered.add(name)
@@ -24,8 +23,7 @@ def _flatten(batch: Batch) -> Tuple[Tuple[Any, ...], "Context"]:
 
 
 class Context:
-    """A batch without its tensors. Two of them are equal if they have the same names: trees are compared by
-    structure."""
+    """A batch without its tensors. Two contexts are equal if they have the same names: trees compare by structure."""
 
     __slots__ = ("names", "empty")
 

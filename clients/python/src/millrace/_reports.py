@@ -1,4 +1,4 @@
-"""Measurements of a trainer: losses by source, and times of microbatches. Sending never waits, and may lose them."""
+"""Measurements of a trainer: losses by source, and times of microbatches. Sending never waits. A report may be lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST = 500  # entries of one report
 
 
 class Reports:
-    """Gathers measurements and hands them to `send(step, json)`."""
+    """Gathers measurements and calls `send(step, json)` with them."""
 
     def __init__(self, send: Callable[[int, bytes], None]) -> None:
         self._send = send

@@ -30,14 +30,14 @@ class Slice(NamedTuple):
 
     part: int  # number of this rank's slice; 0 if the segment is not split over data-parallel ranks
     parts: int  # data-parallel ranks that share the segment; 0: it is not split
-    holder: Optional[int]  # context-parallel rank that alone has the whole segment; None: each has a slice, or one rank
+    holder: Optional[int]  # context-parallel rank that has the whole segment; None: no single one does, or there is one
 
 
 def content_digest(segments: Iterable[Segment]) -> str:
     """Return the content digest of a step as 32 hex digits.
 
-    `segments` are those of all microbatches of the step on all ranks, in any order. A segment that several ranks have
-    counts once. The digest is equal under every topology."""
+    `segments` has the segments of all microbatches of the step on all ranks, in any order. A segment that several ranks
+    have counts once. The digest is equal under every topology."""
     h = hashlib.blake2b(digest_size=16)
     places = {(s.source.encode(), s.ordinal, s.offset, s.length) for s in segments}
     for source, ordinal, offset, length in sorted(places):

@@ -7,8 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 
 class State(NamedTuple):
-    """The run's state after one batch. `text` is shared by all batches of a step and parsed only when it is asked
-    for."""
+    """The run's state after one batch. All batches of a step share `text`. Only `to_dict` parses it."""
 
     text: bytes  # JSON: the state before the batch's step; after it if the batch is the step's last
     middle: Optional[Tuple[int, str]]  # in the middle of a step: the next microbatch, and the step's placement digest

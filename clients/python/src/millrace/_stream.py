@@ -25,20 +25,20 @@ AWAY = (
 
 
 class Place(NamedTuple):
-    """The position of this rank after the last batch that it was given. It is replaced as a whole, so that an
-    interrupted `next` leaves no half of it."""
+    """The position of this rank after the last batch that `next` returned. It is replaced as a whole, so that an
+    interrupt of `next` leaves either the old or the new position."""
 
     next: Tuple[int, int, int]  # attempt, step and microbatch of the next batch
     state: State
-    uncommitted: Optional[int] = None  # the step whose last batch was given and whose commit was not sent
-    last: bool = False  # the last batch was the run's last on this rank
+    uncommitted: Optional[int] = None  # a step without commit, after its last batch was returned
+    last: bool = False  # the returned batch was the run's last on this rank
 
 
 class Start(NamedTuple):
     """The start that the trainer declares."""
 
     kind: Optional[str]  # None, "fresh" or "latest"
-    state: Optional[Dict[str, Any]] = None  # comes before kind
+    state: Optional[Dict[str, Any]] = None  # replaces kind
     override: Tuple[str, ...] = ()
 
     def hello(self) -> Dict[str, Any]:
@@ -57,14 +57,14 @@ class Stream:
         self.place: Optional[Place] = None  # None until the run has begun
         self.ended = False
         self.closed = False  # another thread may set it while this one waits
-        self.saved: Optional[int] = None  # the newest step whose checkpoint is durable
+        self.saved: Optional[int] = None  # the newest step with a durable checkpoint
         self.frames = Frames(tensors)
         self.axes: Tuple[Dict[str, int], Dict[str, int]] = ({}, {})  # topology, coordinates
         self.connections = 0
         self.waited = 0.0  # seconds
         self._limits = limits
         self._failure: Optional[RunError] = None
-        self._source: Optional[int] = None  # the rank that has the tensors
+        self._source: Optional[int] = None  # the rank that broadcasts the tensors; None: this rank has them
         self._alerts: List[Tuple[str, str]] = []
 
     def restart(self, start: Start) -> None:
@@ -170,7 +170,7 @@ class Stream:
             expected = None if place is None else place.next
             raise OutOfStep(f"batch {header.attempt}/{header.step}/{header.microbatch} came, {expected} was next")
         batch, state = self.frames.read(conn, header, body, place.state, self._source)
-        # From here on the batch counts as given.
+        # From here on the batch counts as returned.
         if header.microbatch + 1 < header.microbatches:
             self.place = Place((header.attempt, header.step, header.microbatch + 1), state)
         else:
@@ -202,7 +202,7 @@ class Stream:
     # Connecting.
 
     def _open(self, patience: Patience) -> Connection:
-        """Connect and declare where this rank starts or continues. Return when every rank has done so."""
+        """Connect and declare this rank's start, or its position. Return after every rank has declared its start."""
         hit("client/connect/before")
         while True:
             try:
@@ -250,7 +250,7 @@ class Stream:
             self.place = Place(here, read_begin(begin["state"]))
         elif self.place.next != here:
             raise OutOfStep(f"the run continues at {here}, this rank is at {self.place.next}")
-        # A rank that continues at a step has thereby committed all steps before it.
+        # A rank that continues at a step thereby commits all earlier steps.
         self.place = self.place._replace(uncommitted=None)
 
     @staticmethod

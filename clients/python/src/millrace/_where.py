@@ -1,4 +1,4 @@
-"""Find the socket, and find out whether a process is left that can bring it back."""
+"""Find the socket of a rank. If it is missing, find out whether a `millrace up` can bring it back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_PATH = 107  # bytes of a socket path, less the final zero
 def find_socket(path: Optional[str]) -> str:
     """Return the absolute path of the socket: `path`, else MILLRACE_SOCKET, else MILLRACE_RUN_DIR.
 
-    A run directory stands for the socket of LOCAL_RANK in it. Raises ValueError if none is given."""
+    For a run directory, the socket is that of LOCAL_RANK (0 if unset). Raises ValueError if none is given."""
     path = path or os.environ.get("MILLRACE_SOCKET") or os.environ.get("MILLRACE_RUN_DIR")
     if not path:
         raise ValueError(
@@ -38,7 +38,7 @@ def rank_of(path: str) -> int:
 
 
 def dial(path: str) -> socket.socket:
-    """Return a connected socket. A path that is too long for a socket address is reached through its directory."""
+    """Return a connected socket. If the path is too long for a socket address, connect through its directory."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         if len(os.fsencode(path)) <= MAX_PATH:
@@ -56,8 +56,7 @@ def dial(path: str) -> socket.socket:
 
 
 def is_abandoned(path: str) -> bool:
-    """Return whether no `millrace up` is alive for the run directory. A living one holds a lock (flock) on the
-    directory."""
+    """Return whether no `millrace up` is alive for the run directory. A living `up` holds a lock (flock) on it."""
     try:
         directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -72,7 +71,7 @@ def is_abandoned(path: str) -> bool:
 
 
 def outcome(path: str) -> str:
-    """Return how the run ended, from the file that `up` wrote, or an empty string."""
+    """Return the reason of the run's end from the file that `up` wrote, or an empty string."""
     try:
         with open(os.path.join(os.path.dirname(path), "outcome.json"), encoding="utf-8") as f:
             told = json.load(f)
@@ -85,10 +84,10 @@ ASK_WITHIN = 2  # seconds for another rank's socket to answer
 
 
 def refuse_unserved(path: str) -> None:
-    """Raise StartError if the run serves other ranks and not that of `path`.
+    """Raise StartError if the run serves other ranks, but not the rank of `path`.
 
-    Any socket of the run knows which ranks it serves. It is asked by a HELLO for this rank, which only this rank's own
-    socket would take. Nothing is raised while no socket answers, or if this rank's socket is merely late."""
+    Send a HELLO for this rank to another rank's socket. That socket refuses it; the kind of its ERROR shows whether the
+    run serves this rank. Raise nothing if no socket answers, or if this rank's socket is only late."""
     directory, rank = os.path.dirname(path), rank_of(path)
     if rank == wire.ANY_RANK:
         return
@@ -105,7 +104,7 @@ def refuse_unserved(path: str) -> None:
 
 
 def _ask(path: str, rank: int) -> Optional[str]:
-    """Return why the run does not serve a rank; None if it does, or if no sidecar answers."""
+    """Return the reason why the run does not serve a rank. Return None if it does, or if no sidecar answers."""
     try:
         with dial(path) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", ASK_WITHIN, 0))

@@ -214,6 +214,18 @@ func TestFileChangedBetweenRuns(t *testing.T) {
 	}
 }
 
+// TestLongerFileIsAnotherShard: no index was kept for a file with other ends, so a new run reads it.
+func TestLongerFileIsAnotherShard(t *testing.T) {
+	x := newScene(t, "jsonl")
+	if err := x.read(); err != nil {
+		t.Fatal(err)
+	}
+	x.write(append(bytes.Clone(x.whole), "{\"text\": \"one more\"}\n"...))
+	if err := x.read(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestTokenFileChangedBetweenRuns: a token file has no digest of all bytes unless check --deep kept one. Without it a
 // modified file is refused, and a copy with the same time is compared by samples.
 func TestTokenFileChangedBetweenRuns(t *testing.T) {

@@ -105,7 +105,7 @@ func (g *Guard) Admit(ctx context.Context, shard millrace.Shard) error {
 	case known && seen.Knows(now), g.group.Evidence.CoversAll(now):
 	case compare != nil:
 		return g.compareContent(ctx, compare, now, was)
-	case here:
+	case known && here:
 		return g.compareSample(now, was, seen.Sample)
 	default:
 		g.doubt.Store(g.group.Evidence.HasIndex(shard))

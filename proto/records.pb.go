@@ -174,7 +174,7 @@ type Manifest struct {
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Format        string                 `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
 	Shuffle       string                 `protobuf:"bytes,3,opt,name=shuffle,proto3" json:"shuffle,omitempty"` // the order that the files allow
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`         // why it is not the one that was asked for
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`         // the reason if this is not the configured order
 	Shards        []*Shard               `protobuf:"bytes,5,rep,name=shards,proto3" json:"shards,omitempty"`
 	Fingerprint   []byte                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -413,7 +413,7 @@ func (x *Quarantine) GetOrdinal() uint64 {
 	return 0
 }
 
-// Assignments are columns with one entry for each segment of a plan, in (rank, microbatch, row, start) order.
+// Assignments has columns with one entry for each segment of a plan, in (rank, microbatch, row, start) order.
 type Assignments struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Source     []uint32               `protobuf:"varint,1,rep,packed,name=source,proto3" json:"source,omitempty"`
@@ -719,7 +719,7 @@ func (x *Plan) GetMicroBatch() uint32 {
 	return 0
 }
 
-// Placing holds the settings that decide where segments go. When one changes, the run opens a new attempt.
+// Placing holds the settings that decide the placement of segments. When one changes, the run opens a new attempt.
 type Placing struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ranks         uint32                 `protobuf:"varint,1,opt,name=ranks,proto3" json:"ranks,omitempty"`
@@ -733,7 +733,7 @@ type Placing struct {
 	Pp            uint32                 `protobuf:"varint,9,opt,name=pp,proto3" json:"pp,omitempty"`
 	Stages        []uint32               `protobuf:"varint,20,rep,packed,name=stages,proto3" json:"stages,omitempty"` // rows of a microbatch in each further stage
 	CpLocal       uint32                 `protobuf:"varint,30,opt,name=cp_local,json=cpLocal,proto3" json:"cp_local,omitempty"`
-	Group         uint32                 `protobuf:"varint,31,opt,name=group,proto3" json:"group,omitempty"` // data-parallel ranks that are balanced among themselves; 0: all
+	Group         uint32                 `protobuf:"varint,31,opt,name=group,proto3" json:"group,omitempty"` // number of data-parallel ranks that are balanced together; 0: all
 	Split         string                 `protobuf:"bytes,32,opt,name=split,proto3" json:"split,omitempty"`  // canonical text of the rule that splits documents; empty: none is split
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1118,8 +1118,8 @@ type Mixed struct {
 	//	*Mixed_Costs
 	Change        isMixed_Change `protobuf_oneof:"change"`
 	By            string         `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`         // "mix", or the name of an adaptive policy
-	Why           string         `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`       // in words, for people
-	Policy        []byte         `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"` // the adaptive policy's memory after this change
+	Why           string         `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`       // the reason, in words
+	Policy        []byte         `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"` // the adaptive policy's state after this change
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1375,7 +1375,7 @@ func (x *Milestone) GetOver() uint64 {
 	return 0
 }
 
-// Skipped: the documents that steps at_step to `to`, excluded, would have held are skipped.
+// Skipped: the run skips the documents that steps at_step to `to`, excluded, would have held.
 type Skipped struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	To            uint64                 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
@@ -1420,7 +1420,7 @@ func (x *Skipped) GetTo() uint64 {
 	return 0
 }
 
-// Costed: coefficients of a document's cost. They decide places only, never the content of a step.
+// Costed: coefficients of a document's cost. They decide the placement, never the content of a step.
 type Costed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Linear        uint64                 `protobuf:"varint,1,opt,name=linear,proto3" json:"linear,omitempty"`
@@ -2330,7 +2330,7 @@ type Snapshot struct {
 	Term             uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
 	AssignTerm       uint64                 `protobuf:"varint,4,opt,name=assign_term,json=assignTerm,proto3" json:"assign_term,omitempty"`
 	Manifests        []*Manifest            `protobuf:"bytes,5,rep,name=manifests,proto3" json:"manifests,omitempty"`
-	Attempt          *Opened                `protobuf:"bytes,6,opt,name=attempt,proto3" json:"attempt,omitempty"` // the open attempt, its state advanced to the watermark
+	Attempt          *Opened                `protobuf:"bytes,6,opt,name=attempt,proto3" json:"attempt,omitempty"` // the open attempt, with the state at the watermark
 	Acknowledged     uint64                 `protobuf:"varint,7,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	Sealed           []*Plan                `protobuf:"bytes,8,rep,name=sealed,proto3" json:"sealed,omitempty"` // steps from the watermark on: step, content and delta only; the ledger has the rest
 	Ended            *Ended                 `protobuf:"bytes,9,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -2343,8 +2343,8 @@ type Snapshot struct {
 	Chain            []byte                 `protobuf:"bytes,16,opt,name=chain,proto3" json:"chain,omitempty"`                                                                                                                          // of the newest sealed step
 	Holders          []*Assigned            `protobuf:"bytes,17,rep,name=holders,proto3" json:"holders,omitempty"`                                                                                                                      // the primary of each stripe, by (source, stripe)
 	Consumed         map[uint32]uint64      `protobuf:"bytes,18,rep,name=consumed,proto3" json:"consumed,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`                                        // earlier attempts: the watermark when the next attempt was opened
-	QuarantinedBelow map[string]uint64      `protobuf:"bytes,19,rep,name=quarantined_below,json=quarantinedBelow,proto3" json:"quarantined_below,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source: bad records of lower ordinals are counted already
-	Mixed            []*Mixed               `protobuf:"bytes,20,rep,name=mixed,proto3" json:"mixed,omitempty"`                                                                                                                          // as they were journaled
+	QuarantinedBelow map[string]uint64      `protobuf:"bytes,19,rep,name=quarantined_below,json=quarantinedBelow,proto3" json:"quarantined_below,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // per source: quarantined counts the bad records below this ordinal
+	Mixed            []*Mixed               `protobuf:"bytes,20,rep,name=mixed,proto3" json:"mixed,omitempty"`                                                                                                                          // as in the journal
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }

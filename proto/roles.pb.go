@@ -418,7 +418,7 @@ func (x *Opening) GetTotal() int64 {
 	return 0
 }
 
-// Offers are columns with one entry for each ordinal of one stripe, in ordinal order.
+// Offers has columns with one entry for each ordinal of one stripe, in ordinal order.
 type Offers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -567,7 +567,7 @@ func (x *Offers) GetPatches() []uint32 {
 	return nil
 }
 
-// Leaving: the process was asked to leave. It serves on until its stripes are handed over and Bye comes.
+// Leaving: the process was asked to leave. It serves until its stripes are handed over and Bye comes.
 type Leaving struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -612,7 +612,7 @@ func (x *Leaving) GetReason() string {
 	return ""
 }
 
-// Trouble: reading a source fails, and the loader tries again. An empty text says that the trouble is over.
+// Trouble: reading a source fails, and the loader tries again. text is empty when the trouble is over.
 type Trouble struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -949,7 +949,7 @@ func (*LoaderOrder_Promote) isLoaderOrder_Order() {}
 
 func (*LoaderOrder_Drop) isLoaderOrder_Order() {}
 
-// OpenSource: known says that this run has read the source before. The loader then waits for files that are away.
+// OpenSource: known is set if this run has read the source before. The loader then waits for missing files.
 type OpenSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1002,8 +1002,8 @@ func (x *OpenSource) GetKnown() bool {
 	return false
 }
 
-// ReadFrom: read a stripe. A standby follows releases, keeps the head warm, offers nothing and answers fetches of its
-// term.
+// ReadFrom: read a stripe. A standby follows releases, keeps the stripe's first records in memory, offers nothing and
+// answers fetches of its term.
 type ReadFrom struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1096,8 +1096,8 @@ func (x *ReadFrom) GetStandby() bool {
 	return false
 }
 
-// Promote: this loader, the stripe's standby of that term, is its primary from the step on. It offers from `ordinal`
-// on; offers below were made already and may be repeated.
+// Promote: this loader, the stripe's standby of that term, is the stripe's primary from the step on. It offers from
+// `ordinal` on. Lower ordinals were offered before; the loader may offer them again.
 type Promote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1403,7 +1403,7 @@ type FetchRequest struct {
 	Ordinal       []uint64               `protobuf:"varint,5,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
 	Offset        []uint32               `protobuf:"varint,6,rep,packed,name=offset,proto3" json:"offset,omitempty"`
 	Length        []uint32               `protobuf:"varint,7,rep,packed,name=length,proto3" json:"length,omitempty"` // the reply holds one more token if the document continues
-	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these segments; this is no takeover
+	Hedge         bool                   `protobuf:"varint,8,opt,name=hedge,proto3" json:"hedge,omitempty"`          // the primary is late with these segments and stays the primary
 	Again         bool                   `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`          // decoding failed: read the records from the file again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1764,7 +1764,7 @@ func (*SidecarEvent_Present) isSidecarEvent_Event() {}
 
 func (*SidecarEvent_Reported) isSidecarEvent_Event() {}
 
-// SidecarHello opens a sidecar's stream. ranks tells a new orchestrator where each rank of the host stands.
+// SidecarHello opens a sidecar's stream. ranks has the position of each rank of the host, for a new orchestrator.
 // born is the start time of the process in nanoseconds since its host booted.
 type SidecarHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1910,7 +1910,7 @@ func (x *RankPosition) GetServing() bool {
 	return false
 }
 
-// Join declares where a rank's trainer starts.
+// Join declares the start of a rank's trainer.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1920,7 +1920,7 @@ type Join struct {
 	Step          uint64                 `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`
 	Microbatch    uint32                 `protobuf:"varint,6,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
 	Override      []string               `protobuf:"bytes,7,rep,name=override,proto3" json:"override,omitempty"` // identity names that may differ
-	Call          uint64                 `protobuf:"varint,8,opt,name=call,proto3" json:"call,omitempty"`        // answers carry it
+	Call          uint64                 `protobuf:"varint,8,opt,name=call,proto3" json:"call,omitempty"`        // the number of this call; its answer has the same number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2424,7 +2424,7 @@ func (x *SourceLoss) GetTokens() uint64 {
 	return 0
 }
 
-// Present answers a RollCall: the ranks of the host that have begun and whose trainers are connected.
+// Present answers a RollCall: the ranks of the host that have begun and have a connected trainer.
 type Present struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -2857,7 +2857,7 @@ func (x *Welcome) GetMasks() []*Mask {
 	return nil
 }
 
-// Alerts lists all alerts that hold now, for people.
+// Alerts lists all open alerts.
 type Alerts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Alerts        []*Alert               `protobuf:"bytes,1,rep,name=alerts,proto3" json:"alerts,omitempty"`
@@ -3107,7 +3107,7 @@ func (x *Refusal) GetReason() string {
 	return ""
 }
 
-// Loaders is the full directory: which loader serves each stripe. A stripe that is not listed has no loader now.
+// Loaders is the full directory: the loader of each stripe. An unlisted stripe has no loader now.
 type Loaders struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stripes       []*LoaderStripe        `protobuf:"bytes,1,rep,name=stripes,proto3" json:"stripes,omitempty"`
@@ -3322,8 +3322,7 @@ func (x *Standby) GetBeat() string {
 	return ""
 }
 
-// RollCall asks a host which of its ranks are there. The host's earlier messages, of ranks that left, arrive before
-// its answer.
+// RollCall asks a host for its present ranks. The answer comes after the host's earlier messages about ranks that left.
 type RollCall struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Call          uint64                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
@@ -3368,7 +3367,7 @@ func (x *RollCall) GetCall() uint64 {
 	return 0
 }
 
-// Waiting says why the next plan is late, for the trainer's log.
+// Waiting has the reason why the next plan is late, for the trainer's log.
 type Waiting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
@@ -3601,7 +3600,7 @@ func (*MixRequest_Costs) isMixRequest_Change() {}
 
 func (*MixRequest_Calibrate) isMixRequest_Change() {}
 
-// SetWeights: one for each source.
+// SetWeights has one weight for each source.
 type SetWeights struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
@@ -4015,7 +4014,7 @@ func (x *MixChange) GetAttempt() uint32 {
 	return 0
 }
 
-// MixtureStatus: weights in force at the next step to seal, and the changes that were journaled.
+// MixtureStatus has the weights in force at the next step to seal, and the journaled changes.
 type MixtureStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Weights       []*SourceWeight        `protobuf:"bytes,1,rep,name=weights,proto3" json:"weights,omitempty"`
@@ -4374,8 +4373,8 @@ type SourceStatus struct {
 	Stripes       uint32                 `protobuf:"varint,8,opt,name=stripes,proto3" json:"stripes,omitempty"`
 	Unprotected   uint32                 `protobuf:"varint,9,opt,name=unprotected,proto3" json:"unprotected,omitempty"`                  // stripes without a ready standby
 	PassedOver    uint64                 `protobuf:"varint,10,opt,name=passed_over,json=passedOver,proto3" json:"passed_over,omitempty"` // documents without effect: refused by filters, without tokens, or rejected
-	Shuffle       string                 `protobuf:"bytes,11,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                          // the order that the files allow; empty while they are not known
-	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`                                  // why it is not the order that was asked for
+	Shuffle       string                 `protobuf:"bytes,11,opt,name=shuffle,proto3" json:"shuffle,omitempty"`                          // the order that the files allow; empty before the survey of the files
+	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`                                  // the reason if this is not the configured order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4647,7 +4646,7 @@ type LedgerReply struct {
 	Content       []byte                 `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	Placement     []byte                 `protobuf:"bytes,4,opt,name=placement,proto3" json:"placement,omitempty"`
 	Acknowledged  bool                   `protobuf:"varint,5,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
-	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // the full plan is kept: segments holds everything that was asked for
+	Complete      bool                   `protobuf:"varint,6,opt,name=complete,proto3" json:"complete,omitempty"` // the full plan is kept: segments has every requested segment
 	Segments      *Assignments           `protobuf:"bytes,7,opt,name=segments,proto3" json:"segments,omitempty"`
 	Ids           []string               `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`                // by segment
 	Sources       []string               `protobuf:"bytes,9,rep,name=sources,proto3" json:"sources,omitempty"`        // by segment

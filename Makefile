@@ -1,4 +1,4 @@
-# `make` prints the targets. A target names the tools that it needs and cannot find.
+# `make` prints the targets. A target reports each tool that it needs and cannot find.
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-race test-adapters sim lint generate demo chaos mutants fuzz clean
@@ -22,7 +22,7 @@ TORCH_VENV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace/venv-torch
 test-adapters: ## run the client's tests with PyTorch: tensors that share the memory, frameworks that plug in
 	@tools/torch.sh $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider clients/python
-	@# In a run of its own, because it imports torch, and then the client returns tensors.
+	@# In a separate run, because it imports torch, and then the client returns torch tensors.
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider examples/demo/check_torch.py
 
 # TOTALS=docs/campaigns-sim.md appends the totals. Failed seeds are kept, and `make test` replays them.
@@ -74,12 +74,12 @@ bench-handover: build ## hand-over time and trainer CPU for each batch
 	@tools/venv.sh .venv tools/requirements-test.txt
 	.venv/bin/python bench/handover.py
 
-# One seed is one run. FAULTS=1 SEED=N repeats the run of seed N.
+# One seed is one run, so FAULTS=1 SEED=N repeats the run of seed N.
 chaos: ## inject FAULTS (200) faults into real processes, from SEED (1) on; RECORD=1 appends the totals
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	.venv-e2e/bin/python e2e/chaos.py --faults $(or $(FAULTS),200) --seed $(or $(SEED),1) $(if $(RECORD),--record)
 
-mutants: ## break the product in one place at a time; the simulation or the checker must notice. ONLY=name,name
+mutants: ## put one mistake at a time into the product; its judge must notice. ONLY=name,name
 	@tools/venv.sh .venv-e2e e2e/requirements.txt
 	go run ./internal/verify/mutants $(if $(ONLY),-only $(ONLY))
 

@@ -38,10 +38,10 @@ class Chart:
     """One pair of axes."""
 
     lines: List[Line]
-    span: Point  # of x
+    span: Point  # the range of x
     unit: Callable[[float], str]  # formats a value of y
     events: List[Event] = dataclasses.field(default_factory=list)
-    low: Optional[float] = None  # of y; None: the least of the points
+    low: Optional[float] = None  # the least y of the axis; None: the least of the points
     high: Optional[float] = None
     labels: List[Tuple[float, str, str]] = dataclasses.field(
         default_factory=list

@@ -23,7 +23,7 @@ class Size:
     """The sizes of a demo."""
 
     corpus: int  # bytes read of Go, and of Python
-    characters: int  # of each source that the vocabulary is learnt from
+    characters: int  # of each source, for learning the vocabulary
     vocabulary: int
     width: int
     context: int

@@ -81,8 +81,8 @@ func gone(after int) func(int) error {
 	}
 }
 
-// TestADeadPrimaryIsReplacedAtOnce: the standby is asked for the rest under its own term, and then for everything.
-// Every orchestrator is told until its directory agrees. An older directory changes nothing.
+// TestADeadPrimaryIsReplacedAtOnce: the standby gets the requests for the rest under its own term, and then all
+// requests. The switch is reported to every orchestrator until a directory agrees. An older directory changes nothing.
 func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -98,7 +98,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 		!strings.Contains(s.Reason, "l1") {
 		t.Fatalf("the orchestrator was told %v", s)
 	}
-	x.directory(pair(4, "l1", 5, "l2")) // it does not know of the switch yet
+	x.directory(pair(4, "l1", 5, "l2")) // from before the switch
 	w.fetches(webPlan(t, 1))
 	w.orchestrate()
 	x = w.orch.next(t)
@@ -107,7 +107,7 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	}
 	x.directory(pair(4, "l1", 0, ""))
 	w.fetches(webPlan(t, 2))
-	x.directory() // its state is even older
+	x.directory() // from even earlier
 	w.fetches(webPlan(t, 3))
 	if n := len(first.requests()); n != 1 {
 		t.Errorf("the dead one was asked %d times", n)
@@ -122,8 +122,8 @@ func TestADeadPrimaryIsReplacedAtOnce(t *testing.T) {
 	w.begin(x, 0, 1, 0) // the join comes first: the switch is not reported again
 }
 
-// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost the standby before it knew of the switch, and names it
-// again under a new term. The primary has a lower term than the standby had here, and is not asked again.
+// TestAStandbyThatWasFencedAfterTheSwitch: the orchestrator lost the standby before the report of the switch arrived,
+// and names it again under a new term. The primary's term is lower than the standby's old term: it gets no request.
 func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = gone(6) })
@@ -146,7 +146,7 @@ func TestAStandbyThatWasFencedAfterTheSwitch(t *testing.T) {
 	}
 }
 
-// TestASilentPrimaryIsReplaced: it neither answers nor ends.
+// TestASilentPrimaryIsReplaced: the primary neither answers nor ends its stream.
 func TestASilentPrimaryIsReplaced(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	stopped := make(chan struct{})
@@ -166,8 +166,8 @@ func TestASilentPrimaryIsReplaced(t *testing.T) {
 	}
 }
 
-// TestTwoSlowLoadersDoNotChaseEachOther: neither loader beats while it works, for longer than is allowed at first, and
-// each begins anew when it is asked. The rows still come, after a few switches.
+// TestTwoSlowLoadersDoNotChaseEachOther: each loader works without a beat for longer than the first limit, and begins
+// again at each request. The rows still come, after a few switches.
 func TestTwoSlowLoadersDoNotChaseEachOther(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	slow := func(n int) error {
@@ -222,7 +222,8 @@ func hang(here bool, until <-chan struct{}) error {
 	return nil
 }
 
-// TestALivePrimaryIsNotReplaced, however long it takes. Heartbeats are looked at only while requests are in flight.
+// TestALivePrimaryIsNotReplaced even if its reply takes long. The watcher looks at heartbeats only while requests are
+// in flight.
 func TestALivePrimaryIsNotReplaced(t *testing.T) {
 	w, _, first, second, p := duo(t)
 	page, err := w.pages.Create("l1.beat")
@@ -250,8 +251,8 @@ func TestALivePrimaryIsNotReplaced(t *testing.T) {
 	}
 }
 
-// TestASilentPrimaryWithoutStandbyIsWaitedFor: the wait names it, and the fetch continues when it wakes. A standby that
-// comes meanwhile is asked at once.
+// TestASilentPrimaryWithoutStandbyIsWaitedFor: the reason of the wait names the primary, and the fetch continues when
+// the primary answers. A standby that comes meanwhile gets the requests at once.
 func TestASilentPrimaryWithoutStandbyIsWaitedFor(t *testing.T) {
 	for _, wakes := range []bool{true, false} {
 		t.Run(fmt.Sprint(wakes), func(t *testing.T) {
@@ -307,8 +308,8 @@ func hedging(t *testing.T) (w *world, first, second *store, p *millrace.Plan, re
 	return w, first, second, p, release
 }
 
-// TestALateReplyIsHedged: the standby is asked for missing rows only, no loader is replaced, and hedges stay within the
-// pace.
+// TestALateReplyIsHedged: the standby gets requests for missing rows only. No loader is replaced, and the pace limits
+// the hedges.
 func TestALateReplyIsHedged(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	w.fetches(p)
@@ -330,7 +331,7 @@ func TestALateReplyIsHedged(t *testing.T) {
 	}
 }
 
-// TestAHedgeThatFailsChangesNothing: the standby is dead or cannot read, and the late loader is still asked.
+// TestAHedgeThatFailsChangesNothing: the standby is dead or cannot read, and the late loader still answers.
 func TestAHedgeThatFailsChangesNothing(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -363,7 +364,7 @@ func TestCopiesThatDifferEndTheRun(t *testing.T) {
 	w, first, second, p, release := hedging(t)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
-	// Both loaders give the late row, one of them with other tokens, and then nothing more.
+	// Both loaders send the late row, one loader with other tokens. Then both send nothing more.
 	first.set(func() {
 		first.fault = func(n int) error { return errors.Join(hang(n == 5, release), hang(n == 6, over)) }
 	})
@@ -410,8 +411,8 @@ func TestABadReadingIsRepeated(t *testing.T) {
 	}
 }
 
-// TestTwoBadReadingsAreMasked: the report reaches each orchestrator until one masks the segment. It is not asked for
-// again.
+// TestTwoBadReadingsAreMasked: the report reaches each orchestrator until one masks the segment. Later fetches do not
+// request the segment.
 func TestTwoBadReadingsAreMasked(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	p.Assignments[8].Segment = p.Assignments[7].Segment // the document's next segment
@@ -462,7 +463,7 @@ func TestTwoBadReadingsAreMasked(t *testing.T) {
 	}
 }
 
-// TestMasksOfBeforeAreKnown from the welcome. A host that could read a segment masks it too.
+// TestMasksOfBeforeAreKnown: they come with the welcome. A host that can read a masked segment masks it too.
 func TestMasksOfBeforeAreKnown(t *testing.T) {
 	w, x, first, _, p := duo(t)
 	a := p.Assignments[3]
@@ -480,7 +481,7 @@ func TestMasksOfBeforeAreKnown(t *testing.T) {
 	}
 }
 
-// TestAHostsOwnFaultIsNoBadSample: the standby gives the rows that the loader cannot read, and stays the standby.
+// TestAHostsOwnFaultIsNoBadSample: the standby sends the rows that the loader cannot read, and stays the standby.
 func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	w, x, first, second, p := duo(t)
 	first.set(func() { first.fault = func(int) error { return errors.New("read a.jsonl: input/output error") } })
@@ -496,8 +497,8 @@ func TestAHostsOwnFaultIsNoBadSample(t *testing.T) {
 	w.begin(x, 0, 1, 0) // no event came before the join
 }
 
-// TestConnectionsFollowTheDirectory: a loader that left it is disconnected, and a standby is connected before it is
-// needed.
+// TestConnectionsFollowTheDirectory: the link closes the connection to a loader that left the directory. It connects to
+// a standby before it needs the standby.
 func TestConnectionsFollowTheDirectory(t *testing.T) {
 	w, x, _, _, _ := duo(t)
 	connected := func() (addresses []string) {
@@ -539,7 +540,7 @@ func TestAlertsArePassedOn(t *testing.T) {
 	}
 }
 
-// TestPaceIsOfTheStripesOwn: the stripe's own replies decide when one is late, and twenty requests pay for a hedge.
+// TestPaceIsOfTheStripesOwn: the stripe's own replies decide when a reply is late. Twenty requests pay for a hedge.
 func TestPaceIsOfTheStripesOwn(t *testing.T) {
 	p := newPace()
 	for range paceKnown - 1 {

@@ -81,7 +81,7 @@ func newWorld(t *testing.T, ranks int) (*world, *session) {
 	return w, w.orch.next(t)
 }
 
-// ctx ends with the test or when patience does.
+// ctx ends with the test or after patience.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.t.Cleanup(cancel)
@@ -310,10 +310,10 @@ type store struct {
 
 	mu    sync.Mutex
 	asked [][]uint64                // ordinals of each request
-	reqs  []*proto.FetchRequest     // likewise
+	reqs  []*proto.FetchRequest     // the requests, in the order of asked
 	bad   map[uint64]int            // number of readings of an ordinal that fail
-	other map[uint64]bool           // ordinals that have other tokens here
-	fault func(answered int) error  // returns the error after so many rows of a request; nil: none
+	other map[uint64]bool           // ordinals with other tokens than in the other stores
+	fault func(answered int) error  // returns the error of a request after so many rows; nil: no error
 	spoil func(raw []byte) []byte   // damages a reply
 	more  func(ordinal uint64) bool // whether a document continues after its segment
 }
@@ -382,7 +382,7 @@ func (s *store) Fetch(req *proto.FetchRequest, stream proto.Loader_FetchServer) 
 	return wire.ToStatus(bad)
 }
 
-// fails reports whether this reading of an ordinal fails, and counts it.
+// fails counts a reading of an ordinal and reports whether it fails.
 func (s *store) fails(ordinal uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

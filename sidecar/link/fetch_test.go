@@ -84,7 +84,7 @@ func TestFetchGathersSourcesAndStripes(t *testing.T) {
 	for _, s := range []*store{code, web0, web1} {
 		s.more = func(o uint64) bool { return o/7%4 == 0 }
 	}
-	// The part of another rank is not for this host.
+	// This host does not fetch the part of another rank.
 	p.Assignments = append(p.Assignments,
 		millrace.Assignment{Segment: millrace.Segment{Source: 0, Ordinal: 999, Length: 1}, Rank: 1})
 	eventually(t, func() bool { return w.link.dir.served("web") == 2 })
@@ -152,7 +152,7 @@ func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 	web.server.Stop()
 	x.directory(stripe("code", 0, 1, 3, "l0"))
 	next := newStore(w, "l9", 1, 8)
-	// not its term yet: it refuses, and is asked again
+	// its term is not valid yet: it refuses, and the fetch asks it again
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 7, "l9"))
 	eventually(t, func() bool { return len(next.requests()) > 0 })
 	x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 8, "l9"))
@@ -168,7 +168,7 @@ func TestALoaderThatDiesIsReplacedForTheRest(t *testing.T) {
 	}
 }
 
-// TestADeadStripeDoesNotStopTheOthers: the rows of other stripes are taken while one has no loader.
+// TestADeadStripeDoesNotStopTheOthers: the rows of other stripes arrive while one stripe has no loader.
 func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	w, x := newWorld(t, 1)
 	x.welcome("code", "web")
@@ -200,7 +200,7 @@ func TestADeadStripeDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-// TestAFinalErrorEndsTheRun: each orchestrator is told.
+// TestAFinalErrorEndsTheRun: the error is reported to each orchestrator.
 func TestAFinalErrorEndsTheRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -236,7 +236,7 @@ func TestAFinalErrorEndsTheRun(t *testing.T) {
 			web.fault, web.spoil = c.fault, c.spoil
 			x.directory(stripe("code", 0, 1, 3, "l0"), stripe("web", 0, 1, 4, "l1"))
 			eventually(t, func() bool { return w.link.dir.served("web") == 1 })
-			w.orch.server.Stop() // no orchestrator hears of it at first
+			w.orch.server.Stop() // no orchestrator receives the first report
 			_, err := w.fetch(wide(t))
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v", err)
@@ -308,7 +308,7 @@ func TestDamagedPayloadNeverPanics(t *testing.T) {
 	}
 }
 
-// try takes a reply that may be damaged. The result is an error, or rows of the planned lengths.
+// try decodes a reply that may be damaged. The result is an error, or rows of the planned lengths.
 func try(t *testing.T, plan *millrace.Plan, raw []byte) {
 	t.Helper()
 	decoder, err := reply.NewDecoder()

@@ -68,7 +68,8 @@ func TestARankJoinsAndBegins(t *testing.T) {
 	w.begin(x, 0, 2, 9)
 }
 
-// TestAHostNamesItsPresentRanks: those that have begun, without those that left or were gone before their answer came.
+// TestAHostNamesItsPresentRanks: these are the ranks that have begun, without ranks that left or were gone before their
+// answer came.
 func TestAHostNamesItsPresentRanks(t *testing.T) {
 	w, x := newWorld(t, 3)
 	x.welcome("web")
@@ -110,7 +111,7 @@ func TestPlansAreGivenOnce(t *testing.T) {
 	if _, err := w.link.Plan(w.ctx(), 1, 2); err != io.EOF {
 		t.Fatalf("beyond the end: %v", err)
 	}
-	x.plan(planOf(2, 1)) // the next attempt: the plans and the end of the last one are forgotten
+	x.plan(planOf(2, 1)) // the next attempt: the link drops the plans and the end of the last one
 	eventually(t, func() bool { _, err := w.link.Plan(w.ctx(), 1, 1); return err != nil })
 	var run *sidecar.RunError
 	if _, err := w.link.Plan(w.ctx(), 1, 1); !errors.As(err, &run) ||
@@ -240,7 +241,7 @@ func TestWaitingIsSaidInWords(t *testing.T) {
 	eventually(t, func() bool { return w.link.Waiting() == "" })
 }
 
-// TestAStoppedOrchestratorIsNamed, although its streams do not end.
+// TestAStoppedOrchestratorIsNamed although its streams stay open.
 func TestAStoppedOrchestratorIsNamed(t *testing.T) {
 	w, _ := newWorld(t, 1)
 	w.orch.stopped.Store(true)
@@ -276,7 +277,7 @@ func TestALinkThatIsReplacedLeaves(t *testing.T) {
 	}
 }
 
-// TestPlansAreKeptForTheSlowestRank, and for a rank that has not begun.
+// TestPlansAreKeptForTheSlowestRank and for a rank that has not begun.
 func TestPlansAreKeptForTheSlowestRank(t *testing.T) {
 	w, x := newWorld(t, 2)
 	w.begin(x, 0, 1, 0)

@@ -141,7 +141,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	}
 }
 
-// TestPoolAgainstModel: with any releases, a frame is never handed out twice, and only exact releases count.
+// TestPoolAgainstModel: with any releases, Acquire never returns a busy frame, and only exact releases count.
 func TestPoolAgainstModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := NewPool(3, 0)

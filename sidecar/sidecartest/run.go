@@ -25,7 +25,7 @@ type Config struct {
 	Pad          int // multiple to which segments are padded; 0: 1
 	Microbatches int // of each rank
 	Rows, Length int // of a microbatch
-	Longer       int // from this step on rows are twice as long, and each is a microbatch; 0: never
+	Longer       int // from this step on, rows are twice as long, with one row in each microbatch; 0: never
 	Layout       millrace.Layout
 	Dtype        millrace.TokenDtype
 	StateBytes   int  // the state is padded to about this size

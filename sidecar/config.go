@@ -61,7 +61,7 @@ const (
 	Pushed    EventKind = "pushed"    // the frame's descriptor is about to be sent
 	Released  EventKind = "released"  // the trainer gave a frame back
 	Stale     EventKind = "stale"     // a release named no lent frame and was ignored
-	Committed EventKind = "committed" // upstream has noted that the trainer consumed Slot.Step
+	Committed EventKind = "committed" // upstream has noted the trainer's commit of Slot.Step
 	Saved     EventKind = "saved"     // the trainer's checkpoint of Slot.Step is durable
 	Ended     EventKind = "ended"     // the rank has consumed the run
 	Failed    EventKind = "failed"    // the connection ends with ERROR for Reason

@@ -10,7 +10,8 @@ import (
 type Commit struct {
 	Records []Record // appended to the journal in this order; their Index is ignored
 	Plans   []Plan   // sealed steps for the ledger
-	// LedgerIndex is kept for ever. An entry replaces an earlier one with its key.
+	// LedgerIndex holds index entries, which the store keeps for ever. An entry replaces an earlier one with the same
+	// key.
 	LedgerIndex []IndexEntry
 }
 
@@ -19,7 +20,7 @@ func (c Commit) isEmpty() bool {
 	return len(c.Records) == 0 && len(c.Plans) == 0 && len(c.LedgerIndex) == 0
 }
 
-// gather writes the commit into a batch, as the continuation of a journal, and returns the index of its last record.
+// gather adds the commit to a batch that continues a journal. It returns the journal's last index after the commit.
 func (c Commit) gather(batch *pebble.Batch, j *journal, l ledger) (last uint64, err error) {
 	last, err = j.append(batch, c.Records)
 	if err == nil {
@@ -62,7 +63,7 @@ func (c Commit) validate() error {
 	return nil
 }
 
-// size estimates the bytes of the batch.
+// size estimates the bytes of the commit's batch.
 func (c Commit) size() int {
 	const around = 64 // key, header, batch framing
 	n := around

@@ -78,8 +78,8 @@ func (x *scissors) do(t *testing.T, f func() error) {
 
 // TestCrashAnywhere cuts the power before every write, sync, rename, link, create and remove of a history. The history
 // has every operation of a store: creation, commits, snapshots, flushes, truncations, dropped plans and snapshots,
-// compactions and reopenings. An operation that had returned must be in the store. One that had not must be in it as a
-// whole or not at all. The store must verify.
+// compactions and reopenings. An operation that had returned must be in the store. An operation that had not returned
+// must be in the store as a whole or not at all. The store must verify.
 func TestCrashAnywhere(t *testing.T) {
 	x := &scissors{disk: disktest.NewMemory()}
 	watched := disk.New(errorfs.Wrap(x.disk.FS(), x), 0)

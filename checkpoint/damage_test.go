@@ -121,7 +121,7 @@ func TestWrongStructure(t *testing.T) {
 		"other plan": {func(t *testing.T, s *Store) {
 			k := stepKey(tagPlan, key(2))
 			put(t, s, k, encodeBare(k, []byte("another")))
-		}, "not the plan its ledger entry was written for", true},
+		}, "its ledger entry was written for another plan", true},
 		"entry from the future": {func(t *testing.T, s *Store) {
 			k := stepKey(tagEntry, key(9))
 			put(t, s, k, encodeEntry(k, Entry{Index: 99}))

@@ -89,7 +89,7 @@ func (c *cursor) step(move func() bool) (ok bool) {
 	return ok && c.err == nil
 }
 
-// key and value are valid until the next step; neither may be called before one has returned true.
+// key and value are valid until the next move. The caller must not call them before next or last has returned true.
 func (c *cursor) key() []byte { return c.it.Key() }
 
 func (c *cursor) value() (v []byte) {
@@ -101,7 +101,7 @@ func (c *cursor) value() (v []byte) {
 	return v
 }
 
-// close returns the first error met on the way.
+// close ends the walk and returns its first error.
 func (c *cursor) close() error {
 	if c.it == nil {
 		return c.err

@@ -25,12 +25,13 @@ const (
 type DumpOptions struct {
 	// JSON asks for one JSON object a line instead of text.
 	JSON bool
-	// Describe, if set, turns a body into a few words. The argument what is "snapshot", "record", "entry", "plan" or
+	// Describe, if set, turns a body into a few words. Its first argument is "snapshot", "record", "entry", "plan" or
 	// "indexEntry". kind is a record's Kind, else 0. For an entry, body is the digest.
 	Describe func(what string, kind uint8, body []byte) string
 }
 
-// dumpLine is one value in the store. `millrace checkpoint dump --json` prints these names, so none may change or go.
+// dumpLine is one value in the store. `millrace checkpoint dump --json` prints these names, so they must stay as they
+// are.
 type dumpLine struct {
 	What    string  `json:"what"`
 	Key     string  `json:"key,omitempty"`   // stream/attempt/step of an entry or plan

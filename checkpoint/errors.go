@@ -25,17 +25,17 @@ var (
 	ErrDiskFull = errors.New("disk full")
 	// ErrConflict: a step that is sealed already was committed with other content.
 	ErrConflict = errors.New("step is already sealed with other content")
-	// ErrNotCovered: a record is asked for that was truncated, or would be truncated without a snapshot that covers it.
+	// ErrNotCovered: a call asks for a record outside the journal, or would truncate a record that no snapshot covers.
 	ErrNotCovered = errors.New("not covered by the journal or a snapshot")
 	// ErrNotFound: the directory has no store; for Open, it has other files but no store.
 	ErrNotFound = errors.New("no checkpoint store")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("checkpoint store is closed")
-	// ErrReadOnly: a write to a store opened with OpenReadOnly.
+	// ErrReadOnly: a call would write to a store that OpenReadOnly opened.
 	ErrReadOnly = errors.New("checkpoint store is open for reading only")
 )
 
-// The acts of opening a store, as errors begin.
+// The beginnings of errors about opening a store.
 const (
 	actOpen         = "open run directory"
 	actOpenReadOnly = "open run directory for reading"

@@ -15,7 +15,7 @@ const formatVersion = 2
 // NoStep is the Step of a record or snapshot that belongs to no step.
 const NoStep int64 = -1
 
-// Limits of what one commit may hold.
+// Limits of one commit.
 const (
 	MaxDigest = 2 << 10   // bytes of an Entry's digest
 	maxStream = 255       // bytes of a stream's name
@@ -130,7 +130,7 @@ func unseal(key, value []byte, head int) error {
 	return nil
 }
 
-// newValue returns a value with the checksum's bytes free and room for size more.
+// newValue returns a value with crcSize free bytes for the checksum, and capacity for size more bytes.
 func newValue(size int) []byte { return make([]byte, crcSize, crcSize+size) }
 
 func encodeFormat(key []byte, version uint32, createdBy string) []byte {

@@ -32,7 +32,7 @@ func lockDir(d *disk.Disk, dir string) (*pebble.Lock, error) {
 		"%w by another `millrace up`%s: stop that one first, or give this run a directory of its own", ErrLocked, by)
 }
 
-// holder names the process that has the lock, "" if the system does not tell.
+// holder describes the process that has the lock, "" if the process is unknown.
 func holder(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -46,9 +46,9 @@ func holder(path string) string {
 	return fmt.Sprintf(" (process %d)", lock.Pid)
 }
 
-// gate lets calls into an open store, one writer at a time, and lets close wait for all of them. Unlike a read lock it
-// may be entered again from within a call, for example by a Replay whose function commits. While close waits, such an
-// inner call is refused.
+// gate counts the calls in progress on an open store and admits one writer at a time. close waits until all calls have
+// ended. A call may enter the gate again, which a read lock does not allow: for example, the function of a Replay may
+// commit. While close waits, the gate refuses such an inner call.
 type gate struct {
 	readOnly bool
 	// writing is held during the whole of a write, fsync included.
@@ -66,7 +66,7 @@ func newGate(readOnly bool) *gate {
 	return g
 }
 
-// enter begins a call that needs the store to stay open. The caller calls leave at its end.
+// enter begins a call that needs an open store. The caller calls leave at the call's end. The error is ErrClosed.
 func (g *gate) enter() (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *gate) leave() {
 	}
 }
 
-// close refuses new calls and waits for those in progress. It reports whether it was the first.
+// close refuses new calls and waits for the calls in progress. It reports whether it is the first close.
 func (g *gate) close() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -46,7 +46,8 @@ type journal struct {
 	bounds
 }
 
-// openJournal finds the ends of a journal and opens its witness. If the journal has a flaw, only bounds.flaw says so.
+// openJournal reads the ends of a journal and opens its witness. A flaw of the journal is no error: the caller asks
+// bounds.flaw.
 func openJournal(db *database, fs vfs.FS, readOnly bool, logger *slog.Logger) (*journal, error) {
 	b, err := readBounds(db)
 	if err != nil {
@@ -79,7 +80,7 @@ func readBounds(db *database) (b bounds, err error) {
 	return b, err
 }
 
-// append adds records to a batch, and returns the index of the last record of the journal with them.
+// append adds records to a batch, and returns the journal's last index with these records.
 func (j *journal) append(batch *pebble.Batch, records []Record) (last uint64, err error) {
 	for i, r := range records {
 		key := indexKey(tagRecord, j.last+1+uint64(i))
@@ -96,7 +97,7 @@ func (j *journal) witness(last uint64) {
 	j.witnessed = last
 }
 
-// scan returns a cursor over the records from index from on, as of now.
+// scan returns a cursor over the present records from index from on.
 func (j *journal) scan(from uint64) (*cursor, error) {
 	if from < j.first || from > j.last+1 {
 		return nil, fmt.Errorf("replay journal in %s from record %d: %w: it holds %d to %d",
@@ -113,7 +114,7 @@ func recordEnd(last uint64) []byte {
 	return indexKey(tagRecord, last+1)
 }
 
-// replay calls f with the records next to last of a cursor, and closes the cursor.
+// replay reads the records next to last from a cursor, calls f with each, and closes the cursor.
 func replay(c *cursor, next, last uint64, f func(Record) error) error {
 	damaged := func(what string) error { return corrupt(c.db.dir, fmt.Sprintf("journal record %d", next), what) }
 	for c.next() {
@@ -141,8 +142,8 @@ func replay(c *cursor, next, last uint64, f func(Record) error) error {
 	return nil
 }
 
-// truncation returns a batch that drops all records below index before; nil if there are none, or if no snapshot covers
-// them.
+// truncation returns a batch that drops all records below index before. The batch is nil if there are none. The error
+// is ErrNotCovered if no snapshot covers them.
 func (j *journal) truncation(before uint64) (*pebble.Batch, error) {
 	if before <= j.first {
 		return nil, nil

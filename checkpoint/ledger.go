@@ -22,7 +22,7 @@ type Entry struct {
 	Key      StepKey
 	Index    uint64 // of the last journal record in the commit that sealed the step
 	PlanSize uint32 // bytes
-	PlanCRC  uint32 // CRC32C of the plan's bytes: a plan that was dropped and derived again must agree
+	PlanCRC  uint32 // CRC32C of the plan's bytes; a plan that is dropped and replayed must have the same one
 	Digest   []byte
 }
 
@@ -47,20 +47,20 @@ func (p Plan) entry(index uint64) Entry {
 	}
 }
 
-// sameContent reports whether two entries are of the same plan. An entry is written once, but the same step may be
-// sealed again.
+// sameContent reports whether two entries belong to the same plan. An entry is written once, but a step may be sealed
+// again with the same content.
 func (e Entry) sameContent(o Entry) bool {
 	return e.PlanSize == o.PlanSize && e.PlanCRC == o.PlanCRC && bytes.Equal(e.Digest, o.Digest)
 }
 
-// IndexEntry is a mark that a writer leaves beside the ledger for ever, to search the ledger later: few of them, far
-// apart. The key's step need not be sealed.
+// IndexEntry is a value that a writer keeps beside the ledger for later searches. Index entries are few and kept for
+// ever. The key's step need not be sealed.
 type IndexEntry struct {
 	Key  StepKey
 	Body []byte
 }
 
-// ledger reads the entries and plans of steps, and prepares writes of them.
+// ledger reads the entries and plans of steps, and adds new ones to batches.
 type ledger struct{ db *database }
 
 // seal adds plans and their entries to a batch whose last record has the given index.
@@ -73,8 +73,8 @@ func (l ledger) seal(batch *pebble.Batch, index uint64, plans []Plan) error {
 		}
 		if sealed && !old.sameContent(e) {
 			return fmt.Errorf("seal step %s in %s: %w: "+
-				"%d bytes with digest %x were sealed at record %d, now come %d bytes with digest %x",
-				p.Key, l.db.dir, ErrConflict, old.PlanSize, old.Digest, old.Index, e.PlanSize, e.Digest)
+				"record %d sealed %d bytes with digest %x, the new plan has %d bytes with digest %x",
+				p.Key, l.db.dir, ErrConflict, old.Index, old.PlanSize, old.Digest, e.PlanSize, e.Digest)
 		}
 		if !sealed {
 			key := stepKey(tagEntry, p.Key)
@@ -138,7 +138,7 @@ func (l ledger) indexEntryBefore(k StepKey) (e IndexEntry, ok bool, err error) {
 	return e, ok, err
 }
 
-// before calls f with the last key of one kind from key from on up to and including key to.
+// before calls f with the last key of one kind in [from, to], if there is one.
 func (l ledger) before(tag byte, from, to StepKey, f func(key, value []byte) error) error {
 	c := l.db.scan(stepKey(tag, from), append(stepKey(tag, to), 0))
 	if c.last() {
@@ -165,7 +165,7 @@ func (l ledger) plan(k StepKey) ([]byte, bool, error) {
 	return plan, true, nil
 }
 
-// entries calls f with every entry in [from, to). The zero from is the first key, the zero to is after the last.
+// entries calls f with every entry in [from, to). A zero from begins at the first key, a zero to ends after the last.
 func (l ledger) entries(from, to StepKey, f func(Entry) error) error {
 	lower, upper := []byte{tagEntry}, []byte{tagEntry + 1}
 	if from != (StepKey{}) {
@@ -194,7 +194,7 @@ func (l ledger) entries(from, to StepKey, f func(Entry) error) error {
 	return c.close()
 }
 
-// dropPlans adds to a batch that the plans of all steps below before are deleted, in every attempt of a stream.
+// dropPlans adds to a batch the deletion of the plans of a stream's steps below before, in every attempt.
 func (l ledger) dropPlans(batch *pebble.Batch, stream string, before uint64) error {
 	for attempt := uint32(0); ; attempt++ {
 		next, ok, err := l.nextPlan(StepKey{Stream: stream, Attempt: attempt})
@@ -233,7 +233,7 @@ func encodeEntry(key []byte, e Entry) []byte {
 	return seal(key, append(v, e.Digest...))
 }
 
-// decodeEntry copies: an Entry outlives the iterator it came from.
+// decodeEntry copies the digest, because an Entry outlives the cursor.
 func decodeEntry(key, value []byte) (Entry, error) {
 	if err := unseal(key, value, entryHead); err != nil {
 		return Entry{}, err

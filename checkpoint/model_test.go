@@ -14,7 +14,7 @@ import (
 	"millrace/checkpoint/disk/disktest"
 )
 
-// model is the store as a few maps. Every read of a Store must agree with it.
+// model keeps the content of a store in maps. Every read of a Store must agree with the model.
 type model struct {
 	first, last  uint64
 	records      map[uint64]Record

@@ -44,7 +44,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// canonical returns one name for a folder: a process keeps its locks by name.
+// canonical returns the same name for every path to a folder, because a process keeps its locks by name.
 func canonical(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -63,7 +63,7 @@ func (c Config) die(err error) {
 	os.Exit(1)
 }
 
-// slowDisk is the duration of one write or fsync from which on it is logged.
+// slowDisk is the shortest duration of a write or fsync that is logged.
 const slowDisk = 5 * time.Second
 
 // Open opens the store in cfg.Dir, or creates it. It fails with ErrLocked while another process has it open.
@@ -78,8 +78,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenReadOnly opens an existing store for Verify, Dump and all other reads. It changes nothing in the store, and opens
-// a damaged store as far as it can be read. It takes the same lock as Open.
+// OpenReadOnly opens an existing store for Verify, Dump and all other reads. It changes nothing in the store and takes
+// the same lock as Open. It also opens a damaged store if Pebble can read the files.
 func OpenReadOnly(cfg Config) (*Store, error) {
 	return open(cfg, actOpenReadOnly, true)
 }
@@ -129,7 +129,7 @@ func open(cfg Config, act string, readOnly bool) (s *Store, err error) {
 
 // acquire creates the folder unless it is opened for reading, and takes its lock.
 func acquire(cfg Config, readOnly bool) (lock *pebble.Lock, fresh bool, err error) {
-	if readOnly { // a mistyped name leaves nothing behind
+	if readOnly { // a mistyped name creates no folder
 		var found bool
 		if found, err = cfg.Disk.HasStore(cfg.Dir); err == nil && !found {
 			err = fmt.Errorf("%s: %w in %s: %s", actOpenReadOnly, ErrNotFound, cfg.Dir, notFoundCure)
@@ -160,7 +160,7 @@ func (s *Store) openDatabase(cfg Config, fresh bool) error {
 	o := options(fs, &sink{dir: cfg.Dir, logger: cfg.Logger, fatal: cfg.die})
 	o.Lock = s.lock
 	o.ReadOnly = s.gate.readOnly
-	o.ErrorIfNotExists = !fresh // a lost store is an error, never a new one
+	o.ErrorIfNotExists = !fresh // only a fresh folder gets a new database
 	db, err := pebble.Open(cfg.Dir, o)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func options(fs vfs.FS, sink *sink) *pebble.Options {
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                64,
 		MaxManifestFileSize:         4 << 20,
-		// Truncated records give their space back soon, even when nothing else is written.
+		// Pebble frees the space of truncated records soon, also without further writes.
 		FlushDelayDeleteRange: 10 * time.Second,
 	}
 	o.Experimental.FileCacheShards = 1

@@ -12,8 +12,9 @@ import (
 	"millrace/checkpoint/disk"
 )
 
-// sink is Pebble's logger and event listener. For Pebble a failed write or fsync of its log or manifest is fatal; sink
-// reports it in one line and ends the process. It must not call the store: Pebble calls it with its own locks held.
+// sink is Pebble's logger and event listener. For Pebble a failed write or fsync of its log or manifest is fatal. sink
+// reports the failure in one line and ends the process. It must not call the store, because Pebble holds its own locks
+// meanwhile.
 type sink struct {
 	dir    string
 	logger *slog.Logger
@@ -65,7 +66,7 @@ func (s *sink) listener() *pebble.EventListener {
 		BackgroundError: func(err error) {
 			s.logger.Error("checkpoint: background write failed", "dir", s.dir, "err", oneLine("%v", err))
 		},
-		// A read that finds damage returns it to its caller; here it is only logged.
+		// A read that finds damage returns an error to its caller. The listener only logs the damage.
 		DataCorruption: func(info pebble.DataCorruptionInfo) {
 			s.logger.Error("checkpoint: damaged file", "dir", s.dir, "path", info.Path, "err",
 				oneLine("%v", info.Details))

@@ -21,16 +21,16 @@ func (s Snapshot) validate(b bounds) error {
 	case s.Index > b.last:
 		return fmt.Errorf("%w: the journal ends at %d", ErrNotCovered, b.last)
 	case b.hasSnapshot && s.Index < b.snapshot:
-		return fmt.Errorf("%w: there is one of record %d already", ErrNotCovered, b.snapshot)
+		return fmt.Errorf("%w: the newest snapshot is of record %d", ErrNotCovered, b.snapshot)
 	case s.Step < NoStep:
-		return fmt.Errorf("step %d is not a step", s.Step)
+		return fmt.Errorf("it has step %d: a step is 0 or more, or NoStep", s.Step)
 	case len(s.Body) > maxCommit:
 		return fmt.Errorf("it has %d bytes, at most %d are allowed", len(s.Body), maxCommit)
 	}
 	return nil
 }
 
-// snapshots reads snapshots and prepares writes of them.
+// snapshots reads snapshots, and adds new ones to batches.
 type snapshots struct{ db *database }
 
 // save adds a snapshot to a batch.
@@ -39,7 +39,7 @@ func (s snapshots) save(batch *pebble.Batch, snap Snapshot) error {
 	return classify("save snapshot in", s.db.dir, batch.Set(key, encodeSnapshot(key, snap), nil))
 }
 
-// drop adds to a batch that all snapshots below record index before are deleted.
+// drop adds to a batch the deletion of all snapshots below record index before.
 func (s snapshots) drop(batch *pebble.Batch, before uint64) error {
 	err := batch.DeleteRange(indexKey(tagSnapshot, 0), indexKey(tagSnapshot, before), nil)
 	return classify("drop snapshots in", s.db.dir, err)

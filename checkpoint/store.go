@@ -59,14 +59,15 @@ func (s *Store) release() error {
 	return errors.Join(errs...)
 }
 
-// Append makes records durable in one atomic batch with one fsync, and returns the index of the last. It keeps no body.
+// Append makes records durable in one atomic batch with one fsync, and returns the index of the last. The caller may
+// reuse the bodies afterwards.
 func (s *Store) Append(records ...Record) (last uint64, err error) {
 	return s.Commit(Commit{Records: records})
 }
 
-// Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. It
-// keeps no body. All bodies together have at most 256 MiB. On error nothing of c was written. The error is ErrConflict
-// if a step is sealed already with other content, and ErrDiskFull if there is no room.
+// Commit makes c durable in one atomic batch with one fsync, and returns the index of the journal's last record. The
+// caller may reuse the bodies afterwards. All bodies together have at most 256 MiB. On error nothing of c was written.
+// The error is ErrConflict if a step is sealed already with other content, and ErrDiskFull if there is no room.
 func (s *Store) Commit(c Commit) (last uint64, err error) {
 	if err := c.validate(); err != nil {
 		return 0, fmt.Errorf("commit to journal: %w", err)
@@ -109,16 +110,16 @@ func (s *Store) currentBounds() bounds {
 	return s.journal.bounds
 }
 
-// Replay calls f with every record from index from on, in order, as of now; from may be one past the last. A Body is
-// valid until f returns. The first error of f ends the replay and is returned unchanged. A from that was truncated is
-// ErrNotCovered; a hole or a wrong checksum is ErrCorrupt.
+// Replay calls f with every present record from index from on, in order. from may be one past the last. A Body is valid
+// until f returns. The first error of f ends the replay and is returned unchanged. The error is ErrNotCovered if record
+// from was truncated, and ErrCorrupt at a hole or a wrong checksum.
 func (s *Store) Replay(from uint64, f func(Record) error) error {
 	leave, err := s.gate.enter()
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s.gate.writing.Lock() // records and ends of the same moment
+	s.gate.writing.Lock() // the cursor and last show the same moment
 	c, err := s.journal.scan(from)
 	last := s.journal.last
 	s.gate.writing.Unlock()
@@ -128,8 +129,8 @@ func (s *Store) Replay(from uint64, f func(Record) error) error {
 	return replay(c, from, last, f)
 }
 
-// Truncate drops all records below index before. If the newest snapshot does not cover them, it is ErrNotCovered. It
-// does nothing if the records are gone already.
+// Truncate drops all records below index before. The error is ErrNotCovered if the newest snapshot does not cover them.
+// Truncate does nothing if there are no such records.
 func (s *Store) Truncate(before uint64) error {
 	leave, err := s.gate.enterWrite()
 	if err != nil {
@@ -220,8 +221,7 @@ func (s *Store) Entry(k StepKey) (Entry, bool, error) {
 	return s.ledger.entry(k)
 }
 
-// EntryBefore returns the newest entry of a stream at or before a key, in the order of the keys, and whether there is
-// one.
+// EntryBefore returns a stream's last entry at or before a key, in key order, and whether there is one.
 func (s *Store) EntryBefore(k StepKey) (Entry, bool, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -231,8 +231,8 @@ func (s *Store) EntryBefore(k StepKey) (Entry, bool, error) {
 	return s.ledger.entryBefore(k)
 }
 
-// IndexEntryBefore returns the newest index entry of the key's stream and attempt at or before its step, and whether
-// there is one.
+// IndexEntryBefore returns the last index entry of the key's stream and attempt at or before the key's step, and
+// whether there is one.
 func (s *Store) IndexEntryBefore(k StepKey) (IndexEntry, bool, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -252,8 +252,8 @@ func (s *Store) Plan(k StepKey) ([]byte, bool, error) {
 	return s.ledger.plan(k)
 }
 
-// Ledger calls f with every entry from key from on and before key to, in the order of the keys, as of now. The zero
-// from is the first key, the zero to is after the last. The first error of f ends the call and is returned unchanged.
+// Ledger calls f with every present entry in [from, to), in key order. A zero from begins at the first key, a zero to
+// ends after the last. The first error of f ends the call and is returned unchanged.
 func (s *Store) Ledger(from, to StepKey, f func(Entry) error) error {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -303,8 +303,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	})
 }
 
-// Room returns the bytes that the store's file system has left and has in all. The store's own reserve does not count
-// as left.
+// Room returns the free bytes and all bytes of the store's file system. The store's own reserve does not count as free.
 func (s *Store) Room() (free, total uint64, err error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -312,7 +311,7 @@ func (s *Store) Room() (free, total uint64, err error) {
 	}
 	defer leave()
 	if free, total, err = s.disk.Room(s.dir); err != nil {
-		return 0, 0, fmt.Errorf("ask for the room left at %s: %w", s.dir, err)
+		return 0, 0, fmt.Errorf("read the free space of the file system of %s: %w", s.dir, err)
 	}
 	return free, total, nil
 }
@@ -325,8 +324,8 @@ func (s *Store) hasRoom() error {
 	return nil
 }
 
-// Verify reads everything and checks the invariants of docs/format.md. The report has the problems; the error says only
-// that Verify could not run. No other call should run meanwhile: open the store with OpenReadOnly.
+// Verify reads every value and checks the invariants of docs/format.md. The report lists the problems. An error means
+// only that Verify could not run. No other call should run meanwhile: open the store with OpenReadOnly.
 func (s *Store) Verify() (Report, error) {
 	leave, err := s.gate.enter()
 	if err != nil {
@@ -336,8 +335,8 @@ func (s *Store) Verify() (Report, error) {
 	return verify(s.db, s.currentBounds()), nil
 }
 
-// Dump prints everything in the store, one line each: the format page, snapshots, journal, ledger entries, plans and
-// index entries. It prints a damaged value as damaged, goes on, and returns ErrCorrupt at the end.
+// Dump prints every value in the store, one line each: the format page, snapshots, journal, ledger entries, plans and
+// index entries. It marks a damaged value, goes on, and returns ErrCorrupt at the end.
 func (s *Store) Dump(w io.Writer, o DumpOptions) error {
 	leave, err := s.gate.enter()
 	if err != nil {

@@ -113,7 +113,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestEmptyJournal: a journal whose records were all truncated continues with the next index.
+// TestEmptyJournal: after the truncation of all records, a journal continues with the next index.
 func TestEmptyJournal(t *testing.T) {
 	disk := disktest.NewMemory()
 	s := mustOpen(t, disk)

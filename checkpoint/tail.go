@@ -12,22 +12,22 @@ import (
 )
 
 // The file TAIL has 12 bytes: the index of the last acknowledged record (u64) and a CRC32C of these eight bytes. It is
-// written after the commit's fsync and synced only at a clean stop, so its index is true but may be old. Pebble takes
-// damage near the end of its log for a torn write that was never acknowledged, and drops it. The file shows that more
-// was acknowledged.
+// written after the commit's fsync and synced only at a clean stop, so its index may be older than the last commit.
+// Pebble takes damage near the end of its log for a torn write that was never acknowledged, and drops it. TAIL shows
+// that more records were acknowledged.
 const (
 	tailName = "TAIL"
 	tailSize = 8 + crcSize
 )
 
-// tail is the file TAIL. A store for reading may be without the file.
+// tail is the file TAIL. A store that is opened for reading may lack the file.
 type tail struct {
 	file     vfs.File // nil if it is missing
 	readOnly bool
 	logger   *slog.Logger
 }
 
-// openTail opens the file, or creates it if it may.
+// openTail opens the file. It creates a missing file unless readOnly is set.
 func openTail(fs vfs.FS, path string, readOnly bool, logger *slog.Logger) (t tail, err error) {
 	t = tail{readOnly: readOnly, logger: logger}
 	if !readOnly {
@@ -40,7 +40,7 @@ func openTail(fs vfs.FS, path string, readOnly bool, logger *slog.Logger) (t tai
 	return t, err
 }
 
-// read returns the index in the file, 0 if it has none.
+// read returns the index in the file, 0 if the file has no valid one.
 func (t tail) read() (index uint64, err error) {
 	if t.file == nil {
 		return 0, nil

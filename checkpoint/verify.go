@@ -19,12 +19,12 @@ type Report struct {
 	Snapshots   uint64
 	Newest      uint64 // index of the newest snapshot
 	Entries     uint64 // steps in the ledger
-	Plans       uint64 // steps whose plan is still kept
+	Plans       uint64 // plans that are still kept
 	LedgerIndex uint64
 	Bytes       uint64 // of all values
 
 	Found    int      // number of problems
-	Problems []string // the first of them, each with its place
+	Problems []string // the first 100, each with its place
 }
 
 // OK reports whether no problem was found.
@@ -48,7 +48,7 @@ type verifier struct {
 	Report
 }
 
-// verify reads everything in a database whose journal has the given bounds.
+// verify reads every value in a database. b is the bounds of its journal.
 func verify(db *database, b bounds) Report {
 	v := &verifier{db: db, bounds: b, Report: Report{Dir: db.dir}}
 	v.format()
@@ -158,7 +158,7 @@ func (v *verifier) plans() {
 		case !ok:
 			v.problem(where, "it has no ledger entry")
 		case int(e.PlanSize) != len(plan) || e.PlanCRC != crc32.Checksum(plan, castagnoli):
-			v.problem(where, "it is not the plan its ledger entry was written for")
+			v.problem(where, "its ledger entry was written for another plan")
 		}
 	})
 }

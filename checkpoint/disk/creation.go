@@ -29,7 +29,7 @@ func (d *Disk) MakeDir(dir string) error {
 	return syncDir(d.fs, parent)
 }
 
-// HasStore reports whether a folder holds a store whose creation ended.
+// HasStore reports whether a folder holds a store that was created completely.
 func (d *Disk) HasStore(dir string) (bool, error) {
 	names, err := d.fs.List(dir)
 	if err != nil {
@@ -39,8 +39,8 @@ func (d *Disk) HasStore(dir string) (bool, error) {
 	return files && !slices.Contains(names, creatingName), nil
 }
 
-// BeginCreation marks an empty folder as a store whose creation has begun, and reports true. It first empties a folder
-// whose creation never ended. It leaves every other folder as it is, and reports false.
+// BeginCreation marks an empty folder as a store in creation, and reports true. It first empties a folder that still
+// has the mark of an interrupted creation. It leaves every other folder as it is, and reports false.
 func (d *Disk) BeginCreation(dir string) (fresh bool, err error) {
 	names, err := d.fs.List(dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func (d *Disk) BeginCreation(dir string) (fresh bool, err error) {
 	return true, errors.Join(f.Sync(), f.Close(), syncDir(d.fs, dir))
 }
 
-// EndCreation removes the mark of BeginCreation, synced. The store must not acknowledge anything before.
+// EndCreation removes the mark of BeginCreation and syncs the removal. The store must not acknowledge a commit before.
 func (d *Disk) EndCreation(dir string) error {
 	path := d.fs.PathJoin(dir, creatingName)
 	if _, err := d.fs.Stat(path); err != nil {

@@ -3,9 +3,9 @@
 // Pebble ends the process. It injects faults for tests.
 //
 //	disk.go      Disk: a file system and the size of its reserve
-//	creation.go  the folder of a store: made, marked as unfinished, finished
-//	reserve.go   Reserve: a file that is given back when the disk is full
-//	ordered.go   directory entries reach the disk in the order in which Pebble needs them
+//	creation.go  creates the folder of a store, and marks it until the creation ends
+//	reserve.go   Reserve: a file that is deleted when the disk is full
+//	ordered.go   writes directory entries in the order that Pebble needs
 //	faulty.go    failpoints of writes, syncs and creates
 package disk
 
@@ -27,7 +27,8 @@ type Disk struct {
 	reserve int64 // bytes; 0: no reserve is kept
 }
 
-// New returns a disk on a file system. A store on it keeps a reserve of that many bytes for a full disk; 0 keeps none.
+// New returns a disk on a file system. A store on the disk keeps a reserve of so many bytes for a full disk; 0 keeps
+// none.
 func New(fs vfs.FS, reserve int64) *Disk { return &Disk{fs: fs, reserve: reserve} }
 
 // System returns the operating system's file system, with a reserve of 8 MiB.
@@ -39,8 +40,8 @@ func (d *Disk) FS() vfs.FS { return d.fs }
 // IsSystem reports whether this is the operating system's file system, unwrapped.
 func (d *Disk) IsSystem() bool { return d.fs == vfs.Default }
 
-// WithFailpoints returns the disk with the failpoints checkpoint/write, checkpoint/sync and checkpoint/create in it. If
-// fail arms none of the store's points, it returns d itself.
+// WithFailpoints returns the disk with the failpoints checkpoint/write, checkpoint/sync and checkpoint/create. If fail
+// arms none of the store's points, it returns d itself.
 func (d *Disk) WithFailpoints(fail *failpoint.Set) *Disk {
 	if !fail.Arms("checkpoint/") {
 		return d
@@ -48,7 +49,7 @@ func (d *Disk) WithFailpoints(fail *failpoint.Set) *Disk {
 	return New(faultyFS{d.fs, fail}, d.reserve)
 }
 
-// Room returns the bytes that the file system of a folder has left and has in all.
+// Room returns the free bytes and all bytes of the file system that holds a folder.
 func (d *Disk) Room(dir string) (free, total uint64, err error) {
 	u, err := d.fs.GetDiskUsage(dir)
 	return u.AvailBytes, u.TotalBytes, err

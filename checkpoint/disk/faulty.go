@@ -6,8 +6,8 @@ import (
 	"millrace/internal/failpoint"
 )
 
-// faultyFS fails at the failpoints checkpoint/write, checkpoint/sync and checkpoint/create. Bytes that were written
-// stay written; a torn write leaves its second half out.
+// faultyFS fails at the failpoints checkpoint/write, checkpoint/sync and checkpoint/create. Written bytes stay written.
+// A torn write writes only the first half of its bytes.
 type faultyFS struct {
 	vfs.FS
 	fail *failpoint.Set

@@ -7,7 +7,7 @@ import (
 )
 
 // orderedFS syncs a folder before a marker is created or removed in it. A marker names another file of its folder, and
-// Pebble syncs the folder only after both exist. A file system may write directory entries in any order, so a power cut
+// Pebble syncs the folder only after both exist. A file system may write directory entries in any order. So a power cut
 // could leave a marker that names a missing file, and the database would not open.
 type orderedFS struct{ vfs.FS }
 
@@ -19,7 +19,7 @@ func (o orderedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return o.FS.Create(name, category)
 }
 
-// Remove syncs the folder, and with it the successor of a marker, before it removes the marker.
+// Remove syncs the folder before it removes a marker. The sync also makes the marker's successor durable.
 func (o orderedFS) Remove(name string) error {
 	if err := o.settle(name); err != nil {
 		return err

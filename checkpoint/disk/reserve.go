@@ -13,9 +13,9 @@ import (
 
 const reserveName = "BALLAST"
 
-// Reserve is a file that only takes up room. When a write finds the file system full, the reserve deletes the file and
-// the write is tried again and succeeds. From then on Restore fails until the file could be written again. So a store
-// learns that its disk is full before a write of Pebble fails, which would end the process.
+// Reserve is a file that only takes up room. If a write finds the file system full, the reserve deletes the file, and
+// the repeated write succeeds. From then on Restore fails until it can write the file again. So a store refuses new
+// data before a write of Pebble fails. A failed write of Pebble would end the process.
 type Reserve struct {
 	fs     vfs.FS // beneath the wrapper that notices a full disk
 	path   string
@@ -40,17 +40,17 @@ func (r *Reserve) FS() vfs.FS {
 	return orderedFS{vfs.OnDiskFull(r.fs, r.spend)}
 }
 
-// spend runs inside a write that found no room, while all other writes wait.
+// spend deletes the reserve. It runs inside a write that found no room, while all other writes wait.
 func (r *Reserve) spend() {
 	if r.isSpent.Swap(true) {
 		return
 	}
 	err := r.fs.Remove(r.path)
-	r.logger.Error("checkpoint: disk full, running on the reserve", "path", r.path, "reserve_bytes", r.size, "err", err)
+	r.logger.Error("checkpoint: disk full, deleted the reserve", "path", r.path, "reserve_bytes", r.size, "err", err)
 }
 
-// Prepare writes the reserve if it is missing. A disk without room for it is no error: the reserve counts as spent
-// then.
+// Prepare writes the reserve if it is missing. A disk without room for the reserve is no error: the reserve then counts
+// as spent.
 func (r *Reserve) Prepare() error {
 	err := r.write()
 	if IsFull(err) {
@@ -61,7 +61,8 @@ func (r *Reserve) Prepare() error {
 	return err
 }
 
-// Restore writes a spent reserve again. It fails while the disk has no room for it; new data must not be written then.
+// Restore writes a spent reserve again. It fails while the disk has no room for the reserve. The store must not write
+// new data then.
 func (r *Reserve) Restore() error {
 	if !r.isSpent.Load() {
 		return nil
@@ -95,7 +96,7 @@ func (r *Reserve) write() error {
 	return nil
 }
 
-// fill writes bytes that do not compress. A preallocated or compressed file might not take up the room that it claims.
+// fill writes bytes that do not compress. A preallocated or compressed file might take up less room than its size.
 func fill(f vfs.File, size int64) error {
 	noise, block := rand.NewChaCha8([32]byte{}), make([]byte, 256<<10)
 	for size > 0 {

@@ -18,14 +18,13 @@ func NewMemory() *Disk {
 	return NewRoomy(func() (free, total uint64) { return 1 << 40, 1 << 40 })
 }
 
-// NewRoomy is NewMemory whose Room returns the answers of room. Writes succeed regardless.
+// NewRoomy is NewMemory, but Room returns the answers of room. Writes succeed even if room reports no free bytes.
 func NewRoomy(room func() (free, total uint64)) *Disk {
 	return disk.New(roomyFS{vfs.NewCrashableMem(), room}, 0)
 }
 
 // Crash returns a memory disk as a power cut at this moment would leave it: all synced data, and each unsynced block
-// and directory entry with a chance of unsyncedPercent (0 to 100), drawn from seed. The given disk stays as it is and
-// usable.
+// and directory entry with a chance of unsyncedPercent (0 to 100), drawn from seed. It does not change the given disk.
 func Crash(d *Disk, unsyncedPercent int, seed uint64) *Disk {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	cut := Memory(d).CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsyncedPercent, RNG: rng})
@@ -39,7 +38,7 @@ func Crash(d *Disk, unsyncedPercent int, seed uint64) *Disk {
 // Memory returns the files of a memory disk, beneath all wrappers.
 func Memory(d *Disk) *vfs.MemFS { return vfs.Root(d.FS()).(*vfs.MemFS) }
 
-// roomyFS answers for the room of a file system that has no limit.
+// roomyFS is a file system without a limit. room returns the sizes that it reports.
 type roomyFS struct {
 	vfs.FS
 	room func() (free, total uint64)
